@@ -1,7 +1,7 @@
-//! A model's architecture: its layers in order and every tensor they hold.
+//! A model's architecture: its layers in order and every tensor that they hold.
 //!
-//! Knows: dimensions, parameter counts, and what each layer keeps per token. Knows nothing about machines or how work
-//! is shared; reading a `config.json` is [`config`]'s, number formats are [`quantization`]'s.
+//! Knows: dimensions, parameter counts, and the cache and state that each layer keeps per token. Knows nothing about
+//! machines or parallelism; [`config`] reads a `config.json`, [`quantization`] number formats.
 
 pub mod config;
 pub mod ffn;
@@ -38,66 +38,66 @@ pub struct Model {
     pub vocab: u64,
     /// Longest context that the config allows.
     pub max_context: Option<u64>,
-    /// The dtype of unquantized weights and of activations.
+    /// Number format of unquantized weights and of activations.
     pub dtype: Dtype,
-    /// Whether lm_head is the embedding.
+    /// True if lm_head shares the embedding's weights.
     pub tied: bool,
     /// The layers that a token passes, first to last.
     pub layers: Vec<Layer>,
-    /// How many times a token passes the same weights (Ouro), each time with a cache of its own: `layers` has those of every
-    /// pass, one pass after the other.
+    /// Passes of a token through the same weights (Ouro), each with its own KV cache. `layers` lists the layers of
+    /// every pass, pass after pass.
     pub passes: u64,
     /// Tensors outside the layers: embeddings, final norm, lm_head.
     pub outer: Vec<Tensor>,
-    /// How the checkpoint is quantized, if it is.
+    /// The checkpoint's quantization; `None` if its weights are unquantized.
     pub quantization: Option<Quantization>,
-    /// How checkpoints with these weights in other formats are quantized, by their ids.
+    /// Quantization of published checkpoints with these weights in other formats, by checkpoint id.
     pub published: Vec<(String, Quantization)>,
-    /// The format of each tensor where a file says it (GGUF); it goes before `quantization`.
+    /// Format of each tensor where the file itself records it (GGUF); takes precedence over `quantization`.
     pub stored: Option<StoredFormats>,
-    /// Whether `name` is that of a checkpoint with these weights.
+    /// Relation between `name` and the checkpoint that the weights come from.
     pub checkpoint: Checkpoint,
-    /// The tower for images that is loaded beside it.
+    /// The vision tower that is loaded along with the text model.
     pub tower: Option<Tower>,
-    /// What was assumed where the config is silent.
+    /// Assumptions made where the config is silent, as sentences for the report.
     pub assumptions: Vec<String>,
 }
 
-/// What is known of the checkpoint that a model's weights come from.
+/// Relation between a model's name and the checkpoint of its weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checkpoint {
-    /// The model is named by it.
+    /// The name is the checkpoint's own.
     #[default]
     Named,
-    /// The model's name is that of the unquantized one; its format was said beside.
+    /// The name is the unquantized checkpoint's; the format was given separately.
     Unquantized,
-    /// The model's name is that of another of its shape.
+    /// The name is another model's that has this shape.
     OfItsShape,
 }
 
 /// The formats of a file's tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredFormats {
-    /// What the file is, for reports: `gguf`.
+    /// Kind of file, for reports: `gguf`.
     pub name: &'static str,
     /// By module path, as in `layers.3.self_attn.q_proj`.
     pub formats: BTreeMap<String, Format>,
-    /// Of what is not named: norms and biases.
+    /// Format of tensors that the file does not name: norms and biases.
     pub other: Format,
 }
 
 /// One transformer block.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Layer {
-    /// What mixes tokens.
+    /// Token mixer: attention, a recurrence, or a convolution.
     pub mixer: Mixer,
-    /// What works on each token.
+    /// Feed-forward part, which works on each token alone.
     pub ffn: Ffn,
     /// Elements of the norms around both.
     pub norms: u64,
-    /// Whether attention and FFN run side by side and share one all-reduce (GPT-J, NeoX, Falcon).
+    /// True if attention and FFN run in parallel on one input and share one all-reduce (GPT-J, NeoX, Falcon).
     pub parallel: bool,
-    /// What belongs to neither: hyper-connections, per-layer inputs, a linear layer in the place of one of the two.
+    /// Tensors of neither mixer nor FFN: hyper-connections, per-layer inputs, a linear layer in place of either.
     pub extra: Vec<Tensor>,
 }
 
@@ -117,9 +117,9 @@ impl Layer {
 pub struct Parameters {
     /// Every weight once; tied weights count once.
     pub total: u64,
-    /// What one token touches: everything but the routed experts that it does not choose and, where there are such, an
-    /// untied input embedding, of which it looks one row up. So makers count: gpt-oss-20b 3.6B, Nemotron-3-Nano 3.2B.
-    /// lm_head counts; dense models have all parameters active.
+    /// Parameters that one token reads: all except routed experts that it does not choose and an untied input
+    /// embedding, of which it looks up one row. Makers count this way: gpt-oss-20b 3.6B, Nemotron-3-Nano 3.2B.
+    /// lm_head counts; in dense models all parameters are active.
     pub active: u64,
     /// The input embedding.
     pub embedding: u64,
@@ -128,13 +128,14 @@ pub struct Parameters {
 }
 
 impl Model {
-    /// The layers whose weights are held: those of the first pass.
+    /// Layers whose weights are stored: one pass's layers.
     pub fn held_layers(&self) -> &[Layer] {
         let count = self.layers.len() / self.passes.max(1) as usize;
         &self.layers[..count]
     }
 
-    /// Pipeline stages at most: a layer each, one where every stage would need all weights again.
+    /// Most pipeline stages: one per layer; 1 if the model passes its weights several times, because every stage
+    /// would then need all weights.
     pub fn most_stages(&self) -> u64 {
         if self.passes > 1 { 1 } else { self.layers.len() as u64 }
     }
@@ -169,7 +170,7 @@ impl Model {
         }
     }
 
-    /// Names of the formats that the checkpoint is published in, that of most weights first.
+    /// Names of the formats that the checkpoint is published in, ordered by the number of weights, most first.
     pub fn weight_formats(&self) -> Vec<&'static str> {
         match (&self.stored, &self.quantization) {
             (Some(stored), _) => vec![stored.name],
@@ -212,26 +213,26 @@ impl Model {
         inner + outer.map(|t| bytes(t, None)).sum::<Bytes>()
     }
 
-    /// Whether any layer routes tokens to experts.
+    /// True if any layer routes tokens to experts.
     pub fn is_moe(&self) -> bool {
         self.layers.iter().any(|l| matches!(l.ffn, Ffn::Experts(_)))
     }
 
-    /// Bytes that one sequence of `context` tokens keeps, whole: keys and values in the format `kv`, windows at most
-    /// full, index keys and recurrent states in formats of their own.
+    /// Bytes of cache and state for one sequence of `context` tokens on one unsharded accelerator: keys and values in
+    /// the format `kv`, sliding windows up to their size, index keys and recurrent states in their own formats.
     pub fn kv_bytes_per_sequence(&self, kv: KvFormat, context: u64) -> Bytes {
         self.layers.iter().map(|l| l.mixer.sequence_bytes(kv, context)).sum()
     }
 
-    /// Bytes that a token adds at `context`: the marginal cost, without states and full windows. Where several tokens
-    /// share an entry (DeepSeek-V4) it is the mean over those.
+    /// Bytes that one more token adds at `context`: the marginal size, without states and full windows. Where several
+    /// tokens share an entry (DeepSeek-V4) it is the mean over the tokens of that entry.
     pub fn kv_bytes_per_token(&self, kv: KvFormat, context: u64) -> Bytes {
         let (context, span) = self.last_entry(context);
         let before = self.kv_bytes_per_sequence(kv, context - span);
         self.kv_bytes_per_sequence(kv, context).saturating_sub(before).scale(1, span)
     }
 
-    /// The context, at least one token, and how many of its last tokens share an entry in some layer.
+    /// The context, at least one token, and the number of its last tokens that share a cache entry in some layer.
     fn last_entry(&self, context: u64) -> (u64, u64) {
         let ratio = |layer: &Layer| match &layer.mixer {
             Mixer::Compressed(c) => c.ratio.unwrap_or(1),
@@ -242,12 +243,12 @@ impl Model {
         (context, self.layers.iter().map(ratio).max().unwrap_or(1).clamp(1, context))
     }
 
-    /// KV elements that `layer`-wise sum to one sequence's cache at `context` tokens.
+    /// KV elements of one sequence at `context` tokens, summed over layers.
     pub fn kv_elements_per_sequence(&self, context: u64) -> u128 {
         self.layers.iter().map(|l| l.mixer.kv_elements(context)).sum()
     }
 
-    /// KV elements that the last of `context` tokens added: layers whose window is full add none.
+    /// KV elements that the last of `context` tokens added; layers whose window is full add none.
     pub fn kv_elements_per_token(&self, context: u64) -> u64 {
         let (context, span) = self.last_entry(context);
         let before = self.kv_elements_per_sequence(context - span);

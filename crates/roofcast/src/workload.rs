@@ -1,8 +1,8 @@
-//! Traffic: when requests arrive, how long they are and what they share.
+//! Traffic: arrival times of requests, their lengths, and the tokens that they share.
 //!
-//! Knows: the keys of `[workload]`, what they may hold and what a preset fills in. The means, which a plan's arithmetic
-//! takes, come from [`arrivals`] and [`length`]; [`traffic`] draws single requests; [`trace`] reads recorded ones. Knows no
-//! files: [`Workload::load`] is handed their contents.
+//! Knows: the keys of `[workload]`, their bounds and the values that a preset fills in. The means that a plan's
+//! arithmetic needs come from [`arrivals`] and [`length`]; [`traffic`] draws single requests; [`trace`] reads
+//! recorded ones. Knows no files: [`Workload::load`] is handed their contents.
 
 pub mod arrivals;
 mod draws;
@@ -35,7 +35,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many requests a run has where nothing says so.
+/// Requests of a run where neither flags nor spec say.
 pub const DEFAULT_REQUESTS: u64 = 1000;
 
 /// The most requests of a run.
@@ -47,28 +47,29 @@ const MOST_PRIORITIES: usize = 1000;
 /// The largest bound on generated tokens.
 const MOST_MAX_TOKENS: u64 = 100_000_000;
 
-/// `[workload]`, with what its preset says.
+/// `[workload]`, with its preset's values filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Workload {
-    /// How many requests a run has; [`DEFAULT_REQUESTS`], or all of a trace, where absent.
+    /// Requests of a run; if absent, [`DEFAULT_REQUESTS`], or all requests of a trace.
     pub requests: Option<u64>,
     /// Seed of every draw.
     pub seed: u64,
-    /// When they arrive.
+    /// Arrival process.
     pub arrivals: Arrivals,
     /// Prompt tokens.
     pub input_len: Length,
     /// Generated tokens.
     pub output_len: Length,
-    /// What prompts share.
+    /// Prefixes that prompts share.
     pub prefix: Option<Prefix>,
-    /// The weight of each priority from 0, the most urgent; all are 0 where empty.
+    /// Weight of each priority from 0, the most urgent; all requests have priority 0 if empty.
     pub priorities: Vec<f64>,
-    /// The client's bound on generated tokens, beyond which none are; where absent, requests ask for as many as they
-    /// generate.
+    /// The client's `max_tokens`, which cuts longer outputs; if absent, each request asks for exactly as many as it
+    /// generates.
     pub max_tokens: Option<u64>,
-    /// Requests that the client has in flight at most: one that is due while as many are waits for an answer before it is sent.
+    /// Requests that the client has in flight at most: a request that is due at this limit waits for an answer before
+    /// it is sent.
     pub max_concurrency: Option<u64>,
 }
 
@@ -150,7 +151,7 @@ fn of_preset(preset: &Preset, rate: Option<f64>) -> Option<Arrivals> {
 }
 
 impl Workload {
-    /// Refuses what no traffic can be.
+    /// Refuses values outside their bounds.
     pub fn check(&self, place: &str) -> Result<()> {
         let total = self.total();
         if !(1..=MOST_REQUESTS).contains(&total) {
@@ -190,7 +191,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Reads what the workload has in files: `read` gives the text of a path as it is written here. Each is read once.
+    /// Reads the workload's files: `read` returns the text of a path as it is written here. Each file is read once.
     pub fn load<E: From<Error>>(
         &mut self,
         place: &str,
@@ -218,7 +219,7 @@ impl Workload {
         Ok(self.check(place)?)
     }
 
-    /// Refuses paths that name nothing.
+    /// Refuses empty paths.
     fn check_paths(&mut self, place: &str) -> Result<()> {
         let arrivals = match &self.arrivals {
             Arrivals::Trace { path, .. } => Some((path.clone(), "arrivals")),
@@ -233,7 +234,7 @@ impl Workload {
         }
     }
 
-    /// How many requests there are.
+    /// Number of requests.
     pub fn total(&self) -> u64 {
         let recorded = match &self.arrivals {
             Arrivals::Trace { recorded: Some(trace), .. } => Some(trace.requests.len() as u64),
@@ -245,7 +246,7 @@ impl Workload {
         }
     }
 
-    /// Mean prompt tokens, with what is shared.
+    /// Mean prompt tokens, shared prefixes included.
     pub fn input_mean(&self) -> f64 {
         let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);
         self.input_len.mean(Side::Input) + shared
@@ -264,7 +265,7 @@ impl Workload {
         self.output_len.mean(Side::Output)
     }
 
-    /// Whether requests are replayed as recorded: the lengths are the arrivals' own trace's.
+    /// True if requests are replayed as recorded: both lengths come from the trace of the arrivals.
     fn has_the_traces_lengths(&self) -> bool {
         let Arrivals::Trace { path, format, .. } = &self.arrivals else { return false };
         let own = Source::of_file(path, *format);

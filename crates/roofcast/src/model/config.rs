@@ -1,9 +1,11 @@
 //! Reads a Hugging Face `config.json` into a [`Model`].
 //!
-//! Knows: what each `model_type` means by its keys and leaves unsaid. Where a type is not known its keys are read as
-//! llama's, and every assumption is noted. What cannot be modelled is refused by type and by key. Of multimodal configs the text part
-//! is read; towers and multi-token-prediction layers are not counted, and the assumptions say so.
-//! Sources: `modeling_*.py` and `configuration_*.py` of Hugging Face transformers 4.57 and 5, and of the models named.
+//! Knows: the meaning of each `model_type`'s keys, and the defaults that it leaves out. Keys of an unknown type are
+//! read as llama's, and every assumption is noted. Architectures that cannot be modelled are refused by type and by
+//! key. Of multimodal configs the text part is read; towers and multi-token-prediction layers are not counted, and
+//! the assumptions say so.
+//! Sources: `modeling_*.py` and `configuration_*.py` of Hugging Face transformers 4.57 and 5, and of the models
+//! named.
 
 mod attention;
 mod feed_forward;
@@ -50,7 +52,7 @@ pub fn read(name: &str, place: &str, config: &Value) -> Result<Model> {
     Ok(model)
 }
 
-/// A config on its way to a model.
+/// Reader of one config, with the keys and defaults of its type.
 struct Reader<'a> {
     keys: Keys<'a>,
     model_type: &'a str,
@@ -70,7 +72,7 @@ impl<'a> Reader<'a> {
                 .push(format!("model_type is {named}, which is not known: its keys are read as llama's"));
             LLAMA
         });
-        // LongCat's `num_layers` are blocks of two attentions and two MLPs, beside which the experts run.
+        // LongCat's `num_layers` counts blocks of two attentions and two MLPs; the experts run in parallel with both.
         let blocks = if model_type == "longcat_flash" { keys.count(&["num_layers"])? } else { None };
         let named = match blocks {
             Some(blocks) => Some(2 * blocks),
@@ -142,8 +144,8 @@ impl<'a> Reader<'a> {
         Ok(model)
     }
 
-    /// How many times a token passes the layers: Ouro's universal-transformer steps, each with a cache of its own. A model may
-    /// end a token earlier (`early_exit_threshold`), which engines do not.
+    /// Passes of a token through the layers: Ouro's universal-transformer steps, each with its own cache. The model
+    /// may end a token earlier (`early_exit_threshold`), which engines do not implement.
     fn passes(&mut self) -> Result<u64> {
         if self.model_type != "ouro" {
             return Ok(1);
@@ -179,9 +181,10 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The dtype in which what is not quantized is served. A float32 checkpoint is loaded in 16 bits: vLLM's `--dtype
-    /// auto` takes the first dtype that the platform supports (`_resolve_auto_dtype` in `vllm/config/model.py`, bfloat16
-    /// from compute capability 8.0 on), SGLang's float16 (`model_config.py`: "Downcasting torch.float32").
+    /// Number format in which unquantized tensors are served. A float32 checkpoint is loaded in 16 bits: vLLM's
+    /// `--dtype auto` takes the first dtype that the platform supports (`_resolve_auto_dtype` in
+    /// `vllm/config/model.py`, bfloat16 from compute capability 8.0 on), SGLang's float16 (`model_config.py`:
+    /// "Downcasting torch.float32").
     fn dtype(&self) -> Result<Dtype> {
         Ok(match self.named_dtype()? {
             Some("float16" | "half") => Dtype::Fp16,
@@ -193,7 +196,7 @@ impl<'a> Reader<'a> {
         Ok(self.keys.text("torch_dtype")?.or(self.keys.text("dtype")?))
     }
 
-    /// Bytes of an activation, in which convolutions keep their tail.
+    /// Bytes of an activation element, which is also the format of a convolution's tail.
     fn element(&self) -> Result<u64> {
         Ok(u64::from(self.dtype()?.bits() / 8))
     }
@@ -215,10 +218,10 @@ impl<'a> Reader<'a> {
             "falcon" if !parallel => 2,
             "lfm3" if !self.keys.flag("use_sandwich_norm", true)? => 2,
             "hyperclovax" if !self.keys.flag("use_post_norm", true)? => 2,
-            // A.X K1 norms what comes out of its experts.
+            // A.X K1 normalizes the output of its experts.
             "axk1" if matches!(&ffn, Ffn::Experts(_)) => self.habits.norms + 1,
             "grok" | "grok-1" | "git" | "longcat_flash" => self.habits.norms,
-            // Gemma 4 norms what goes into its experts, and what comes out of experts and dense MLP.
+            // Gemma 4 normalizes the input of its experts and the outputs of experts and dense MLP.
             _ if matches!(&ffn, Ffn::Experts(e) if e.beside.is_some()) => self.habits.norms + 3,
             _ => self.habits.norms,
         };

@@ -1,4 +1,4 @@
-//! What works on each token alone: a dense MLP, or experts of which each token chooses some.
+//! Feed-forward parts, which work on each token alone: a dense MLP, or experts of which each token chooses some.
 
 use super::tensor::{OperatorKind, Role, Split, Tensor};
 
@@ -9,7 +9,7 @@ pub enum Ffn {
     Dense(Dense),
     /// Routed experts.
     Experts(Experts),
-    /// None.
+    /// No feed-forward part.
     None,
 }
 
@@ -18,9 +18,9 @@ pub enum Ffn {
 pub struct Dense {
     /// Inner width.
     pub intermediate: u64,
-    /// Whether there is a gate projection.
+    /// True if there is a gate projection.
     pub gated: bool,
-    /// Biases on all projections.
+    /// True if all projections have biases.
     pub bias: bool,
 }
 
@@ -29,21 +29,23 @@ pub struct Dense {
 pub struct Experts {
     /// Routed experts.
     pub count: u64,
-    /// How many a token chooses.
+    /// Experts that a token chooses.
     pub per_token: u64,
-    /// One expert.
+    /// Shape of one expert.
     pub expert: Dense,
-    /// The part that every token passes.
+    /// Shared expert, which every token passes.
     pub shared: Option<Dense>,
-    /// A gate on the shared part (Qwen1.5-MoE).
+    /// True if the shared expert's output is gated (Qwen1.5-MoE).
     pub shared_gate: bool,
-    /// Elements of the router besides its matrix: a bias, or correction terms.
+    /// Router elements in addition to its matrix: a bias, or correction terms.
     pub router_bias: u64,
-    /// Routed experts work on a stream of this width, projected down and up again (Nemotron-3, Kimi K3).
+    /// Width of the latent stream that routed experts work on, projected down before and up after them (Nemotron-3,
+    /// Kimi K3).
     pub latent: Option<u64>,
-    /// A norm on the latent before it is projected up (Kimi K3).
+    /// True if the latent is normalized before it is projected up (Kimi K3).
     pub latent_norm: bool,
-    /// A dense MLP whose output is added (Gemma 4); the experts are then modules of the layer, not of `mlp`.
+    /// Dense MLP in parallel with the experts, its output added (Gemma 4); the experts are then modules of the layer,
+    /// not of `mlp`.
     pub beside: Option<Dense>,
 }
 
@@ -58,7 +60,7 @@ impl Ffn {
     }
 }
 
-/// Module and operator names of an MLP at one place.
+/// Module and operator names of one MLP's tensors.
 struct Names {
     gate: &'static str,
     up: &'static str,
@@ -87,7 +89,7 @@ const SHARED: Names = Names {
     up_operator: OperatorKind::SharedExperts,
     down_operator: OperatorKind::SharedExperts,
 };
-/// Gemma 4's experts, which run beside the dense MLP.
+/// Names of Gemma 4's experts, which run in parallel with the dense MLP.
 const BESIDE: Names = Names {
     gate: "experts.0.gate_proj",
     up: "experts.0.up_proj",
@@ -136,7 +138,7 @@ impl Experts {
         self.latent.unwrap_or(hidden)
     }
 
-    /// Elements of the experts that one token leaves aside.
+    /// Elements of the experts that one token does not choose.
     pub fn idle_elements(&self, hidden: u64) -> u128 {
         u128::from(self.count.saturating_sub(self.per_token)) * self.expert.elements(self.width(hidden))
     }
@@ -152,7 +154,7 @@ impl Experts {
         self.count as f64 * (1.0 - missed)
     }
 
-    /// How many times its even share of the distinct experts that `tokens` tokens touch the busiest of `ranks` holds.
+    /// Distinct experts on the busiest of `ranks` over the mean of all ranks, when `tokens` tokens choose.
     pub fn imbalance(&self, tokens: u64, ranks: u64) -> f64 {
         imbalance(self.count as f64, self.distinct(tokens), ranks)
     }
@@ -211,8 +213,8 @@ pub fn largest_deviate(n: u64) -> f64 {
     0.61 * (n.max(1) as f64).log2().powf(0.75)
 }
 
-/// How many times its even share of the experts touched, `touched` of `count`, the busiest of `ranks` holds in the mean. A
-/// rank's number is hypergeometric.
+/// Expert imbalance: touched experts on the busiest of `ranks` over the mean of all ranks, for `touched` of `count`
+/// experts touched. A rank's number is hypergeometric.
 pub fn imbalance(count: f64, touched: f64, ranks: u64) -> f64 {
     if ranks < 2 || touched <= 0.0 || count <= 1.0 {
         return 1.0;
@@ -249,7 +251,7 @@ mod tests {
         let count: u128 = experts.tensors(8).iter().map(Tensor::elements).sum();
         assert_eq!(count, 48 + 32 + 32);
         assert_eq!(experts.idle_elements(8), 3 * 12);
-        // A dense gated MLP of 5 beside: 3·5·8 = 120 more.
+        // A dense gated MLP of width 5 in parallel: 3·5·8 = 120 more.
         let dense = Dense { intermediate: 5, gated: true, bias: false };
         let both = Experts { beside: Some(dense), ..experts };
         assert_eq!(both.tensors(8).iter().map(Tensor::elements).sum::<u128>(), count + 120);
@@ -265,8 +267,9 @@ mod tests {
         assert!(experts.distinct(1_000_000) <= 8.0);
     }
 
-    /// Two tokens touch 3.5 of 8. A rank of two has 1.75 of them, with a variance of 1.75 (1 − 1/2) (8 − 3.5)/7 = 0.5625:
-    /// the busier has 1.75 + 0.61 √0.5625 = 2.2075, 1.2614 times its share. Four have 0.875 and 0.4219: 1 + 0.61 2^0.75 0.6495/0.875.
+    /// Two tokens touch 3.5 of 8 experts. One rank of two has 1.75 touched experts in the mean, with a variance of
+    /// 1.75 (1 − 1/2) (8 − 3.5)/7 = 0.5625: the busier has 1.75 + 0.61 √0.5625 = 2.2075, 1.2614 times the mean. Four
+    /// tokens have 0.875 and 0.4219: 1 + 0.61 2^0.75 0.6495/0.875.
     #[test]
     fn the_busiest_rank_by_hand() {
         let mlp = Dense { intermediate: 1, gated: true, bias: false };

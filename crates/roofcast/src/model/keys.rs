@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// No dimension of a real model comes near this; what lies above is a damaged or hostile file.
+/// Largest accepted dimension, far above any real model's; a larger one means a damaged or hostile file.
 const LARGEST: u64 = 1 << 24;
 
-/// More layers than are accepted; bounds the time that looking a layer up takes.
+/// Longest accepted list, more than the accepted layers; bounds the time to look up a layer.
 const LONGEST_LIST: usize = 4096;
 
-/// The keys that were asked for.
+/// Names of the keys that were read so far.
 #[derive(Default)]
 pub(super) struct Reads(RefCell<BTreeSet<String>>);
 
@@ -20,9 +20,9 @@ pub(super) struct Reads(RefCell<BTreeSet<String>>);
 pub(super) struct Keys<'a> {
     pub(super) place: &'a str,
     map: &'a Map<String, Value>,
-    /// Where a multimodal config nests its text part, the outer object: asked for keys that the inner one lacks.
+    /// The outer object of a multimodal config, for keys that the nested text part lacks.
     outer: Option<&'a Map<String, Value>>,
-    /// Where keys that are asked for are noted, if anybody wants to know.
+    /// Records every key that is read, if the caller asks for it.
     reads: Option<&'a Reads>,
 }
 
@@ -45,25 +45,25 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The keys, of which those that are asked for are noted.
+    /// Returns the keys with `reads` recording each key that is read.
     pub(super) fn noting(self, reads: &'a Reads) -> Keys<'a> {
         Keys { reads: Some(reads), ..self }
     }
 
-    /// The keys with a value that nobody has asked for, in their order; objects have keys of their own.
+    /// Keys with a value that were never read, in file order. Nested objects have their own `Keys`.
     pub(super) fn unread(&self, reads: &'a Reads) -> impl Iterator<Item = &'a str> {
         let all = self.map.iter().chain(self.outer.into_iter().flatten());
         all.filter(|(key, value)| is_set(value) && !value.is_object() && !reads.0.borrow().contains(*key))
             .map(|(key, _)| key.as_str())
     }
 
-    /// What the config says it is: of the text part, and of the whole where that is multimodal.
+    /// `model_type` of the text part, then of the enclosing multimodal config.
     pub(super) fn types(&self) -> impl Iterator<Item = &'a str> {
         let of = |map: &'a Map<String, Value>| map.get("model_type").and_then(Value::as_str);
         of(self.map).into_iter().chain(self.outer.and_then(of))
     }
 
-    /// A nested object, or none.
+    /// The nested object under `key`, or `None`.
     pub(super) fn object(&self, key: &str) -> Option<Keys<'a>> {
         self.value(key)?.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
     }
@@ -73,7 +73,7 @@ impl<'a> Keys<'a> {
         value.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
     }
 
-    /// A list of whole numbers, or none.
+    /// The list of whole numbers under `key`, or `None`.
     pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let list = value.as_array().filter(|l| l.len() <= LONGEST_LIST);
@@ -91,12 +91,12 @@ impl<'a> Keys<'a> {
         found.filter(|v| !v.is_null())
     }
 
-    /// Whether any of `keys` is there.
+    /// The first of `keys` that has a value.
     pub(super) fn any(&self, keys: &[&'static str]) -> Option<&'static str> {
         keys.iter().find(|k| self.value(k).is_some()).copied()
     }
 
-    /// The first of `keys` that is there, as a count from 1 to 2^24.
+    /// The first of `keys` that has a value, as a count from 1 to 2^24.
     pub(super) fn count(&self, keys: &[&str]) -> Result<Option<u64>> {
         match self.whole(keys, LARGEST)? {
             Some((key, 0)) => Err(self.bad(key, "0", format!("1 to {LARGEST}"))),
@@ -104,18 +104,18 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// As [`Keys::count`], where zero means that there is none.
+    /// Like [`Keys::count`], with 0 accepted; 0 if absent.
     pub(super) fn count_or_zero(&self, keys: &[&str]) -> Result<u64> {
         Ok(self.whole(keys, LARGEST)?.map_or(0, |(_, n)| n))
     }
 
-    /// As [`Keys::count`]; an error that names the key where none is there.
+    /// Like [`Keys::count`], but an absent key is an error that names it.
     pub(super) fn required(&self, keys: &[&str]) -> Result<u64> {
         self.count(keys)?
             .ok_or_else(|| self.bad(keys[0], "missing", format!("a whole number ({})", keys.join(" or "))))
     }
 
-    /// As [`Keys::required`], where zero means that there is none.
+    /// Like [`Keys::required`], with 0 accepted.
     pub(super) fn required_or_zero(&self, key: &str) -> Result<u64> {
         if self.value(key).is_none() {
             return self.required(&[key]);
@@ -150,7 +150,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A string, or none.
+    /// The string under `key`, or `None`.
     pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>> {
         match self.value(key) {
             None => Ok(None),
@@ -159,7 +159,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// An array that must have `length` entries, or none.
+    /// The array under `key`, which must have `length` entries, or `None`.
     pub(super) fn list(&self, key: &str, length: u64) -> Result<Option<&'a [Value]>> {
         match self.value(key) {
             Some(Value::Array(list)) if list.len() as u64 >= length => Ok(Some(list)),
@@ -181,7 +181,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Whether a value says that something is there: not null, false, 0 or empty.
+/// True for a value that switches a feature on: not null, false, 0 or empty.
 pub(super) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -193,7 +193,7 @@ pub(super) fn is_set(value: &Value) -> bool {
     }
 }
 
-/// The one value of a list that says the same of every layer, as Hunyuan's experts do.
+/// The common value of a list whose entries are all equal, as in Hunyuan's per-layer expert keys.
 fn same_everywhere(value: &Value) -> Option<&Value> {
     let list = value.as_array().filter(|l| l.len() <= LONGEST_LIST)?;
     let first = list.first()?;

@@ -1,8 +1,8 @@
-//! What mixes tokens: one kind per file, and what every kind answers.
+//! Token mixers: one kind per file, and the questions that every kind answers.
 //!
-//! Knows: each kind's tensors, what a sequence keeps in its layer (KV elements, index keys, recurrent state) and over how
-//! many heads that splits. Knows nothing about time: [`crate::operator`] turns pairs and states into work. Not known here:
-//! how an engine rounds to pages; vLLM's page-size alignment of hybrid models is not modelled.
+//! Knows: each kind's tensors, the cache that a sequence keeps in its layer (KV elements, index keys, recurrent
+//! state) and over how many heads it splits. Knows nothing about time: [`crate::operator`] turns pairs and states
+//! into work. Not modelled: an engine's rounding to pages, and vLLM's page-size alignment of hybrid models.
 
 pub mod attention;
 pub mod compressed;
@@ -48,33 +48,33 @@ pub enum Mixer {
     Mamba(Mamba),
     /// A state space with scalar decay per head.
     Mamba2(Mamba2),
-    /// Attention and a state space on the same input (Falcon-H1).
+    /// Attention and a state space in parallel on one input (Falcon-H1).
     Both(Attention, Mamba2),
     /// A gated short convolution (LFM2).
     ShortConv(ShortConv),
-    /// None: the layer is only an FFN.
+    /// No mixer: the layer is only an FFN.
     None,
 }
 
-/// What a recurrent mixer keeps per sequence, however long, and what a token costs it.
+/// Fixed-size state of a recurrent mixer per sequence, and its work per token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
     /// Recurrent state and the convolution's tail, over all heads.
     pub bytes: u128,
     /// Operations per token: reading, updating and convolving.
     pub flops: u128,
-    /// Heads over which tensor parallelism splits both.
+    /// Heads over which tensor parallelism splits bytes and operations.
     pub heads: u64,
 }
 
-/// Into how many parts tensor parallelism cuts what a layer keeps; 1 is whole on every rank.
+/// Parts into which tensor parallelism cuts a layer's cache; 1 means whole on every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
-    /// Keys and values.
+    /// Parts of keys and values.
     pub cache: u64,
-    /// An indexer's keys.
+    /// Parts of an indexer's keys.
     pub index: u64,
-    /// A recurrent state.
+    /// Parts of a recurrent state.
     pub state: u64,
 }
 
@@ -108,7 +108,7 @@ impl Mixer {
         }
     }
 
-    /// Bytes that an indexer keeps beside the KV cache for `context` tokens, in its own format.
+    /// Bytes of an indexer's keys for `context` tokens, which it keeps in its own format in addition to the KV cache.
     pub fn index_bytes(&self, context: u64) -> u128 {
         match self {
             Mixer::Attention(Attention { index: Some(index), .. }) => index.bytes(context),
@@ -118,12 +118,13 @@ impl Mixer {
         }
     }
 
-    /// The state of a recurrent mixer, which engines page beside the KV cache; none where only compressors hold rows.
+    /// State of a recurrent mixer, which engines page like the KV cache. `None` for compressed attention, whose state
+    /// is only rows that wait for a window.
     pub fn recurrence(&self) -> Option<State> {
         if matches!(self, Mixer::Compressed(_)) { None } else { self.state() }
     }
 
-    /// What is kept whatever the context, where there is something.
+    /// Memory that is kept regardless of context length; `None` if there is no such state.
     pub fn state(&self) -> Option<State> {
         match self {
             Mixer::GatedDelta(d) => Some(d.state()),
@@ -137,17 +138,17 @@ impl Mixer {
         }
     }
 
-    /// Bytes of the state that a sequence keeps whatever its length and the KV format.
+    /// Bytes of the state that a sequence keeps, independent of its length and of the KV format.
     pub fn state_bytes(&self) -> u128 {
         self.state().map_or(0, |s| s.bytes)
     }
 
-    /// Everything that a sequence of `context` tokens keeps in this layer, whole.
+    /// Bytes of cache and state of a sequence of `context` tokens in this layer, unsharded.
     pub fn sequence_bytes(&self, kv: KvFormat, context: u64) -> Bytes {
         self.rank_bytes(kv, context, Parts { cache: 1, index: 1, state: 1 })
     }
 
-    /// The share of [`Mixer::sequence_bytes`] on one rank that holds one of so many parts.
+    /// Bytes of [`Mixer::sequence_bytes`] on one rank, where tensor parallelism cuts into `parts`.
     pub fn rank_bytes(&self, kv: KvFormat, context: u64, parts: Parts) -> Bytes {
         let of = |count: u128, parts: u64| count.div_ceil(u128::from(parts.max(1)));
         let elements = kv.width.bytes(of(self.kv_elements(context), parts.cache));
@@ -155,8 +156,8 @@ impl Mixer {
         elements + Bytes(u64::try_from(own).unwrap_or(u64::MAX))
     }
 
-    /// What `tp` ranks cannot share, if there is something. Query heads are divided; KV heads are divided, or replicated where
-    /// there are fewer than ranks: either count divides the other (vLLM's rule, `QKVParallelLinear`).
+    /// Heads that `tp` ranks cannot divide, if any. Query heads are divided; KV heads are divided, or replicated
+    /// where there are fewer than ranks: either count divides the other (vLLM's rule, `QKVParallelLinear`).
     pub fn indivisible(&self, tp: u64) -> Option<Indivisible> {
         let whole = |count: u64, of| (!count.is_multiple_of(tp)).then_some(Indivisible { count, of });
         let grouped = |a: &Attention| {
@@ -178,15 +179,15 @@ impl Mixer {
     }
 }
 
-/// Heads that may be fewer than the ranks.
+/// Name of heads that may be fewer than the ranks, since they are then replicated.
 const KV_HEADS: &str = "KV heads";
 
-/// What a degree of tensor parallelism does not divide.
+/// Heads that a degree of tensor parallelism does not divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indivisible {
-    /// How many.
+    /// Number of heads.
     pub count: u64,
-    /// Of what: `query heads`, `KV heads`.
+    /// Kind of heads: `query heads`, `KV heads`.
     pub of: &'static str,
 }
 

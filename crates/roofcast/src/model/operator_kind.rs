@@ -1,6 +1,6 @@
 //! The operators of a forward pass, by name.
 //!
-//! Knows: what each is called, and which family of kernels computes it. Knows nothing about sizes.
+//! Knows: each operator's name, and the family of kernels that computes it. Knows nothing about sizes.
 
 use serde::{Serialize, Serializer};
 
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// Matrix products with weights.
+    /// GEMMs with weights.
     Gemm,
     /// Attention over the KV cache, or a recurrent state in its place.
     Attention,
@@ -18,22 +18,22 @@ pub enum Family {
     Moe,
     /// Table look-ups.
     Embedding,
-    /// Norms and the like.
+    /// Norms and other elementwise kernels.
     Elementwise,
 }
 
 /// The enum of operators with their names.
 macro_rules! operators {
     ($($(#[$doc:meta])* $kind:ident $name:literal)*) => {
-        /// What an operator is. Its name, as in `qkv_proj`, is that of vLLM's fused modules where there is one.
+        /// Kind of operator. Its name, as in `qkv_proj`, follows vLLM's fused modules where there is one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum OperatorKind { $($(#[$doc])* $kind),* }
 
         impl OperatorKind {
-            /// All, in the order of their declaration.
+            /// All kinds, in the order of declaration.
             pub const ALL: &[OperatorKind] = &[$(OperatorKind::$kind),*];
 
-            /// As in `qkv_proj`.
+            /// Name of the kind, as in `qkv_proj`.
             pub fn name(self) -> &'static str {
                 match self { $(OperatorKind::$kind => $name),* }
             }
@@ -42,15 +42,15 @@ macro_rules! operators {
 }
 
 operators! {
-    /// The row of each token in the input embedding.
+    /// Look-up of each token's row in the input embedding.
     Embedding "embedding"
-    /// From the embedding's width to the hidden size (OPT-350m).
+    /// Projection from the embedding's width to the hidden size (OPT-350m).
     ProjectIn "project_in"
-    /// Back to the embedding's width.
+    /// Projection back to the embedding's width.
     ProjectOut "project_out"
     /// Alternating streams (Gemma 3n).
     Altup "altup"
-    /// The residual of low rank (Gemma 3n).
+    /// Low-rank residual (Gemma 3n).
     Laurel "laurel"
     /// Inputs of each layer, looked up by token (Gemma 3n and 4).
     PerLayerInput "per_layer_input"
@@ -74,7 +74,7 @@ operators! {
     OProj "o_proj"
     /// The first half of an output projection of low rank.
     OAProj "o_a_proj"
-    /// Everything that a recurrent mixer takes in.
+    /// Input projection of a recurrent mixer, all inputs together.
     InProj "in_proj"
     /// Gates of gated delta networks.
     InProjBa "in_proj_ba"
@@ -110,7 +110,7 @@ operators! {
     DownProj "down_proj"
     /// Experts that every token passes.
     SharedExperts "shared_experts"
-    /// Into the stream of latent experts and out of it.
+    /// Projections into the stream of latent experts and out of it.
     LatentProj "latent_proj"
     /// Scores of experts.
     Router "router"
@@ -118,7 +118,7 @@ operators! {
     Experts "experts"
     /// Norms, and vectors that are read with them.
     Norms "norms"
-    /// The matrices of low rank that adapters add to others.
+    /// Low-rank matrices that LoRA adapters add to other weights.
     Lora "lora"
     /// The output embedding: logits of the rows that are sampled.
     LmHead "lm_head"
@@ -130,7 +130,7 @@ impl OperatorKind {
         OperatorKind::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// Which kernels compute it.
+    /// Family of kernels that computes the operator.
     pub fn family(self) -> Family {
         use OperatorKind as K;
         match self {
@@ -145,17 +145,17 @@ impl OperatorKind {
         }
     }
 
-    /// Whether its work depends on the context: attention, or what is expanded for it.
+    /// True if the work depends on the context: attention, or latents that are expanded for attention.
     pub fn attends(self) -> bool {
         matches!(self.family(), Family::Attention | Family::Indexer) || self == OperatorKind::KvBProj
     }
 
-    /// Whether it is a product of the step's rows with weights.
+    /// True for a GEMM of the step's rows with weights.
     pub fn is_product(self) -> bool {
         self.family() == Family::Gemm && !self.attends()
     }
 
-    /// Whether it is seldom quantized.
+    /// True if the weights usually stay unquantized.
     pub fn is_unquantized(self) -> bool {
         use OperatorKind as K;
         matches!(self, K::LmHead | K::Router | K::Embedding | K::Norms | K::Lora)

@@ -1,7 +1,9 @@
-//! How a checkpoint says it is quantized: `quantization_config` of a `config.json`, or NVIDIA's `hf_quant_config.json`.
+//! Quantization as a checkpoint declares it: `quantization_config` of a `config.json`, or NVIDIA's
+//! `hf_quant_config.json`.
 //!
-//! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt) and which modules they leave
-//! alone. Knows nothing about chips: whether a format computes natively is [`crate::deployment`]'s.
+//! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt) and which modules they
+//! leave unquantized. Knows nothing about chips: whether a format computes natively is decided in
+//! [`crate::deployment`].
 
 mod formats;
 mod modules;
@@ -14,7 +16,7 @@ use formats::{expert_format, format_of, group_format, kv_of, modelopt};
 use modules::{Modules, aliases};
 use serde_json::Value;
 
-/// More patterns and groups than any checkpoint has; each is held against each tensor.
+/// Most accepted patterns and groups, more than any checkpoint has; each is matched against every tensor.
 const MOST_PATTERNS: usize = 4096;
 const MOST_GROUPS: usize = 64;
 
@@ -25,24 +27,24 @@ pub struct Quantization {
     pub method: String,
     /// The format of most quantized modules.
     pub format: Format,
-    /// The KV-cache format that the checkpoint asks for.
+    /// KV-cache format that the checkpoint asks for.
     pub kv: Option<KvFormat>,
-    /// Whether only routed experts are quantized (gpt-oss).
+    /// True if only routed experts are quantized (gpt-oss).
     experts_only: bool,
-    /// Whether only the modules in `named` are quantized.
+    /// True if only the modules in `named` are quantized.
     named_only: bool,
     /// Modules with a format of their own.
     named: Vec<(Modules, Format)>,
-    /// The format of routed experts where it differs (DeepSeek-V4, MiMo-V2.6).
+    /// Format of routed experts where it differs (DeepSeek-V4, MiMo-V2.6).
     experts: Option<Format>,
     /// Modules left in 16 bits.
     ignored: Modules,
-    /// What the checkpoint's id says, where that is all that is known.
+    /// Format read from the checkpoint's id, where nothing else declares it.
     by_id: Option<WeightFormat>,
 }
 
 impl Quantization {
-    /// That of a checkpoint whose id says its formats: `weights` on every linear layer and expert.
+    /// Quantization of a checkpoint whose id names its formats: `weights` on every linear layer and expert.
     pub(crate) fn named(weights: WeightFormat, kv: Option<KvFormat>) -> Quantization {
         let format = match weights {
             WeightFormat::Uniform(format) => format,
@@ -61,12 +63,12 @@ impl Quantization {
         }
     }
 
-    /// The format that the checkpoint's id says.
+    /// The format that the checkpoint's id names.
     pub(crate) fn by_id(&self) -> Option<WeightFormat> {
         self.by_id
     }
 
-    /// One of llama.cpp's mixtures in place of `format`.
+    /// The llama.cpp mixture that replaces `format`, if any.
     pub(crate) fn mix(&self) -> Option<GgufMix> {
         match self.by_id {
             Some(WeightFormat::Gguf(mix)) => Some(mix),
@@ -74,7 +76,7 @@ impl Quantization {
         }
     }
 
-    /// Reads `quantization_config` from a parsed `config.json`; none where there is none.
+    /// Reads `quantization_config` from a parsed `config.json`; `None` if the config has no such section.
     pub fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
         let keys = Keys::new(place, config)?;
         let Some(section) = keys.object("quantization_config") else { return Ok(None) };
@@ -94,7 +96,7 @@ impl Quantization {
         })
     }
 
-    /// Reads NVIDIA's `hf_quant_config.json`, which is beside a `config.json` without `quantization_config`.
+    /// Reads NVIDIA's `hf_quant_config.json`, which accompanies a `config.json` without `quantization_config`.
     pub fn read_modelopt(place: &str, text: &str) -> Result<Option<Quantization>> {
         let value = super::config::parse_json(place, text)?;
         let keys = Keys::new(place, &value)?;
@@ -147,12 +149,12 @@ impl Quantization {
         }))
     }
 
-    /// Patterns that each tensor is held against.
+    /// Number of patterns that each tensor is matched against.
     pub fn patterns(&self) -> usize {
         pattern_count(&self.ignored, &self.named)
     }
 
-    /// Every format in use, that of most modules first.
+    /// Every format in use, most modules first.
     pub fn formats(&self) -> Vec<Format> {
         let mut all = vec![self.format];
         for format in self.experts.iter().chain(self.named.iter().map(|(_, f)| f)) {
@@ -163,8 +165,8 @@ impl Quantization {
         all
     }
 
-    /// The format of `tensor` in layer `layer`, or none where it stays in 16 bits. lm_head is quantized only by name, or in
-    /// formats that cover it and the embedding.
+    /// The format of `tensor` in layer `layer`; `None` if it stays in 16 bits. lm_head is quantized only if named, or
+    /// by formats that cover lm_head and embedding.
     pub fn format(&self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let covered = match tensor.role {
             Role::Linear => !self.experts_only,
@@ -224,7 +226,7 @@ fn listed(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     Ok(groups)
 }
 
-/// compressed-tensors' `config_groups` with what each targets.
+/// compressed-tensors' `config_groups`, each with its target modules.
 fn targeted(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
         return Ok(Vec::new());

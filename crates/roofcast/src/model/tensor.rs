@@ -1,8 +1,8 @@
-//! One weight tensor: its shape, what it is for, and how tensor parallelism cuts it.
+//! One weight tensor: its shape, its role, and its split under tensor parallelism.
 
 pub use super::operator_kind::OperatorKind;
 
-/// What a tensor is for; decides whether it is quantized and when it is read.
+/// Role of a tensor; decides whether it is quantized and when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A matrix that every token passes.
@@ -19,16 +19,16 @@ pub enum Role {
     Vector,
 }
 
-/// How a tensor is shared over `tp` accelerators.
+/// Split of a tensor over `tp` accelerators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// In `tp` equal parts.
+    /// Cut into `tp` equal parts.
     Even,
-    /// By this many KV heads: in parts no smaller than one head, replicated beyond.
+    /// Cut by this many KV heads: parts are no smaller than one head, and replicated where ranks are more.
     KvHeads(u64),
     /// Whole on every accelerator.
     Replicated,
-    /// Whole experts on each expert-parallel rank, and slices of them over what is left.
+    /// Whole experts on each expert-parallel rank; the remaining degree of parallelism slices each expert.
     Experts,
 }
 
@@ -43,11 +43,11 @@ pub struct Tensor {
     pub rows: u64,
     /// Inputs.
     pub columns: u64,
-    /// How many of it (experts).
+    /// Number of copies (experts).
     pub copies: u64,
-    /// What it is for.
+    /// Role of the tensor.
     pub role: Role,
-    /// How it is shared.
+    /// Split under tensor parallelism.
     pub split: Split,
 }
 
@@ -68,12 +68,12 @@ impl Tensor {
         Tensor { name, operator, rows: elements, columns: 1, copies: 1, role: Role::Vector, split }
     }
 
-    /// The same tensor for another purpose.
+    /// Returns the tensor with another role.
     pub fn with_role(self, role: Role) -> Tensor {
         Tensor { role, ..self }
     }
 
-    /// `copies` of it.
+    /// Returns the tensor with `copies` copies.
     pub fn times(self, copies: u64) -> Tensor {
         Tensor { copies, ..self }
     }

@@ -1,7 +1,7 @@
-//! The tower that turns images into tokens: its weights, and what an image takes while it is computed.
+//! The tower that turns images into tokens: its weights, and its memory while it computes an image.
 //!
-//! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and what merges patches into tokens.
-//! Counts the figures that a memory plan needs; which tensors there are, and their time, is nobody's.
+//! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and the merger of patches into
+//! tokens. Counts the figures that a memory plan needs; the tower's single tensors and its time are not modelled.
 
 use super::keys::Keys;
 
@@ -10,27 +10,29 @@ const CHANNELS: u64 = 3;
 /// Tokens of the largest image that Qwen's processors pass on: 16,777,216 pixels, 32 × 32 a token (`size.longest_edge` of
 /// Qwen3-VL's `preprocessor_config.json`).
 const QWEN_LARGEST: u64 = 16_384;
-/// Patches of a token along an axis where the config has none: Gemma 3 pools 4 × 4 of them, others merge 2 × 2.
+/// Patches merged into a token along each axis where the config does not say: Gemma 3 pools 4 × 4, others merge 2 ×
+/// 2.
 const GEMMA_POOL: u64 = 4;
 const MERGE: u64 = 2;
-/// No tower merges more along an axis; what lies above is a damaged file.
+/// Most patches merged along an axis; a larger value means a damaged file.
 const MOST_MERGED: u64 = 64;
 
 /// A vision tower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tower {
-    /// Its parameters, in 16 bits wherever the rest is quantized.
+    /// Parameters of the tower, kept in 16 bits even if the text model is quantized.
     pub parameters: u64,
-    /// Values that a patch holds at once: residual and normed stream, and both sides of the MLP's activation.
+    /// Values that a patch holds at one time: residual and normalized stream, and both sides of the MLP's activation.
     pub patch_width: u64,
     /// Patches that are merged into a token.
     pub patches_per_token: u64,
-    /// Tokens of the largest image, where a step may be smaller than that.
+    /// Tokens of the largest image, where a step's token budget may be smaller.
     pub largest: Option<u64>,
 }
 
 impl Tower {
-    /// The tower of `vision_config` beside a text model of `hidden`; none where its size is not said in known keys.
+    /// The tower of `vision_config` in front of a text model of width `hidden`; `None` if known keys do not give its
+    /// size.
     pub(super) fn read(keys: &Keys, model_type: &str, hidden: u64) -> Option<Tower> {
         let vision = keys.object("vision_config")?;
         let count = |names: &[&str]| vision.count(names).ok().flatten();

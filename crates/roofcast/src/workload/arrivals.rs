@@ -1,6 +1,7 @@
-//! When requests arrive.
+//! Arrival times of requests.
 //!
-//! Knows: arrival processes, their rates and how an open one's next time is drawn. Knows nothing about what arrives.
+//! Knows: arrival processes, their rates and the drawing of an open process's next time. Knows nothing about the
+//! requests that arrive.
 
 use super::length::Length;
 use super::random::{Ahead, Purpose, Stream};
@@ -37,17 +38,17 @@ pub enum Arrivals {
         from: f64,
         /// Requests per second at the end.
         to: f64,
-        /// How long the change takes.
+        /// Duration of the change, in seconds.
         over_s: f64,
     },
-    /// `size` at once, every so often; all requests at once without the two.
+    /// `size` requests at once, every `every_s` seconds; all requests at once if neither is given.
     Burst {
         /// Requests of a burst.
         size: Option<u64>,
-        /// From burst to burst.
+        /// Seconds from burst to burst.
         every_s: Option<f64>,
     },
-    /// All requests are there at the start.
+    /// All requests arrive at the start.
     Offline,
     /// A fixed number of users, each with one request in flight or thinking.
     ClosedLoop {
@@ -56,34 +57,35 @@ pub enum Arrivals {
         /// Mean of the exponential time between an answer and the user's next request; 0 where absent.
         think_s: Option<f64>,
     },
-    /// Conversations: each turn's prompt is all that was said, and something new. The prompt lengths are of what is new.
+    /// Conversations: each turn's prompt is all earlier text of the conversation plus something new. Prompt lengths
+    /// count the new part.
     Sessions {
-        /// New conversations per second, independent of one another; or
+        /// New conversations per second, independent of one another; an alternative to `concurrency`.
         rate: Option<f64>,
-        /// how many go on at once, the next beginning when one ends.
+        /// Conversations in progress at one time; the next begins when one ends.
         concurrency: Option<u64>,
         /// Turns of a conversation.
         turns: Length,
         /// Mean of the exponential time between an answer and the next turn; 0 where absent.
         think_s: Option<f64>,
     },
-    /// As it was recorded.
+    /// Times as recorded in a trace.
     Trace {
         /// The file.
         path: String,
-        /// Its format; seen from its first line where absent.
+        /// Format of the file; detected from its first line if absent.
         format: Option<Format>,
-        /// Times are multiplied by it; below 1 is faster.
+        /// Factor on times; below 1 is faster.
         scale: Option<f64>,
-        /// What was found there.
+        /// Contents of the file, once loaded.
         #[serde(skip)]
         recorded: Option<Arc<Trace>>,
     },
 }
 
 impl Arrivals {
-    /// Requests per second in the mean: of a ramp while it rises, of a trace over its span. None where the server or
-    /// nothing sets a pace, and in conversations.
+    /// Mean requests per second: of a ramp while it rises, of a trace over its span. `None` for conversations, and
+    /// where answers or nothing set the pace.
     pub fn rate(&self) -> Option<f64> {
         match self {
             Arrivals::Poisson { rate } | Arrivals::Constant { rate } | Arrivals::Gamma { rate, .. } => {
@@ -98,7 +100,8 @@ impl Arrivals {
         }
     }
 
-    /// The squared coefficient of variation of the gaps. In bursts of n, n − 1 gaps are 0 and one is all: n − 1.
+    /// The squared coefficient of variation of the gaps. In bursts of n, n − 1 gaps are 0 and one is the whole
+    /// interval: n − 1.
     pub fn cv2(&self) -> f64 {
         match self {
             Arrivals::Poisson { .. } | Arrivals::Ramp { .. } => 1.0,
@@ -181,7 +184,7 @@ impl Arrivals {
     }
 }
 
-/// All users are ready at the start, a word each: their number bounds memory.
+/// Refuses a number of users that would need too much memory: all are ready at the start, a word each.
 fn check_concurrency(place: &str, users: u64) -> Result<()> {
     let sane = (1..=1_000_000).contains(&users);
     number(place, "concurrency", users as f64, sane, "a whole number from 1 to 10^6")
@@ -243,7 +246,7 @@ enum Pace {
 }
 
 impl Clock {
-    /// The clock of an open process; none where answers set the pace, and for a trace.
+    /// The clock of an open process; `None` for traces, and where answers set the pace.
     pub(super) fn new(arrivals: &Arrivals, seed: u64) -> Option<Clock> {
         let pace = match *arrivals {
             Arrivals::Poisson { rate } | Arrivals::Sessions { rate: Some(rate), .. } => {
@@ -286,12 +289,13 @@ impl Clock {
     }
 }
 
-/// A gap of so many seconds, rounded by adding a half: `round` is a call on plain x86-64.
+/// A gap of `seconds`, rounded by adding a half: `round` is a function call on plain x86-64.
 fn gap(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12 + 0.5) as u64)
 }
 
-/// When `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to` per second from there.
+/// Time at which `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to` per
+/// second from there.
 fn ramp_time(from: f64, to: f64, over: f64, sum: f64) -> f64 {
     let rising = (from + to) / 2.0 * over;
     if sum >= rising {
@@ -312,13 +316,13 @@ mod tests {
 
     #[test]
     fn a_ramp_by_hand() {
-        // From 1/s to 3/s over 10 s: 20 are expected while it rises; at t = 5 s 1·5 + 0.2·25/2 = 7.5 are.
+        // A ramp from 1/s to 3/s over 10 s: 20 are expected while it rises; 1·5 + 0.2·25/2 = 7.5 by t = 5 s.
         assert!((ramp_time(1.0, 3.0, 10.0, 7.5) - 5.0).abs() < 1e-12);
         assert!((ramp_time(1.0, 3.0, 10.0, 20.0) - 10.0).abs() < 1e-12);
         assert!((ramp_time(1.0, 3.0, 10.0, 26.0) - 12.0).abs() < 1e-12);
         // Falling from 3/s to 1/s: 12.5 by 5 s.
         assert!((ramp_time(3.0, 1.0, 10.0, 12.5) - 5.0).abs() < 1e-12);
-        // From nothing: t²/2 · 0.1 = 0.2 at 2 s.
+        // A ramp from 0: t²/2 · 0.1 = 0.2 at 2 s.
         assert!((ramp_time(0.0, 1.0, 10.0, 0.2) - 2.0).abs() < 1e-12);
     }
 

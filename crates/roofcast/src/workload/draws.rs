@@ -1,4 +1,4 @@
-//! What is drawn of a request: lengths, shared prefix, priority.
+//! Random draws of a request: lengths, shared prefix, priority.
 //!
 //! Knows: a random stream for each purpose. Knows nothing about when requests are due.
 
@@ -28,7 +28,7 @@ enum Lengths {
         input: Sampler,
         output: Sampler,
     },
-    /// A pair as it was observed, drawn from the prompts' stream.
+    /// An observed pair of lengths, drawn from the prompts' stream.
     Together(Observed),
 }
 
@@ -54,7 +54,7 @@ impl Draws {
         })
     }
 
-    /// Prompt and answer, without what is shared.
+    /// Prompt and output tokens, without the shared prefix.
     #[inline(always)]
     pub(super) fn lengths(&mut self) -> (u32, u32) {
         let (input, output) = match &mut self.lengths {
@@ -66,17 +66,17 @@ impl Draws {
         (input, output.min(self.max_tokens.unwrap_or(u32::MAX)))
     }
 
-    /// The client's bound on an answer.
+    /// The client's bound on output tokens.
     pub(super) fn max_tokens(&self) -> Option<u32> {
         self.max_tokens
     }
 
-    /// Whether prompts share prefixes.
+    /// True if prompts share prefixes.
     pub(super) fn shares_prefixes(&self) -> bool {
         self.prefixes.is_some()
     }
 
-    /// Segment and length of what is shared, if anything is.
+    /// Segment and length of the shared prefix, if the request has one.
     #[inline(always)]
     pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
         self.prefixes.as_mut().and_then(Prefixes::draw)

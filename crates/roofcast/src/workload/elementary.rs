@@ -1,8 +1,9 @@
 //! The exponential and the logarithm of draws.
 //!
 //! Knows: both without a branch, in additions, multiplications and one division, which IEEE 754 rounds alike on every
-//! machine. SSE2 has each of these operations for two floats, so that a loop over draws computes two at once. `libm`'s, whose
-//! chains of operations each wait for the last, are a seventh of a simulation's time. Knows nothing about what is drawn.
+//! machine. SSE2 has each of these operations for two floats, so that a loop over draws computes two at once.
+//! `libm`'s functions, whose operations form one dependent chain, would take a seventh of a simulation's time. Knows
+//! nothing about the values that are drawn.
 
 use std::f64::consts::LOG2_E;
 
@@ -11,7 +12,7 @@ const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
 
 /// e^x to 2 units in the last place; x is kept within ±700.
 ///
-/// x = k ln 2 + r with k whole and |r| ≤ ln 2 / 2. e^r is the series Σ rⁿ/n! to n = 13: what follows is below
+/// x = k ln 2 + r with k whole and |r| ≤ ln 2 / 2. e^r is the series Σ rⁿ/n! to n = 13: the remainder is below
 /// 0.3466¹⁴/14! = 4e-18.
 #[inline(always)]
 pub(super) fn exp(x: f64) -> f64 {
@@ -33,8 +34,8 @@ pub(super) fn exp(x: f64) -> f64 {
 
 /// ln x to 2 units in the last place, for a normal x above 0.
 ///
-/// x = 2^k m with √½ ≤ m < √2. ln m = 2 Σ s^(2n+1)/(2n+1) for s = (m − 1)/(m + 1), to n = 10: |s| ≤ 0.1716, and what
-/// follows is below 0.1716²²/23 = 6e-19.
+/// x = 2^k m with √½ ≤ m < √2. ln m = 2 Σ s^(2n+1)/(2n+1) for s = (m − 1)/(m + 1), to n = 10: |s| ≤ 0.1716, and the
+/// remainder is below 0.1716²²/23 = 6e-19.
 #[inline(always)]
 pub(super) fn log(x: f64) -> f64 {
     /// 1 over √½: added to x's bits, they hold k + 1023 above the mantissa, without a sign.
@@ -60,7 +61,7 @@ pub(super) fn log(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// How many floats lie between two of one sign.
+    /// Number of representable floats between two floats of one sign.
     fn apart(a: f64, b: f64) -> u64 {
         a.to_bits().abs_diff(b.to_bits())
     }

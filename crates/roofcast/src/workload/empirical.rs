@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The probabilities of a table of quantiles; the first is the least that was seen, the last the most.
+/// Probabilities of a table of quantiles; the first is the observed minimum, the last the maximum.
 pub const PROBABILITIES: [f64; 12] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// Quantiles at [`PROBABILITIES`].
 pub type Quantiles = [f64; PROBABILITIES.len()];
 
-/// Where observed lengths come from: one of `pairs`, `path` and `name`.
+/// Source of observed lengths: one of `pairs`, `path` and `name`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Source {
@@ -24,11 +24,11 @@ pub struct Source {
     pub pairs: Option<Arc<[(u32, u32)]>>,
     /// A trace file.
     pub path: Option<String>,
-    /// The file's format; seen from its first line where absent.
+    /// Format of the file; detected from its first line if absent.
     pub format: Option<Format>,
     /// A preset of the catalog.
     pub name: Option<String>,
-    /// What was found there.
+    /// Observed lengths, once loaded.
     #[serde(skip)]
     pub observed: Option<Observed>,
 }
@@ -36,26 +36,26 @@ pub struct Source {
 /// Observed lengths.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observed {
-    /// Each as likely as any other.
+    /// Pairs, each as likely as any other.
     Pairs(Arc<[(u32, u32)]>),
-    /// Quantiles of both.
+    /// Quantiles of prompt and output lengths.
     Summary(Arc<Summary>),
 }
 
-/// What is published of a set of lengths.
+/// Published statistics of a set of lengths.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
     /// Prompt tokens.
     pub input: Quantiles,
-    /// Answer tokens; some sets have prompts alone.
+    /// Output tokens; some sets have prompts alone.
     pub output: Option<Quantiles>,
-    /// Spearman's rank correlation of the two.
+    /// Spearman's rank correlation of prompt and output lengths.
     #[serde(default)]
     pub rank_correlation: f64,
 }
 
-/// Which of the two lengths.
+/// One of the two lengths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Input,
@@ -76,7 +76,7 @@ impl Source {
         Source { name: Some(name.into()), ..Source::default() }
     }
 
-    /// Finds what needs no file; `preset` finds published lengths.
+    /// Fills in observations that need no file; `preset` finds published lengths.
     pub(super) fn settle(&mut self, place: &str, field: &str, preset: Presets) -> Result<()> {
         let observed = match (&self.pairs, &self.path, &self.name) {
             (Some(pairs), None, None) => Observed::Pairs(Arc::clone(pairs)),
@@ -101,7 +101,7 @@ impl Source {
         self.observed = Some(Observed::Pairs(pairs));
     }
 
-    /// Whether both are the same observations, so that pairs can be kept together.
+    /// True if both are the same observations, so that pairs can be kept together.
     pub(super) fn is(&self, other: &Source) -> bool {
         (&self.pairs, &self.path, self.format, &self.name)
             == (&other.pairs, &other.path, other.format, &other.name)
@@ -149,7 +149,7 @@ impl Observed {
         (square / (self.mean(side) * self.mean(side)) - 1.0).max(0.0)
     }
 
-    /// One of the two lengths.
+    /// Draws one of the two lengths.
     pub(super) fn draw(&self, side: Side, stream: &mut Stream) -> u32 {
         match self {
             Observed::Pairs(pairs) => of(pairs[stream.below(pairs.len() as u64) as usize], side) as u32,
@@ -157,7 +157,7 @@ impl Observed {
         }
     }
 
-    /// Both lengths, as they go together.
+    /// Draws both lengths, correlated as observed.
     pub(super) fn draw_pair(&self, stream: &mut Stream) -> (u32, u32) {
         match self {
             Observed::Pairs(pairs) => pairs[stream.below(pairs.len() as u64) as usize],
@@ -180,17 +180,17 @@ impl Summary {
         }
     }
 
-    /// The mean that drawing from the prompts' quantiles has.
+    /// Mean prompt tokens of draws from the quantiles, in tokens.
     pub fn input_mean(self: &Arc<Summary>) -> f64 {
         Observed::Summary(Arc::clone(self)).mean(Side::Input)
     }
 
-    /// The mean that drawing from the answers' quantiles has.
+    /// Mean output tokens of draws from the quantiles, in tokens.
     pub fn output_mean(self: &Arc<Summary>) -> Option<f64> {
         self.output.map(|_| Observed::Summary(Arc::clone(self)).mean(Side::Output))
     }
 
-    /// Refuses what no distribution can be.
+    /// Refuses quantiles that are no distribution of lengths.
     pub(crate) fn check(&self, place: &str, id: &str) -> Result<()> {
         let sane =
             |q: &Quantiles| q.is_sorted() && q[0] >= 1.0 && q[PROBABILITIES.len() - 1] <= MOST_TOKENS as f64;
@@ -213,7 +213,7 @@ fn over_lines(quantiles: &Quantiles, each: impl Fn(f64, f64) -> f64) -> f64 {
     quantiles.windows(2).zip(weights).map(|(q, weight)| weight * each(q[0], q[1])).sum()
 }
 
-/// The length below which a share `p` lies, in whole tokens.
+/// The length at cumulative probability `p`, in whole tokens.
 fn quantile(quantiles: &Quantiles, p: f64) -> u32 {
     let above = PROBABILITIES.iter().position(|at| *at >= p).unwrap_or(PROBABILITIES.len() - 1).max(1);
     let (low, high) = (PROBABILITIES[above - 1], PROBABILITIES[above]);
@@ -247,7 +247,7 @@ mod tests {
         let mut stream = Stream::new(3, Purpose::Input);
         let n = 50_000;
         let drawn: Vec<_> = (0..n).map(|_| observed.draw_pair(&mut stream)).collect();
-        // Of uniform margins Spearman's ρ is the plain correlation: E[(x − 550)(y − 55)]/(259.81 · 25.98) = 0.6. Its
+        // For uniform margins Spearman's ρ is the plain correlation: E[(x − 550)(y − 55)]/(259.81 · 25.98) = 0.6. Its
         // standard error is below 1/√n = 0.0045.
         let sum: f64 = drawn.iter().map(|(x, y)| (f64::from(*x) - 550.0) * (f64::from(*y) - 55.0)).sum();
         let correlation = sum / n as f64 / (259.81 * 25.98);

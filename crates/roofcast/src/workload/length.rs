@@ -1,4 +1,4 @@
-//! How long prompts and answers are.
+//! Lengths of prompts and outputs.
 //!
 //! Knows: distributions of token counts, their moments in closed form, and how they are drawn. A log-normal length is
 //! exp(mu + sigma·z) for a standard normal z, rounded to a whole token and kept within `min` (1) and `max` (10^8).
@@ -17,9 +17,9 @@ use serde::Deserialize;
     expecting = "a whole number of tokens, or a table with kind = \"fixed\" (value), \"uniform\" (min, max), \"lognormal\" (mu, sigma; min, max) or \"empirical\" (pairs, path or name)"
 )]
 pub enum Length {
-    /// The same for every request.
+    /// A fixed length, in tokens.
     Tokens(u64),
-    /// Drawn.
+    /// A named distribution.
     Drawn(LengthKind),
 }
 
@@ -27,7 +27,7 @@ pub enum Length {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum LengthKind {
-    /// The same for every request.
+    /// A fixed length.
     Fixed {
         /// Tokens.
         value: u64,
@@ -50,7 +50,7 @@ pub enum LengthKind {
         /// Draws above are lowered to it; 10^8 where absent.
         max: Option<u64>,
     },
-    /// As they were observed. Where prompts and answers name the same observations, a request has a pair of them.
+    /// Observed lengths. Where prompts and outputs name the same observations, a request draws a pair.
     Empirical(Source),
 }
 
@@ -113,7 +113,7 @@ impl Length {
         ))
     }
 
-    /// As a spec has it.
+    /// The distribution as a spec writes it.
     fn written(&self) -> String {
         let bound = |name: &str, n: &Option<u64>| n.map_or(String::new(), |n| format!(", {name} = {n}"));
         match self {
@@ -130,7 +130,7 @@ impl Length {
         }
     }
 
-    /// The observations that it is drawn from, if it is.
+    /// Observations that lengths are drawn from, if any.
     pub(super) fn source(&self) -> Option<&Source> {
         match self {
             Length::Drawn(LengthKind::Empirical(source)) => Some(source),
@@ -138,7 +138,7 @@ impl Length {
         }
     }
 
-    /// The same, to be filled.
+    /// Observations to be filled in, if any.
     pub(super) fn source_mut(&mut self) -> Option<&mut Source> {
         match self {
             Length::Drawn(LengthKind::Empirical(source)) => Some(source),
@@ -146,7 +146,7 @@ impl Length {
         }
     }
 
-    /// What it is drawn from; none where a file is not loaded.
+    /// Sampler of the distribution; `None` if a file is not loaded yet.
     pub(super) fn sampler(&self, side: Side) -> Option<Sampler> {
         Some(match *self {
             Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Sampler::Fixed(tokens(n)),
@@ -164,7 +164,7 @@ impl Length {
     }
 }
 
-/// A checked length as the type of a request's.
+/// A checked length in the integer type of requests.
 fn tokens(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
@@ -187,7 +187,7 @@ fn lognormal_moment(k: f64, mu: f64, sigma: f64, min: Option<u64>, max: Option<u
     libm::pow(a, k) * normal_cdf(alpha) + inner + libm::pow(b, k) * normal_cdf(-beta)
 }
 
-/// What a length is drawn from.
+/// State of drawing from one distribution.
 #[derive(Debug, Clone)]
 pub(super) enum Sampler {
     Fixed(u32),

@@ -1,4 +1,4 @@
-//! How well an output's length is known before it is generated, for schedulers that go by length.
+//! Predictions of output lengths, for schedulers that order requests by length.
 
 use super::random::{Purpose, Stream};
 use crate::spec::Prediction;

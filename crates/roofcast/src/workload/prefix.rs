@@ -13,13 +13,13 @@ use serde::Deserialize;
 pub struct Prefix {
     /// Tokens, on top of `input_len`.
     pub length: u64,
-    /// How many different ones there are.
+    /// Number of different prefixes.
     #[serde(default = "one")]
     pub count: u64,
-    /// Share of the requests (of the sessions, where there are) that have one.
+    /// Fraction of the requests (of the sessions, where there are any) that have a prefix.
     #[serde(default = "all")]
     pub share: f64,
-    /// Zipf's exponent: the k-th is drawn with a weight of 1/k^skew; 0 draws all alike.
+    /// Zipf's exponent: the k-th prefix is drawn with a weight of 1/k^skew; 0 draws all equally often.
     #[serde(default)]
     pub skew: f64,
 }
@@ -53,7 +53,7 @@ impl Prefix {
     }
 }
 
-/// Prefixes being drawn.
+/// Draws of prefixes.
 #[derive(Debug, Clone)]
 pub(super) struct Prefixes {
     length: u32,
@@ -72,7 +72,7 @@ impl Prefixes {
         }
     }
 
-    /// Segment and length of the next request's, if it has one.
+    /// Segment and length of the next request's prefix, if it has one.
     pub(super) fn draw(&mut self) -> Option<(u32, u32)> {
         let has = self.stream.unit() < self.share;
         has.then(|| (self.choice.draw(&mut self.stream), self.length))

@@ -1,4 +1,4 @@
-//! Workloads of the catalog: what is published of real traffic, as figures.
+//! Workloads of the catalog: published figures of real traffic.
 
 use super::empirical::Summary;
 use crate::error::{Error, Result};
@@ -9,25 +9,25 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// Its name.
+    /// Name of the preset.
     pub id: String,
-    /// What was recorded, where and when.
+    /// Description of the recording: origin, place and time.
     pub about: String,
-    /// What one request is: which part of the data is its prompt, and which its answer.
+    /// Definition of one request: which part of the data is its prompt, and which its output.
     pub request: String,
-    /// Where the data are published.
+    /// Web address of the published data.
     pub source: String,
-    /// How many requests it was computed from.
+    /// Recorded requests that the figures were computed from.
     pub requests: u64,
-    /// Requests per second in the mean, where times were recorded.
+    /// Mean requests per second, where times were recorded.
     pub rate: Option<f64>,
     /// 1/cv² of the gaps, where times were recorded.
     pub burstiness: Option<f64>,
-    /// Mean prompt tokens of the data; the quantiles' own mean is beside it in the docs.
+    /// Mean prompt tokens of the data; the docs show the quantiles' own mean next to it.
     pub input_mean: f64,
-    /// Mean answer tokens of the data.
+    /// Mean output tokens of the data.
     pub output_mean: Option<f64>,
-    /// Quantiles and rank correlation.
+    /// Quantiles and rank correlation of the lengths.
     pub lengths: Arc<Summary>,
 }
 

@@ -1,14 +1,15 @@
-//! Seeded randomness that is the same on every machine.
+//! Seeded random numbers that are identical on every machine.
 //!
-//! Knows: ChaCha8, one stream per purpose, and draws from the plain distributions. Logarithms and powers are those of
-//! `elementary` and `libm`, in Rust, and never the platform's, whose last bit may differ. Knows nothing about what is
-//! drawn.
+//! Knows: ChaCha8, one stream per purpose, and draws from the plain distributions. Logarithms and powers come from
+//! `elementary` and `libm`, in Rust, and never from the platform, whose last bit may differ. Knows nothing about the
+//! values that are drawn.
 
 use super::elementary::log;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What a stream is for. Streams of one seed are independent: changing what is drawn from one leaves the others alone.
+/// Purpose of a stream. Streams of one seed are independent: a change in the draws of one leaves the others
+/// unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Arrivals = 1,
@@ -37,7 +38,7 @@ impl Stream {
         Stream { rng, spare: None }
     }
 
-    /// The uniform draw at a place of the stream, whatever was drawn before.
+    /// The uniform draw at position `place` of the stream, independent of earlier draws.
     pub(crate) fn unit_at(&mut self, place: u128) -> f64 {
         // Two words of 32 bits a draw.
         self.rng.set_word_pos(2 * place);
@@ -47,11 +48,11 @@ impl Stream {
     /// Uniform in (0, 1): (k + ½)/2^53 for a whole k below 2^53.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {
-        // From a signed integer: one instruction on every machine.
+        // Converted from a signed integer, which is one instruction on every machine.
         ((self.rng.next_u64() >> 11) as i64 as f64 + 0.5) * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Uniform over 0..count, by multiplying; for counts below 2^27 none is favoured by more than 2^-37.
+    /// Uniform over 0..count, by multiplying; for counts below 2^27 no value is favoured by more than 2^-37.
     pub(super) fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(count)) >> 64) as u64
     }
@@ -62,7 +63,7 @@ impl Stream {
         -log(self.unit())
     }
 
-    /// Exponentials with mean 1, the same as one by one.
+    /// Exponentials with mean 1, equal to drawing them one by one.
     pub(super) fn exponentials(&mut self) -> [f64; AHEAD] {
         let mut made = [0.0; AHEAD];
         made.iter_mut().for_each(|unit| *unit = self.unit());
@@ -81,7 +82,7 @@ impl Stream {
         x * scale
     }
 
-    /// Standard normals, the same as one by one.
+    /// Standard normals, equal to drawing them one by one.
     pub(super) fn normals(&mut self) -> [f64; AHEAD] {
         let mut made = [0.0; AHEAD];
         let mut scales = [0.0; AHEAD / 2];
@@ -112,7 +113,7 @@ impl Stream {
 
     /// Gamma with this shape and mean `shape`, by Marsaglia and Tsang (ACM TOMS 26(3), 2000).
     pub(super) fn gamma(&mut self, shape: f64) -> f64 {
-        // Below 1 the draw is that of shape + 1, times u^(1/shape).
+        // Below 1, draw with shape + 1 and multiply by u^(1/shape).
         let raised = if shape < 1.0 { shape + 1.0 } else { shape };
         let d = raised - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
@@ -128,15 +129,15 @@ impl Stream {
     }
 }
 
-/// Draws of one kind that are made ahead: each is a chain of operations, and the chains of several overlap. Their stream
-/// is for nothing else.
+/// Buffer of draws of one kind: each draw is a chain of operations, and the chains of several overlap. Needs a stream
+/// of its own, since it draws ahead.
 #[derive(Debug, Clone)]
 pub(super) struct Ahead<T> {
     made: Box<[T; AHEAD]>,
     taken: usize,
 }
 
-/// How many draws are made at once, an even number.
+/// Draws made at once, an even number because normals come in pairs.
 const AHEAD: usize = 32;
 
 impl<T: Copy + Default> Ahead<T> {
@@ -144,7 +145,7 @@ impl<T: Copy + Default> Ahead<T> {
         Ahead { made: Box::new([T::default(); AHEAD]), taken: AHEAD }
     }
 
-    /// The next draw, of those that `make` makes where none is left.
+    /// The next draw; calls `make` to refill an empty buffer.
     #[inline(always)]
     pub(super) fn next(&mut self, make: impl FnOnce() -> [T; AHEAD]) -> T {
         if self.taken >= AHEAD {
@@ -172,7 +173,7 @@ impl Weighted {
         Weighted { cumulative: weights.scan(0.0, sum).collect() }
     }
 
-    /// The number of the one that is drawn, from 0.
+    /// Index of the choice that is drawn, from 0.
     pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
         let at = stream.unit() * self.cumulative.last().copied().unwrap_or_default();
         let found = self.cumulative.partition_point(|sum| *sum <= at);
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_normal_has_its_quantiles() {
-        // Φ(1.281552) = 0.9; the share below has the variance p(1 − p).
+        // Φ(1.281552) = 0.9; the fraction below has the variance p(1 − p).
         let mut s = Stream::new(7, Purpose::Output);
         near(0.9, 0.09, || f64::from(u8::from(s.normal() < 1.281_551_565_5)));
         assert!((normal_cdf(1.281_551_565_544_6) - 0.9).abs() < 1e-12);

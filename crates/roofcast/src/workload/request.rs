@@ -1,4 +1,4 @@
-//! One request: its lengths, and what its tokens are.
+//! One request: its lengths, and the identity of its tokens.
 //!
 //! Knows nothing about how requests are drawn or served.
 
@@ -10,47 +10,47 @@ pub const OWN_SEGMENTS: u32 = 1 << 31;
 /// A run of consecutive tokens of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
-    /// Where the tokens come from: a shared text, or a request's own output.
+    /// Source of the tokens: a shared text, or a request's own output.
     pub segment: u32,
-    /// Position of the first.
+    /// Position of the first token in the segment.
     pub start: u64,
-    /// How many.
+    /// Number of tokens.
     pub length: u64,
 }
 
 /// One request as the workload offers it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// When it is due.
+    /// Time at which the request is due.
     pub at: Picoseconds,
     /// Prompt tokens, at least 1.
     pub input_len: u32,
-    /// Tokens that it generates, at least 1.
+    /// Output tokens, at least 1.
     pub output_len: u32,
-    /// The client's bound on them, at least as many: what an engine knows of its end. Where absent it asks for as many as
-    /// it generates, and to go on to there (`ignore_eos`).
+    /// The client's bound on output tokens, at least `output_len`: all that an engine knows of the request's end. If
+    /// absent, the request asks for exactly `output_len` tokens and does not stop earlier (`ignore_eos`).
     pub max_tokens: Option<u32>,
-    /// Smaller goes first.
+    /// Priority; smaller is served first.
     pub priority: i32,
-    /// In a closed loop its user, in a conversation its session, else 0.
+    /// User of a closed loop, session of a conversation, else 0.
     pub user: u32,
-    /// What its tokens are.
+    /// Identity of the prompt's tokens.
     pub prompt: Prompt,
 }
 
-/// What a prompt's tokens are, as far as prefix caches care: a token is a segment and a position in it. Traffic numbers
-/// its segments from 0; those from [`OWN_SEGMENTS`] on are left to the engine.
+/// Identity of a prompt's tokens, as far as prefix caches care: a token is a segment and a position in it. Traffic
+/// numbers its segments from 0; numbers from [`OWN_SEGMENTS`] on are reserved for the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
-    /// No other request has any of them.
+    /// All tokens are unique to this request.
     Own,
-    /// The first are shared, the rest are its own.
+    /// The first tokens are shared, the rest are unique to this request.
     Shared {
-        /// Whose they are.
+        /// Segment of the shared tokens.
         segment: u32,
-        /// How many.
+        /// Number of shared tokens.
         length: u32,
     },
-    /// All of them, run by run.
+    /// Every token's identity, run by run.
     Runs(Box<[Run]>),
 }

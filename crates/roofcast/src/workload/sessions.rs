@@ -1,8 +1,8 @@
-//! Conversations: the prompt of a turn is everything that was said before and something new.
+//! Conversations: the prompt of a turn is all earlier text of the conversation plus something new.
 //!
-//! Knows: which sessions go on, what was said in each, which session speaks next and when. A session is drawn whole
-//! when it begins, so that how fast its answers come changes nothing but times. Memory is that of the sessions that go
-//! on.
+//! Knows: the sessions in progress, the text of each, and which session sends its next turn at which time. A session
+//! is drawn whole when it begins, so that the speed of its answers changes nothing but times. Memory grows with the
+//! sessions in progress.
 
 use super::arrivals::{Arrivals, Clock};
 use super::draws::Draws;
@@ -21,26 +21,26 @@ pub(super) const MOST_TURNS: u32 = 1000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Sessions {
-    /// When the next one begins by itself; none where it waits for another's end.
+    /// Clock and time of the next session's start; `None` if a session starts only when another ends.
     beginning: Option<(Clock, Picoseconds)>,
-    /// When which is to speak.
+    /// Times at which sessions send their next turn.
     due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
     going: BTreeMap<u32, Session>,
     turns: Sampler,
     turns_stream: Stream,
     think: Think,
     begun: u32,
-    /// Segments below are prefixes; each session has the one of its number on top.
+    /// Segments below this number are prefixes; session n has segment `first_segment` + n.
     first_segment: u32,
 }
 
 #[derive(Debug, Clone)]
 struct Session {
-    /// Turns to come, the next one last.
+    /// Remaining turns, the next one last.
     turns: Vec<Turn>,
     said: Vec<Run>,
     length: u32,
-    /// Tokens that its user said.
+    /// Tokens that the session's user has sent.
     own: u32,
     priority: i32,
     max_tokens: Option<u32>,
@@ -51,12 +51,12 @@ struct Session {
 struct Turn {
     input: u32,
     output: u32,
-    /// Between the answer before and this.
+    /// Time between the previous answer and this turn.
     think: Picoseconds,
 }
 
 impl Sessions {
-    /// None where `arrivals` are no sessions.
+    /// The sessions of `arrivals`; `None` if `arrivals` is another process.
     pub(super) fn new(arrivals: &Arrivals, prefixes: u64, most: u64, seed: u64) -> Option<Sessions> {
         let Arrivals::Sessions { concurrency, turns, think_s, .. } = arrivals else { return None };
         let at_once = concurrency.unwrap_or(0).min(most) as u32;
@@ -81,7 +81,7 @@ impl Sessions {
         speaks.into_iter().chain(begins).min()
     }
 
-    /// The next turn; where one is due and a session begins at the same time, the turn goes first.
+    /// The next turn. A turn that is due at the time at which a session begins goes first.
     pub(super) fn next(&mut self, draws: &mut Draws) -> Option<Request> {
         let at = self.peek()?;
         let session = match self.due.peek() {
@@ -128,12 +128,12 @@ impl Sessions {
         }
     }
 
-    /// The session's answer is there: it goes on, or ends.
+    /// Records the session's answer: the session continues, or ends.
     pub(super) fn answered(&mut self, session: u32, at: Picoseconds, segment: u32) {
         let Some(going) = self.going.get_mut(&session) else { return };
         going.said.push(Run { segment, start: 0, length: going.answer.into() });
         match going.turns.last() {
-            // Beyond 2^32 tokens there is no prompt.
+            // Prompts end at 2^32 tokens, the range of lengths.
             Some(turn) if going.length.checked_add(turn.input).is_some() => {
                 self.due.push(Reverse((at + turn.think, session)));
             }
@@ -141,7 +141,7 @@ impl Sessions {
         }
     }
 
-    /// The session is over; where a number of them goes on at once, the next begins.
+    /// Ends the session; where a number of sessions is kept in progress, the next begins.
     pub(super) fn end(&mut self, session: u32, at: Picoseconds) {
         if self.going.remove(&session).is_some() && self.beginning.is_none() {
             self.due.push(Reverse((at, self.begun)));

@@ -1,7 +1,7 @@
 //! Recorded traffic: files of requests with their times and lengths.
 //!
-//! Knows: which format a text is in, and what every format must keep: lengths of at least one token, times that never go
-//! back. One format a file. Knows no files: texts are handed in.
+//! Knows: which format a text is in, and the rules for every format: lengths of at least one token, times that never
+//! go back. One format a file. Knows no files: texts are handed in.
 //!
 //! Times of day count from the first row; seconds and milliseconds are kept as they are.
 
@@ -36,7 +36,7 @@ pub enum Format {
     Azure,
     /// JSON lines of Mooncake: `timestamp` in ms, `input_length`, `output_length`, `hash_ids` of 512 tokens each.
     Mooncake,
-    /// The same keys as `vllm bench serve --dataset-name timed_trace` reads them: seconds, and 16 tokens each.
+    /// Mooncake's keys as `vllm bench serve --dataset-name timed_trace` reads them: seconds, and 16 tokens a block.
     Vllm,
     /// CSV of BurstGPT: `Timestamp`, `Request tokens`, `Response tokens` among its columns.
     BurstGpt,
@@ -48,17 +48,18 @@ pub enum Format {
     Pairs,
 }
 
-/// Requests as they were recorded.
+/// Recorded requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// In order of time.
+    /// Requests in order of time.
     pub requests: Vec<Request>,
-    /// Whether the times were recorded, too; all are 0 where not.
+    /// True if the file has times; otherwise all times are 0.
     pub timed: bool,
 }
 
 impl Trace {
-    /// Reads `text`; `place` names the file in errors. The format is seen from the first line where none is given.
+    /// Reads `text`; `place` names the file in errors. The format is detected from the first line if `format` is
+    /// `None`.
     pub fn parse(place: &str, text: &str, format: Option<Format>) -> Result<Trace> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let format = match format {
@@ -85,7 +86,7 @@ impl Trace {
         Ok(Trace { requests: recording.requests, timed })
     }
 
-    /// From the first request to the last, in seconds.
+    /// Seconds from the first request to the last.
     pub fn span_s(&self) -> f64 {
         match self.requests.as_slice() {
             [first, .., last] => last.at.seconds() - first.at.seconds(),
@@ -93,13 +94,13 @@ impl Trace {
         }
     }
 
-    /// Gaps per second; none where all come at once.
+    /// Gaps per second; `None` if all requests come at once.
     pub fn rate(&self) -> Option<f64> {
         let span = self.span_s();
         (span > 0.0).then(|| (self.requests.len() - 1) as f64 / span)
     }
 
-    /// The squared coefficient of variation of the gaps; 0 where all come at once.
+    /// The squared coefficient of variation of the gaps; 0 if all requests come at once.
     pub fn cv2(&self) -> f64 {
         let Some(rate) = self.rate() else { return 0.0 };
         let gaps = self.requests.windows(2).map(|pair| pair[1].at.seconds() - pair[0].at.seconds());
@@ -133,14 +134,14 @@ fn detect(place: &str, text: &str) -> Result<Format> {
     })
 }
 
-/// Requests being read.
+/// Requests read so far.
 struct Recording<'a> {
     place: &'a str,
     requests: Vec<Request>,
 }
 
 impl Recording<'_> {
-    /// Adds a request of `line`. Its time, where it has one, may not be before the last.
+    /// Adds a request of `line`. A time before the previous request's is an error.
     fn add(&mut self, line: usize, request: Request) -> Result<()> {
         if let Some(last) = self.requests.last().filter(|last| last.at > request.at) {
             let (now, before) = (request.at.seconds(), last.at.seconds());

@@ -1,7 +1,7 @@
 //! The requests of a workload, one after another.
 //!
-//! Knows: what each request is and when it is due, drawn as it is asked for. An open loop takes constant memory,
-//! a closed one a word per user. Knows nothing about how requests are served: it is told when an answer is there.
+//! Knows: each request's lengths, tokens and time, drawn when it is asked for. An open loop takes constant memory, a
+//! closed one a word per user. Knows nothing about how requests are served: the caller reports each answer.
 
 use super::Workload;
 use super::arrivals::{Arrivals, Clock};
@@ -14,13 +14,13 @@ use crate::error::{Error, Result};
 use crate::units::Picoseconds;
 use std::sync::Arc;
 
-/// A workload being offered.
+/// Generator of a workload's requests.
 #[derive(Debug, Clone)]
 pub struct Traffic {
     source: Source,
     draws: Draws,
     cap: Option<Cap>,
-    /// Whether an answer may bring another request.
+    /// True if an answer may cause another request.
     closed: bool,
     total: u64,
     left: u64,
@@ -28,19 +28,19 @@ pub struct Traffic {
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// Times that nothing changes; the next one is drawn ahead.
+    /// Times that do not depend on answers; the next one is drawn ahead.
     Open { clock: Clock, due: Picoseconds },
     /// Users waiting for their answers.
     Closed(Users),
     /// Conversations.
     Sessions(Box<Sessions>),
-    /// What was recorded, from `next` on.
+    /// Recorded requests, from `next` on.
     Recorded { trace: Arc<Trace>, next: usize, scale: f64, whole: bool },
 }
 
 impl Traffic {
-    /// The traffic of a workload, from its first request; `place` names the workload's file in errors. What the workload
-    /// has in files must be loaded.
+    /// The traffic of a workload, from its first request; `place` names the workload's file in errors. The workload's
+    /// files must be loaded.
     pub fn new(workload: &Workload, place: &str) -> Result<Traffic> {
         workload.check(place)?;
         let missing =
@@ -53,7 +53,7 @@ impl Traffic {
         Ok(Traffic { source, draws, cap, closed, total, left: total })
     }
 
-    /// When the next request that is known is sent. None at the end, and while every user waits for an answer.
+    /// Send time of the next known request. `None` at the end, and while every user waits for an answer.
     #[inline]
     pub fn peek(&self) -> Option<Picoseconds> {
         match (&self.source, &self.cap) {
@@ -79,7 +79,7 @@ impl Traffic {
         }
     }
 
-    /// Takes the next request: in order of time, and where times are equal of users, or of the record.
+    /// Takes the next request, in order of time; at equal times in order of users, or of the trace.
     #[allow(clippy::should_implement_trait)] // an iterator's end would be final: a closed loop goes on after an answer
     #[inline(always)]
     pub fn next(&mut self) -> Option<Request> {
@@ -90,7 +90,7 @@ impl Traffic {
         let request = match &mut self.source {
             Source::Open { clock, due } => {
                 let at = *due;
-                // No time is asked for after the last.
+                // Draws no time after the last request.
                 if self.left > 1 {
                     *due = clock.next();
                 }
@@ -118,8 +118,8 @@ impl Traffic {
         Some(Request { at: sent, ..request })
     }
 
-    /// The user's answer is there: the user thinks, and then sends the next request. In a conversation the answer, whose
-    /// tokens are `output_segment` from 0 on, is part of all later prompts.
+    /// Records an answer at `at`: the user thinks, and then sends the next request. In a conversation the answer,
+    /// whose tokens are `output_segment` from 0 on, becomes part of all later prompts.
     pub fn completed(&mut self, user: u32, at: Picoseconds, output_segment: u32) {
         match &mut self.source {
             Source::Closed(users) => users.answered(user, at),
@@ -131,7 +131,8 @@ impl Traffic {
         }
     }
 
-    /// The user's request will not be answered: a user thinks and sends the next, a conversation ends.
+    /// Records that the user's request will not be answered: a user thinks and sends the next request, a conversation
+    /// ends.
     pub fn refused(&mut self, user: u32, at: Picoseconds) {
         match &mut self.source {
             Source::Closed(users) => users.answered(user, at),
@@ -143,12 +144,12 @@ impl Traffic {
         }
     }
 
-    /// Whether an answer may bring another request.
+    /// True if an answer may cause another request.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether prompts may have tokens in common.
+    /// True if prompts may have tokens in common.
     pub fn shares_prompts(&self) -> bool {
         let recorded = |trace: &Trace| trace.requests.iter().any(|r| r.prompt != Prompt::Own);
         self.draws.shares_prefixes()
@@ -159,19 +160,19 @@ impl Traffic {
             }
     }
 
-    /// How many requests there are in all.
+    /// Number of requests in all.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many have not been taken yet.
+    /// Number of requests not taken yet.
     pub fn remaining(&self) -> u64 {
         self.left
     }
 }
 
 impl Source {
-    /// None where a file is not loaded.
+    /// The source of a workload's arrivals; `None` if a file is not loaded.
     fn new(workload: &Workload, total: u64) -> Option<Source> {
         let seed = workload.seed;
         Some(match &workload.arrivals {

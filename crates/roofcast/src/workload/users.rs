@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 /// Times at which users send, in order of time and then of users.
 #[derive(Debug, Clone)]
 pub(super) struct Users {
-    /// A user is here once at most, so the order is total.
+    /// Send times; a user is in the heap at most once, so the order is total.
     due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
     think: Think,
 }
@@ -33,12 +33,12 @@ impl Users {
     }
 }
 
-/// Requests that a client has in flight at most, and since when it may send others.
+/// The client's bound on requests in flight, and the times at which slots became free.
 #[derive(Debug, Clone)]
 pub(super) struct Cap {
-    /// How many it never had.
+    /// Slots that were never used.
     unused: u64,
-    /// When answers came in whose place others may be sent.
+    /// Times of the answers that freed slots.
     free: BinaryHeap<Reverse<Picoseconds>>,
 }
 
@@ -47,7 +47,7 @@ impl Cap {
         Cap { unused: most, free: BinaryHeap::new() }
     }
 
-    /// When a request that is due at `due` is sent; none until an answer comes.
+    /// Send time of a request that is due at `due`; `None` until an answer comes.
     pub(super) fn sends(&self, due: Picoseconds) -> Option<Picoseconds> {
         if self.unused > 0 {
             return Some(due);
@@ -55,7 +55,7 @@ impl Cap {
         self.free.peek().map(|Reverse(at)| due.max(*at))
     }
 
-    /// One more is in flight.
+    /// Counts one request more in flight.
     pub(super) fn sent(&mut self) {
         match self.unused.checked_sub(1) {
             Some(left) => self.unused = left,
@@ -63,13 +63,13 @@ impl Cap {
         }
     }
 
-    /// One less has been since `at`.
+    /// Counts one request less in flight since `at`.
     pub(super) fn answered(&mut self, at: Picoseconds) {
         self.free.push(Reverse(at));
     }
 }
 
-/// Exponential times of thinking.
+/// Exponential think times.
 #[derive(Debug, Clone)]
 pub(super) struct Think {
     mean: f64,

@@ -6,7 +6,7 @@ use crate::model::keys::{Keys, brief};
 use crate::model::mixer::{Attention, BlockIndex, Compressed, Gate, Indexer, Latent, Mixer};
 use serde_json::Value;
 
-/// What a layer's attention sees.
+/// Range of tokens that a layer's attention reads.
 #[derive(Clone, Copy, PartialEq)]
 enum Span {
     Full,
@@ -175,7 +175,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether layer `index` takes keys and values from an earlier one: the last `num_kv_shared_layers` do.
+    /// True if layer `index` reuses an earlier layer's keys and values, as the last `num_kv_shared_layers` do.
     pub(super) fn shares_kv(&self, index: u64) -> Result<bool> {
         let shared = self.keys.count_or_zero(&["num_kv_shared_layers"])?;
         if shared >= self.layers && shared > 0 {
@@ -224,7 +224,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What layer `index` sees.
+    /// Range of tokens that layer `index` attends to.
     fn span(&mut self, index: u64) -> Result<Span> {
         let keys = self.keys;
         let window = keys.count(&["sliding_window", "sliding_window_size"])?;
@@ -255,7 +255,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What an entry of `layer_types` sees.
+    /// Range of tokens named by an entry of `layer_types`.
     fn span_of(&self, kind: &Value, window: Option<u64>) -> Result<Span> {
         let keys = self.keys;
         match kind.as_str() {
@@ -272,7 +272,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a layer of Llama 4 sees chunks: those with rotary positions do.
+    /// True if a layer of Llama 4 attends within chunks, as its layers with rotary positions do.
     fn sees_chunks(&self, index: u64) -> Result<bool> {
         if let Some(rotary) = self.keys.list("no_rope_layers", self.layers)? {
             return Ok(rotary[index as usize].as_u64() != Some(0));
@@ -281,7 +281,7 @@ impl Reader<'_> {
         Ok(!(index + 1).is_multiple_of(every))
     }
 
-    /// Whether layer `index` has the window, where no list says so.
+    /// True if layer `index` uses the sliding window, for configs that list no layer types.
     fn slides(&mut self, index: u64, window: u64) -> Result<bool> {
         if let Some(pattern) = self.keys.value("sliding_window_pattern").and_then(Value::as_str) {
             return self.is_local(pattern, index);
@@ -305,7 +305,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether layer `index` is local by EXAONE's letters, as in `LLLG`, which repeat.
+    /// True if layer `index` is local by EXAONE's repeating pattern of letters, as in `LLLG`.
     fn is_local(&self, pattern: &str, index: u64) -> Result<bool> {
         let letters = pattern.as_bytes();
         if letters.is_empty() || letters.iter().any(|l| !b"LG".contains(l)) {
@@ -398,7 +398,7 @@ impl Reader<'_> {
     }
 }
 
-/// The compression ratio of layer `index`, none for 0.
+/// The compression ratio of layer `index`; `None` for 0, which means no compression.
 fn ratio(keys: &Keys, index: u64, layers: u64) -> Result<Option<u64>> {
     let Some(ratios) = keys.list("compress_ratios", layers)? else {
         return Err(keys.bad("compress_ratios", "not a list", format!("{layers} ratios, one a layer")));

@@ -1,4 +1,4 @@
-//! Reads what works on each token: dense MLPs and experts, and which layers have which.
+//! Reads feed-forward parts: dense MLPs and experts, and which layers have which.
 
 use super::Reader;
 use crate::error::Result;
@@ -18,7 +18,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a dense MLP runs beside the experts: Gemma 4, Grok 2, LongCat.
+    /// True if a dense MLP runs in parallel with the experts: Gemma 4, Grok 2, LongCat.
     fn has_dense_beside(&self) -> Result<bool> {
         let named = self.keys.flag("enable_moe_block", false)? || self.keys.flag("residual_moe", false)?;
         Ok(named || self.model_type == "longcat_flash")
@@ -73,7 +73,7 @@ impl Reader<'_> {
         Ok(Dense { intermediate, gated: self.habits.gated, bias })
     }
 
-    /// The width of layer `index` in a list of them.
+    /// MLP width of layer `index` where `intermediate_size` is a list.
     fn listed_width(&self, index: u64) -> Result<Option<u64>> {
         let keys = self.keys;
         let Some(widths) = keys.list("intermediate_size", self.layers)? else { return Ok(None) };
@@ -96,7 +96,7 @@ impl Reader<'_> {
         Ok(((factor * (2 * width / 3) as f64) as u64).max(1).next_multiple_of(multiple))
     }
 
-    /// The experts of a layer that has them; none in a dense model.
+    /// Experts of an MoE layer; `None` in a dense model.
     fn experts(&mut self) -> Result<Option<Experts>> {
         let keys = match (self.model_type, self.keys.object("ffn_config")) {
             ("dbrx", Some(inner)) => inner,
@@ -143,8 +143,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// How many of a token's choices compute, where LongCat's zero experts are among them and do not: in the mean their
-    /// share of all experts.
+    /// Experts that compute per token. LongCat's zero experts are among a token's choices and compute nothing, so the
+    /// mean number of computing choices is their share of all experts.
     fn computed(&mut self, count: u64, per_token: u64) -> Result<u64> {
         let zero = self.keys.count_or_zero(&["zero_expert_num"])?;
         if zero == 0 {
@@ -158,7 +158,7 @@ impl Reader<'_> {
         Ok(computed)
     }
 
-    /// Width of the part that every token passes.
+    /// Width of the shared expert, which every token passes.
     fn shared_width(&self, intermediate: u64) -> Result<u64> {
         let keys = self.keys;
         if self.model_type.starts_with("llama4") {
@@ -174,7 +174,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Elements of a router besides its matrix.
+    /// Router elements in addition to its matrix.
     fn router_bias(&self, count: u64) -> Result<u64> {
         let keys = self.keys;
         Ok(match self.model_type {

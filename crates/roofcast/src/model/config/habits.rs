@@ -1,8 +1,8 @@
-//! What a `model_type` leaves unsaid: biases, norms, gates, tied weights.
+//! Defaults of each `model_type` that its config leaves out: biases, norms, gates, tied weights.
 //!
 //! Source: the defaults in `configuration_*.py` and the modules in `modeling_*.py` of Hugging Face transformers.
 
-/// What a `model_type` leaves unsaid.
+/// Properties of a `model_type` that its config leaves out.
 #[derive(Clone, Copy)]
 pub(super) struct Habits {
     pub(super) qkv_bias: bool,
@@ -20,9 +20,9 @@ pub(super) struct Habits {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum QkNorm {
     No,
-    /// One norm of a head's width, for queries and for keys.
+    /// One norm of a head's width for queries and one for keys.
     Head,
-    /// Over all heads together.
+    /// One norm over all heads together.
     Full,
 }
 
@@ -48,7 +48,7 @@ const GPT: Habits = Habits {
     ..LLAMA
 };
 
-/// The habits of a `model_type`, or none where it is not known.
+/// Defaults of a `model_type`; `None` for an unknown one.
 pub(super) fn habits(model_type: &str) -> Option<Habits> {
     Some(match model_type {
         "llama" | "cwm" | "iquestcoder" | "solar_open" | "youtu" | "mistral" | "mistral3" | "mistral4"

@@ -30,7 +30,7 @@ fn without_bare_floats(text: &str) -> Cow<'_, str> {
                 clean.push_str("null");
                 word.len()
             }
-            // An escape and what it escapes.
+            // A backslash and the character that it escapes.
             (None, '\\') if quoted => {
                 let length = 1 + rest.chars().nth(1).map_or(0, char::len_utf8);
                 clean.push_str(&rest[..length]);

@@ -1,4 +1,4 @@
-//! Tensors outside the layers, and those of a layer that belong to neither its mixer nor its FFN.
+//! Tensors outside the layers, and a layer's tensors that belong to neither mixer nor FFN.
 
 use super::Reader;
 use crate::error::Result;
@@ -89,7 +89,7 @@ impl Reader<'_> {
             ));
         }
         if let Some(inputs) = keys.count(&["altup_num_inputs"])? {
-            // Into the other streams before the first layer and out of them behind the last.
+            // One projection per further stream, into it before the first layer and out of it after the last.
             let square =
                 Tensor::linear("altup", OperatorKind::Altup, self.hidden, self.hidden, Split::Replicated);
             extras.push(square.times(2 * (inputs - 1)));
@@ -102,7 +102,7 @@ impl Reader<'_> {
             extras.push(Tensor::vector("hc_head.base", OperatorKind::Norms, streams + 1, Split::Replicated));
         }
         if self.model_type == "ouro" {
-            // Whether a token may leave: a row and its bias.
+            // Gate that decides early exit: one row and its bias.
             extras.push(Tensor::vector(
                 "early_exit_gate",
                 OperatorKind::Norms,
@@ -121,12 +121,13 @@ impl Reader<'_> {
         Ok(extras)
     }
 
-    /// Tensors of layer beside mixer, FFN and norms.
+    /// A layer's tensors in addition to mixer, FFN and norms.
     ///
-    /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales. Per-layer inputs:
-    /// a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN each. Gemma 3n:
-    /// a residual of low rank with a norm (LAuReL); of n alternating streams n + n² rows of n coefficients, a router of n
-    /// rows, and its norm and scale (AltUp). Muse Spark: norms before and behind the experts of its narrow stream.
+    /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales. Per-layer
+    /// inputs: a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN
+    /// each. Gemma 3n: a low-rank residual with a norm (LAuReL); for n alternating streams n + n² rows of n
+    /// coefficients, a router of n rows, and its norm and scale (AltUp). Muse Spark: norms before and after the
+    /// experts of its narrow stream.
     pub(super) fn layer_extras(&self) -> Result<Vec<Tensor>> {
         let keys = self.keys;
         let whole = Split::Replicated;

@@ -1,7 +1,7 @@
-//! Models whose layers are each described apart: Nemotron-H's patterns and NVIDIA's searched blocks.
+//! Models that describe each layer separately: Nemotron-H's patterns and NVIDIA's searched blocks.
 //!
 //! Sources: `modeling_nemotron_h.py` (M Mamba-2, * attention, - MLP, E experts; one norm a layer) and
-//! `modeling_decilm.py` of Llama-3.3-Nemotron-Super (a block's attention or FFN may be left out or be one matrix).
+//! `modeling_decilm.py` of Llama-3.3-Nemotron-Super (a block's attention or FFN may be absent or be one matrix).
 
 use super::Reader;
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub(super) fn length(keys: &Keys) -> Option<u64> {
 }
 
 impl Reader<'_> {
-    /// Layer `index` of a model with patterns, none for other models.
+    /// Layer `index` of a model with patterns; `None` for other models.
     pub(super) fn patterned(&mut self, index: u64) -> Result<Option<Layer>> {
         if self.keys.value("block_configs").is_some() {
             return self.block(index).map(Some);
@@ -44,7 +44,7 @@ impl Reader<'_> {
         Ok(Some(layer))
     }
 
-    /// What layer `index` of a Nemotron-H is.
+    /// Kind of layer `index` in a Nemotron-H.
     fn kind(&self, index: u64) -> Result<Option<&'static str>> {
         let keys = self.keys;
         if let Some(pattern) = keys.text("hybrid_override_pattern")? {

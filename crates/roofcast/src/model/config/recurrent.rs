@@ -7,7 +7,7 @@ use crate::model::mixer::{GatedDelta, Kda, Lightning, Mamba, Mamba2, Mixer, Shor
 use serde_json::Value;
 
 impl Reader<'_> {
-    /// The recurrent mixer of layer `index`, none where it attends.
+    /// The recurrent mixer of layer `index`; `None` for an attention layer.
     pub(super) fn recurrent(&mut self, index: u64) -> Result<Option<Mixer>> {
         let keys = self.keys;
         let listed = keys.list("layer_types", self.layers)?;
@@ -31,7 +31,7 @@ impl Reader<'_> {
             };
         }
         if let Some(group) = keys.count(&["layer_group_size"])? {
-            // The last layer of each group attends, and those that are left over.
+            // The last layer of each full group attends, and so do the layers after the last full group.
             let attends = (index + 1).is_multiple_of(group) || index >= self.layers / group * group;
             return if attends { Ok(None) } else { self.grouped_linear().map(Some) };
         }
@@ -74,8 +74,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether layer `index` of a Solar Open 2 attends: those of `gqa_layers`, else the first and one behind every
-    /// `gqa_interval` others.
+    /// True if layer `index` of a Solar Open 2 attends: the layers of `gqa_layers`, else the first layer and then one
+    /// after every `gqa_interval` recurrent ones.
     fn solar_attends(&self, index: u64) -> Result<bool> {
         Ok(match self.keys.numbers("gqa_layers")? {
             Some(layers) => layers.contains(&index),
@@ -117,7 +117,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// The linear attention of Ring-linear and of Ling 2.5; that of Ling 3.0 has short convolutions.
+    /// The linear attention of Ring-linear and Ling 2.5. Ling 3.0 adds short convolutions, which are not modelled and
+    /// refused.
     fn grouped_linear(&self) -> Result<Mixer> {
         match self.keys.value("short_conv_kernel_size") {
             Some(found) => {

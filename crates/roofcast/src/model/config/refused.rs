@@ -1,6 +1,6 @@
-//! Configs that are not read: architectures that are known not to be modelled, and keys of unknown ones that nobody read.
+//! Configs that are refused: architectures that are not modelled, and unknown ones with keys that nothing reads.
 //!
-//! Knows: `model_type`s, keys and words of keys that change work or memory. Does not know: what they would cost.
+//! Knows: `model_type`s, keys and words of keys that change work or memory. Does not know: how much they would cost.
 
 use crate::error::Result;
 use crate::model::keys::{Keys, Reads, is_set};
@@ -90,7 +90,7 @@ const KEYS: &[&str] = &[
     "engram_layer_ids",
 ];
 
-/// Words of keys that say how many times, where or with what state a layer runs.
+/// Words in a key that signal how often, where or with which state a layer runs.
 const WORDS: [&str; 26] = [
     "layer",
     "layers",
@@ -120,7 +120,8 @@ const WORDS: [&str; 26] = [
     "ngram",
 ];
 
-/// Keys with such a word that change nothing here: other names of what is read, and habits of one library.
+/// Keys that contain such a word and change nothing here: synonyms of keys that are read, and settings of one
+/// library.
 const IDLE: [&str; 9] = [
     "use_cache",
     "cache_implementation",
@@ -148,8 +149,8 @@ pub(super) fn known(keys: &Keys) -> Result<()> {
     }
 }
 
-/// Refuses a config of an unknown type with keys that nobody read and that name layers, steps, loops, caches, memories or
-/// mixers: to compute it as a Llama would be wrong without a word.
+/// Refuses a config of an unknown type that has unread keys naming layers, steps, loops, caches, memories or mixers:
+/// computing it as a Llama would be silently wrong.
 pub(super) fn unread(keys: &Keys, model_type: &str, reads: &Reads) -> Result<()> {
     let telling = |key: &&str| {
         let norm = key.contains("layer_norm") || key.contains("norm_eps");
@@ -204,7 +205,7 @@ mod tests {
             for part in ["config.json: `model_type` is \"nobody_knows\"", &format!("`{key}`"), "accepted: "] {
                 assert!(told.contains(part), "{part} is not in {told}");
             }
-            // A known type says what its keys mean.
+            // For a known type these keys have a defined meaning.
             assert_eq!(refused(json!({key: value})), None, "{key}");
         }
     }

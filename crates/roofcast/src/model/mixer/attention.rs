@@ -1,7 +1,7 @@
-//! Softmax attention with grouped heads (MHA, GQA, MQA): whole, windowed, in chunks, by index, or on a shared cache.
+//! Softmax attention with grouped heads (MHA, GQA, MQA): full, windowed, in chunks, by index, or on a shared cache.
 //!
-//! Knows: tensors, what is cached per token, how many query-key pairs a piece of a sequence has. Source: Hugging Face
-//! transformers' `modeling_*.py` of the types named at each field.
+//! Knows: tensors, cached elements per token, and the query-key pairs of a chunk. Source: Hugging Face transformers'
+//! `modeling_*.py` of the types named at each field.
 
 use super::indexer::BlockIndex;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
@@ -19,37 +19,37 @@ pub struct Attention {
     pub v_head_dim: u64,
     /// Only the last `window` tokens are seen and kept.
     pub window: Option<u64>,
-    /// Only tokens of the same chunk of this many are seen; those before are dropped (Llama 4).
+    /// Tokens of a chunk: a query sees only tokens of its own chunk, and earlier ones are dropped (Llama 4).
     pub chunk: Option<u64>,
-    /// Queries come from a vector of this rank with a norm (Step3's `share_q_dim`).
+    /// Rank of a shared query vector with a norm, from which queries are projected (Step3's `share_q_dim`).
     pub q_rank: Option<u64>,
-    /// Biases on q, k and v.
+    /// True if q, k and v have biases.
     pub qkv_bias: bool,
-    /// Bias on the output projection.
+    /// True if the output projection has a bias.
     pub o_bias: bool,
     /// Elements of norms on queries and keys.
     pub qk_norm: u64,
-    /// A learned sink per head (gpt-oss).
+    /// True if each head has a learned sink (gpt-oss).
     pub sinks: bool,
-    /// A gate on the output.
+    /// Gate on the attention output.
     pub gate: Gate,
-    /// Values are the keys' projection: there is no v_proj, but both are cached (Gemma 4's global layers norm and rotate
-    /// them apart).
+    /// True if values are the keys' projection: there is no v_proj, but both are cached, because Gemma 4's global
+    /// layers normalize and rotate them separately.
     pub values_from_keys: bool,
-    /// Keys and values are an earlier layer's: none are projected or kept here (Gemma 3n and 4).
+    /// True if keys and values are an earlier layer's: none are projected or cached here (Gemma 3n and 4).
     pub shared_kv: bool,
-    /// Attends to the blocks that an index chooses (MiniMax-M3).
+    /// Index that chooses the blocks to attend to (MiniMax-M3).
     pub index: Option<BlockIndex>,
 }
 
-/// What scales the attention output before the output projection.
+/// Gate that scales the attention output before the output projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Gate {
-    /// Nothing.
+    /// No gate.
     None,
-    /// A value for each element: q_proj is twice as wide (Qwen3-Next).
+    /// One value per element: q_proj is twice as wide (Qwen3-Next).
     Elements,
-    /// A value for each head (Step-3.5).
+    /// One value per head (Step-3.5).
     Heads,
 }
 
@@ -75,7 +75,7 @@ impl Attention {
         }
     }
 
-    /// Keys and values of one token.
+    /// Elements of one token's keys and values.
     pub fn kv_elements_per_token(&self) -> u64 {
         self.kv_heads * (self.head_dim + self.v_head_dim)
     }
@@ -97,7 +97,7 @@ impl Attention {
         }
     }
 
-    /// Tokens whose keys and values cross the bus at least: what the `new` queries see together.
+    /// Tokens whose keys and values must be read at least once: the union of the ranges that the `new` queries see.
     #[inline]
     pub fn seen(&self, new: u64, context: u64) -> u64 {
         match (self.chunk, self.reach()) {
@@ -174,7 +174,8 @@ impl Attention {
     }
 }
 
-/// Query-key pairs of `new` tokens at the end of `context`, where a query sees itself and what is before it in its chunk.
+/// Query-key pairs of `new` tokens at the end of `context`, where a query sees itself and earlier tokens of its
+/// chunk.
 ///
 /// Up to position c: Σ_{p=1..c} ((p − 1) mod k + 1) = q·k(k + 1)/2 + r(r + 1)/2 with c = q·k + r.
 pub fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
@@ -186,15 +187,15 @@ pub fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
     up_to(context) - up_to(context - new.min(context))
 }
 
-/// Query-key pairs of `new` tokens at the end of a sequence of `context` tokens (the new ones among them), where each
-/// query sees itself and what is before it, at most `window` tokens.
+/// Query-key pairs of `new` tokens at the end of a sequence of `context` tokens (which include the new ones), where
+/// each query sees itself and earlier tokens, at most `window` in all.
 ///
 /// Without a window: Σ_{i=1..n} (c − n + i) = n(c − n) + n(n + 1)/2.
 #[inline]
 pub fn causal_pairs(new: u64, context: u64, window: Option<u64>) -> u128 {
     let n = new.min(context);
     if window.is_none() && context < 1 << 32 {
-        // One word holds n · c, and most contexts are that short.
+        // 64 bits hold n · c, and most contexts are that short.
         return u128::from(n * (context - n) + n * (n + 1) / 2);
     }
     let (n, c) = (u128::from(n), u128::from(context));
@@ -234,7 +235,8 @@ mod tests {
         }
     }
 
-    /// The last two of c tokens see c − 1 and c of them, on both sides of a word's half.
+    /// The last two of c tokens see c − 1 and c tokens, below and above contexts of 2^32, where the arithmetic
+    /// changes width.
     #[test]
     fn pairs_of_long_contexts_by_hand() {
         for context in [(1 << 32) - 1, 1 << 32, 1 << 40] {

@@ -1,9 +1,10 @@
-//! DeepSeek-V4's attention: a sliding window beside compressed entries of the whole context.
+//! DeepSeek-V4's attention: a sliding window plus compressed entries of the whole context.
 //!
-//! Knows: every `ratio` tokens leave one entry; keys and values are the same single head. At ratio 4 (compressed sparse
+//! Knows: every `ratio` tokens give one entry; keys and values are one shared head. At ratio 4 (compressed sparse
 //! attention) adjacent windows overlap and an indexer chooses the best `topk` entries; at greater ratios (heavily
-//! compressed attention) a query reads them all. Source: Hugging Face transformers' `modeling_deepseek_v4.py`; the state
-//! is that of the released `inference/model.py` (fp32 rows of values and scores that wait for their window to fill).
+//! compressed attention) a query reads them all. Source: Hugging Face transformers' `modeling_deepseek_v4.py`; the
+//! state follows the released `inference/model.py` (fp32 rows of values and scores that wait for their window to
+//! fill).
 
 use super::attention::causal_pairs;
 use super::indexer::Indexer;
@@ -12,7 +13,7 @@ use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 /// The ratio at which windows overlap and an indexer chooses.
 const SPARSE_RATIO: u64 = 4;
 
-/// One layer of it.
+/// A layer of DeepSeek-V4's attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Compressed {
     /// Query heads.
@@ -21,20 +22,20 @@ pub struct Compressed {
     pub head_dim: u64,
     /// Rank of the query compression.
     pub q_lora_rank: u64,
-    /// Groups of heads that the output projection compresses apart.
+    /// Groups of heads, each with its own compression in the output projection.
     pub o_groups: u64,
     /// Width of each group's output.
     pub o_lora_rank: u64,
     /// Tokens of the window.
     pub window: u64,
-    /// Tokens of a compressed entry; `None`: there is only the window.
+    /// Tokens of a compressed entry; `None` if there is only the window.
     pub ratio: Option<u64>,
-    /// The indexer of compressed sparse attention.
+    /// Indexer of compressed sparse attention.
     pub indexer: Option<Indexer>,
 }
 
 impl Compressed {
-    /// Whether an indexer chooses among entries of this ratio.
+    /// True if an indexer chooses among entries of this ratio.
     pub fn is_sparse(ratio: u64) -> bool {
         ratio == SPARSE_RATIO
     }
@@ -81,7 +82,7 @@ impl Compressed {
         }
     }
 
-    /// Elements that cross the bus at least for `new` queries at the end of `context`.
+    /// KV elements that `new` queries at the end of `context` read at least once.
     pub fn read_elements(&self, new: u64, context: u64) -> u128 {
         let window = context.min(self.window.saturating_add(new - new.min(1)));
         let topk = self.indexer.as_ref().map_or(u64::MAX, |i| i.topk);

@@ -18,7 +18,8 @@ pub struct Indexer {
     pub query_rank: u64,
     /// Tokens that share a key, pooled: whole pools are chosen (GLM-5.3-Flash's `index_kpool`).
     pub pool: u64,
-    /// Whether this layer scores; else it takes the choice of the last layer that did (GLM-5.2's `indexer_types`).
+    /// True if this layer scores; otherwise it reuses the choice of the last layer that did (GLM-5.2's
+    /// `indexer_types`).
     pub scores: bool,
 }
 

@@ -5,7 +5,7 @@
 use super::State;
 use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
 
-/// One such layer.
+/// A layer of Kimi delta attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Kda {
     /// Heads.
@@ -14,7 +14,7 @@ pub struct Kda {
     pub head_dim: u64,
     /// Taps of the convolutions on q, k and v.
     pub conv: u64,
-    /// The output gate is one full matrix (Kimi K3), else a product of two of a head's width (Kimi Linear).
+    /// True if the output gate is one full matrix (Kimi K3); false for two matrices of a head's width (Kimi Linear).
     pub full_gate: bool,
     /// Bytes of an element of the convolutions' tail.
     pub conv_element: u64,

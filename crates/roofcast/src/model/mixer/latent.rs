@@ -20,14 +20,14 @@ pub struct Latent {
     pub qk_rope_head_dim: u64,
     /// Width of a value head.
     pub v_head_dim: u64,
-    /// A gate for each output element, projected from the stream (Kimi K3's `mla_use_output_gate`).
+    /// True if each output element has a gate, projected from the stream (Kimi K3's `mla_use_output_gate`).
     pub output_gate: bool,
-    /// Reads only the tokens that an indexer chooses.
+    /// Indexer that chooses the tokens to read.
     pub indexer: Option<Indexer>,
 }
 
 impl Latent {
-    /// What one token keeps: the latent and the rotary key.
+    /// Elements that one token caches: the latent and the rotary key.
     pub fn cached(&self) -> u64 {
         self.kv_lora_rank + self.qk_rope_head_dim
     }

@@ -6,7 +6,7 @@
 use super::State;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
-/// One such layer.
+/// A layer of lightning attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lightning {
     /// Heads.

@@ -19,11 +19,11 @@ pub struct Mamba2 {
     pub groups: u64,
     /// Taps of the convolution.
     pub conv: u64,
-    /// Biases on the projections.
+    /// True if the projections have biases.
     pub proj_bias: bool,
-    /// Bias on the convolution.
+    /// True if the convolution has a bias.
     pub conv_bias: bool,
-    /// Whether a norm with weights precedes the output projection.
+    /// True if a norm with weights precedes the output projection.
     pub norm: bool,
     /// Bytes of a state element.
     pub state_element: u64,
@@ -86,11 +86,11 @@ pub struct Mamba {
     pub conv: u64,
     /// Rank of the step's projection.
     pub rank: u64,
-    /// Norms on step, B and C (Jamba).
+    /// True if step, B and C are normalized (Jamba).
     pub norms: bool,
-    /// Biases on in_proj and out_proj.
+    /// True if in_proj and out_proj have biases.
     pub proj_bias: bool,
-    /// Bias on the convolution.
+    /// True if the convolution has a bias.
     pub conv_bias: bool,
     /// Bytes of a state element and of the convolution's tail.
     pub element: u64,

@@ -5,21 +5,21 @@
 use super::State;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
-/// One such layer.
+/// A gated short convolution.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShortConv {
     /// Channels.
     pub channels: u64,
     /// Taps.
     pub taps: u64,
-    /// Biases on projections and convolution.
+    /// True if projections and convolution have biases.
     pub bias: bool,
-    /// Bytes of an element of the tail.
+    /// Bytes of an element of the convolution's tail.
     pub element: u64,
 }
 
 impl ShortConv {
-    /// The last `taps − 1` inputs of each channel.
+    /// State: the last `taps − 1` inputs of each channel.
     pub fn state(&self) -> State {
         let channels = u128::from(self.channels);
         let tail = channels * u128::from(self.taps.saturating_sub(1));

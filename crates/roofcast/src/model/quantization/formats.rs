@@ -1,4 +1,4 @@
-//! What `quantization_config` says of a format: methods, algorithms and groups by their names, with their true bits.
+//! Formats that `quantization_config` names: methods, algorithms and groups, with their true bits.
 //!
 //! Knows: names of Hugging Face, ModelOpt and compressed-tensors. Knows nothing about which modules have a format.
 
@@ -23,7 +23,7 @@ pub(super) fn expert_format(keys: &Keys, section: &Keys) -> Result<Option<Format
     }
 }
 
-/// The format that a method stores; none for methods that leave weights in 16 bits.
+/// The format that a method stores; `None` for methods that leave weights in 16 bits.
 pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
     let bits = section.count(&["bits", "w_bit"])?.unwrap_or(4);
     let group = section

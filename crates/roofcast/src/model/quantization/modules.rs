@@ -1,7 +1,7 @@
 //! Modules by the names and patterns of checkpoints.
 //!
-//! Knows: which tensors a name, a glob or a regular expression covers, and what checkpoints call ours. Knows nothing about
-//! formats.
+//! Knows: which tensors a name, a glob or a regular expression covers, and the checkpoints' names for our modules.
+//! Knows nothing about formats.
 
 use crate::model::keys::Keys;
 use serde_json::Value;
@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 pub(super) struct Modules {
     pub(super) names: BTreeSet<String>,
     pub(super) globs: Vec<String>,
-    /// Means every linear layer.
+    /// True if every linear layer is covered.
     pub(super) everything: bool,
 }
 
 impl Modules {
-    /// Those of the lists under `names`.
+    /// Reads the lists under `names`, joined.
     pub(super) fn read(section: &Keys, names: &[&str]) -> Modules {
         let mut modules = Modules::default();
         for name in names {
@@ -33,7 +33,7 @@ impl Modules {
     pub(super) fn add(&mut self, entry: &str) {
         let entry = bare(entry);
         match entry.strip_prefix("re:") {
-            // Of regular expressions only `.*`, escaped dots and (a|b) occur; they become globs.
+            // The only regular expressions in use have `.*`, escaped dots and (a|b); they become globs.
             Some(regex) => {
                 let plain = regex.replace(".*", "*").replace("\\.", ".").replace(['^', '$'], "");
                 let open = alternatives(&plain);
@@ -44,12 +44,12 @@ impl Modules {
         }
     }
 
-    /// Whether there are none.
+    /// True if no name or pattern is listed.
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.globs.is_empty()
     }
 
-    /// Whether a name or pattern covers `path`: a name covers every path in which its components are in a row.
+    /// True if a name or pattern covers `path`: a name covers every path that contains its components in a row.
     pub(super) fn cover(&self, path: &str) -> bool {
         self.globs.iter().any(|glob| glob_covers(glob, path)) || self.name(path)
     }
@@ -90,7 +90,7 @@ fn bare(name: &str) -> &str {
     name
 }
 
-/// Whether `glob` matches `path` or a module that holds it; `*` stands for anything.
+/// True if `glob` matches `path` or a module that contains it; `*` stands for any text.
 fn glob_covers(glob: &str, path: &str) -> bool {
     let mut pieces = glob.split('*');
     let Some(first) = pieces.next() else { return false };
@@ -104,7 +104,7 @@ fn glob_covers(glob: &str, path: &str) -> bool {
     last.is_empty() || rest.is_empty() || rest.starts_with('.')
 }
 
-/// The names that checkpoints give one module: ours are llama's.
+/// Names that checkpoints give one module; ours are llama's.
 pub(super) fn aliases(path: String) -> Vec<String> {
     const OTHERS: &[(&str, &str)] = &[
         (".mlp.", ".block_sparse_moe."),

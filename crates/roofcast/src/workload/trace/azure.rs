@@ -36,7 +36,7 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     })
 }
 
-/// Tenths of microseconds since 1970. None for anything that is not a date.
+/// Tenths of microseconds since 1970; `None` for text that is not a date.
 fn date(text: &str) -> Option<i64> {
     if !text.is_ascii() {
         return None;
@@ -66,7 +66,7 @@ fn split_offset(clock: &str) -> Option<(&str, i64)> {
     Some((time, if offset.starts_with('-') { -seconds } else { seconds }))
 }
 
-/// Digits after the point as tenths of microseconds; what is finer is cut.
+/// Digits after the decimal point as tenths of microseconds; finer digits are cut.
 fn ticks(fraction: &str) -> Option<i64> {
     let digits = whole(fraction.get(..7).unwrap_or(fraction), 7)?;
     let finer = fraction.get(7..).unwrap_or_default();
@@ -74,7 +74,7 @@ fn ticks(fraction: &str) -> Option<i64> {
     plain.then(|| digits * 10_i64.pow(7 - fraction.len().min(7) as u32))
 }
 
-/// Digits alone, at most so many.
+/// The value of 1 to `most` digits; `None` for any other text.
 fn whole(text: &str, most: usize) -> Option<i64> {
     let digits = (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::table::{pointed, separator};
 use crate::units::Picoseconds;
 
-/// One row, and where its columns are.
+/// One row, and the positions of the named columns.
 pub(super) struct Row<'a> {
     pub(super) line: usize,
     fields: Vec<&'a str>,
@@ -14,7 +14,7 @@ pub(super) struct Row<'a> {
     places: &'a [Option<usize>],
 }
 
-/// Hands every row of `text` to `each`. Of the named columns the first `needed` must be in the header.
+/// Hands every row of `text` to `each`. The first `needed` of the named columns must be in the header.
 pub(super) fn rows(
     text: &str,
     names: &[&str],
@@ -45,12 +45,12 @@ pub(super) fn rows(
 }
 
 impl<'a> Row<'a> {
-    /// The text of a named column; none where the header lacks it.
+    /// The text of a named column; `None` if the header lacks it.
     pub(super) fn text(&self, name: usize) -> Option<&'a str> {
         self.places[name].map(|place| self.fields[place].trim())
     }
 
-    /// Where a named column starts, counted in characters from 1.
+    /// Start of a named column, counted in characters from 1.
     pub(super) fn column(&self, name: usize) -> usize {
         let before = self.places[name].unwrap_or_default();
         self.fields[..before].iter().map(|field| field.chars().count() + 1).sum::<usize>() + 1

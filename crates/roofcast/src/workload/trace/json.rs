@@ -21,7 +21,7 @@ pub(super) fn lines<T: DeserializeOwned>(
     Ok(())
 }
 
-/// The format that the first line speaks; `is_vllms` tells the two apart that have time stamps.
+/// The format of the first line; `is_vllms` distinguishes the two formats that have time stamps.
 pub(super) fn detect(line: &str, is_vllms: impl Fn(serde_json::Value) -> bool) -> Option<Format> {
     let value: serde_json::Value = serde_json::from_str(line).ok()?;
     if value.get("timestamp").is_some() {

@@ -10,10 +10,10 @@ use crate::workload::request::Run;
 use crate::workload::request::{Prompt, Request};
 use serde::Deserialize;
 
-/// What a number means.
+/// Units of a trace's numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Units {
-    /// Of the timestamp, in a second.
+    /// Time stamps per second: 1000 for milliseconds.
     per_second: f64,
     block: u64,
 }
@@ -31,13 +31,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Whether the ids are as many as blocks of this size.
+    /// True if the prompt has as many ids as blocks of this size.
     fn is_cut_by(&self, block: u64) -> bool {
         self.input_length.div_ceil(block) == self.hash_ids.len() as u64
     }
 }
 
-/// Whether a first line has vLLM's blocks and cannot have Mooncake's.
+/// True if a first line fits vLLM's block size and not Mooncake's.
 pub(super) fn is_vllms(line: &Line) -> bool {
     line.is_cut_by(VLLM.block) && !line.is_cut_by(MOONCAKE.block)
 }
