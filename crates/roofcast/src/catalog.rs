@@ -1,7 +1,7 @@
-//! The embedded catalog of accelerators and models, and a user's own TOML beside it.
+//! The embedded catalog of accelerators and models, extended by a user's own TOML.
 //!
-//! Knows: where entries are and how names find them; an entry is parsed when it is asked for. What an entry means is
-//! [`crate::accelerator`]'s and [`crate::model::config`]'s.
+//! Knows: the files of the entries and how names find them; an entry is parsed when it is asked for. The meaning of
+//! an entry is defined in [`crate::accelerator`] and [`crate::model::config`].
 
 pub mod address;
 mod conventions;
@@ -32,7 +32,8 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-/// Words of a device's name that may be one accelerator's: `RTX PRO 6000 Blackwell Max-Q Workstation Edition` has eight.
+/// Most words in a device's name that are matched with one accelerator: `RTX PRO 6000 Blackwell Max-Q Workstation
+/// Edition` has eight.
 const MOST_WORDS: usize = 10;
 
 /// A model of the catalog: the keys of its `config.json` that decide parameters, memory and work.
@@ -41,12 +42,13 @@ const MOST_WORDS: usize = 10;
 pub struct ModelEntry {
     /// Hugging Face id.
     pub id: String,
-    /// Ids of models with the same dimensions.
+    /// Ids of further models with these dimensions.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Where the dimensions were read.
+    /// Web address from which the dimensions were read.
     pub source: String,
-    /// Entries of checkpoints with these weights in other formats: what a format leaves in 16 bits is read there.
+    /// Entries of checkpoints with these weights in other formats: they show which tensors a format leaves in 16
+    /// bits.
     #[serde(default)]
     pub checkpoints: Vec<String>,
     /// Exact total that the maker publishes, to check ours against.
@@ -62,10 +64,10 @@ pub struct ModelEntry {
     pub config: serde_json::Value,
 }
 
-/// Weights, and the dtype that computes where it is not theirs, in the words of a checkpoint's id: `FP8-dynamic`,
-/// `quantized.w4a16`.
+/// The weight format that words of a checkpoint's id name, and the compute dtype if the words set another:
+/// `FP8-dynamic`, `quantized.w4a16`.
 pub fn formats_of(words: &str) -> Option<(&'static str, Option<Dtype>)> {
-    // A format follows a model.
+    // The rules expect a model's name before the format.
     let rule = conventions().ok()?.read(&format!("model-{words}"))?.rule;
     Some((rule.weights.as_str(), rule.activations))
 }
@@ -114,7 +116,7 @@ impl Catalog {
         self.workloads.extend(other.workloads);
     }
 
-    /// Adds a model, which wins over one of the same name.
+    /// Adds a model, which replaces one of equal name.
     pub fn add_model(&mut self, entry: ModelEntry) {
         self.models.add(entry);
     }
@@ -144,15 +146,15 @@ impl Catalog {
         self.models.iter().flat_map(|slot| slot.names())
     }
 
-    /// The workload with this id, whatever the case.
+    /// The workload with this id, compared without case.
     pub fn workload(&self, name: &str) -> Result<&Preset> {
         let wanted = name.trim();
         let found = self.workloads.rev().find(|slot| slot.id.eq_ignore_ascii_case(wanted));
         found.ok_or_else(|| names::unknown("workload", name, name, &self.workloads))?.get()
     }
 
-    /// The accelerator one of whose names is in `text` as whole words, as in a device's own name; the longest first. How
-    /// words are joined does not matter: `RTX 4090` is `rtx4090`, but `Tesla M40` is no Apple M4.
+    /// The accelerator one of whose names occurs in `text` as whole words, as in a device's own name; the longest
+    /// match first. Joining of words does not matter: `RTX 4090` is `rtx4090`, but `Tesla M40` is no Apple M4.
     pub fn device(&self, text: &str) -> Option<&Accelerator> {
         let words = names::words(text);
         let runs: BTreeSet<String> = (0..words.len())
@@ -165,12 +167,13 @@ impl Catalog {
         found.and_then(|(_, slot)| slot.get().ok())
     }
 
-    /// The accelerator of this name: whatever case and separators, else by its words in any order.
+    /// The accelerator of this name, compared without case and separators, else by its words in any order.
     pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
         self.find_accelerator(name)?.ok_or_else(|| self.no_accelerator(name))
     }
 
-    /// As [`Catalog::accelerator`], without suggestions, which take longer: none where nothing has the name.
+    /// Like [`Catalog::accelerator`], but returns `None` for an unknown name, without computing suggestions, which
+    /// takes longer.
     pub fn find_accelerator(&self, name: &str) -> Result<Option<&Accelerator>> {
         let found = match names::find(&self.accelerators, name) {
             Match::One(slot) | Match::Beginning(slot) => return slot.get().map(Some),
@@ -188,7 +191,7 @@ impl Catalog {
         }
     }
 
-    /// The error for an unknown accelerator; `8xH100` is one and a number.
+    /// The error for an unknown accelerator; `8xH100` gets a hint that it joins a count and a name.
     fn no_accelerator(&self, name: &str) -> Error {
         if let Some((count, rest)) = machines::counted(name)
             && let Ok(one) = self.accelerator(rest)
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!(on_disk, embedded);
     }
 
-    /// What the scan finds is what a parser finds.
+    /// The scan of lines finds every entry that a TOML parser finds.
     #[test]
     fn every_entry_is_found_by_its_lines() {
         let catalog = Catalog::embedded().unwrap();
@@ -262,7 +265,7 @@ mod tests {
         assert_eq!(all.len(), count);
     }
 
-    /// No two models may become one.
+    /// No two models may share a name.
     #[test]
     fn every_name_finds_its_own_entry() {
         let catalog = Catalog::embedded().unwrap();

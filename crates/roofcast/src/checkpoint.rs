@@ -1,8 +1,8 @@
-//! What a checkpoint's files hold, read from their headers alone: tensor names, shapes, types and true sizes.
+//! Contents of a checkpoint's files, read from their headers alone: tensor names, shapes, types and true sizes.
 //!
 //! Knows: the headers of safetensors and GGUF, and how their tensors compare with a [`Model`]'s. Knows nothing about
-//! files: readers are handed in, so that gigabytes of weights are never touched. Every count in a header is bounded
-//! before anything is allocated for it.
+//! files: readers are handed in, so that gigabytes of weights are never read. Every count in a header is bounded
+//! before memory is allocated for it.
 
 pub mod compare;
 pub mod gguf;
@@ -19,18 +19,18 @@ pub struct Stored {
     pub dtype: String,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// Values.
+    /// Number of values.
     pub elements: u64,
-    /// Bytes that they take.
+    /// Bytes of the values as stored.
     pub bytes: Bytes,
 }
 
-/// No checkpoint has more tensors.
+/// Most accepted tensors, more than any checkpoint has.
 const MOST_TENSORS: u64 = 1 << 20;
-/// No tensor has more dimensions.
+/// Most accepted dimensions, more than any tensor has.
 const MOST_DIMENSIONS: usize = 8;
 
-/// The product of dimensions; none where it leaves 64 bits.
+/// The product of dimensions; `None` if it exceeds 64 bits.
 fn elements(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1_u64, |product, n| product.checked_mul(*n))
 }

@@ -20,7 +20,7 @@ use crate::version::Version;
 use crate::workload::Prefix;
 use serde::Serialize;
 
-/// How a point was measured.
+/// Kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -38,15 +38,15 @@ pub enum Kind {
     ClosedLoop,
     /// Requests at a rate.
     OpenLoop,
-    /// As much as the engine can take.
+    /// Maximum throughput with all requests queued.
     OfflineMaxThroughput,
     /// All requests at once.
     BurstAllAtOnce,
-    /// A closed loop over a pool that computes prompts and one that decodes.
+    /// A closed loop over disaggregated pools, one for prefill and one for decode.
     Disaggregated,
 }
 
-/// Engines whose points are forecast. Those without a scheduler here are forecast with vLLM's.
+/// Engines whose points are forecast. Engines without a scheduler of their own here are forecast with vLLM's.
 const ENGINES: [&str; 10] = [
     "vllm",
     "sglang",
@@ -60,7 +60,7 @@ const ENGINES: [&str; 10] = [
     "lmdeploy",
 ];
 
-/// Refuses an engine of which nothing is known; `place` and `field` name where it stands.
+/// Refuses an unknown engine; `place` and `field` say where it was named.
 fn check_engine(place: &str, field: &str, name: &str) -> Result<()> {
     if ENGINES.contains(&name) {
         return Ok(());
@@ -82,12 +82,12 @@ const KINDS: [(&str, Kind); 10] = [
 ];
 
 impl Kind {
-    /// As in the CSV.
+    /// Name of the kind in the CSV.
     pub fn name(self) -> &'static str {
         KINDS.iter().find(|(_, k)| *k == self).map_or("", |(name, _)| name)
     }
 
-    /// What ran, as far as errors depend on it.
+    /// Class of load, as far as errors depend on it.
     pub fn load(self) -> Load {
         match self {
             Kind::DecodeStep | Kind::Prefill | Kind::PrefillBatch | Kind::StaticBatchPhases => Load::Step,
@@ -96,12 +96,12 @@ impl Kind {
         }
     }
 
-    /// Whether all prompts of a batch are computed before its first token counts.
+    /// True if the first token counts when all prompts of the batch are computed.
     pub fn is_static(self) -> bool {
         matches!(self, Kind::PrefillBatch | Kind::StaticBatchPhases | Kind::OfflineStaticBatch)
     }
 
-    /// Whether a server stood between client and engine.
+    /// True if a server was between client and engine.
     pub fn served(self) -> bool {
         matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated)
     }
@@ -142,7 +142,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Between 0.8 and 1 times the figure, as InferenceX draws them.
+    /// Lengths between 0.8 and 1 times the figure, as InferenceX draws them.
     fn as_in_inferencex(self) -> Lengths {
         Lengths { min: (self.max * 4 / 5).clamp(1, self.min), max: self.max }
     }
@@ -156,27 +156,27 @@ impl Lengths {
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// Its name.
+    /// Name of the row.
     pub id: String,
-    /// Where it comes from.
+    /// Source of the row.
     pub source: String,
-    /// How it was measured.
+    /// Kind of measurement.
     pub kind: Kind,
     /// Hugging Face id.
     pub model: String,
     /// Catalog id.
     pub hardware: String,
-    /// How the accelerators share the work; those of a worker that decodes where there are pools.
+    /// Parallelism; for disaggregated rows, of a decode worker.
     pub parallelism: RequestedParallelism,
-    /// The workers that compute prompts, and those that decode, where they are apart.
+    /// Prefill workers and decode workers of a disaggregated row.
     pub pools: Option<[PoolSpec; 2]>,
-    /// As in `vllm`.
+    /// Name of the engine, as in `vllm`.
     pub engine: String,
-    /// As the source writes it; may be empty.
+    /// Version of the engine as the source writes it; may be empty.
     pub version: String,
     /// Weight format.
     pub weights: String,
-    /// KV format; empty is the engine's own choice.
+    /// KV format; empty for the engine's own choice.
     pub kv: String,
     /// Prompt tokens.
     pub input: Option<Lengths>,
@@ -184,15 +184,15 @@ pub struct Measurement {
     pub output: Option<Lengths>,
     /// Tokens of each sequence at a step.
     pub context: Option<u64>,
-    /// Requests in flight, or the batch.
+    /// Requests in flight, or in the batch.
     pub concurrency: Option<u64>,
     /// Requests per second.
     pub request_rate: Option<f64>,
-    /// What was measured.
+    /// Measured metrics.
     pub measured: Metrics,
-    /// Whether the times are medians; else means.
+    /// True if the times are medians, false if they are means.
     pub median: bool,
-    /// What its server was told, and how its client asked.
+    /// Settings of server and client.
     pub settings: Settings,
 }
 
@@ -200,37 +200,37 @@ pub struct Measurement {
 const BLOCK_SCALED: &str = "Qwen/Qwen3";
 
 impl Measurement {
-    /// Model, accelerator, engine and weights: rows of a group are points of one deployment, whoever measured them.
+    /// Model, accelerator, engine and weights: rows of a group are points of one deployment, across sources.
     pub fn group(&self) -> String {
         [&self.model, &self.hardware, &self.engine, &self.weights].map(String::as_str).join(" | ")
     }
 
-    /// Whether a batch is computed whole: all its prompts before its first decode. Whoever times the phases of a batch
-    /// does so, and FasterTransformer does.
+    /// True if a batch computes all its prompts before its first decode, as FasterTransformer does and every
+    /// benchmark that times the phases separately.
     pub(crate) fn has_phases(&self) -> bool {
         self.kind == Kind::StaticBatchPhases || self.engine == "fastertransformer"
     }
 
-    /// The sequences that surely decode together: those of a step, and of a batch that is computed whole. In any other load
+    /// Number of sequences that certainly decode together: those of a step, or of a static batch. In any other load
     /// requests may wait for each other.
     pub(crate) fn batch(&self) -> Option<u64> {
         let together = self.kind == Kind::DecodeStep || self.has_phases();
         together.then(|| self.concurrency.unwrap_or(1))
     }
 
-    /// Tokens of its longest request, prompt and output.
+    /// Tokens of the longest request, prompt and output.
     pub fn longest(&self) -> u64 {
         let tokens = |l: Option<Lengths>| l.map_or(0, |l| l.max);
         tokens(self.input).saturating_add(tokens(self.output)).max(self.context.unwrap_or(0))
     }
 
-    /// Where settings that the row does not name stand, if that is known.
+    /// Web address of the recipe with settings that the row itself does not name, if known.
     pub fn recipe(&self) -> Option<&'static str> {
         recipe::source(self)
     }
 
-    /// What prompts have in common where the server keeps what it has computed of them. Where few are sent in turn, those are
-    /// all but a last token, which is computed again.
+    /// Shared prefixes of the prompts, if the server caches prefixes. A client that repeats a few prompts shares all
+    /// of each but its last token, which is computed again.
     pub fn prefix(&self) -> Option<Prefix> {
         let input = self.input.filter(|_| self.settings.keeps_prefixes())?;
         let repeated = || Some([input.min.checked_sub(1)?, recipe::prompts(self)?]);
@@ -238,10 +238,10 @@ impl Measurement {
         (length > 0 && length < input.min).then_some(Prefix { length, count, share: 1.0, skew: 0.0 })
     }
 
-    /// The deployment's options: engine and version, formats and shares. Engines are given their own scheduler.
-    /// `checkpoint` is the format of the model's own checkpoint, where that is quantized. Where a row does not name its cache: TensorRT-LLM keeps one
-    /// of 8 bits beside 8- and 4-bit weights, and so does a vLLM server with checkpoints that ModelOpt made of a 16-bit one,
-    /// whose `kv_cache_quant_algo` says FP8.
+    /// Options of the row's deployment: engine and version, formats and parallelism, with the engine's own scheduler.
+    /// `checkpoint` is the format of the model's own checkpoint, if quantized. Where a row does not name its KV
+    /// format: TensorRT-LLM keeps 8 bits with 8- and 4-bit weights, and so does a vLLM server with checkpoints that
+    /// ModelOpt made of a 16-bit one, whose `kv_cache_quant_algo` is FP8.
     pub fn options(&self, checkpoint: Option<&str>) -> Options {
         let weights = self.weights.as_str();
         let quantized = checkpoint.is_some();
@@ -272,22 +272,22 @@ impl Measurement {
         }
     }
 
-    /// Seconds from an answer's end until its client's next request is at the server, where that is known.
+    /// Seconds from an answer's end until the client's next request reaches the server, if known.
     pub(crate) fn return_s(&self) -> Option<f64> {
         recipe::return_s(self)
     }
 
-    /// How many requests its run sent at once, where its settings or its benchmark's documents say so.
+    /// Requests that the run queued at once, if its settings or its benchmark's documents say.
     pub(crate) fn num_prompts(&self) -> Option<u64> {
         self.settings.num_prompts.or_else(|| recipe::num_prompts(self))
     }
 
-    /// Whether its run began on a server that had computed nothing, which the mean of its TTFT then holds.
+    /// True if the run began on a cold server, whose warm-up is then part of the mean TTFT.
     pub(crate) fn is_cold(&self) -> bool {
         recipe::cold(self)
     }
 
-    /// The engine's version; that of its release where what is written has no order and the release is known.
+    /// The engine's version; the release's version where the written one cannot be ordered and the release is known.
     fn release(&self) -> Option<String> {
         let written = version(&self.version);
         if Version::parse(&written).is_none()
@@ -307,17 +307,17 @@ impl Measurement {
         let apart = self.has_phases();
         let scheduler = match self.engine.as_str() {
             _ if apart => SchedulerKind::Static,
-            // Pools of every engine are those of vLLM's policy: no other one has been recorded.
+            // Disaggregated rows of every engine use vLLM's policy, because no other one has been recorded.
             _ if self.pools.is_some() => SchedulerKind::Vllm,
             "sglang" => SchedulerKind::Sglang,
             "tensorrt-llm" => SchedulerKind::TensorrtLlm,
             _ => SchedulerKind::Vllm,
         };
-        // TensorRT-LLM does not split prompts: who runs it sizes the budget for a prompt beside all decodes.
+        // TensorRT-LLM does not split prompts, so its users size the token budget for a prompt plus all decodes.
         let decodes = self.concurrency.unwrap_or(UNKNOWN_DECODES);
         let longest = self.input.map_or(0, |i| i.max) + decodes;
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
-        // Some name the kernel of AWQ there, as in `2024-05/06 AWQ use_exllama_v2`.
+        // Some sources name the AWQ kernel in the version, as in `2024-05/06 AWQ use_exllama_v2`.
         let kernels = [("AWQ gemm", "awq-gemm"), ("AWQ use_exllama_v2", "exllama-v2")];
         let kernel = kernels.iter().find(|(written, _)| self.version.contains(written));
         let mut spec = EngineSpec {
@@ -337,7 +337,7 @@ impl Measurement {
     }
 }
 
-/// Decodes beside a prompt where a row names no concurrency: TensorRT-LLM's default `max_batch_size`.
+/// Decodes assumed in a step where a row has no concurrency: TensorRT-LLM's default `max_batch_size`.
 const UNKNOWN_DECODES: u64 = 2048;
 
 /// The version without the image's name, a leading `v` and settings: `vllm/vllm-openai:v0.11.2` is `0.11.2`.
@@ -367,7 +367,8 @@ mod tests {
         assert_eq!(options.parallelism.tp, Some(2));
     }
 
-    /// fp8 is in blocks where the checkpoint says so, or its publisher's own has them; then vLLM keeps a plain cache.
+    /// fp8 is block-scaled if the checkpoint says so or its publisher's own checkpoint is; vLLM then keeps an
+    /// unquantized cache.
     #[test]
     fn fp8_in_blocks() {
         let precision = |model: &str, checkpoint| {
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(precision("meta-llama/Llama-3.1-70B-Instruct", None), ["fp8", "fp8"]);
     }
 
-    /// Where phases are timed, and in FasterTransformer, a batch is computed whole.
+    /// A batch is computed in phases in FasterTransformer and wherever phases are timed.
     #[test]
     fn batches_whose_phases_are_apart() {
         let scheduler = |kind: &str, engine: &str| {
@@ -393,7 +394,7 @@ mod tests {
         assert_eq!(scheduler("offline_static_batch", "vllm"), SchedulerKind::Vllm);
     }
 
-    /// A cache of 8 bits where TensorRT-LLM, or a vLLM server with a checkpoint of ModelOpt's, keeps one and a row does not say.
+    /// 8-bit caches that rows do not name, in TensorRT-LLM and in vLLM servers with ModelOpt's checkpoints.
     #[test]
     fn caches_that_rows_do_not_name() {
         let kv = |kind: &str, engine: &str, weights: &str, quantized: bool| {

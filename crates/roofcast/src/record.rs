@@ -1,7 +1,7 @@
-//! One request's life, as a client sees it. The simulator, the emulator and the load generator write the same.
+//! One request's life, as a client sees it. The simulator, the emulator and the load generator all write records.
 //!
-//! Knows: times since the start of the run, token counts, how the request ended; one JSON object a line, or a row of
-//! [`csv`]. Knows nothing about how the times came to be. What a run's records add up to is [`crate::summary`]'s.
+//! Knows: times since the start of the run, token counts, the outcome of the request; one JSON object a line, or a
+//! row of [`csv`]. Knows nothing about where the times come from. [`crate::summary`] aggregates a run's records.
 
 pub mod csv;
 mod reader;
@@ -16,54 +16,54 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Its number in order of the schedule.
+    /// Number of the request in order of the schedule.
     pub id: u64,
-    /// How it ended.
+    /// Outcome of the request.
     pub outcome: Outcome,
     /// Prompt tokens.
     pub input_len: u64,
-    /// Tokens that came back.
+    /// Output tokens received.
     pub output_len: u64,
-    /// When the workload wanted it sent.
+    /// Time at which the workload scheduled the request.
     #[serde(rename = "scheduled_ms")]
     pub scheduled: Picoseconds,
-    /// When it was sent.
+    /// Time at which the request was sent.
     #[serde(rename = "sent_ms")]
     pub sent: Picoseconds,
-    /// When its first content token arrived.
+    /// Arrival time of the first content token.
     #[serde(rename = "first_token_ms", default, skip_serializing_if = "Option::is_none")]
     pub first_token: Option<Picoseconds>,
-    /// When its last one arrived, or the failure did.
+    /// Arrival time of the last token, or of the failure.
     #[serde(rename = "finished_ms")]
     pub finished: Picoseconds,
-    /// Gaps between streamed chunks, where they were kept.
+    /// Gaps between streamed chunks, if the run kept them.
     #[serde(rename = "itl_ms", default, skip_serializing_if = "Vec::is_empty")]
     pub itl: Vec<Picoseconds>,
     /// Prompt tokens found in the prefix cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
-    /// How often it was preempted.
+    /// Number of preemptions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub preemptions: u64,
-    /// Which replica served it.
+    /// Number of the replica that served the request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replica: u64,
-    /// What went wrong, in words.
+    /// Error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// All its tokens came.
+    /// All tokens arrived.
     Completed,
-    /// The server would not take it: longer than the context or the KV cache.
+    /// The server refused it as longer than the context or the KV cache.
     Refused,
     /// The run ended first.
     Unfinished,
-    /// The client gave it up, as it was told to.
+    /// The client cancelled it, as configured.
     Cancelled,
     /// No connection.
     Connect,
@@ -73,20 +73,20 @@ pub enum Outcome {
     HttpStatus,
     /// The server reported an error in its stream.
     StreamError,
-    /// The server gave the answer up and said so.
+    /// The server aborted the answer and reported that.
     Aborted,
     /// The answer ended without a token.
     Empty,
     /// The connection ended before the answer did.
     Disconnected,
-    /// What came was not the protocol.
+    /// The answer violated the protocol.
     Malformed,
-    /// More came than anyone would wait for.
+    /// The answer exceeded the client's size limits.
     TooLarge,
 }
 
 impl Outcome {
-    /// Its name, as JSON has it.
+    /// Name of the outcome in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Completed => "completed",
@@ -121,13 +121,13 @@ impl Record {
         Picoseconds(self.finished.0.saturating_sub(self.sent.0))
     }
 
-    /// TPOT: (E2EL − TTFT)/(output tokens − 1); none for a single token.
+    /// TPOT: (E2EL − TTFT)/(output tokens − 1); `None` for a single token.
     pub fn tpot(&self) -> Option<Picoseconds> {
         let others = self.output_len.checked_sub(1).filter(|n| *n > 0)?;
         Some(Picoseconds(self.e2el().0.saturating_sub(self.ttft()?.0) / others))
     }
 
-    /// Its line of JSON, without the newline.
+    /// The record as a line of JSON, without the newline.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -1,6 +1,7 @@
-//! The four texts that roofcast grew from, figure by figure: what each says, what its own rules give, what we say.
+//! The four texts that roofcast grew from, figure by figure: the printed figure, the figure by the text's own rules,
+//! and the library's.
 //!
-//! Knows: the claims of the seeds with their inputs, and how to ask the library the same question. What a seed says is
+//! Knows: the claims of the seeds with their inputs, and the library's answer to each question. Printed figures are
 //! data; every other number is computed: `recomputed` by the seed's own formula and constants, `roofcast` by the
 //! library on the catalog's exact dimensions and rates. Knows nothing about printing.
 
@@ -40,10 +41,10 @@ pub enum Seed {
 }
 
 impl Seed {
-    /// All of them, in order.
+    /// All texts, in order.
     pub const ALL: [Seed; 4] = [Seed::Latency000, Seed::Arithmetic001, Seed::MultiUser003, Seed::Tpu004];
 
-    /// The number by which it is asked for.
+    /// The text's number on the command line.
     pub fn id(self) -> &'static str {
         match self {
             Seed::Latency000 => "000",
@@ -53,7 +54,7 @@ impl Seed {
         }
     }
 
-    /// What it is about.
+    /// Subject of the text.
     pub fn title(self) -> &'static str {
         match self {
             Seed::Latency000 => "inference latency and concurrency: LLaMA-13B and 65B on 8 × V100 32 GB",
@@ -74,28 +75,28 @@ impl FromStr for Seed {
     }
 }
 
-/// How a figure of a seed fares.
+/// Assessment of a seed's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Its own inputs give the digits that it prints.
+    /// The seed's own inputs give the printed digits.
     Exact,
-    /// Rounded, nothing worse.
+    /// The figure is rounded and otherwise right.
     Rounded,
     /// GB and GiB, or other units, are mixed.
     Unit,
-    /// It does not follow from its own inputs.
+    /// The figure does not follow from the seed's own inputs.
     Inconsistent,
     /// The arithmetic is right and a premise is not.
     WrongInput,
-    /// A measurement: it is beside the limit and cannot be recomputed.
+    /// A measurement, which is compared with the limit and cannot be recomputed.
     Measured,
     /// An exercise that the text leaves open.
     Open,
 }
 
 impl Verdict {
-    /// As reports print it.
+    /// Name of the verdict in reports.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Exact => "exact",
@@ -112,21 +113,21 @@ impl Verdict {
 /// One figure of a seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
-    /// Where it is in the text.
+    /// Section of the text.
     pub section: &'static str,
-    /// What it is, in words; unique within its section.
+    /// Description of the figure, unique within its section.
     pub claim: String,
-    /// What the seed prints, with its own unit; `formula` where it gives no number.
+    /// The printed figure with its own unit; `formula` where the text gives no number.
     pub said: String,
     /// The unit of `recomputed` and `roofcast`.
     pub unit: &'static str,
-    /// By the seed's inputs and rules.
+    /// The figure by the seed's inputs and rules.
     pub recomputed: Option<f64>,
-    /// By ours.
+    /// The figure by the library.
     pub roofcast: Option<f64>,
-    /// How the seed's figure fares.
+    /// Assessment of the seed's figure.
     pub verdict: Verdict,
-    /// Why it differs; may be empty.
+    /// Reason of the difference; may be empty.
     pub why: String,
 }
 
@@ -150,17 +151,17 @@ impl Claim {
         }
     }
 
-    /// What the seed's own rules give.
+    /// Sets the figure by the seed's own rules.
     fn recomputed(self, value: f64) -> Claim {
         Claim { recomputed: Some(value), ..self }
     }
 
-    /// What the library gives.
+    /// Sets the library's figure.
     fn roofcast(self, value: f64) -> Claim {
         Claim { roofcast: Some(value), ..self }
     }
 
-    /// How it fares and why.
+    /// Sets the verdict and its reason.
     fn is(self, verdict: Verdict, why: impl Into<String>) -> Claim {
         Claim { verdict, why: why.into(), ..self }
     }
@@ -176,7 +177,7 @@ pub fn claims(catalog: &Catalog, seed: Seed) -> Result<Vec<Claim>> {
     }
 }
 
-/// What a seed serves and how. Everything is `ideal`: nominal memory, perfect sharing, nothing reserved, as the seeds
+/// Deployment of a seed. Everything is `ideal`: nominal memory, perfect sharding, no reserved memory, as the seeds
 /// assume.
 #[derive(Debug, Clone, Copy)]
 struct Setup<'a> {
@@ -194,22 +195,22 @@ impl<'a> Setup<'a> {
         Setup { model, hardware, weights, kv, tp: 1, pp: 1, paper: false }
     }
 
-    /// Shared over `tp` accelerators.
+    /// Returns the setup sharded over `tp` accelerators.
     fn tp(self, tp: u64) -> Setup<'a> {
         Setup { tp, ..self }
     }
 
-    /// In `pp` stages.
+    /// Returns the setup in `pp` pipeline stages.
     fn pp(self, pp: u64) -> Setup<'a> {
         Setup { pp, ..self }
     }
 
-    /// By seed 003's rules.
+    /// Returns the setup with seed 003's rules.
     fn by_seed_003(self) -> Setup<'a> {
         Setup { paper: true, ..self }
     }
 
-    /// As an engine serves it: nothing is ideal.
+    /// The deployment as an engine serves it, with nothing idealized.
     fn served_by(self, catalog: &Catalog, engine: EngineSpec) -> Result<Deployment> {
         let options = Options { ideal: false, engine, ..self.options() };
         Deployment::resolve(model(catalog, self.model)?, chip(catalog, self.hardware)?, &options)
@@ -252,28 +253,28 @@ fn chip(catalog: &Catalog, name: &str) -> Result<Arc<Accelerator>> {
     catalog.accelerator(name).cloned().map(Arc::new)
 }
 
-/// What `deployment` holds of sequences of `context`; the smallest machine is asked for `batch` of them.
+/// KV capacity of `deployment` for sequences of `context` tokens; `batch` sequences size the smallest machine.
 fn held(deployment: &Deployment, context: u64, batch: u64) -> Capacity {
     let question = capacity::Question { context, batch, oversubscription_percent: 100, users: None };
     capacity(deployment, &question)
 }
 
-/// One decode step at the limit.
+/// The limit of one decode step.
 fn decode(deployment: &Deployment, batch: u64, context: u64) -> Cost {
     crate::cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL)
 }
 
-/// One prompt, at `mfu` of the peak.
+/// The limit of one prompt's prefill, at `mfu` of the peak.
 fn prefill(deployment: &Deployment, tokens: u64, mfu: f64) -> Cost {
     let utilization = Utilization { mfu, ..Utilization::FULL };
     crate::cost::limit(deployment, &Batch::prefill(1, tokens), utilization)
 }
 
-/// All closed forms at one decode point.
+/// All closed forms at one batch and context.
 fn closed_forms(deployment: &Deployment, batch: u64, context: u64) -> limits::Limits {
     let question = limits::Question { batch, context, prefill: context, utilization: Utilization::FULL };
     limits::limits(&Forecaster::ideal(deployment.clone()), &question)
 }
 
-/// Binary giga.
+/// Bytes of a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;

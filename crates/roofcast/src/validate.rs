@@ -25,25 +25,25 @@ use rayon::prelude::*;
 pub struct Point<'a> {
     /// The row.
     pub row: &'a Measurement,
-    /// What the limits allow, links included as in every view; nothing where the row was left out before.
+    /// Limits of the row's metrics, links included as in every view; all absent if the row was left out before.
     pub limit: Metrics,
-    /// The forecast, or why the row was left out.
+    /// The forecast, or the reason why the row was left out.
     pub forecast: Result<Metrics, String>,
-    /// What the forecast's time goes to.
+    /// Breakdown of the forecast's time.
     pub parts: Option<point::Parts>,
-    /// How much of the deployment has been measured.
+    /// Coverage of the deployment by measurements.
     pub evidence: Evidence,
     /// The bands of the forecast.
     pub band: Option<Band>,
 }
 
-/// Forecast over measured time of a step from which on drafts are suspected.
+/// Ratio of forecast to measured step time from which on unreported speculative decoding is suspected.
 const DRAFTED: f64 = 1.7;
 
-/// Why a row faster than its limit has no forecast.
+/// Reason for a row faster than its limit to have no forecast.
 const FASTER: &str = "measured faster than its limit";
 
-/// Forecasts every row, with `calibration` where it is given in place of the embedded one.
+/// Forecasts every row with `calibration`.
 pub fn points<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Calibration) -> Vec<Point<'a>> {
     let resolver = || Resolver::new(catalog);
     rows.par_iter().map_init(resolver, |resolver, row| point(row, resolver, calibration)).collect()
@@ -93,7 +93,7 @@ impl Point<'_> {
         Some(self.forecast.as_ref().ok()?.all()[index]? / measured)
     }
 
-    /// Whether a row of pools looks as if it ran with speculation, which no row says.
+    /// True if a row of disaggregated pools looks as if it ran with speculative decoding, which no row declares.
     fn is_drafted(&self) -> bool {
         const TPOT: usize = 1;
         let faster = self.forecast.as_ref().is_err_and(|reason| reason == FASTER);

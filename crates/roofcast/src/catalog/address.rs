@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// Schemes of addresses.
 const SCHEMES: [&str; 2] = ["https://", "http://"];
 
-/// Hosts with what precedes the repository in their paths.
+/// Hosts, each with the path prefix before the repository.
 const HOSTS: [(&str, &str); 6] = [
     ("huggingface.co/", ""),
     ("hf.co/", ""),
@@ -45,7 +45,7 @@ pub fn repository(name: &str) -> Result<Cow<'_, str>> {
     }
 }
 
-/// The repository at the beginning of a path; its branch, folder or query say nothing of the model.
+/// The repository at the beginning of a path; branch, folder and query are ignored.
 fn of_path<'a>(name: &str, path: &'a str, of_organisation: bool) -> Result<Cow<'a, str>> {
     let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
     if path.to_ascii_lowercase().ends_with(".gguf") {

@@ -1,7 +1,7 @@
-//! What the ids of published checkpoints say beside the model: a format of weights and KV cache, words that change no
-//! dimension, families that are not modelled. The rules are data: `catalog/conventions.toml`.
+//! Conventions in the ids of published checkpoints: words for a format of weights and KV cache, words that change no
+//! dimension, and families that are not modelled. The rules are data: `catalog/conventions.toml`.
 //!
-//! Knows: the rules and where their words are in a name. Knows nothing about entries.
+//! Knows: the rules and the positions of their words in a name. Knows nothing about entries.
 
 use super::names::{canonical, short, words};
 use crate::error::{Error, Result};
@@ -11,24 +11,24 @@ use std::sync::OnceLock;
 
 const PLACE: &str = "catalog/conventions.toml";
 const TEXT: &str = include_str!("../../catalog/conventions.toml");
-/// No id of a checkpoint is as long.
+/// Longest accepted id, longer than any real one.
 const LONGEST: usize = 300;
 
 /// The rules of `conventions.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Conventions {
-    /// Words that say nothing more beside a format.
+    /// Words that carry no meaning when a format is in the name, at any position after the first.
     beside: Vec<String>,
-    /// Words that say nothing more after a format.
+    /// Words that carry no meaning after a format.
     after: Vec<String>,
-    /// What services put behind a colon.
+    /// Suffixes that services append after a colon.
     services: Vec<String>,
     /// Words that change no dimension.
     idle: Vec<String>,
     /// Words of models that have another shape than the one they are named after.
     other_shapes: Vec<String>,
-    /// Rules in order: the first that an id has words of holds.
+    /// Rules in order: the first whose words occur in an id applies.
     #[serde(rename = "format")]
     formats: Vec<Rule>,
     /// Families that are not in the catalog, and why.
@@ -41,7 +41,7 @@ pub(super) struct Conventions {
 struct Refused {
     /// Beginnings of their names without organisation.
     names: Vec<String>,
-    /// What they have that is not modelled.
+    /// The feature that is not modelled.
     why: String,
 }
 
@@ -49,13 +49,13 @@ struct Refused {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rule {
-    /// Any of these, words in a row.
+    /// Phrases, any of which selects the rule; each is a sequence of words.
     #[serde(default)]
     words: Vec<String>,
-    /// Only ids of these organisations; of all where there are none.
+    /// Organisations whose ids the rule applies to; all if empty.
     #[serde(default)]
     organisations: Vec<String>,
-    /// Whether it holds of `name:tag` without words of another rule, as Ollama names models.
+    /// True if the rule applies to `name:tag` without words of another rule, as Ollama names models.
     #[serde(default)]
     tagged: bool,
     /// The weights, as `--weights` takes them.
@@ -66,10 +66,10 @@ pub(super) struct Rule {
     /// The KV cache, where the checkpoint says so.
     #[serde(default)]
     pub(super) kv: Option<String>,
-    /// What is taken in place of a format that is not modelled.
+    /// Note on the format that stands in for one that is not modelled.
     #[serde(default)]
     pub(super) note: String,
-    /// Where it was read.
+    /// Web address that the rule was read from.
     source: String,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Rule {
 pub(super) struct Reading {
     /// The name without the format.
     pub(super) base: String,
-    /// The rule that says the format.
+    /// The rule that gives the format.
     pub(super) rule: &'static Rule,
 }
 
@@ -101,7 +101,7 @@ impl Conventions {
         self.refused.iter().find(named).map(|r| r.why.as_str())
     }
 
-    /// A name without what a service put behind it: `llama-3.3-70b-instruct:free`.
+    /// A name without a service's suffix after the colon: `llama-3.3-70b-instruct:free`.
     pub(super) fn without_service<'a>(&self, name: &'a str) -> &'a str {
         match name.rsplit_once(':') {
             Some((model, tag)) if self.services.iter().any(|s| s.eq_ignore_ascii_case(tag)) => model,
@@ -109,7 +109,7 @@ impl Conventions {
         }
     }
 
-    /// A name without the words that change no dimension, but for its first.
+    /// A name without the words that change no dimension, but always with its first word.
     pub(super) fn without_idle(&self, name: &str) -> String {
         let (organisation, own) = name.rsplit_once('/').map_or(("", name), |(o, own)| (o, own));
         let all = words(own);
@@ -121,12 +121,12 @@ impl Conventions {
         if organisation.is_empty() { own } else { format!("{organisation}/{own}") }
     }
 
-    /// Whether a word changes no dimension: a habit of answering, a month of release (`2507`, `250324`).
+    /// True for a word that changes no dimension: a tuning such as `chat`, or a month of release (`2507`, `250324`).
     pub(super) fn is_idle(&self, word: &str) -> bool {
         self.idle.iter().any(|w| w == word) || is_date(word)
     }
 
-    /// Whether a word may say another shape, or a format that is not known.
+    /// True for a word that may mean another shape, or an unknown format.
     pub(super) fn tells_shape(&self, word: &str) -> bool {
         const FORMATS: [&str; 12] = ["int", "fp", "bf", "mx", "nv", "nf", "w", "q", "iq", "tq", "exl", "hqq"];
         let numbered = |prefix: &&str| {
@@ -159,7 +159,8 @@ impl Conventions {
         Some(Reading { base, rule })
     }
 
-    /// The words without those of the format, at `at`, and those that say nothing more.
+    /// The words without the format's words, which begin at `at`, and without words that carry no meaning next to a
+    /// format.
     fn rest(&self, found: &[String], at: usize, length: usize) -> Vec<String> {
         let kept = |index: usize, word: &String| {
             let format = (at..at + length).contains(&index);
@@ -170,7 +171,7 @@ impl Conventions {
     }
 }
 
-/// Whether a word is a date as releases have them: `2507`, `0528`, `250324`, `20250324`.
+/// True for a date as releases write it: `2507`, `0528`, `250324`, `20250324`.
 fn is_date(word: &str) -> bool {
     if !matches!(word.len(), 4 | 6 | 8) || !word.chars().all(|c| c.is_ascii_digit()) {
         return false;
@@ -186,7 +187,7 @@ fn is_date(word: &str) -> bool {
 }
 
 impl Rule {
-    /// Where the first of its words are, and how many; never at the beginning.
+    /// Position of the rule's first word and number of its words; never at the beginning of the name.
     fn at(&self, found: &[String]) -> Option<(usize, usize)> {
         self.words.iter().find_map(|phrase| {
             let phrase = words(phrase);
@@ -205,8 +206,8 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether it leaves the formats of `config` as they are: llama.cpp keeps a maker's 4-bit floats in any of its files,
-    /// which are named after the rest of the tensors.
+    /// True if the rule keeps the formats of `config`: llama.cpp keeps a maker's 4-bit floats in all of its files,
+    /// whose names give the format of the other tensors.
     pub(super) fn leaves(&self, config: &serde_json::Value, name: &str) -> bool {
         let llama_cpp = self.tagged
             || matches!(self.weight_format(), Ok(WeightFormat::Gguf(_)))
@@ -214,7 +215,7 @@ impl Rule {
         llama_cpp && config["quantization_config"]["quant_method"] == "mxfp4"
     }
 
-    /// Its weights.
+    /// Weight format of the rule.
     pub(super) fn weight_format(&self) -> Result<WeightFormat> {
         let format = self.weights.parse()?;
         Ok(match (format, self.activations) {
@@ -226,12 +227,12 @@ impl Rule {
         })
     }
 
-    /// Its KV cache.
+    /// KV format of the rule.
     pub(super) fn kv_format(&self) -> Result<Option<KvFormat>> {
         self.kv.as_deref().map(str::parse).transpose()
     }
 
-    /// As an answer says it: `weights fp8, KV fp8`.
+    /// The formats as reports print them: `weights fp8, KV fp8`.
     pub(super) fn said(&self) -> String {
         let activations = self.activations.map_or(String::new(), |a| format!(", activations {a}"));
         let kv = self.kv.as_ref().map_or(String::new(), |kv| format!(", KV {kv}"));
@@ -290,7 +291,7 @@ mod tests {
         }
     }
 
-    /// A size is no format, and a format is no model.
+    /// A size such as `8b` is no format, and a format alone is no model.
     #[test]
     fn names_without_a_format() {
         for name in ["Qwen/Qwen3-4B", "meta-llama/Llama-3.1-8B-Instruct", "FP8", "awq", "", "/", "fp8/"] {

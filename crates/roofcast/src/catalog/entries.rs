@@ -1,7 +1,8 @@
-//! The entries of one kind by name. An embedded entry is parsed when it is asked for: a program start looks up two of
-//! hundreds.
+//! The entries of one kind by name. An embedded entry is parsed when it is asked for, because a program start looks
+//! up two of hundreds.
 //!
-//! Knows: where an entry begins in an embedded file and which lines name it. Knows nothing about what names mean.
+//! Knows: the position of each entry in an embedded file and the lines with its names. Knows nothing about the
+//! meaning of names.
 
 use crate::accelerator::Accelerator;
 use crate::catalog::ModelEntry;
@@ -35,15 +36,15 @@ impl File {
     }
 }
 
-/// What a catalog file has tables of.
+/// A kind of entry, one table type of a catalog file.
 pub(super) trait Entry: Clone {
-    /// The name of its tables.
+    /// Name of the tables.
     const TABLE: &'static str;
-    /// Its id.
+    /// Id of the entry.
     fn id(&self) -> &str;
-    /// Its other names.
+    /// Further names of the entry.
     fn aliases(&self) -> Vec<String>;
-    /// Those of a file.
+    /// Entries of this kind in a file.
     fn of(file: File) -> Vec<Self>;
 }
 
@@ -54,7 +55,7 @@ impl Entry for Accelerator {
         &self.id
     }
 
-    /// The maker's name is one of them.
+    /// Aliases, and the maker's name as one more.
     fn aliases(&self) -> Vec<String> {
         self.aliases.iter().chain([&self.name]).cloned().collect()
     }
@@ -110,7 +111,7 @@ pub(super) struct Slot<T> {
     pub(super) id: Cow<'static, str>,
     pub(super) aliases: Vec<Cow<'static, str>>,
     lines: Arc<Lines<T>>,
-    /// Which of the entries in these lines: a machine's memory sizes are in the same.
+    /// Position among the entries of these lines: a machine's memory options share its lines.
     at: usize,
 }
 
@@ -131,12 +132,12 @@ impl<T: Entry> Slot<T> {
         std::iter::once(&self.id).chain(&self.aliases).map(Cow::as_ref)
     }
 
-    /// Whether it is one of ours: a user's entry has no lines.
+    /// True for an embedded entry; a user's entry has no lines.
     pub(super) fn is_embedded(&self) -> bool {
         !self.lines.text.is_empty()
     }
 
-    /// Whether both are options of one entry.
+    /// True if both are memory options of one entry.
     pub(super) fn beside(&self, other: &Slot<T>) -> bool {
         Arc::ptr_eq(&self.lines, &other.lines)
     }
@@ -193,7 +194,7 @@ impl<T: Entry> Entries<T> {
         Ok(())
     }
 
-    /// Adds those of `other`.
+    /// Adds the entries of `other`.
     pub(super) fn extend(&mut self, other: Entries<T>) {
         self.0.extend(other.0);
     }
@@ -208,7 +209,7 @@ impl<T: Entry> Entries<T> {
         self.0.iter().map(Arc::as_ref)
     }
 
-    /// All of them, parsed.
+    /// All entries, parsed.
     pub(super) fn all(&self) -> Result<Vec<&T>> {
         self.iter().map(Slot::get).collect()
     }
@@ -234,7 +235,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Of a table's text, whose first line is its header: its keys end where a sub-table begins.
+    /// The keys of a table's text, whose first line is its header; they end where a sub-table begins.
     fn of(text: &'a str) -> Head<'a> {
         let mut head = Head::default();
         let mut rest = text;

@@ -1,8 +1,8 @@
-//! The files that the catalog is made of.
+//! The files of the embedded catalog.
 //!
-//! Knows: their paths and texts. Knows nothing about what is in them.
+//! Knows: their paths and texts. Knows nothing about their contents.
 
-/// Every embedded file, by its path in `catalog/`. A test holds the list complete.
+/// Every embedded file, by its path in `catalog/`. A test checks that the list is complete.
 pub(super) const FILES: &[(&str, &str)] = &[
     ("accelerators/amd.toml", include_str!("../../catalog/accelerators/amd.toml")),
     ("accelerators/apple.toml", include_str!("../../catalog/accelerators/apple.toml")),

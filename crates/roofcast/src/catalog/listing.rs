@@ -1,7 +1,7 @@
-//! What a listing shows of each entry, without parsing it: the lines of `catalog/index.csv`.
+//! Lines of listings, one for each entry, read from `catalog/index.csv` without parsing the entry.
 //!
-//! Knows: which facts of an entry are in a line. A test holds the file to the entries (`UPDATE_INDEX=1 cargo test -p
-//! roofcast the_index` writes it); entries of a user's file are read.
+//! Knows: which facts of an entry are in a line. A test checks the file against the entries (`UPDATE_INDEX=1 cargo
+//! test -p roofcast the_index` writes it); entries of a user's file are parsed.
 
 use super::{Catalog, ModelEntry};
 use crate::accelerator::Accelerator;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const PLACE: &str = "catalog/index.csv";
 const TEXT: &str = include_str!("../../catalog/index.csv");
 
-/// What a line is of.
+/// Kind of entry that a line describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -30,7 +30,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Of what.
+    /// Kind of the entry.
     pub kind: Kind,
     /// The entry's id.
     pub id: String,
@@ -38,17 +38,17 @@ pub struct Line {
     pub family: String,
     /// An accelerator's maker; a model's organisation.
     pub vendor: String,
-    /// Nominal memory, or the weights as published.
+    /// Bytes of nominal memory, or of the weights as published.
     pub bytes: u64,
-    /// What an accelerator computes in, what weights are published in: `fp16+fp8`.
+    /// Number formats: an accelerator's compute formats, a model's published weight formats, as in `fp16+fp8`.
     pub formats: String,
     /// A model's parameters.
     pub parameters: Option<u64>,
-    /// Those that a token uses.
+    /// A model's active parameters per token.
     pub active: Option<u64>,
-    /// An accelerator's price.
+    /// An accelerator's price in dollars per hour.
     pub usd_per_hour: Option<f64>,
-    /// Memory bandwidth.
+    /// Memory bandwidth in bytes per second.
     pub bandwidth_bytes_per_s: Option<f64>,
     /// Dense FLOP/s in 16 bits.
     pub sixteen_bit: Option<f64>,
@@ -56,11 +56,11 @@ pub struct Line {
     pub eight_bit: Option<f64>,
     /// Dense FLOP/s in 4 bits.
     pub four_bit: Option<f64>,
-    /// The link within a node.
+    /// Name of the link within a node.
     pub link: Option<String>,
-    /// Its rate, one way.
+    /// Rate of the link in bytes per second, one direction.
     pub link_bytes_per_s: Option<f64>,
-    /// Accelerators that it joins.
+    /// Accelerators that the link joins.
     pub node_size: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ pub struct Listed<'a> {
 }
 
 impl Line {
-    /// An accelerator's.
+    /// The line of an accelerator.
     pub fn accelerator(chip: &Accelerator) -> Line {
         let rate = |dtypes: &[Dtype]| dtypes.iter().find_map(|d| chip.peak_flops.get(d)).map(|r| r.0);
         Line {
@@ -97,7 +97,7 @@ impl Line {
         }
     }
 
-    /// A model's.
+    /// The line of a model.
     pub fn model(entry: &ModelEntry) -> Result<Line> {
         let model = config::read(&entry.id, &format!("catalog entry {}", entry.id), &entry.config)?;
         let parameters = model.parameters();
@@ -121,7 +121,7 @@ impl Line {
         })
     }
 
-    /// Memory or weights.
+    /// Bytes of memory or weights.
     pub fn size(&self) -> Bytes {
         Bytes(self.bytes)
     }
@@ -161,7 +161,7 @@ fn index() -> Result<BTreeMap<String, Line>> {
 mod tests {
     use super::*;
 
-    /// Byte for byte, in catalog order.
+    /// The embedded file equals the generated one byte for byte, in catalog order.
     #[test]
     fn the_index_says_what_the_entries_say() {
         let catalog = Catalog::embedded().unwrap();

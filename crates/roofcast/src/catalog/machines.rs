@@ -1,13 +1,13 @@
-//! What a device's name means where it is none of ours word for word: `H100 80GB HBM3`, `A100 80GB PCIe`, `M3 Ultra (80c)`.
+//! Device names that differ from the catalog's spelling: `H100 80GB HBM3`, `A100 80GB PCIe`, `M3 Ultra (80c)`.
 //!
-//! Knows: that words may be in any order, which say nothing (`GPU`, `HBM3`, `Edition`), and that a memory size and a
-//! number of cores have to be the entry's. A word that the entry does not have is another device.
+//! Knows: words may be in any order, some carry no information (`GPU`, `HBM3`, `Edition`), and a memory size and a
+//! number of cores must match the entry. A word that the entry does not have means another device.
 
 use super::entries::{Entries, Slot};
 use super::names::{telling, words};
 use crate::accelerator::Accelerator;
 
-/// Words of device names that tell no two devices of the catalog apart.
+/// Words of device names that distinguish no two devices of the catalog.
 const IDLE: [&str; 31] = [
     "gpu",
     "gpus",
@@ -41,7 +41,7 @@ const IDLE: [&str; 31] = [
     "tpu",
     "ac",
 ];
-/// Computers by the name of their maker, whose words may be those of other chips.
+/// Names of computers, removed first because their words occur in names of chips, too.
 const COMPUTERS: [&[&str]; 6] = [
     &["macbook", "pro"],
     &["macbook", "air"],
@@ -55,12 +55,12 @@ const COMPUTERS: [&[&str]; 6] = [
 #[derive(Debug, Default, PartialEq)]
 struct Device {
     words: Vec<String>,
-    /// GB or GiB: makers mean either.
+    /// Memory size in GB or GiB, because makers write either.
     memory: Option<u64>,
     cores: Option<u64>,
 }
 
-/// The entries that a name may mean; where it has no memory or cores the first of one chip's.
+/// The entries that a name may mean; without memory or cores in the name, the first entry of a chip.
 pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a Slot<Accelerator>> {
     let wanted = Device::read(name);
     let mut best = (0, Vec::<&Slot<Accelerator>>::new());
@@ -82,7 +82,7 @@ pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a
     best.1
 }
 
-/// A number before or behind a device's name, and the name: `8xH100`, `2 x RTX 3090`, `H200 x8`, `TPU v6e-8`.
+/// A count before or after a device's name, and the name: `8xH100`, `2 x RTX 3090`, `H200 x8`, `TPU v6e-8`.
 pub(super) fn counted(name: &str) -> Option<(u64, &str)> {
     const TIMES: [char; 4] = ['x', 'X', '×', '*'];
     let name = name.trim();
@@ -96,7 +96,7 @@ pub(super) fn counted(name: &str) -> Option<(u64, &str)> {
     let apart = device.ends_with(char::is_whitespace);
     let sign = |c: char| TIMES.contains(&c) || c == '-' && !apart;
     let device = device.trim_end().strip_suffix(sign)?;
-    // The X of `RTX 3090` is its own.
+    // The X of `RTX 3090` belongs to the name.
     (!apart || device.ends_with(char::is_whitespace)).then(|| (count, device.trim_end()))
 }
 
@@ -105,7 +105,7 @@ impl Device {
         let mut all = words(name);
         for computer in COMPUTERS {
             if let Some(at) = all.windows(computer.len()).position(|w| w == computer) {
-                // Behind a laptop's name stands its screen in inches.
+                // A laptop's name may be followed by its screen size in inches.
                 let inches = all
                     .get(at + computer.len())
                     .is_some_and(|w| ["13", "14", "15", "16"].contains(&w.as_str()));
@@ -137,7 +137,8 @@ impl Device {
         device
     }
 
-    /// How many words of an entry of these names it has, if it has all of one of them and none that no name has.
+    /// Number of words shared with an entry, if the device has all words of one of the entry's names and no word that
+    /// is in none.
     fn shared(&self, named: &[Device]) -> Option<usize> {
         let among = |list: &[String], word: &String| list.contains(word);
         let known =
@@ -215,7 +216,7 @@ mod tests {
         assert!(message.contains("tpu-v6e") && message.contains("--count 8"), "{message}");
     }
 
-    /// Another memory, other cores, a word more: another device.
+    /// Another memory size, number of cores or further word means another device.
     #[test]
     fn a_device_that_is_not_there_is_not_guessed() {
         for name in [

@@ -1,7 +1,7 @@
-//! The model that a name means: an entry, with the format that the name says beside it.
+//! The model that a name means: an entry, with the format that the name gives.
 //!
-//! Knows: in which order names are read, ever looser, and what is said of a reading that is not the entry's own name. How
-//! names compare is [`super::names`]'; what words say beside a model is [`super::conventions`]'.
+//! Knows: the order of ever looser readings of a name, and the assumption to report when a reading is not the entry's
+//! own name. [`super::names`] compares names; [`super::conventions`] knows the words for formats.
 
 use super::conventions::{Conventions, Rule, conventions};
 use super::entries::Slot;
@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::model::{Checkpoint, Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};
 
-/// Entries that one name may mean and that are compared: more are not formats of one model.
+/// Most entries that one name may mean and that are compared; more cannot be formats of one model.
 const FORMATS_OF_ONE: usize = 8;
 
-/// The entry that a name means, and what else the name says.
+/// The entry that a name means, with the name's other information.
 #[derive(Debug, Clone)]
 pub struct Named<'a> {
     /// The entry.
@@ -24,10 +24,10 @@ pub struct Named<'a> {
     /// Entries of its checkpoints in other formats.
     published: Vec<&'a ModelEntry>,
     format: Option<&'static Rule>,
-    /// Experts that a layer has kept, where the name says that some were removed.
+    /// Experts per layer that remain, where the name says that some were removed.
     experts: Option<u64>,
     checkpoint: Checkpoint,
-    /// What was concluded from the name, where it is not that of the entry.
+    /// Conclusion from the name, where it is not an entry's own name; a sentence for reports.
     pub assumption: Option<String>,
 }
 
@@ -62,22 +62,22 @@ impl Named<'_> {
         Ok(model)
     }
 
-    /// Name of the weight format that the name says.
+    /// Name of the weight format in the name.
     pub fn weights(&self) -> Option<&str> {
         self.format.map(|rule| rule.weights.as_str())
     }
 
-    /// Name of the KV format that the name says.
+    /// Name of the KV format in the name.
     pub fn kv(&self) -> Option<&str> {
         self.format.and_then(|rule| rule.kv.as_deref())
     }
 }
 
-/// What a name was found to mean.
+/// Result of reading a name.
 enum Found<'a> {
-    /// This entry; what more is said of the reading.
+    /// One entry, and a note on how the name was read.
     Entry(&'a Slot<ModelEntry>, &'static str),
-    /// This entry with so many experts a layer.
+    /// One entry with this number of experts per layer.
     Pruned(&'a Slot<ModelEntry>, u64),
     Several(Vec<&'a Slot<ModelEntry>>),
     Nothing,
@@ -89,9 +89,10 @@ impl Catalog {
         self.named(name).map(|named| named.entry)
     }
 
-    /// The model that `name` means: an id or alias whatever the case, separators and words like `Instruct`; a fine-tune of
-    /// a known shape; either with a format behind it, as checkpoints are named; the beginning of one name alone; the whole
-    /// name of an entry among words that change no dimension; the web address of a repository.
+    /// The model that `name` means, by ever looser comparison: an id or alias without regard to case, separators and
+    /// words like `Instruct`; a fine-tune of a known shape; either with a format appended, as checkpoints are named;
+    /// the beginning of exactly one name; the whole name of an entry among words that change no dimension; the web
+    /// address of a repository.
     pub fn named(&self, name: &str) -> Result<Named<'_>> {
         let name = &*address::repository(name)?;
         if let Some(named) = self.entrys_own(name.trim())? {
@@ -129,7 +130,7 @@ impl Catalog {
         let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
         let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
         let own = || Ok::<bool, Error>(self.entrys_own(base)?.is_some());
-        // An id of the Hub is that of a checkpoint.
+        // A full id of the Hub names its own checkpoint.
         let (name, checkpoint) = match &format {
             _ if asked.contains('/') => (asked.to_owned(), Checkpoint::Named),
             None if own()? => (shown(base, slot), Checkpoint::Named),
@@ -164,7 +165,7 @@ impl Catalog {
         entry.checkpoints.iter().map(of).collect()
     }
 
-    /// The entry that a name without format means.
+    /// The entry that a name without a format means.
     fn read(&self, rules: &'static Conventions, base: &str, tagged: bool) -> Result<Found<'_>> {
         let shape = shapes::shape(base, tagged)?.map(|id| names::find(&self.models, id));
         if let Some(Match::One(slot)) = shape {
@@ -190,7 +191,7 @@ impl Catalog {
         })
     }
 
-    /// The model that a name with experts removed is named after, and how many it has kept.
+    /// The base model of a checkpoint with experts removed, and the number of experts that remain.
     fn pruned(&self, base: &str) -> Result<Option<(&Slot<ModelEntry>, u64)>> {
         let Some(parts) = pruned::read(base) else { return Ok(None) };
         match names::find(&self.models, &parts.base) {
@@ -200,7 +201,7 @@ impl Catalog {
         }
     }
 
-    /// A match; of several that are formats of one shape the unquantized.
+    /// A match; among several entries that are formats of one shape, the unquantized one.
     fn settled<'a>(&self, found: Match<'a, ModelEntry>) -> Result<Found<'a>> {
         Ok(match found {
             Match::One(slot) | Match::Beginning(slot) => Found::Entry(slot, ""),
@@ -213,8 +214,8 @@ impl Catalog {
     }
 }
 
-/// A model's name: a whole id is kept as given, as -Instruct and its base share an entry; else the id that is called so
-/// without its organisation, and the entry's where none is.
+/// The model's name in reports: a whole id is kept as given, because -Instruct and its base share an entry; otherwise
+/// the id that equals the name without its organisation, else the entry's id.
 fn shown(asked: &str, slot: &Slot<ModelEntry>) -> String {
     if asked.contains('/') {
         return asked.to_owned();
@@ -222,7 +223,7 @@ fn shown(asked: &str, slot: &Slot<ModelEntry>) -> String {
     names::called(slot.names(), asked).unwrap_or(&slot.id).to_owned()
 }
 
-/// The unquantized of entries that differ in nothing but format and context, else the first.
+/// The unquantized entry of several that differ only in format and context, else the first.
 fn one_shape<'a>(slots: &[&'a Slot<ModelEntry>]) -> Result<Option<&'a Slot<ModelEntry>>> {
     if slots.len() > FORMATS_OF_ONE {
         return Ok(None);
@@ -235,7 +236,7 @@ fn one_shape<'a>(slots: &[&'a Slot<ModelEntry>]) -> Result<Option<&'a Slot<Model
     Ok(if shapes.all(|s| Some(s) == first) { Some(slots[plain]) } else { None })
 }
 
-/// A model without what names of one shape may differ in.
+/// A model without the properties in which names of one shape may differ.
 fn shape(model: Model) -> Model {
     Model {
         architecture: String::new(),

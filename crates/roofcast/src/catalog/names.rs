@@ -1,7 +1,7 @@
-//! What name a person means: equal but for case, separators and words that change no dimension, else the beginning of
-//! one name alone, else suggestions.
+//! Comparison of names: equal but for case, separators and words that change no dimension, else the beginning of
+//! exactly one name, else suggestions.
 //!
-//! Knows: how names are compared. What a format in a model's id says is [`super::conventions`]'.
+//! Knows: how names are compared. Words for formats in a model's id are known to [`super::conventions`].
 
 use super::entries::{Entries, Entry, Slot};
 use crate::error::Error;
@@ -11,14 +11,14 @@ const NEUTRAL: [&str; 17] = [
     "c4ai", "meta", "instruct", "chat", "hf", "base", "it", "pt", "nvidia", "tesla", "geforce", "amd",
     "instinct", "radeon", "intel", "google", "apple",
 ];
-/// Names that a message lists.
+/// Most suggestions in an error message.
 const SUGGESTIONS: usize = 3;
 const CANDIDATES: usize = 6;
-/// The least likeness of a suggestion.
+/// Least likeness of a suggestion.
 const LIKE: f64 = 0.5;
 
-/// The words of a name, lower case: letters and digits, whatever separates them. A `p` between digits is a point, as in
-/// `qwen2p5`, and `moe` behind a digit a word, as llama.cpp writes `qwen3moe`.
+/// The words of a name in lower case, letters and digits, split at any separator. A `p` between digits is a point, as
+/// in `qwen2p5`, and `moe` after a digit is a word, as llama.cpp writes `qwen3moe`.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut all = Vec::new();
     for word in name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()) {
@@ -43,14 +43,14 @@ pub(super) fn short(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// The words that tell shapes apart: without organisation and neutral words.
+/// The words that distinguish shapes: without organisation and neutral words.
 pub(super) fn telling(name: &str) -> Vec<String> {
     let all = words(short(name));
     let kept: Vec<_> = all.iter().filter(|w| !NEUTRAL.contains(&w.as_str())).cloned().collect();
     if kept.is_empty() { all } else { kept }
 }
 
-/// Words without separators, but for a point between two numbers: `opt-1.3b` is not `opt-13b`.
+/// Words without separators, except for a point between two numbers: `opt-1.3b` is not `opt-13b`.
 pub(super) fn joined(words: &[String]) -> String {
     let mut all = String::new();
     for word in words {
@@ -63,25 +63,25 @@ pub(super) fn joined(words: &[String]) -> String {
     all
 }
 
-/// The telling words, joined: what two names of one shape share.
+/// The distinguishing words, joined; equal for two names of one shape.
 pub(super) fn canonical(name: &str) -> String {
     joined(&telling(name))
 }
 
-/// What was found under a name.
+/// Result of looking a name up.
 #[derive(Debug)]
 pub(super) enum Match<'a, T> {
-    /// This entry, whose name it is but for case, separators and neutral words.
+    /// The entry with this name, compared without case, separators and neutral words.
     One(&'a Slot<T>),
-    /// The one entry that a name of begins with it.
+    /// The only entry with a name that begins so.
     Beginning(&'a Slot<T>),
-    /// Several that it may mean.
+    /// Several entries that the name may mean.
     Several(Vec<&'a Slot<T>>),
-    /// Nothing.
+    /// No entry.
     Nothing,
 }
 
-/// Versions without their letter, as in `llama-v3`; a name's first word is kept.
+/// Words with the letter of versions removed, as in `llama-v3`; a name's first word is kept.
 fn without_v(mut words: Vec<String>) -> Vec<String> {
     for word in words.iter_mut().skip(1) {
         if word.len() > 1 && word.starts_with('v') && word[1..].chars().all(|c| c.is_ascii_digit()) {
@@ -91,14 +91,14 @@ fn without_v(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// Versions as whole numbers where nothing follows their point: `granite-4.0-h` is `granite-4-h`.
+/// Words with versions as whole numbers where their fraction is zero: `granite-4.0-h` is `granite-4-h`.
 fn without_zero(words: Vec<String>) -> Vec<String> {
     let number = |word: &String| word.ends_with(|c: char| c.is_ascii_digit());
     let zero = |at: usize| at > 0 && words[at] == "0" && number(&words[at - 1]);
     (0..words.len()).filter(|at| !zero(*at)).map(|at| words[at].clone()).collect()
 }
 
-/// Versions with the point that was left out: `llama-31-8b`, `qwen35`.
+/// Words with the decimal point of versions restored: `llama-31-8b`, `qwen35`.
 fn pointed(words: Vec<String>) -> Vec<String> {
     let mut all = Vec::new();
     for word in words {
@@ -114,7 +114,7 @@ fn pointed(words: Vec<String>) -> Vec<String> {
     all
 }
 
-/// The digits of a name, without noughts and the neutral word that has one (`c4ai`).
+/// The digits of a name, without zeros and without the neutral word that contains a digit (`c4ai`).
 fn digits(name: &str) -> impl Iterator<Item = u8> + '_ {
     let all = name.as_bytes();
     let letter = |at: usize, c: u8| all.get(at).is_some_and(|b| b.eq_ignore_ascii_case(&c));
@@ -122,7 +122,7 @@ fn digits(name: &str) -> impl Iterator<Item = u8> + '_ {
     (0..all.len()).filter(move |&at| (b'1'..=b'9').contains(&all[at]) && !neutral(at)).map(|at| all[at])
 }
 
-/// The id of `names` that is called `asked` without its organisation, whatever the case and the separators.
+/// The id in `names` that equals `asked` when organisation, case and separators are ignored.
 pub(super) fn called<'a>(mut names: impl Iterator<Item = &'a str>, asked: &str) -> Option<&'a str> {
     let wanted = joined(&words(asked));
     names.find(|name| name.contains('/') && joined(&words(short(name))) == wanted)
@@ -143,7 +143,8 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
         |n| joined(&pointed(without_zero(without_v(telling(n))))),
     ];
     let (whole, own): (Vec<u8>, Vec<u8>) = (digits(name).collect(), digits(short(name)).collect());
-    // Reading words is slow: no way changes digits but noughts, and all but the first leave the organisation out.
+    // Splitting names into words is slow, so names with other digits are excluded first: no comparison changes digits
+    // other than zeros, and all but the first drop the organisation.
     let like = |n: &str| digits(n).eq(whole.iter().copied()) || digits(short(n)).eq(own.iter().copied());
     let near: Vec<&Slot<T>> = entries.rev().filter(|s| s.names().any(like)).collect();
     for way in ways {
@@ -165,7 +166,7 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
     }
 }
 
-/// Of `slots`, the last first, those one of whose names passes, in order; of those of one id the last.
+/// The entries of `slots` (last first) with a name that passes, in order; of several with one id, the last.
 fn owners<'a, T: Entry>(
     slots: impl Iterator<Item = &'a Slot<T>>,
     passes: impl Fn(&str) -> bool,
@@ -180,7 +181,7 @@ fn owners<'a, T: Entry>(
     found
 }
 
-/// Whether the first words of a name are `wanted`, and more follow.
+/// True if the first words of a name are `wanted`, and more follow.
 fn begins(name: &[String], wanted: &str) -> bool {
     (1..name.len()).any(|count| joined(&name[..count]) == wanted)
 }
@@ -225,7 +226,7 @@ pub(super) fn unknown<'a, T: Entry + 'a>(
     Error::Unknown { kind, found: clipped(name), hint }
 }
 
-/// How like two names are, from 0 to 1: by edits of the whole, or by the words that they share.
+/// Likeness of two names from 0 to 1: by edit distance of the whole, or by the words that they share.
 fn likeness(wanted: &[String], whole: &str, name: &str) -> f64 {
     let theirs = telling(name);
     let edits = strsim::normalized_damerau_levenshtein(whole, &joined(&theirs));
@@ -249,7 +250,7 @@ mod tests {
         }
         assert_eq!(canonical("mistralai/Mistral-7B-Instruct-v0.1"), "mistral7bv0.1");
         assert_ne!(canonical("facebook/opt-1.3b"), canonical("facebook/opt-13b"));
-        // Nothing but neutral words stays as it is.
+        // A name of neutral words only is kept.
         assert_eq!(canonical("Meta-Base"), "metabase");
     }
 

@@ -1,7 +1,7 @@
 //! Checkpoints with fewer experts than the model that they are named after: `GLM-4.5-Air-REAP-82B-A12B`.
 //!
-//! Knows: that the name prints what is left of the total, which says how many experts each layer has kept. Source: REAP
-//! (arXiv 2510.13999) removes the same number of experts from every layer and nothing else.
+//! Knows: the name prints the remaining total, from which the remaining experts per layer follow. Source: REAP (arXiv
+//! 2510.13999) removes an equal number of experts from every layer and nothing else.
 
 use super::entries::Slot;
 use super::names::{short, words};
@@ -9,7 +9,7 @@ use super::{ModelEntry, tunes};
 use crate::error::Result;
 use crate::model::{Ffn, Model, config};
 
-/// A name in parts: that of the model without size, and the parameters that are left, all and for a token.
+/// A name in parts: the base model's name without size, and the remaining parameters, total and active.
 pub(super) struct Pruned {
     /// The model's name without sizes.
     pub(super) base: String,
@@ -17,7 +17,7 @@ pub(super) struct Pruned {
     active: Option<f64>,
 }
 
-/// The parts of a name that says so and prints a total.
+/// The parts of a name that declares pruning and prints a total.
 pub(super) fn read(name: &str) -> Option<Pruned> {
     let all = words(short(name));
     let says_so = |word: &String| word.starts_with("reap");
@@ -37,7 +37,7 @@ pub(super) fn read(name: &str) -> Option<Pruned> {
 }
 
 impl Pruned {
-    /// Of the models that the name may mean the smallest that has more than is left and that uses as much for a token.
+    /// The smallest model of `slots` that has more parameters than remain and about as many active ones.
     pub(super) fn among<'a>(
         &self,
         slots: &[&'a Slot<ModelEntry>],
@@ -57,7 +57,7 @@ impl Pruned {
         Ok(best.map(|(_, slot, experts)| (slot, experts)))
     }
 
-    /// Experts of a layer that the printed total leaves of `model`: (total − rest)/(one expert in every layer).
+    /// Experts per layer that the printed total leaves of `model`: (total − rest)/(one expert in every layer).
     fn experts(&self, model: &Model) -> Option<u64> {
         let one: u128 = model
             .layers
@@ -95,7 +95,8 @@ pub(super) fn keep(mut model: Model, count: u64) -> Model {
 mod tests {
     use crate::Catalog;
 
-    /// By the cards: 96 of 128, 180 of 256, 103 of 128 (the name's whole 25 B rounds to 104), 96 of 160, 80 of 160.
+    /// By the model cards: 96 of 128, 180 of 256, 103 of 128 (the name's whole 25 B rounds to 104), 96 of 160, 80 of
+    /// 160.
     #[test]
     fn experts_by_the_printed_total() {
         let catalog = Catalog::embedded().unwrap();
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// A total that the model does not have, or none.
+    /// A total that exceeds the model's, or no total.
     #[test]
     fn others_are_not_guessed() {
         for name in ["GLM-4.5-Air-REAP-182B-A12B", "GLM-4.5-Air-REAP", "Qwen3-8B-REAP-6B", "REAP-82B"] {

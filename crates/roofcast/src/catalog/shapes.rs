@@ -18,11 +18,11 @@ struct Shape {
     names: String,
     /// The id of the shape.
     model: String,
-    /// The page that says so.
+    /// Web address of the page that states the shape.
     source: String,
 }
 
-/// The id of the model whose shape `name` has; `tagged` where it was written as Ollama does.
+/// The id of the model whose shape `name` has; `tagged` if the name is written in Ollama's way.
 pub(super) fn shape(name: &str, tagged: bool) -> Result<Option<&'static str>> {
     let wanted = canonical(name);
     let is = |known: &str| match known.strip_prefix('*') {

@@ -1,7 +1,7 @@
-//! Fine-tunes whose name holds the whole name of an entry: `dolphin-2.9-llama3-8b`, `Qwen3-8B-abliterated`.
+//! Fine-tunes whose name contains the whole name of an entry: `dolphin-2.9-llama3-8b`, `Qwen3-8B-abliterated`.
 //!
-//! Knows: which words may be around that name without changing a dimension, and that sizes have to agree. Which words
-//! say another shape or a format that is not known is [`super::conventions`]'.
+//! Knows: the words that may surround that name without changing a dimension, and that sizes must agree. Words for
+//! another shape or an unknown format are known to [`super::conventions`].
 
 use super::ModelEntry;
 use super::conventions::Conventions;
@@ -10,13 +10,13 @@ use super::names::{canonical, joined, telling};
 use crate::error::Result;
 use crate::model::config;
 
-/// How far a printed size may be off: the total (makers round, and some count embeddings once), and what a token uses
-/// (makers count different parts).
+/// Relative tolerance of a printed size: of the total (makers round, and some count embeddings once), and of the
+/// active parameters (makers count different parts).
 const OFF: (f64, f64) = (0.08, 0.25);
-/// Words of the longest name that is looked at.
+/// Most words of a name that is examined.
 const MOST_WORDS: usize = 24;
 
-/// The one entry whose whole name is in `base`, the longest, if all other words leave its shape as it is.
+/// The entry with the longest whole name in `base`, if it is the only one and all other words keep its shape.
 pub(super) fn within<'a>(
     entries: &'a Entries<ModelEntry>,
     rules: &Conventions,
@@ -51,10 +51,10 @@ pub(super) fn within<'a>(
     Ok(Some(slot))
 }
 
-/// How much of a name is an entry's: the length that stands in it, and whether all of the entry's name does.
+/// Length of the entry's name that was found, and true if all of the entry's name was found.
 type Share = (usize, bool);
 
-/// The entries that have most of a name, by what `found` says of each of their names, and the other words.
+/// The entries that cover most of a name, by the result of `found` for each of their names, and the other words.
 fn longest(
     entries: &Entries<ModelEntry>,
     found: impl Fn(&str) -> Option<(Share, Vec<String>)>,
@@ -74,8 +74,9 @@ fn longest(
     best
 }
 
-/// How long the name of an entry, without its date, is whose words stand in their order among `words`, one of them a size,
-/// and the other words: `Llama-3.3-Swallow-70B`. A number between them is another version: `Qwen3.8-4B` is no `Qwen3-4B`.
+/// Length of an entry's name (without its date) whose words occur in order among `words`, one of which is a size, and
+/// the other words: `Llama-3.3-Swallow-70B`. A number in between means another version: `Qwen3.8-4B` is no
+/// `Qwen3-4B`.
 fn among(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, Vec<String>)> {
     let bare = rules.without_idle(name);
     let wanted = parts(&telling(&bare));
@@ -96,7 +97,7 @@ fn among(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, Ve
     (rest.len() == 0 && sized && wanted.len() > 2).then_some((share, others))
 }
 
-/// Words with their versions apart: `llama3` as `llama` and `3`, but `70b` and `a3b` whole.
+/// Words with versions split off: `llama3` as `llama` and `3`, but `70b` and `a3b` whole.
 fn parts(words: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     for word in words {
@@ -112,7 +113,7 @@ fn parts(words: &[String]) -> Vec<String> {
     all
 }
 
-/// Words with those in a row that are one size as one: `3` and `8b` as `3.8b`.
+/// Words with the parts of one size joined: `3` and `8b` as `3.8b`.
 fn with_points(words: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in words {
@@ -125,7 +126,7 @@ fn with_points(words: &[String]) -> Vec<String> {
     all
 }
 
-/// How long the name of an entry, without its date, is that is in a row among `words`, and the other words.
+/// Length of an entry's name (without its date) that occurs contiguously among `words`, and the other words.
 fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, Vec<String>)> {
     let bare = rules.without_idle(name);
     let wanted = canonical(&bare);
@@ -144,13 +145,13 @@ fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, V
     None
 }
 
-/// Whether one of `words` that is not among `others` is a size: a name without one is a family's, not a model's.
+/// True if `words` has a size that is not among `others`: a name without a size is a family's, not a model's.
 fn has_size(words: &[String], others: &[String]) -> bool {
     let count = |list: &[String]| list.iter().filter(|w| size(w).is_some()).count();
     count(words) > count(others)
 }
 
-/// A number of parameters as names give it, and whether it is those that a token uses: `70b`, `a3b`, `3.8b`, `350m`.
+/// A number of parameters as names write it, and true if it counts active parameters: `70b`, `a3b`, `3.8b`, `350m`.
 pub(super) fn size(word: &str) -> Option<(f64, bool)> {
     let (word, active) = match word.strip_prefix('a') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => (rest, true),
@@ -169,7 +170,7 @@ pub(super) fn size(word: &str) -> Option<(f64, bool)> {
     Some((number * scale, active))
 }
 
-/// Whether the entry has about as many parameters as a name says.
+/// True if the entry has about as many parameters as the name's size.
 fn agrees(entry: &ModelEntry, (wanted, active): (f64, bool)) -> Result<bool> {
     let p = config::read(&entry.id, "catalog", &entry.config)?.parameters();
     let near = |found: u64, off: f64| (found as f64 - wanted).abs() <= off * wanted.max(1e9);
@@ -198,7 +199,7 @@ mod tests {
             ("GLM-4.5-Air-106B-A12B", "zai-org/GLM-4.5-Air"),
             ("Phi-4-mini-3.8B", "microsoft/Phi-4-mini-instruct"),
             ("Phi 4 14B", "microsoft/phi-4"),
-            // Other words between.
+            // Other words in between.
             ("tokyotech-llm/Llama-3.3-Swallow-70B-Instruct-v0.4", "meta-llama/Llama-3.3-70B-Instruct"),
             ("rinna/qwen2.5-bakeneko-32b-instruct", "Qwen/Qwen2.5-32B"),
         ] {
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Other sizes, words of other shapes, unknown formats and families without a size.
+    /// Other sizes, words of other shapes, unknown formats and families without a size are no match.
     #[test]
     fn what_may_be_another_shape_is_not_guessed() {
         for name in [

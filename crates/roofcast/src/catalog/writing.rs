@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Objects with more keys are kept whole: they are lists of modules, and each key takes a reading.
 const MOST_KEYS: usize = 256;
-/// A key that says what the others mean stays.
+/// Keys that are always kept because they define the meaning of the others.
 const KEPT: [&str; 1] = ["model_type"];
 
 #[derive(Serialize)]
@@ -24,15 +24,15 @@ struct Entry<'a> {
     config: &'a Value,
 }
 
-/// Parses the text of a `config.json`; `place` names it in errors. What NVIDIA's `hf_quant_config.json` beside it says joins
-/// the config where that does not say it.
+/// Parses the text of a `config.json`; `place` names it in errors. NVIDIA's `hf_quant_config.json`, given as
+/// `beside`, is merged where the config itself is silent.
 pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Value> {
     let mut config = config::parse_json(place, text)?;
     let theirs = beside.map(|text| config::parse_json("hf_quant_config.json", text)).transpose()?;
     let theirs = theirs.and_then(|mut value| value.get_mut("quantization").map(Value::take));
     if let (Some(Value::Object(theirs)), Some(ours)) = (theirs, config.as_object_mut()) {
         match ours.get_mut("quantization_config").and_then(Value::as_object_mut) {
-            // The KV format may be in that file alone.
+            // The KV format may be in `hf_quant_config.json` alone.
             Some(section) if section.contains_key("kv_cache_scheme") => {}
             Some(section) => {
                 section.extend(theirs.into_iter().filter(|(key, _)| key == "kv_cache_quant_algo"))
@@ -43,8 +43,8 @@ pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Valu
     Ok(config)
 }
 
-/// The TOML of an entry `id` with the deciding keys of `config`, which was read from `source`. The entry reads as the same
-/// model as the whole config does.
+/// The TOML of an entry `id` with the deciding keys of `config`, which was read from `source`. The entry and the
+/// whole config give equal models.
 pub fn write_entry(id: &str, source: &str, config: &Value) -> Result<String> {
     let whole = config::read(id, source, config)?;
     let mut kept = config.clone();
@@ -84,7 +84,7 @@ fn paths(config: &Value) -> Vec<Vec<String>> {
     all
 }
 
-/// Takes the key at `path` away; whether it was there.
+/// Removes the key at `path`; true if it was present.
 fn remove(config: &mut Value, path: &[String]) -> bool {
     let Some((last, above)) = path.split_last() else { return false };
     let mut at = config;

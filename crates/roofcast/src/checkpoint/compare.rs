@@ -1,7 +1,7 @@
-//! A checkpoint against the model that its config describes, layer by layer and tensor by tensor.
+//! Comparison of a checkpoint with the model that its config describes, layer by layer and tensor by tensor.
 //!
-//! Knows: how files name what the model holds. Quantized checkpoints store packed values with scales beside them, so
-//! only tensors in 16 or 32 bits and GGUF's types, which keep their shapes, are compared by shape.
+//! Knows: the names that files give the model's tensors. Quantized checkpoints store packed values with separate
+//! scales, so only tensors in 16 or 32 bits and GGUF's types, which keep their shapes, are compared by shape.
 
 use super::Stored;
 use crate::model::Model;
@@ -20,9 +20,9 @@ pub struct Difference {
     pub tensors: Vec<String>,
 }
 
-/// Places whose parameters differ between `model` and the tensors of its checkpoint; none where tensors are packed.
+/// Layers whose parameters differ between `model` and the tensors of its checkpoint; empty if tensors are packed.
 ///
-/// Multi-token-prediction layers and vision towers are not the model's and are passed over.
+/// Multi-token-prediction layers and vision towers are not part of the model and are ignored.
 pub fn differences(model: &Model, stored: &[Stored]) -> Vec<Difference> {
     if stored.iter().any(is_packed) {
         return Vec::new();
@@ -68,7 +68,7 @@ fn layer_of(name: &str) -> Option<usize> {
     parts.next()?.parse().ok()
 }
 
-/// Whether a tensor is the language model's: not a rotary table, a vision tower, or a second head.
+/// True if a tensor belongs to the language model: not a rotary table, a vision tower, or a second head.
 fn belongs(tensor: &Stored) -> bool {
     let name = tensor.name.as_str();
     let others =
@@ -78,7 +78,7 @@ fn belongs(tensor: &Stored) -> bool {
         && !name.ends_with("masked_bias")
 }
 
-/// Whether a tensor holds several values in one, or scales of others.
+/// True if a tensor packs several values into one, or holds scales.
 fn is_packed(tensor: &Stored) -> bool {
     let last = tensor.name.rsplit('.').next().unwrap_or("");
     last.contains("qweight")

@@ -1,7 +1,7 @@
 //! The GGUF header: metadata and tensor types of llama.cpp's files.
 //!
-//! Knows: versions 2 and 3, little endian, and how their keys say what a `config.json` says. Source: `docs/gguf.md` of
-//! ggml and the type traits of `ggml.c`. Arrays (vocabularies) are passed over, short ones of numbers kept.
+//! Knows: versions 2 and 3, little endian, and the `config.json` equivalents of GGUF's keys. Source: `docs/gguf.md`
+//! of ggml and the type traits of `ggml.c`. Arrays (vocabularies) are skipped, except short ones of numbers.
 
 use super::{MOST_DIMENSIONS, MOST_TENSORS, Stored, elements};
 use crate::error::{Error, Result};
@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Headers of real files have up to some 30 MB, nearly all of it vocabulary.
+/// Largest accepted header, in bytes. Headers of real files have up to some 30 MB, nearly all of it vocabulary.
 const MOST_HEADER: u64 = 256 << 20;
 const MOST_KEYS: u64 = 65_536;
 const MOST_STRING: u64 = 1 << 20;
 /// Arrays of numbers up to this length (a value per layer) are kept.
 const KEPT_ARRAY: u64 = 4096;
 
-/// What a header says.
+/// Contents of a header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
     /// Keys and values; long arrays by their length alone, under `KEY.length`.
@@ -88,7 +88,7 @@ pub fn header(place: &str, reader: impl Read) -> Result<Header> {
         let kind = file.u32(&key)?;
         file.value(&key, kind, &mut metadata)?;
     }
-    // Capacity grows with what is read, not with what is claimed.
+    // Capacity grows with the entries that were read, because a claimed length may be false.
     let mut list = Vec::new();
     for _ in 0..tensors {
         list.push(file.tensor()?);
@@ -96,7 +96,7 @@ pub fn header(place: &str, reader: impl Read) -> Result<Header> {
     Ok(Header { metadata, tensors: list })
 }
 
-/// A reader that knows its place.
+/// A reader with the file's name for errors.
 struct Source<'a, R> {
     place: &'a str,
     reader: R,
@@ -247,7 +247,7 @@ pub fn config(place: &str, header: &Header) -> Result<Value> {
     Ok(Value::Object(config))
 }
 
-/// The model that a GGUF file holds, each tensor in its own format; `name` is what reports call it.
+/// The model in a GGUF file, each tensor in its own format; `name` is the model's name in reports.
 pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
     let mut model = reader::read(name, place, &config(place, header)?)?;
     let mut formats = BTreeMap::new();
@@ -257,13 +257,13 @@ pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
             Format { name: dtype, width: Width::grouped(0, *bytes as u32 * 8, *block as u32), compute: None };
         formats.extend(paths(&tensor.name).into_iter().map(|path| (path, format)));
     }
-    // What is named here are matrices and tables; norms and biases are kept in 32 bits.
+    // GGUF names matrices and tables only; norms and biases are kept in 32 bits.
     model.stored =
         Some(StoredFormats { name: "gguf", formats, other: Format { compute: None, ..Format::FP32 } });
     Ok(model)
 }
 
-/// Our module paths for a GGUF tensor: several where the file fuses what we keep apart.
+/// Our module paths for a GGUF tensor: several where the file fuses tensors that we keep separate.
 fn paths(name: &str) -> Vec<String> {
     let parts: Vec<&str> = name.split('.').collect();
     match parts.as_slice() {
@@ -302,7 +302,7 @@ const TENSORS: &[(&str, &[&str])] = &[
     ("ffn_down_shexp", &["mlp.shared_experts.down_proj"]),
 ];
 
-/// Keys of a `config.json` and what GGUF calls them, behind the architecture's name.
+/// Keys of a `config.json` and their GGUF names without the architecture's prefix.
 const KEYS: &[(&str, &str)] = &[
     ("num_hidden_layers", "block_count"),
     ("hidden_size", "embedding_length"),

@@ -90,8 +90,8 @@ fn bits(dtype: &str) -> Option<u32> {
 
 /// The files that `model.safetensors.index.json` names, each once, in order of name.
 ///
-/// Only plain names of `.safetensors` files in the same folder are accepted: an index that names itself, or a path that
-/// leads elsewhere, is refused.
+/// Only plain names of `.safetensors` files in one folder with the index are accepted: an index that names itself, or
+/// a path that leads elsewhere, is refused.
 pub fn shards(place: &str, text: &str) -> Result<Vec<String>> {
     let index: Value = serde_json::from_str(text).map_err(|e| broken(place, e))?;
     let map = index["weight_map"].as_object().ok_or_else(|| broken(place, "`weight_map` is missing"))?;

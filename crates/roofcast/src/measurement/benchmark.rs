@@ -1,7 +1,7 @@
 //! A benchmark run as one measured point: vLLM's result document, or the records of a run.
 //!
-//! Knows: which keys say what was sent and what came back. Such runs do not say what they ran on: that is handed in.
-//! Source of the keys: `vllm/benchmarks/serve.py`, what `vllm bench serve --save-result` writes.
+//! Knows: the keys for load and results. The documents do not record the deployment: the caller hands it in. Source
+//! of the keys: `vllm/benchmarks/serve.py`, which writes the file of `vllm bench serve --save-result`.
 
 use super::{Kind, Lengths, Measurement, Metrics, check_engine};
 use crate::error::{Error, Result};
@@ -11,40 +11,40 @@ use crate::spec::Slo;
 use crate::summary::Summary;
 use serde_json::{Map, Value};
 
-/// The largest share of failures in a run that counts.
+/// Largest fraction of failed requests in a run that counts.
 const MOST_FAILED: f64 = 0.01;
 
-/// Requests in flight, and tokens of one, that a run may have.
+/// Most requests in flight, and most tokens of one request.
 const MOST_USERS: u64 = 100_000;
 const MOST_TOKENS: u64 = 10_000_000;
 
-/// What a run ran on.
+/// Deployment that a run was measured on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
     /// Hugging Face id or catalog id.
     pub model: String,
     /// Catalog id.
     pub hardware: String,
-    /// How the accelerators share the work.
+    /// Parallelism of the accelerators.
     pub parallelism: RequestedParallelism,
-    /// As in `vllm`.
+    /// Name of the engine, as in `vllm`.
     pub engine: String,
-    /// Its version; may be empty.
+    /// Version of the engine; may be empty.
     pub version: String,
-    /// Weight format; empty is the checkpoint's own.
+    /// Weight format; empty for the checkpoint's own.
     pub weights: String,
-    /// KV format; empty is the engine's own choice.
+    /// KV format; empty for the engine's own choice.
     pub kv: String,
 }
 
-/// How requests were sent.
+/// Load of a client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClientLoad {
-    /// So many are always in flight.
+    /// A closed loop of this many requests in flight.
     Users(u64),
-    /// So many come a second, of which the client has some number in flight at most, where it has a cap.
+    /// Requests per second, and the client's cap on requests in flight, if any.
     Rate(f64, Option<u64>),
-    /// So many come at once.
+    /// This many requests at once.
     AtOnce(u64),
 }
 
@@ -76,7 +76,7 @@ pub fn of_result(place: &str, text: &str, subject: &Subject) -> Result<Measureme
     point(place, subject, document.load(completed)?, [input, output], measured)
 }
 
-/// The point of a run's records as JSON Lines, which came under `load`; `place` names the file in errors.
+/// The point of a run's records as JSON Lines, measured under `load`; `place` names the file in errors.
 pub fn of_records(place: &str, text: &str, subject: &Subject, load: ClientLoad) -> Result<Measurement> {
     let records = Records::new(place, text.as_bytes(), Format::JsonLines).collect::<Result<Vec<Record>>>()?;
     let summary = Summary::of(&records, &Slo::default());
@@ -98,7 +98,7 @@ pub fn of_records(place: &str, text: &str, subject: &Subject, load: ClientLoad) 
     point(place, subject, load, lengths, measured)
 }
 
-/// Refuses runs in which nothing or too little came back.
+/// Refuses runs without results, and runs with too many failures.
 fn counts(place: &str, completed: f64, failed: f64) -> Result<()> {
     if completed < 1.0 {
         return Err(Error::field(place, "completed", completed, "a run in which requests completed"));
@@ -109,7 +109,7 @@ fn counts(place: &str, completed: f64, failed: f64) -> Result<()> {
     Ok(())
 }
 
-/// The widest even range around `mean` that stays within the least and the most of `lengths`.
+/// The widest symmetric range around `mean` within the minimum and maximum of `lengths`.
 fn around(mean: f64, lengths: &[u64]) -> Lengths {
     // Failed requests have no tokens.
     let came = || lengths.iter().copied().filter(|n| *n > 0);
@@ -196,7 +196,7 @@ impl Document<'_> {
         self.number(key)?.ok_or_else(|| Error::field(self.place, key, "missing", accepted))
     }
 
-    /// Token counts a request; none where the document has no such list.
+    /// Token counts by request; empty if the document has no such list.
     fn list(&self, key: &str) -> Result<Vec<u64>> {
         let wrong = |found: &Value| Error::field(self.place, key, found, "a list of token counts");
         match self.keys.get(key) {
@@ -206,7 +206,7 @@ impl Document<'_> {
         }
     }
 
-    /// How requests were sent: a rate, users, or all of them at once.
+    /// Load of the run: a rate, users, or all requests at once.
     fn load(&self, completed: f64) -> Result<ClientLoad> {
         let users = self.number("max_concurrency")?;
         if let Some(wrong) = users.filter(|n| *n < 1.0 || n.fract() != 0.0) {

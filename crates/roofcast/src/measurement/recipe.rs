@@ -1,7 +1,7 @@
-//! How public benchmarks launch their servers: settings that their rows do not name.
+//! Launch settings of public benchmarks that their rows do not name.
 //!
-//! Knows: a recipe says which rows it is for and where its settings stand; the first that matches a row counts. Knows
-//! nothing about what was measured.
+//! Knows: a recipe selects rows and cites its source; the first that matches a row applies. Knows nothing about
+//! measured values.
 
 use super::Measurement;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 /// The embedded recipes.
 const TEXT: &str = include_str!("../../catalog/recipes.toml");
-/// The largest budget of a step.
+/// Largest token budget of a step.
 const MOST_TOKENS: u64 = 1 << 24;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -25,42 +25,42 @@ struct Recipes {
     in_process: Vec<InProcess>,
 }
 
-/// Whose programs have their engines to themselves, without a server, whatever kind of load they send.
+/// A source whose programs call the engine in process, without a server, for every kind of load.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InProcess {
-    /// Where that stands.
+    /// Web address of the evidence.
     from: String,
     source: String,
 }
 
-/// How many requests a source queues at once, by prompt and output tokens.
+/// Requests that a source queues at once, by prompt and output tokens.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Queue {
-    /// Where that stands.
+    /// Web address of the evidence.
     from: String,
     source: String,
     engine: String,
     num_prompts: Vec<[u64; 3]>,
 }
 
-/// Which rows come from runs without a warm-up.
+/// Rows of runs without a warm-up.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cold {
-    /// Where that stands.
+    /// Web address of the evidence.
     from: String,
     source: String,
-    /// As rows write them, without the image.
+    /// Versions as rows write them, without the image's name.
     versions: Vec<String>,
 }
 
-/// Which release rows ran whose version is not written, or is a date.
+/// Release behind rows whose version is not written, or is a date.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Release {
-    /// Where that stands.
+    /// Web address of the evidence.
     from: String,
     source: String,
     engine: String,
@@ -71,7 +71,7 @@ struct Release {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recipe {
-    /// Where the settings stand.
+    /// Web address of the settings.
     from: String,
     sources: Vec<String>,
     engine: String,
@@ -81,7 +81,7 @@ struct Recipe {
     #[serde(default)]
     hardware: Vec<String>,
     weights: Option<String>,
-    /// Prompt and output tokens.
+    /// Prompt and output tokens of the rows.
     lengths: Option<[u64; 2]>,
     tp: Option<u64>,
     tp_below: Option<u64>,
@@ -99,16 +99,16 @@ struct Recipe {
     async_scheduling: Option<bool>,
     #[serde(default)]
     frontend: Frontend,
-    /// Seconds from an answer's end until the client's next request is at the server, where that is known.
+    /// Seconds from an answer's end until the client's next request reaches the server, if known.
     return_s: Option<f64>,
-    /// Prompts that the client sends in turn, where those are few.
+    /// Different prompts that the client repeats, if they are few.
     prompts: Option<u64>,
-    /// Whether each rank of the row's tensor parallelism attends to requests of its own.
+    /// True if attention runs data-parallel over the ranks of the row's tensor parallelism.
     #[serde(default)]
     enable_attention_dp: bool,
 }
 
-/// Tokens of a step: a multiple of the prompt's, of the output's and of the concurrency, and some more.
+/// Token budget of a step: multiples of prompt, output and concurrency, plus a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Budget {
@@ -161,28 +161,28 @@ fn find(row: &Measurement) -> Option<&'static Recipe> {
     recipes().ok()?.recipe.iter().find(|r| r.matches(row))
 }
 
-/// The release that the row ran, where its own version has no order and that is known.
+/// Release of the row's engine, where its own version cannot be ordered and the release is known.
 pub(super) fn release(row: &Measurement) -> Option<&'static str> {
     let of = |r: &&Release| r.source == row.source && r.engine == row.engine;
     Some(recipes().ok()?.release.iter().find(of)?.version.as_str())
 }
 
-/// Where the row's settings stand, beside the row itself.
+/// Web address of the row's settings that are not in the row.
 pub(super) fn source(row: &Measurement) -> Option<&'static str> {
     Some(find(row)?.from.as_str())
 }
 
-/// How many prompts the row's client sends in turn, where those are few.
+/// Different prompts that the row's client repeats, if they are few.
 pub(super) fn prompts(row: &Measurement) -> Option<u64> {
     find(row)?.prompts
 }
 
-/// Seconds from an answer's end until the row's client has its next request at the server, where that is known.
+/// Seconds from an answer's end until the client's next request reaches the server, if known.
 pub(super) fn return_s(row: &Measurement) -> Option<f64> {
     find(row)?.return_s
 }
 
-/// How many requests the row's run has queued at once, where that is known.
+/// Requests that the row's run queued at once, if known.
 pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
     let lengths = [row.input?.max, row.output?.max];
     let of = |[input, output, count]: &[u64; 3]| (lengths == [*input, *output]).then_some(*count);
@@ -190,14 +190,14 @@ pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
     recipes().ok()?.queue.iter().find(own)?.num_prompts.iter().find_map(of)
 }
 
-/// Whether the row's run began on a server that had computed nothing.
+/// True if the row's run began on a cold server.
 pub(super) fn cold(row: &Measurement) -> bool {
     let version = super::version(&row.version);
     let of = |c: &Cold| c.source == row.source && c.versions.contains(&version);
     recipes().is_ok_and(|recipes| recipes.cold.iter().any(of))
 }
 
-/// The row's parallelism, with attention as its recipe has it.
+/// The row's parallelism, with attention data parallelism from its recipe.
 pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
     let written = row.parallelism;
     if written.attention_dp.is_none_or(|ranks| ranks == 1) && find(row).is_some_and(|r| r.enable_attention_dp)
@@ -207,7 +207,7 @@ pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
     written
 }
 
-/// Fills in what the row's recipe sets, where it has one.
+/// Fills in the settings of the row's recipe, if any.
 pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     if recipes().is_ok_and(|recipes| recipes.in_process.iter().any(|p| p.source == row.source)) {
         spec.served = Some(false);
@@ -249,7 +249,7 @@ mod tests {
         assert!(from.into_iter().all(|from| from.contains(" at ")));
     }
 
-    /// NVIDIA's rows of all engines come through Dynamo and a compiled client; others say nothing of either.
+    /// NVIDIA's rows of all engines pass through Dynamo and a compiled client; other sources imply neither.
     #[test]
     fn nvidias_rows_have_a_compiled_server_and_client() {
         let path = |source: &str, engine: &str| {
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// AccelMark calls its engines, in closed loops too.
+    /// AccelMark calls its engines in process, in closed loops too.
     #[test]
     fn programs_that_call_their_engines_have_no_server() {
         assert_eq!(spec("mine", "vllm", "m", "h100-sxm", 1, 1).served, Some(true));
@@ -301,7 +301,7 @@ mod tests {
         assert!(!cold("inferencex", "1.2.0rc6.post2") && !cold("mine", ""));
     }
 
-    /// NVIDIA's overview of TensorRT-LLM 1.0: eight ranks that attend by themselves where there are experts, and not else.
+    /// NVIDIA's overview of TensorRT-LLM 1.0: attention is data-parallel over eight ranks for MoE models only.
     #[test]
     fn a_rows_benchmark_says_how_many_requests_it_sends() {
         let row = |model: &str| {
@@ -341,7 +341,7 @@ mod tests {
             spec("nvidia_lab", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens,
             Some(1024 + 2012)
         );
-        // All of InferenceX's first scripts for vLLM schedule ahead; what graphs hold differs.
+        // All of InferenceX's first scripts for vLLM schedule asynchronously; the captured graph sizes differ.
         let (oss, h100) = ("openai/gpt-oss-120b", "h100-sxm");
         for (model, chip, captured) in [
             (oss, h100, Some(2048)),
@@ -356,7 +356,8 @@ mod tests {
                 "{chip}"
             );
         }
-        // A version before the generator's release took prompts one by one: a prompt, a thousand tokens and the users.
+        // A version before the generator's release processed prompts one by one: a prompt, a thousand tokens and the
+        // users.
         let header =
             "source,kind,model,hardware,engine,engine_version,weights,input_len,output_len,concurrency";
         let early = format!("nvidia_lab,closed_loop,{llama},h100-sxm,tensorrt-llm,1.0.0rc3,fp8,1024,128,8");
@@ -364,7 +365,7 @@ mod tests {
         assert_eq!(row.options(None).engine.max_num_batched_tokens, Some(1024 + 1000 + 8));
         let later = spec("nvidia_lab", "tensorrt-llm", llama, "h100-sxm", 2, 8);
         assert_eq!(later.max_num_batched_tokens, Some(1024 + 2012));
-        // Whoever measures on their own says so on their own.
+        // Sources without a recipe get no settings.
         assert_eq!(spec("mine", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens, None);
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of a measurements CSV.
 //!
-//! Knows: its columns and what their cells may hold. Knows nothing about deployments.
+//! Knows: the columns and the valid values of their cells. Knows nothing about deployments.
 
 use super::{KINDS, Kind, Lengths, Measurement, Metrics, Settings, check_engine};
 use crate::error::{Error, Result};
@@ -8,13 +8,13 @@ use crate::parallelism::RequestedParallelism;
 use crate::spec::PoolSpec;
 use crate::table;
 
-/// Reads a measurements CSV, of which no row may be wrong; `place` names the file in errors.
+/// Reads a measurements CSV and refuses it if any row is wrong; `place` names the file in errors.
 pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
     read_each(place, text)?.into_iter().collect()
 }
 
-/// Reads a measurements CSV row by row: each is a measurement, or says with its line why it is refused; `place` names the
-/// file in errors.
+/// Reads a measurements CSV row by row: each is a measurement, or an error with its line; `place` names the file in
+/// errors.
 pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     let mut reader = table::reader(text);
     let separator = table::separator(text);
@@ -22,7 +22,7 @@ pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     let header = reader.headers().map_err(broken)?.clone();
     let pools = header.iter().any(|h| h == "prefill_workers");
     for needed in ["kind", "model", "hardware"] {
-        // A file of pools has one kind of rows.
+        // A file of disaggregated rows has one kind of rows.
         if !(header.iter().any(|h| h == needed) || pools && needed == "kind") {
             let accepted =
                 "a measurements CSV with the columns kind, model, hardware and those of its metrics";
@@ -62,7 +62,7 @@ impl Row<'_> {
         }
     }
 
-    /// Requests per second; `inf`, as benchmark clients take it, is no rate.
+    /// Requests per second; `inf`, as benchmark clients write it, counts as no rate.
     fn rate(&self) -> Result<Option<f64>> {
         match self.text("request_rate") {
             "inf" | "Inf" | "infinity" => Ok(None),
@@ -70,7 +70,7 @@ impl Row<'_> {
         }
     }
 
-    /// A count; zero is as good as none.
+    /// A count; zero counts as absent.
     fn count(&self, column: &str) -> Result<Option<u64>> {
         match self.number(column)? {
             None | Some(0.0) => Ok(None),
@@ -79,7 +79,7 @@ impl Row<'_> {
         }
     }
 
-    /// Token counts; those of a mean are rounded.
+    /// Token counts; a fractional mean is rounded.
     fn lengths(&self, column: &str) -> Result<Option<Lengths>> {
         let tokens = |column: &str| -> Result<Option<u64>> {
             match self.number(column)?.map(f64::round) {
@@ -155,7 +155,7 @@ impl Row<'_> {
         })
     }
 
-    /// The pools of a row that names workers: `prefill_tp`, `decode_tp` and so on of one worker.
+    /// The pools of a row that names workers: `prefill_tp`, `decode_tp` and further columns, of one worker each.
     fn pools(&self) -> Result<Option<[PoolSpec; 2]>> {
         let pool = |side: &str| -> Result<PoolSpec> {
             let column = |name: &str| format!("{side}_{name}");
@@ -181,7 +181,7 @@ impl Row<'_> {
         }
     }
 
-    /// Sources count expert ranks that are not there; the ranks of a stage bound them.
+    /// Parallelism of the row. Sources count expert ranks that do not exist, so the ranks of a stage are the bound.
     fn parallelism(&self) -> Result<RequestedParallelism> {
         let (tp, dp) = (self.count("tp")?.unwrap_or(1), self.count("attention_dp")?.unwrap_or(1));
         Ok(RequestedParallelism {
@@ -199,7 +199,7 @@ impl Row<'_> {
 mod tests {
     use super::*;
 
-    /// A wrong row is refused with its line, and others are read.
+    /// A wrong row is refused with its line, and the other rows are read.
     #[test]
     fn rows_are_refused_one_by_one() {
         let file = "kind,model,hardware,engine,tpot_ms\ndecode_step,m,h100-sxm,vllm,9\ndecode_step,m,h100-sxm,vllm,-9\n\

@@ -1,17 +1,18 @@
-//! The `settings` column: what a server was told and how its client asked, as `key=value;key=value`.
+//! The `settings` column: settings of server and client, as `key=value;key=value`.
 //!
-//! Knows: which keys change a forecast, under the names that vLLM, SGLang and their benchmark clients use, and which others
-//! a row has. Knows nothing about deployments.
+//! Knows: which keys change a forecast, under the names that vLLM, SGLang and their benchmark clients use, and the
+//! other keys of a row. Knows nothing about deployments.
 
 use crate::error::{Error, Result};
 use crate::spec::EngineSpec;
 use std::collections::BTreeSet;
 
-/// Standard deviation of the logarithm of ShareGPT's lengths, prompts and answers: that of a log-normal distribution
-/// with a standard deviation of 1.1 means. The first turns that benchmark clients send (prompts up to 1,024 tokens) have
-/// 1.13.
+/// Standard deviation of the logarithm of ShareGPT's lengths, of prompts and of answers: a log-normal distribution
+/// with this value has a standard deviation of 1.1 means. The first turns that benchmark clients send (prompts up to
+/// 1,024 tokens) have 1.13.
 const SHAREGPT_SIGMA: f64 = 0.9;
-/// What clients keep of ShareGPT: at least 4 tokens, prompts of at most 1,024 (`is_valid_sequence` of vLLM's benchmarks, 0.11).
+/// Bounds that clients apply to ShareGPT: at least 4 tokens, prompts of at most 1,024 (`is_valid_sequence` of vLLM's
+/// benchmarks, 0.11).
 pub(crate) const SHAREGPT_TOKENS: [u64; 2] = [4, 1024];
 
 /// Flags of servers that change a forecast and have a value, with their dashes as underscores.
@@ -28,13 +29,13 @@ const VALUES: [&str; 11] = [
     "gpu_memory_utilization",
     "mem_fraction_static",
 ];
-/// Those that are said or not.
+/// Flags of servers that are on or off.
 const SWITCHES: [&str; 4] =
     ["enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "enforce_eager"];
 /// Datasets of conversations, whose lengths spread as ShareGPT's.
 const CONVERSATIONS: [&str; 6] = ["sharegpt", "lmsys", "wildchat", "ultrachat", "alpaca", "dolly"];
 
-/// How requests arrive beside their rate.
+/// Distribution of the gaps between arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Pattern {
     /// Independent of each other.
@@ -46,37 +47,37 @@ pub enum Pattern {
     Gamma(f64),
 }
 
-/// How lengths spread around the means that a row has.
+/// Distribution of lengths around a row's means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spread {
-    /// Not: every request has that many tokens.
+    /// Fixed: every request has exactly the mean.
     #[default]
     Fixed,
-    /// Evenly from 1 to twice the mean: `--random-range-ratio 0` of SGLang's and vLLM's clients, and what is assumed of a
-    /// dataset of which only the means are known.
+    /// Uniform from 1 to twice the mean: `--random-range-ratio 0` of SGLang's and vLLM's clients, and the assumption
+    /// for a dataset of which only the means are known.
     Uniform,
-    /// As the first turns of ShareGPT's conversations.
+    /// Log-normal, like the first turns of ShareGPT's conversations.
     Sharegpt,
 }
 
-/// What a row's settings say.
+/// Contents of a row's settings.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
     /// Requests of the run.
     pub num_prompts: Option<u64>,
-    /// How they arrive.
+    /// Distribution of arrivals.
     pub pattern: Pattern,
-    /// How lengths spread where the row has only their means.
+    /// Distribution of lengths where the row has only their means.
     pub lengths: Spread,
     /// Requests that the client had in flight at most.
     pub max_concurrency: Option<u64>,
-    /// Tokens at the beginning of prompts that others have, too, and how many such beginnings there are.
+    /// Tokens of a shared prefix, and the number of different prefixes.
     pub shared_prefix: Option<[u64; 2]>,
-    /// Whether the server's kernels multiply quantized weights with activations of 16 bits.
+    /// True if the server's kernels multiply quantized weights with 16-bit activations.
     pub weight_only: bool,
-    /// What the server was told.
+    /// Settings of the server.
     engine: EngineSpec,
-    /// Keys that say nothing to a forecast.
+    /// Keys that do not affect a forecast.
     pub unread: BTreeSet<String>,
 }
 
@@ -100,7 +101,7 @@ impl Settings {
             "flags" | "variant" => return self.take_flags(entry),
             "client" => self.max_concurrency = entry.at_most(),
             "note" => self.shared_prefix = entry.shared_prefix(),
-            // vLLM's Marlin kernels, for products and for experts.
+            // vLLM's Marlin kernels, for GEMMs and for experts.
             "backends" => self.weight_only = entry.value.contains("marlin"),
             "max_num_seqs" | "max_running_requests" | "max_batch_size" => {
                 engine.max_num_seqs = entry.count()?
@@ -126,8 +127,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes the flags of a server's command line, as `--max-num-batched-tokens 4096` or `--max_num_tokens=4096`; those that
-    /// say nothing to a forecast, and what stands between them, are passed over.
+    /// Reads the flags of a server's command line, as `--max-num-batched-tokens 4096` or `--max_num_tokens=4096`;
+    /// flags that do not affect a forecast, and words in between, are skipped.
     fn take_flags(&mut self, entry: &Entry) -> Result<()> {
         let mut words = entry.value.split_whitespace().peekable();
         while let Some(word) = words.next() {
@@ -147,7 +148,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Fills in what the server was told.
+    /// Fills in the server's settings.
     pub(super) fn fill(&self, spec: &mut EngineSpec) {
         let told = &self.engine;
         spec.max_num_seqs = told.max_num_seqs.or(spec.max_num_seqs);
@@ -164,12 +165,12 @@ impl Settings {
             spec.max_model_len = told.max_model_len.or(spec.max_model_len);
             spec.enable_chunked_prefill = told.enable_chunked_prefill.or(spec.enable_chunked_prefill);
             spec.async_scheduling = told.async_scheduling.or(spec.async_scheduling);
-            // Without a common prefix a cache finds nothing; off is exact, and on is not told from it.
+            // Without a common prefix a cache has no hits, so only "off" has an effect.
             spec.enable_prefix_caching = told.enable_prefix_caching.filter(|on| !on);
         }
     }
 
-    /// Whether the server was not told to forget prompts.
+    /// True unless the server's prefix cache was switched off.
     pub(super) fn keeps_prefixes(&self) -> bool {
         self.engine.enable_prefix_caching != Some(false)
     }
@@ -217,7 +218,7 @@ impl Entry<'_> {
         share.map(Some).ok_or_else(|| self.wrong("`default`, or a share above 0, at most 1"))
     }
 
-    /// `on`, `off`, `True`, `False`; whatever else is said, as `engine default (on)`, is the engine's default.
+    /// `on`, `off`, `True`, `False`; any other text, as `engine default (on)`, means the engine's default.
     fn switch(&self) -> Option<bool> {
         match self.value.to_ascii_lowercase().as_str() {
             "on" | "true" | "yes" => Some(true),
@@ -226,21 +227,21 @@ impl Entry<'_> {
         }
     }
 
-    /// As in `128 of ~204 prompt tokens shared, 10 system prompts`.
+    /// Shared prefix, as in `128 of ~204 prompt tokens shared, 10 system prompts`.
     fn shared_prefix(&self) -> Option<[u64; 2]> {
         let (tokens, after) = self.value.split_once(" prompt tokens shared, ")?;
         let first = |text: &str| text.split(' ').next()?.parse::<u64>().ok().filter(|n| *n > 0);
         Some([first(tokens)?, first(after)?])
     }
 
-    /// As in `44 workers x 10 in flight: at most 440`.
+    /// Requests in flight, as in `44 workers x 10 in flight: at most 440`.
     fn at_most(&self) -> Option<u64> {
         let (_, after) = self.value.split_once("at most ")?;
         let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok().filter(|most| *most > 0)
     }
 
-    /// As in `sharegpt`, `uniform 1..1000 in, 1..1000 out, means given` or `dataset means`.
+    /// Distribution of lengths, as in `sharegpt`, `uniform 1..1000 in, 1..1000 out, means given` or `dataset means`.
     fn spread(&self) -> Option<Spread> {
         let says = self.value.to_ascii_lowercase();
         if CONVERSATIONS.iter().any(|name| says.contains(name)) {
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(settings.shared_prefix, None);
     }
 
-    /// A program that has the engine to itself has no server before it, whatever kind of load it is.
+    /// A program that calls the engine in process has no server before it, for every kind of load.
     #[test]
     fn an_engine_may_run_without_a_server() {
         let served = |cell: &str| {
@@ -342,7 +343,8 @@ mod tests {
         assert!((mu - 4.893).abs() < 0.001 && sigma == 0.9);
     }
 
-    /// No step with prompts is in a graph, or those of up to 2048 tokens; as a key of the row and as a flag.
+    /// No step with prompts runs in a captured graph, or steps of up to 2048 tokens do; as a key of the row and as a
+    /// flag.
     #[test]
     fn what_graphs_hold_is_read() {
         for (cell, tokens) in [

@@ -1,6 +1,6 @@
-//! Records as CSV: a line each, columns by the keys of a record's JSON and three that follow from them.
+//! Records as CSV: a line each, columns by the keys of a record's JSON and three that are derived from others.
 //!
-//! Knows: the columns, quotes, and that an absent value is an empty field. What a value may be is [`Record`]'s own.
+//! Knows: the columns, quotes, and that an absent value is an empty field. [`Record`] knows which values are valid.
 
 use super::Record;
 use crate::units::Picoseconds;
@@ -26,7 +26,7 @@ pub const COLUMNS: [&str; 16] = [
     "e2el_ms",
 ];
 
-/// How many of the columns follow from the others.
+/// Number of columns that are derived from others.
 const DERIVED: usize = 3;
 
 /// The first line.
@@ -59,7 +59,7 @@ fn field(value: &Value) -> String {
     }
 }
 
-/// Which columns a header names, in its order; else what is wrong with it.
+/// The columns that a header names, in order; else an error message.
 pub(super) fn columns(header: &str) -> Result<Vec<&'static str>, String> {
     let mut found = Vec::new();
     for name in split(header) {
@@ -77,7 +77,7 @@ fn header_names() -> String {
     COLUMNS.join(", ")
 }
 
-/// The object that a line's fields make; else what is wrong with it.
+/// The JSON object of a line's fields; else an error message.
 pub(super) fn object(columns: &[&'static str], line: &str) -> Result<Value, String> {
     let fields = split(line);
     if fields.len() != columns.len() {
@@ -105,7 +105,7 @@ fn value(column: &str, text: String) -> Result<Value, String> {
     }
 }
 
-/// The fields of a line; a field in quotes may hold commas, and quotes doubled.
+/// The fields of a line; a quoted field may hold commas and doubled quotes.
 fn split(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;

@@ -10,7 +10,7 @@ use std::io::{BufRead, Read};
 /// Bytes of a line at most: a record with the gaps of a million tokens.
 const MOST_LINE: u64 = 16 << 20;
 
-/// How records are written.
+/// File format of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A JSON object a line.

@@ -1,7 +1,7 @@
-//! A chart: what is drawn in it, by the values of its axes, and what its legend says.
+//! A chart: lines, points and labels by the values of its axes, and a legend.
 //!
-//! Knows: lines, bands, points, bounds and labels. Where they are in pixels is [`draw`]'s. Knows nothing about what
-//! they mean.
+//! Knows: lines, bands, points, bounds and labels. [`draw`] computes their pixels. Knows nothing about what the
+//! values mean.
 
 mod axis;
 mod draw;
@@ -11,17 +11,16 @@ mod text;
 pub(super) use axis::{Axis, Unit, prefixed, shown};
 pub(super) use draw::page;
 
-/// Colours of series, then of text, of what is in the background, and of bounds. Each has a pair for light and for dark
-/// pages.
+/// Colours of series, followed by text, background and bounds. Each has a pair for light and for dark pages.
 pub(super) const SERIES: usize = 8;
 /// The colour of text.
 pub(super) const INK: usize = SERIES;
-/// The colour of what is in the background.
+/// The colour of the background's lines and text.
 pub(super) const MUTED: usize = SERIES + 1;
-/// The colour of what must not be crossed.
+/// The colour of bounds.
 pub(super) const BOUND: usize = SERIES + 2;
 
-/// How a line is stroked.
+/// Stroke of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stroke {
     Solid,
@@ -29,7 +28,7 @@ pub(super) enum Stroke {
     Dotted,
 }
 
-/// How a point looks. From the ninth series on colours come again with another shape.
+/// Look of a point. From the ninth series on colours repeat with another shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marker {
     colour: usize,
@@ -46,7 +45,7 @@ impl Marker {
         Marker { hollow: true, ..Marker::filled(series) }
     }
 
-    /// The same in the colour of text.
+    /// Returns the marker in the colour of text.
     pub(super) fn ink(self) -> Marker {
         Marker { colour: INK, ..self }
     }
@@ -54,7 +53,7 @@ impl Marker {
 
 type At = (f64, f64);
 
-/// What is drawn, in the order from back to front.
+/// Elements of a chart, drawn from back to front.
 #[derive(Debug, Clone)]
 enum Item {
     Line {
@@ -89,7 +88,7 @@ enum Item {
         y: f64,
         text: String,
     },
-    /// A line across the chart at a value, with its text; `shaded` where the far side is not allowed.
+    /// A line across the chart at a value, with its text; `shaded` if the far side is forbidden.
     Level {
         y: f64,
         text: String,
@@ -108,7 +107,7 @@ enum Item {
     },
 }
 
-/// What a line of the legend shows beside its text.
+/// Sample that a legend's entry shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Line(usize, Stroke),
@@ -120,7 +119,7 @@ pub(super) enum Key {
 #[derive(Debug, Clone)]
 pub(super) struct Chart {
     title: String,
-    /// What is shown, in a line or two below the title.
+    /// Subtitle of a line or two.
     note: String,
     x: Axis,
     y: Axis,
@@ -140,7 +139,7 @@ impl Chart {
         Chart { title, note, x, y, items: Vec::new(), legend: Vec::new(), height: TALL }
     }
 
-    /// The chart as one of several over the same x axis.
+    /// Returns the chart with the height of one of several over a common x axis.
     pub(super) fn low(mut self) -> Chart {
         self.height = LOW;
         self
@@ -177,7 +176,7 @@ impl Chart {
         self.items.push(Item::Cloud { points, series });
     }
 
-    /// A line across the chart, nothing forbidden beyond it.
+    /// A line across the chart, with no side forbidden.
     pub(super) fn level(&mut self, y: f64, text: &str, colour: usize) {
         self.items.push(Item::Level { y, text: text.to_owned(), colour, shaded: false });
     }
@@ -187,17 +186,17 @@ impl Chart {
         self.items.push(Item::Along { from, to, y, text: text.to_owned() });
     }
 
-    /// An upright line, nothing forbidden beyond it.
+    /// An upright line, with no side forbidden.
     pub(super) fn upright(&mut self, x: f64, text: &str, colour: usize) {
         self.items.push(Item::Upright { x, text: text.to_owned(), colour });
     }
 
-    /// A level that must not be exceeded, and the shaded side beyond it.
+    /// A level that must not be exceeded, with the side beyond it shaded.
     pub(super) fn bound(&mut self, y: f64, text: &str) {
         self.items.push(Item::Level { y, text: text.to_owned(), colour: BOUND, shaded: true });
     }
 
-    /// Text beside a point; the first labels find the best places.
+    /// Text next to a point; earlier labels get better places.
     pub(super) fn label(&mut self, at: At, text: &str, colour: usize) {
         self.items.push(Item::Label { at, text: text.to_owned(), colour });
     }
@@ -208,7 +207,7 @@ impl Chart {
     }
 }
 
-/// The colour of the series with that number.
+/// The colour of series number `series`.
 pub(super) fn colour(series: usize) -> usize {
     series % SERIES
 }

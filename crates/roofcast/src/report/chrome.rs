@@ -9,7 +9,7 @@ use crate::timeline::Segment;
 use crate::timeline::trace::{Event, Trace};
 use serde_json::{Value, json};
 
-/// The lines of the file; `blocks` is how many each replica has.
+/// The lines of the file; `blocks` is the number of KV blocks of each replica.
 pub fn lines(traces: Vec<Trace>, blocks: u64) -> impl Iterator<Item = String> {
     let mut names = Vec::new();
     let mut events = Vec::new();
@@ -21,7 +21,7 @@ pub fn lines(traces: Vec<Trace>, blocks: u64) -> impl Iterator<Item = String> {
         names.push(named("thread_name", replica, STEPS, "steps"));
         events.extend(own.into_iter().map(|(at, event)| (at, replica, event)));
     }
-    // Stable: what one replica told at one time stays in its order.
+    // A stable sort, so that events of one replica at one time keep their order.
     events.sort_by_key(|(at, ..)| *at);
     let other = json!({ "time": "virtual", "kv_blocks": blocks, "complete": cuts.is_empty(), "cut": cuts });
     let first = format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[");
@@ -94,7 +94,7 @@ fn slice(replica: usize, s: &Segment) -> String {
         "kv_blocks": s.blocks[1],
         "bound": s.bound,
     });
-    // From picoseconds to picoseconds, so that neighbours touch and do not overlap.
+    // Computed from rounded picoseconds, so that neighbours touch and do not overlap.
     let span = s.end.picoseconds().0 - s.start.picoseconds().0;
     let dur = us(Ticks::from(crate::units::Picoseconds(span)));
     let rest = json!({ "ph": "X", "name": name, "cat": "step", "pid": replica, "tid": STEPS, "args": args });

@@ -4,7 +4,7 @@ use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page};
 use crate::deployment::Deployment;
 use crate::limits::IntensityPoint;
 
-/// FLOPs per byte of one `rows × columns` layer; beyond the ridge arithmetic binds.
+/// FLOPs per byte of one `rows × columns` layer; beyond the ridge the layer is compute-bound.
 pub fn svg(deployment: &Deployment, rows: u64, columns: u64, points: &[IntensityPoint]) -> String {
     let chip = &deployment.accelerator;
     let ridge = chip.peak_flops.get(&deployment.base).map(|peak| peak.0 / deployment.bandwidth().0);

@@ -1,18 +1,19 @@
-//! The picture of measured points: each time over batch, prompt or context, beside its forecast and its limit.
+//! The picture of measured points: each time over batch, prompt or context, with its forecast and its limit.
 //!
-//! Knows: which quantity joins points to curves, and what tells the curves apart. Knows nothing about how points were forecast.
+//! Knows: the quantity over which points form curves, and the properties that distinguish curves. Knows nothing about
+//! how points were forecast.
 
 use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page};
 use crate::measurement::{Lengths, Measurement, Metrics};
 use crate::validate::Point;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Curves of a chart at most; of more these are shown, evenly spread.
+/// Most curves of a chart; of more, an evenly spread selection is shown.
 const MOST: usize = 6;
-/// Points from which on there is a curve.
+/// Fewest points of a curve.
 const LEAST: usize = 3;
 
-/// What curves may run over: its name, and that of a row.
+/// Quantity on the x axis: its name, and its value in a row.
 type Across = (&'static str, fn(&Measurement) -> Option<f64>);
 const ACROSS: [Across; 3] = [
     ("batch", |row| row.concurrency.map(|n| n as f64)),
@@ -23,7 +24,7 @@ const ACROSS: [Across; 3] = [
 /// The times of [`Metrics`] that have a limit.
 const TIMES: [&str; 3] = ["TTFT", "TPOT", "E2EL"];
 
-/// What the points of a curve share.
+/// Properties that the points of a curve share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Shared {
     names: [String; 6],
@@ -33,13 +34,13 @@ struct Shared {
 const COUNTS: [&str; 6] = ["batch", "prompt", "context", "output", "tp", "pp"];
 
 impl Shared {
-    /// Of `row` where the curves run over `across`.
+    /// The shared properties of `row` where curves run over `across`.
     fn of(row: &Measurement, across: usize) -> Shared {
         let tokens = |lengths: Option<Lengths>| lengths.map_or(0, |l| l.mean() as u64);
-        // Settings in brackets are long, and the words before them name them.
+        // Settings in brackets are long, and the words before the brackets identify them.
         let version = row.version.split('(').next().unwrap_or_default().trim();
         let model = row.model.rsplit('/').next().unwrap_or_default();
-        // A step depends on the tokens that are there, however many of them were the prompt's.
+        // A step depends on the tokens in context, regardless of how many belong to the prompt.
         let (input, output) = if row.context.is_some() { (None, None) } else { (row.input, row.output) };
         let mut counts = [
             row.concurrency.unwrap_or(0),
@@ -58,13 +59,13 @@ impl Shared {
 
 type Curves<'a, 'b> = BTreeMap<Shared, Vec<(f64, &'b Point<'a>)>>;
 
-/// A chart for each time that was measured; none where no three points make a curve.
+/// A chart for each measured time; `None` if no three points form a curve.
 pub fn svg(points: &[Point]) -> Option<String> {
     let charts: Vec<Chart> = (0..TIMES.len()).filter_map(|metric| chart(points, metric)).collect();
     (!charts.is_empty()).then(|| page(&charts))
 }
 
-/// The curves over the quantity that joins the most points, and of equal ones to the fewest curves.
+/// The curves over the quantity that covers the most points, and among equals the fewest curves.
 fn chart(points: &[Point], metric: usize) -> Option<Chart> {
     let joined = |across: usize| {
         let curves = curves(points, metric, across);
@@ -122,7 +123,7 @@ fn forecast(point: &Point) -> Metrics {
     point.forecast.clone().unwrap_or_default()
 }
 
-/// The values of a curve in the order of `x`; of several at one place the mean, so that a line has one value there.
+/// The values of a curve in the order of `x`; values at one x are averaged, so that the line has one value there.
 fn line(values: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut places: Vec<(f64, f64, f64)> = Vec::new();
     for (x, value) in values {
@@ -134,7 +135,7 @@ fn line(values: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     places.into_iter().map(|(x, sum, count)| (x, sum / count)).collect()
 }
 
-/// Points that were left out of the forecast are hollow.
+/// Draws one curve; points without a forecast are hollow.
 fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, series: usize) {
     let line = |of: &dyn Fn(&Point) -> Metrics| {
         line(curve.iter().filter_map(|(x, p)| Some((*x, of(p).all()[metric]?))))
@@ -150,7 +151,8 @@ fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, series: usize
     }
 }
 
-/// Which names and counts differ between curves: these label them, the others are in the title.
+/// Flags of the names and counts that differ between curves: differing ones label curves, the others are in the
+/// title.
 struct Varied {
     names: [bool; 6],
     counts: [bool; 6],
@@ -169,7 +171,7 @@ impl Varied {
     fn parts(&self, shared: &Shared, varied: bool) -> Vec<String> {
         let names = shared.names.iter().zip(self.names).filter(|(name, v)| *v == varied && !name.is_empty());
         let counts = shared.counts.iter().zip(COUNTS).zip(self.counts);
-        // What is one or nothing everywhere goes without saying.
+        // Counts that are 1 or absent everywhere are not printed.
         let counts = counts.filter(|((n, _), v)| *v == varied && (varied || **n > 1));
         names
             .map(|(name, _)| name.clone())
@@ -181,7 +183,7 @@ impl Varied {
         self.parts(shared, true).join(", ")
     }
 
-    /// How points were measured goes without saying where it is the same.
+    /// Properties common to all curves, without the kind of measurement.
     fn title(&self, shared: &Shared) -> String {
         let kind = shared.names.last();
         let parts = self.parts(shared, false);

@@ -1,6 +1,6 @@
 //! The roofline picture: operators of a decode step and of a prefill under the roof of their machine.
 //!
-//! Knows: what an operator reaches at its limit and as forecast. Knows nothing about links and the host.
+//! Knows: each operator's rate at its limit and as forecast. Knows nothing about links and the host.
 
 use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, prefixed};
 use crate::cost::{Cost, Operator};
@@ -11,7 +11,7 @@ use crate::units::Picoseconds;
 const DECODE: usize = 0;
 const PREFILL: usize = 1;
 
-/// Operators at one place that are named; of more it is said how many.
+/// Operators at one place that are named; the number of further ones is printed.
 const SAID: usize = 2;
 
 /// An operator under the roof.
@@ -73,7 +73,7 @@ fn spots(cost: &Cost) -> Vec<Spot> {
     computing.map(spot).collect()
 }
 
-/// Points at about the same place share one label.
+/// Draws the points; those at about one place share a label.
 fn draw(chart: &mut Chart, spots: &[Spot], series: usize) {
     let mut labels: Vec<(&Spot, Vec<&str>)> = Vec::new();
     for spot in spots {

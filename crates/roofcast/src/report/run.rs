@@ -8,7 +8,7 @@ use crate::summary::Statistics;
 use crate::timeline::series::Point;
 use crate::units::Picoseconds;
 
-/// Shares that a curve is drawn through.
+/// Points that a cumulative curve is drawn through.
 const SHARES: usize = 400;
 /// Intervals that a level over time is drawn through: of more, each shows the mean and the range of several.
 const INTERVALS: usize = 120;
@@ -32,8 +32,8 @@ pub fn svg(title: &str, simulation: &Simulation, slo: &Slo) -> String {
     page(&charts)
 }
 
-/// The same of measured requests: latencies above, how many were in flight below. `forecast` is of the medians of TTFT and
-/// TPOT.
+/// Picture of measured requests: latencies above, requests in flight below. `forecast` holds the forecast medians of
+/// TTFT and TPOT in ms.
 pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f64; 2]>) -> String {
     let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
     let latency = |name: &str, times: Vec<Option<Picoseconds>>, slo| {
@@ -70,7 +70,7 @@ pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f6
     page(&[above, in_flight(records)])
 }
 
-/// A latency's share of requests.
+/// Cumulative distribution of one latency over requests.
 struct Latency<'a> {
     name: String,
     shares: Vec<(f64, f64)>,
@@ -78,7 +78,7 @@ struct Latency<'a> {
     slo: Option<Bound>,
 }
 
-/// The share of requests within each latency, with medians, 99th percentiles and what the SLO allows.
+/// The fraction of requests within each latency, with medians, 99th percentiles and SLO bounds.
 fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
     let there = || curves.iter().enumerate().filter(|(_, curve)| !curve.shares.is_empty());
     // Room for a label left of the fastest.
@@ -114,7 +114,7 @@ fn queue(simulation: &Simulation, end: f64) -> Chart {
     over("Requests", "requests", Unit::Plain, end, None, &levels)
 }
 
-/// KV blocks held, in the mean of the replicas and of the fullest.
+/// Fraction of KV blocks in use, as the mean over replicas and of the fullest replica.
 fn cache(simulation: &Simulation, end: f64) -> Chart {
     let share = |blocks: f64| blocks / simulation.kv_cache.blocks as f64;
     let replicas = simulation.series.len();
@@ -187,7 +187,7 @@ fn over(
     chart
 }
 
-/// What a level did in an interval of the picture.
+/// Statistics of a level within an interval of the picture.
 #[derive(Debug, PartialEq)]
 struct Bin {
     at: f64,
@@ -196,7 +196,7 @@ struct Bin {
     most: f64,
 }
 
-/// At most [`INTERVALS`] bins up to `end`; each holds the intervals that it meets, its mean by their time in it.
+/// At most [`INTERVALS`] bins up to `end`; each covers the intervals that it overlaps, its mean weighted by overlap.
 fn binned(spans: &[Interval], end: f64) -> Vec<Bin> {
     let count = spans.len().clamp(1, INTERVALS);
     let width = end / count as f64;

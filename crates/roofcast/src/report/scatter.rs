@@ -1,4 +1,4 @@
-//! The picture of errors: what was measured against its forecast, a colour for each accelerator.
+//! The picture of errors: measurements over forecasts, a colour for each accelerator.
 //!
 //! Knows: the diagonal on which both are equal. Knows nothing about how points were forecast.
 
@@ -8,15 +8,15 @@ use crate::validate::Point;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What each of [`Metrics`] is called.
+/// Titles of the [`Metrics`], in order.
 const NAMES: [&str; 5] = ["TTFT", "TPOT", "E2EL", "output tokens/s", "tokens/s"];
-/// Up to so many points each has a tooltip.
+/// Most points that get a tooltip each.
 const FEW: usize = 300;
 
-/// A chart for each metric that was measured and forecast; none where no row has both.
+/// A chart for each metric that was measured and forecast; `None` if no row has both.
 pub fn svg(points: &[Point]) -> Option<String> {
     let all: Vec<Vec<Dot>> = (0..Metrics::NAMES.len()).map(|metric| dots(points, metric)).collect();
-    // The accelerators with the most points have colours of their own, the same in every chart.
+    // The accelerators with the most points have colours of their own, consistent across charts.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for dot in all.iter().flatten() {
         *counts.entry(dot.chip).or_default() += 1;
@@ -45,7 +45,7 @@ fn dots<'a>(points: &'a [Point<'a>], metric: usize) -> Vec<Dot<'a>> {
     points.iter().filter_map(dot).collect()
 }
 
-/// One metric; `chips` are in the order of their colours, and those beyond the colours share the last.
+/// The chart of one metric; `chips` are in the order of their colours, and those beyond the colours share the last.
 fn chart(metric: usize, dots: &[Dot], chips: &[&str]) -> Chart {
     let all = || dots.iter().map(|dot| dot.at);
     let unit = if metric < 3 { Unit::Milliseconds } else { Unit::Plain };
@@ -84,7 +84,7 @@ fn group(chart: &mut Chart, dots: &[Dot], chips: &[&str], series: usize, name: &
     }
 }
 
-/// How many points there are and how far off they are.
+/// Number of points, their median error and the error that 90 % stay within, as text.
 fn note(all: impl Iterator<Item = (f64, f64)>) -> String {
     let mut errors: Vec<f64> = all.map(|(forecast, measured)| (forecast / measured - 1.0).abs()).collect();
     errors.sort_by(f64::total_cmp);
@@ -96,7 +96,7 @@ fn note(all: impl Iterator<Item = (f64, f64)>) -> String {
 mod tests {
     use super::note;
 
-    /// Errors of 0, 10, 25 and 100 %: the third and the fourth of four are at the half and at nine tenths.
+    /// Errors of 0, 10, 25 and 100 %: the third and the fourth of four are at one half and at nine tenths.
     #[test]
     fn errors_by_hand() {
         let points = [(1.0, 1.0), (1.1, 1.0), (0.75, 1.0), (2.0, 1.0)];

@@ -5,7 +5,7 @@
 use super::chart::{Axis, Chart, Key, Marker, Stroke, Unit, page};
 use crate::spec::Bound;
 
-/// What a key's values are.
+/// Values of the swept key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// Numbers, on a scale.
@@ -14,34 +14,34 @@ pub enum Values {
     Names(Vec<String>),
 }
 
-/// What a chart counts in.
+/// Unit of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// Milliseconds.
     Time,
-    /// Anything else: its own unit is in the title.
+    /// Any other quantity, whose unit is in the title.
     Count,
 }
 
-/// How a curve is drawn.
+/// Style of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// What is expected or was measured: points joined by a line.
+    /// A forecast or measurement: points joined by a line.
     Points,
-    /// The same at another quantile.
+    /// A forecast or measurement at another quantile: dashed.
     Dashed,
-    /// What cannot be beaten.
+    /// A limit: a line without points.
     Limit,
 }
 
-/// One curve; a value is absent where there was none.
+/// One curve; a value is absent where a run gave none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// A value for each of the key's.
+    /// One value for each value of the key.
     pub values: Vec<Option<f64>>,
-    /// How it is drawn.
+    /// Style of the curve.
     pub look: Look,
     /// Curves of one series share a colour.
     pub series: usize,
@@ -59,26 +59,26 @@ impl Curve {
 /// One chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// What the y axis counts.
+    /// Title of the y axis.
     pub title: String,
-    /// In what.
+    /// Unit of the y axis.
     pub quantity: Quantity,
-    /// Its curves.
+    /// Curves of the panel.
     pub curves: Vec<Curve>,
-    /// What must not be exceeded, with its text.
+    /// Bound that must not be exceeded, with its text.
     pub most: Option<Bound>,
 }
 
 /// A sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
-    /// What was swept over, in the title.
+    /// Title: the model and hardware of the sweep.
     pub title: String,
-    /// What is held, below it.
+    /// Subtitle: the settings that are constant.
     pub note: String,
-    /// The key.
+    /// Name of the swept key.
     pub key: String,
-    /// Its values.
+    /// Values of the key.
     pub values: Values,
     /// The charts.
     pub panels: Vec<Panel>,
@@ -153,11 +153,11 @@ fn draw(chart: &mut Chart, curve: &Curve, at: &[f64], joined: bool) {
             ranges.iter().for_each(|(x, low, high)| chart.join((*x, *low), (*x, *high), series));
         }
     }
-    // Points that touch say no more than their line; a limit is a line alone.
+    // Markers so close that they touch add nothing to the line; a limit is a line alone.
     if !joined || (points.len() <= MOST_POINTS && curve.look != Look::Limit) {
         points.iter().for_each(|at| chart.point(*at, marker, &format!("{}: {}", curve.name, at.1)));
     }
 }
 
-/// Points of a curve that have room for markers.
+/// Most points of a curve that get markers.
 const MOST_POINTS: usize = 40;

@@ -5,9 +5,9 @@ use crate::plan::{Choice, Near, Plan, front};
 use crate::spec::{Metric, Slo};
 use std::collections::BTreeSet;
 
-/// TPOT against dollars per hour (or accelerators, where prices lack), one colour per accelerator: the Pareto set and the
-/// best of every other accelerator. Hollow points are at the limits, each joined to its forecast; the line is what each
-/// price buys. Where nothing keeps the SLO, what came nearest by how far it is beyond.
+/// TPOT over dollars per hour (or accelerators, if prices are missing), one colour per accelerator: the Pareto set
+/// and the best candidate of every other accelerator. Hollow points are limits, each joined to its forecast; the line
+/// is the Pareto front. If no candidate meets the SLO, the nearest ones by the factor that they exceed it.
 pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     if plan.ranked.is_empty() {
         return page(&[misses(model, plan)]);
@@ -73,8 +73,8 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     }
 }
 
-/// Output tokens a second of an accelerator against those of one user: all that met the SLO, and the line of those that none
-/// beats in both; none where fewer than two rows met it.
+/// Output tokens per second and accelerator over output tokens per second and user: all candidates that met the SLO,
+/// and their Pareto front; `None` if fewer than two met it.
 fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
     if plan.ranked.len() < 2 {
         return None;
@@ -93,7 +93,8 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
     let mut chart = Chart::new(&format!("{model}: throughput against interactivity"), note, x, y);
     let at = |c: &Choice| (c.interactivity_tok_s, c.output_tok_s_per_accelerator);
     let edge: Vec<_> = plan.pareto_throughput.iter().map(at).collect();
-    // What no row has is not promised between two of them: a user gets more only for what the next row gives.
+    // The front is a staircase, because no deployment lies between two candidates: a user gets more only with the
+    // next candidate.
     let corners = edge.windows(2).flat_map(|pair| [pair[0], (pair[0].0, pair[1].1)]);
     chart.line(corners.chain(edge.last().copied()).collect(), MUTED, Stroke::Solid);
     let chips: BTreeSet<String> = plan.ranked.iter().map(Choice::accelerators).collect();
@@ -116,7 +117,7 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
     Some(chart)
 }
 
-/// How far what came nearest is beyond what the SLO allows, by what it costs.
+/// Factor by which the nearest candidates exceed the SLO, over cost.
 fn misses(model: &str, plan: &Plan) -> Chart {
     let near: Vec<(&Near, f64)> = plan.nearest.iter().filter_map(|n| Some((n, n.factor?))).collect();
     let priced = near.iter().all(|(n, _)| n.cost_per_hour.is_some());
@@ -141,7 +142,7 @@ fn misses(model: &str, plan: &Plan) -> Chart {
     chart
 }
 
-/// Deployments that are named where none keeps the SLO.
+/// Deployments that are named where none meets the SLO.
 const NEAREST: usize = 2;
 
 fn note(plan: &Plan) -> String {

@@ -17,9 +17,9 @@ const PARALLEL: &str = "model parallelism: what a rank sends for one token";
 
 const LAYERS: f64 = 64.0;
 const WIDTH: f64 = 8192.0;
-/// A100, as the text rounds it.
+/// FLOP/s of an A100, as the text rounds it.
 const FLOPS: f64 = 312e12;
-/// A100 40 GB has 1.555e12.
+/// Bandwidth of an A100 40 GB in bytes/s, as the text rounds it; the datasheet has 1.555e12.
 const BANDWIDTH: f64 = 1.5e12;
 /// The text's KV of one token, in GB.
 const KV_GB: f64 = 0.002;

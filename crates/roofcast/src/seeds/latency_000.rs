@@ -24,7 +24,7 @@ const V100: &str = "v100-32gb";
 const LARGE_BATCH: u64 = 256;
 /// `max_sequence_length` of LLaMA, the text's extreme case.
 const CONTEXT: u64 = 2048;
-/// A multiply and an add.
+/// FLOPs per weight: a multiply and an add.
 const FLOPS_PER_WEIGHT: f64 = 2.0;
 /// Bytes of an fp16 weight.
 const FP16_BYTES: f64 = 2.0;
@@ -56,7 +56,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    /// compute = 2·P / (N·A_bm): the fp16 weights cross the bus once. Milliseconds.
+    /// compute = 2·P / (N·A_bm): the fp16 weights are read once. Milliseconds.
     fn weights_ms(&self) -> f64 {
         2.0 * self.parameters / (self.gpus * self.bandwidth) * 1e3
     }
@@ -124,7 +124,7 @@ fn crossover(ridge: f64, n: f64) -> f64 {
     (ridge / (1.0 - 2.0 * ridge / n)).ceil()
 }
 
-/// The same by the library: the first batch that it calls compute-bound.
+/// Crossover by the library: the first batch that is compute-bound.
 fn library_crossover(d: &Deployment) -> f64 {
     let batches: Vec<u64> = (1..=1024).collect();
     let points = intensity(d, 4096, 4096, 2.0, &batches);
@@ -187,7 +187,7 @@ fn kv_bytes(layers: u64, hidden: u64) -> f64 {
     (4 * layers * hidden) as f64
 }
 
-/// (memory − weights) / request, all in the same unit.
+/// (memory − weights) / request, all three in one unit.
 fn batch_bound(weights: f64, request: f64) -> f64 {
     (NODE_GB - weights) / request
 }

@@ -1,6 +1,6 @@
 //! The figures that seed 003 measured, from `catalog/measured/seed-003.toml`.
 //!
-//! Knows: the file's shape. What is beside the figures is [`super::multi_user_003`]'s.
+//! Knows: the file's shape. [`super::multi_user_003`] compares the figures with forecasts.
 
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -13,14 +13,14 @@ const TEXT: &str = include_str!("../../catalog/measured/seed-003.toml");
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Measured {
-    /// Where the figures were published.
+    /// Web address of the published figures.
     #[serde(rename = "source")]
     _source: String,
-    /// What precedes a size in a model's id.
+    /// Prefix of a size in a model's id.
     pub(super) model_prefix: String,
-    /// The card.
+    /// Catalog id of the card.
     pub(super) hardware: String,
-    /// Users of the columns of `server`.
+    /// Concurrent users, one for each column of `server`.
     pub(super) concurrency: Vec<u64>,
     /// KV tokens that llama.cpp could allocate.
     pub(super) kv_tokens: Vec<KvTokens>,
@@ -33,9 +33,9 @@ pub(super) struct Measured {
 /// One model's row of the GGUF table.
 #[derive(Debug, Deserialize)]
 pub(super) struct KvTokens {
-    /// As in `7B`.
+    /// Size of the model, as in `7B`.
     pub(super) size: String,
-    /// Tokens by weight format; absent where it ran out of memory.
+    /// Tokens by weight format; a format is absent where the card ran out of memory.
     #[serde(flatten)]
     pub(super) tokens: BTreeMap<String, u64>,
 }
@@ -46,15 +46,15 @@ pub(super) struct KvTokens {
 pub(super) struct Kernel {
     /// Engine and kernel.
     pub(super) name: String,
-    /// As in `vllm`.
+    /// Name of the engine, as in `vllm`.
     pub(super) engine: String,
     /// The kernel, where the engine has several.
     pub(super) quantization_kernel: Option<String>,
-    /// Whether layers are fused, where that was said.
+    /// True if layers are fused; absent if the text does not say.
     pub(super) fuse_layers: Option<bool>,
     /// Weight format.
     pub(super) weights: String,
-    /// One token.
+    /// Milliseconds of one token.
     pub(super) ms: f64,
 }
 
@@ -62,13 +62,13 @@ pub(super) struct Kernel {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Server {
-    /// As in `7B`.
+    /// Size of the model, as in `7B`.
     pub(super) size: String,
-    /// vLLM itself.
+    /// Milliseconds per token of vLLM itself.
     pub(super) asyncio_ms: Vec<f64>,
-    /// vLLM behind a gevent server.
+    /// Milliseconds per token of vLLM behind a gevent server.
     pub(super) gevent_ms: Vec<f64>,
-    /// The difference as the text prints it.
+    /// The difference in milliseconds as the text prints it.
     pub(super) overhead_ms: Vec<f64>,
 }
 

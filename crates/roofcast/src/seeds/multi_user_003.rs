@@ -1,7 +1,7 @@
 //! Seed 003: how many users of Qwen1.5 one RTX 4090 serves.
 //!
-//! Knows: the text's two formulas (noooop/zerollama, `tutorial/advance/0x02/parameters.py`), its conclusions on users,
-//! and what it measured. Its rules are [`crate::spec::Convention::Seed003`].
+//! Knows: the text's two formulas (noooop/zerollama, `tutorial/advance/0x02/parameters.py`), its conclusions on
+//! users, and its measurements. Its rules are [`crate::spec::Convention::Seed003`].
 
 use super::Verdict::{Exact, Inconsistent, Measured as Seen, Rounded, Unit};
 use super::measured::{Measured, Server, measured};
@@ -48,12 +48,12 @@ pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-/// A model of the family.
+/// Id of a model of the family.
 fn id(size: &str) -> String {
     format!("Qwen/Qwen1.5-{size}-Chat")
 }
 
-/// What the text counts of a model.
+/// Elements of a model as the text counts them.
 struct Counted {
     /// Ap: layers without norms, and lm_head; no input embedding.
     weights: f64,
@@ -171,7 +171,7 @@ fn llama_cpp() -> EngineSpec {
     }
 }
 
-/// How far a forecast is off what was measured.
+/// Relative error of a forecast, as text.
 fn off(forecast: f64, measured: f64) -> String {
     format!("forecast {:+.1} %", (forecast / measured - 1.0) * 100.0)
 }
@@ -309,7 +309,7 @@ fn kernels(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
     seen.kernel.iter().map(row).collect()
 }
 
-/// The forecast of a pass of one token by engine, kernel and fusing, beside what was measured.
+/// The forecast of a one-token pass by engine, kernel and fusion, compared with the measurement.
 fn forecast(
     catalog: &Catalog,
     name: &str,
@@ -330,7 +330,7 @@ fn forecast(
     Ok(format!("forecast {step:.2}, {:+.0} %", (step / kernel.ms - 1.0) * 100.0))
 }
 
-/// What is forecast of one model behind both servers, by concurrency.
+/// Forecast times of one model behind both servers, by concurrency.
 struct Forecast {
     users: u64,
     asyncio_ms: f64,

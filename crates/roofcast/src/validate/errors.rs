@@ -1,8 +1,8 @@
-//! How far forecasts are from what was measured.
+//! Errors of forecasts against measurements.
 //!
-//! Knows: errors of forecasts over rows, by kind, source, engine, accelerator and group, and how many rows are left out and
-//! why. Errors are shares: |forecast/measured − 1|; a bias is the median of the signed ones. Knows nothing about how a row
-//! is forecast.
+//! Knows: errors of forecasts over rows, by kind, source, engine, accelerator and group, and how many rows are left
+//! out and why. Errors are fractions: |forecast/measured − 1|; a bias is the median of the signed errors. Knows
+//! nothing about how a row is forecast.
 
 use super::Point;
 use crate::measurement::Metrics;
@@ -13,17 +13,17 @@ use std::collections::BTreeMap;
 /// Errors of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Errors {
-    /// Rows.
+    /// Number of rows.
     pub n: u64,
     /// Median of the absolute errors.
     pub median_ape: f64,
-    /// Their 90th percentile.
+    /// 90th percentile of the absolute errors.
     pub p90_ape: f64,
-    /// Median of the signed errors: above 0 the forecast is too high.
+    /// Median of the signed errors: positive if the forecast is too high.
     pub bias: f64,
-    /// Share of the rows within the forecast's band, 10th to 90th percentile.
+    /// Fraction of the rows within the forecast's band, 10th to 90th percentile.
     pub in_band: f64,
-    /// Groups of these rows.
+    /// Number of groups among these rows.
     pub groups: u64,
     /// Median over groups of each group's median absolute error: a group counts once, however many rows it has.
     pub group_median_ape: f64,
@@ -45,9 +45,9 @@ pub struct Part {
 /// Rows left out for one reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Skipped {
-    /// Why.
+    /// Reason for leaving the rows out.
     pub reason: String,
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct Group {
     pub part: Part,
 }
 
-/// Errors over all rows and over each part of them.
+/// Errors over all rows and over each subset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Rows, forecast rows and errors over all kinds.
@@ -69,23 +69,25 @@ pub struct Report {
     pub whole: Part,
     /// Rows left out.
     pub skipped: Vec<Skipped>,
-    /// By kind.
+    /// Errors by kind.
     pub kinds: BTreeMap<&'static str, Part>,
-    /// By source.
+    /// Errors by source.
     pub sources: BTreeMap<String, Part>,
-    /// By engine.
+    /// Errors by engine.
     pub engines: BTreeMap<String, Part>,
-    /// By accelerator.
+    /// Errors by accelerator.
     pub hardware: BTreeMap<String, Part>,
-    /// By group, the worst first.
+    /// Errors by group, the worst first.
     pub groups: Vec<Group>,
-    /// Rows of pools that look as if they ran with speculation, which they do not say: their steps are faster than their
-    /// limit, or than the forecast by 1.7 times or more. The former have no forecast, the latter count like all others.
+    /// Rows of disaggregated pools that look as if they ran with speculative decoding, which rows do not declare:
+    /// their steps are faster than the limit, or than the forecast by a factor of 1.7 or more. The former have no
+    /// forecast, the latter count like all others.
     pub drafts: Vec<String>,
 }
 
 impl Report {
-    /// The report by kind and source alone, as rows that judge are read: nothing in it is of a single deployment or row.
+    /// Returns the report by kind and source alone, without single deployments or rows, as required for rows on the
+    /// judging side.
     pub fn sealed(self) -> Report {
         Report {
             engines: BTreeMap::new(),
@@ -158,12 +160,12 @@ fn part<'a>(points: impl Iterator<Item = &'a Point<'a>> + Clone) -> Part {
 struct Compared {
     /// Forecast over measured, less 1.
     error: f64,
-    /// Whether the measured value lies in the forecast's band.
+    /// True if the measured value lies in the forecast's band.
     in_band: bool,
 }
 
 impl Point<'_> {
-    /// The metric at `index` beside its forecast; nothing where either is missing.
+    /// The metric at `index` compared with its forecast; `None` if either is missing.
     fn compared(&self, index: usize) -> Option<Compared> {
         let ratio = self.ratio(index)?;
         let in_band = self.band(index).is_some_and(|[low, high]| (low..=high).contains(&ratio.recip()));
@@ -171,7 +173,7 @@ impl Point<'_> {
     }
 }
 
-/// Errors over the rows of `groups`; nothing where no row has the metric.
+/// Errors over the rows of `groups`; `None` if no row has the metric.
 fn errors(groups: &[Vec<Compared>]) -> Option<Errors> {
     let groups = || groups.iter().filter(|rows| !rows.is_empty());
     let rows = || groups().flatten();
@@ -203,9 +205,9 @@ mod tests {
         Compared { error, in_band }
     }
 
-    /// Absolute errors 0.1, 0.2, 0.3 and 0.8: the median is (0.2 + 0.3)/2, the 90th percentile 0.3 + 0.7 · 0.5; signed ones are
-    /// −0.3, 0.1, 0.2 and 0.8, the median (0.1 + 0.2)/2. Medians of groups are 0.2 and 0.8: 0.5, and 0.2 + 0.9 · 0.6. A group
-    /// without the metric does not count.
+    /// Absolute errors 0.1, 0.2, 0.3 and 0.8: the median is (0.2 + 0.3)/2, the 90th percentile 0.3 + 0.7 · 0.5;
+    /// signed errors are −0.3, 0.1, 0.2 and 0.8, their median (0.1 + 0.2)/2. Medians of groups are 0.2 and 0.8: 0.5,
+    /// and 0.2 + 0.9 · 0.6. A group without the metric does not count.
     #[test]
     fn errors_by_rows_and_by_groups() {
         let large = vec![row(0.1, true), row(0.2, true), row(-0.3, false)];

@@ -25,40 +25,40 @@ use std::sync::Arc;
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
 const WAVES: u64 = 10;
-/// Seconds from a response's end until the same user's next request is at the server: a client's and a network's time, where
-/// no recipe has another. The step that starts meanwhile does not see it. An assumption.
+/// Seconds from a response's end until the user's next request reaches the server: client and network time, where no
+/// recipe gives another value. A step that starts meanwhile does not include the request. An assumption.
 const RETURN: f64 = 0.003;
-/// Users of a point at most; of more, each at least sends two requests.
+/// Most users of a point; at this number, each sends two requests at least.
 const MOST_USERS: u64 = 100_000;
-/// Requests at most: beyond, means have settled.
+/// Most requests of a point: beyond, means have converged.
 const MOST_REQUESTS: u64 = 4000;
 
-/// A forecast, and what it follows from.
+/// A forecast with the model and run that it follows from.
 pub struct Forecast {
-    /// What is forecast.
+    /// Forecast metrics.
     pub metrics: Metrics,
-    /// What its time goes to.
+    /// Breakdown of the time.
     pub parts: Parts,
     timing: Timing,
     server: Option<Ingest>,
-    /// What came of the run; none of a single step.
+    /// Results of the simulated run; `None` for a single step.
     run: Option<Run>,
 }
 
-/// What the time of a forecast goes to.
+/// Breakdown of a forecast's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parts {
-    /// Steps: those of the whole run, or one.
+    /// Steps of the whole run, or one.
     pub steps: u64,
-    /// Requests that run in a step, in the mean.
+    /// Mean number of requests that run in a step.
     pub running: f64,
     /// Milliseconds between a request's arrival at an idle server and its place in the engine's queue.
     pub server_ms: f64,
-    /// Shares of the engine's time; what is missing to 1 is idle or moves caches.
+    /// Fractions of the engine's time; the remainder to 1 is idle or transfers caches.
     pub shares: Shares<f64>,
 }
 
-/// What came of a run.
+/// Results of a simulated run.
 #[derive(Debug, Clone)]
 struct Run {
     summary: Summary,
@@ -67,13 +67,13 @@ struct Run {
     shares: Shares<f64>,
 }
 
-/// What is forecast for `row` on the deployment of `forecaster`.
+/// The forecast metrics of `row` on the deployment of `forecaster`.
 pub fn forecast(row: &Measurement, forecaster: &Forecaster) -> Result<Metrics> {
     forecast_near(row, forecaster, None).map(|forecast| forecast.metrics)
 }
 
-/// The same, with what it follows from; `near` is that of the same row and deployment with other coefficients, whose run is
-/// taken over where these change nothing of its steps.
+/// The forecast of `row` with the run that it follows from. `near` is a forecast of this row and deployment with
+/// other coefficients; its run is reused if the coefficients change nothing in its steps.
 pub fn forecast_near(
     row: &Measurement,
     forecaster: &Forecaster,
@@ -106,7 +106,7 @@ pub fn forecast_near(
     Ok(Forecast { metrics, parts, timing, server, run: Some(run) })
 }
 
-/// One step of a batch.
+/// The time of one step of a batch.
 fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(Metrics, Parts)> {
     let context = context(row)?;
     let batch = row.concurrency.unwrap_or(1);
@@ -131,7 +131,7 @@ fn as_f64(parts: Shares<u64>) -> Shares<f64> {
     Shares { memory, compute, communication, host }
 }
 
-/// Parts of `whole` as shares.
+/// Times of `parts` as fractions of `whole`.
 fn of_whole(parts: Shares<f64>, whole: f64) -> Shares<f64> {
     parts.scaled(whole.max(f64::MIN_POSITIVE).recip())
 }
@@ -147,7 +147,7 @@ fn missing(row: &Measurement, what: &str) -> Error {
     Error::field(row.kind.name(), what, "missing", "rows with token counts")
 }
 
-/// Refuses a batch that is computed as one where the memory does not hold it: priced as what fits, it would be another.
+/// Refuses a static batch that exceeds memory: the engine would run a smaller batch, which is another measurement.
 pub(super) fn check_batch(row: &Measurement, deployment: &Deployment) -> Result<()> {
     let Some((batch, context)) = row.batch().zip(context(row).ok()) else { return Ok(()) };
     let fits = memory::sequences(deployment, context).saturating_mul(deployment.parallelism.replicas);
@@ -158,7 +158,7 @@ pub(super) fn check_batch(row: &Measurement, deployment: &Deployment) -> Result<
     Err(Error::field(row.kind.name(), "concurrency", batch, accepted))
 }
 
-/// Tokens of the shortest request that the row's `lengths` may stand for.
+/// Tokens of the shortest request consistent with the row's `lengths`.
 fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
     match row.settings.lengths {
         Spread::Sharegpt => SHAREGPT_TOKENS[0],
@@ -167,17 +167,17 @@ fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
     }
 }
 
-/// What the limits allow for the row's times: no mean and no median can be below.
+/// Limits of the row's times, below which no mean and no median can lie.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// With the links of every view, one after the other.
+    /// Limits with the links of every view, one after another.
     pub whole: Metrics,
-    /// Of memory and arithmetic alone, which engines may overlap with the links: nothing can be below.
+    /// Limits of memory and arithmetic alone, because engines may overlap the links: nothing can be faster.
     pub least: Metrics,
 }
 
-/// What the machine's limits allow for the row's times. Where requests may queue, how many decode together is not known, so
-/// a step has one sequence, the shortest that the row may stand for.
+/// Limits of the row's times. Where requests may queue, the number that decode together is unknown, so a step has one
+/// sequence, the shortest that the row may contain.
 pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
     let Ok(context) = context(row) else {
         return Limits { whole: Metrics::default(), least: Metrics::default() };
@@ -191,9 +191,9 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
     let step = limit(&Batch::decode(batch, context));
     // A static batch has its first token when all prompts are computed.
     let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
-    // Prompts of pools are not computed by the deployment that decodes.
+    // Prompts of disaggregated rows are computed by the other pool.
     let prompt = row.input.filter(|_| row.pools.is_none());
-    // What prompts have in common may be in the cache.
+    // Shared prompt tokens may be in the cache.
     let cached = row.prefix().map_or(0, |prefix| prefix.length);
     let own = |input| shortest(row, input).saturating_sub(cached).max(1);
     let prompt = prompt.map(|input| limit(&Batch::prefill(prompts, own(input))));
@@ -211,10 +211,10 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
     Limits { whole: metrics(|cost| cost.limit_with_communication), least: metrics(|cost| cost.limit) }
 }
 
-/// Over what caches travel between pools, which no row says: within a rack where its links reach all of it, else between
-/// nodes, or through the host of the only one.
+/// Link over which KV caches travel between pools, which rows do not record: NVLink if the node spans a rack, else
+/// the network between nodes, or PCIe through the host if there is no network.
 fn link(chip: &Accelerator) -> LinkKind {
-    /// Accelerators of a rack that is one node.
+    /// Accelerators of a rack that forms one node.
     const RACK: u64 = 32;
     if chip.node_size >= RACK {
         LinkKind::Nvlink
@@ -225,7 +225,7 @@ fn link(chip: &Accelerator) -> LinkKind {
     }
 }
 
-/// Requests that are in flight, or come at once; `context` is the mean of a request's tokens.
+/// Requests that are in flight, or arrive at once; `context` is the mean number of a request's tokens.
 fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64> {
     let users = match (row.kind, row.concurrency) {
         (Kind::OfflineMaxThroughput | Kind::BurstAllAtOnce, None) if let Some(sent) = row.num_prompts() => {
@@ -245,7 +245,7 @@ fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64
     Ok(users)
 }
 
-/// The traffic that a row stands for.
+/// The traffic of a row.
 struct Load {
     /// Requests in flight or at once.
     users: u64,
@@ -346,7 +346,7 @@ impl Load {
         Ok(Run { summary, steps: activity.steps, running: activity.mean_running, shares })
     }
 
-    /// The run's figures as the row's kind states them.
+    /// Figures of the run in the statistics that the row's kind reports.
     fn figures(&self, row: &Measurement, s: &Summary) -> Metrics {
         let of = |m: &crate::summary::Statistics| if row.median { m.median } else { m.mean };
         let whole = s.duration * 1e3;
@@ -354,7 +354,7 @@ impl Load {
         let output = s.total_output_tokens as f64 / seconds;
         let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds;
         let served = !matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
-        // A batch's first token is there when its last prompt is computed.
+        // A static batch has its first token when its last prompt is computed.
         let batch = row.kind.is_static();
         let (ttft, tpot, e2e) = if batch {
             let first = if self.users == 1 { s.ttft.mean } else { s.ttft.p99.max(s.ttft.mean) };
@@ -362,7 +362,7 @@ impl Load {
         } else {
             (of(&s.ttft), of(&s.tpot), of(&s.e2el))
         };
-        // Sources that tell the phases apart count the tokens of the second.
+        // Sources that time the phases separately count the tokens of the second phase.
         let phases = row.kind == Kind::StaticBatchPhases;
         let output = if phases { self.users as f64 * 1e3 / tpot } else { output };
         Metrics {

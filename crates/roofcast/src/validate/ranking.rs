@@ -1,10 +1,11 @@
-//! Whether a plan's first choice is a good one, where somebody measured them all.
+//! Quality of a plan's first choice, where all candidates were measured.
 //!
-//! Knows: a sweep is what one source measured of one model on one chip under one load in closed loops, with two
-//! configurations or more. At an interactivity (output tokens a second of one user) that half of its points reach, the point ranked
-//! first is that with the most forecast output tokens a second per accelerator among those forecast to reach it. It is held
-//! against the most that was measured at its own measured interactivity or more. Between pools for prefill and decode and
-//! replicas that do both the side with the most at an interactivity is chosen in the same way. Knows nothing about how points are forecast.
+//! Knows: a sweep is the set of points that one source measured of one model on one chip under one closed-loop load,
+//! with two configurations or more. At the interactivity (output tokens per second of one user) that half of its
+//! points reach, the first choice is the point with the most forecast output tokens per second and accelerator among
+//! those forecast to reach it. The choice is compared with the most that was measured at the choice's own measured
+//! interactivity or more. Between disaggregated pools and replicas that do both phases, the side with the most
+//! throughput at an interactivity is chosen likewise. Knows nothing about how points are forecast.
 
 use super::Point;
 use crate::measurement::{Kind, Lengths, Measurement, Metrics};
@@ -12,23 +13,23 @@ use crate::spec::PoolSpec;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The share of the best throughput from which on a choice is as good.
+/// Fraction of the best throughput from which on a choice counts as good.
 const ENOUGH: f64 = 0.95;
 
-/// How good first choices are.
+/// Quality of first choices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ranking {
-    /// Of each sweep.
+    /// Results of each sweep.
     pub sweeps: Vec<Sweep>,
-    /// Sweeps whose first choice reaches 95 % of the best, as a share.
+    /// Fraction of sweeps whose first choice reaches 95 % of the best throughput.
     pub share: f64,
-    /// The share that a choice at random among the points that reach the interactivity would have.
+    /// The fraction that a random choice among the points that reach the interactivity would have.
     pub at_random: f64,
-    /// Of each model, chip and load that was measured both ways.
+    /// Results for each model, chip and load that was measured both disaggregated and not.
     pub sides: Vec<Side>,
-    /// Decisions between the sides that agree with what was measured, as a share; none where there are none.
+    /// Fraction of decisions between the sides that agree with the measurements; `None` if there are no decisions.
     pub sides_share: Option<f64>,
-    /// Points of pools that were left out, by reason; those that look as if they ran with speculation among them.
+    /// Number of disaggregated points that were left out, by reason, which includes suspected speculative decoding.
     pub left_out: BTreeMap<String, u64>,
 }
 
@@ -39,28 +40,28 @@ pub struct Sweep {
     pub sweep: String,
     /// Configurations that were measured.
     pub configurations: u64,
-    /// Points of these.
+    /// Measured points.
     pub points: u64,
-    /// Output tokens a second of one user that were asked for.
+    /// Interactivity asked for, in output tokens per second of one user.
     pub interactivity_tok_s: f64,
     /// The configuration ranked first.
     pub first: String,
-    /// The one with the most measured tokens at its interactivity.
+    /// The configuration with the most measured tokens at this interactivity.
     pub best: String,
-    /// Measured tokens per accelerator of the first over those of the best.
+    /// Measured tokens per second and accelerator of the first choice, as a fraction of the best.
     pub reached: f64,
 }
 
-/// Pools against replicas that do both.
+/// Comparison of disaggregated pools with replicas that do both phases.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Side {
     /// Model, accelerator, formats and lengths.
     pub load: String,
     /// Interactivities at which a side is chosen.
     pub decisions: u64,
-    /// Those at which the forecast chooses the side that was measured to be better.
+    /// Decisions in which the forecast chooses the side that was measured to be better.
     pub agree: u64,
-    /// Those at which pools were measured to be better.
+    /// Decisions in which disaggregated pools were measured to be better.
     pub apart: u64,
 }
 
@@ -92,7 +93,7 @@ impl Axes {
         load: (f64, f64, f64),
     ) -> Option<Axes> {
         let (users, output, accelerators) = load;
-        // What was measured decides which figures count; the forecast has them all.
+        // Only metrics that were measured count; the forecast has them all.
         let kept = Metrics {
             e2e_ms: forecast.e2e_ms.filter(|_| measured.e2e_ms.is_some()),
             output_tok_s: forecast.output_tok_s.filter(|_| measured.output_tok_s.is_some()),
@@ -131,13 +132,13 @@ fn configuration(row: &Measurement) -> String {
     text
 }
 
-/// The most throughput among points that reach `least`, by what was measured or forecast.
+/// The point with the most throughput among those that reach the interactivity `least`, measured or forecast by `by`.
 fn best(points: &[Axes], by: usize, least: f64) -> Option<&Axes> {
     let reach = points.iter().filter(|p| p.interactivity[by] >= least);
     reach.max_by(|a, b| a.throughput[by].total_cmp(&b.throughput[by]))
 }
 
-/// What the measured throughput of `point` is of the most at its measured interactivity.
+/// Measured throughput of `point` as a fraction of the most at the point's measured interactivity.
 fn reached(points: &[Axes], point: &Axes) -> f64 {
     let most = best(points, MEASURED, point.interactivity[MEASURED]).unwrap_or(point);
     point.throughput[MEASURED] / most.throughput[MEASURED].max(f64::MIN_POSITIVE)
@@ -148,7 +149,8 @@ fn lengths(row: &Measurement) -> String {
     format!("{} in {} out", tokens(row.input), tokens(row.output))
 }
 
-/// How good the first choices among `points` are, and those between pools and replicas that do both.
+/// Quality of the first choices among `points`, and of the choices between disaggregated pools and replicas that do
+/// both phases.
 pub fn ranking(points: &[Point]) -> Ranking {
     let mut groups: BTreeMap<String, Vec<Axes>> = BTreeMap::new();
     let mut loads: BTreeMap<String, [Vec<Axes>; 2]> = BTreeMap::new();
@@ -186,7 +188,7 @@ pub fn ranking(points: &[Point]) -> Ranking {
     }
 }
 
-/// Why a point of pools does not count.
+/// Reason why a disaggregated point does not count.
 fn unusable(point: &Point) -> Option<String> {
     point.row.pools.as_ref()?;
     if point.is_drafted() {
@@ -195,7 +197,8 @@ fn unusable(point: &Point) -> Option<String> {
     point.forecast.as_ref().err().cloned()
 }
 
-/// The choice in one sweep, and what a choice at random comes to; none where there is nothing to choose.
+/// The choice in one sweep, and the probability that a random choice is good; `None` if there are fewer than two
+/// configurations.
 fn sweep(name: String, points: &[Axes]) -> Option<(Sweep, f64)> {
     let configurations: BTreeSet<&str> = points.iter().map(|p| p.configuration.as_str()).collect();
     if configurations.len() < 2 {
@@ -222,7 +225,7 @@ fn sweep(name: String, points: &[Axes]) -> Option<(Sweep, f64)> {
     Some((sweep, good as f64 / reach.len().max(1) as f64))
 }
 
-/// Decisions at every interactivity at which a pool was measured; none where one side is missing.
+/// Decisions at every interactivity at which disaggregated pools were measured; `None` if one side is missing.
 fn side(load: String, [together, apart]: &[Vec<Axes>; 2]) -> Option<Side> {
     if together.is_empty() || apart.is_empty() {
         return None;
@@ -253,9 +256,9 @@ mod tests {
         }
     }
 
-    /// Half of the points reach 50 tokens a second. Forecast to reach it are b (1000) and c (900): b is first. At the 60 that were
-    /// measured of b the most is its own 800, so it reaches all of it. Were b measured at 700, c with 760 at 60 would be
-    /// better: 700/760 = 0.921.
+    /// Half of the points reach 50 tokens per second. Forecast to reach it are b (1000) and c (900): b is first. At
+    /// b's measured interactivity of 60 the most is b's own 800, so the choice reaches 100 %. Were b measured at 700,
+    /// c with 760 at 60 would be better: 700/760 = 0.921.
     #[test]
     fn a_choice_is_held_against_the_best_at_its_own_interactivity() {
         let a = point("a", (40.0, 2000.0), (45.0, 2100.0));
@@ -267,7 +270,7 @@ mod tests {
         let (first, random) = sweep("s".into(), &[a, b(700.0), c, d]).unwrap();
         assert_eq!((first.best.as_str(), first.configurations), ("c", 3));
         assert!((first.reached - 700.0 / 760.0).abs() < 1e-12);
-        // Of the three that reach 50, b does not: c is the best at 60, and its other point at 50.
+        // Three points reach 50, and b is not good: c is the best at 60, and its other point at 50.
         assert!((random - 2.0 / 3.0).abs() < 1e-12);
     }
 
@@ -277,7 +280,7 @@ mod tests {
         assert!(sweep("s".into(), &[one.clone(), one]).is_none());
     }
 
-    /// At 50 pools have 300 of 400 measured, at 80 they alone are left; forecast they have less at both.
+    /// At 50 pools have 300 against 400 measured, at 80 they alone remain; forecast they have less at both.
     #[test]
     fn sides_are_chosen_at_every_interactivity_of_the_pools() {
         let together = vec![point("t", (60.0, 400.0), (90.0, 500.0))];

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct Replay {
     /// The run's name.
     pub name: String,
-    /// By metric, from a request's queueing on.
+    /// Errors by metric, counted from a request's queueing on.
     pub metrics: Metrics,
 }
 

@@ -1,16 +1,17 @@
-//! Which measured rows may be read one by one while a cost model is worked on, and which only judge it.
+//! The split of measured rows into rows that may be read one by one during work on the cost model and rows that only
+//! judge it.
 //!
-//! Knows: the side of a row, which a fixed hash of its group (model, accelerator, engine, weights) decides for every source
-//! at once, so that no deployment stands on both sides. Knows nothing about forecasts.
+//! Knows: the side of a row, decided by a fixed hash of its group (model, accelerator, engine, weights) for all
+//! sources at once, so that no deployment is on both sides. Knows nothing about forecasts.
 
 use crate::measurement::Measurement;
 use serde::Serialize;
 
-/// A group's hash modulo this is its place.
+/// Modulus of a group's hash; the remainder is the group's position.
 const PLACES: u64 = 1000;
-/// Places below this are looked at: a quarter.
+/// Positions below this are looked at: a quarter.
 const LOOK: u64 = 250;
-/// Places below this may teach a fit: what is looked at, and half of what judges.
+/// Positions below this may be used in fits: all rows that are looked at, and half of those that judge.
 const TEACHES: u64 = 625;
 
 /// The side of a row.
@@ -29,7 +30,7 @@ impl Side {
         if place(&row.group()) < LOOK { Side::Look } else { Side::Judge }
     }
 
-    /// As in `--split`.
+    /// Name of the side in `--split`.
     pub fn name(self) -> &'static str {
         match self {
             Side::Look => "look",
@@ -38,12 +39,12 @@ impl Side {
     }
 }
 
-/// Whether a fit may see `row`: every row that is looked at, and half of the groups that judge.
+/// True if a fit may use `row`: every row that is looked at, and half of the groups that judge.
 pub fn teaches(row: &Measurement) -> bool {
     place(&row.group()) < TEACHES
 }
 
-/// The place of a group from 0 to 999; letters count as small ones.
+/// Position of a group from 0 to 999, compared without case.
 fn place(group: &str) -> u64 {
     fnv1a(group.to_ascii_lowercase().as_bytes()) % PLACES
 }
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(["foobar", "FooBar"].map(place), [968, 968]);
     }
 
-    /// Sources, kinds and loads of a deployment share its side.
+    /// All sources, kinds and loads of a deployment are on one side.
     #[test]
     fn all_sources_of_a_deployment_are_on_one_side() {
         let header = "source,kind,model,hardware,engine,weights,input_len,output_len,concurrency";

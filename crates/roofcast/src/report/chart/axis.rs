@@ -4,7 +4,7 @@
 
 use super::text;
 
-/// What the numbers of an axis are.
+/// Unit of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::report) enum Unit {
     /// Counts and rates: 20, 3k, 5M.
@@ -13,7 +13,7 @@ pub(in crate::report) enum Unit {
     Milliseconds,
     /// Seconds: 5 ms, 1.5 s.
     Seconds,
-    /// Shares of one: 50 %.
+    /// Fractions of one: 50 %.
     Share,
 }
 
@@ -21,7 +21,7 @@ pub(in crate::report) enum Unit {
 enum Scale {
     Linear,
     Log,
-    /// One place for each name.
+    /// One position for each name.
     Names(Vec<String>),
 }
 
@@ -35,7 +35,7 @@ pub(in crate::report) struct Axis {
     unit: Unit,
 }
 
-/// From this ratio of the ends on, a scale is logarithmic.
+/// Ratio of the ends from which on a scale is logarithmic.
 const DECADE: f64 = 10.0;
 
 impl Axis {
@@ -69,17 +69,17 @@ impl Axis {
         Axis { title: title.to_owned(), from: -0.5, to, scale: Scale::Names(names), unit: Unit::Plain }
     }
 
-    /// Its lower end.
+    /// Lower end of the axis.
     pub(in crate::report) fn least(&self) -> f64 {
         self.from
     }
 
-    /// Its upper end.
+    /// Upper end of the axis.
     pub(in crate::report) fn most(&self) -> f64 {
         self.to
     }
 
-    /// The place of `value`, 0 to 1 within the ends.
+    /// Position of `value`, 0 to 1 within the ends.
     pub(super) fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Log => (value.max(self.from).ln() - self.from.ln()) / (self.to.ln() - self.from.ln()),
@@ -92,7 +92,8 @@ impl Axis {
         shown(value, self.unit)
     }
 
-    /// The most ticks of which none is nearer to the next than `room` of their texts asks for, as shares of `length` pixels.
+    /// The densest set of ticks whose texts fit: `room` gives the pixels that a text needs on an axis of `length`
+    /// pixels.
     pub(super) fn ticks(&self, length: f64, room: impl Fn(&str) -> f64) -> Vec<(f64, String)> {
         if let Scale::Names(names) = &self.scale {
             return names.iter().enumerate().map(|(i, name)| (i as f64, name.clone())).collect();
@@ -123,7 +124,7 @@ impl Axis {
         let dense: &[f64] = if near { &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0] } else { &[1.0, 2.0, 5.0] };
         let mut sets = vec![self.log_ticks(dense, 1)];
         sets.extend([1, 2, 3, 4, 6].map(|every| self.log_ticks(&[1.0], every)));
-        // Ends that no power of ten lies between have the dense set alone.
+        // Ends without a power of ten in between have the dense set alone.
         sets.retain(|set| set.len() > 1);
         sets
     }
@@ -149,7 +150,7 @@ impl Axis {
     }
 }
 
-/// The least and the most of `values`; 1 and 10 where there are none.
+/// Minimum and maximum of `values`; 1 and 10 if there are none.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
     for value in values.filter(|v| v.is_finite()) {
@@ -167,7 +168,7 @@ pub(in crate::report) fn shown(value: f64, unit: Unit) -> String {
         Unit::Share => format!("{} %", text::digits(value * 100.0)),
         Unit::Milliseconds => prefixed(value / 1e3, " ", "s"),
         Unit::Seconds => prefixed(value, " ", "s"),
-        // Small counts have no prefix that a reader knows.
+        // Small counts are written out, since prefixes such as milli are unfamiliar for counts.
         Unit::Plain if value.abs() < 1.0 && value.abs() >= 1e-4 => text::digits(value),
         Unit::Plain => prefixed(value, "", ""),
     }
@@ -181,7 +182,7 @@ pub(in crate::report) fn prefixed(value: f64, space: &str, unit: &str) -> String
     // 999.96 is shown as 1000, which has the next prefix.
     let thousands = ((value.abs() * 1.0005).log10() / 3.0).floor().clamp(-3.0, 6.0);
     let scaled = value / 1000_f64.powf(thousands);
-    // Seconds have no thousands: 2000 s, not 2 ks.
+    // Seconds take no prefix above one: 2000 s, not 2 ks.
     if unit == "s" && thousands > 0.0 {
         return format!("{}{space}{unit}", text::digits(value));
     }

@@ -16,7 +16,8 @@ const ROW: f64 = 19.0;
 /// Pixels of a legend's key, and between its entries.
 const KEY: f64 = 26.0;
 
-/// Colours on light and on dark pages, of equal contrast; the first seven after Okabe and Ito, told apart by all.
+/// Colours on light and on dark pages, of equal contrast; the first seven after Okabe and Ito, which colour-blind
+/// readers can distinguish.
 const COLOURS: [[&str; 2]; SERIES + 3] = [
     ["#0069a8", "#5cb3f2"],
     ["#c84f00", "#ff9255"],
@@ -123,7 +124,7 @@ impl<'a> Drawing<'a> {
         self.top = y + 13.0;
     }
 
-    /// Rows of keys; the baseline of the last.
+    /// Draws the rows of keys; returns the baseline of the last row.
     fn legend(&mut self, mut y: f64) -> f64 {
         let mut x = 20.0;
         for (key, text) in &self.chart.legend {
@@ -199,7 +200,7 @@ impl<'a> Drawing<'a> {
         self.text((left + across / 2.0, bottom + 37.0), &middle, &chart.x.title);
     }
 
-    /// What lies within the axes, cut at them; then points and labels, which may reach beyond.
+    /// Draws lines and bands, clipped at the axes; then points and labels, which may extend beyond.
     fn contents(&mut self) {
         let (left, top, across, height) = (self.left, self.top, self.across, self.chart.height);
         self.add(format_args!(
@@ -224,7 +225,7 @@ impl<'a> Drawing<'a> {
         self.add(format_args!("</g>\n"));
     }
 
-    /// What lies behind lines.
+    /// Draws shaded areas and bands, which lie behind lines.
     fn shade(&mut self, item: &Item) {
         match item {
             Item::Level { y, colour, shaded: true, .. } => {
@@ -330,7 +331,7 @@ impl<'a> Drawing<'a> {
         self.text((x, rect.y + rect.h - 3.0), &attributes, &label.text);
     }
 
-    /// All labels in their places; those of bounds and levels choose first.
+    /// All labels in their places; labels of bounds and levels choose first.
     fn labels(&self) -> Vec<Placed> {
         let (mut wanted, mut points) = (Vec::new(), Vec::new());
         let (mut marks, mut strokes) = (Vec::new(), Vec::new());
@@ -387,7 +388,7 @@ fn dash(stroke: Stroke) -> &'static str {
     }
 }
 
-/// Two tenths of a pixel are one place.
+/// Coordinates in steps of two tenths of a pixel, within which two points coincide.
 fn tenths(pixels: f64) -> i64 {
     (pixels * 5.0).round() as i64 * 2
 }

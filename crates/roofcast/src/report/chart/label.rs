@@ -1,6 +1,7 @@
-//! Where labels are: beside what they name, off one another and off what is drawn.
+//! Placement of labels: next to the marked point or line, clear of one another and of all that is drawn.
 //!
-//! Knows: rectangles. Every label has spots of its own; the cheapest is taken, label by label in the order of their weight.
+//! Knows: rectangles. Every label has candidate spots; the cheapest is taken, label by label in the order of their
+//! weight.
 
 use super::text::{SIZE, width};
 
@@ -23,7 +24,7 @@ impl Rect {
         along(self.x, self.w, other.x, other.w) * along(self.y, self.h, other.y, other.h)
     }
 
-    /// Whether labels here and there can be told apart.
+    /// True if two labels in these places are visibly separate.
     fn apart_from(&self, other: &Rect) -> bool {
         let wider = Rect { x: self.x - GAP, w: self.w + 2.0 * GAP, ..*self };
         wider.shared(other) < 1.0
@@ -33,7 +34,7 @@ impl Rect {
         self.x >= 0.0 && self.y >= 0.0 && self.x + self.w <= w && self.y + self.h <= h
     }
 
-    /// Its point that is nearest to `(x, y)`.
+    /// The rectangle's point that is nearest to `(x, y)`.
     fn nearest(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.x, self.x + self.w), y.clamp(self.y, self.y + self.h))
     }
@@ -44,12 +45,12 @@ impl Rect {
 struct Spot {
     rect: Rect,
     cost: f64,
-    /// From where a line leads to it, where it is not beside what it names.
+    /// Start of the leader line, where the label is too far from its point.
     from: Option<(f64, f64)>,
     anchor: Anchor,
 }
 
-/// The side of a label that is at what it names, so that a face of other widths moves only the far side.
+/// Side of a label that is anchored at its point, so that a font of other widths moves only the far side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Left,
@@ -72,7 +73,7 @@ pub(super) struct Placed {
     pub(super) colour: usize,
     pub(super) rect: Rect,
     pub(super) anchor: Anchor,
-    /// From what it names to the label, where that is not beside it.
+    /// Leader line from the point to the label, where the label is far away.
     pub(super) leader: Option<[(f64, f64); 2]>,
 }
 
@@ -109,7 +110,7 @@ impl Wanted {
         Wanted { text: text.to_owned(), colour, spots: spots.collect() }
     }
 
-    /// A label of a level line at height `y` between two ends: above or below it, from the right.
+    /// A label of a level line at height `y` between two ends: above or below the line, from the right.
     pub(super) fn level(y: f64, (from, to): (f64, f64), text: &str, colour: usize) -> Wanted {
         let w = width(text, SIZE);
         let spots = (0..=20).flat_map(|step| {
@@ -122,7 +123,7 @@ impl Wanted {
         Wanted { text: text.to_owned(), colour, spots: spots.collect() }
     }
 
-    /// A label of an upright line at `x`: right or left of it, from the top.
+    /// A label of an upright line at `x`: right or left of the line, from the top.
     pub(super) fn upright(x: f64, down: f64, text: &str, colour: usize) -> Wanted {
         let w = width(text, SIZE);
         let spots = (0..=20).flat_map(|step| {
