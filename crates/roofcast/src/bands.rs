@@ -1,18 +1,17 @@
-//! What a forecast may turn out to be: its means times the bands of its calibration.
+//! Bands of a forecast: its means times the bands of its calibration.
 //!
-//! Knows: which band goes with which metric, and that no band reaches below a limit. How bands are found is
-//! [`crate::calibrate`]'s.
+//! Knows: the band of each metric, and that no band extends below a limit. [`crate::calibrate`] computes bands.
 
 use crate::coefficients::{Band, Coefficients, Evidence, Load};
 use crate::spec::CostKind;
 use serde::Serialize;
 
-/// The bands of a forecast: in eight cases of ten what is measured lies within each.
+/// Bands of a forecast: each contains the measured value in eight cases of ten.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bands {
-    /// How much of the deployment has been measured.
+    /// Coverage of the deployment by measurements.
     pub evidence: Evidence,
-    /// What was measured of it, in words.
+    /// Measurements that the forecast is based on, in words.
     pub rests_on: String,
     /// Mean time to first token.
     pub ttft_ms: Span,
@@ -20,16 +19,16 @@ pub struct Bands {
     pub tpot_ms: Span,
     /// Mean end-to-end latency.
     pub e2el_ms: Span,
-    /// Output tokens per second; none where the load sets them.
+    /// Output tokens per second; `None` if the load determines them.
     pub output_tok_s: Option<Span>,
 }
 
 /// One metric's 10th and 90th percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Span {
-    /// Of measured over forecast.
+    /// 10th and 90th percentile of measured over forecast.
     pub factors: [f64; 2],
-    /// The forecast times these.
+    /// The forecast times these factors.
     pub range: [f64; 2],
 }
 
@@ -40,24 +39,24 @@ pub struct Means {
     pub ttft_ms: f64,
     /// Time per output token.
     pub tpot_ms: f64,
-    /// What the machine's limits allow for it.
+    /// Limit of the time per output token.
     pub limit_tpot_ms: f64,
     /// End to end.
     pub e2el_ms: f64,
-    /// Output tokens per second; none where the load sets them.
+    /// Output tokens per second; `None` if the load determines them.
     pub output_tok_s: Option<f64>,
-    /// Whether requests came at a rate of their own.
+    /// True if requests arrived at a rate of their own.
     pub open_loop: bool,
 }
 
 impl Bands {
-    /// Of a forecast with `coefficients`; none where steps are priced at their limit, which is no forecast.
+    /// Bands of a forecast with `coefficients`; `None` if steps are priced at their limit, which is no forecast.
     pub fn of(coefficients: &Coefficients, cost: CostKind, means: &Means) -> Option<Bands> {
         let band = coefficients.band.filter(|_| cost == CostKind::Forecast)?;
         Some(Bands::around(means, &band, &coefficients.name))
     }
 
-    /// These of decodes, with `prompts` of another accelerator for the first tokens.
+    /// Bands for decodes of `self`, with `prompts` of another accelerator for the first tokens.
     pub fn with_prompts(self, prompts: Bands) -> Bands {
         Bands {
             evidence: self.evidence.min(prompts.evidence),
@@ -67,7 +66,8 @@ impl Bands {
         }
     }
 
-    /// These of some replicas, with `others` that serve the same requests on another accelerator: from the lowest to the highest.
+    /// Bands that cover both `self` and `others`, which serve the requests on another accelerator: from the lowest to
+    /// the highest.
     pub fn with_beside(self, others: Bands) -> Bands {
         let both = |a: Span, b: Span| {
             let widest = |a: [f64; 2], b: [f64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
@@ -87,7 +87,7 @@ impl Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
         let factors = band.factors(if means.open_loop { Load::Open } else { Load::Closed });
         let mut tpot_ms = span(means.tpot_ms, factors.tpot);
-        // The mean of a run may itself be below the limit of its mean step.
+        // A run's mean TPOT may itself be below the limit of its mean step.
         let least = means.limit_tpot_ms.min(means.tpot_ms);
         tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
         Bands {
@@ -133,7 +133,7 @@ mod tests {
         let rate = bands.output_tok_s.unwrap().range;
         assert!((rate[0] - 40.0).abs() < 1e-9 && (rate[1] - 55.0).abs() < 1e-9, "{rate:?}");
         assert_eq!(Bands::around(&Means { output_tok_s: None, ..means }, &band, "").output_tok_s, None);
-        // An open loop has factors of its own: 40 · (0.25, 4).
+        // An open loop has separate factors: 40 · (0.25, 4).
         let own = Factors { ttft: [0.25, 4.0], ..band.factors(Load::Closed) };
         let band = Band { open_loop: Some(own), ..band };
         let ttft = |open_loop| Bands::around(&Means { open_loop, ..means }, &band, "").ttft_ms.range;

@@ -1,4 +1,4 @@
-//! The library's one error type. Every message names the place, what was found and what is accepted.
+//! The library's one error type. Every message names the place, the value found and the values accepted.
 
 use std::fmt::Display;
 
@@ -13,9 +13,9 @@ pub enum Error {
         place: String,
         /// Key or flag.
         field: String,
-        /// What was found there.
+        /// The value found.
         found: String,
-        /// What would be accepted.
+        /// The values accepted.
         accepted: String,
     },
     /// A file cannot be parsed.
@@ -23,7 +23,7 @@ pub enum Error {
     Parse {
         /// File, and line and column where known.
         place: String,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
     /// No catalog entry has this name.
@@ -39,7 +39,7 @@ pub enum Error {
     /// A simulated engine that has nothing to compute though requests wait.
     #[error("the engine is stuck: {waiting} requests wait and none can be admitted under these settings")]
     Stuck {
-        /// How many wait.
+        /// Number of waiting requests.
         waiting: u64,
     },
     /// An engine that would not start.
@@ -54,7 +54,7 @@ pub enum Error {
         dtype: String,
         /// Dtypes that it has.
         accepted: String,
-        /// What to do instead; may be empty.
+        /// Advice on an alternative; may be empty.
         advice: String,
     },
 }
@@ -75,7 +75,7 @@ impl Error {
         }
     }
 
-    /// The same of a field, with the section that asked for it before its place.
+    /// Returns a field error with `section` prepended to its place, for a section that asked for the deployment.
     pub(crate) fn within(self, section: &str) -> Error {
         match self {
             Error::Field { place, field, found, accepted } => {
@@ -99,7 +99,8 @@ impl Error {
     }
 }
 
-/// A parser's message in the form of [`Error::Field`] where it says what it expected; `found` is the value as written.
+/// A parser's message in the form of [`Error::Field`] where it states an expectation; `found` is the value as
+/// written.
 pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
     let message = message.replace('\n', " ");
     let path = if path == "." { "" } else { path };
@@ -112,7 +113,7 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         if let Some(unread) = ["invalid type: ", "invalid value: "].iter().find_map(|p| head.strip_prefix(p))
         {
             return match (literal(unread), found) {
-                // A section that has the value: its key precedes it.
+                // The parser reports a section that contains the value, whose key precedes it.
                 (Some(value), Some(section)) if section.starts_with('{') => {
                     let key =
                         section.split(value).next().and_then(|before| before.trim_end().strip_suffix('='));
@@ -130,18 +131,18 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         }
     }
     match found {
-        // What an untagged type accepts.
+        // An untagged type's list of accepted values.
         Some(found) if message.starts_with("a ") => is(found, &message),
         _ if path.is_empty() => message,
         _ => format!("`{path}`: {message}"),
     }
 }
 
-/// Names that a message lists one by one.
+/// Most names that a message lists one by one.
 const LISTED: usize = 12;
 
-/// An unknown field with the names that are like it instead of all that are accepted; none where the message is another, or
-/// is best as it is.
+/// The message of an unknown field with only similar names in place of all accepted ones; `None` for other messages,
+/// or if no name is similar.
 fn unknown_field(message: &str) -> Option<String> {
     let (name, rest) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
@@ -160,13 +161,13 @@ fn unknown_field(message: &str) -> Option<String> {
     }
 }
 
-/// The value in serde's words for it, as in: string "fast", integer `3`.
+/// The value in serde's message, as in: string "fast", integer `3`.
 fn literal(unread: &str) -> Option<&str> {
     let from = unread.find(['"', '`'])?;
     Some(unread.get(from..)?.trim_matches('`'))
 }
 
-/// The types of Rust as a reader of TOML knows them.
+/// Names of Rust's types in the words of TOML.
 fn in_words(accepted: &str) -> &str {
     match accepted {
         "u64" | "u32" | "usize" => "a whole number from 0",
@@ -177,7 +178,7 @@ fn in_words(accepted: &str) -> &str {
     }
 }
 
-/// The first line of a value, cut where it is long.
+/// The first line of a value, cut if it is long.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("");
     let shown: String = line.chars().take(60).collect();

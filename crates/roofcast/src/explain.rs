@@ -12,9 +12,9 @@ pub struct Row {
     pub tensor: &'static str,
     /// The operator that reads it.
     pub operator: OperatorKind,
-    /// Layers that have it; 1 outside the layers.
+    /// Layers with such a tensor; 1 outside the layers.
     pub layers: u64,
-    /// How many of it in a layer (experts).
+    /// Copies within a layer (experts).
     pub copies: u64,
     /// Outputs and inputs.
     pub shape: [u64; 2],
@@ -26,7 +26,8 @@ pub struct Row {
     pub parameters: u64,
     /// Bytes in all.
     pub bytes: Bytes,
-    /// Matrix FLOPs of one token: two a weight, of a token's own experts only; none for tables and vectors.
+    /// Matrix FLOPs of one token: two per weight, of the experts that the token chooses only; 0 for tables and
+    /// vectors.
     pub flops_per_token: u64,
 }
 
@@ -38,7 +39,7 @@ pub fn explain(deployment: &Deployment) -> Vec<Row> {
             _ => None,
         })
     };
-    // What is outside the layers is passed once.
+    // A token passes tensors outside the layers once, whatever the number of passes.
     let outer = |tensor: &Tensor| deployment.model.outer.iter().any(|own| own.name == tensor.name);
     let row = |held: &crate::deployment::Held| {
         let t = held.tensor;

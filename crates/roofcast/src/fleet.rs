@@ -1,8 +1,8 @@
 //! Replicas behind a router, and the traffic that they serve.
 //!
-//! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later sees
-//! them, and a client with its answer may send the next. Knows nothing about policies or prices. What only pools and servers
-//! in front need is `inline(never)`, for the reason that [`crate::engine`] gives.
+//! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later
+//! includes them, and a client with its answer may send the next. Knows nothing about policies or prices. Functions
+//! for pools and front-end servers only are `inline(never)`, for the reason that [`crate::engine`] gives.
 
 mod admission;
 mod flow;
@@ -29,34 +29,34 @@ use crate::workload::{Prompt, Request, Traffic};
 use ingest::Passing;
 use results::Results;
 
-/// Steps and deliveries from one look at whether to go on to the next.
+/// Steps and deliveries between two calls of the watcher that may stop the run.
 const WATCHED: u64 = 1024;
 
-/// Replicas, the router that chooses among them, and what clients see.
+/// Replicas, the router in front of them, and the results that clients see.
 pub struct Fleet {
     /// The replicas.
     pub replicas: Vec<Box<dyn Replica>>,
     /// The choice among them.
     pub router: Router,
-    /// What queues sort by.
+    /// Sort order of queues.
     pub ranking: Ranking,
-    /// What clients see.
+    /// Results that clients see.
     pub results: Results,
-    /// Which replicas compute prompts and which decode, where those are not the same.
+    /// Assignment of replicas to prefill and decode; `None` if every replica does both.
     pub pools: Option<Pools>,
-    /// Which replicas are up, where that varies.
+    /// Autoscaling state; `None` if all replicas are always up.
     pub scaling: Option<Scaling>,
-    /// Which requests are refused, where queues have limits.
+    /// Admission limits; `None` if queues are unlimited.
     pub admission: Option<Admission>,
-    /// The servers in front of the replicas, where they take time.
+    /// HTTP servers in front of the replicas; `None` if they take no time.
     pub servers: Option<Servers>,
-    /// Replicas that take requests.
+    /// Indices of the replicas that accept requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
 }
 
 impl Fleet {
-    /// An idle fleet.
+    /// Creates an idle fleet.
     pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
         let open = (0..replicas.len()).collect();
         let departures = Vec::new();
@@ -64,25 +64,27 @@ impl Fleet {
         Fleet { replicas, router, ranking, results, pools, scaling, admission, servers, open, departures }
     }
 
-    /// The same with prefill and decode apart.
+    /// Returns the fleet with disaggregated prefill and decode.
     pub fn apart(self, pools: Pools) -> Fleet {
         Fleet { open: pools.prefill().collect(), pools: Some(pools), ..self }
     }
 
-    /// The same with replicas that start and stop.
+    /// Returns the fleet with replicas that start and stop.
     pub fn scaled(self, scaling: Scaling) -> Fleet {
         Fleet { scaling: Some(scaling), ..self }
     }
 
-    /// Serves `traffic` until every request has ended, or the results are decided before.
+    /// Serves `traffic` until every request has ended, or the SLO is certainly missed.
     pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
         self.serve_while(traffic, &mut |_| true)
     }
 
-    /// The same, or until `watch` says no, which hears now and then how many requests have ended.
+    /// Like [`Fleet::serve`], but stops when `watch` returns false; it is called now and then with the number of
+    /// ended requests.
     pub fn serve_while(&mut self, traffic: &mut Traffic, watch: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         let mut events = 0_u64;
-        // Whether a step moves the next event: an answer brings a request, or a cache goes to another replica.
+        // True if a step may move the next event, since an answer may cause a request or a cache may go to another
+        // replica.
         let brings = traffic.is_closed() || self.pools.is_some();
         let mut due = self.due(traffic);
         while !self.results.missed() {
@@ -120,7 +122,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// When the next request comes, a server is done with one or a cache is there.
+    /// Time of the next event: a request arrives, a server releases one, or a cache arrives.
     #[inline(always)]
     fn due(&self, traffic: &Traffic) -> Ticks {
         let comes = traffic.peek().map_or(Ticks::NEVER, Ticks::from);
@@ -129,7 +131,7 @@ impl Fleet {
         comes.min(moves).min(passes)
     }
 
-    /// The replica with work whose last step ended first, and when.
+    /// The busy replica whose last step ended first, and that time.
     #[inline(always)]
     fn behind(&self) -> Option<(Ticks, usize)> {
         if let [alone] = self.replicas.as_slice() {
@@ -138,14 +140,14 @@ impl Fleet {
         self.busy().min()
     }
 
-    /// Replicas with something to compute, and when their last steps ended.
+    /// Replicas with work, and the end times of their last steps.
     fn busy(&self) -> impl Iterator<Item = (Ticks, usize)> {
         let works = |index: usize| self.pools.as_ref().is_none_or(|p| !p.is_stalled(index));
         let replicas = self.replicas.iter().enumerate();
         replicas.filter_map(move |(index, replica)| Some((replica.due()?, index)).filter(|_| works(index)))
     }
 
-    /// One step, or a leap, of a replica; answers go back to their clients.
+    /// Runs one step or one leap of a replica, and returns answers to their clients.
     #[inline(always)]
     fn step(&mut self, index: usize, due: Ticks, traffic: &mut Traffic) -> Result<()> {
         let horizon = self.horizon(index, due, traffic.is_closed());
@@ -178,9 +180,9 @@ impl Fleet {
         Ok(())
     }
 
-    /// Until when a replica may leap: to the next arrival, and in a closed loop no further than the others, whose
-    /// answers may bring requests; nor further than replicas whose prompts it may be handed. Where a lone replica has a
-    /// queue in order of arrival without limits, a waiting request changes nothing until a running one leaves; in a
+    /// Time until which a replica may leap: the next arrival; in a closed loop no further than the other replicas,
+    /// whose answers may cause requests; and no further than replicas that may hand over prompts. If a lone replica
+    /// has an unlimited queue in order of arrival, a waiting request changes nothing until a running one leaves; in a
     /// closed loop even a refusal does, since the next request follows it.
     #[inline(always)]
     fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
@@ -195,7 +197,7 @@ impl Fleet {
         others.map_or(due, |others| due.min(others))
     }
 
-    /// The next request comes to the server of the replica that the router chooses.
+    /// Delivers the next request to the server of the replica that the router chooses.
     #[inline(always)]
     fn deliver(&mut self, traffic: &mut Traffic) {
         let Some(request) = traffic.next() else { return };
@@ -219,14 +221,14 @@ impl Fleet {
         }
     }
 
-    /// A server is done with a request.
+    /// Moves a request from its server to the engine.
     fn hand_in(&mut self, traffic: &mut Traffic) {
         if let Some(Passing { index, arrival, prompt }) = self.servers.as_mut().and_then(Servers::pass) {
             self.receive(index, arrival, prompt, traffic);
         }
     }
 
-    /// Replica `index` has a request, or refuses it.
+    /// Queues a request on replica `index`, or refuses it.
     #[inline(always)]
     fn receive(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
@@ -245,24 +247,24 @@ impl Fleet {
     }
 }
 
-/// Since when a replica has nothing to do, where it has nothing.
+/// The time since when a replica is idle; `None` if it has work.
 fn idle_since(replica: &dyn Replica) -> Option<Ticks> {
     replica.is_empty().then(|| replica.clock())
 }
 
-/// What a queue sorts by.
+/// Sort order of a queue.
 #[derive(Debug, Clone)]
 pub enum Ranking {
-    /// Arrival alone.
+    /// Order of arrival.
     Arrival,
-    /// The request's priority.
+    /// Order of the requests' priority.
     Priority,
-    /// Its output's length, as far as it is known.
+    /// Order of predicted output length.
     Length(Box<Guesses>),
 }
 
 impl Ranking {
-    /// The ranking of a spec's queue; `seed` of the predictions' errors.
+    /// The ranking of a spec's queue; `seed` draws the predictions' errors.
     pub fn new(spec: &EngineSpec, seed: u64) -> Ranking {
         match spec.policy {
             QueuePolicy::Fcfs if spec.enable_priority_scheduling == Some(true) => Ranking::Priority,
@@ -281,7 +283,7 @@ impl Ranking {
     }
 }
 
-/// A request as an engine takes it.
+/// A request in the engine's form.
 pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
     Arrival {
         number,

@@ -1,4 +1,4 @@
-//! A spec as it was resolved, in its own keys: what was said, and what holds where nothing was.
+//! A resolved spec in its own keys: the given values, and the defaults that apply elsewhere.
 //!
 //! Knows: which defaults may be written out without changing an answer; the others are comments. Knows nothing about
 //! answers.
@@ -15,8 +15,8 @@ use toml::{Table, Value};
 /// The sections of a spec that a verb reads.
 pub type Sections = [&'static str];
 
-/// The spec of `table` as TOML with comments: defaults of `sections` filled in from what they resolved to, and the usual keys
-/// that are still absent as comments. Parsing it gives the same answers.
+/// The spec of `table` as TOML with comments: defaults of `sections` filled in with their resolved values, and common
+/// keys that are still absent as comments. Parsing it gives equal answers.
 pub fn text(
     mut table: Table,
     spec: &Spec,
@@ -26,7 +26,7 @@ pub fn text(
     let mut comments = Vec::new();
     for (path, value, neutral) in defaults(spec, deployment)? {
         let section = path.split('.').next().unwrap_or_default();
-        // A plan has its own number of requests where none is asked for.
+        // A plan has a default of its own for the number of requests.
         let planned = path == "workload.requests" && sections.contains(&"search");
         if !sections.contains(&section) || get(&table, path).is_some() || planned {
             continue;
@@ -42,19 +42,19 @@ pub fn text(
     Ok(write(&table, &comments))
 }
 
-/// A spec to begin with: what `table` says, and every other key as a comment.
+/// A starter spec: the keys of `table`, and every other key as a comment.
 pub fn starter(table: &Table, spec: &Spec) -> String {
     write(table, &absent(table, spec, &[], |key| key.path != "model.path"))
 }
 
-/// The keys that pass and of which nothing is said yet.
+/// The keys that pass the filter and are neither in the spec nor in `said`.
 fn absent(table: &Table, spec: &Spec, said: &[Absent], passes: impl Fn(&&Key) -> bool) -> Vec<Absent> {
     let unsaid = |key: &&Key| get(table, key.path).is_none() && said.iter().all(|a| a.path != key.path);
     let keys = KEYS.iter().filter(passes).filter(unsaid).filter(|key| usable(spec, key.path));
     keys.map(|key| Absent { path: key.path, holds: None }).collect()
 }
 
-/// Whether a key goes with the others of its section, so that a comment may offer it.
+/// True if a key fits the others of its section, so that a comment may offer it.
 fn usable(spec: &Spec, path: &str) -> bool {
     match path {
         "workload.preset" => spec.workload.is_none(),
@@ -62,7 +62,7 @@ fn usable(spec: &Spec, path: &str) -> bool {
     }
 }
 
-/// Keys with what holds where they are absent, and whether writing that out changes nothing.
+/// Keys with the defaults that apply where they are absent, and true if writing the default out changes nothing.
 fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'static str, Value, bool)>> {
     let mut all = vec![
         ("engine.name", Value::from(spec.engine.name()), true),
@@ -87,9 +87,9 @@ fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'stati
 fn of_deployment(spec: &Spec, d: &Deployment) -> Vec<(&'static str, Value, bool)> {
     let p = d.parallelism;
     let profile = scheduler::profile(spec.engine.scheduler());
-    // A fleet of pools, or one that grows, has its own counts.
+    // A fleet of pools, or an autoscaled one, has its own counts.
     let alike = spec.fleet.prefill.is_none() && spec.fleet.decode.is_none() && spec.fleet.autoscale.is_none();
-    // A scheduler's own budget holds for its steps alone: written out, it would count for memory, too.
+    // A scheduler's own budget limits its steps alone; written out, it would also change the memory plan.
     let budgeted =
         profile.max_num_batched_tokens.is_none() && spec.engine.scheduler() != SchedulerKind::Sglang;
     let tokens = profile.max_num_batched_tokens.unwrap_or(d.engine.max_num_batched_tokens);
@@ -124,7 +124,7 @@ fn whole(n: u64) -> Value {
     i64::try_from(n).unwrap_or(i64::MAX).into()
 }
 
-/// A name as a spec has it.
+/// The name of an enum's value in a spec.
 fn word(name: &impl serde::Serialize) -> Value {
     Value::try_from(name).unwrap_or_else(|_| "".into())
 }

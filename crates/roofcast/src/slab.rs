@@ -1,10 +1,10 @@
-//! Values by number, whose numbers are used again.
+//! Values by number, with numbers that are reused.
 //!
-//! Knows: which numbers are free. Knows nothing about when a value may go.
+//! Knows: which numbers are free. Knows nothing about when a value may be dropped.
 
 use std::ops::{Deref, DerefMut};
 
-/// Values by number, as a slice: those given back stay where they are until their number is used again.
+/// Values by number, as a slice: vacated values stay in place until their number is reused.
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<T> {
     values: Vec<T>,
@@ -18,7 +18,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Adds a value under the number given back last, or a new one.
+    /// Adds a value under the number vacated last, or a new one.
     pub(crate) fn insert(&mut self, value: T) -> usize {
         match self.vacant.pop() {
             Some(index) => {
@@ -35,12 +35,12 @@ impl<T> Slab<T> {
         self.values.len() - 1
     }
 
-    /// Lets a number be used again.
+    /// Makes a number available for reuse.
     pub(crate) fn vacate(&mut self, index: usize) {
         self.vacant.push(index);
     }
 
-    /// How many values have not been given back.
+    /// Number of values that have not been vacated.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.values.len() - self.vacant.len()

@@ -1,7 +1,8 @@
-//! What a run's requests add up to, by the keys of vLLM's benchmark client.
+//! Aggregates of a run's requests, by the keys of vLLM's benchmark client.
 //!
-//! Knows: quantiles as numpy takes them, throughput and goodput. Knows nothing about where the records came from.
-//! Source: `vllm/benchmarks/serve.py`, `calculate_metrics`; percentiles interpolate linearly, std is the population's.
+//! Knows: quantiles as numpy computes them, throughput and goodput. Knows nothing about where the records came from.
+//! Source: `vllm/benchmarks/serve.py`, `calculate_metrics`; percentiles interpolate linearly, std is the
+//! population's.
 
 use crate::record::{Outcome, Record};
 use crate::spec::{Bound, Metric, Percentile, Slo};
@@ -11,7 +12,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// Mean, spread and quantiles of one metric, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Statistics {
-    /// How many values there are; without any the others are 0 and mean nothing.
+    /// Number of values; if 0, the other fields are 0 and have no meaning.
     pub count: u64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -28,7 +29,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Exact statistics of `values`, whose order is lost; zeros where there are none.
+    /// Exact statistics of `values`, which are reordered; zeros if there are none.
     pub fn of(values: &mut [f64]) -> Statistics {
         if values.is_empty() {
             return Statistics::default();
@@ -40,7 +41,7 @@ impl Statistics {
         Statistics { count: values.len() as u64, mean, median, std, p90, p95, p99 }
     }
 
-    /// One of its percentiles.
+    /// The value of a percentile.
     pub fn percentile(&self, percentile: Percentile) -> f64 {
         match percentile {
             Percentile::P50 => self.median,
@@ -50,7 +51,7 @@ impl Statistics {
         }
     }
 
-    /// One of its figures, where there are values.
+    /// A figure of the statistics; `None` if there are no values.
     pub fn figure(&self, of: fn(&Statistics) -> f64) -> Option<f64> {
         (self.count > 0).then(|| of(self))
     }
@@ -69,7 +70,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
 pub struct Summary {
     /// Requests that got all their tokens.
     pub completed: u64,
-    /// Requests that did not.
+    /// Requests that did not complete.
     pub failed: u64,
     /// Seconds from the first send to the last token.
     pub duration: f64,
@@ -77,7 +78,7 @@ pub struct Summary {
     pub total_input_tokens: u64,
     /// Output tokens of completed requests.
     pub total_output_tokens: u64,
-    /// Requests that met every objective; none where no objective was set.
+    /// Requests that met every SLO bound; `None` if no SLO is set.
     pub good: Option<u64>,
     /// Time to first token.
     pub ttft: Statistics,
@@ -90,7 +91,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The summary of `records`. Goodput counts requests that keep the bounds of `slo`, each taken per request.
+    /// The summary of `records`. Goodput counts requests that keep the bounds of `slo`, each applied to the single
+    /// request.
     pub fn of(records: &[Record], slo: &Slo) -> Summary {
         let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
         let ms = |times: Vec<Option<Picoseconds>>| -> Vec<f64> {
@@ -121,7 +123,7 @@ impl Summary {
         }
     }
 
-    /// Milliseconds of what `bound` bounds.
+    /// Milliseconds of the metric and percentile that `bound` limits.
     pub fn bounded(&self, bound: &Bound) -> f64 {
         self.latency(bound.metric).percentile(bound.percentile)
     }
@@ -136,7 +138,7 @@ impl Summary {
         self.rate(self.completed)
     }
 
-    /// Requests per second that met every objective.
+    /// Requests per second that met every SLO bound.
     pub fn request_goodput(&self) -> Option<f64> {
         self.good.map(|n| self.rate(n))
     }
@@ -157,7 +159,7 @@ impl Summary {
     }
 }
 
-/// Whether one request keeps the bounds.
+/// True if one request keeps the bounds.
 pub fn meets(record: &Record, slo: &Slo) -> bool {
     let time = |metric| match metric {
         Metric::Ttft => record.ttft(),
@@ -191,10 +193,10 @@ impl Serialize for Summary {
     }
 }
 
-/// A figure of a sample.
+/// A figure of a sample's statistics.
 pub type Figure = fn(&Statistics) -> f64;
 
-/// Those that vLLM's client writes, by name.
+/// Figures that vLLM's client writes, by name.
 pub const FIGURES: [(&str, Figure); 7] = [
     ("mean", |s| s.mean),
     ("median", |s| s.median),

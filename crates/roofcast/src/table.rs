@@ -1,7 +1,7 @@
-//! CSV text that a person's tools wrote: its separator, and where a record stands in the file.
+//! CSV text from common tools: its separator, and the file's line of each record.
 //!
-//! Knows: commas, and the semicolons and tabs that spreadsheets write where a comma is the decimal point; comments; lines of
-//! the file. Does not know: columns and what their cells mean.
+//! Knows: commas, and the semicolons and tabs that spreadsheets write where a comma is the decimal point; comments;
+//! lines of the file. Does not know: columns and the meaning of their cells.
 
 use crate::error::Error;
 
@@ -14,7 +14,7 @@ pub(crate) fn separator(text: &str) -> char {
     [',', ';', '\t'].into_iter().find(|mark| header.contains(*mark)).unwrap_or(',')
 }
 
-/// A number's text with a point for the decimal comma, which stands only where commas do not separate cells.
+/// A number's text with a point for the decimal comma, unless commas separate cells.
 pub(crate) fn pointed(text: &str, separator: char) -> String {
     if separator == ',' { text.to_owned() } else { text.replacen(',', ".", 1) }
 }
@@ -25,8 +25,8 @@ pub(crate) fn reader(text: &str) -> csv::Reader<&[u8]> {
     builder.comment(Some(COMMENT as u8)).delimiter(separator(text) as u8).from_reader(text.as_bytes())
 }
 
-/// The line of the file, from 1, of the record that was read at `position`: the position is where the reader began to look,
-/// before comments and empty lines.
+/// The file's line, from 1, of the record that was read at `position`: the position is before comments and empty
+/// lines that the reader skipped.
 pub(crate) fn line(text: &str, position: Option<&csv::Position>) -> u64 {
     let Some(position) = position else { return 1 };
     let from = usize::try_from(position.byte()).unwrap_or(usize::MAX);
@@ -34,7 +34,7 @@ pub(crate) fn line(text: &str, position: Option<&csv::Position>) -> u64 {
     position.line() + rest.lines().take_while(|line| is_skipped(line)).count() as u64
 }
 
-/// The error of a record that cannot be read, with its line in the file.
+/// The error for an unreadable record, with its line in the file.
 pub(crate) fn broken(place: &str, text: &str, error: &csv::Error) -> Error {
     let message = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {

@@ -1,4 +1,4 @@
-//! What fuzzers and the corpus test drive: each parser with everything behind it that input can reach.
+//! Entry points for fuzzers and the corpus test: each parser with all code that its input can reach.
 //!
 //! Results are dropped: a fuzzer looks for panics, hangs and memory.
 
@@ -22,7 +22,7 @@ use crate::workload::trace::Format;
 use crate::workload::{Trace, Traffic};
 use std::sync::Arc;
 
-/// Reads `text` as a `config.json`, and if it is a model asks everything of it.
+/// Reads `text` as a `config.json`, and if it is a model evaluates every answer.
 pub fn config(text: &str) {
     drop(Quantization::read_modelopt("fuzz", text));
     let (Ok(model), Ok(catalog)) = (reader::parse("fuzz", "fuzz", text), Catalog::embedded()) else { return };
@@ -101,7 +101,7 @@ pub fn records(text: &str) {
     }
 }
 
-/// Reads `text` as recorded traffic in every format, and as a workload of which the first requests are drawn.
+/// Reads `text` as recorded traffic in every format, and as a workload whose first requests are drawn.
 pub fn workload(text: &str) {
     use Format::{Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm};
     for format in [Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm].map(Some).into_iter().chain([None])
@@ -141,7 +141,7 @@ pub fn measured(text: &str) {
     }
 }
 
-/// Reads `bytes` as the start of a GGUF file and as that of a safetensors file.
+/// Reads `bytes` as the start of a GGUF file and of a safetensors file.
 pub fn checkpoint(bytes: &[u8]) {
     if let Ok(profiles) = crate::profile::Profiles::read("fuzz", bytes) {
         for section in &profiles.sections {

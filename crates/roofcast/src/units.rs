@@ -33,17 +33,17 @@ impl Bytes {
         Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// The size as a float, for rates.
+    /// Returns the size as a float, for rates.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
 
-    /// `16.06 GB`, decimal.
+    /// Text in decimal units, as `16.06 GB`.
     pub fn gb(self) -> String {
         human(self.as_f64(), 1e3, &["B", "kB", "MB", "GB", "TB", "PB"])
     }
 
-    /// `14.96 GiB`, binary.
+    /// Text in binary units, as `14.96 GiB`.
     pub fn gib(self) -> String {
         human(self.as_f64(), 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
     }
@@ -84,12 +84,12 @@ impl Flops {
     /// No operations.
     pub const ZERO: Flops = Flops(0);
 
-    /// The count as a float, for rates.
+    /// Returns the count as a float, for rates.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
 
-    /// `29.7 TFLOP`.
+    /// Text with a prefix, as `29.7 TFLOP`.
     pub fn human(self) -> String {
         human(self.as_f64(), 1e3, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"])
     }
@@ -141,7 +141,7 @@ impl Picoseconds {
     /// No time.
     pub const ZERO: Picoseconds = Picoseconds(0);
 
-    /// From seconds, to the nearest picosecond.
+    /// Converts seconds, rounded to the nearest picosecond.
     pub fn from_seconds(seconds: f64) -> Picoseconds {
         Picoseconds((seconds.max(0.0) * 1e12).round() as u64)
     }
@@ -156,12 +156,12 @@ impl Picoseconds {
         Picoseconds::from_seconds(flops.as_f64() / rate.0)
     }
 
-    /// In seconds.
+    /// Time in seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e12
     }
 
-    /// In milliseconds, the unit of reports.
+    /// Time in milliseconds, the unit of reports.
     pub fn ms(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -201,7 +201,7 @@ impl Serialize for Picoseconds {
 }
 
 impl<'de> Deserialize<'de> for Picoseconds {
-    /// From milliseconds, as it is written.
+    /// Reads milliseconds, the unit of records.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Picoseconds, D::Error> {
         let ms = f64::deserialize(deserializer)?;
         if (0.0..=1e13).contains(&ms) {
@@ -211,7 +211,8 @@ impl<'de> Deserialize<'de> for Picoseconds {
     }
 }
 
-/// `value` with three to four significant digits and the largest fitting prefix of `names`, `step` apart.
+/// Text of `value` with three to four significant digits and the largest fitting unit of `names`, which are `step`
+/// apart.
 pub fn human(value: f64, step: f64, names: &[&str]) -> String {
     let mut value = value;
     let mut index = 0;
@@ -228,13 +229,13 @@ pub fn human(value: f64, step: f64, names: &[&str]) -> String {
     format!("{value:.digits$} {}", names.get(index).copied().unwrap_or_default())
 }
 
-/// The float nearest to a word, by one instruction where it has a sign to spare.
+/// The float nearest to a word. Converting a signed integer is one instruction, so words below 2^63 take that path.
 #[inline]
 pub(crate) fn number(word: u64) -> f64 {
     i64::try_from(word).map_or_else(|_| word as f64, |signed| signed as f64)
 }
 
-/// The float nearest to `whole`. A signed word is converted by one instruction, two words by a call.
+/// The float nearest to `whole`. Converting a signed word is one instruction, two words a function call.
 pub(crate) fn float(whole: u128) -> f64 {
     #[cold]
     #[inline(never)]
@@ -248,7 +249,7 @@ pub(crate) fn float(whole: u128) -> f64 {
 mod tests {
     use super::*;
 
-    /// A word with its highest bit set is no signed one: 2⁶³ is a float, 2⁶⁴ − 1 is next to 2⁶⁴.
+    /// A word with its highest bit set has no signed equivalent: 2⁶³ is a float, 2⁶⁴ − 1 is next to 2⁶⁴.
     #[test]
     fn words_become_the_nearest_floats() {
         assert_eq!([0, 7, 1 << 63, u64::MAX].map(number), [0.0, 7.0, 2f64.powi(63), 2f64.powi(64)]);

@@ -1,7 +1,7 @@
 //! Versions of engines: their order.
 //!
-//! Knows: release numbers, pre-releases before and post-releases after them, as PEP 440 orders them. What has no number, or
-//! a date in its place, has no order. Knows nothing about which versions there are.
+//! Knows: release numbers, pre-releases before and post-releases after them, as PEP 440 orders them. A version
+//! without a number, or with a date in its place, has no order. Knows nothing about which versions exist.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ pub struct Version {
     /// Numbers without trailing zeros: 1.0 is 1.
     release: Vec<u64>,
     stage: Stage,
-    /// One more than the number of a post-release; 0 of none.
+    /// Number of the post-release plus one; 0 for a plain release.
     post: u64,
 }
 
@@ -23,8 +23,8 @@ enum Stage {
 }
 
 impl Version {
-    /// Reads `0.6.3.post1`, `v0.11.2`, `1.2.0rc6.post2`, `~0.4.x`, `0.4.0 (2024-12)` as 0.4.0 or `build 7941-7948` as 7941;
-    /// none of `nightly` or `2024-05/06`.
+    /// Reads `0.6.3.post1`, `v0.11.2`, `1.2.0rc6.post2`, `~0.4.x`, `0.4.0 (2024-12)` as 0.4.0 or `build 7941-7948` as
+    /// 7941; `None` for `nightly` or `2024-05/06`.
     pub fn parse(text: &str) -> Option<Version> {
         let text = text.trim().trim_start_matches("build ").trim_start_matches(['v', 'b', '~']);
         let mut release = Vec::new();
@@ -57,13 +57,13 @@ impl Version {
         Some(Version { release, stage, post: post.map_or(0, |n| n + 1) })
     }
 
-    /// The order of two texts; none where one has no order.
+    /// The order of two texts; `None` if one has no order.
     pub fn compare(a: &str, b: &str) -> Option<Ordering> {
         Some(Version::parse(a)?.cmp(&Version::parse(b)?))
     }
 }
 
-/// The number after `key`, 0 where there is none.
+/// The number after `key`, 0 if no number follows.
 fn number_after(tag: &str, key: &str) -> Option<u64> {
     let after = tag.split_once(key)?.1;
     let digits = after.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();

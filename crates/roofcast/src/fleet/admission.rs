@@ -1,26 +1,26 @@
-//! The limits of vLLM's server on what it queues: a request beyond them is refused with HTTP 503.
+//! Queue limits of vLLM's server: a request beyond them is refused with HTTP 503.
 //!
-//! Knows: `max_num_queued_reqs` and `max_num_queued_tokens` as vLLM 0.32 checks them when a request comes (`check_admission`
-//! of `v1/engine/async_llm.py`), of one server for all data-parallel ranks of a replica. A prompt counts whole until its
-//! first token is there. Knows nothing about schedulers.
+//! Knows: `max_num_queued_reqs` and `max_num_queued_tokens` as vLLM 0.32 checks them when a request arrives
+//! (`check_admission` of `v1/engine/async_llm.py`), in one server for all data-parallel ranks of a replica. A prompt
+//! counts whole until its first token. Knows nothing about schedulers.
 
 use crate::engine::Replica;
 use crate::engine::arrival::Arrival;
 use crate::spec::EngineSpec;
 
-/// The limits, and what they count.
+/// Queue limits and the counts that they apply to.
 #[derive(Debug)]
 pub struct Admission {
-    /// Requests, waiting or running.
+    /// Most requests, waiting or running.
     max_num_queued_reqs: u64,
-    /// Prompt tokens of requests without their first token.
+    /// Most prompt tokens of requests without their first token.
     max_num_queued_tokens: u64,
-    /// Both counts of each replica during its last step, whose results came with its end.
+    /// Both counts of each replica as of its last step, because results arrive with the step's end.
     counts: Vec<[u64; 2]>,
 }
 
 impl Admission {
-    /// The limits of a spec for so many replicas; none where it has none.
+    /// The limits of a spec, for `replicas` replicas; `None` if the spec sets none.
     pub fn of(spec: &EngineSpec, replicas: usize) -> Option<Admission> {
         let limits = [spec.max_num_queued_reqs, spec.max_num_queued_tokens];
         let [max_num_queued_reqs, max_num_queued_tokens] = limits.map(|limit| limit.unwrap_or(u64::MAX));
@@ -29,12 +29,12 @@ impl Admission {
         any.then_some(Admission { max_num_queued_reqs, max_num_queued_tokens, counts })
     }
 
-    /// A step of replica `index` begins.
+    /// Records the counts when a step of replica `index` begins.
     pub(super) fn begin(&mut self, index: usize, replica: &dyn Replica) {
         self.counts[index] = count(replica);
     }
 
-    /// Whether replica `index` accepts a request; an accepted one is counted.
+    /// True if replica `index` accepts a request, which is then counted.
     pub(super) fn accepts(&mut self, index: usize, replica: &dyn Replica, arrival: &Arrival) -> bool {
         let counts = &mut self.counts[index];
         if arrival.at >= replica.clock() {

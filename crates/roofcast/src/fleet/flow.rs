@@ -1,25 +1,26 @@
-//! Arrivals against departures: whether the requests in flight grow for as long as requests come.
+//! Detection of overload: whether the requests in flight grow for as long as requests arrive.
 //!
-//! Knows: counts of arrivals and departures in equal intervals, in bounded memory; events may come in any order. Where λ come
-//! and μ < λ are answered each second, λ − μ more are in flight with every second. Over the second half of the arrivals the
-//! requests in flight are averaged in batches, each at least as long as a request decodes (requests in flight at one time
-//! and that much later are others), and a line is fitted to these means. They grow where the line rises by at least
-//! [`MATERIAL`] of the arrivals and a rise that steep has less than 1 % of chance in level traffic (Student's t).
+//! Knows: counts of arrivals and departures in equal intervals, in bounded memory; events may come in any order. If λ
+//! arrive and μ < λ depart each second, requests in flight grow by λ − μ per second. Over the second half of the
+//! arrivals the requests in flight are averaged in batches, each at least as long as a request decodes (so that
+//! batches hold different requests), and a line is fitted to these means. They grow if the slope is at least
+//! [`MATERIAL`] of the arrivals and a slope that steep has less than 1 % probability in level traffic (Student's t).
 //! Knows nothing about replicas.
 
 use crate::engine::clock::Ticks;
 
-/// Intervals at most; twice as long ones when there would be more.
+/// Most intervals; when more are needed, their width doubles.
 const MOST: usize = 512;
-/// An interval at first: a millisecond.
+/// Width of an interval at first: a millisecond.
 const FIRST: Ticks = Ticks(256_000_000_000);
-/// Batches of the second half.
+/// Batches of the second half of the arrivals.
 const BATCHES: usize = 8;
-/// Batches without which nothing can be said.
+/// Fewest batches for a verdict.
 const FEWEST: usize = 4;
-/// How many times the decode of a request requests must come for: twice [`FEWEST`], and one for intervals cut short.
+/// Shortest duration of arrivals for a verdict, in decode times of a request: twice [`FEWEST`], and one for intervals
+/// cut short.
 pub(super) const DECODES: f64 = 9.0;
-/// Share of the arrivals that must stay unanswered before it counts as growth.
+/// Fraction of the arrivals that must stay unanswered before it counts as growth.
 const MATERIAL: f64 = 0.01;
 /// 99th percentile of Student's t by degrees of freedom, from 2.
 const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
@@ -29,19 +30,19 @@ const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
 pub(crate) struct Flow {
     width: Ticks,
     intervals: Vec<[i64; 2]>,
-    /// The interval of the last event, and when it begins: that of the next one as a rule.
+    /// The interval of the last event and its start, kept because the next event is usually in it.
     index: usize,
     begins: Ticks,
 }
 
-/// What the requests in flight do while requests come.
+/// Trend of the requests in flight during the arrivals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Trend {
-    /// They are as many as before.
+    /// Requests in flight stay level.
     Level,
-    /// So many more each second.
+    /// Requests in flight grow by this many per second.
     Growing(f64),
-    /// Requests come for too short a time to tell.
+    /// The arrivals end too soon for a verdict.
     Short,
 }
 
@@ -52,13 +53,13 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// A request comes.
+    /// Counts an arrival.
     #[inline(always)]
     pub(crate) fn arrived(&mut self, at: Ticks) {
         self.interval(at)[0] += 1;
     }
 
-    /// A request has left.
+    /// Counts a departure.
     #[inline(always)]
     pub(crate) fn left(&mut self, at: Ticks) {
         self.interval(at)[1] += 1;
@@ -90,7 +91,7 @@ impl Flow {
         (self.index, self.begins) = (index, Ticks(index as u128 * self.width.0));
     }
 
-    /// The trend while requests come, from `first` to `last`; one decodes for `decode_s` seconds in the mean.
+    /// The trend during the arrivals, from `first` to `last`; a request decodes for `decode_s` seconds on average.
     pub(crate) fn trend(&self, first: Ticks, last: Ticks, decode_s: f64) -> Trend {
         let middle = first.0 + (last.0 - first.0) / 2;
         let mut in_flight = 0;
@@ -125,7 +126,7 @@ impl Flow {
     }
 }
 
-/// The rise from value to value of the line through `values` by least squares, and its standard error.
+/// Slope per value of the least-squares line through `values`, and its standard error.
 fn line(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);

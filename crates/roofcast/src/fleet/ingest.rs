@@ -1,9 +1,9 @@
-//! The HTTP servers in front of the engines: what they take of a request before its engine has it.
+//! The HTTP servers in front of the engines: time of a request before its engine receives it.
 //!
-//! Knows: a Python server reads and tokenizes one request after the other, `ingest + n · ingest_token` seconds for a prompt of n
-//! tokens, and what follows takes `request` seconds, of many requests at once; a compiled server takes half of `request`, and none
-//! waits. All are host times, so a slower host takes longer.
-//! Knows nothing about what an engine does with a request.
+//! Knows: a Python server reads and tokenizes one request after another, `ingest + n · ingest_token` seconds for a
+//! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap; a compiled server
+//! takes half of `request`, and requests never wait. All are host times, so a slower host takes longer. Knows nothing
+//! about how an engine serves a request.
 
 use crate::engine::arrival::Arrival;
 use crate::engine::clock::Ticks;
@@ -13,24 +13,24 @@ use crate::units::Picoseconds;
 use crate::workload::Prompt;
 use std::collections::VecDeque;
 
-/// Share of a Python server's time of a request that a compiled one takes: 2 of 4 ms (vLLM's Rust front end, Dynamo).
+/// Time per request of a compiled server over a Python server's: 2 of 4 ms (vLLM's Rust front end, Dynamo).
 const COMPILED: f64 = 0.5;
 
 /// The server of one replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ingest {
-    /// Seconds of a request.
+    /// Serial seconds per request.
     each: f64,
-    /// Seconds of a prompt's token.
+    /// Serial seconds per prompt token.
     token: f64,
-    /// From then until the engine has it.
+    /// Latency from the end of reading until the engine has the request; overlaps with other requests.
     latency: Ticks,
-    /// When it has read the last request.
+    /// Time at which the server has read its last request.
     free: Ticks,
 }
 
 impl Ingest {
-    /// An idle server; none at the limit, and where engines are called without one.
+    /// An idle server; `None` at the limit, and where engines are called in process.
     pub fn of(forecaster: &Forecaster, cost: CostKind) -> Option<Ingest> {
         let deployment = &forecaster.deployment;
         if cost == CostKind::Limit || !deployment.options.engine.served() {
@@ -39,7 +39,7 @@ impl Ingest {
         let times = forecaster.coefficients.engine.scaled(forecaster.coefficients.factor);
         let compiled = !deployment.options.engine.has_python_server();
         let seconds = |seconds: f64| seconds / deployment.accelerator.host_speed;
-        // A compiled server has threads enough that none waits, and takes half of the time of a request.
+        // A compiled server has enough threads that no request waits, and takes half of the time per request.
         let python = |s: f64| if compiled { 0.0 } else { seconds(s) };
         let latency = seconds(times.request) * if compiled { COMPILED } else { 1.0 };
         Some(Ingest {
@@ -50,13 +50,14 @@ impl Ingest {
         })
     }
 
-    /// When a request of so many prompt tokens that comes at `at` is in its engine's queue; requests come in order of time.
+    /// Time at which a request of `tokens` prompt tokens, arriving at `at`, reaches its engine's queue; calls must be
+    /// in order of time.
     pub fn pass(&mut self, at: Ticks, tokens: u64) -> Ticks {
         self.free = self.free.max(at) + self.reading(tokens);
         self.free + self.latency
     }
 
-    /// What it adds to a request that comes alone.
+    /// Time that the server adds to a request that meets no other.
     pub fn alone(&self, tokens: u64) -> Ticks {
         self.reading(tokens) + self.latency
     }
@@ -66,7 +67,7 @@ impl Ingest {
     }
 }
 
-/// A request in a server.
+/// A request that passes through a server.
 #[derive(Debug)]
 pub(super) struct Passing {
     pub(super) index: usize,
@@ -74,15 +75,15 @@ pub(super) struct Passing {
     pub(super) prompt: Prompt,
 }
 
-/// The servers of all replicas, with the requests that they have.
+/// The servers of all replicas, with the requests that they hold.
 #[derive(Debug)]
 pub struct Servers {
     each: Vec<Server>,
-    /// Of the request that leaves a server next: when, its number, and the server.
+    /// The next request to leave a server: its time, its number, and the server's index.
     next: Option<(Ticks, u64, usize)>,
 }
 
-/// One server; requests leave it as they came.
+/// One server; requests leave in order of arrival.
 #[derive(Debug)]
 struct Server {
     ingest: Ingest,
@@ -90,24 +91,24 @@ struct Server {
 }
 
 impl Servers {
-    /// Idle servers, one of each replica.
+    /// Idle servers, one for each replica.
     pub fn new(each: Vec<Ingest>) -> Servers {
         let idle = |ingest| Server { ingest, inside: VecDeque::new() };
         Servers { each: each.into_iter().map(idle).collect(), next: None }
     }
 
-    /// When the next engine has a request, or never.
+    /// Time at which an engine receives its next request, or never.
     #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
         self.next.map_or(Ticks::NEVER, |(at, ..)| at)
     }
 
-    /// Requests in the server of replica `index`.
+    /// Number of requests in the server of replica `index`.
     pub(super) fn inside(&self, index: usize) -> u64 {
         self.each[index].inside.len() as u64
     }
 
-    /// A request comes to the server of replica `index`.
+    /// Adds a request to the server of replica `index`.
     #[inline(never)]
     pub(super) fn take(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
         let server = &mut self.each[index];
@@ -118,7 +119,7 @@ impl Servers {
         self.next = Some(self.next.map_or(own, |next| next.min(own)));
     }
 
-    /// The request that its engine has next.
+    /// Removes the request that reaches its engine next.
     #[inline(never)]
     pub(super) fn pass(&mut self) -> Option<Passing> {
         let (.., index) = self.next?;
@@ -186,8 +187,8 @@ mod tests {
         assert!(servers.pass().is_none() && servers.inside(0) == 0);
     }
 
-    /// 2 ms a request, 1 µs a token, 5 ms of latency: three requests of 1,000 tokens at once are read after 3, 6 and 9 ms and
-    /// are there after 8, 11 and 14; one at 20 ms meets nobody, 28.
+    /// 2 ms per request, 1 µs per token, 5 ms of latency: three requests of 1,000 tokens at once are read after 3, 6
+    /// and 9 ms and reach the engine after 8, 11 and 14; one at 20 ms meets no other, 28.
     #[test]
     fn requests_are_read_one_after_the_other() {
         let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), free: Ticks::ZERO };

@@ -1,8 +1,9 @@
-//! Disaggregated prefill and decode: replicas that compute prompts, and others that decode what those hand over.
+//! Disaggregated prefill and decode: some replicas compute prompts, others decode the requests handed over.
 //!
-//! Knows: which replicas are which, and what is on its way between them. A request gets its first token from its prefill
-//! replica, which keeps its cache until a decode replica has fetched it: where decode replicas are full, prefill replicas
-//! fill up and wait. Knows nothing about what a replica does with a request, or how fast a link is ([`Way`]).
+//! Knows: the role of each replica, and the caches in transfer between them. A request gets its first token from its
+//! prefill replica, which keeps its cache until a decode replica has fetched it: where decode replicas are full,
+//! prefill replicas fill up and wait. Knows nothing about how a replica serves a request, or how fast a link is
+//! ([`Way`]).
 
 use super::way::Way;
 use crate::engine::arrival::{Arrival, SequenceId};
@@ -13,40 +14,40 @@ use crate::router::Router;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What happens between replicas.
+/// Event between replicas.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// A request has its first token.
+    /// A prefill replica has produced a request's first token.
     HandOver(Departure),
-    /// Its cache is there: `from` may forget it, `to` can go on with it.
+    /// A request's cache has arrived: `from` may free its blocks, `to` can continue the request.
     Landed { from: usize, id: SequenceId, to: usize },
 }
 
-/// The pools of a fleet: the first of its replicas compute prompts, the others decode.
+/// The pools of a fleet: its first `prefill` replicas compute prompts, the others decode.
 #[derive(Debug)]
 pub struct Pools {
     prefill: usize,
     decode: Vec<usize>,
     router: Router,
     way: Way,
-    /// In order of time, then of telling.
+    /// Events in order of time, then of recording.
     events: BTreeMap<(Ticks, u64), Event>,
     told: u64,
-    /// In which replica, under which name, a request's cache is kept.
+    /// Replica and sequence id that keep a request's cache, by the request's number.
     kept: BTreeMap<u64, (usize, SequenceId)>,
-    /// Caches that each replica keeps for others or waits for.
+    /// Number of caches that each replica keeps for others or waits for.
     owed: Vec<u64>,
-    /// Replicas that can do nothing until an event.
+    /// True for replicas that can do nothing until an event.
     stalled: Vec<bool>,
     admitted: Vec<(u64, Ticks)>,
-    /// Caches that were handed over.
+    /// Caches handed over so far.
     pub transfers: u64,
-    /// How long they took on the link in all.
+    /// Total time of the transfers on the link.
     pub on_the_link: Ticks,
 }
 
 impl Pools {
-    /// Nothing on its way between `prefill` and `decode` replicas; `router` chooses the decode replica.
+    /// Pools without transfers in flight; `router` chooses the decode replica.
     pub fn new(prefill: usize, decode: usize, router: Router, way: Way) -> Pools {
         Pools {
             prefill,
@@ -64,40 +65,40 @@ impl Pools {
         }
     }
 
-    /// Replicas that compute prompts.
+    /// Indices of the prefill replicas.
     pub fn prefill(&self) -> Range<usize> {
         0..self.prefill
     }
 
-    /// Whether a decode replica could serve a request.
+    /// True if a decode replica could serve the request.
     pub(super) fn serves(&self, replicas: &[Box<dyn Replica>], arrival: &Arrival) -> bool {
         self.decode.first().is_some_and(|decode| replicas[*decode].serves(arrival))
     }
 
-    /// When the next event is, or never.
+    /// Time of the next event, or never.
     #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
         self.events.keys().next().map_or(Ticks::NEVER, |(at, _)| *at)
     }
 
-    /// A replica can do nothing; whether that may change with an event.
+    /// Marks a replica as unable to proceed; true if an event may change that.
     pub(super) fn stall(&mut self, index: usize) -> bool {
         self.stalled[index] = true;
         self.owed[index] > 0
     }
 
-    /// Whether a replica can do nothing until an event.
+    /// True if a replica can do nothing until an event.
     pub(super) fn is_stalled(&self, index: usize) -> bool {
         self.stalled[index]
     }
 
-    /// Whether what replica `other` does may concern others: prompts come from prefill replicas, and where one of those is
-    /// stalled it goes on when a decode replica lets it.
+    /// True if a step of replica `other` may affect other replicas: prefill replicas hand over prompts, and a stalled
+    /// prefill replica continues when a decode replica frees its blocks.
     pub(super) fn concerns(&self, other: usize) -> bool {
         other < self.prefill || self.stalled[..self.prefill].contains(&true)
     }
 
-    /// The caches of the requests that replica `to` has admitted are on their way.
+    /// Starts the transfers of the requests that replica `to` has admitted.
     #[inline(never)]
     pub(super) fn fetch(&mut self, to: usize, replica: &mut dyn Replica) {
         let mut admitted = std::mem::take(&mut self.admitted);
@@ -111,7 +112,7 @@ impl Pools {
         self.admitted = admitted;
     }
 
-    /// Whether a request that left `index` at `at` is to be decoded elsewhere; it is handed over then.
+    /// Hands over a request that left `index` at `at`; false if it needs no decode replica.
     #[inline(never)]
     pub(super) fn hand_over(&mut self, gone: &Departure, at: Ticks, index: usize) -> bool {
         if index >= self.prefill || gone.arrival.output == 1 {
@@ -128,7 +129,7 @@ impl Pools {
         self.told += 1;
     }
 
-    /// The next event happens.
+    /// Processes the next event.
     #[inline(never)]
     pub(super) fn exchange(&mut self, replicas: &mut [Box<dyn Replica>]) {
         let Some(((at, _), event)) = self.events.pop_first() else { return };
@@ -152,7 +153,7 @@ impl Pools {
         }
     }
 
-    /// A replica without anything to do may have something from `at` on.
+    /// Wakes a stalled or idle replica, which may have work from `at` on.
     fn wake(&mut self, index: usize, at: Ticks, replicas: &mut [Box<dyn Replica>]) {
         if std::mem::take(&mut self.stalled[index]) || replicas[index].is_empty() {
             replicas[index].wait_until(at);

@@ -1,4 +1,4 @@
-//! What clients saw of a run: request by request, or summed up in bounded memory.
+//! Results of a run as clients see them: request by request, or aggregated in bounded memory.
 
 use crate::engine::Departure;
 use crate::engine::arrival::Arrival;
@@ -11,27 +11,27 @@ use crate::summary::{Statistics, Summary};
 use crate::units::Picoseconds;
 use crate::workload::Request;
 
-/// Whether more came than could be served.
+/// Verdict on whether more requests arrived than could be served.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct OfferedLoad {
-    /// Requests per second that came; none in a closed loop.
+    /// Requests per second that arrived; `None` in a closed loop.
     pub offered_per_s: Option<f64>,
-    /// Whether the queue, or the requests in flight, grew for as long as requests came.
+    /// True if the queue or the requests in flight grew for as long as requests arrived.
     pub overloaded: bool,
-    /// Requests per second that were answered while it grew: the most that is stable.
+    /// Requests per second that were answered during the growth: the largest stable rate.
     pub stable_per_s: Option<f64>,
-    /// Requests from which on a run like this is long enough to tell; none where it was.
+    /// Number of requests that would make such a run long enough for a verdict; `None` if it was.
     pub too_short_below: Option<u64>,
 }
 
-/// Values of one metric: all of them while they are few, bins beyond.
+/// Values of one metric: stored one by one while they are few, in bins beyond.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     few: Vec<Ticks>,
     many: Option<Distribution>,
 }
 
-/// Values that are kept one by one.
+/// Most values that are stored one by one.
 const FEW: usize = 10_000;
 
 impl FromIterator<Picoseconds> for Sample {
@@ -61,8 +61,8 @@ impl Sample {
         }
     }
 
-    /// `count` evenly spaced shares of the values up to all of them, each with the value that so many do not exceed; none
-    /// where there are no values.
+    /// Cumulative distribution in `count` even steps: each a value and the fraction of values that do not exceed it;
+    /// empty if there are no values.
     pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
         let mut few = self.few.clone();
         few.sort_unstable();
@@ -73,12 +73,12 @@ impl Sample {
         (1..=count).filter_map(|step| Some((value(step)?, step as f64 / count as f64))).collect()
     }
 
-    /// Exact while the values are few; beyond, quantiles within 0.1 %.
+    /// Statistics of the values: exact while they are few, quantiles within 0.1 % beyond.
     pub fn statistics(&self) -> Statistics {
         match &self.many {
             Some(bins) => bins.statistics(),
             None => {
-                // In order, so that sums do not depend on which of several replicas is asked first.
+                // Sorted, so that sums do not depend on the order of the replicas.
                 let mut few = self.few.clone();
                 few.sort_unstable();
                 Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())
@@ -87,14 +87,14 @@ impl Sample {
     }
 }
 
-/// A bound, and what is beyond it.
+/// An SLO bound, and the number of requests beyond it.
 #[derive(Debug, Clone)]
 struct Watched {
     bound: Bound,
     most: Ticks,
-    /// Requests beyond it.
+    /// Number of requests beyond the bound.
     beyond: u64,
-    /// As many as may be before its percentile is, in a run that may end then.
+    /// Most requests beyond the bound before its percentile certainly exceeds it; set in runs that may end early.
     tolerated: Option<u64>,
 }
 
@@ -102,52 +102,53 @@ fn ticks(ms: f64) -> Ticks {
     Picoseconds::from_seconds(ms / 1e3).into()
 }
 
-/// What clients saw.
+/// Results of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     slo: Slo,
-    /// What TTFT, TPOT and E2EL of a good request may be.
+    /// Bounds on TTFT, TPOT and E2EL of a good request.
     most: [Ticks; 3],
-    /// Its bounds, and what is beyond them.
+    /// SLO bounds, and the requests beyond them.
     watched: Vec<Watched>,
-    /// Requests that came.
+    /// Requests that arrived.
     pub taken: u64,
     /// Requests that got all their tokens.
     pub completed: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
-    /// Requests turned away because too much was queued.
+    /// Requests that were rejected because queues were full.
     pub rejected: u64,
     input: u64,
     output: u64,
     good: u64,
-    /// As many requests as may miss a bound where a share of them must keep all.
+    /// Most requests that may miss a bound, where the SLO is a fraction of requests that keep all bounds.
     bad: Option<u64>,
-    /// Whether the SLO is missed for certain; asked at every turn, it changes only when a request ends.
+    /// True if the SLO is certainly missed; stored because it is read every turn and changes only when a request
+    /// ends.
     missed: bool,
     ttft: Sample,
     tpot: Sample,
     e2el: Sample,
     flow: Flow,
-    /// What completed requests took from their first token to their last.
+    /// Total time of completed requests from first to last token.
     decoding: u128,
     first: Option<Ticks>,
-    /// When the last token came.
+    /// Time of the last token.
     pub end: Ticks,
     last: Ticks,
-    /// How many are to come, where their times do not wait for answers.
+    /// Number of requests to come, where their times do not depend on answers.
     open: Option<u64>,
-    /// Requests of the second and of the last quarter: how many, their times of arrival, and what they waited.
+    /// Of the second and of the last quarter of requests: their number, sum of arrival times, and sum of waits.
     quarters: [(u64, u128, u128); 2],
-    /// One for each request, where they are kept.
+    /// One record per request, if they are kept.
     pub records: Option<Vec<Record>>,
-    /// Whether the run ended before its requests.
+    /// True if the run ended before its requests.
     pub interrupted: bool,
 }
 
 impl Results {
-    /// Nothing yet; `records` says whether each request is kept.
-    /// `open` is how many requests are to come where their times do not wait for answers.
+    /// Empty results; `records` is true if each request is kept. `open` is the number of requests to come where their
+    /// times do not depend on answers.
     pub fn new(slo: Slo, records: bool, open: Option<u64>) -> Results {
         let most = Metric::ALL.map(|metric| slo.of_a_request(metric).map_or(Ticks::NEVER, ticks));
         let watched =
@@ -156,23 +157,25 @@ impl Results {
         Results { slo, most, watched, open, records: records.then(Vec::new), ..Results::default() }
     }
 
-    /// The same of a run of `total` requests that may end when the SLO is missed for certain: when so many are beyond a bound
-    /// that its percentile of all is, or too few can keep every bound, whatever the others get.
+    /// Returns results of a run of `total` requests that ends as soon as the SLO is certainly missed: when more
+    /// requests exceed a bound than its percentile allows, or too few can keep every bound, whatever the remaining
+    /// requests get.
     pub fn ending_when_missed(mut self, total: u64) -> Results {
         for watched in &mut self.watched {
-            // The percentile q of n values is between those of ranks ⌊q (n - 1)⌋ and the next, from 0 in ascending order.
+            // The percentile q of n values is between the values of ranks ⌊q (n - 1)⌋ and the next, from 0 in
+            // ascending order.
             let rank = (watched.bound.percentile.share() * total.saturating_sub(1) as f64) as u64;
             watched.tolerated = Some(total.saturating_sub(rank + 1));
         }
         Results { bad: self.slo.needed(total).map(|needed| total.saturating_sub(needed)), ..self }
     }
 
-    /// Whether the SLO is missed for certain in a run that may end then.
+    /// True if the SLO is certainly missed, in a run that may end early.
     pub fn missed(&self) -> bool {
         self.missed
     }
 
-    /// A request has ended: too many may be beyond what is tolerated.
+    /// Checks after each request whether more than the tolerated number are beyond a bound.
     #[inline(always)]
     fn judge(&mut self) {
         let failed = self.refused + self.rejected;
@@ -182,7 +185,7 @@ impl Results {
         }
     }
 
-    /// A request comes: how the engine takes it.
+    /// Counts an arriving request and returns it in the engine's form.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
         let arrival = super::arrival(self.taken, request, key);
@@ -195,7 +198,8 @@ impl Results {
         arrival
     }
 
-    /// A request is not served: no engine with these settings could, or, where it `could` be, too much was queued.
+    /// Counts a request that is not served: refused because no engine with these settings could serve it, or rejected
+    /// from a full queue if it `could` be.
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
         *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
         self.judge();
@@ -211,7 +215,7 @@ impl Results {
         }
     }
 
-    /// A request of replica `replica` has all its tokens at `end`.
+    /// Records a request of replica `replica` with all its tokens at `end`.
     #[inline(always)]
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached, .. } = gone;
@@ -228,7 +232,7 @@ impl Results {
             self.tpot.add(tpot);
         }
         self.end = self.end.max(end);
-        // What has no time keeps every bound.
+        // A request of one token has no TPOT, which keeps every bound.
         let times = [ttft, tpot.unwrap_or_default(), e2el];
         self.good += u64::from(times.iter().zip(self.most).all(|(time, most)| *time <= most));
         for watched in &mut self.watched {
@@ -246,7 +250,7 @@ impl Results {
         }
     }
 
-    /// Takes note of a departure, and of what requests of the second and of the last quarter waited for their first token.
+    /// Counts a departure, and the wait for the first token of requests in the second and last quarter.
     #[inline(always)]
     fn watch(&mut self, arrival: &Arrival, ttft: Ticks, end: Ticks) {
         let Some(total) = self.open else { return };
@@ -261,10 +265,10 @@ impl Results {
         quarter.2 += ttft.0;
     }
 
-    /// Whether more came than could be served, by either of two signs: requests in flight that grow for as long as others
-    /// come ([`Flow`]), or waits that do. Where λ come and μ < λ are served each second, the wait of a request grows by
-    /// λ/μ − 1 seconds with every second that it comes later; that growth between the second and the last quarter of the
-    /// requests tells μ where the requests in flight do not.
+    /// The verdict on overload, by either of two signs: requests in flight that grow for as long as requests arrive
+    /// ([`Flow`]), or waits that grow. If λ arrive and μ < λ are served each second, the wait of a request grows by
+    /// λ/μ − 1 seconds with every second that it arrives later; that growth between the second and the last quarter
+    /// of the requests gives μ where the requests in flight do not.
     pub fn load(&self) -> OfferedLoad {
         let first = self.first.unwrap_or_default();
         let span = (self.last - first).seconds();
@@ -287,7 +291,7 @@ impl Results {
         }
     }
 
-    /// Seconds by which waits for the first token grow with every second, where they do.
+    /// Growth of waits for the first token, in seconds per second, if they grow.
     fn growing_wait(&self) -> Option<f64> {
         let mean = |sum: u128, count: u64| sum as f64 / count.max(1) as f64;
         let [(n2, at2, wait2), (n4, at4, wait4)] = self.quarters;
@@ -302,20 +306,20 @@ impl Results {
         samples.map(|(name, sample)| (name, std::mem::take(sample)))
     }
 
-    /// The run ends here: whether the queue would have grown is not known.
+    /// Marks the run as stopped early, so that there is no verdict on overload.
     pub(crate) fn interrupt(&mut self) {
         self.interrupted = true;
         self.open = None;
     }
 
-    /// Every request has ended, or the run has.
+    /// Finishes the results when every request has ended, or the run has.
     pub(crate) fn close(&mut self) {
         if let Some(records) = &mut self.records {
             records.sort_by_key(|r| r.id);
         }
     }
 
-    /// In vLLM's keys; `itl` is the engine's.
+    /// The summary in vLLM's keys; `itl` comes from the engine.
     pub fn summary(&self, itl: &Distribution) -> Summary {
         Summary {
             completed: self.completed,
@@ -363,7 +367,7 @@ mod tests {
     #[test]
     fn shares_are_of_the_values_that_do_not_exceed_one() {
         assert_eq!(sample([].into_iter()).shares(2), []);
-        // Of 1, 2, 4 and 8 a quarter is at most 1, half at most 2.
+        // A quarter of 1, 2, 4 and 8 is at most 1, half at most 2.
         let four = [(1.0, 0.25), (2.0, 0.5), (4.0, 0.75), (8.0, 1.0)];
         assert_eq!(sample([8, 1, 4, 2].into_iter()).shares(4), four);
         // Binned: 1 to 20,000 ms.

@@ -1,28 +1,28 @@
-//! Autoscaling: replicas that start where requests are many and stop where there are none for them.
+//! Autoscaling: replicas start when many requests are in flight and stop when idle.
 //!
-//! Knows: which replicas are up, since when, and from when on each takes requests. As many take them as are wanted, the
-//! first ones; the others have nothing to do before long. It looks when a request comes: nothing else gives a replica
-//! work, so which replicas have stopped before is known to the tick; [`Scaling::settle`] says so between two requests. Knows
-//! nothing about which replica a request goes to.
+//! Knows: which replicas are up, since when, and from when on each accepts requests. The first ones, as many as are
+//! wanted, accept requests; the others soon become idle. The scaler runs when a request arrives: nothing else gives a
+//! replica work, so stops before that time are known to the tick; [`Scaling::settle`] applies them between two
+//! requests. Knows nothing about routing.
 
 use crate::engine::clock::Ticks;
 use crate::spec::AutoscaleSpec;
 use crate::units::Picoseconds;
 
-/// Replicas over time.
+/// Up-times of replicas.
 #[derive(Debug, Clone)]
 pub struct Scaling {
     spec: AutoscaleSpec,
     startup: Ticks,
     patience: Ticks,
     up: Vec<Option<Up>>,
-    /// How long each was up before it last stopped, its start-ups among it.
+    /// Time that each replica was up before it last stopped, start-up included.
     past: Vec<Ticks>,
-    /// Replicas that were started beside the first.
+    /// Number of replica starts after the first.
     pub started: u64,
-    /// Replicas that were stopped.
+    /// Number of replica stops.
     pub stopped: u64,
-    /// The most that were up at once.
+    /// Most replicas that were up at one time.
     pub peak: usize,
 }
 
@@ -34,7 +34,7 @@ struct Up {
 }
 
 impl Scaling {
-    /// No replica is up.
+    /// State with no replica up.
     pub fn new(spec: AutoscaleSpec) -> Scaling {
         let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
         let count = spec.max_replicas as usize;
@@ -50,9 +50,9 @@ impl Scaling {
         }
     }
 
-    /// A request comes at `at` beside `in_flight` others: replicas stop and start, and `open` are those that may take it.
-    /// `idle_since` says since when a replica has nothing to do, where it has nothing. Those that start, whose caches are
-    /// empty.
+    /// Applies scaling for a request that arrives at `at` while `in_flight` others are in flight: replicas stop and
+    /// start, and `open` is set to those that may accept it. `idle_since` returns the time since when a replica is
+    /// idle, if it is. Returns the replicas that start, whose caches are empty.
     pub fn look(
         &mut self,
         at: Ticks,
@@ -80,8 +80,8 @@ impl Scaling {
         starting
     }
 
-    /// Brings it up to `at`, when no request comes: replicas that were idle for long enough have stopped, and those that never
-    /// stop are up from the first time on.
+    /// Advances to `at` without a request: replicas that were idle long enough have stopped, and permanent replicas
+    /// are up from the first time on.
     pub fn settle(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         self.stop(at, idle_since);
         if self.peak == 0 {
@@ -91,17 +91,17 @@ impl Scaling {
         }
     }
 
-    /// Replicas that are up, those that still start among them.
+    /// Number of replicas that are up or starting.
     pub fn count_up(&self) -> usize {
         self.up.iter().flatten().count()
     }
 
-    /// The first replicas never stop.
+    /// Number of replicas that never stop, the first ones.
     fn always(&self) -> usize {
         self.spec.min_replicas as usize
     }
 
-    /// Stops the replicas that have been idle for long enough by `at`.
+    /// Stops the replicas that have been idle long enough by `at`.
     fn stop(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         for index in self.always()..self.up.len() {
             let (Some(up), Some(idle)) = (self.up[index], idle_since(index)) else { continue };
@@ -114,7 +114,7 @@ impl Scaling {
         }
     }
 
-    /// No more requests arrive, and the last one has ended at `end`.
+    /// Ends the run: no more requests arrive, and the last one has ended at `end`.
     pub(super) fn close(&mut self, end: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         self.stop(end, idle_since);
         for (past, up) in self.past.iter_mut().zip(&mut self.up) {
@@ -122,12 +122,12 @@ impl Scaling {
         }
     }
 
-    /// Replicas that may be up.
+    /// Number of replicas that may be up.
     pub fn count(&self) -> usize {
         self.past.len()
     }
 
-    /// How long a replica was up, of a run that has ended.
+    /// Total time that a replica was up, in a finished run.
     pub fn lasted(&self, index: usize) -> Ticks {
         self.past[index]
     }

@@ -1,7 +1,8 @@
-//! The way of a cache from one deployment to another.
+//! The transfer of a KV cache from one deployment to another.
 //!
-//! Knows: every rank of the one sends its part of a prompt's cache, every rank of the other receives its part, all at once,
-//! and the rank with most bytes on its link is the last. Between accelerators of two kinds the slower link counts. Knows nothing about other traffic on the link.
+//! Knows: every sending rank sends its part of a prompt's cache, every receiving rank receives its part, all at once,
+//! and the rank with most bytes on its link determines the time. Between accelerators of two kinds the slower link
+//! counts. Knows nothing about other traffic on the link.
 
 use crate::accelerator::Accelerator;
 use crate::deployment::Deployment;
@@ -17,18 +18,19 @@ use crate::units::{ByteRate, Picoseconds};
 pub struct Way {
     ends: [Deployment; 2],
     rate: ByteRate,
-    /// From the sending of the last byte to its arrival.
+    /// Time from the sending of the last byte to its arrival.
     pub latency: Ticks,
 }
 
-/// Latency of a copy through the host, where the catalog has none: that of PCIe links in it. An assumption.
+/// Latency in seconds of a copy through the host, where the catalog has none: the catalog's latency of PCIe links. An
+/// assumption.
 const HOST_LATENCY_S: f64 = 10e-6;
 
 impl Way {
-    /// The way over a link that the accelerators of both ends have.
+    /// The transfer over a link that the accelerators of both ends have.
     ///
     /// # Errors
-    /// A link that one of them does not have; caches of two formats.
+    /// A link that one end does not have; caches of two formats.
     pub fn new(from: &Deployment, to: &Deployment, link: LinkKind, place: &str) -> Result<Way> {
         if from.kv != to.kv {
             let found =
@@ -49,7 +51,7 @@ impl Way {
         Ok(Way { ends: [from.clone(), to.clone()], rate, latency })
     }
 
-    /// How long the cache of `tokens` tokens takes on the link.
+    /// Time of the cache of `tokens` tokens on the link.
     pub fn time(&self, tokens: u64) -> Ticks {
         let stages = |end: &Deployment| {
             (0..end.stages.len()).map(|stage| memory::sequence_bytes(end, stage, tokens)).max()
@@ -59,8 +61,8 @@ impl Way {
     }
 }
 
-/// Rate and latency of a link between two accelerators, where it joins them: those of the slower end. What joins the
-/// accelerators of a node joins one kind.
+/// Rate and latency of a link between two accelerators, each of the slower end; `None` if the link does not join
+/// them. NVLink joins accelerators of one kind only.
 fn shared([from, to]: [&Accelerator; 2], link: LinkKind) -> Option<(ByteRate, f64)> {
     if link == LinkKind::Nvlink && from.id != to.id {
         return None;
@@ -69,7 +71,7 @@ fn shared([from, to]: [&Accelerator; 2], link: LinkKind) -> Option<(ByteRate, f6
     Some((if other.0 < one.0 { other } else { one }, first.max(second)))
 }
 
-/// Rate and latency of a link, where an accelerator has it.
+/// Rate and latency of a link, if the accelerator has it.
 fn figures(accelerator: &Accelerator, link: LinkKind) -> Option<(ByteRate, f64)> {
     let within = accelerator.link.as_ref();
     match link {

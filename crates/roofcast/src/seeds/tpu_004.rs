@@ -31,15 +31,15 @@ const SERVERS: &str = "prefill to generate servers";
 const LLAMA: &str = "meta-llama/Meta-Llama-3-70B";
 const V5E: &str = "tpu-v5e";
 
-/// The chapter's parameters; the model has 70.55e9.
+/// Parameters as the chapter rounds them; the model has 70.55e9.
 const PARAMETERS: f64 = 70e9;
-/// HBM of a chip.
+/// Bytes of HBM per chip.
 const MEMORY: f64 = 16e9;
-/// HBM bandwidth where step times are computed …
+/// HBM bandwidth in bytes/s that the chapter uses for step times.
 const STEP_BANDWIDTH: f64 = 8.1e11;
-/// … and where floors and curves are.
+/// HBM bandwidth in bytes/s that the chapter uses for floors and curves.
 const BANDWIDTH: f64 = 8.2e11;
-/// bf16 rate.
+/// FLOP/s in bf16.
 const FLOPS: f64 = 1.97e14;
 /// Layers, KV heads and head width.
 const LAYERS: f64 = 80.0;
@@ -47,9 +47,9 @@ const KV_HEADS: f64 = 8.0;
 const HEAD: f64 = 128.0;
 /// Width of the FFN.
 const FFN: f64 = 28_672.0;
-/// The step that tables take: 16 GB at 8.2e11 B/s, cut to whole milliseconds.
+/// Seconds of a step in the chapter's tables: 16 GB at 8.2e11 B/s, cut to whole milliseconds.
 const STEP: f64 = 0.019;
-/// Median generation.
+/// Median output tokens.
 const GENERATED: f64 = 512.0;
 
 /// A weight and KV format of the chapter's tables.
@@ -57,7 +57,7 @@ const GENERATED: f64 = 512.0;
 struct Kind {
     name: &'static str,
     bytes: f64,
-    /// Chips of its smallest topology.
+    /// Chips of the format's smallest topology.
     chips: u64,
 }
 
@@ -227,12 +227,12 @@ fn critical(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// What `chips` of 16 GB leave beside the parameters.
+/// Bytes that `chips` of 16 GB leave free after the parameters.
 fn free(kind: Kind, chips: u64) -> f64 {
     chips as f64 * MEMORY - PARAMETERS * kind.bytes
 }
 
-/// Sequences of 8192 that this holds.
+/// Sequences of 8192 tokens that fit the free bytes.
 fn batch(kind: Kind, chips: u64) -> f64 {
     (free(kind, chips) / (kv_bytes(kind.bytes) * 8192.0)).floor()
 }

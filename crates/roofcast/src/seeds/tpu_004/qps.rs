@@ -1,6 +1,6 @@
 //! Requests per second and chip of seed 004: the smallest topologies and the doubled ones.
 //!
-//! Knows: the chapter's rule (batch over the time of 512 steps of 19 ms, over the chips) and the same by the library.
+//! Knows: the chapter's rule (batch over the time of 512 steps of 19 ms, over the chips) and the library's answer.
 
 use super::super::Claim;
 use super::super::Verdict::{Exact, Inconsistent, Rounded, WrongInput};
@@ -17,7 +17,8 @@ fn queries(batch: f64, chips: u64) -> f64 {
     batch / (STEP * GENERATED) / chips as f64
 }
 
-/// The same by the library: its largest batch of 8192, the decode limit of that batch in seconds, and the rate.
+/// The library's answer: its largest batch of 8192 tokens, the decode limit of that batch in seconds, and requests
+/// per second and chip.
 fn library_queries(d: &Deployment) -> (f64, f64, f64) {
     let batch = held(d, 8192, 1).max_batch;
     let step = decode(d, batch, 8192).limit.seconds();
