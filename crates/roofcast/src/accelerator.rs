@@ -1,7 +1,7 @@
 //! An accelerator as its datasheet states it: peak rates, memory, links, power and price.
 //!
-//! Knows: one chip and what joins it to its neighbours. Knows nothing about models; what collectives cost on a link
-//! is [`crate::operator::collective`]'s.
+//! Knows: one chip and the links to its neighbours. Knows nothing about models; [`crate::operator::collective`]
+//! computes the cost of collectives on a link.
 
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
@@ -17,7 +17,7 @@ pub struct Accelerator {
     pub id: String,
     /// The maker's name.
     pub name: String,
-    /// Other ids for the same thing.
+    /// Further ids of the accelerator.
     #[serde(default)]
     pub aliases: Vec<String>,
     /// `nvidia`, `amd`, `intel`, `google`, `aws`, `apple` or `cpu`.
@@ -26,55 +26,59 @@ pub struct Accelerator {
     pub architecture: String,
     /// Nominal memory, as the maker counts it.
     pub memory_bytes: Bytes,
-    /// What the driver reports to a program; where CPU and GPU share the memory, what the system leaves to the GPU.
+    /// Memory that the driver reports to a program; where CPU and GPU share the memory, the part that the system
+    /// leaves to the GPU.
     pub usable_bytes: Bytes,
-    /// The same machine with another memory size; only in files, [`Accelerator::expanded`] makes entries of them.
+    /// Variants of the machine with other memory sizes; only in files, since [`Accelerator::expanded`] turns them
+    /// into entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory_options: Vec<MemoryOption>,
     /// Memory bandwidth.
     pub bandwidth_bytes_per_s: ByteRate,
     /// Accelerators joined by `link`.
     pub node_size: u64,
-    /// Speed of one thread of the host that it is usually sold with; that of a DGX H100 is 1.
+    /// Single-thread speed of the usual host, relative to a DGX H100's.
     #[serde(default = "usual_host")]
     pub host_speed: f64,
-    /// Streaming multiprocessors of a GPU, in use at once by as many thread blocks at least; cores of Apple's.
+    /// Streaming multiprocessors of a GPU, each of which needs at least one thread block to be busy; GPU cores of
+    /// Apple's chips.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u64>,
-    /// Peak rate of 16-bit products whose sums are kept in 16 bits, where it is another than with sums of 32 bits.
+    /// Peak rate of 16-bit GEMMs that accumulate in 16 bits, where it differs from accumulation in 32 bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp16_accumulate_flops: Option<FlopRate>,
-    /// Whether check bits are stored among the data (GDDR6 with ECC): they take one byte of 16 of memory and bandwidth.
+    /// True if ECC bits are stored among the data (GDDR6 with ECC), where they occupy one byte of 16 of memory and
+    /// bandwidth.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_band_ecc: bool,
     /// Board power.
     #[serde(default)]
     pub power_w: Option<f64>,
-    /// What a reader of the figures should know.
+    /// Remarks on the figures.
     #[serde(default)]
     pub notes: String,
     /// Dense peak rate per dtype.
     pub peak_flops: BTreeMap<Dtype, FlopRate>,
-    /// Within a node.
+    /// Link within a node.
     #[serde(default)]
     pub link: Option<Link>,
-    /// Between nodes.
+    /// Network between nodes.
     #[serde(default)]
     pub network: Option<Network>,
     /// On-demand price.
     #[serde(default)]
     pub price: Option<Price>,
-    /// Where the figures come from.
+    /// Sources of the figures.
     #[serde(default)]
     pub sources: Vec<Source>,
 }
 
-/// Where nothing better is known.
+/// Relative host speed where nothing better is known.
 fn usual_host() -> f64 {
     1.0
 }
 
-/// One more memory size of an entry, with all else as that entry has it.
+/// A further memory size of an entry; all other figures are the entry's.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryOption {
@@ -82,26 +86,26 @@ pub struct MemoryOption {
     pub id: String,
     /// The maker's name.
     pub name: String,
-    /// Other ids for the same thing.
+    /// Further ids of the variant.
     #[serde(default)]
     pub aliases: Vec<String>,
     /// Nominal memory, as the maker counts it.
     pub memory_bytes: Bytes,
-    /// What the driver reports to a program.
+    /// Memory that the driver reports to a program.
     pub usable_bytes: Bytes,
 }
 
-/// What joins the accelerators of a node.
+/// Link between the accelerators of a node.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// As in `nvlink4`, `pcie4`, `ici`.
+    /// Kind of link, as in `nvlink4`, `pcie4`, `ici`.
     pub kind: String,
-    /// How they are joined.
+    /// Topology of the link.
     pub topology: Topology,
-    /// One direction, per accelerator; on a torus one direction of one link.
+    /// Bytes per second in one direction, per accelerator; on a torus per link.
     pub bytes_per_s: ByteRate,
-    /// Base latency of one message.
+    /// Base latency of one message, in seconds.
     pub latency_s: f64,
     /// Axes of a torus.
     #[serde(default)]
@@ -127,38 +131,38 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Whether messages go over PCIe.
+    /// True if messages use PCIe.
     pub fn is_pcie(self) -> bool {
         matches!(self, Topology::Pcie | Topology::Host)
     }
 
-    /// Whether messages go through the host's memory.
+    /// True if messages pass through the host's memory.
     pub fn is_through_host(self) -> bool {
         self == Topology::Host
     }
 }
 
-/// What joins nodes.
+/// Network between nodes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// As in `infiniband-ndr`.
+    /// Kind of network, as in `infiniband-ndr`.
     pub kind: String,
-    /// One direction, per accelerator.
+    /// Bytes per second in one direction, per accelerator.
     pub bytes_per_s: ByteRate,
-    /// Base latency of one message.
+    /// Base latency of one message, in seconds.
     pub latency_s: f64,
 }
 
-/// What an hour costs.
+/// Price of an hour.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// Dollars per accelerator and hour, on demand.
     pub usd_per_hour: f64,
-    /// When that was the price, `YYYY-MM`.
+    /// Month of the price, `YYYY-MM`.
     pub date: String,
-    /// Where.
+    /// Web address of the price.
     pub source: String,
 }
 
@@ -166,21 +170,21 @@ pub struct Price {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Which keys.
+    /// Keys that the document supports.
     pub of: String,
-    /// Where to read it.
+    /// Web address of the document.
     pub url: String,
 }
 
 impl Accelerator {
-    /// Bytes a second that kernels can move: of the datasheet's what check bits among the data leave.
+    /// Bytes per second available to kernels: the datasheet's bandwidth less in-band ECC.
     pub fn kernel_bandwidth(&self) -> f64 {
         self.bandwidth_bytes_per_s.0 * if self.in_band_ecc { 15.0 / 16.0 } else { 1.0 }
     }
 
-    /// How many times faster the tensor cores are at sums of 16 bits: 2 on GeForce cards, where sums of 32 bits run at half the
-    /// rate of the same die on a professional card (NVIDIA Ada GPU architecture, appendix A), else 1. Half of the cores' cycles
-    /// are idle then, so neither power nor feeding them holds a kernel back.
+    /// Speed-up of the tensor cores when they accumulate in 16 bits: 2 on GeForce cards, where accumulation in 32
+    /// bits runs at half the rate of a professional card with the same die (NVIDIA Ada GPU architecture, appendix A),
+    /// else 1. Half of the cores' cycles are then idle, so neither power nor operand delivery limits a kernel.
     pub fn held_back(&self) -> f64 {
         let usual = self.peak_flops.get(&Dtype::Fp16).or(self.peak_flops.get(&Dtype::Bf16));
         self.fp16_accumulate_flops.zip(usual).map_or(1.0, |(rate, usual)| (rate.0 / usual.0).max(1.0))
@@ -202,8 +206,8 @@ impl Accelerator {
         all
     }
 
-    /// The same accelerator under a power limit of `watts`, for energy. Its rates stay those of the datasheet's boost clock:
-    /// what a limit does to the clock differs by card and load, and no maker prints it.
+    /// Returns the accelerator under a power limit of `watts`, for energy. Its rates stay at the datasheet's boost
+    /// clock: the effect of a limit on the clock differs by card and load, and no maker publishes it.
     ///
     /// # Errors
     /// A limit that is not above 0, or is above the board power, or a board power that is not known.
@@ -218,7 +222,7 @@ impl Accelerator {
         Ok(Accelerator { power_w: Some(watts), ..self.clone() })
     }
 
-    /// The dense peak for `dtype`, or an error that says what the chip has. A missing rate is never guessed.
+    /// The dense peak for `dtype`, or an error that lists the chip's dtypes. A missing rate is never guessed.
     pub fn peak(&self, dtype: Dtype) -> Result<FlopRate> {
         self.peak_flops.get(&dtype).copied().ok_or_else(|| Error::NoRate {
             accelerator: self.id.clone(),
@@ -233,19 +237,20 @@ impl Accelerator {
         })
     }
 
-    /// Whether the chip computes in `dtype`.
+    /// True if the chip computes in `dtype`.
     pub fn has(&self, dtype: Dtype) -> bool {
         self.peak_flops.contains_key(&dtype)
     }
 
-    /// Its multiprocessors where FlashAttention runs, which has no kernel for Metal; none where they are not known.
+    /// Number of multiprocessors for FlashAttention, which has no Metal kernel; `None` if unknown.
     pub fn flash_multiprocessors(&self) -> Option<u64> {
         self.multiprocessors.filter(|_| self.vendor != "apple")
     }
 
-    /// Multiprocessors times clock, in cycles a second, of an NVIDIA chip: the fp32 rate over 2 FLOPs of 128 lanes, of 64 up to
-    /// compute capability 8.0 (CUDA C++ Programming Guide, throughput of native arithmetic instructions). Of Ampere chips
-    /// those of 8.0 alone have tensor cores 8 times as fast as lanes. None where the fp32 or fp16 rate is not known.
+    /// Multiprocessors times clock, in cycles per second, of an NVIDIA chip: the fp32 rate over 2 FLOPs of 128 lanes,
+    /// of 64 up to compute capability 8.0 (CUDA C++ Programming Guide, throughput of native arithmetic instructions).
+    /// Among Ampere chips only capability 8.0 has tensor cores 8 times as fast as lanes. `None` if the fp32 or fp16
+    /// rate is not known.
     pub fn multiprocessor_cycles(&self) -> Option<f64> {
         let rate = |dtype| self.peak_flops.get(&dtype).map(|rate| rate.0);
         let (fp32, fp16) = rate(Dtype::Fp32).zip(rate(Dtype::Fp16)).filter(|_| self.vendor == "nvidia")?;
@@ -254,7 +259,8 @@ impl Accelerator {
         Some(fp32 / if old { 128.0 } else { 256.0 })
     }
 
-    /// The dtype that is for "16-bit compute" here: `wanted` where the chip has it, else the other one, else fp32.
+    /// The dtype for "16-bit compute" on this chip: `wanted` if the chip has it, else the other 16-bit one, else
+    /// fp32.
     pub fn sixteen_bit(&self, wanted: Dtype) -> Dtype {
         [wanted, Dtype::Bf16, Dtype::Fp16, Dtype::Fp32]
             .into_iter()

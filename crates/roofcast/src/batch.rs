@@ -1,8 +1,8 @@
-//! What one forward pass computes: sequences, their new tokens and their contexts.
+//! A batch: the sequences of one forward pass, their new tokens and their contexts.
 //!
-//! Knows: how a batch is shared by replicas and ranks. Knows nothing about models or time.
+//! Knows: how a batch is divided over replicas and ranks. Knows nothing about models or time.
 
-/// What one forward pass computes: groups of equal sequences, over the whole deployment.
+/// Work of one forward pass: groups of equal sequences, over the whole deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
     /// The groups.
@@ -12,33 +12,35 @@ pub struct Batch {
 /// Equal sequences of one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sequences {
-    /// How many.
+    /// Number of sequences.
     pub count: u64,
-    /// Tokens that each computes.
+    /// New tokens of each sequence.
     pub new: u64,
-    /// Tokens that each has then, the new ones among them.
+    /// Context of each sequence in tokens, new ones included.
     pub context: u64,
-    /// Rows of each that are sampled: one where a prompt ends or a token is decoded, all that verify drafts.
+    /// Rows per sequence that are sampled: one where a prompt ends or a token is decoded, all rows that verify
+    /// drafts.
     pub sampled: u64,
-    /// What they compute.
+    /// Phase of the sequences.
     pub phase: Phase,
 }
 
-/// Tokens that decoding sequences attend to in a step, summed over the sequences; or by how many these sums grow a step.
+/// Tokens that decoding sequences attend to in a step, summed over the sequences; or the growth of these sums per
+/// step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen<'a> {
-    /// In operators that see the whole context.
+    /// Tokens seen by operators with full attention.
     pub all: u64,
-    /// In operators with a window, for each of the model's `reaches`.
+    /// Tokens seen by operators with a sliding window, for each of the model's `reaches`.
     pub within: &'a [u64],
 }
 
-/// What a sequence computes in a pass.
+/// Phase of a sequence in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Tokens of its prompt.
+    /// Prefill of prompt tokens.
     Prompt,
-    /// The token after its last one, with drafts behind it where there are some.
+    /// Decode of the next token, with drafts to verify if there are any.
     Decode,
 }
 
@@ -48,8 +50,8 @@ impl Sequences {
         Sequences { count, new: 1, context: context.max(1), sampled: 1, phase: Phase::Decode }
     }
 
-    /// A piece of `new` tokens at the end of `context` tokens of a prompt; whether the prompt ends with it. One token behind
-    /// others that are in the cache is computed like a decode.
+    /// A chunk of `new` tokens at the end of `context` tokens of a prompt; `ends` is true for the prompt's last
+    /// chunk. One token after cached ones is computed like a decode.
     pub fn prompt(new: u64, context: u64, ends: bool) -> Sequences {
         let phase = if new == 1 && context > 1 { Phase::Decode } else { Phase::Prompt };
         Sequences { count: 1, new, context, sampled: u64::from(ends), phase }
@@ -60,12 +62,12 @@ impl Sequences {
         Sequences { count: 1, new, context, sampled: new, phase: Phase::Decode }
     }
 
-    /// Whether they compute tokens of prompts.
+    /// True if the sequences compute prompt tokens.
     pub fn is_prompt(&self) -> bool {
         self.phase == Phase::Prompt
     }
 
-    /// Tokens computed.
+    /// Tokens computed by all sequences.
     pub fn tokens(&self) -> u64 {
         self.count.saturating_mul(self.new)
     }
@@ -82,18 +84,18 @@ impl Batch {
         Batch { groups: vec![Sequences { count, ..Sequences::prompt(tokens, tokens, true) }] }
     }
 
-    /// The part that the busiest of `ranks` gets.
+    /// The part of the batch on the busiest of `ranks`.
     pub fn local(&self, ranks: u64) -> Batch {
         let share = |s: &Sequences| Sequences { count: s.count.div_ceil(ranks), ..*s };
         Batch { groups: self.groups.iter().map(share).collect() }
     }
 
-    /// Tokens computed.
+    /// Tokens computed by all groups.
     pub fn tokens(&self) -> u64 {
         self.groups.iter().map(Sequences::tokens).fold(0, u64::saturating_add)
     }
 
-    /// Sequences.
+    /// Sequences of all groups.
     pub fn sequences(&self) -> u64 {
         self.groups.iter().map(|s| s.count).fold(0, u64::saturating_add)
     }

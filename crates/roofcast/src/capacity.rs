@@ -1,7 +1,7 @@
-//! What fits: parameters, KV cache, batch, users, and the smallest machine for them.
+//! Capacity: parameters, KV cache, batch, users, and the smallest machine for them.
 //!
-//! Knows: memory arithmetic. Knows nothing about time, except that the smallest topology must keep its links from
-//! binding, which it asks [`crate::cost`].
+//! Knows: memory arithmetic. Knows nothing about time, except that the smallest topology must not be link-bound,
+//! which [`crate::cost`] decides.
 
 use crate::accelerator::Accelerator;
 use crate::batch::Batch;
@@ -14,19 +14,19 @@ use crate::units::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// No search for accelerators goes beyond this many.
+/// Most accelerators that a search considers.
 const MOST_ACCELERATORS: u64 = 65_536;
-/// Ways of sharing the same accelerators in stages that are tried.
+/// Most divisions of the accelerators into pipeline stages that are tried.
 const MOST_SHAPES: usize = 16;
 
-/// What is asked of [`capacity`].
+/// Question for [`capacity`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     /// Tokens of each sequence.
     pub context: u64,
     /// Sequences that `min_accelerators` must hold.
     pub batch: u64,
-    /// Nominal context sold over what is held, in percent: 200 sells every token twice.
+    /// Nominal context sold over the capacity, in percent: 200 sells every token twice.
     pub oversubscription_percent: u64,
     /// Users that `nodes` must serve.
     pub users: Option<u64>,
@@ -35,35 +35,36 @@ pub struct Question {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Capacity {
-    /// Whether the weights fit and leave room for KV. Whether a sequence of the context does, `max_batch` tells.
+    /// True if the weights fit and leave room for KV. `max_batch` shows whether a sequence of the context fits.
     pub fits: bool,
-    /// What is missing on the fullest accelerator where they do not.
+    /// Bytes that are missing on the fullest accelerator if they do not fit.
     pub short_by_bytes: Bytes,
     /// Parameter counts.
     pub parameters: Parameters,
     /// Weights of one replica.
     pub weight_bytes: Bytes,
-    /// What the last token of the context adds to a sequence's cache.
+    /// Bytes that the last token of the context adds to a sequence's cache.
     pub kv_bytes_per_token: Bytes,
-    /// What a sequence of the context keeps.
+    /// Bytes that a sequence of the context keeps.
     pub kv_bytes_per_sequence: Bytes,
-    /// What llama.cpp's compute buffer takes on one accelerator for each token of the context, beside its cache.
+    /// Bytes of llama.cpp's compute buffer on one accelerator per token of the context, in addition to the cache.
     pub compute_bytes_per_token: Bytes,
-    /// Tokens that the whole deployment caches.
+    /// Tokens that the whole deployment can cache.
     pub kv_tokens: u64,
-    /// Sequences of the context that it holds at once.
+    /// Sequences of the context that fit at one time.
     pub max_batch: u64,
-    /// Longest single sequence, at most what the model allows.
+    /// Longest single sequence in tokens, at most the model's maximum.
     pub longest_context: u64,
     /// Users served, with over-subscription.
     pub users: u64,
-    /// Deployments for the users asked for.
+    /// Number of deployments for the users asked for.
     pub deployments_for_users: Option<u64>,
     /// Fewest accelerators whose memory together holds weights and the batch asked for.
     pub min_accelerators: Option<u64>,
-    /// The smallest deployment of this chip that holds them as it is really shared.
+    /// The smallest deployment of this chip that holds weights and batch with its actual sharding.
     pub smallest_topology: Option<Smallest>,
-    /// The same accelerators shared in pipeline stages, where that holds the batch and what was asked about holds no sequence.
+    /// The accelerators divided into pipeline stages, if that holds the batch and the deployment asked about holds no
+    /// sequence.
     pub in_stages: Option<Smallest>,
     /// Memory of the busiest accelerator of each pipeline stage.
     pub ranks: Vec<Rank>,
@@ -81,7 +82,7 @@ pub struct Smallest {
     /// Axes of a torus slice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<u64>>,
-    /// What binds a decode step of the batch there.
+    /// Bottleneck of a decode step of the batch on this topology.
     pub decode_bound: Bound,
 }
 
@@ -126,7 +127,7 @@ fn per_token(deployment: &Deployment, context: u64) -> Bytes {
     deployment.model.kv_bytes_per_token(deployment.kv, context)
 }
 
-/// What weights, reserves and one sequence of `context` lack on the fullest rank.
+/// Bytes missing for weights, reserves and one sequence of `context` tokens on the fullest rank.
 pub(crate) fn missing(deployment: &Deployment, context: u64) -> Bytes {
     if deployment.ideal {
         let pool = deployment.accelerator.memory_bytes
@@ -152,9 +153,10 @@ fn longest_context(deployment: &Deployment) -> u64 {
     least
 }
 
-/// Fewest accelerators whose memory, less what each reserves, together holds weights and `batch` sequences.
+/// Fewest accelerators whose memory, less reserves, together holds weights and `batch` sequences.
 ///
-/// ceil((weights + batch × sequence) / room of one accelerator); activations are those of the deployment asked about.
+/// ceil((weights + batch × sequence) / free bytes of one accelerator); activations are taken from the deployment
+/// asked about.
 fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option<u64> {
     let needed = deployment.weight_bytes + per_sequence(deployment, context) * batch;
     let rank = memory::ranks(deployment).into_iter().next()?;
@@ -163,8 +165,8 @@ fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option
     (room > Bytes::ZERO && count <= MOST_ACCELERATORS).then_some(count.max(1))
 }
 
-/// The smallest legal deployment of the same chip, formats and engine that holds `batch` sequences: tensor parallelism
-/// within a node, then pipeline stages over nodes.
+/// The smallest legal deployment with this chip, these formats and this engine that holds `batch` sequences: tensor
+/// parallelism within a node, then pipeline stages over nodes.
 fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smallest> {
     let chip = &deployment.accelerator;
     let sizes = chip.sizes(MOST_ACCELERATORS.min(4096));
@@ -174,8 +176,8 @@ fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalles
     })
 }
 
-/// As many accelerators as `deployment` has, the layers shared in stages: the widest tensor parallelism that holds `batch`
-/// sequences. A torus is not cut in stages.
+/// As many accelerators as `deployment` has, divided into pipeline stages: the widest tensor parallelism that holds
+/// `batch` sequences. A torus is not divided into stages.
 fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<Smallest> {
     let (chip, model) = (&deployment.accelerator, &deployment.model);
     let count = deployment.parallelism.count();
@@ -186,7 +188,7 @@ fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalle
     shapes.take(MOST_SHAPES).find_map(|tp| holding(deployment, [tp, count / tp], context, batch))
 }
 
-/// The deployment of those degrees, where it holds `batch` sequences.
+/// The deployment with those degrees, if it holds `batch` sequences.
 fn holding(deployment: &Deployment, [tp, pp]: [u64; 2], context: u64, batch: u64) -> Option<Smallest> {
     let other = reshaped(deployment, tp, pp)?;
     if memory::sequences(&other, context) < batch {
@@ -206,7 +208,7 @@ fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)>
     (pp <= model.most_stages()).then_some((tp, pp))
 }
 
-/// The same deployment with other degrees and one replica.
+/// The deployment with other degrees and one replica.
 pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment> {
     let mut options = deployment.options.clone();
     options.parallelism =
@@ -221,7 +223,8 @@ mod tests {
     use crate::deployment::Options;
     use crate::model::config;
 
-    /// 104.7 GB of weights and 4.3 GB of cache: 64 heads do not divide by 3, a copy does not fit 42.9 GB, three stages fit 3 × 42.9.
+    /// 104.7 GB of weights and 4.3 GB of cache: 64 heads do not divide by 3, a replica does not fit 42.9 GB, three
+    /// stages fit 3 × 42.9.
     #[test]
     fn stages_fit_where_tensor_parallelism_cannot() {
         let catalog = crate::Catalog::embedded().unwrap();

@@ -1,7 +1,7 @@
 //! An engine's command line, read as a deployment: `vllm serve …`, `python -m sglang.launch_server …`.
 //!
-//! Knows: which flags the engines' parsers have (`catalog/engines/*.toml`), which of them are keys of a spec, and which a
-//! forecast does not count. What the keys may hold is checked where a spec is parsed.
+//! Knows: the flags of the engines' parsers (`catalog/engines/*.toml`), which are keys of a spec, and which a
+//! forecast does not model. Bounds of values are checked where a spec is parsed.
 
 mod flags;
 mod sglang;
@@ -12,26 +12,26 @@ use crate::error::{Error, Result};
 use crate::spec::settings::Setting;
 use flags::{Flags, Given};
 
-/// Where a command is, in errors.
+/// Place of a command in error messages.
 pub const PLACE: &str = "--from-command";
 
 /// The key of the longest sequence.
 const LONGEST: &str = "engine.max_model_len";
 
-/// What a command line says.
+/// Contents of a command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
     /// Keys of a spec.
     pub settings: Vec<Setting>,
-    /// Flags that change what a server does and that a forecast does not count.
+    /// Flags that change the server's behaviour and that a forecast does not model.
     pub unmodelled: Vec<String>,
-    /// Flags that do not matter to a forecast.
+    /// Flags without effect on a forecast.
     pub ignored: Vec<String>,
-    /// How something was read that has no key of the same meaning.
+    /// Notes on settings that have no key of exactly their meaning, and how they were read.
     pub notes: Vec<String>,
     /// The longest sequence asked for, where the engine refuses more than the model's own context.
     pub longest: Option<Longest>,
-    /// Whether the engine takes the longest sequence that its memory holds: `--max-model-len auto`.
+    /// True for `--max-model-len auto`: the engine uses the longest sequence that fits its memory.
     pub fits: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Command {
 pub struct Longest {
     /// `--max-model-len`, `--context-length`.
     pub flag: String,
-    /// What it says.
+    /// Value of the flag in tokens.
     pub tokens: u64,
 }
 
@@ -57,7 +57,7 @@ enum ServeCommand {
     Sglang,
 }
 
-/// Reads a command line as a shell would split it; environment variables before the command are passed over.
+/// Reads a command line as a shell would split it; environment variables before the command are skipped.
 pub fn read(text: &str) -> Result<Command> {
     let words = words::split(text)?;
     let variables = words.iter().take_while(|word| is_variable(word)).count();
@@ -114,7 +114,7 @@ fn engine(words: &[String]) -> Result<(ServeCommand, &[String])> {
     }
 }
 
-/// Whether a word lets a server take more than the model's context: vLLM's and SGLang's variables for it, and flags that change
+/// True if a word allows more than the model's context: vLLM's and SGLang's variables for it, and flags that change
 /// the model's configuration.
 fn lengthens(word: &str) -> bool {
     let flag = word.replace('_', "-");
@@ -124,7 +124,7 @@ fn lengthens(word: &str) -> bool {
         || word.split_once('=').is_some_and(|(name, on)| variables.contains(&name) && on != "0")
 }
 
-/// `NAME=value`.
+/// True for a word of the form `NAME=value`.
 fn is_variable(word: &str) -> bool {
     let name = word.split_once('=').map_or("", |(name, _)| name);
     let sane = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -137,17 +137,17 @@ fn once(list: &mut Vec<String>, flag: String) {
     }
 }
 
-/// The last value given of what is read apart.
+/// The last value given for a flag that is handled separately.
 fn last<'a>(apart: &'a [(String, Given)], name: &str) -> Option<&'a Given> {
     apart.iter().rev().find(|(known, _)| known == name).map(|(_, given)| given)
 }
 
-/// The same as a whole number from 1.
+/// The last value as a whole number from 1.
 fn count(apart: &[(String, Given)], name: &str) -> Result<Option<i64>> {
     last(apart, name).map(|given| flags::whole(given, 1)).transpose()
 }
 
-/// The same of a switch; false where it is not given.
+/// The last value of a switch; false if it is not given.
 fn switched(apart: &[(String, Given)], name: &str) -> bool {
     last(apart, name).is_some_and(|given| given.value == "true")
 }
@@ -182,7 +182,7 @@ mod tests {
     use crate::spec::settings::lay;
     use toml::Table;
 
-    /// What the settings of a command make of an empty spec.
+    /// The spec that a command's settings give, starting from an empty one.
     fn spec(text: &str) -> Table {
         lay(Table::new(), &read(text).unwrap().settings).unwrap()
     }

@@ -1,7 +1,7 @@
 //! Replays recorded scheduling decisions and compares them field by field.
 //!
-//! Knows: which engine a trace is of. Each engine has its format, its loop and its fields in a module of its own; the
-//! decisions are [`crate::scheduler::vllm`]'s and [`crate::scheduler::sglang`]'s.
+//! Knows: the engine of a trace. Each engine has its format, its loop and its fields in a separate module; the
+//! decisions come from [`crate::scheduler::vllm`] and [`crate::scheduler::sglang`].
 
 mod request;
 pub mod sglang;
@@ -14,9 +14,9 @@ use serde_json::Value;
 /// A parsed trace.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trace {
-    /// Of vLLM's scheduler.
+    /// Trace of vLLM's scheduler.
     Vllm(Box<vllm::Trace>),
-    /// Of SGLang's.
+    /// Trace of SGLang's scheduler.
     Sglang(Box<sglang::Trace>),
 }
 
@@ -27,9 +27,9 @@ pub struct Difference {
     pub step: u64,
     /// Fields that differ.
     pub fields: Vec<&'static str>,
-    /// What was recorded; none where the trace has no such step.
+    /// The recorded step; `None` if the trace has no such step.
     pub recorded: Option<Value>,
-    /// What the replay decided; none where it has no such step.
+    /// The replayed step; `None` if the replay has no such step.
     pub replayed: Option<Value>,
 }
 
@@ -50,7 +50,7 @@ impl Trace {
         }
     }
 
-    /// The engine whose decisions these are, and its version.
+    /// The engine that made the decisions, and its version.
     pub fn engine(&self) -> (&'static str, &str) {
         match self {
             Trace::Vllm(trace) => ("vLLM", &trace.version),
@@ -88,7 +88,7 @@ pub fn parse(place: &str, text: &str) -> Result<Trace> {
     }
 }
 
-/// Replays `trace`; the first difference, or none where every field of every step agrees.
+/// Replays `trace`; returns the first difference, or `None` if every field of every step agrees.
 pub fn compare(trace: &Trace) -> Option<Difference> {
     match trace {
         Trace::Vllm(trace) => first_difference(&trace.steps, &vllm::replay(trace)),

@@ -1,5 +1,5 @@
-//! What a machine's limits allow: decode and prefill times, ridge and critical batches, links, and KV cache against
-//! recomputing it.
+//! Limits of a machine: decode and prefill times, ridge points and critical batches, links, and KV cache against
+//! recomputation.
 //!
 //! Knows: the closed forms of the roofline. Times come from [`crate::cost`].
 
@@ -17,23 +17,23 @@ use crate::precision::Dtype;
 use crate::units::Picoseconds;
 use serde::Serialize;
 
-/// What is asked of [`limits`].
+/// Question for [`limits`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Question {
     /// Sequences that decode together, over the whole deployment.
     pub batch: u64,
-    /// Tokens of each, the new one among them.
+    /// Context of each sequence in tokens, the new one included.
     pub context: u64,
     /// Tokens of a prompt.
     pub prefill: u64,
-    /// Shares of the peaks that count as reachable.
+    /// Fractions of the peaks that count as reachable.
     pub utilization: Utilization,
 }
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
-    /// Whether weights and the batch fit the memory; the times hold in any case.
+    /// True if weights and the batch fit the memory; the times are valid in either case.
     pub fits: bool,
     /// One decode step of the batch.
     pub decode: Cost,
@@ -49,11 +49,11 @@ pub struct Limits {
     pub critical_batch: Vec<CriticalBatch>,
     /// One all-reduce of the decode step, by algorithm.
     pub all_reduce: Vec<AllReduce>,
-    /// Where tensor parallelism stops helping.
+    /// Degrees at which tensor parallelism stops helping.
     pub tensor_parallel: TensorParallel,
-    /// Experts that the decode step reads; none where the model has none.
+    /// Experts that the decode step reads; `None` for dense models.
     pub experts: Option<ExpertsTouched>,
-    /// Keeping the KV cache against recomputing it.
+    /// Cost of keeping the KV cache compared with recomputing it.
     pub kv_cache: KvCache,
 }
 
@@ -62,9 +62,9 @@ pub struct Limits {
 pub struct ExpertsTouched {
     /// Experts of the layer.
     pub count: u64,
-    /// How many a token chooses.
+    /// Experts that a token chooses.
     pub per_token: u64,
-    /// Distinct ones that the batch touches, if tokens choose evenly.
+    /// Distinct experts that the batch touches, if tokens choose evenly.
     pub distinct: f64,
 }
 
@@ -73,11 +73,11 @@ pub struct ExpertsTouched {
 pub struct Ridge {
     /// Dtype that computes.
     pub dtype: Dtype,
-    /// Peak over bandwidth.
+    /// Peak FLOP/s over bytes/s.
     pub flops_per_byte: f64,
 }
 
-/// From how many tokens in a step on linear layers are compute-bound.
+/// Tokens in a step from which linear layers are compute-bound.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CriticalBatch {
     /// Bits of a weight.
@@ -88,12 +88,14 @@ pub struct CriticalBatch {
     pub batch: f64,
 }
 
-/// Where tensor parallelism stops helping.
+/// Degrees at which tensor parallelism stops helping.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TensorParallel {
-    /// d_ff × link rate / peak, with both directions of every axis in use: beyond it links bind a compute-bound layer.
+    /// d_ff × link rate / peak, with both directions of every axis in use: a compute-bound layer is link-bound at
+    /// higher degrees.
     pub compute_bound_width: f64,
-    /// d_ff × link rate / (batch × memory bandwidth), over one axis: beyond it links bind a memory-bound layer.
+    /// d_ff × link rate / (batch × memory bandwidth), over one axis: a memory-bound layer is link-bound at higher
+    /// degrees.
     pub memory_bound_width: f64,
     /// The decode step at each legal degree.
     pub degrees: Vec<Degree>,
@@ -112,7 +114,7 @@ pub struct Degree {
     /// Communication.
     #[serde(rename = "communication_ms")]
     pub communication: Picoseconds,
-    /// What binds.
+    /// Bottleneck of the step.
     pub bound: Bound,
 }
 
@@ -122,10 +124,10 @@ pub struct KvCache {
     /// Decode step with the cache.
     #[serde(rename = "cached_ms")]
     pub cached: Picoseconds,
-    /// The same token without a cache: the whole context passes the model again.
+    /// Decode step without a cache: the whole context passes through the model again.
     #[serde(rename = "recomputed_ms")]
     pub recomputed: Picoseconds,
-    /// Share of a token's matrix FLOPs that make its keys and values; kipply's 1/6 for d_ff = 4 d.
+    /// Fraction of a token's matrix FLOPs that compute its keys and values; kipply's 1/6 for d_ff = 4 d.
     pub kv_flops_share: f64,
     /// Context from which the cache is faster at this batch.
     pub break_even_context: u64,
@@ -158,7 +160,7 @@ pub fn limits(forecaster: &Forecaster, question: &Question) -> Limits {
     }
 }
 
-/// One decode step: what a sweep evaluates at each point.
+/// One decode step, the point function of a sweep.
 pub fn decode(forecaster: &Forecaster, question: &Question) -> Cost {
     cost(forecaster, &Batch::decode(question.batch, question.context), question.utilization)
 }
@@ -253,11 +255,13 @@ fn kv_cache(deployment: &Deployment, question: &Question, decode: &Cost) -> KvCa
     let cached =
         |context: u64| limit(deployment, &Batch::decode(question.batch, context), question.utilization).limit;
     let most = deployment.model.max_context.unwrap_or(1 << 20).min(1 << 20);
-    // Recomputing grows faster with context than reading the cache: bisect for the first context where it loses.
+    // Recomputation grows faster with context than reading the cache: bisect for the first context at which it is
+    // slower.
     let (mut below, mut above) = (1, most + 1);
     while above - below > 1 {
         let middle = below + (above - below) / 2;
-        // One part in a thousand is no difference: both read the same weights at short contexts.
+        // A difference of one part in a thousand is ignored, because at short contexts both read nearly only the
+        // weights.
         if again(middle).0 > cached(middle).0 + cached(middle).0 / 1000 {
             above = middle
         } else {
@@ -272,7 +276,7 @@ fn kv_cache(deployment: &Deployment, question: &Question, decode: &Cost) -> KvCa
     }
 }
 
-/// FLOPs of the key and value projections over those of all matrices of the layers.
+/// FLOPs of the key and value projections over the FLOPs of all layer matrices.
 fn kv_flops_share(deployment: &Deployment) -> f64 {
     use crate::model::Role;
     let model = &deployment.model;
@@ -299,7 +303,7 @@ pub struct IntensityPoint {
     pub batch: u64,
     /// FLOPs per byte, with inputs and outputs: 2·B·n·k / (n·k·w + B·(n + k)·a).
     pub flops_per_byte: f64,
-    /// What binds on this chip.
+    /// Bottleneck on this chip.
     pub bound: Bound,
 }
 

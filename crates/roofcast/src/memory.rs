@@ -1,10 +1,10 @@
-//! Memory: what weights, activations and the runtime leave for the KV cache, and how many tokens that is.
+//! Memory: bytes that weights, activations and the runtime leave for the KV cache, and the tokens that fit.
 //!
-//! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in whole
-//! blocks; a draft model counts beside the other, with weights and KV of its own. What an engine takes beside the weights is
-//! its own file's: [`vllm`], [`llama_cpp`]; [`start`] has an engine's verdict when it starts. TensorRT-LLM's
-//! share is of what is free beside the rest: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`.
-//! With `ideal`: nominal memory, perfect sharing, nothing reserved.
+//! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in
+//! whole blocks; a draft model is counted in addition, with weights and KV of its own. Files by engine know its other
+//! memory: [`vllm`], [`llama_cpp`]; [`start`] has the engine's verdict at start-up. TensorRT-LLM's fraction applies
+//! to the free remainder: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`. With
+//! `ideal`: nominal memory, perfect sharding, nothing reserved.
 
 mod llama_cpp;
 pub mod log;
@@ -23,43 +23,43 @@ use crate::units::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// CUDA context, captured graphs and allocator slack on one accelerator, of an engine of which nothing is known. An
-/// assumption: of the 25.76 GB of an RTX 4090 running Llama-3.1-8B, vLLM 0.19 left 2588 blocks, which is 1.0 GB less than
-/// weights and profiled peak explain.
+/// Bytes of CUDA context, captured graphs and allocator slack on one accelerator, for engines without a measurement.
+/// An assumption: of the 25.76 GB of an RTX 4090 running Llama-3.1-8B, vLLM 0.19 left 2588 blocks, which is 1.0 GB
+/// less than weights and profiled peak explain.
 const RUNTIME: Bytes = Bytes(1_000_000_000);
-/// Communication buffers where ranks talk to each other. An assumption, of the size of NCCL's default channels.
+/// Bytes of communication buffers where ranks communicate. An assumption, of the size of NCCL's default channels.
 const COMMUNICATOR: Bytes = Bytes(500_000_000);
-/// Bytes per vocabulary entry that sampling holds for each sequence, of an engine of which nothing is known: 16-bit logits,
-/// the same in fp32, probabilities, and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
+/// Bytes per vocabulary entry that sampling holds for each sequence, for engines without a measurement: 16-bit
+/// logits, their fp32 copy, probabilities, and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
 const SAMPLER_BYTES: u64 = 22;
 /// Bytes per vocabulary entry and sequence in TensorRT-LLM, which takes the largest of the logits without a sort: 2 + 4. An
 /// assumption.
 const GREEDY_SAMPLER_BYTES: u64 = 6;
 
-/// The CUDA context: 78.57 of 79.18 GiB of an H100 are free when an engine starts (github.com/llm-d/llm-d-benchmark,
-/// `config_explorer/empirical-vllm-memory-results.md`).
+/// Bytes of the CUDA context: 78.57 of 79.18 GiB of an H100 are free when an engine starts
+/// (github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`).
 const CONTEXT: Bytes = Bytes(625 << 20);
 
 const TENSORRT_LLM: &str = "tensorrt-llm";
 
-/// How one rank's memory is shared out.
+/// Division of one rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rank {
-    /// What the engine may take.
+    /// Bytes that the engine may use.
     pub budget_bytes: Bytes,
-    /// Weights that it holds.
+    /// Bytes of the rank's weights.
     pub weight_bytes: Bytes,
-    /// Activations at their peak.
+    /// Bytes of activations at their peak.
     pub activation_bytes: Bytes,
-    /// Runtime and communication buffers.
+    /// Bytes of runtime and communication buffers.
     pub runtime_bytes: Bytes,
-    /// What is left for KV.
+    /// Bytes that remain for KV.
     pub kv_bytes: Bytes,
-    /// What is missing where weights and reserves alone do not fit.
+    /// Bytes that are missing if weights and reserves alone do not fit.
     pub short_by_bytes: Bytes,
 }
 
-/// KV bytes that a sequence of `context` tokens takes on one rank of stage `stage`.
+/// KV bytes of a sequence of `context` tokens on one rank of stage `stage`.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
     let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |d| sequence_bytes(d, stage, context));
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
@@ -100,7 +100,7 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
     Rank { budget_bytes, weight_bytes, activation_bytes, runtime_bytes, kv_bytes, short_by_bytes }
 }
 
-/// KV room that is asked for, whatever is left: in bytes, or in blocks.
+/// KV bytes that the user sets explicitly, in bytes or in blocks, regardless of free memory.
 fn asked_room(deployment: &Deployment, stage: usize) -> Option<Bytes> {
     let engine = &deployment.options.engine;
     let blocks = engine.num_gpu_blocks.map(|blocks| {
@@ -110,7 +110,7 @@ fn asked_room(deployment: &Deployment, stage: usize) -> Option<Bytes> {
     blocks.or(engine.kv_cache_memory_bytes.map(Bytes)).filter(|_| !deployment.ideal)
 }
 
-/// What an engine takes on one rank beside weights and KV: activations at their peak, and the runtime with captured graphs
+/// Bytes on one rank in addition to weights and KV: activations at their peak, and the runtime with captured graphs
 /// and communication buffers.
 fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
     if deployment.ideal {
@@ -120,17 +120,17 @@ fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
     let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
     match deployment.options.engine.name() {
         "vllm" => (activation_peak(deployment), vllm::runtime(deployment)),
-        // Its fraction leaves room for activations and graphs outside of it.
+        // SGLang's fraction leaves activations and graphs outside of the budget.
         "sglang" => (Bytes::ZERO, vllm::not_torch()),
         "llama.cpp" => (llama_cpp::buffer(deployment), runtime),
         _ => (activation_peak(deployment), runtime),
     }
 }
 
-/// What the engine may take of one rank's memory, of which `taken` is not KV.
+/// Bytes of one rank's memory that the engine may use, of which `taken` is not KV.
 ///
-/// vLLM's utilization is a share of the whole memory. TensorRT-LLM's `free_gpu_memory_fraction` is one of what is free once
-/// the model is loaded and its largest step has run, so the rest is taken as a whole.
+/// vLLM's utilization is a fraction of the whole memory. TensorRT-LLM's `free_gpu_memory_fraction` is a fraction of
+/// the memory that is free once the model is loaded and its largest step has run, so `taken` counts fully.
 fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     if deployment.ideal {
         return deployment.accelerator.memory_bytes;
@@ -144,19 +144,21 @@ fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     }
 }
 
-/// What is gone when SGLang looks first: the CUDA context and communication buffers. `mem_fraction_static` of the rest is
-/// for weights and cache, `free once loaded − free before × (1 − fraction)` for the cache (`profile_max_num_token`, 0.5.8).
+/// Bytes in use when SGLang first measures: the CUDA context and communication buffers. `mem_fraction_static` of the
+/// remainder is for weights and cache, `free once loaded − free before × (1 − fraction)` for the cache
+/// (`profile_max_num_token`, 0.5.8).
 fn sglang_gone(deployment: &Deployment) -> Bytes {
     CONTEXT + vllm::communication(deployment)
 }
 
-/// Whether `gpu_memory_utilization` is a share of what weights and activations leave, not of the whole memory.
+/// True if `gpu_memory_utilization` is a fraction of the memory left by weights and activations, false if of the
+/// whole memory.
 pub fn shares_what_is_free(deployment: &Deployment) -> bool {
     deployment.options.engine.name() == TENSORRT_LLM
 }
 
-/// Activations at their peak: the wider of a layer with a full token budget and of sampling for a full batch, beside which
-/// the last layer's output of every token is still held.
+/// Peak bytes of activations: the larger of a layer with a full token budget and of sampling for a full batch, during
+/// which the last layer's output of every token is still held.
 pub fn activation_peak(deployment: &Deployment) -> Bytes {
     let (tokens, sequences) = profiled(deployment);
     let base = u64::from(deployment.base.bits());
@@ -173,7 +175,7 @@ pub fn activation_peak(deployment: &Deployment) -> Bytes {
     layer.max(sampling).max(vllm::encoder(deployment))
 }
 
-/// Tokens and sequences of the step whose peak is held ready.
+/// Tokens and sequences of the step whose peak is reserved.
 fn profiled(deployment: &Deployment) -> (u64, u64) {
     match deployment.options.engine.name() {
         "vllm" => vllm::profiled(deployment),
@@ -184,9 +186,9 @@ fn profiled(deployment: &Deployment) -> (u64, u64) {
     }
 }
 
-/// Values that a layer holds for each token at once: residual and normed stream (2·hidden), and the widest inner product:
-/// gate, up and their product (3·intermediate/tp), or for each expert that the token chooses what goes into its activation
-/// or comes out of its down projection, whichever is wider, beside the activation's result.
+/// Values that a layer holds for each token at one time: residual and normalized stream (2·hidden), and the widest
+/// intermediate: gate, up and their product (3·intermediate/tp), or for each chosen expert the input of its
+/// activation or the output of its down projection, whichever is wider, plus the activation's result.
 fn layer_width(deployment: &Deployment) -> u64 {
     let p = deployment.parallelism;
     let model = &deployment.model;
@@ -215,13 +217,13 @@ pub fn sequences(deployment: &Deployment, context: u64) -> u64 {
     });
     let replica = fit.min().unwrap_or(0);
     if deployment.ideal {
-        // Perfect sharing: what the ranks have left over adds up.
+        // Perfect sharding: the free bytes of all ranks add up.
         return pooled_tokens(deployment, context) / context.max(1);
     }
     replica.saturating_mul(deployment.parallelism.attention_dp)
 }
 
-/// KV tokens that one replica holds, for sequences of `context`: room × context / bytes of such a sequence.
+/// KV tokens that fit one replica, for sequences of `context`: room × context / bytes of such a sequence.
 pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
     if deployment.ideal {
         return pooled_tokens(deployment, context);
@@ -235,13 +237,13 @@ pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
     fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
 }
 
-/// Blocks of `bytes` bytes on each rank that one replica of a single stage holds.
+/// Blocks of `bytes` bytes on each rank that fit one replica of a single stage.
 pub fn blocks(deployment: &Deployment, bytes: Bytes) -> u64 {
     let fit = ranks(deployment).into_iter().map(|rank| rank.kv_bytes.0 / bytes.0.max(1));
     fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
 }
 
-/// KV tokens of one replica whose whole memory is one pool.
+/// KV tokens of one replica whose whole memory is treated as one pool.
 fn pooled_tokens(deployment: &Deployment, context: u64) -> u64 {
     let p = deployment.parallelism;
     let pool = deployment.accelerator.memory_bytes * (p.stage_ranks() * p.pp);
@@ -255,7 +257,7 @@ fn share(room: Bytes, context: u64, sequence: Bytes) -> u64 {
     tokens.map_or(0, |t| u64::try_from(t).unwrap_or(u64::MAX))
 }
 
-/// `context` in whole blocks.
+/// `context` rounded up to whole blocks.
 fn padded(deployment: &Deployment, context: u64) -> u64 {
     if deployment.ideal { context } else { context.next_multiple_of(block_tokens(deployment)) }
 }
@@ -282,8 +284,8 @@ pub fn block_tokens(deployment: &Deployment) -> u64 {
     }
 }
 
-/// Into how many parts the ranks of a stage cut what a layer keeps: KV heads as [`Deployment::kv_parts`] says, states by
-/// their heads; latents and index keys are whole on every rank.
+/// Parts into which the ranks of a stage cut a layer's cache: KV heads by [`Deployment::kv_parts`], states by their
+/// heads; latents and index keys are whole on every rank.
 fn parts(deployment: &Deployment, mixer: &Mixer) -> Parts {
     let tp = deployment.parallelism.tp;
     if deployment.ideal {
@@ -296,7 +298,8 @@ fn parts(deployment: &Deployment, mixer: &Mixer) -> Parts {
     Parts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
 }
 
-/// What blocks add to a layer's cache on a rank: a window or chunk that does not end with a block holds one more.
+/// Bytes that rounding to blocks adds to a layer's cache on a rank: a window or chunk that does not end with a block
+/// holds one block more.
 fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     let (Mixer::Attention(a), false) = (mixer, deployment.ideal) else { return Bytes::ZERO };
     let Some(most) = a.window.or(a.chunk).filter(|_| !a.shared_kv) else { return Bytes::ZERO };
@@ -305,8 +308,8 @@ fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     deployment.kv.width.bytes(elements.div_ceil(u128::from(deployment.kv_parts(a.kv_heads))))
 }
 
-/// The layers of `deployment` as vLLM groups them, with the bytes of a block on a rank; none where no layer has a window, or
-/// where layers differ in more.
+/// The layers of `deployment` as vLLM groups them, with the bytes of a block on a rank; `None` if no layer has a
+/// window, or if layers differ in more than the window.
 pub fn layer_groups(deployment: &Deployment, block: u64) -> Option<(Groups, Bytes)> {
     let [stage] = deployment.stages.as_slice() else { return None };
     let mut layers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -323,7 +326,7 @@ pub fn layer_groups(deployment: &Deployment, block: u64) -> Option<(Groups, Byte
     Some((groups, token? * (block * size)))
 }
 
-/// Whether a layer keeps keys and values of its own of every token, or of those in a window.
+/// True if a layer keeps its own keys and values of every token, or of those in a sliding window.
 fn keeps_all(a: &Attention) -> bool {
     a.chunk.is_none() && a.index.is_none() && !a.shared_kv
 }

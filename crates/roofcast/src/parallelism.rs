@@ -1,7 +1,7 @@
-//! How one deployment shares a model over its accelerators.
+//! Distribution of a model over the accelerators of a deployment.
 //!
-//! Knows: the ranks and the shares of each. One replica is `pp` stages of `tp × attention_dp` ranks; experts are spread
-//! over `ep` of those ranks and sliced over the rest (vLLM's rule).
+//! Knows: the ranks and the part of the model on each. One replica is `pp` stages of `tp × attention_dp` ranks;
+//! experts are spread over `ep` of those ranks and sliced over the rest (vLLM's rule).
 
 use crate::error::{Error, Result};
 use crate::model::{Indivisible, Model};
@@ -18,7 +18,7 @@ pub struct Parallelism {
     pub ep: u64,
     /// Data parallelism of attention within a replica.
     pub attention_dp: u64,
-    /// Whole copies.
+    /// Independent replicas.
     pub replicas: u64,
 }
 
@@ -31,12 +31,12 @@ impl Parallelism {
         self.tp * self.pp * self.attention_dp * self.replicas
     }
 
-    /// Ranks of one stage, over which experts are shared.
+    /// Ranks of one stage, over which experts are distributed.
     pub fn stage_ranks(&self) -> u64 {
         self.tp * self.attention_dp
     }
 
-    /// From what a user asked for; what was left open is derived, see [`RequestedParallelism`].
+    /// Degrees for a user's request; absent ones are derived, see [`RequestedParallelism`].
     pub fn resolve(request: &RequestedParallelism, model: &Model) -> Result<Parallelism> {
         let bad =
             |field: &str, found: u64, accepted: String| Error::field("parallelism", field, found, accepted);
@@ -58,7 +58,7 @@ impl Parallelism {
             request.pp.unwrap_or(1) * request.attention_dp.unwrap_or(1) * request.replicas.unwrap_or(1);
         let tp = match (request.tp, request.count) {
             (Some(tp), _) => tp,
-            // Expert parallelism without tp: every rank is a data-parallel one.
+            // Expert parallelism without tp: every rank is an attention data-parallel rank.
             (None, Some(_)) if request.ep.is_some() || request.attention_dp.is_some() => 1,
             (None, Some(count)) => widest_tp(model, count / rest.max(1)),
             (None, None) => 1,
@@ -109,7 +109,7 @@ impl Parallelism {
     }
 }
 
-/// What a user asked for; `None` is derived.
+/// Degrees that a user asks for; `None` is derived.
 ///
 /// With only `count` given, the model spans it: `tp` is its widest legal divisor and the rest are replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,11 +124,11 @@ pub struct RequestedParallelism {
     pub ep: Option<u64>,
     /// Data parallelism of attention.
     pub attention_dp: Option<u64>,
-    /// Whole copies.
+    /// Independent replicas.
     pub replicas: Option<u64>,
 }
 
-/// What `tp` ranks cannot share, if there is something.
+/// Heads that `tp` ranks cannot divide, if any.
 pub fn indivisible(model: &Model, tp: u64) -> Option<Indivisible> {
     model.layers.iter().find_map(|layer| layer.mixer.indivisible(tp))
 }

@@ -1,7 +1,7 @@
-//! Number formats: how wide a stored weight or KV element is, and in which dtype it is computed with.
+//! Number formats: the width of a stored weight or KV element, and the dtype that computes with it.
 //!
 //! Knows: names of formats, their true bits per value with scales and zero points, and the dtype whose peak rate
-//! counts. Knows nothing about models or chips: which tensors a format covers is [`crate::model::quantization`]'s.
+//! counts. Knows nothing about models or chips: [`crate::model::quantization`] knows which tensors a format covers.
 
 mod gguf;
 
@@ -89,7 +89,7 @@ impl Width {
         Width(bits * Width::UNIT + overhead * Width::UNIT / group)
     }
 
-    /// As a float.
+    /// The width in bits as a float.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(Width::UNIT)
     }
@@ -101,7 +101,7 @@ impl Width {
     }
 }
 
-/// How one tensor is stored and computed with.
+/// Storage and compute format of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Format {
     /// Name as in flags: `bf16`, `fp8`, `gptq-int4`, `q6_k`, …
@@ -140,32 +140,31 @@ impl Format {
     pub const W4A16: Format = Format::new("w4a16", Width::grouped(4, 16, 128), None);
     /// bitsandbytes' 4 bits: an fp32 absmax per 64 values.
     pub const NF4: Format = Format::new("nf4", Width::grouped(4, 32, 64), None);
-    /// The same with double quantization: 8 bits per 64 values and 32 bits per 256 of those.
+    /// bitsandbytes' 4 bits with double quantization: 8 bits per 64 values and 32 bits per 256 of these scales.
     pub const NF4_DOUBLE: Format = Format::new("bnb-4bit", Width::grouped(4, 256 * 8 + 32, 256 * 64), None);
 
-    /// The same storage, computed in `dtype`.
+    /// Returns the storage format, computed in `dtype`.
     pub fn computing_in(self, dtype: Dtype) -> Format {
         Format { compute: Some(dtype), ..self }
     }
 
-    /// The same storage, computed in the 16-bit activation dtype.
+    /// Returns the storage format, computed in the 16-bit activation dtype.
     pub fn weight_only(self) -> Format {
         Format { compute: None, ..self }
     }
 
-    /// Whether embedding and lm_head are stored in it, too: MLX quantizes both (`nn.quantize` in its
-    /// `python/mlx/nn/layers/quantized.py` takes every
-    /// module that has `to_quantized`).
+    /// True if embedding and lm_head are quantized, too, as in MLX (`nn.quantize` in its
+    /// `python/mlx/nn/layers/quantized.py` takes every module that has `to_quantized`).
     pub(crate) fn covers_ends(self) -> bool {
         self.name.starts_with("mlx-")
     }
 }
 
-/// Every name that `--weights` takes for one format over all linear layers.
+/// Every name that `--weights` accepts for one format over all linear layers.
 ///
-/// Widths: double quantization is that of QLoRA (arXiv 2305.14314, section 3); MLX has a 16-bit scale and bias per 64 values
-/// (`mlx.core.quantize`); GGUF block layouts are those of llama.cpp's `ggml-common.h` (q4_0: 18 bytes per 32, q6_K: 210 bytes
-/// per 256, …); ExLlama prints bits a weight with scales.
+/// Widths: double quantization as in QLoRA (arXiv 2305.14314, section 3); MLX has a 16-bit scale and bias per 64
+/// values (`mlx.core.quantize`); GGUF block layouts as in llama.cpp's `ggml-common.h` (q4_0: 18 bytes per 32, q6_K:
+/// 210 bytes per 256, …); ExLlama prints bits per weight with scales.
 const FORMATS: &[Format] = &[
     Format::BF16,
     Format::FP16,
@@ -203,10 +202,10 @@ const FORMATS: &[Format] = &[
     Format::new("exl-8bpw", Width::bits(8), None),
 ];
 
-/// How the weights of a whole model are stored, as a user names it.
+/// Weight format of a whole model, as a user names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// One format on every linear layer; norms and router stay 16-bit, and so do embedding and lm_head but in MLX's.
+    /// One format on every linear layer; norms and router stay 16-bit, and so do embedding and lm_head except in MLX.
     Uniform(Format),
     /// One of llama.cpp's mixtures, which cover the embedding and lm_head too.
     Gguf(GgufMix),
@@ -251,7 +250,7 @@ impl FromStr for WeightFormat {
     }
 }
 
-/// How KV-cache elements are stored.
+/// Storage format of KV-cache elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvFormat {
     /// Name in reports.
@@ -268,7 +267,7 @@ impl KvFormat {
 
     /// 16-bit elements.
     pub const BF16: KvFormat = KvFormat { name: "bf16", width: Width::bits(16) };
-    /// 8-bit elements; per-tensor scales take no room.
+    /// 8-bit elements; the bytes of per-tensor scales are negligible.
     pub const FP8: KvFormat = KvFormat { name: "fp8", width: Width::bits(8) };
 
     /// IEEE half precision.

@@ -1,31 +1,31 @@
 //! Routers: the choice of a replica for a request.
 //!
-//! Knows: what a router in front of engines can see: the replicas that are up, how many requests each has, what a
-//! prompt begins with.
+//! Knows: everything that a router in front of engines can see: the replicas that are up, the number of requests on
+//! each, and the beginning of a prompt.
 
 use crate::workload::Prompt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Ways to choose.
+/// Routing policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
-    /// One after the other.
+    /// The replicas in turn.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests.
+    /// The replica with the fewest requests.
     LeastLoaded,
     /// The less loaded of two at random.
     PowerOfTwo,
-    /// The one that served the prompt's prefix before, unless it has far more to do than the least loaded.
+    /// The replica that served the prompt's prefix before, unless it has far more requests than the least loaded one.
     PrefixAware,
-    /// The one that served the session before.
+    /// The replica that served the session before.
     SessionSticky,
 }
 
 impl Routing {
-    /// As in a spec.
+    /// Name of the policy in a spec.
     pub fn name(self) -> &'static str {
         match self {
             Routing::RoundRobin => "round_robin",
@@ -37,38 +37,39 @@ impl Routing {
     }
 }
 
-/// A router with what it remembers.
+/// A router and its memory of earlier choices.
 #[derive(Debug, Clone)]
 pub struct Router {
     routing: Routing,
     turn: usize,
     /// State of the draws.
     random: u64,
-    /// The replica that served each prefix or session last.
+    /// The replica that last served each prefix or session.
     served: BTreeMap<u32, usize>,
-    /// The share of each replica against that of the others; none where all are alike.
+    /// Relative capacity of each replica; empty if all are equal.
     weights: Vec<f64>,
-    /// What each replica is owed, in turn by weight.
+    /// Credit of each replica in weighted round robin.
     owed: Vec<f64>,
 }
 
-/// How many more requests than the least loaded one a replica may have and still be chosen for its prefix.
+/// Requests by which a replica may exceed the least loaded one and still be chosen for its prefix.
 const IMBALANCE: u64 = 8;
 
 impl Router {
-    /// A router that remembers nothing yet; `seed` of its draws.
+    /// A router without memory of choices; `seed` of its draws.
     pub fn new(routing: Routing, seed: u64) -> Router {
         let (weights, owed) = (Vec::new(), Vec::new());
         Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new(), weights, owed }
     }
 
-    /// The same where replicas are not alike: in turn each is chosen in proportion to its weight, and a load counts over it.
+    /// Returns the router with replicas of unequal capacity: round robin chooses in proportion to the weights, and
+    /// loads are divided by them.
     pub fn weighted(self, weights: Vec<f64>) -> Router {
         Router { owed: vec![0.0; weights.len()], weights, ..self }
     }
 
-    /// Which of `candidates` serves a request of `user` whose prompt begins with `prefix`; `load` is how many requests a
-    /// replica has.
+    /// The replica of `candidates` that serves a request of `user` whose prompt begins with `prefix`; `load` returns
+    /// the number of requests on a replica.
     pub fn choose(
         &mut self,
         user: u32,
@@ -93,7 +94,7 @@ impl Router {
         }
     }
 
-    /// The first of those with the fewest requests, each with one more over its weight where they are not alike.
+    /// The first replica with the fewest requests; with weights, with the smallest (requests + 1)/weight.
     fn least(&self, load: &impl Fn(usize) -> u64, candidates: &[usize]) -> usize {
         let found = match self.weights.as_slice() {
             [] => candidates.iter().min_by_key(|index| load(**index)),
@@ -105,13 +106,13 @@ impl Router {
         found.copied().unwrap_or(0)
     }
 
-    /// Smooth weighted round robin, as nginx has it: a turn adds each replica's weight to what it is owed; the one that is owed
-    /// the most is chosen, and owes the sum of all weights.
+    /// Smooth weighted round robin, as in nginx: each turn adds every replica's weight to its credit; the replica
+    /// with the most credit is chosen and pays the sum of all weights.
     fn next_by_weight(&mut self, candidates: &[usize]) -> usize {
         let all: f64 = candidates.iter().map(|index| self.weights[*index]).sum();
         candidates.iter().for_each(|index| self.owed[*index] += self.weights[*index]);
         let most = candidates.iter().copied().max_by(|a, b| {
-            // The first of equals.
+            // Ties go to the first replica.
             self.owed[*a].total_cmp(&self.owed[*b]).then(b.cmp(a))
         });
         let chosen = most.unwrap_or(0);
@@ -125,7 +126,7 @@ impl Router {
         turn
     }
 
-    /// xorshift64 (Marsaglia, JSS 8(14), 2003); the choice needs no better.
+    /// A draw by xorshift64 (Marsaglia, JSS 8(14), 2003), which is good enough for this choice.
     fn draw(&mut self, count: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -133,8 +134,8 @@ impl Router {
         ((self.random >> 33) % count as u64) as usize
     }
 
-    /// The replica that served `key` before, unless it has more than `slack` requests more than the least loaded or is
-    /// no candidate; the least loaded otherwise.
+    /// The replica that served `key` before, unless it has more than `slack` requests more than the least loaded one
+    /// or is no candidate; the least loaded otherwise.
     fn remembered(
         &mut self,
         key: u32,
@@ -151,7 +152,7 @@ impl Router {
     }
 }
 
-/// What a prompt begins with, where it may share that with others.
+/// Segment of the first tokens of a prompt, if other prompts may share it.
 pub fn prefix(prompt: &Prompt) -> Option<u32> {
     match prompt {
         Prompt::Own => None,

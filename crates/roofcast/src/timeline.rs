@@ -1,8 +1,8 @@
-//! What one replica did when, kept only where it is asked for.
+//! Activity of one replica over time, recorded only if it is asked for.
 //!
-//! Knows: segments (a step, or equal steps taken at once) and the marks in each request's life, as the engine tells
-//! them. [`series`] keeps levels over time in bounded memory, [`trace`] the first events one by one. Knows nothing about
-//! how they are drawn: that is [`crate::report`]'s.
+//! Knows: segments (a step, or equal steps taken at once) and the marks in each request's life, as the engine reports
+//! them. [`series`] keeps levels over time in bounded memory, [`trace`] the first events one by one.
+//! [`crate::report`] draws them.
 
 pub mod series;
 pub mod trace;
@@ -15,46 +15,46 @@ use trace::Trace;
 /// A step, or a leap over equal ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// When the first step starts.
+    /// Start of the first step.
     pub start: Ticks,
-    /// When the last one ends.
+    /// End of the last step.
     pub end: Ticks,
-    /// How many.
+    /// Number of steps.
     pub steps: u64,
-    /// Requests that compute in each of them.
+    /// Requests that run in each step.
     pub running: u64,
-    /// Of these, those that decode.
+    /// Requests among `running` that decode.
     pub decodes: u64,
-    /// Requests that wait, as far as they are known when it starts.
+    /// Requests that wait, as far as known at the start.
     pub waiting: u64,
     /// Chunks of prompts.
     pub chunks: u64,
-    /// Tokens of these, computed again after a preemption included.
+    /// Tokens of these chunks, recomputation after preemption included.
     pub prefill_tokens: u64,
     /// Tokens sampled in all of the steps.
     pub output_tokens: u64,
     /// KV blocks held in the first and in the last step.
     pub blocks: [u64; 2],
-    /// What most of the time goes to.
+    /// Bottleneck: the largest part of the time.
     pub bound: &'static str,
 }
 
-/// What happens to a request beside its arrival.
+/// Event in a request's life, other than its arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// It is taken in and its prompt is computed, after a preemption too.
+    /// Admitted: its prompt is computed, after a preemption too.
     Admitted,
-    /// Its prompt is whole.
+    /// All of its prompt is computed.
     Decoding,
-    /// It loses its place.
+    /// Preempted.
     Preempted,
-    /// It is swapped back in and decodes on.
+    /// Swapped back in, to continue decoding.
     Resumed,
-    /// It has its last token.
+    /// Its last token is sampled.
     Finished,
 }
 
-/// What is kept of a replica's run.
+/// Recordings of a replica's run.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
     /// Levels over time.
@@ -64,7 +64,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// A request came.
+    /// Records an arrival.
     pub fn arrived(&mut self, arrival: &Arrival) {
         if let Some(series) = &mut self.series {
             series.arrived(arrival.at);
@@ -74,7 +74,7 @@ impl Timeline {
         }
     }
 
-    /// Something happened to request `number` at `at`.
+    /// Records a mark of request `number` at `at`.
     pub fn mark(&mut self, number: u64, mark: Mark, at: Ticks) {
         if let Some(series) = &mut self.series {
             series.mark(mark, at);
@@ -84,7 +84,7 @@ impl Timeline {
         }
     }
 
-    /// Steps were computed.
+    /// Records computed steps.
     pub fn computed(&mut self, segment: &Segment) {
         if let Some(series) = &mut self.series {
             series.computed(segment);

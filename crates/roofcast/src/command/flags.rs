@@ -1,7 +1,7 @@
-//! The flags of an engine's parser, and those that a command gives.
+//! The flags of an engine's parser, and the flags in a command.
 //!
-//! Knows: names from `catalog/engines`, how argparse takes them (`--flag value`, `--flag=value`, negatives of switches,
-//! beginnings of one name alone) and how vLLM writes large numbers. Knows nothing about what flags mean.
+//! Knows: names from `catalog/engines`, argparse's forms (`--flag value`, `--flag=value`, negated switches, unique
+//! prefixes of names) and vLLM's notation of large numbers. Knows nothing about the meaning of flags.
 
 use super::{PLACE, ServeCommand};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use toml::Value;
 const VLLM: &str = include_str!("../../catalog/engines/vllm.toml");
 const SGLANG: &str = include_str!("../../catalog/engines/sglang.toml");
 
-/// Names that an error suggests.
+/// Most names that an error suggests.
 const SUGGESTIONS: usize = 3;
 
 /// The flags that an engine's parser has.
@@ -33,7 +33,7 @@ pub(super) struct Flags {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given {
     pub(super) flag: String,
-    /// What follows a point of the flag, as in `--speculative-config.method`.
+    /// Field after the flag's point, as in `--speculative-config.method`.
     pub(super) field: Option<String>,
     pub(super) value: String,
 }
@@ -47,7 +47,7 @@ impl Flags {
         toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))
     }
 
-    /// The key of a spec that a flag is, or the name under which it is read apart.
+    /// The spec key of a flag, or the name under which the flag is handled separately.
     pub(super) fn key(&self, flag: &str) -> Option<&str> {
         self.keys.get(flag).map(String::as_str)
     }
@@ -58,18 +58,18 @@ impl Flags {
         self.keys.iter().map(|(flag, key)| (flag.as_str(), key.as_str()))
     }
 
-    /// Whether the engine's parser has the flag.
+    /// True if the engine's parser has the flag.
     #[cfg(test)]
     pub(super) fn parses(&self, flag: &str) -> bool {
         self.switches.iter().chain(&self.values).any(|own| own == flag)
     }
 
-    /// Whether a flag changes what a server does, though no forecast counts it.
+    /// True if a flag changes the server's behaviour but no forecast models it.
     pub(super) fn is_unmodelled(&self, flag: &str) -> bool {
         self.unmodelled.iter().any(|f| f == flag)
     }
 
-    /// The flags of a command, whole names and values; vLLM's first word without a flag is the model.
+    /// The flags of a command with whole names and values; vLLM's first word without a flag is the model.
     pub(super) fn given(&self, engine: ServeCommand, arguments: &[String]) -> Result<Vec<Given>> {
         let mut all: Vec<Given> = Vec::new();
         let mut words = arguments.iter().peekable();
@@ -102,7 +102,7 @@ impl Flags {
         Ok(all)
     }
 
-    /// The whole name of a flag, and of a switch what it says.
+    /// The whole name of a flag, and the value of a switch.
     fn find(&self, name: &str) -> Result<(String, Option<bool>)> {
         let is = |list: &[String], name: &str| list.iter().any(|flag| flag == name);
         let positive = name.strip_prefix("--no-").map(|rest| format!("--{rest}"));
@@ -130,7 +130,7 @@ impl Flags {
     }
 }
 
-/// Whether a word is a flag, and no negative number.
+/// True if a word is a flag rather than a negative number.
 fn is_flag(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c == '-' || c.is_ascii_alphabetic()))
 }
@@ -150,13 +150,13 @@ pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
     }
 }
 
-/// A whole number from `least`; as vLLM takes them also `32k` (thousands) and `32K` (of 1024).
+/// A whole number from `least`; vLLM's `32k` (thousands) and `32K` (of 1024) are accepted.
 pub(super) fn whole(given: &Given, least: i64) -> Result<i64> {
     let found = number::whole(&given.value).filter(|n| *n >= least);
     found.ok_or_else(|| wrong(given, "a whole number, as 4096 or 32k"))
 }
 
-/// The refusal of a value.
+/// The error for a value that is not accepted.
 pub(super) fn wrong(given: &Given, accepted: &str) -> Error {
     let clipped: String = given.value.chars().take(200).collect();
     let found = if clipped.is_empty() { "without a value".to_owned() } else { format!("{clipped:?}") };

@@ -12,7 +12,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     drafts(apart, command)
 }
 
-/// `--limit-mm-per-prompt` with nothing but zeros leaves out the towers, as `--language-model-only` does.
+/// Skips the vision towers if `--limit-mm-per-prompt` has only zeros, like `--language-model-only`.
 fn images(apart: &[(String, Given)], command: &mut Command) {
     let mut given = apart.iter().filter(|(name, _)| name == "limit_mm").map(|(_, given)| given).peekable();
     let none = |given: &Given| match (&given.field, serde_json::from_str(&given.value)) {
@@ -24,7 +24,7 @@ fn images(apart: &[(String, Given)], command: &mut Command) {
     }
 }
 
-/// Data-parallel ranks share the experts where those are parallel, and are whole copies elsewhere.
+/// Data-parallel ranks share the experts under expert parallelism, and are whole replicas otherwise.
 fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let ranks = count(apart, "data_parallel")?.unwrap_or(1);
     let tp = command.settings.iter().rev().find(|s| s.path == "parallelism.tp");
@@ -44,7 +44,7 @@ fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// `--speculative-config`, whole or by its fields, and the short flags of three of them.
+/// `--speculative-config`, as JSON or by its fields, and the short flags for three fields.
 fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let mut config = serde_json::Map::new();
     for (name, given) in apart {

@@ -27,7 +27,7 @@ pub(super) fn split(text: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// What is up to the closing `quote`; within double ones a backslash protects the next letter.
+/// Reads text up to the closing `quote`; within double quotes a backslash escapes the next letter.
 fn quoted(quote: char, letters: &mut impl Iterator<Item = char>, into: &mut String) -> Result<()> {
     while let Some(letter) = letters.next() {
         match letter {

@@ -1,4 +1,4 @@
-//! What requests of every trace have: a name, an iteration of arrival, and a prompt in parts of segments.
+//! Common parts of requests in every trace: a name, an iteration of arrival, and a prompt in parts of segments.
 //!
 //! Knows: bounds on them, and the numbers of segments. Knows nothing about an engine's own fields.
 
@@ -33,7 +33,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Refuses iterations of arrival that go back.
+/// Refuses arrival iterations that decrease.
 pub(super) fn in_order(place: &str, mut steps: impl Iterator<Item = u64>) -> Result<()> {
     let mut before = 0;
     if steps.all(|step| std::mem::replace(&mut before, step) <= step) {
@@ -48,7 +48,7 @@ pub(super) fn in_order(place: &str, mut steps: impl Iterator<Item = u64>) -> Res
 pub(super) struct Segments<'a>(BTreeMap<&'a str, u32>);
 
 impl<'a> Segments<'a> {
-    /// The number of a segment; a new one has the next.
+    /// The number of a segment; a new segment gets the next number.
     pub(super) fn number(&mut self, name: &'a str) -> u32 {
         let next = self.0.len() as u32;
         *self.0.entry(name).or_insert(next)

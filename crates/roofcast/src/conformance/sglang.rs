@@ -11,11 +11,11 @@ use super::request::Segments;
 use crate::scheduler::sglang::{ForwardMode, NewRequest, RequestId, Scheduler, Step};
 use std::collections::BTreeSet;
 
-/// Iterations without anything to do, after the last arrival, that end a replay in which requests wait for ever.
+/// Idle iterations after the last arrival that end a replay, since requests might otherwise wait for ever.
 const IDLE_MOST: u64 = 3;
 
-/// The decisions that our scheduler makes on a trace's requests, as the trace would have recorded them. Iterations that do
-/// nothing are left out where the trace leaves them out.
+/// The decisions of our scheduler on a trace's requests, in the trace's form. Idle iterations are left out if the
+/// trace leaves them out.
 pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
     let mut replay = Replay::new(trace);
     let mut steps = Vec::new();
@@ -42,7 +42,7 @@ struct Replay<'a> {
     scheduler: Scheduler,
     segments: Segments<'a>,
     arrived: usize,
-    /// The batch whose results are to come.
+    /// The batch whose results are not processed yet.
     pending: Option<Box<Step>>,
     finished: usize,
 }

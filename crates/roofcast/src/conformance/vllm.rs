@@ -12,7 +12,7 @@ use crate::kv_cache::prefix::Prefix;
 use crate::scheduler::vllm::{NewRequest, RequestId, Scheduler, Step};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The decisions that our scheduler makes on a trace's requests, as the trace would have recorded them.
+/// The decisions of our scheduler on a trace's requests, in the trace's form.
 pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
     Replay::new(trace).run()
 }
@@ -21,7 +21,7 @@ struct Replay<'a> {
     trace: &'a Trace,
     scheduler: Scheduler,
     segments: Segments<'a>,
-    /// Steps under way, with their index.
+    /// Steps in flight, with their index.
     pending: VecDeque<(u64, Step)>,
     /// Requests by the step that sampled their last token.
     finished: BTreeMap<u64, Vec<RequestId>>,
@@ -59,7 +59,7 @@ impl<'a> Replay<'a> {
                 if self.trace.config.async_scheduling { self.pending.len() >= 2 || nothing } else { true };
             done += if due { self.deliver() } else { 0 };
             self.steps.push(RecordedStep { free_blocks_end: self.scheduler.free_blocks(), ..record });
-            // A request that can never be admitted would wait for ever.
+            // A request that can never be admitted would otherwise keep the loop running for ever.
             idle = if nothing && index > last { idle + 1 } else { 0 };
             if (done == self.trace.requests.len() && self.pending.iter().all(|p| p.1.scheduled.is_empty()))
                 || idle > 2
@@ -90,7 +90,7 @@ impl<'a> Replay<'a> {
         });
     }
 
-    /// Applies the oldest step under way; how many requests that finished.
+    /// Applies the oldest step in flight; returns the number of requests that finished.
     fn deliver(&mut self) -> usize {
         let Some((index, step)) = self.pending.pop_front() else { return 0 };
         let finished = self.scheduler.update(&step);

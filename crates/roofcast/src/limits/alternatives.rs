@@ -1,6 +1,6 @@
-//! The same step with other kernels: attention backends, launches, kernels of quantized weights, layouts of the cache.
+//! One step with other kernels: attention backends, launches, kernels of quantized weights, layouts of the cache.
 //!
-//! Knows: which settings there are of each kind; those that a deployment refuses are left out. Times come from
+//! Knows: the settings of each kind; settings that a deployment refuses are left out. Times come from
 //! [`crate::cost`].
 
 use super::Question;
@@ -16,7 +16,7 @@ use crate::units::Picoseconds;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What is compared.
+/// Kind of comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Comparison {
@@ -30,7 +30,7 @@ pub enum Comparison {
     Layouts,
 }
 
-/// One setting and what is forecast with it.
+/// One setting with its forecast.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
     /// The setting, as in `naive`.
@@ -38,7 +38,7 @@ pub struct Alternative {
     /// A decode step.
     #[serde(rename = "decode_ms")]
     pub decode: Picoseconds,
-    /// Attention's kernels in it, without their launches.
+    /// Time of attention kernels within the decode step, without their launches.
     #[serde(rename = "attention_ms")]
     pub attention: Picoseconds,
     /// A prompt.
@@ -72,7 +72,7 @@ fn specs(own: &EngineSpec, comparison: Comparison) -> Vec<(String, EngineSpec)> 
         }
         Comparison::Launches => {
             let of = |name: &str, eager, fused| {
-                // transformers captures no graphs: the engine that does is vLLM.
+                // transformers captures no graphs, so the comparison with graphs is vLLM.
                 let engine = if eager { own().name } else { Some("vllm".into()) };
                 let spec = EngineSpec {
                     name: engine,
@@ -105,7 +105,7 @@ fn specs(own: &EngineSpec, comparison: Comparison) -> Vec<(String, EngineSpec)> 
     }
 }
 
-/// What is forecast for `question` with each setting.
+/// The forecast for `question` with each setting.
 pub fn alternatives(
     deployment: &Deployment,
     comparison: Comparison,
@@ -121,7 +121,7 @@ pub fn alternatives(
     .collect()
 }
 
-/// Attention's kernels alone, in all layers of a decode step: no launches.
+/// Time of attention kernels in all layers of a decode step, without launches.
 fn attention(forecaster: &Forecaster, question: &Question) -> Picoseconds {
     let timing = forecaster.timing(CostKind::Forecast);
     let passes = timing.model.passes_of(&Batch::decode(question.batch, question.context));

@@ -1,29 +1,29 @@
-//! What llama.cpp takes of the memory: all of it, with no share kept back.
+//! llama.cpp's memory: it uses all of the device, with no fraction kept back.
 //!
-//! Knows: the input embedding stays on the host, and what a micro-batch computes lies in one buffer that is reserved for the
-//! whole context at the start. Without flash attention that buffer is the scores of `n_ubatch` queries with every token of
-//! every slot, in 32 bits: `n_ctx · n_ubatch · heads · 4` bytes, beside a mask of `n_ctx · n_ubatch · 4`; the logits,
-//! `n_ubatch · vocabulary · 4`, reuse it. With flash attention the logits are what is left.
+//! Knows: the input embedding stays on the host, and a micro-batch's intermediates are in one buffer that is reserved
+//! for the whole context at the start. Without flash attention that buffer holds the scores of `n_ubatch` queries
+//! with every token of every slot, in 32 bits: `n_ctx · n_ubatch · heads · 4` bytes, plus a mask of `n_ctx · n_ubatch
+//! · 4`; the logits, `n_ubatch · vocabulary · 4`, reuse it. With flash attention only the logits remain.
 //!
-//! Sources: `llama_new_context_with_model` reserves the graph at `n_ctx` (llama.cpp of May 2024); the size of the scores in
-//! github.com/ikawrakow/ik_llama.cpp, pull request 237; the embedding on the host in github.com/ggml-org/llama.cpp, issues
-//! 5993 and 25700.
+//! Sources: `llama_new_context_with_model` reserves the graph at `n_ctx` (llama.cpp of May 2024); the size of the
+//! scores in github.com/ikawrakow/ik_llama.cpp, pull request 237; the embedding on the host in
+//! github.com/ggml-org/llama.cpp, issues 5993 and 25700.
 
 use crate::deployment::Deployment;
 use crate::model::Mixer;
 use crate::spec::AttentionBackend;
 use crate::units::Bytes;
 
-/// Prompt tokens that are computed at once: `--ubatch-size`.
+/// Prompt tokens per micro-batch: `--ubatch-size`.
 const MICRO_BATCH: u64 = 512;
 /// Bytes of a computed value.
 const SINGLE: u64 = 4;
-/// Copies of the hidden state that a layer has at once.
+/// Copies of the hidden state that a layer holds at one time.
 const STREAMS: u64 = 4;
-/// The first build whose flash attention is on wherever the chip has it: `-fa auto`, August 2025.
+/// The first build that uses flash attention wherever the chip supports it: `-fa auto`, August 2025.
 const FLASH_FROM: u64 = 6325;
 
-/// Whether `deployment` is served by llama.cpp.
+/// True if llama.cpp serves `deployment`.
 pub(super) fn serves(deployment: &Deployment) -> bool {
     !deployment.ideal && deployment.options.engine.name() == "llama.cpp"
 }
@@ -32,7 +32,7 @@ fn micro_batch(deployment: &Deployment) -> u64 {
     deployment.options.engine.max_num_batched_tokens.unwrap_or(MICRO_BATCH).min(MICRO_BATCH)
 }
 
-/// Whether scores are written to memory: where the spec says so, else before build [`FLASH_FROM`].
+/// True if attention scores are written to memory: by the spec, else before build [`FLASH_FROM`].
 fn writes_scores(deployment: &Deployment) -> bool {
     let engine = &deployment.options.engine;
     match engine.attention_backend {
@@ -57,14 +57,14 @@ pub(super) fn buffer_of_token(deployment: &Deployment) -> Bytes {
     Bytes((heads + 1) * SINGLE * micro_batch(deployment))
 }
 
-/// Bytes of it whatever the context.
+/// Bytes of the compute buffer on one rank that do not depend on the context.
 pub(super) fn buffer(deployment: &Deployment) -> Bytes {
     let model = &deployment.model;
     let logits = if writes_scores(deployment) { 0 } else { model.vocab };
     Bytes((STREAMS * model.hidden + logits) * SINGLE * micro_batch(deployment))
 }
 
-/// Weights of `stage` that stay on the host: the input embedding, unless it is the output's, too.
+/// Bytes of weights of `stage` that stay on the host: the input embedding, unless lm_head shares it.
 pub(super) fn on_host(deployment: &Deployment, stage: usize) -> Bytes {
     let apart = !deployment.model.tied && deployment.accelerator.vendor != "cpu";
     let row = deployment.stages.get(stage).map_or(Bytes::ZERO, |s| s.embedding_row);

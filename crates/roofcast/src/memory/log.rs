@@ -1,8 +1,8 @@
-//! What an engine's start-up log says of memory, term by term, to set beside a forecast.
+//! Memory figures of an engine's start-up log, term by term, for comparison with a forecast.
 //!
-//! Knows: the lines of vLLM (V0, V1 and after), SGLang, TensorRT-LLM and llama.cpp that have a figure of memory, and which
-//! term each is. Of several lines of one term the last counts, as ranks say the same one after another; llama.cpp's
-//! buffers of several devices add up. Knows nothing about forecasts.
+//! Knows: the lines of vLLM (V0, V1 and after), SGLang, TensorRT-LLM and llama.cpp that have a figure of memory, and
+//! the term of each. Of several lines of one term the last counts, because ranks repeat it; llama.cpp's buffers of
+//! several devices add up. Knows nothing about forecasts.
 
 use super::{Rank, Start};
 use crate::units::Bytes;
@@ -10,33 +10,33 @@ use serde::Serialize;
 
 /// Bytes of a GiB.
 const GIB: f64 = 1_073_741_824.0;
-/// The same of a MiB.
+/// Bytes of a MiB.
 const MIB: f64 = 1_048_576.0;
 
 /// A term of an accelerator's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Term {
-    /// What the engine may take.
+    /// Memory that the engine may use.
     Budget,
     /// Weights as loaded.
     Weights,
     /// Activations at their peak.
     Activations,
-    /// What the framework does not hold.
+    /// Memory outside the framework's allocator.
     Runtime,
-    /// Captured graphs that come off the budget.
+    /// Captured graphs that are deducted from the budget.
     Graphs,
-    /// The cache.
+    /// The KV cache.
     Kv,
-    /// Tokens of the cache.
+    /// Tokens of the KV cache.
     KvTokens,
-    /// Requests of the longest length that it holds, in hundredths.
+    /// Requests of the longest length that fit the cache, in hundredths.
     Concurrency,
 }
 
 impl Term {
-    /// Its name in a table.
+    /// Name of the term in a table.
     pub fn name(self) -> &'static str {
         match self {
             Term::Budget => "budget",
@@ -51,13 +51,13 @@ impl Term {
     }
 }
 
-/// A line's figure: what stands before it, what behind, and of what it is so many.
+/// Pattern of a log line: the texts before and after its figure, and the figure's unit.
 struct Line {
     term: Term,
     before: &'static str,
     behind: &'static str,
     unit: f64,
-    /// Whether figures of several lines add up.
+    /// True if figures of several lines add up.
     adds: bool,
 }
 
@@ -108,7 +108,7 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// Reads the lines that have a figure of memory; none where there is no such line.
+    /// Reads the lines that have a figure of memory; `None` if there is no such line.
     pub fn read(log: &str) -> Option<Logged> {
         let mut logged = Logged::default();
         for text in log.lines() {
@@ -136,12 +136,12 @@ impl Logged {
         }
     }
 
-    /// What the log says of a term: bytes, tokens, or hundredths of a request.
+    /// The log's figure of a term: bytes, tokens, or hundredths of a request.
     pub fn of(&self, term: Term) -> Option<f64> {
         self.figures.iter().find(|(known, _)| *known == term).map(|(_, figure)| *figure)
     }
 
-    /// What of the budget its terms leave unexplained, where the log has the budget, weights and cache.
+    /// Bytes of the budget that the other terms do not explain, if the log has budget, weights and cache.
     pub fn unexplained(&self) -> Option<f64> {
         let held = [Term::Activations, Term::Runtime, Term::Graphs];
         let held: f64 = held.into_iter().filter_map(|term| self.of(term)).sum();
@@ -152,16 +152,16 @@ impl Logged {
 /// One term, measured and forecast; bytes, tokens, or hundredths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Beside {
-    /// Which.
+    /// The term.
     pub term: Term,
-    /// What the log says.
+    /// The log's figure.
     pub measured: f64,
-    /// What is forecast.
+    /// The forecast figure.
     pub forecast: f64,
 }
 
-/// The terms of `logged` beside what is forecast for the fullest `rank` and its engine. A forecast's runtime has the
-/// captured graphs in it.
+/// The terms of `logged` compared with the forecast for the fullest `rank` and its engine. A forecast's runtime
+/// includes the captured graphs.
 pub fn beside(logged: &Logged, rank: &Rank, start: &Start) -> Vec<Beside> {
     let graphs = logged.of(Term::Graphs).unwrap_or(0.0);
     let bytes = |bytes: Bytes| bytes.as_f64();
@@ -181,7 +181,7 @@ pub fn beside(logged: &Logged, rank: &Rank, start: &Start) -> Vec<Beside> {
     forecasts.into_iter().filter_map(row).collect()
 }
 
-/// The number between what stands before and behind it; the last one there, as a share may come before a size.
+/// The number between the texts before and after; the last one there, since a percentage may precede a size.
 fn figure(text: &str, line: &Line) -> Option<f64> {
     let rest = text.split_once(line.before)?.1;
     let inner = rest.split_once(line.behind)?.0;
@@ -190,7 +190,7 @@ fn figure(text: &str, line: &Line) -> Option<f64> {
     (number.is_finite() && number.abs() < 1e15).then_some(number * line.unit)
 }
 
-/// SGLang's two halves of its cache: `K size: 8.23 GB, V size: 8.23 GB`.
+/// SGLang prints the cache in two halves: `K size: 8.23 GB, V size: 8.23 GB`.
 fn keys_and_values(text: &str) -> Option<f64> {
     let half = |before| figure(text, &line(Term::Kv, before, " GB", GIB));
     Some(half("K size: ")? + half("V size: ")?)
@@ -228,7 +228,7 @@ mod tests {
             of the memory reserved for KV Cache is 54.93GiB.";
         let logged = Logged::read(log).unwrap();
         assert_eq!((gib(&logged, Term::Budget), gib(&logged, Term::Kv)), (Some(71.23), Some(54.93)));
-        // 71.23 − 14.99 − 0.11 − 1.20 − 54.93: nothing.
+        // 71.23 − 14.99 − 0.11 − 1.20 − 54.93 = 0.
         assert!(logged.unexplained().unwrap().abs() / GIB < 1e-9);
     }
 

@@ -1,12 +1,12 @@
-//! The blocks of one request, as vLLM counts them when it starts: layers that keep the same tokens in groups of as many
-//! layers, whose blocks have the same bytes and come from one pool.
+//! The blocks of one request, as vLLM counts them at start-up: layers with equal retention form groups of equally
+//! many layers, whose blocks have equal bytes and come from one pool.
 //!
-//! Knows: a layer that sees everything keeps `⌈L/b⌉` blocks of a request of L tokens; one with a window w keeps
-//! `⌈min(w − 1 + tokens in flight, L)/b⌉ + 1`; a recurrent state takes whole blocks, one and one more for each draft, and a
-//! second where prefixes are cached. Knows nothing about running requests: those are [`crate::kv_cache::groups`]'.
+//! Knows: a full-attention layer keeps `⌈L/b⌉` blocks of a request of L tokens; one with a window w keeps `⌈min(w − 1
+//! + tokens in flight, L)/b⌉ + 1`; a recurrent state takes whole blocks, one plus one for each draft, and a second
+//! where prefixes are cached. Knows nothing about running requests, see [`crate::kv_cache::groups`].
 //!
-//! Source: `v1/kv_cache_interface.py` and `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size` of
-//! `v1/core/kv_cache_utils.py` in vLLM 0.11 to 0.28.
+//! Source: `v1/kv_cache_interface.py` and `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size`
+//! of `v1/core/kv_cache_utils.py` in vLLM 0.11 to 0.28.
 
 use super::{block_tokens, keeps_all, parts, token_bytes};
 use crate::deployment::Deployment;
@@ -14,23 +14,23 @@ use crate::model::Mixer;
 use crate::units::Bytes;
 use std::collections::BTreeMap;
 
-/// The first version that holds the tokens of two steps at once, as its scheduler is one step ahead.
+/// The first version that holds the tokens of two steps at one time, because it schedules one step ahead.
 const TWO_IN_FLIGHT: &str = "0.28.0";
-/// The first version that caches prefixes of models with recurrent states unasked.
+/// The first version that caches prefixes of models with recurrent states by default.
 const HYBRID_PREFIXES: &str = "0.28.0";
 
-/// What a layer keeps of a request.
+/// Tokens of a request that a layer keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kept {
     /// Every token.
     All,
-    /// The last tokens, as many.
+    /// The last tokens, this many.
     Window(u64),
-    /// A state.
+    /// A fixed-size state.
     State,
 }
 
-/// Groups of layers that keep the same.
+/// Groups of layers with equal retention.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     kept: Kept,
@@ -50,11 +50,11 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// The pool of `stage`; none where a layer keeps something that these rules do not have.
+    /// The pool of `stage`; `None` if a layer's cache is not covered by these rules.
     pub(super) fn of(deployment: &Deployment, stage: usize) -> Option<Pool> {
         let block = block_tokens(deployment);
         let layers = layers(deployment, stage)?;
-        // Of a state there are no bytes of a token.
+        // A state has no bytes per token.
         let page = layers.keys().map(|(_, bytes)| *bytes * block).max().filter(|page| *page > Bytes::ZERO)?;
         let counts: Vec<u64> = layers.values().copied().collect();
         let size = group_size(&counts)?;
@@ -70,7 +70,7 @@ impl Pool {
         })
     }
 
-    /// Blocks that a request of `context` tokens holds at most.
+    /// Most blocks that a request of `context` tokens holds.
     pub(super) fn blocks(&self, context: u64) -> u64 {
         let of = |kind: &Kind| {
             let each = match kind.kept {
@@ -87,7 +87,7 @@ impl Pool {
     }
 }
 
-/// Layers by what they keep and the bytes that a rank holds of a token; of a state there is no such figure.
+/// Number of layers by retention and by bytes per token on a rank; a state has 0 bytes per token.
 fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes), u64>> {
     let mut layers: BTreeMap<(Kept, Bytes), u64> = BTreeMap::new();
     let mut add = |kept, bytes, count: u64| *layers.entry((kept, bytes)).or_default() += count;
@@ -110,20 +110,21 @@ fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes
     Some(layers)
 }
 
-/// Layers of a group: as many as the fewest that are alike, or the most where those are less than half as many again.
+/// Layers of a group: the smallest number of equal layers, or the largest if that is less than 1.5 times the
+/// smallest.
 fn group_size(counts: &[u64]) -> Option<u64> {
     let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
     Some(if 2 * most < 3 * least { most } else { least })
 }
 
-/// Tokens that are scheduled and not settled.
+/// Tokens that are scheduled and not yet settled.
 fn in_flight(deployment: &Deployment) -> u64 {
     let engine = &deployment.options.engine;
     let ahead = engine.async_scheduling.unwrap_or(true) && engine.is_since(TWO_IN_FLIGHT);
     deployment.engine.max_num_batched_tokens * if ahead { 2 } else { 1 }
 }
 
-/// Blocks that a state takes.
+/// Blocks of a recurrent state.
 fn state_blocks(deployment: &Deployment) -> u64 {
     let engine = &deployment.options.engine;
     let cached = engine.enable_prefix_caching.unwrap_or_else(|| engine.is_since(HYBRID_PREFIXES));

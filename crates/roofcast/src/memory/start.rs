@@ -1,8 +1,8 @@
-//! What an engine says of its memory when it starts, and whether it starts at all.
+//! An engine's memory report at start-up, and whether the engine starts.
 //!
-//! Knows: vLLM refuses where the cache cannot hold one request of `max_model_len`, and says how much is needed, how much
-//! there is and the longest request that would fit; other engines refuse only where nothing is left for the cache. The
-//! figures are those of one engine: with data-parallel ranks or replicas each has its own.
+//! Knows: vLLM refuses if the cache cannot hold one request of `max_model_len`, and reports the bytes needed, the
+//! bytes available and the longest request that would fit; other engines refuse only if no memory remains for the
+//! cache. Figures are per engine: data-parallel ranks and replicas have one each.
 
 use super::pages::Pool;
 use super::{Rank, beside_weights, budget, padded, ranks, sequence_bytes, share};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::units::Bytes;
 use serde::Serialize;
 
-/// An engine's own figures.
+/// Memory figures that one engine reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Start {
     /// Tokens of the longest request.
@@ -20,33 +20,33 @@ pub struct Start {
     pub weight_bytes: Bytes,
     /// Room for KV on the tightest rank.
     pub kv_bytes: Bytes,
-    /// Tokens that the cache of one engine holds.
+    /// Tokens that fit the cache of one engine.
     pub kv_tokens: u64,
-    /// Requests of `max_model_len` tokens that it holds at once.
+    /// Requests of `max_model_len` tokens that fit at one time.
     pub max_concurrency: f64,
-    /// Why it does not start, where it does not.
+    /// Reason why it does not start, if it does not.
     pub refusal: Option<Refusal>,
 }
 
-/// Why an engine does not start, and what would help.
+/// Reason why an engine does not start, with settings that would help.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Refusal {
     /// KV cache that one request of `max_model_len` needs on the tightest rank.
     pub needed_bytes: Bytes,
-    /// What there is for it.
+    /// Bytes available for it.
     pub available_bytes: Bytes,
-    /// What weights and reserves lack where they alone do not fit.
+    /// Bytes that are missing if weights and reserves alone do not fit.
     pub short_by_bytes: Bytes,
     /// The longest request that the cache would hold; 0 for none.
     pub longest: u64,
-    /// The least `gpu_memory_utilization` in hundredths under which it would start; none up to 0.99.
+    /// The least `gpu_memory_utilization`, in steps of 0.01, with which it would start; `None` if 0.99 is not enough.
     pub gpu_memory_utilization: Option<f64>,
-    /// The most `max_num_seqs` under which it would start; none where fewer sequences do not help.
+    /// The most `max_num_seqs` with which it would start; `None` if fewer sequences do not help.
     pub max_num_seqs: Option<u64>,
 }
 
 impl Refusal {
-    /// What is missing, and what would do, in words.
+    /// The refusal as a sentence.
     pub fn told(&self, engine: &str, max_model_len: u64) -> String {
         let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
         let lacks = if self.short_by_bytes > Bytes::ZERO {
@@ -72,8 +72,8 @@ impl Refusal {
     }
 }
 
-/// Refuses a deployment whose engine would not start with the `max_model_len` that is asked for. Blocks that are asked for
-/// by number are taken as they are: vLLM held them against the longest request only from 0.28 on.
+/// Refuses a deployment whose engine would not start with the requested `max_model_len`. An explicit number of blocks
+/// is accepted as is: vLLM checks it against the longest request only from 0.28 on.
 ///
 /// # Errors
 /// [`Error::WillNotStart`].
@@ -88,7 +88,7 @@ pub fn starts(deployment: &Deployment) -> Result<()> {
     }
 }
 
-/// The room of one rank's cache and what a request takes of it.
+/// Cache of one rank, and the rule for a request's part of it.
 struct Room {
     rank: Rank,
     pool: Option<Pool>,
@@ -96,7 +96,7 @@ struct Room {
 }
 
 impl Room {
-    /// Bytes that a request of `context` tokens takes.
+    /// Bytes of a request of `context` tokens.
     fn needed(&self, deployment: &Deployment, context: u64) -> Bytes {
         match &self.pool {
             Some(pool) => pool.block * pool.blocks(context),
@@ -104,7 +104,7 @@ impl Room {
         }
     }
 
-    /// Requests of `context` tokens that it holds.
+    /// Requests of `context` tokens that fit.
     fn concurrency(&self, deployment: &Deployment, context: u64) -> f64 {
         let whole = self
             .pool
@@ -114,7 +114,7 @@ impl Room {
     }
 }
 
-/// What `deployment` says when it starts, for requests of up to `context` tokens where neither spec nor model has a bound.
+/// The start-up report of `deployment`, for requests of up to `context` tokens if neither spec nor model has a bound.
 pub fn start(deployment: &Deployment, context: u64) -> Start {
     let longest = deployment.longest().unwrap_or(context).max(1);
     let paged = deployment.options.engine.name() == "vllm" && !deployment.ideal && deployment.draft.is_none();
@@ -138,7 +138,7 @@ pub fn start(deployment: &Deployment, context: u64) -> Start {
     }
 }
 
-/// Tokens that the cache holds, whole blocks of them: of requests of `longest` tokens.
+/// Tokens that fit the cache in whole blocks, for requests of `longest` tokens.
 fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
     match &room.pool {
         Some(_) => (room.concurrency(deployment, longest) * longest as f64) as u64,
@@ -168,7 +168,7 @@ fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal
     })
 }
 
-/// The longest request up to `most` tokens that the room holds.
+/// The longest request up to `most` tokens that fits.
 fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
     let (mut fits, mut beyond) = (0, most + 1);
     while beyond - fits > 1 {
@@ -179,7 +179,7 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
     fits
 }
 
-/// The least utilization, in hundredths, that leaves `needed`.
+/// The least utilization, in steps of 0.01, that leaves `needed` bytes.
 fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
     if deployment.options.engine.kv_cache_memory_bytes.is_some() {
         return None;
@@ -194,7 +194,7 @@ fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f6
     })
 }
 
-/// The most sequences at once whose smaller step leaves `needed`.
+/// The most concurrent sequences whose smaller step leaves `needed` bytes.
 fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64> {
     if deployment.options.engine.kv_cache_memory_bytes.is_some() {
         return None;

@@ -1,11 +1,12 @@
-//! What vLLM takes beside the weights: the step that it profiles at start, its sampler, graphs and what is not PyTorch's.
+//! vLLM's memory in addition to the weights: the step that it profiles at start-up, its sampler, graphs, and
+//! allocations outside PyTorch.
 //!
-//! Knows: the budget is a share of what CUDA reports in all, so the CUDA context, which is there before the engine measures,
-//! is not in it. Knows nothing about weights.
+//! Knows: the budget is a fraction of the memory that CUDA reports in all, so the CUDA context, which exists before
+//! the engine measures, is not in it. Knows nothing about weights.
 //!
-//! Sources: `determine_available_memory` of `v1/worker/gpu_worker.py`, `_dummy_sampler_run` of `gpu_model_runner.py` and
-//! `v1/sample` in vLLM 0.9 to 0.32; `sort` in PyTorch's `aten/src/ATen/native/cuda`; the table "Non-torch memory" of
-//! github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`.
+//! Sources: `determine_available_memory` of `v1/worker/gpu_worker.py`, `_dummy_sampler_run` of `gpu_model_runner.py`
+//! and `v1/sample` in vLLM 0.9 to 0.32; `sort` in PyTorch's `aten/src/ATen/native/cuda`; the table "Non-torch memory"
+//! of github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`.
 
 use crate::deployment::Deployment;
 use crate::spec::EngineSpec;
@@ -15,30 +16,31 @@ use crate::units::Bytes;
 const V1: &str = "0.8.0";
 /// The first version that samples without a sort: it has a Triton kernel for top-k and top-p, 0.16 has none.
 const WITHOUT_SORT: &str = "0.17.0";
-/// The first version that takes an estimate of captured graphs from the budget, under CUDA; those before capture on top of
-/// it.
+/// The first version that deducts an estimate of captured graphs from the budget, under CUDA; earlier ones capture
+/// outside it.
 const GRAPHS_COUNTED: &str = "0.20.0";
 
-/// Bytes per vocabulary entry and sequence under a sort: logits in 16 bits and in fp32, sorted values and their 64-bit
-/// indices, the indices that go into the sort, and the buffer of its second pass for values and indices
-/// (2 + 4 + 4 + 8 + 8 + 12).
+/// Bytes per vocabulary entry and sequence with a sort: logits in 16 bits and in fp32, sorted values and their 64-bit
+/// indices, the sort's input indices, and the buffer of its second pass for values and indices (2 + 4 + 4 + 8 + 8 +
+/// 12).
 const SORTING: u64 = 38;
-/// Bytes per vocabulary entry and sequence without one, as logs of vLLM 0.19 and later have it. Of them 14 are in the
-/// sources: logits in 16 bits and in fp32, probabilities, and what they are compared with (2 + 4 + 4 + 4); 8 are not
-/// explained.
+/// Bytes per vocabulary entry and sequence without a sort, according to logs of vLLM 0.19 and later. The sources
+/// explain 14: logits in 16 bits and in fp32, probabilities, and the values that they are compared with (2 + 4 + 4 +
+/// 4); 8 are not explained.
 const FILTERING: u64 = 22;
 
-/// Libraries and modules of one rank that PyTorch does not hold: 0.13 to 0.14 GiB on an H100 in llm-d's table.
+/// GiB of libraries and modules of one rank outside PyTorch: 0.13 to 0.14 on an H100 in llm-d's table.
 const NOT_TORCH: f64 = 0.13;
-/// The same of communication, for each doubling of the ranks: llm-d's table has 0.55 GiB with two ranks, public logs 0.95
-/// with four.
+/// GiB of communication outside PyTorch, for each doubling of the ranks: llm-d's table has 0.55 with two ranks,
+/// public logs 0.95 with four.
 const COMMUNICATION: f64 = 0.42;
-/// The estimate of captured graphs: the middle of ten public logs of vLLM 0.20 to 0.25, which have 0.07 to 2.35 GiB.
+/// GiB that are estimated for captured graphs: the middle of ten public logs of vLLM 0.20 to 0.25, which have 0.07 to
+/// 2.35.
 const GRAPHS: f64 = 0.65;
 /// Bytes of a GiB.
 const GIB: f64 = 1_073_741_824.0;
 
-/// Tokens of prompts that an engine before V1 splits into chunks by itself, and of its step then.
+/// Prompt tokens from which an engine before V1 enables chunked prefill by itself, and its token budget then.
 const CHUNKS_BEYOND: u64 = 32_768;
 const V0_TOKENS: u64 = 2048;
 const V0_SEQUENCES: u64 = 256;
@@ -48,8 +50,8 @@ pub(super) fn sampler_bytes(engine: &EngineSpec) -> u64 {
     if engine.is_since(WITHOUT_SORT) { FILTERING } else { SORTING }
 }
 
-/// Tokens and sequences of the step that is profiled. Before V1 that is a whole prompt of the longest length, unless that is
-/// so long that prompts are split.
+/// Tokens and sequences of the step that is profiled. Before V1 that is a whole prompt of the longest length, unless
+/// that is so long that prompts are split.
 pub(super) fn profiled(deployment: &Deployment) -> (u64, u64) {
     let engine = &deployment.options.engine;
     if engine.is_since(V1) {
@@ -62,8 +64,8 @@ pub(super) fn profiled(deployment: &Deployment) -> (u64, u64) {
     )
 }
 
-/// What images take that fill the encoder's budget, the step's tokens or those of the largest image: their patches, and
-/// the tokens that come out of them, which are kept. Vision towers compute whole images on every rank.
+/// Bytes for images that fill the encoder's budget, which is the larger of the step's tokens and the largest image's:
+/// their patches, and their output tokens, which are kept. Vision towers compute whole images on every rank.
 pub(super) fn encoder(deployment: &Deployment) -> Bytes {
     let engine = &deployment.options.engine;
     let profiled = engine.name() == "vllm" && engine.language_model_only != Some(true);
@@ -73,18 +75,18 @@ pub(super) fn encoder(deployment: &Deployment) -> Bytes {
     Bytes(patches.saturating_add(tokens.saturating_mul(deployment.model.hidden))).scale(16, 8)
 }
 
-/// What communication between ranks takes.
+/// Bytes of communication between ranks.
 pub(super) fn communication(deployment: &Deployment) -> Bytes {
     let ranks = deployment.parallelism.stage_ranks() * deployment.parallelism.pp;
     Bytes::from_f64(COMMUNICATION * (ranks as f64).log2() * GIB)
 }
 
-/// Libraries and modules of one rank.
+/// Bytes of libraries and modules of one rank outside PyTorch.
 pub(super) fn not_torch() -> Bytes {
     Bytes::from_f64(NOT_TORCH * GIB)
 }
 
-/// What is held that is neither weights nor activations.
+/// Bytes that are neither weights nor activations.
 pub(super) fn runtime(deployment: &Deployment) -> Bytes {
     let engine = &deployment.options.engine;
     let captured = engine.enforce_eager != Some(true) && deployment.accelerator.vendor == "nvidia";

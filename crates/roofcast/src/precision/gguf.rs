@@ -37,7 +37,7 @@ pub enum GgufMix {
     Q2K,
 }
 
-/// Where a tensor is, as the mixtures see it.
+/// Kind of tensor, as the mixtures distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GgufTensor {
     /// The token embedding.
@@ -119,7 +119,7 @@ impl GgufMix {
 
     fn inner(self, tensor: GgufTensor, layer: usize, layers: usize) -> Format {
         use GgufTensor::{AttentionOutput, AttentionValue, FfnDown};
-        // The first and last eighth of the layers and every third between get more bits.
+        // The first and last eighth of the layers and every third in between get more bits.
         let eighth = layers / 8;
         let more = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
         match (self, tensor) {

@@ -1,16 +1,17 @@
-//! Levels over time in bounded memory: requests running and waiting, blocks held, tokens a second.
+//! Levels over time in bounded memory: requests running and waiting, blocks held, tokens per second.
 //!
-//! Time is cut into equal intervals, of a millisecond at first. When a run has outgrown [`MOST`] of them, neighbours
-//! merge in pairs and every interval is twice as long; so there are 1000 to 2000 for any run of more than a second. An
-//! interval keeps how much each level changed within it, and the area that those changes cover until its end; both add
-//! up exactly when neighbours merge, and events may come in any order. Within a leap, blocks and tokens grow linearly.
+//! Time is cut into equal intervals, of a millisecond at first. When a run has outgrown [`MOST`] intervals,
+//! neighbours merge in pairs and every interval is twice as long; so there are 1000 to 2000 for any run of more than
+//! a second. An interval keeps the change of each level within it, and the area that those changes cover until its
+//! end; both add up exactly when neighbours merge, and events may come in any order. Within a leap, blocks and tokens
+//! grow linearly.
 
 use super::{Mark, Segment};
 use crate::engine::clock::Ticks;
 use crate::units::Picoseconds;
 use serde::Serialize;
 
-/// Intervals at most.
+/// Most intervals.
 pub const MOST: usize = 2000;
 
 const RUNNING: usize = 0;
@@ -21,11 +22,11 @@ const PREFILL: usize = 4;
 const OUTPUT: usize = 5;
 const LEVELS: usize = 6;
 
-/// What a level did in an interval.
+/// Change of a level within an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
     change: i64,
-    /// Σ change × ticks from it to the end of the interval.
+    /// Σ change × ticks from the change to the end of the interval.
     area: i128,
 }
 
@@ -34,7 +35,7 @@ struct Cell {
 pub struct Series {
     width: i128,
     intervals: Vec<[Cell; LEVELS]>,
-    /// When the last step ended, and the blocks that it held.
+    /// End of the last step, and the blocks held then.
     end: Ticks,
     blocks: u64,
 }
@@ -42,21 +43,21 @@ pub struct Series {
 /// An interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
-    /// When it starts.
+    /// Start of the interval.
     pub start_ms: f64,
-    /// When it ends.
+    /// End of the interval.
     pub end_ms: f64,
-    /// Requests that run, in the mean.
+    /// Mean running requests.
     pub running: f64,
-    /// Requests that wait, those preempted among them, in the mean.
+    /// Mean waiting requests, preempted ones included.
     pub waiting: f64,
-    /// KV blocks held, in the mean.
+    /// Mean KV blocks held.
     pub blocks: f64,
     /// Preemptions from the start of the run to the end of the interval.
     pub preemptions: i64,
-    /// Tokens of prompts computed a second.
+    /// Prompt tokens computed per second.
     pub prefill_tokens_per_s: f64,
-    /// Tokens sampled a second.
+    /// Output tokens sampled per second.
     pub output_tokens_per_s: f64,
 }
 
@@ -95,7 +96,7 @@ impl Series {
     pub(super) fn computed(&mut self, segment: &Segment) {
         let Segment { start, end, blocks: [first, last], .. } = *segment;
         if start > self.end {
-            // Between two steps that do not touch nothing is there to be held.
+            // An idle gap between two steps holds no blocks of running requests.
             self.hold(self.end, 0);
         }
         self.hold(start, first);
@@ -115,7 +116,7 @@ impl Series {
         self.rise(level, at, at, change);
     }
 
-    /// A level changes by `change` from `from` to `to`, steadily.
+    /// Changes a level by `change` from `from` to `to`, linearly.
     fn rise(&mut self, level: usize, from: Ticks, to: Ticks, change: i64) {
         if change == 0 {
             return;
@@ -139,7 +140,7 @@ impl Series {
         }
     }
 
-    /// Every two neighbours become one.
+    /// Merges every two neighbours into one interval.
     fn merge(&mut self) {
         let width = self.width;
         let pair = |pair: &[[Cell; LEVELS]]| {
@@ -164,7 +165,8 @@ impl Series {
             let start = index as i128 * self.width;
             let stop = (start + self.width).min(end);
             let span = Ticks((stop - start).unsigned_abs());
-            // Beyond the end of the run everything is zero, so the last interval's area is that of its shorter span.
+            // All levels are zero after the end of the run, so the last interval's area belongs to its shortened
+            // span.
             let cut = start + self.width - stop;
             let mean = |level: usize| {
                 let after = i128::from(before[level] + cells[level].change) * cut;
@@ -188,7 +190,7 @@ impl Series {
     }
 }
 
-/// Each replica's points, over the same intervals up to `end`.
+/// Each replica's points, over common intervals up to `end`.
 pub fn together(mut all: Vec<Series>, end: Ticks) -> Vec<Vec<Point>> {
     let fits = |width: i128| end.0 <= width.unsigned_abs() * MOST as u128;
     while let Some(width) = all.iter().map(|s| s.width).max() {
@@ -234,7 +236,7 @@ mod tests {
     fn means_by_hand() {
         let mut series = Series::default();
         series.mark(Mark::Admitted, at(1.5));
-        // An arrival that is told late.
+        // An arrival that is reported late.
         series.arrived(at(0.25));
         series.computed(&segment(1.5, 2.5, [2, 4], 100));
         series.mark(Mark::Finished, at(2.5));

@@ -1,27 +1,27 @@
 //! The first events of a run one by one: steps, and the phases of each request.
 //!
-//! Knows: when a phase begins and ends, and when to stop. What was open then ends there.
+//! Knows: the beginning and end of each phase, and when to stop; open phases then end there.
 
 use super::{Mark, Segment};
 use crate::engine::arrival::Arrival;
 use crate::engine::clock::Ticks;
 use std::collections::BTreeMap;
 
-/// Where a request is.
+/// Phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for its first admission.
+    /// Waits for its first admission.
     Queued,
     /// Its prompt is computed.
     Prefill,
-    /// It decodes.
+    /// Decodes.
     Decode,
-    /// It waits after a preemption.
+    /// Waits after a preemption.
     Preempted,
 }
 
 impl Phase {
-    /// In lower case.
+    /// Name of the phase in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Queued => "queued",
@@ -32,18 +32,18 @@ impl Phase {
     }
 }
 
-/// What happened.
+/// Event of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Steps start.
+    /// Start of a step or of several equal ones.
     Steps(Segment),
-    /// Nothing is left to compute.
+    /// The replica becomes idle.
     Idle,
-    /// A request comes.
+    /// A request arrives.
     Arrived {
-        /// Its number.
+        /// Number of the request.
         number: u64,
-        /// Its prompt's tokens.
+        /// Prompt tokens.
         input: u32,
         /// Tokens to generate.
         output: u32,
@@ -60,24 +60,24 @@ pub enum Event {
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     most: u64,
-    /// Events so far, and those that will end what is open.
+    /// Events so far, including the future ends of open phases.
     count: u64,
     events: Vec<(Ticks, Event)>,
-    /// The requests here, and the phase of each.
+    /// The requests present, and the phase of each.
     open: BTreeMap<u64, Phase>,
-    /// When the last step ended, and the latest time that was told.
+    /// End of the last step, and the latest reported time.
     end: Ticks,
     latest: Ticks,
     cut: bool,
 }
 
 impl Trace {
-    /// At most `most` events.
+    /// A trace of at most `most` events.
     pub fn new(most: u64) -> Trace {
         Trace { most, ..Trace::default() }
     }
 
-    /// Whether `events` more are kept; if not, none is from now on.
+    /// True if `events` more are kept; once false, no further events are kept.
     fn room(&mut self, at: Ticks, events: u64) -> bool {
         self.cut |= self.count + events > self.most;
         if !self.cut {
@@ -88,7 +88,7 @@ impl Trace {
     }
 
     pub(super) fn arrived(&mut self, arrival: &Arrival) {
-        // It comes and leaves, its first phase begins and ends.
+        // Four events: the request arrives and leaves, its first phase begins and ends.
         if self.room(arrival.at, 4) {
             let Arrival { number, input, output, .. } = *arrival;
             self.events.push((arrival.at, Event::Arrived { number, input, output }));
@@ -125,7 +125,7 @@ impl Trace {
     }
 
     pub(super) fn computed(&mut self, segment: &Segment) {
-        // A slice and two counters, and two more counters where nothing touches it.
+        // A slice and two counters, and two more counters if an idle gap follows.
         if !self.room(segment.end, 5) {
             return;
         }
@@ -136,7 +136,7 @@ impl Trace {
         self.events.push((segment.start, Event::Steps(*segment)));
     }
 
-    /// The events in order of time, everything that was open ended, and when they were cut.
+    /// The events in order of time, with all open phases ended, and the time at which the trace was cut.
     pub fn close(mut self) -> (Vec<(Ticks, Event)>, Option<Ticks>) {
         for (number, phase) in &self.open {
             self.events.push((self.latest, Event::Ends(*number, *phase)));

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct Trace {
     /// The scenario.
     pub name: String,
-    /// The version of SGLang whose decisions these are.
+    /// Version of SGLang that made the decisions.
     pub version: String,
     /// Settings.
     pub config: ServerArgs,
@@ -30,13 +30,13 @@ pub struct RecordedRequest {
     pub id: String,
     /// The iteration before which it arrives.
     pub arrival_step: u64,
-    /// The client's bound.
+    /// The client's bound on output tokens.
     pub max_new_tokens: u64,
     /// Tokens generated.
     pub output_len: u64,
-    /// Whether it says that it goes on to its bound.
+    /// True if the request generates up to its bound (`ignore_eos`).
     pub ignore_eos: bool,
-    /// Its priority.
+    /// Priority of the request.
     pub priority: Option<i64>,
     /// Segment, start and length of its parts.
     pub prompt: Vec<(String, u64, u64)>,
@@ -44,54 +44,54 @@ pub struct RecordedRequest {
     pub output_segment: String,
 }
 
-/// One iteration of the loop as recorded. What the file leaves out because it is unchanged is filled in.
+/// One iteration of the loop as recorded, with fields filled in that the file leaves out because they are unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// Index of the iteration.
     pub step: u64,
-    /// Queued before the decision.
+    /// Requests queued before the decision.
     #[serde(default)]
     pub arrived: Vec<String>,
-    /// What the batch computes.
+    /// Kind of batch.
     pub kind: String,
     /// The queue after its sort and before admission.
     #[serde(default)]
     pub sorted: Vec<String>,
-    /// With their tokens, in the batch's order.
+    /// Requests of the batch with their tokens, in the batch's order.
     pub scheduled: Vec<(String, u64)>,
-    /// Tokens found at admission.
+    /// Cached tokens found at admission, by request.
     #[serde(default)]
     pub cached: BTreeMap<String, u64>,
-    /// Whose prompt stays unfinished.
+    /// Request whose prompt stays unfinished.
     #[serde(default)]
     pub chunked: Option<String>,
-    /// For a higher priority, in order.
+    /// Requests preempted for a higher priority, in order.
     #[serde(default)]
     pub preempted: Vec<String>,
-    /// For want of memory, in order.
+    /// Requests retracted for lack of memory, in order.
     #[serde(default)]
     pub retracted: Vec<String>,
-    /// Alone and without room.
+    /// Requests aborted because they were alone and still lacked memory.
     #[serde(default)]
     pub aborted: Vec<String>,
     /// The running batch, in order.
     pub running: Vec<String>,
-    /// Whether it is closed.
+    /// True if the batch accepts no more requests.
     #[serde(default)]
     pub full: bool,
     /// The queue after the decision.
     pub waiting: Vec<String>,
-    /// The ratio before the decision, after it, and at the end.
+    /// The new-token ratio before the decision.
     pub ratio: f64,
-    /// See above.
+    /// The new-token ratio after the decision.
     pub ratio_after: Option<f64>,
-    /// See above.
+    /// The new-token ratio at the end of the iteration.
     pub ratio_end: Option<f64>,
-    /// Tokens available and evictable after the decision, and at the end.
+    /// Tokens available and evictable after the decision.
     pub kv: [u64; 2],
-    /// See above.
+    /// Tokens available and evictable at the end of the iteration.
     pub kv_end: Option<[u64; 2]>,
-    /// Finished in the results of this iteration, in order.
+    /// Requests finished in this iteration's results, in order.
     #[serde(default)]
     pub finished: Vec<String>,
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Trace {
     /// The scenario.
     pub name: String,
-    /// The engine whose decisions these are.
+    /// Version of the engine that made the decisions.
     pub version: String,
     /// Settings.
     pub config: SchedulerConfig,
@@ -30,7 +30,7 @@ pub struct RecordedRequest {
     pub arrival_step: u64,
     /// Tokens to generate.
     pub output_len: u64,
-    /// Smaller is earlier.
+    /// Priority; smaller is served first.
     pub priority: i64,
     /// Segment, start and length of its parts.
     pub prompt: Vec<(String, u64, u64)>,
@@ -43,27 +43,27 @@ pub struct RecordedRequest {
 pub struct RecordedStep {
     /// Index of the `schedule()` call.
     pub step: u64,
-    /// Added just before it.
+    /// Requests added just before the call.
     pub arrived: Vec<String>,
-    /// With their tokens, in the scheduler's order.
+    /// Scheduled requests with their tokens, in the scheduler's order.
     pub scheduled: Vec<(String, u64)>,
-    /// For the first time.
+    /// Requests scheduled for the first time.
     pub new: Vec<String>,
-    /// Again after a preemption.
+    /// Requests scheduled again after a preemption.
     pub resumed: Vec<String>,
-    /// In order.
+    /// Preempted requests, in order.
     pub preempted: Vec<String>,
-    /// Tokens from the prefix cache.
+    /// Tokens from the prefix cache, by request.
     pub cached: BTreeMap<String, u64>,
-    /// After `schedule()`.
+    /// Free blocks after `schedule()`.
     pub free_blocks: u64,
-    /// In order, or a count.
+    /// Running requests in order, or their number.
     pub running: Queue,
-    /// In order, or a count.
+    /// Waiting requests in order, or their number.
     pub waiting: Queue,
-    /// Last token sampled in this step.
+    /// Requests whose last token was sampled in this step.
     pub finished: Vec<String>,
-    /// After the update.
+    /// Free blocks after the update.
     pub free_blocks_end: u64,
 }
 
@@ -78,7 +78,7 @@ pub enum Queue {
 }
 
 impl RecordedStep {
-    /// Whether nothing happened: such steps are left out of a trace.
+    /// True for a step without any event; traces leave such steps out.
     pub(super) fn is_empty(&self) -> bool {
         self.arrived.is_empty()
             && self.scheduled.is_empty()
