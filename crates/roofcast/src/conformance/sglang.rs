@@ -1,15 +1,16 @@
-//! SGLang's traces, `sglang-sched-trace/1`, and the loops that they were recorded in.
+//! SGLang's traces, `sglang-sched-trace/1` and with a host tier `sglang-tier-trace/1`, and the loops that they were
+//! recorded in.
 //!
 //! Knows: requests, settings and iterations of a trace, and when a batch's results are processed: in the plain loop in its
 //! own iteration, in the overlap loop in the next one. The decisions are [`crate::scheduler::sglang`]'s.
 
 pub(super) mod trace;
 
-pub use trace::{RecordedRequest, RecordedStep, Trace};
+pub use trace::{RecordedRequest, RecordedStep, TierStep, Trace};
 
 use super::request::Segments;
-use crate::scheduler::sglang::{ForwardMode, NewRequest, RequestId, Scheduler, Step};
-use std::collections::BTreeSet;
+use crate::scheduler::sglang::{ForwardMode, NewRequest, RequestId, Scheduler, Step, Submission};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Idle iterations after the last arrival that end a replay, since requests might otherwise wait for ever.
 const IDLE_MOST: u64 = 3;
@@ -45,6 +46,9 @@ struct Replay<'a> {
     /// The batch whose results are not processed yet.
     pending: Option<Box<Step>>,
     finished: usize,
+    /// Iterations in which copies to the host, and loads from it, are reported.
+    storing: VecDeque<u64>,
+    loading: VecDeque<u64>,
 }
 
 impl<'a> Replay<'a> {
@@ -56,6 +60,8 @@ impl<'a> Replay<'a> {
             arrived: 0,
             pending: None,
             finished: 0,
+            storing: VecDeque::new(),
+            loading: VecDeque::new(),
         }
     }
 
@@ -65,6 +71,7 @@ impl<'a> Replay<'a> {
             self.add(self.arrived);
             self.arrived += 1;
         }
+        self.report(index);
         let step = self.scheduler.schedule();
         let mut record = self.record(index, first..self.arrived, &step);
         let done =
@@ -78,7 +85,37 @@ impl<'a> Replay<'a> {
         record.finished = self.names(finished);
         record.ratio_end = Some(self.scheduler.ratio());
         record.kv_end = Some(self.scheduler.kv());
+        self.moved(index, &mut record.tier);
         record
+    }
+
+    /// Reports the copies that end in this iteration.
+    fn report(&mut self, index: u64) {
+        while self.storing.pop_front_if(|end| *end <= index).is_some() {
+            self.scheduler.stored();
+        }
+        while self.loading.pop_front_if(|end| *end <= index).is_some() {
+            self.scheduler.loaded();
+        }
+    }
+
+    /// What the host tier did in this iteration, and when what was submitted in it ends.
+    fn moved(&mut self, index: u64, record: &mut TierStep) {
+        let moves = self.scheduler.take_moves();
+        let [store, load] = self.trace.delays;
+        for submission in moves.submitted {
+            match submission {
+                Submission::Store(_) => self.storing.push_back(index + store),
+                Submission::Load(_) => self.loading.push_back(index + load),
+            }
+        }
+        record.stores = moves.stores;
+        record.stored = moves.stored;
+        record.store_failed = moves.store_failed;
+        record.host_evicted = moves.host_evicted;
+        record.device_evicted = moves.device_evicted;
+        record.dropped = moves.dropped;
+        record.host_end = self.scheduler.host();
     }
 
     fn add(&mut self, index: usize) {
@@ -128,6 +165,13 @@ impl<'a> Replay<'a> {
             kv: self.scheduler.kv(),
             kv_end: None,
             finished: Vec::new(),
+            tier: TierStep {
+                loads: decided.loads.iter().map(|(id, found, loaded)| (name(*id), *found, *loaded)).collect(),
+                load_failed: decided.load_failed.iter().map(|(id, tokens)| (name(*id), *tokens)).collect(),
+                host: self.scheduler.host(),
+                protected: self.scheduler.host().map(|_| self.scheduler.protected()),
+                ..TierStep::default()
+            },
         }
     }
 }

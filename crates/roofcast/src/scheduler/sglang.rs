@@ -15,28 +15,31 @@ mod leap;
 mod memory;
 mod order;
 mod ratio;
+mod request;
 mod results;
 mod retraction;
 mod rows;
+mod tier;
 mod tree;
 
-pub use config::{Rules, ServerArgs};
+pub use config::{HiCache, Rules, ServerArgs};
 pub use memory::Usage;
+pub use request::NewRequest;
 pub use results::Results;
+pub use tree::host::{Moves, Submission, WritePolicy};
 
 use super::{Policy, Profile};
 use crate::engine::config::Prefixes;
-use crate::kv_cache::prefix::Content;
 use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;
 use budget::CLIP_MAX_NEW_TOKENS;
 use memory::Memory;
 use ratio::Ratio;
+use request::{Phase, RequestState};
 use rows::{Left, Running};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use tree::{Node, ROOT};
+use tree::ROOT;
 
 /// Its defaults: pages of a token, a radix tree, one budget that data-parallel ranks divide. It decides by itself, not in
 /// the moves of a policy: its engine is [`crate::engine::sglang`]'s.
@@ -52,25 +55,6 @@ pub(super) fn profile() -> Profile {
 
 /// Index of a request: in order of arrival, until one is forgotten.
 pub type RequestId = usize;
-
-/// A request as it arrives.
-#[derive(Debug, Clone)]
-pub struct NewRequest {
-    /// The tokens of its prompt.
-    pub prompt: Box<[Run]>,
-    /// The segment of its generated tokens, which are numbered from 0.
-    pub output_segment: u32,
-    /// Its generated tokens themselves, where they are real ones that a later prompt may repeat token by token.
-    pub output_tokens: Option<Arc<[u32]>>,
-    /// The client's bound on generated tokens, which estimates use.
-    pub max_new_tokens: u64,
-    /// Tokens that it generates; where they are fewer than its bound, the last one ends it.
-    pub output_len: u64,
-    /// Whether it generates as many as its bound, and says so.
-    pub ignore_eos: bool,
-    /// What `enable_priority_scheduling` sorts by; where absent, last.
-    pub priority: Option<i64>,
-}
 
 /// What an iteration computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,6 +98,10 @@ pub struct Step {
     pub rows: Vec<RequestId>,
     /// Taken in, with the tokens found in the cache.
     pub admitted: Vec<(RequestId, u64)>,
+    /// Of these, those with tokens loaded from the host: tokens on the device, tokens loaded.
+    pub loads: Vec<(RequestId, u64, u64)>,
+    /// Candidates that would have loaded so many tokens and did not.
+    pub load_failed: Vec<(RequestId, u64)>,
     /// Those that run from now on, with the tokens in their caches.
     pub joined: Vec<(RequestId, u64)>,
     /// Those that do not any more, since the last decision or with this one.
@@ -135,59 +123,15 @@ pub struct Step {
 impl Step {
     /// Nothing, with room for what was decided before.
     fn clear(&mut self) {
-        let Step { sorted, extends, rows, admitted, joined, left, preempted, retracted, aborted, .. } = self;
+        let Step { sorted, extends, rows, admitted, loads, load_failed, joined, left, .. } = self;
+        let Step { preempted, retracted, aborted, .. } = self;
         extends.clear();
-        [admitted, joined].into_iter().for_each(Vec::clear);
+        [admitted, joined, load_failed].into_iter().for_each(Vec::clear);
+        loads.clear();
         [sorted, rows, left, preempted, retracted, aborted].into_iter().for_each(Vec::clear);
         (self.kind, self.chunked) = (ForwardMode::Idle, None);
         (self.decodes, self.dropped) = (0, 0);
     }
-}
-
-/// Where a request is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Phase {
-    /// In the queue.
-    #[default]
-    Waiting,
-    /// Its prompt is being computed.
-    Extending,
-    /// It decodes with the others.
-    Running,
-    /// It sat out because the result under way is its last.
-    Leaving,
-    /// It has all its tokens, or was aborted.
-    Finished,
-}
-
-#[derive(Debug, Clone)]
-struct RequestState {
-    prompt: Box<[Run]>,
-    /// The content of its prompt's first page, where there is a tree and the prompt has a whole page.
-    first_page: Option<Content>,
-    input: u64,
-    output_segment: u32,
-    output_tokens: Option<Arc<[u32]>>,
-    bound: u64,
-    output: u64,
-    ignore_eos: bool,
-    priority: i64,
-    phase: Phase,
-    /// When it last entered the queue; larger is later.
-    entered: u64,
-    /// Tokens that the last look at the cache found.
-    found: u64,
-    /// Tokens that it had when it was last a candidate or decoded beside prompts: what preemption for it counts.
-    filled: u64,
-    /// Tokens generated whose results are there; while it runs, at its start ([`Running`]).
-    generated: u64,
-    /// Tokens in its cache; while it runs, at its start.
-    tokens: u64,
-    /// Of these, those that the tree has and it locks, and where they end.
-    shared: u64,
-    node: Node,
-    /// Whether its prompt is whole and the result of its last chunk is under way.
-    samples: bool,
 }
 
 /// The last batch, as the next decision needs it.
@@ -230,7 +174,12 @@ impl Scheduler {
     pub fn new(config: ServerArgs) -> Scheduler {
         Scheduler {
             ratio: Ratio::new(config.schedule_conservativeness),
-            memory: Memory::new(config.max_total_tokens, config.page_size, !config.disable_radix_cache),
+            memory: Memory::new(
+                config.max_total_tokens,
+                config.page_size,
+                !config.disable_radix_cache,
+                config.hicache,
+            ),
             config,
             requests: Slab::default(),
             waiting: VecDeque::new(),
@@ -250,29 +199,9 @@ impl Scheduler {
 
     /// Queues a request.
     pub fn add(&mut self, arrival: NewRequest) -> RequestId {
-        let last = if self.config.schedule_low_priority_values_first { i64::MAX } else { i64::MIN };
-        let tree = self.memory.tree.as_ref();
-        let request = RequestState {
-            first_page: tree.and_then(|tree| tree.first_page(&arrival.prompt)),
-            input: arrival.prompt.iter().map(|run| run.length).sum(),
-            prompt: arrival.prompt,
-            output_segment: arrival.output_segment,
-            output_tokens: arrival.output_tokens,
-            bound: arrival.max_new_tokens,
-            output: arrival.output_len.min(arrival.max_new_tokens),
-            ignore_eos: arrival.ignore_eos,
-            priority: arrival.priority.unwrap_or(last),
-            phase: Phase::Waiting,
-            entered: 0,
-            found: 0,
-            filled: 0,
-            generated: 0,
-            tokens: 0,
-            shared: 0,
-            node: ROOT,
-            samples: false,
-        };
-        let id = self.requests.insert(request);
+        let lowest = if self.config.schedule_low_priority_values_first { i64::MAX } else { i64::MIN };
+        let first_page = self.memory.tree.as_ref().and_then(|tree| tree.first_page(&arrival.prompt));
+        let id = self.requests.insert(RequestState::new(arrival, first_page, lowest));
         self.enqueue(id);
         id
     }
@@ -289,6 +218,9 @@ impl Scheduler {
         step.clear();
         step.ratio = [self.ratio.current; 2];
         let mut last = std::mem::take(&mut self.last);
+        if let Some(tree) = &mut self.memory.tree {
+            tree.submit_stores();
+        }
         if let Some(id) = self.chunked {
             self.publish(id);
         }
@@ -302,7 +234,8 @@ impl Scheduler {
         step.ratio[1] = self.ratio.current;
         let normal = self.config.disable_overlap_schedule;
         let nothing = step.kind == ForwardMode::Idle && self.running.is_empty() && self.chunked.is_none();
-        if nothing && self.waiting.is_empty() && (normal || last.kind == ForwardMode::Idle) {
+        let copies = self.host().is_some_and(|[_, stores, loads]| stores + loads > 0);
+        if nothing && !copies && self.waiting.is_empty() && (normal || last.kind == ForwardMode::Idle) {
             self.ratio.reset();
         }
         if self.config.records && matches!(step.kind, ForwardMode::Decode | ForwardMode::Mixed) {

@@ -44,6 +44,7 @@ fn recorded_steps_beside_the_tests_are_reproduced() {
 #[test]
 fn recordings_beside_the_tests_are_reproduced() {
     assert_eq!(replayed(&data("conformance/sglang-0.5.23")), 3);
+    assert_eq!(replayed(&data("conformance/sglang-0.5.23-hicache")), 1);
 }
 
 /// Scenarios that no recording reaches (pages with mixed batches, the overlap loop, retraction and preemption, without a
@@ -70,8 +71,33 @@ fn a_changed_decision_is_found() {
     assert!(error.contains("config.page_size"), "{error}");
 }
 
+/// The same of what a host tier did: a load of one token fewer, and a copy that begins elsewhere.
+#[test]
+fn a_changed_move_between_tiers_is_found() {
+    let text = include_str!("../data/conformance/sglang-0.5.23-hicache/c01_tiny.json");
+    for (from, to, step, field) in [
+        ("\"loads\":[[\"r0003\",0,79]]", "\"loads\":[[\"r0003\",0,78]]", 30, "loads"),
+        ("\"stores\":[[1,64,5]]", "\"stores\":[[1,63,5]]", 5, "stores"),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(text, changed);
+        let difference = compare(&parse("changed", &changed).unwrap()).unwrap();
+        assert_eq!((difference.step, difference.fields), (step, vec![field]));
+    }
+    let wrong = text.replacen("\"hicache_ratio\":3.0", "\"hicache_ratio\":-1.0", 1);
+    let error = parse("changed", &wrong).unwrap_err().to_string();
+    assert!(error.contains("config.hicache_ratio"), "{error}");
+}
+
 #[test]
 fn every_recorded_step_of_sglang_is_reproduced() {
     let Some(root) = shared("conformance/sglang-0.5.23") else { return };
     assert_eq!(replayed(&root.join("public")), 23);
+}
+
+/// The same with HiCache's host tier: three write policies, both loops, pages of 16, a host smaller than the device.
+#[test]
+fn every_recorded_step_of_hicache_is_reproduced() {
+    let Some(root) = shared("conformance/sglang-0.5.23-hicache") else { return };
+    assert_eq!(replayed(&root), 8);
 }

@@ -3,7 +3,9 @@
 use super::polling::{STEP_MS, near, second};
 use super::runs::{conserved, deployment, records, same, same_over_time, served, workloads};
 use proptest::prelude::*;
-use roofcast::scheduler::sglang::{ForwardMode, NewRequest, Rules, Scheduler, ServerArgs, Step};
+use roofcast::scheduler::sglang::{
+    ForwardMode, HiCache, NewRequest, Rules, Scheduler, ServerArgs, Step, Submission, WritePolicy,
+};
 use roofcast::spec::RetractionPolicy;
 use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
 use roofcast::workload::request::Run;
@@ -95,10 +97,18 @@ fn requests() -> impl Strategy<Value = Vec<(u64, NewRequest)>> {
     })
 }
 
+/// A host tier of few or many pages.
+fn tiers() -> impl Strategy<Value = Option<(u64, WritePolicy)>> {
+    let policies =
+        [WritePolicy::WriteThrough, WritePolicy::WriteThroughSelective, WritePolicy::WriteBack].map(Just);
+    proptest::option::of((1_u64..100, proptest::strategy::Union::new(policies)))
+}
+
 fn configs() -> impl Strategy<Value = ServerArgs> {
     let sizes = (320_u64..900, 2_u64..24, 0_usize..4, 0_usize..4, proptest::option::of(1_u64..4));
-    (sizes, any::<[bool; 8]>(), 0.01_f64..1.5).prop_map(
-        |((pool, rows, page, chunk, most), flags, conservativeness)| {
+    (sizes, any::<[bool; 8]>(), 0.01_f64..1.5, tiers()).prop_map(
+        |((pool, rows, page, chunk, most), flags, conservativeness, tier)| {
+            let page_size = [1, 2, 16, 64][page];
             let [lpm, mixed, radix, priority, low, still, overlap, by_priority] = flags;
             let chunked_prefill_size = [None, Some(64), Some(128), Some(256)][chunk];
             ServerArgs {
@@ -110,7 +120,7 @@ fn configs() -> impl Strategy<Value = ServerArgs> {
                 max_prefill_tokens: 200,
                 chunked_prefill_size,
                 enable_mixed_chunk: mixed && chunked_prefill_size.is_some(),
-                page_size: [1, 2, 16, 64][page],
+                page_size,
                 disable_radix_cache: !radix,
                 enable_priority_scheduling: priority,
                 schedule_low_priority_values_first: low,
@@ -123,6 +133,9 @@ fn configs() -> impl Strategy<Value = ServerArgs> {
                 },
                 prefill_max_requests: most,
                 disable_overlap_schedule: !overlap,
+                hicache: tier
+                    .filter(|_| radix)
+                    .map(|(pages, write_policy)| HiCache { host_tokens: pages * page_size, write_policy }),
                 rules: Rules::NEWEST,
                 records: true,
             }
@@ -141,6 +154,8 @@ proptest! {
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
         let (mut next, mut done, mut sampled) = (0, vec![false; requests.len()], vec![0; requests.len()]);
         let mut pending: Option<Box<Step>> = None;
+        let mut under_way: [Vec<u64>; 2] = Default::default();
+        let mut loaded = 0;
         let fits = |a: &NewRequest| {
             let input: u64 = a.prompt.iter().map(|run| run.length).sum();
             input + a.max_new_tokens + 2 * config.page_size + 2 < pool
@@ -151,7 +166,17 @@ proptest! {
                 prop_assert_eq!(scheduler.add(requests[next].1.clone()), next);
                 next += 1;
             }
+            // Copies to the host take two iterations, loads three.
+            while under_way[0].first().is_some_and(|at| at + 2 <= index) {
+                under_way[0].remove(0);
+                scheduler.stored();
+            }
+            while under_way[1].first().is_some_and(|at| at + 3 <= index) {
+                under_way[1].remove(0);
+                scheduler.loaded();
+            }
             let step = scheduler.schedule();
+            loaded += step.loads.iter().map(|(_, _, tokens)| tokens).sum::<u64>();
             let [available, evictable] = scheduler.kv();
             prop_assert!(available + evictable <= pool && available % config.page_size == 0);
             prop_assert!(step.extends.len() as u64 + step.decodes <= config.max_running_requests.min(config.max_total_tokens / 2));
@@ -170,7 +195,24 @@ proptest! {
                     prop_assert!(!std::mem::replace(&mut done[id], true), "{} ends twice", id);
                 }
             }
-            if nothing && next == requests.len() && scheduler.in_flight() == 0 {
+            for submission in scheduler.take_moves().submitted {
+                match submission {
+                    Submission::Store(tokens) => {
+                        prop_assert!(tokens > 0);
+                        under_way[0].push(index);
+                    }
+                    Submission::Load(tokens) => {
+                        loaded -= tokens;
+                        under_way[1].push(index);
+                    }
+                }
+            }
+            prop_assert_eq!(loaded, 0, "what is loaded is handed to the link in the same pass");
+            if let Some([free, ..]) = scheduler.host() {
+                prop_assert!(free <= config.hicache.unwrap().host_tokens && free % config.page_size == 0);
+            }
+            let copies = under_way.iter().any(|under_way| !under_way.is_empty());
+            if nothing && next == requests.len() && scheduler.in_flight() == 0 && !copies {
                 break;
             }
             prop_assert!(index + 1 < 40_000, "{} wait for ever", scheduler.in_flight());
@@ -179,7 +221,7 @@ proptest! {
         // Each has its first token once, and another after each time that it lost its place.
         prop_assert!(sampled[..requests.len()].iter().all(|times| *times > 0));
         let [available, evictable] = scheduler.kv();
-        prop_assert_eq!(available + evictable, pool);
+        prop_assert_eq!((available + evictable, scheduler.protected()), (pool, 0));
         prop_assert!(config.disable_radix_cache != (evictable > 0) || evictable == 0);
     }
 }

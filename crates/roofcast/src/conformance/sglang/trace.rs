@@ -2,7 +2,7 @@
 
 use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
-use crate::scheduler::sglang::{Rules, ServerArgs};
+use crate::scheduler::sglang::{HiCache, Rules, ServerArgs, WritePolicy};
 use crate::spec::RetractionPolicy;
 use crate::spec::SchedulePolicy;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,8 @@ pub struct Trace {
     pub version: String,
     /// Settings.
     pub config: ServerArgs,
+    /// Iterations until a copy to the host, and a load from it, is reported.
+    pub delays: [u64; 2],
     /// Requests in order of arrival.
     pub requests: Vec<RecordedRequest>,
     /// Decisions.
@@ -94,6 +96,37 @@ pub struct RecordedStep {
     /// Requests finished in this iteration's results, in order.
     #[serde(default)]
     pub finished: Vec<String>,
+    /// What the host tier did, where there is one.
+    #[serde(flatten)]
+    pub tier: TierStep,
+}
+
+/// What a host tier did in an iteration.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TierStep {
+    /// Requests with their tokens on the device and those loaded from the host.
+    pub loads: Vec<(String, u64, u64)>,
+    /// Requests whose tokens on the host were not loaded.
+    pub load_failed: Vec<(String, u64)>,
+    /// Nodes copied to the host: number, tokens before it on its path, tokens.
+    pub stores: Vec<[u64; 3]>,
+    /// Copies reported.
+    pub stored: Vec<u64>,
+    /// Nodes without room on the host: tokens before it, tokens.
+    pub store_failed: Vec<[u64; 2]>,
+    /// Tokens freed on the host, on the device, and of the latter those lost.
+    pub host_evicted: u64,
+    /// See above.
+    pub device_evicted: u64,
+    /// See above.
+    pub dropped: u64,
+    /// Free host tokens, copies to the host and loads under way after the decision, and at the end.
+    pub host: Option<[u64; 3]>,
+    /// See above.
+    pub host_end: Option<[u64; 3]>,
+    /// Locked device tokens after the decision.
+    pub protected: Option<u64>,
 }
 
 impl super::super::Recorded for RecordedStep {
@@ -121,6 +154,17 @@ impl super::super::Recorded for RecordedStep {
             ("kv", self.kv == other.kv),
             ("kv_end", self.kv_end == other.kv_end),
             ("finished", self.finished == other.finished),
+            ("loads", self.tier.loads == other.tier.loads),
+            ("load_failed", self.tier.load_failed == other.tier.load_failed),
+            ("stores", self.tier.stores == other.tier.stores),
+            ("stored", self.tier.stored == other.tier.stored),
+            ("store_failed", self.tier.store_failed == other.tier.store_failed),
+            ("host_evicted", self.tier.host_evicted == other.tier.host_evicted),
+            ("device_evicted", self.tier.device_evicted == other.tier.device_evicted),
+            ("dropped", self.tier.dropped == other.tier.dropped),
+            ("host", self.tier.host == other.tier.host),
+            ("host_end", self.tier.host_end == other.tier.host_end),
+            ("protected", self.tier.protected == other.tier.protected),
         ];
         fields.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
     }
@@ -159,6 +203,11 @@ struct Settings {
     prefill_max_requests: Option<u64>,
     disable_overlap_schedule: bool,
     radix_eviction_policy: String,
+    hicache_ratio: Option<f64>,
+    #[serde(default)]
+    hicache_write_policy: WritePolicy,
+    load_delay: Option<u64>,
+    store_delay: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -182,8 +231,11 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
         let after = *step.ratio_after.get_or_insert(step.ratio);
         step.ratio_end.get_or_insert(after);
         step.kv_end.get_or_insert(step.kv);
+        step.tier.host_end = step.tier.host_end.or(step.tier.host);
     }
-    Ok(Trace { name: file.name, version: file.meta.sglang_version, config, requests, steps: file.steps })
+    let delays = [file.config.store_delay, file.config.load_delay].map(|delay| delay.unwrap_or(0));
+    let Meta { sglang_version: version } = file.meta;
+    Ok(Trace { name: file.name, version, config, delays, requests, steps: file.steps })
 }
 
 fn settings(place: &str, s: &Settings, version: &str) -> Result<ServerArgs> {
@@ -208,6 +260,9 @@ fn settings(place: &str, s: &Settings, version: &str) -> Result<ServerArgs> {
     }
     if !(0.0..=1e3).contains(&s.schedule_conservativeness) {
         return refused("schedule_conservativeness", s.schedule_conservativeness.to_string(), "0 to 1000");
+    }
+    if let Some(ratio) = s.hicache_ratio.filter(|ratio| !(0.0..=1e3).contains(ratio)) {
+        return refused("hicache_ratio", ratio.to_string(), "0 to 1000");
     }
     if s.radix_eviction_policy != "lru" {
         return refused("radix_eviction_policy", format!("{:?}", s.radix_eviction_policy), "lru");
@@ -234,6 +289,9 @@ fn settings(place: &str, s: &Settings, version: &str) -> Result<ServerArgs> {
         retraction_policy: s.retraction_policy,
         prefill_max_requests: s.prefill_max_requests,
         disable_overlap_schedule: s.disable_overlap_schedule,
+        hicache: s
+            .hicache_ratio
+            .map(|ratio| HiCache::of_ratio(ratio, s.max_total_tokens, s.page_size, s.hicache_write_policy)),
         rules: Rules::of(Some(version)),
         records: true,
     };

@@ -133,6 +133,7 @@ impl SglangConfig {
             retraction_policy: spec.retraction_policy.unwrap_or_default(),
             prefill_max_requests: spec.prefill_max_requests,
             disable_overlap_schedule: spec.disable_overlap_schedule.unwrap_or(false),
+            hicache: None,
             rules: Rules::of(spec.version.as_deref().filter(|_| spec.name() == "sglang")),
             records: false,
         };

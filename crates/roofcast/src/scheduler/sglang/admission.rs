@@ -37,6 +37,9 @@ impl Scheduler {
         if step.extends.is_empty() {
             return false;
         }
+        if let Some(tree) = &mut self.memory.tree {
+            tree.submit_loads(step.loads.iter().map(|(_, _, loaded)| loaded).sum());
+        }
         self.extend(admitted as u64, step);
         step.kind = ForwardMode::Extend;
         if self.config.enable_mixed_chunk {
@@ -116,21 +119,46 @@ impl Scheduler {
         }
     }
 
-    /// Tokens that a candidate computes, if it fits.
-    fn try_candidate(&self, id: RequestId, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
+    /// Tokens that a candidate computes, if it fits; what it has on the host alone is loaded then.
+    fn try_candidate(&mut self, id: RequestId, budget: &mut Budget, step: &mut Step) -> Result<u64, Stop> {
         if self.config.prefill_max_requests.is_some_and(|most| step.extends.len() as u64 >= most) {
             return Err(Stop::Other);
         }
         let r = &self.requests[id];
-        let rest = self.known(id) - r.found;
         if r.ignore_eos && self.config.disable_radix_cache {
-            return self.try_exact(id, rest, budget, step);
+            return self.try_exact(id, self.known(id) - r.found, budget, step);
         }
+        let new = self.fit(id, r.host_hit, budget, step)?;
+        if r.host_hit == 0 {
+            return Ok(new);
+        }
+        if self.load_back(id, step) { Ok(new) } else { self.fit(id, 0, budget, step) }
+    }
+
+    /// Tokens that a candidate computes with `loaded` tokens from the host, if it fits. Memory is taken for both alike.
+    fn fit(&self, id: RequestId, loaded: u64, budget: &Budget, step: &Step) -> Result<u64, Stop> {
+        let r = &self.requests[id];
+        let rest = self.known(id) - r.found;
         let (page, left) = (self.memory.page, r.bound.saturating_sub(r.generated).min(CLIP_MAX_NEW_TOKENS));
         if (rest + left + page) as f64 >= budget.remaining_total(&self.memory, r.node) {
             return Err(Stop::Tokens);
         }
-        budget.chunk(page, r.found, rest, step.extends.is_empty())
+        budget.chunk(page, r.found + loaded, rest - loaded, step.extends.is_empty())
+    }
+
+    /// Loads what a candidate has on the host alone; whether that is done.
+    fn load_back(&mut self, id: RequestId, step: &mut Step) -> bool {
+        let r = &mut self.requests[id];
+        let loaded = self.memory.load_back(r.host_end, r.host_hit);
+        if loaded {
+            step.loads.push((id, r.found, r.host_hit));
+            r.node = r.host_end;
+            r.found += r.host_hit;
+        } else {
+            step.load_failed.push((id, r.host_hit));
+        }
+        r.host_hit = 0;
+        loaded
     }
 
     /// The same where the candidate's length is exact and nothing is cached.

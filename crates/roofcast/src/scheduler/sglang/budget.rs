@@ -160,7 +160,7 @@ mod tests {
     /// Of 1000 tokens 100 are promised; 200 of a prompt and a bound of 50 in pages of 16 take 208 + 16 + 50.
     #[test]
     fn a_request_is_charged_its_pages_its_bound_and_one_page() {
-        let memory = Memory::new(1000 + 8, 16, true);
+        let memory = Memory::new(1000 + 8, 16, true, None);
         let mut budget = Budget::new(512, Some(256), 0, 100.0);
         assert_eq!(memory.available, 1008);
         assert_eq!(budget.chunk(16, 0, 200, true), Ok(200));
@@ -185,7 +185,7 @@ mod tests {
     /// are taken by one: 59 + 50 − 20 > 1.
     #[test]
     fn ends_are_gone_over() {
-        let memory = Memory::new(100, 1, false);
+        let memory = Memory::new(100, 1, false, None);
         let mut budget = Budget::new(512, None, 0, 20.0);
         assert!(budget.fits_to_its_end(&memory, 40, (10.0, 40.0), [(20.0, 30.0)].into_iter()));
         budget.charge(1, 40, 10);

@@ -1,6 +1,7 @@
 //! Settings by SGLang's names, and what its versions do differently.
 
 use super::SchedulePolicy;
+use super::tree::host::WritePolicy;
 use crate::spec::RetractionPolicy;
 
 /// Settings of a scheduler.
@@ -38,10 +39,30 @@ pub struct ServerArgs {
     pub prefill_max_requests: Option<u64>,
     /// Whether results are processed before the next batch is decided.
     pub disable_overlap_schedule: bool,
+    /// The host tier, where there is one.
+    pub hicache: Option<HiCache>,
     /// What the version does.
     pub rules: Rules,
     /// Whether steps say what their decisions went over: the queue as sorted, the rows that decode.
     pub records: bool,
+}
+
+/// A host tier behind the radix tree, SGLang's `enable_hierarchical_cache`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HiCache {
+    /// Tokens of the host pool, in whole pages.
+    pub host_tokens: u64,
+    /// When KV is copied there.
+    pub write_policy: WritePolicy,
+}
+
+impl HiCache {
+    /// A host pool of `hicache_ratio` times the tokens of the device's: rounded down to pages, and one page more. Source: SGLang
+    /// 0.5.23, `mem_cache/memory_pool_host.py`.
+    pub fn of_ratio(ratio: f64, device_tokens: u64, page: u64, write_policy: WritePolicy) -> HiCache {
+        let tokens = (device_tokens as f64 * ratio) as u64;
+        HiCache { host_tokens: tokens - tokens % page + page, write_policy }
+    }
 }
 
 impl ServerArgs {

@@ -5,7 +5,12 @@
 //! remainder of their lengths by the page. Source: SGLang 0.5.23, `mem_cache/allocation.py` and `mem_cache/allocator/`.
 //! Knows nothing about which requests are admitted or retracted.
 
+use super::config::HiCache;
+use super::tree::host::Host;
 use super::tree::{Node, Tree};
+
+/// What is only on the host is loaded from so many tokens on, SGLang's `load_back_threshold`.
+const LOAD_BACK_TOKENS: u64 = 10;
 
 /// The pool.
 #[derive(Debug, Clone)]
@@ -38,12 +43,13 @@ pub struct Usage {
 }
 
 impl Memory {
-    /// A pool of `tokens`, in whole pages.
-    pub(super) fn new(tokens: u64, page: u64, keeps: bool) -> Memory {
+    /// A pool of `tokens`, in whole pages, with a host tier behind the tree.
+    pub(super) fn new(tokens: u64, page: u64, keeps: bool, hicache: Option<HiCache>) -> Memory {
+        let host = hicache.map(|host| Host::new(host.host_tokens, host.write_policy));
         Memory {
             page,
             available: tokens - tokens % page,
-            tree: keeps.then(|| Tree::new(page)),
+            tree: keeps.then(|| Tree::new(page, host)),
             decodes: 0,
             remainders: vec![0; page as usize],
             rows: 0,
@@ -99,6 +105,30 @@ impl Memory {
         {
             self.available += evicted;
         }
+    }
+
+    /// Takes `tokens` that are only on the host, on the way to `end`, back to the device, all or nothing; their path stays
+    /// locked until the load is reported. Whether that is done: few tokens are computed instead.
+    pub(super) fn load_back(&mut self, end: Node, tokens: u64) -> bool {
+        if tokens < LOAD_BACK_TOKENS {
+            return false;
+        }
+        self.lock(end);
+        self.evict_until(tokens);
+        if self.available < tokens {
+            self.unlock(end);
+            return false;
+        }
+        self.available -= tokens;
+        if let Some(tree) = &mut self.tree {
+            tree.load(end);
+        }
+        true
+    }
+
+    /// The host tier, where there is one.
+    pub(super) fn host(&self) -> Option<&Host> {
+        self.tree.as_ref().and_then(|tree| tree.host.as_ref())
     }
 
     /// A row of `tokens` starts to decode with the others.
@@ -256,11 +286,11 @@ mod tests {
             kept in prop::collection::vec(1_u64..4, 0..5),
             most in 1_u64..90,
         ) {
-            let mut memory = Memory::new(pool.next_multiple_of(page), page, true);
+            let mut memory = Memory::new(pool.next_multiple_of(page), page, true, None);
             if let Some(tree) = &mut memory.tree {
                 for (segment, pages) in kept.iter().enumerate() {
                     let run = crate::workload::request::Run { segment: segment as u32, start: 0, length: pages * page };
-                    tree.insert(&[run]);
+                    tree.insert(&[run], 0);
                 }
             }
             memory.decodes = 7;

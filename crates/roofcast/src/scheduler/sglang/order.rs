@@ -1,11 +1,11 @@
 //! The order of the queue in a pass.
 //!
-//! Knows: first come first served, by priority, and longest prefix first, which puts those last whose prompt another one
+//! Knows: first come first served, by priority, and longest prefix first (on the device and on the host), which puts those last whose prompt another one
 //! in the queue is about to compute; beyond 128 that wait nothing is matched, and passes that match nothing use the
 //! prefixes of those that wait every so often, so that they are not evicted first. Source: SGLang 0.5.23,
 //! `managers/schedule_policy.py`. Knows nothing about admission.
 
-use super::tree::{Node, ROOT, Tree};
+use super::tree::{Found, Tree};
 use super::{RequestId, Scheduler};
 use crate::spec::SchedulePolicy;
 use std::cmp::Reverse;
@@ -34,22 +34,22 @@ impl Scheduler {
     }
 
     fn longest_prefix_first(&mut self) {
-        let mut others = Tree::new(1);
+        let mut others = Tree::new(1, None);
         let queue: Vec<RequestId> = self.waiting.iter().copied().collect();
         let mut keys = Vec::with_capacity(queue.len());
         for id in queue {
             let known = self.known(id);
             self.look(id, known);
-            let found = self.requests[id].found;
+            let (found, host_hit) = (self.requests[id].found, self.requests[id].host_hit);
             let mut last = false;
             if found <= IN_BATCH_TOKENS {
                 self.trace(id, known);
-                last = others.find(&self.path).1 >= IN_BATCH_TOKENS;
+                last = others.find(&self.path).length >= IN_BATCH_TOKENS;
                 if !last {
-                    others.insert(&self.path);
+                    others.insert(&self.path, 0);
                 }
             }
-            keys.push((last, Reverse(if last { 0 } else { found.min(known - 1) }), id));
+            keys.push((last, Reverse(if last { 0 } else { (found + host_hit).min(known - 1) }), id));
         }
         keys.sort_by_key(|(last, found, _)| (*last, *found));
         self.waiting = keys.into_iter().map(|(_, _, id)| id).collect();
@@ -73,19 +73,19 @@ impl Scheduler {
 
     /// Looks how much of a request's first `length` tokens the tree has.
     pub(super) fn look(&mut self, id: RequestId, length: u64) {
-        let (node, found) = self.find(id, length);
+        let Found { node, length, end, host } = self.find(id, length);
         let r = &mut self.requests[id];
-        (r.node, r.found) = (node, found);
+        (r.node, r.found, r.host_end, r.host_hit) = (node, length, end, host);
     }
 
-    /// Where in the tree the longest known prefix of a request's first `length` tokens ends, and how long it is.
-    fn find(&mut self, id: RequestId, length: u64) -> (Node, u64) {
-        let Some(tree) = &self.memory.tree else { return (ROOT, 0) };
+    /// What of a request's first `length` tokens the tree has.
+    fn find(&mut self, id: RequestId, length: u64) -> Found {
+        let Some(tree) = &self.memory.tree else { return Found::default() };
         // Of most prompts not even the first page is there.
         if self.requests[id].first_page.is_some_and(|first| !tree.begins_with(first)) {
-            return (ROOT, 0);
+            return Found::default();
         }
         self.trace(id, length);
-        self.memory.tree.as_mut().map_or((ROOT, 0), |tree| tree.find(&self.path))
+        self.memory.tree.as_mut().map(|tree| tree.find(&self.path)).unwrap_or_default()
     }
 }

@@ -71,6 +71,9 @@ impl Scheduler {
             beyond += self.finish(id);
             finished.push(id);
         }
+        if let Some(tree) = &mut self.memory.tree {
+            tree.submit_stores();
+        }
         Results { sampled, decoded, finished, beyond }
     }
 
@@ -87,7 +90,7 @@ impl Scheduler {
         self.trace(id, pages);
         let (split, path) = (self.config.rules.splits_at_prompt, &mut self.path);
         let Some(tree) = &mut self.memory.tree else { return };
-        let (node, there) = tree.insert(path);
+        let (node, there) = tree.insert(path, self.requests[id].inserted);
         if split && 0 < prompt && prompt < pages {
             cut(path, prompt);
             tree.insert_head(path, prompt);
@@ -99,6 +102,7 @@ impl Scheduler {
         self.memory.available += there.saturating_sub(r.shared);
         self.memory.claim(r.shared, pages);
         (r.node, r.shared) = (node, pages);
+        r.inserted = r.inserted.max(pages);
     }
 
     /// A request ends: what it computed is kept for others, as far as it was delivered; how many tokens were not.
@@ -123,6 +127,7 @@ impl Scheduler {
         self.rows_held -= 1;
         let r = &mut self.requests[id];
         (r.tokens, r.shared, r.found, r.node, r.samples) = (0, 0, 0, ROOT, false);
+        (r.inserted, r.host_hit, r.host_end) = (0, 0, ROOT);
     }
 
     /// Leaves the first `length` tokens of a request in the path.

@@ -2,13 +2,18 @@
 //!
 //! Knows: sequences with a common prefix of whole pages share its nodes, a running request locks the nodes of its
 //! prefix, every node carries the stamp of its last use, and unlocked leaves are evicted whole, the oldest stamp first.
-//! Tokens are runs of segments, so a node costs the same however many it has. Source: SGLang 0.5.23,
+//! Tokens are runs of segments, so a node costs the same however many it has. With a host tier ([`host`]) a node's KV is on
+//! the device, on the host or on both, and what is on the device is the top of the tree. Source: SGLang 0.5.23,
 //! `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or time.
+
+pub(super) mod host;
+mod leaves;
 
 use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::prefix::{Content, ContentMap};
 use crate::slab::Slab;
 use crate::workload::request::Run;
+use host::Host;
 
 /// A node's number.
 pub(super) type Node = u32;
@@ -28,10 +33,24 @@ pub(super) struct Tree {
     children: ContentMap<Node>,
     /// Stamps given so far.
     uses: u64,
+    /// Tokens on the device, and those of them that are locked.
     tokens: u64,
     locked: u64,
     /// The nodes of the last path that was inserted.
     path: Vec<Node>,
+    /// The host tier, where there is one.
+    pub(super) host: Option<Host>,
+}
+
+/// What of a sequence the tree has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Found {
+    /// Where the part on the device ends, and how long it is.
+    pub(super) node: Node,
+    pub(super) length: u64,
+    /// Where what follows on the host alone ends, and how long that is.
+    pub(super) end: Node,
+    pub(super) host: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -41,12 +60,16 @@ struct Slot {
     parent: Node,
     /// What its parent finds it by.
     key: Content,
-    /// How many nodes are below it at once.
+    /// How many nodes are directly below, and how many of them are on the device.
     children: u32,
-    /// Requests that hold it or a node below it.
+    device_children: u32,
+    on_device: bool,
+    copy: host::HostCopy,
+    listed: leaves::Listed,
+    /// Requests and copies under way that hold it or a node below it.
     locks: u32,
     stamp: u64,
-    /// Of an unlocked leaf, the unlocked leaves with the next older and the next newer stamp; the root ends the list on both
+    /// Of an unlocked leaf of the device, those with the next older and the next newer stamp; the root ends the list on both
     /// sides.
     older: Node,
     newer: Node,
@@ -54,10 +77,11 @@ struct Slot {
 
 impl Tree {
     /// An empty tree of pages of `page` tokens.
-    pub(super) fn new(page: u64) -> Tree {
+    pub(super) fn new(page: u64, host: Option<Host>) -> Tree {
         let mut nodes = Slab::default();
-        nodes.insert(Slot { locks: 1, ..Slot::default() });
-        Tree { page, nodes, children: ContentMap::default(), uses: 0, tokens: 0, locked: 0, path: Vec::new() }
+        nodes.insert(Slot { locks: 1, on_device: true, ..Slot::default() });
+        let children = ContentMap::default();
+        Tree { page, nodes, children, uses: 0, tokens: 0, locked: 0, path: Vec::new(), host }
     }
 
     /// Unlocked tokens.
@@ -70,25 +94,29 @@ impl Tree {
         self.locked
     }
 
-    /// The node where the longest known prefix of `path`, in whole pages, ends, and how long that is. The nodes on the way
-    /// are stamped, the deepest newest.
-    pub(super) fn find(&mut self, path: &[Run]) -> (Node, u64) {
+    /// The longest known prefix of `path`, in whole pages. The nodes on the way are stamped, the deepest newest.
+    pub(super) fn find(&mut self, path: &[Run]) -> Found {
         let whole = self.whole_pages(path);
+        let (mut found, mut length, mut at) = (Found::default(), 0, Cursor::default());
         if whole == 0 {
-            return (ROOT, 0);
+            return found;
         }
-        let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
+        let mut node = ROOT;
         while length < whole
             && let Some(&child) = self.children.get(&self.key(node, path, at))
         {
             let common = self.common(child, path, &mut at, whole - length);
             length += common;
-            if common < self.nodes[child as usize].length {
-                node = self.split(child, common);
+            let whole_child = common == self.nodes[child as usize].length;
+            node = if whole_child { child } else { self.split(child, common) };
+            if self.nodes[node as usize].on_device {
+                (found.node, found.length) = (node, length);
+            }
+            if !whole_child {
                 break;
             }
-            node = child;
         }
+        (found.end, found.host) = (node, length - found.length);
         self.uses += 1;
         let (mut depth, mut up) = (1, node);
         while up != ROOT {
@@ -96,22 +124,25 @@ impl Tree {
             up = self.nodes[up as usize].parent;
             depth += 1;
         }
-        (node, length)
+        found
     }
 
-    /// Adds the whole pages of `path`: the node where they end, and how many tokens were there already.
-    pub(super) fn insert(&mut self, path: &[Run]) -> (Node, u64) {
+    /// Adds the whole pages of `path`, of which the first `before` tokens were added for the same request earlier: the node
+    /// where they end, and how many tokens were on the device already. The others are on the device from now on.
+    pub(super) fn insert(&mut self, path: &[Run], before: u64) -> (Node, u64) {
         let whole = self.whole_pages(path);
         let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
+        let mut there = 0;
         self.path.clear();
         while length < whole {
             let key = self.key(node, path, at);
             let Some(&child) = self.children.get(&key) else {
                 let mut runs = Vec::new();
                 at.take(path, whole - length, |run| runs.push(run));
-                node =
-                    self.append(Slot { runs, length: whole - length, parent: node, key, ..Slot::default() });
+                let rest = whole - length;
+                node = self.append(Slot { runs, length: rest, parent: node, key, ..Slot::default() });
                 self.path.push(node);
+                self.used(node, whole > before);
                 break;
             };
             self.touch(child);
@@ -119,20 +150,25 @@ impl Tree {
             length += common;
             node = if common < self.nodes[child as usize].length { self.split(child, common) } else { child };
             self.path.push(node);
+            if self.nodes[node as usize].on_device {
+                there += common;
+            } else {
+                self.enter_device(node);
+                self.track_duplicate(node);
+            }
+            self.used(node, length > before);
         }
-        (node, length)
+        (node, there)
     }
 
     /// Adds a leaf below its parent.
     fn append(&mut self, leaf: Slot) -> Node {
         self.tokens += leaf.length;
-        if self.nodes[leaf.parent as usize].is_free_leaf() {
-            self.unlist(leaf.parent);
-        }
-        let node = self.add(leaf);
+        self.delist(leaf.parent);
+        let node = self.add(Slot { on_device: true, ..leaf });
         self.uses += 1;
         self.nodes[node as usize].stamp = self.uses * DEPTHS;
-        self.list(node, self.newest());
+        self.enlist(node, self.newest());
         node
     }
 
@@ -149,7 +185,7 @@ impl Tree {
             nodes += 1;
         }
         if left > 0 {
-            self.insert(path);
+            self.insert(path, length);
             return;
         }
         // It ends where a node does: all that is left to do is to stamp the way there.
@@ -173,11 +209,9 @@ impl Tree {
     pub(super) fn lock(&mut self, node: Node) {
         let mut at = node;
         while at != ROOT {
-            if self.nodes[at as usize].is_free_leaf() {
-                self.unlist(at);
-            }
+            self.delist(at);
             let slot = &mut self.nodes[at as usize];
-            if slot.locks == 0 {
+            if slot.locks == 0 && slot.on_device {
                 self.locked += slot.length;
             }
             slot.locks += 1;
@@ -191,34 +225,44 @@ impl Tree {
         while at != ROOT {
             let slot = &mut self.nodes[at as usize];
             slot.locks -= 1;
-            if slot.locks == 0 {
+            if slot.locks == 0 && slot.on_device {
                 self.locked -= slot.length;
             }
             let parent = slot.parent;
-            if slot.is_free_leaf() {
-                self.list(at, self.newest());
-            }
+            self.enlist(at, self.newest());
             at = parent;
         }
     }
 
-    /// Evicts the oldest unlocked leaf; returns its tokens.
+    /// Frees the device of its oldest unlocked leaf; returns its tokens. Without a host copy the node goes, with what is
+    /// below.
     pub(super) fn evict(&mut self) -> Option<u64> {
-        let leaf = self.nodes[ROOT as usize].newer;
-        if leaf == ROOT {
-            return None;
+        let leaf = self.oldest()?;
+        let length = self.nodes[leaf as usize].length;
+        if self.host.is_some() {
+            self.leave_device(leaf);
+        } else {
+            self.remove(leaf);
         }
-        self.unlist(leaf);
-        let slot = std::mem::take(&mut self.nodes[leaf as usize]);
-        self.nodes.vacate(leaf as usize);
-        self.tokens -= slot.length;
+        Some(length)
+    }
+
+    /// Takes a node without children out of the tree.
+    fn remove(&mut self, node: Node) {
+        self.delist(node);
+        let slot = std::mem::take(&mut self.nodes[node as usize]);
+        if let Some(host) = &mut self.host {
+            host.forget(&slot);
+        }
+        self.nodes.vacate(node as usize);
         self.children.remove(&slot.key);
-        let parent = &mut self.nodes[slot.parent as usize];
-        parent.children -= 1;
-        if parent.is_free_leaf() {
-            self.list(slot.parent, ROOT);
+        self.nodes[slot.parent as usize].children -= 1;
+        if slot.on_device {
+            self.tokens -= slot.length;
+            self.nodes[slot.parent as usize].device_children -= 1;
         }
-        Some(slot.length)
+        // What an evicted leaf leaves bare is about as old as that leaf was: the oldest.
+        self.enlist(slot.parent, ROOT);
     }
 
     /// Whether some sequence begins with a page of this content.
@@ -246,63 +290,29 @@ impl Tree {
         at.pass_common(&self.nodes[node as usize].runs, path, most, self.page)
     }
 
-    fn touch(&mut self, node: Node) {
-        self.uses += 1;
-        self.stamp(node, self.uses * DEPTHS);
-    }
-
-    fn stamp(&mut self, node: Node, stamp: u64) {
-        self.nodes[node as usize].stamp = stamp;
-        if self.nodes[node as usize].is_free_leaf() {
-            self.unlist(node);
-            self.list(node, self.newest());
-        }
-    }
-
-    /// The unlocked leaf that was used last, if there is one.
-    fn newest(&self) -> Node {
-        self.nodes[ROOT as usize].older
-    }
-
-    /// Puts an unlocked leaf into the list of those by its stamp. Its place is looked for from `near` on: what was just used
-    /// is the newest, and what an evicted leaf leaves bare is about as old as that leaf.
-    fn list(&mut self, leaf: Node, near: Node) {
-        let stamp = self.nodes[leaf as usize].stamp;
-        let mut older = near;
-        // The root has the stamp 0, and the first and the last for neighbours.
-        while self.nodes[older as usize].stamp > stamp {
-            older = self.nodes[older as usize].older;
-        }
-        let mut newer = self.nodes[older as usize].newer;
-        while newer != ROOT && self.nodes[newer as usize].stamp < stamp {
-            (older, newer) = (newer, self.nodes[newer as usize].newer);
-        }
-        self.connect(older, leaf);
-        self.connect(leaf, newer);
-    }
-
-    /// Takes a leaf out of the list.
-    fn unlist(&mut self, leaf: Node) {
-        let Slot { older, newer, .. } = self.nodes[leaf as usize];
-        self.connect(older, newer);
-    }
-
-    fn connect(&mut self, older: Node, newer: Node) {
-        self.nodes[older as usize].newer = newer;
-        self.nodes[newer as usize].older = older;
-    }
-
     /// Gives the first `length` tokens of `node` to a new node above it. Both are stamped, the lower one last.
     fn split(&mut self, node: Node, length: u64) -> Node {
-        let Slot { parent, locks, key, .. } = self.nodes[node as usize];
+        self.delist(node);
+        let Slot { parent, locks, key, on_device, copy, .. } = self.nodes[node as usize];
         let whole = std::mem::take(&mut self.nodes[node as usize].runs);
         let (mut upper, mut lower, mut at) = (Vec::new(), Vec::new(), Cursor::default());
         at.take(&whole, length, |run| upper.push(run));
         at.take(&whole, u64::MAX, |run| lower.push(run));
         // The one above takes the other's place.
         self.nodes[parent as usize].children -= 1;
-        let above =
-            self.add(Slot { runs: upper, length, parent, key, locks, children: 1, ..Slot::default() });
+        self.nodes[parent as usize].device_children -= u32::from(on_device);
+        let above = self.add(Slot {
+            runs: upper,
+            length,
+            parent,
+            key,
+            locks,
+            on_device,
+            copy: copy.of_part(),
+            children: 1,
+            device_children: u32::from(on_device),
+            ..Slot::default()
+        });
         self.touch(above);
         let key = self.key(above, &lower, Cursor::default());
         let slot = &mut self.nodes[node as usize];
@@ -312,23 +322,19 @@ impl Tree {
         slot.key = key;
         self.children.insert(key, node);
         self.touch(node);
+        self.track_duplicate(above);
         above
     }
 
     /// A new node, which its parent knows.
     fn add(&mut self, slot: Slot) -> Node {
-        let (key, parent) = (slot.key, slot.parent);
+        let (key, parent, on_device) = (slot.key, slot.parent, slot.on_device);
         let node = self.nodes.insert(slot) as Node;
         self.children.insert(key, node);
-        self.nodes[parent as usize].children += 1;
+        let parent = &mut self.nodes[parent as usize];
+        parent.children += 1;
+        parent.device_children += u32::from(on_device);
         node
-    }
-}
-
-impl Slot {
-    /// Whether it is an unlocked leaf.
-    fn is_free_leaf(&self) -> bool {
-        self.children == 0 && self.locks == 0
     }
 }
 

@@ -10,43 +10,43 @@ fn run(segment: u32, start: u64, length: u64) -> Run {
 
 #[test]
 fn prefixes_are_shared_locked_and_evicted() {
-    let mut tree = Tree::new(1);
-    let (first, found) = tree.insert(&[run(0, 0, 100), run(1, 0, 20)]);
-    let (_, shared) = tree.insert(&[run(0, 0, 100), run(2, 0, 30)]);
+    let mut tree = Tree::new(1, None);
+    let (first, found) = tree.insert(&[run(0, 0, 100), run(1, 0, 20)], 0);
+    let (_, shared) = tree.insert(&[run(0, 0, 100), run(2, 0, 30)], 0);
     // 100 shared, 20 and 30 apart.
     assert_eq!((found, shared, tree.tokens, tree.evictable(), tree.unlocked(first)), (0, 100, 150, 150, 120));
     tree.lock(first);
-    assert_eq!((tree.evictable(), tree.find(&[run(0, 0, 40), run(9, 0, 5)]).1), (30, 40));
+    assert_eq!((tree.evictable(), tree.find(&[run(0, 0, 40), run(9, 0, 5)]).length), (30, 40));
     // Only the 30 can go, and the locked ones stay, however the shared part was split.
     assert_eq!((tree.evict(), tree.evict()), (Some(30), None));
-    assert_eq!(tree.find(&[run(0, 0, 100), run(1, 0, 50)]).1, 120);
+    assert_eq!(tree.find(&[run(0, 0, 100), run(1, 0, 50)]).length, 120);
     tree.unlock(first);
     // 20 go first, then 60 of the shared, then the other 40.
     assert_eq!(
         [tree.evict(), tree.evict(), tree.evict(), tree.evict()],
         [Some(20), Some(60), Some(40), None]
     );
-    assert_eq!((tree.tokens, tree.find(&[run(0, 0, 1)])), (0, (ROOT, 0)));
+    assert_eq!((tree.tokens, tree.find(&[run(0, 0, 1)])), (0, Found::default()));
 }
 
 /// Pages of 16: two sequences that part at token 40 share 32 tokens; of 47 tokens 32 are kept.
 #[test]
 fn only_whole_pages_are_shared() {
-    let mut tree = Tree::new(16);
-    assert_eq!(tree.insert(&[run(0, 0, 40), run(1, 0, 40)]).1, 0);
-    assert_eq!((tree.tokens, tree.insert(&[run(0, 0, 40), run(2, 0, 7)])), (80, (2, 32)));
-    assert_eq!(tree.find(&[run(0, 0, 40), run(1, 0, 23)]).1, 48);
-    assert_eq!(tree.find(&[run(0, 0, 15)]).1, 0);
+    let mut tree = Tree::new(16, None);
+    assert_eq!(tree.insert(&[run(0, 0, 40), run(1, 0, 40)], 0).1, 0);
+    assert_eq!((tree.tokens, tree.insert(&[run(0, 0, 40), run(2, 0, 7)], 0)), (80, (2, 32)));
+    assert_eq!(tree.find(&[run(0, 0, 40), run(1, 0, 23)]).length, 48);
+    assert_eq!(tree.find(&[run(0, 0, 15)]).length, 0);
     // First tokens alone do not name a page.
-    assert_eq!((tree.insert(&[run(0, 0, 8), run(3, 0, 8)]).1, tree.tokens), (0, 96));
+    assert_eq!((tree.insert(&[run(0, 0, 8), run(3, 0, 8)], 0).1, tree.tokens), (0, 96));
 }
 
 /// What is split is stamped, so that its lower half outlives what was used before; a match stamps the deepest newest.
 #[test]
 fn the_oldest_stamp_goes_first() {
-    let mut tree = Tree::new(1);
-    tree.insert(&[run(0, 0, 10)]);
-    tree.insert(&[run(1, 0, 10)]);
+    let mut tree = Tree::new(1, None);
+    tree.insert(&[run(0, 0, 10)], 0);
+    tree.insert(&[run(1, 0, 10)], 0);
     tree.find(&[run(0, 0, 4)]);
     // 10 of segment 1, then the lower 6 and the upper 4 of segment 0.
     assert_eq!([tree.evict(), tree.evict(), tree.evict()], [Some(10), Some(6), Some(4)]);
@@ -84,7 +84,7 @@ proptest! {
         page in 1_u64..4,
         moves in prop::collection::vec((0_u8..4, paths(), 0_usize..20), 1..60),
     ) {
-        let mut tree = Tree::new(page);
+        let mut tree = Tree::new(page, None);
         let mut there: BTreeSet<Vec<Token>> = BTreeSet::new();
         let mut held: Vec<(Node, Vec<Token>)> = Vec::new();
         let step = page as usize;
@@ -94,11 +94,11 @@ proptest! {
             let longest = (step..=all.len()).step_by(step).filter(|n| there.contains(&all[..*n])).last().unwrap_or(0);
             match what {
                 0 => {
-                    prop_assert_eq!(tree.insert(&path).1, longest as u64);
+                    prop_assert_eq!(tree.insert(&path, 0).1, longest as u64);
                     (step..=all.len()).step_by(step).for_each(|n| { there.insert(all[..n].to_vec()); });
                 }
                 1 => {
-                    let (node, length) = tree.find(&path);
+                    let Found { node, length, .. } = tree.find(&path);
                     prop_assert_eq!(length, longest as u64);
                     let (free, before) = (tree.unlocked(node), tree.evictable());
                     tree.lock(node);
@@ -120,7 +120,7 @@ proptest! {
                     prop_assert_eq!(gone, oldest);
                     let gone = gone.unwrap_or(0);
                     prop_assert_eq!(before - tree.tokens, gone);
-                    there.retain(|p| tree.clone().find(&runs(p)).1 == p.len() as u64);
+                    there.retain(|p| tree.clone().find(&runs(p)).length == p.len() as u64);
                 }
             }
             prop_assert_eq!(there.len() as u64 * page, tree.tokens);
