@@ -20,16 +20,16 @@ use std::collections::BTreeMap;
 
 /// Rounds of the fit; each runs the rows once for every name of a number.
 const ROUNDS: usize = 3;
-/// By how much the logarithm of a number is moved to see what it does to a forecast.
+/// Step in a number's logarithm for the finite-difference slope of a forecast.
 const NUDGE: f64 = 0.1;
-/// Rows of one source, deployment and kind that are run at most: more of them say the same.
+/// Most rows of one source, deployment and kind that are run, because further rows add little information.
 const MOST_OF_A_GROUP: usize = 12;
 /// Index of the time to first token.
 const TTFT: usize = 0;
-/// Metrics whose errors count, by their index in a row, and how much: throughput follows from them.
+/// Metrics whose errors count, by their index in a row, and their weights; throughput follows from them.
 const METRICS: [(usize, f64); 3] = [(0, 0.5), (1, 1.0), (2, 0.7)];
 
-/// What is left out in turn to judge the fit.
+/// Unit of the data that is left out in turn for cross-validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaveOut {
@@ -45,7 +45,7 @@ impl LeaveOut {
     /// All protocols.
     pub const ALL: [LeaveOut; 3] = [LeaveOut::Source, LeaveOut::Model, LeaveOut::Accelerator];
 
-    /// As in reports.
+    /// Name of the protocol in reports.
     pub fn name(self) -> &'static str {
         match self {
             LeaveOut::Source => "source",
@@ -66,21 +66,21 @@ impl LeaveOut {
 /// One number of one engine.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Number {
-    /// As in `vllm`, or `vllm before 0.14.0 (2026-01)`.
+    /// Name of the engine, as in `vllm`, or `vllm before 0.14.0 (2026-01)`.
     pub engine: String,
-    /// As in `small_kernel`.
+    /// Name of the number, as in `small_kernel`.
     pub name: String,
-    /// Its value, prior and bounds in microseconds.
+    /// Value, prior and bounds in microseconds.
     #[serde(flatten)]
     pub constant: Constant,
-    /// Rows that it has a part in.
+    /// Number of rows whose forecast depends on the number.
     pub rows: u64,
 }
 
-/// A row with what the fit needs of it.
+/// A row in the form that the fit needs.
 struct Row {
     evidence: Evidence,
-    /// The number of each of [`EngineTimes::NAMES`] that its forecast takes.
+    /// Index of each of [`EngineTimes::NAMES`] that the row's forecast uses.
     numbers: Vec<Option<usize>>,
     weight: f64,
     /// Logarithm of forecast over measured of each metric of [`METRICS`].
@@ -89,7 +89,7 @@ struct Row {
 
 /// A fit.
 pub struct Fit {
-    /// With the numbers that were found.
+    /// Calibration with the fitted numbers.
     pub calibration: Calibration,
     measured: Vec<Measurement>,
     rows: Vec<Row>,
@@ -103,16 +103,17 @@ pub struct Residual {
     pub metric: usize,
     /// Logarithm of forecast over measured.
     pub log: f64,
-    /// What its row counts.
+    /// Weight of the row.
     pub weight: f64,
-    /// What its forecast rests on.
+    /// Evidence behind the forecast.
     pub evidence: Evidence,
-    /// What ran.
+    /// Load of the row.
     pub load: Load,
 }
 
 impl Fit {
-    /// Fits the numbers of `prior` to `rows`; `goes_on` is asked before every run of the rows.
+    /// Fits the numbers of `prior` to `rows`; `goes_on` is called before every run of the rows, and false stops the
+    /// fit.
     ///
     /// # Errors
     /// No row that can be forecast.
@@ -141,7 +142,7 @@ impl Fit {
         }
     }
 
-    /// The rows' residuals at `at`, and how they move with each number; none where it is not to go on.
+    /// The rows' residuals at `at`, and their slopes by each number; `None` if the fit was stopped.
     fn round(
         measured: &[Measurement],
         catalog: &Catalog,
@@ -157,7 +158,7 @@ impl Fit {
                 evidence: point.evidence,
                 numbers: EngineTimes::NAMES.iter().map(|name| held(at, &numbers, point.row, name)).collect(),
                 weight: 1.0 / groups[&point.row.group()].sqrt(),
-                // A mean that holds the start of a cold server says nothing of a warm one.
+                // A mean that includes the start of a cold server carries no information about a warm one.
                 residuals: METRICS.map(|(metric, _)| {
                     let cold = metric == TTFT && point.row.is_cold();
                     point.ratio(metric).filter(|_| !cold).map(f64::ln)
@@ -190,7 +191,7 @@ impl Fit {
         Some(Fit { calibration: at.clone(), measured: Vec::new(), rows, problem })
     }
 
-    /// The calibration at the least of the problem over the residuals that `counts` says.
+    /// The calibration at the minimum of the problem over the residuals for which `counts` is true.
     fn solved(&self, counts: &dyn Fn(usize) -> bool) -> Calibration {
         let mut calibration = self.calibration.clone();
         let values = self.problem.solve(counts);
@@ -202,7 +203,7 @@ impl Fit {
         calibration
     }
 
-    /// The numbers, with how many rows each has a part in.
+    /// The numbers, each with its count of dependent rows.
     pub fn numbers(&self) -> Vec<Number> {
         let places = places(&self.calibration);
         let number = |(index, (engine, name)): (usize, &(usize, String))| {
@@ -214,8 +215,8 @@ impl Fit {
         places.iter().enumerate().map(number).collect()
     }
 
-    /// Errors of every row where all rows that share its part were left out of the fit: the problem is solved again without
-    /// them, and their residuals move by its slopes.
+    /// Errors of every row with its part of the data left out of the fit: the problem is solved again without the
+    /// part, and the part's residuals are extrapolated along the slopes.
     pub fn left_out(&self, protocol: LeaveOut) -> Vec<Residual> {
         let mut parts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, row) in self.measured.iter().enumerate() {
@@ -238,7 +239,7 @@ impl Fit {
         all
     }
 
-    /// The row and the metric's place of each residual of the problem, in its order.
+    /// The row, and the index into [`METRICS`], of each residual of the problem.
     fn owners(&self) -> Vec<(usize, usize)> {
         let of_row = |(index, row): (usize, &Row)| {
             let slots = row.residuals.iter().enumerate().filter(|(_, r)| r.is_some());
@@ -247,20 +248,20 @@ impl Fit {
         self.rows.iter().enumerate().flat_map(of_row).collect()
     }
 
-    /// The calibration with bands from residuals of left-out sources, by what a forecast rests on.
+    /// The calibration with bands from residuals of left-out sources, by evidence.
     pub fn with_bands(&self) -> Calibration {
         Calibration { bands: bands::of(&self.left_out(LeaveOut::Source)), ..self.calibration.clone() }
     }
 }
 
-/// Three digits, which is more than is known.
+/// Rounds to three digits, more than the data support.
 fn rounded(value: f64) -> f64 {
     let unit = 10_f64.powi(value.abs().max(1e-9).log10().floor() as i32 - 2);
-    // Divided where the unit is below 1: 0.1 has no exact float, 10 has.
+    // Divided where the unit is below 1, because 0.1 has no exact float but 10 has.
     if unit < 1.0 { (value / unit).round() / (1.0 / unit).round() } else { (value / unit).round() * unit }
 }
 
-/// Of each source, deployment and kind an even sample of its rows.
+/// An even sample of the rows of each source, deployment and kind.
 fn sampled(rows: &[Measurement]) -> Vec<Measurement> {
     let mut groups: BTreeMap<String, Vec<&Measurement>> = BTreeMap::new();
     for row in rows {
@@ -274,7 +275,7 @@ fn sampled(rows: &[Measurement]) -> Vec<Measurement> {
     groups.into_values().flat_map(sample).collect()
 }
 
-/// Every number of a calibration that may move: the place of its engine, and its name.
+/// Every number of a calibration that the fit may change: the index of its engine, and its name.
 fn places(calibration: &Calibration) -> Vec<(usize, String)> {
     let engines = calibration.engines.iter().enumerate();
     let of = |(index, engine): (usize, &Engine)| {
@@ -284,7 +285,7 @@ fn places(calibration: &Calibration) -> Vec<(usize, String)> {
     engines.flat_map(of).collect()
 }
 
-/// The number called `name` that a forecast of `row` takes: of the last engine that holds for it.
+/// The number called `name` that a forecast of `row` uses: of the last engine entry that applies.
 fn held(at: &Calibration, numbers: &[(usize, String)], row: &Measurement, name: &str) -> Option<usize> {
     let before = |release: &String| precedes(&row.version, release);
     let holds = |e: &Engine| {
@@ -294,7 +295,7 @@ fn held(at: &Calibration, numbers: &[(usize, String)], row: &Measurement, name: 
     numbers.iter().position(|(index, own)| *index == engine && own == name)
 }
 
-/// The calibration with every engine's number called `name` a little larger.
+/// The calibration with the number called `name` of every engine raised by one step.
 fn nudged(at: &Calibration, name: &str) -> Calibration {
     let mut moved = at.clone();
     for constant in moved.engines.iter_mut().filter_map(|engine| engine.times.get_mut(name)) {

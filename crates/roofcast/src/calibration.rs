@@ -1,7 +1,8 @@
-//! Calibrations: what engines add to measured kernels, shares of kernels that nobody timed, and the bands of forecasts.
+//! Calibrations: the times that engines add to measured kernels, efficiencies of unmeasured kernels, and the bands of
+//! forecasts.
 //!
-//! Knows: the embedded `catalog/calibration/engines.toml` and a user's file in its format, whose engines stand in the place
-//! of the embedded ones. Knows nothing about how numbers were found: that is [`crate::calibrate`]'s.
+//! Knows: the embedded `catalog/calibration/engines.toml` and a user's file in its format, whose engines replace the
+//! embedded ones. Knows nothing about how numbers were found, see [`crate::calibrate`].
 
 use crate::accelerator::Accelerator;
 use crate::coefficients::{
@@ -20,7 +21,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// What a file of numbers says of itself.
+/// Comment at the head of a calibration file.
 const HEAD: &str = "\
 # What engines add to measured kernels, shares of chips whose kernels nobody timed, and the bands of forecasts.
 # Times are in microseconds, host times those of a DGX H100's host. `prior` is what was published or measured elsewhere, `us` what `roofcast calibrate` found between
@@ -29,43 +30,43 @@ const HEAD: &str = "\
 const PLACE: &str = "catalog/calibration/engines.toml";
 const TEXT: &str = include_str!("../catalog/calibration/engines.toml");
 
-/// What engines add, shares, and bands.
+/// Times that engines add, efficiencies, and bands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Where the numbers come from.
+    /// Source of the numbers.
     pub source: String,
-    /// Bands by what is known.
+    /// Bands by evidence.
     #[serde(rename = "band", default)]
     pub bands: Vec<Band>,
-    /// Shares by the vendor of a chip; the first holds for all others.
+    /// Efficiencies by the vendor of a chip; the first entry applies to all other vendors.
     #[serde(default)]
     pub shares: Vec<VendorShares>,
-    /// Engines: of one name the newest version first, then what differed before, back in time.
+    /// Engines: for each name the newest version first, then the differences of older versions, back in time.
     #[serde(rename = "engine", default)]
     pub engines: Vec<Engine>,
-    /// A user's kernel times, in the place of the embedded ones.
+    /// A user's kernel times, which replace the embedded ones.
     #[serde(skip)]
     pub profiles: Option<Profiles>,
 }
 
-/// Shares of the rates of a vendor's chips that kernels reach which nobody timed.
+/// Efficiencies of unmeasured kernels on a vendor's chips, as fractions of peak rates and bandwidths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VendorShares {
-    /// As in `nvidia`.
+    /// Name of the vendor, as in `nvidia`.
     pub vendor: String,
-    /// GEMM: of the peak, and of the bandwidth.
+    /// GEMM: fraction of the peak, and of the bandwidth.
     pub gemm: [f64; 2],
-    /// Routed experts: of the peak, and of the bandwidth.
+    /// Routed experts: fraction of the peak, and of the bandwidth.
     pub experts: [f64; 2],
-    /// Attention and recurrences: of the peak, and of the bandwidth.
+    /// Attention and recurrences: fraction of the peak, and of the bandwidth.
     pub attention: [f64; 2],
-    /// An all-reduce: of the link's bandwidth.
+    /// All-reduce: fraction of the link's bandwidth.
     pub link: f64,
-    /// Microseconds before a kernel works at its share.
+    /// Microseconds before a kernel runs at its efficiency.
     pub start_us: f64,
-    /// Where they were read.
+    /// Source of the figures.
     pub source: String,
 }
 
@@ -73,32 +74,33 @@ pub struct VendorShares {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Engine {
-    /// As in `vllm`.
+    /// Name of the engine, as in `vllm`.
     pub name: String,
-    /// Holds for versions before this one, with its month: `0.14.0 (2026-01)`; for the newest where absent.
+    /// First version that these numbers no longer apply to, with its month: `0.14.0 (2026-01)`; absent for the
+    /// newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Where priors and bounds come from.
+    /// Source of priors and bounds.
     pub source: String,
-    /// By name; what an older version does not name is as in the next newer one.
+    /// Numbers by name; an older version takes the numbers that it does not list from the next newer one.
     pub times: BTreeMap<String, Constant>,
 }
 
-/// What is looked up.
+/// Calibration key: the properties that select numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The chip.
     pub accelerator: &'a Accelerator,
-    /// The engine's name, version and kind of use.
+    /// The engine's name, version and settings.
     pub engine: &'a EngineSpec,
     /// The weight format.
     pub weights: &'a str,
-    /// The dtype that was asked for activations.
+    /// Requested dtype of activations.
     pub activations: Option<Dtype>,
 }
 
 impl<'a> Place<'a> {
-    /// That of a deployment.
+    /// The key of a deployment.
     pub fn of(deployment: &'a Deployment) -> Place<'a> {
         Place {
             accelerator: &deployment.accelerator,
@@ -109,11 +111,11 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Host time of a sequence in the engine's own loop, where no Python server streams its tokens: 3 to 10 µs (vLLM's pull request
-/// 46112, a mock of its core).
+/// Seconds of host time per sequence in the engine's own loop, where no Python server streams its tokens: 3 to 10 µs
+/// (vLLM's pull request 46112, a mock of its core).
 const CORE_SEQUENCE: f64 = 5e-6;
 
-/// The numbers of an engine behind its own server, or of one whose tokens no Python program streams.
+/// The numbers of an engine behind its own server, or of an engine whose tokens no Python program streams.
 fn served(times: EngineTimes, engine: &EngineSpec) -> EngineTimes {
     let loop_sequence =
         if engine.has_python_server() { times.loop_sequence } else { times.loop_sequence.min(CORE_SEQUENCE) };
@@ -127,7 +129,8 @@ impl Calibration {
         PARSED.get_or_init(|| Calibration::parse(PLACE, TEXT)).as_ref().map_err(Clone::clone)
     }
 
-    /// The calibration whose numbers are the priors of a fit to further rows: few rows move what many have said a little.
+    /// The calibration with its fitted numbers as priors, for a fit to further rows: a few rows then change
+    /// well-supported numbers only a little.
     #[must_use]
     pub fn as_priors(&self) -> Calibration {
         let mut priors = self.clone();
@@ -161,7 +164,7 @@ impl Calibration {
         Ok(read)
     }
 
-    /// As a file, which [`Calibration::parse`] reads back.
+    /// The text of a file that [`Calibration::parse`] reads back.
     pub fn to_toml(&self) -> String {
         let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let pair = |[low, high]: [f64; 2]| format!("[{low}, {high}]");
@@ -194,7 +197,7 @@ impl Calibration {
         file
     }
 
-    /// This calibration with what `other` says in its place.
+    /// Returns this calibration with the entries of `other` replacing its own.
     #[must_use]
     pub fn with(&self, other: Calibration) -> Calibration {
         let own = |engine: &&Engine| !other.engines.iter().any(|e| e.name == engine.name);
@@ -214,7 +217,7 @@ impl Calibration {
         self.engines.iter().map(|e| e.name.as_str())
     }
 
-    /// The numbers of `engine`, in seconds; of one that is not known those of the first.
+    /// The numbers of `engine`, in seconds; for an unknown engine, the numbers of the first one.
     pub fn engine(&self, engine: &EngineSpec) -> EngineTimes {
         let known = self.engines.iter().any(|e| e.name == engine.name());
         let first = self.engines.first().map_or("", |e| e.name.as_str());
@@ -230,12 +233,12 @@ impl Calibration {
         times
     }
 
-    /// How much of `place` was timed.
+    /// The depth of evidence for `place`: how much of it was timed.
     pub fn evidence(&self, place: &Place) -> Evidence {
         evidence(&self.kernels(place.accelerator), place.engine, place.weights, place.accelerator)
     }
 
-    /// The bands of a depth of evidence, or the next wider ones.
+    /// The band of a depth of evidence, or the next wider one.
     pub fn band(&self, evidence: Evidence) -> Option<&Band> {
         self.bands.iter().filter(|b| b.evidence <= evidence).max_by_key(|b| b.evidence)
     }
@@ -257,7 +260,7 @@ impl Calibration {
         KernelTimes::Measured { profiles, shares }
     }
 
-    /// What a forecast of `place` rests on, in words.
+    /// Description of the measurements behind a forecast of `place`.
     pub fn rests_on(&self, place: &Place) -> String {
         let chip = &place.accelerator.id;
         match self.evidence(place) {

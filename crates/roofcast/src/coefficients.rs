@@ -1,7 +1,8 @@
-//! What a deployment's times rest on: measured kernels, the shares of kernels that nobody timed, and what an engine adds.
+//! Coefficients of a deployment's times: measured kernels, efficiencies of unmeasured kernels, and the engine's own
+//! times.
 //!
-//! Knows: which of these hold for one deployment, as values. Knows nothing about operators' times: that is
-//! [`crate::kernel_time`]'s, nor where the values come from: that is [`crate::calibration`]'s.
+//! Knows: the values that apply to one deployment. [`crate::kernel_time`] computes operators' times from them;
+//! [`crate::calibration`] knows their origin.
 
 mod attention;
 mod band;
@@ -23,72 +24,73 @@ pub use waiting::waiting;
 /// Kernel times, an engine's numbers and the band of one deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coefficients {
-    /// What a forecast rests on, in words.
+    /// Description of the measurements behind a forecast.
     pub name: String,
-    /// Where operators' times come from.
+    /// Source of operators' times.
     pub kernels: KernelTimes,
-    /// What the kernel of quantized weights does by how many rows it has.
+    /// Behaviour of the quantized-weight kernel by number of rows.
     pub regimes: Regimes,
-    /// The attention backend that was asked for; none where the measured one counts.
+    /// Attention backend on request; `None` for the measured one.
     pub attention: Option<AttentionKernel>,
     /// Multiprocessors of the chip, where their number is known.
     pub multiprocessors: Option<u64>,
     /// Host, launches and server of the engine.
     pub engine: EngineTimes,
-    /// A layer's launches where they are counted one by one; none where the engine's times hold.
+    /// Launches of a layer counted one by one; `None` if the engine's times include them.
     pub launches: Option<Launches>,
-    /// Host time of a server's loop that is not the engine's own.
+    /// Host time that the server's loop adds to the engine's own.
     pub server: ServerLoop,
-    /// How much of the deployment was measured.
+    /// Depth of evidence: how much of the deployment was measured.
     pub evidence: Evidence,
-    /// The bands of a forecast; none where none was judged.
+    /// Bands of a forecast; `None` if none were derived.
     pub band: Option<Band>,
-    /// Factor on every time; 1 but for "as if the machine were slower".
+    /// Factor on every time; 1 except for what-if questions about a slower machine.
     pub factor: f64,
 }
 
-/// Where operators' times come from.
+/// Source of operators' times.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KernelTimes {
-    /// Shares of the peaks and of the bandwidth, and nothing else: a limit.
+    /// Fixed efficiencies of peaks and bandwidth, and nothing else: a limit.
     Ideal {
-        /// Share of the peak rates.
+        /// Fraction of the peak rates.
         mfu: f64,
-        /// Share of the memory bandwidth.
+        /// Fraction of the memory bandwidth.
         mbu: f64,
     },
-    /// Measured times, and [`Shares`] where there are none.
+    /// Measured times, and [`Shares`] for unmeasured kernels.
     Measured {
-        /// The times.
+        /// The measured times.
         profiles: Cow<'static, Profiles>,
-        /// Shares of kernels that nobody timed.
+        /// Efficiencies of unmeasured kernels.
         shares: Shares,
     },
 }
 
-/// Shares of a chip's rates that kernels reach of which no time is known, and the seconds that each takes to start.
+/// Efficiencies of kernels without measurements, as fractions of a chip's rates, and the seconds that each needs to
+/// start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shares {
-    /// GEMM: of the peak, and of the bandwidth.
+    /// GEMM: fraction of the peak, and of the bandwidth.
     pub gemm: [f64; 2],
-    /// Routed experts: of the peak, and of the bandwidth.
+    /// Routed experts: fraction of the peak, and of the bandwidth.
     pub experts: [f64; 2],
-    /// Attention and recurrences: of the peak, and of the bandwidth.
+    /// Attention and recurrences: fraction of the peak, and of the bandwidth.
     pub attention: [f64; 2],
-    /// Links: of the bandwidth of an all-reduce.
+    /// All-reduce: fraction of the link's bandwidth.
     pub link: f64,
-    /// Seconds before a kernel works at these shares.
+    /// Seconds before a kernel runs at these efficiencies.
     pub start: f64,
 }
 
 impl Shares {
-    /// Where no calibration says any: round numbers.
+    /// Round figures for use without a calibration.
     pub const UNKNOWN: Shares =
         Shares { gemm: [0.7, 0.8], experts: [0.5, 0.7], attention: [0.5, 0.7], link: 0.6, start: 4e-6 };
 }
 
 impl Coefficients {
-    /// A limit's: shares `mfu` of the peaks and `mbu` of the bandwidth, and nothing else.
+    /// Coefficients of a limit: fractions `mfu` of the peaks and `mbu` of the bandwidth, and nothing else.
     pub fn ideal(mfu: f64, mbu: f64) -> Coefficients {
         Coefficients {
             name: "limit".to_owned(),
@@ -105,12 +107,12 @@ impl Coefficients {
         }
     }
 
-    /// Whether it is a limit's: activations stay on chip, and experts are chosen evenly.
+    /// True for a limit: activations stay on chip, and experts are chosen evenly.
     pub fn is_ideal(&self) -> bool {
         matches!(self.kernels, KernelTimes::Ideal { .. })
     }
 
-    /// A machine's that takes `factor` times as long.
+    /// Coefficients of a machine that is slower by `factor`.
     #[must_use]
     pub fn slowed(&self, factor: f64) -> Coefficients {
         Coefficients { factor: self.factor * factor, ..self.clone() }

@@ -1,7 +1,7 @@
 //! A deployment: model, accelerator, formats and parallelism, resolved once and valid from then on.
 //!
-//! Knows: which weights each rank of each pipeline stage holds, in which format, and with which rate it computes them.
-//! Knows nothing about batches: what a forward pass costs is [`crate::operator`]'s and [`crate::cost`]'s.
+//! Knows: the weights on each rank of each pipeline stage, their formats, and the rate that computes them. Knows
+//! nothing about batches: [`crate::operator`] and [`crate::cost`] compute the cost of a forward pass.
 
 mod formats;
 mod pages;
@@ -22,11 +22,11 @@ use std::sync::Arc;
 /// Everything that a forward pass or a memory plan needs to know.
 #[derive(Debug, Clone)]
 pub struct Deployment {
-    /// What is served.
+    /// The model.
     pub model: Arc<Model>,
-    /// On what.
+    /// The accelerator.
     pub accelerator: Arc<Accelerator>,
-    /// How it is shared.
+    /// Degrees of parallelism.
     pub parallelism: Parallelism,
     /// Name of the weight format.
     pub weights: String,
@@ -36,38 +36,38 @@ pub struct Deployment {
     pub base: Dtype,
     /// Engine settings, defaults filled in.
     pub engine: EngineSettings,
-    /// Nominal memory, perfect sharing, nothing reserved.
+    /// True for nominal memory, perfect sharding and nothing reserved.
     pub ideal: bool,
-    /// Weights of one replica, whole; tied weights and replicated ones once.
+    /// Bytes of one replica's weights, unsharded; tied weights and replicated ones once.
     pub weight_bytes: Bytes,
-    /// Every weight tensor with its format, equal ones of several layers together.
+    /// Every weight tensor with its format, equal ones of several layers merged.
     pub tensors: Vec<Held>,
     /// Pipeline stages, first to last.
     pub stages: Vec<Stage>,
-    /// What was assumed where the input is silent.
+    /// Assumptions made where the input is silent, as sentences for reports.
     pub assumptions: Vec<String>,
-    /// What was asked for, to ask for a variation.
+    /// The options that were resolved, as a base for variations.
     pub options: Options,
-    /// The model that drafts for it, on the same ranks.
+    /// The draft model on the same ranks.
     pub draft: Option<Box<Deployment>>,
-    /// The same on the other accelerator of a fleet of two kinds.
+    /// The deployment on the other accelerator of a fleet of two kinds.
     pub other: Option<Box<Deployment>>,
 }
 
 /// Engine settings with vLLM's defaults filled in.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct EngineSettings {
-    /// Sequences that run at once; of vLLM on each data-parallel rank, see [`Deployment::seats`].
+    /// Sequences that run at one time; in vLLM on each data-parallel rank, see [`Deployment::seats`].
     pub max_num_seqs: u64,
-    /// Tokens that one step computes at most.
+    /// Most tokens that one step computes.
     pub max_num_batched_tokens: u64,
     /// Tokens of a KV block.
     pub block_size: u64,
-    /// Tokens of the largest step with prompts that a captured graph holds; 0 where none does.
+    /// Tokens of the largest step with prompts that a captured graph covers; 0 if none does.
     pub max_cudagraph_capture_size: u64,
-    /// Share of the device memory that the engine may take.
+    /// Fraction of the device memory that the engine may use.
     pub gpu_memory_utilization: f64,
-    /// How a request's tokens lie in memory, where tables of blocks are counted.
+    /// Layout of a request's tokens in memory, if reads of block tables are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_layout: Option<KvLayout>,
 }
@@ -77,29 +77,29 @@ pub struct EngineSettings {
 pub struct Held {
     /// The tensor.
     pub tensor: Tensor,
-    /// Its format.
+    /// Format of the tensor.
     pub format: Format,
-    /// Layers that have one like it; 1 outside the layers.
+    /// Layers with such a tensor; 1 outside the layers.
     pub layers: u64,
 }
 
-/// The layers of one pipeline stage, equal ones together.
+/// The layers of one pipeline stage, equal ones merged.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// Distinct blocks with how many layers are like them.
+    /// Distinct blocks, each with the number of its layers.
     pub blocks: Vec<(Block, u64)>,
     /// Work outside the layers: embedding on the first stage, lm_head on the last.
     pub outer: Vec<Gemm>,
-    /// The embedding row that each token looks up, per rank.
+    /// Bytes of the embedding row that each token looks up, per rank.
     pub embedding_row: Bytes,
-    /// Weights that one rank holds.
+    /// Bytes of weights on one rank.
     pub weight_bytes: Bytes,
 }
 
-/// What one rank does for one layer.
+/// Work of one rank for one layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// Matrices, by operator.
+    /// GEMMs, by operator.
     pub gemms: Vec<Gemm>,
     /// The token mixer.
     pub mixer: Mixer,
@@ -112,17 +112,17 @@ pub struct Block {
 /// One operator's weights on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gemm {
-    /// As in `qkv_proj`.
+    /// Operator of the weights, as in `qkv_proj`.
     pub operator: OperatorKind,
     /// Matrix elements, each multiplied and added once a token.
     pub elements: u64,
-    /// Values that a token's row gives.
+    /// Output values per row.
     pub outputs: u64,
-    /// What is read from memory, biases included.
+    /// Bytes read from memory, biases included.
     pub weight_bytes: Bytes,
     /// The dtype that computes.
     pub dtype: Dtype,
-    /// Its peak.
+    /// Peak rate of that dtype.
     pub rate: FlopRate,
 }
 
@@ -131,33 +131,33 @@ pub struct Gemm {
 pub struct ExpertShard {
     /// The whole layer's experts.
     pub experts: Experts,
-    /// Experts on this rank.
+    /// Number of experts on this rank.
     pub local: u64,
-    /// This rank's slice of one expert.
+    /// Elements of this rank's slice of one expert.
     pub elements: u64,
     /// Bytes of that slice.
     pub bytes: Bytes,
     /// The dtype that computes.
     pub dtype: Dtype,
-    /// Its peak.
+    /// Peak rate of that dtype.
     pub rate: FlopRate,
 }
 
-/// What [`Deployment::resolve`] is asked for beside model and accelerator.
+/// Inputs of [`Deployment::resolve`] in addition to model and accelerator.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Formats.
     pub precision: PrecisionSpec,
-    /// Shares.
+    /// Degrees of parallelism.
     pub parallelism: RequestedParallelism,
     /// Engine settings.
     pub engine: EngineSpec,
-    /// Weights as a calculation on paper counts them: the nominal bits on every matrix, lm_head among them, and neither the
-    /// input embedding nor norms.
+    /// True for weights as a calculation on paper counts them: the nominal bits on every matrix, lm_head included,
+    /// and neither the input embedding nor norms.
     pub nominal: bool,
-    /// Nominal memory, perfect sharing, nothing reserved.
+    /// True for nominal memory, perfect sharding and nothing reserved.
     pub ideal: bool,
-    /// Board power that the operator allows, in watts; the accelerator's own where absent.
+    /// Board power that the operator allows, in watts; the accelerator's own if absent.
     pub power_limit_w: Option<f64>,
     /// The model that `engine.speculative.draft_model` names.
     pub draft: Option<Arc<Model>>,
@@ -186,9 +186,9 @@ impl Options {
         }
     }
 
-    /// These options and `chip` by the rules of `convention`. Those of seed 003 (noooop/zerollama,
-    /// `tutorial/advance/0x02/parameters.py`): nominal bits on every weight with lm_head, no input embedding, no norms,
-    /// nominal memory of which nothing is reserved, and the datasheet's GB/s read as GiB/s.
+    /// Returns these options and `chip` by the rules of `convention`. Seed 003 (noooop/zerollama,
+    /// `tutorial/advance/0x02/parameters.py`) counts nominal bits on every weight with lm_head, no input embedding,
+    /// no norms, nominal memory without reserves, and the datasheet's GB/s read as GiB/s.
     pub fn counted(self, convention: Convention, chip: &Accelerator) -> (Options, Accelerator) {
         match convention {
             Convention::Default => (self, chip.clone()),
@@ -202,7 +202,7 @@ impl Options {
 }
 
 impl Deployment {
-    /// Resolves and validates; after this nothing can fail.
+    /// Resolves and validates; later operations on a deployment cannot fail.
     pub fn resolve(
         model: Arc<Model>,
         accelerator: Arc<Accelerator>,
@@ -244,7 +244,7 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Refuses kernels that cannot run here.
+    /// Refuses kernels that cannot run on this chip.
     fn kernels(&self) -> Result<()> {
         let engine = &self.options.engine;
         quantized_kernel::kernel(engine, &self.weights, &self.accelerator)?;
@@ -273,7 +273,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// The deployment of the model that drafts, in its own formats.
+    /// The deployment of the draft model, in its own formats.
     fn drafter(&self) -> Result<Option<Deployment>> {
         self.options.engine.drafted()?;
         let Some(model) = &self.options.draft else { return Ok(None) };
@@ -295,7 +295,7 @@ impl Deployment {
             .map_err(|e| e.within(place))
     }
 
-    /// The same on the other accelerator.
+    /// The deployment on the other accelerator.
     fn elsewhere(&self) -> Result<Option<Deployment>> {
         let Some(accelerator) = &self.options.other else { return Ok(None) };
         let options = Options { other: None, ..self.options.clone() };
@@ -304,21 +304,21 @@ impl Deployment {
             .map_err(|e| e.within(&format!("on {}", accelerator.id)))
     }
 
-    /// Into how many parts `tp` ranks cut what is kept per KV head: no more than there are heads, since GPU engines
-    /// replicate them beyond (vLLM's `QKVParallelLinear`). JAX engines on TPU share the cache by sequences there, and an
-    /// ideal machine shares everything.
+    /// Parts into which `tp` ranks cut data per KV head: at most the number of heads, because GPU engines replicate
+    /// heads beyond (vLLM's `QKVParallelLinear`). JAX engines on TPU shard the cache by sequences then, and an ideal
+    /// machine shards everything.
     pub fn kv_parts(&self, heads: u64) -> u64 {
         let tp = self.parallelism.tp;
         if self.ideal || self.accelerator.vendor == "google" { tp } else { tp.min(heads) }
     }
 
-    /// The longest sequence that is served: the model's bound, or the engine's where that is less; none without either.
+    /// The longest sequence that is served: the smaller of the model's and the engine's bound; `None` without either.
     pub fn longest(&self) -> Option<u64> {
         [self.model.max_context, self.options.engine.max_model_len].into_iter().flatten().min()
     }
 
-    /// Sequences that one replica runs at once: vLLM's data-parallel ranks are engines with `max_num_seqs` each; SGLang
-    /// divides `max_running_requests` among them (`model_runner_kv_cache_mixin.py`, 0.5.8).
+    /// Sequences that one replica runs at one time: vLLM's data-parallel ranks are engines with `max_num_seqs` each;
+    /// SGLang divides `max_running_requests` among them (`model_runner_kv_cache_mixin.py`, 0.5.8).
     pub fn seats(&self) -> u64 {
         let each = self.options.engine.name() == "vllm";
         let ranks = if each { self.parallelism.attention_dp } else { 1 };
@@ -332,10 +332,10 @@ impl Deployment {
 }
 
 impl EngineSettings {
-    /// vLLM's tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on but for the A100, 16,384 tokens from
-    /// 160 GiB on since 0.28, else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.32). It asks NVML for the
-    /// memory, which has no answer where the GPU shares the host's, and takes the least then. Of other engines the A100 is
-    /// as the rest.
+    /// vLLM's default tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on except for the A100,
+    /// 16,384 tokens from 160 GiB on since 0.28, else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to
+    /// 0.32). vLLM asks NVML for the memory, which has no answer where the GPU shares the host's, and then uses the
+    /// smallest defaults. For other engines the A100 is no exception.
     pub(crate) fn batch_defaults(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64) {
         let unified = ["gb10", "jetson-thor"].iter().any(|id| accelerator.id.starts_with(id));
         let excepted = engine.name() == "vllm" && (accelerator.id.starts_with("a100") || unified);
@@ -347,9 +347,10 @@ impl EngineSettings {
         }
     }
 
-    /// As asked; by default vLLM captures steps with prompts layer by layer around attention from 0.8 on, up to twice
-    /// `max_num_seqs` tokens and at most 512 (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures
-    /// nothing; other engines count as capturing decodes alone, though SGLang does more from 0.5.10 on for some models.
+    /// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on vLLM
+    /// captures steps with prompts layer by layer around attention, up to twice `max_num_seqs` tokens and at most 512
+    /// (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures nothing; other engines count as
+    /// capturing decodes alone, though SGLang does more from 0.5.10 on for some models.
     fn captured(spec: &EngineSpec, max_num_seqs: u64) -> u64 {
         match spec.max_cudagraph_capture_size {
             _ if spec.enforce_eager == Some(true) => 0,
@@ -361,8 +362,9 @@ impl EngineSettings {
         }
     }
 
-    /// Tokens of the largest image or film of a model that sees all of it at once: vLLM splits none over steps and raises
-    /// its default for Gemma 4 to 2496, 32 frames of 78 tokens (`_get_min_mm_batched_tokens`, vLLM 0.24 to 0.28).
+    /// Tokens of the largest image or video of a model that needs it in one step: vLLM does not split such an item
+    /// over steps and raises its default for Gemma 4 to 2496, 32 frames of 78 tokens (`_get_min_mm_batched_tokens`,
+    /// vLLM 0.24 to 0.28).
     fn whole_item(spec: &EngineSpec, model: &Model) -> u64 {
         let whole =
             spec.name() == "vllm" && spec.is_since("0.24.0") && spec.language_model_only != Some(true);
@@ -370,7 +372,7 @@ impl EngineSettings {
         if whole && gemma { 2496 } else { 0 }
     }
 
-    /// As asked; else the engine's defaults, and blocks as the scheduler has them.
+    /// Settings as requested; else the engine's defaults, and block sizes from the scheduler.
     fn resolve(
         spec: &EngineSpec,
         accelerator: &Accelerator,

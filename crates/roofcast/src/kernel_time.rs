@@ -1,7 +1,7 @@
-//! The time of one operator: measured where a table has its kernel, else its limit over a share.
+//! The time of one operator: measured if a table has its kernel, else its limit over an efficiency.
 //!
-//! Knows: how a kernel's measured times become those of an operator of another size or on a sibling chip, and what each
-//! operator's time rests on. Knows nothing about steps.
+//! Knows: the scaling of measured times to an operator of another size or on a sibling chip, and the basis of each
+//! operator's time. Knows nothing about steps.
 
 mod choice;
 mod context;
@@ -19,45 +19,45 @@ pub use context::Context;
 pub use formula::Rates;
 use serde::Serialize;
 
-/// What one operator takes, and what that rests on.
+/// Time of one operator, and its basis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {
-    /// Its shares of the chip's rates: all of a limit, and of kernels that nobody timed.
+    /// Time as fractions of the chip's rates: for limits, and for unmeasured kernels.
     pub rates: Rates,
-    /// Its measured times.
+    /// Measured times, if the kernel was timed.
     pub measured: Option<Measured>,
-    /// What they rest on.
+    /// Basis of the time.
     pub basis: Basis,
 }
 
 /// Measured times of one operator in one layer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Measured {
-    /// Seconds over rows, or over tokens of experts.
+    /// Seconds over rows, or over tokens for experts.
     Rows(Curve),
-    /// Attention or a recurrence.
+    /// Times of attention or of a recurrence.
     Context(Context),
 }
 
-/// What an operator's time rests on.
+/// Basis of an operator's time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Basis {
-    /// How close what was measured is.
+    /// Similarity of the measured kernel.
     pub evidence: Evidence,
-    /// Whether the very shape was timed.
+    /// True if exactly this shape was timed.
     pub exact: bool,
-    /// The kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
+    /// Name of the kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
     pub kernel: String,
 }
 
 impl Basis {
-    /// A share of the limit.
+    /// Basis of a time from an efficiency.
     fn share(kernel: &str) -> Basis {
         Basis { evidence: Evidence::Nothing, exact: false, kernel: kernel.to_owned() }
     }
 }
 
-/// What every operator of a deployment takes.
+/// Times of a deployment's operators.
 pub struct Kernels<'a> {
     coefficients: &'a Coefficients,
     chip: &'a Accelerator,
@@ -66,7 +66,7 @@ pub struct Kernels<'a> {
 }
 
 impl<'a> Kernels<'a> {
-    /// Those of `deployment`.
+    /// Kernel times for `deployment`.
     pub fn of(deployment: &'a Deployment, coefficients: &'a Coefficients) -> Kernels<'a> {
         Kernels {
             coefficients,
@@ -80,7 +80,7 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// What `operator` takes.
+    /// Time of `operator`.
     pub fn time(&self, operator: &Operator) -> KernelTime {
         let rates = Rates::of(self, operator);
         let found = self.profiles().and_then(|profiles| match &operator.form {
@@ -102,7 +102,7 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// What a time that is a share of the limit rests on.
+    /// Description of the basis of an unmeasured time.
     fn described(&self) -> &'static str {
         match self.coefficients.kernels {
             KernelTimes::Ideal { .. } => "limit",

@@ -1,8 +1,8 @@
-//! Which kernel multiplies quantized weights: chosen by name, else what the engine's version uses.
+//! Kernels of quantized weights: chosen by name, else by the engine's version.
 //!
-//! Knows: `catalog/kernels.toml`, whose kernels are like those that were measured with an engine and a format, from how
-//! many rows on they unpack their weights, how many rows share a read of them, and how many kernels they launch beside. Knows
-//! nothing about times.
+//! Knows: `catalog/kernels.toml`: which kernels match the ones measured with an engine and a format, from how many
+//! rows on they dequantize their weights first, how many rows share a read of the weights, and how many extra kernels
+//! they launch. Knows nothing about times.
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
@@ -27,25 +27,26 @@ struct File {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// As in `marlin`.
+    /// Name of the kernel, as in `marlin`.
     pub name: String,
-    /// Weight formats that it multiplies.
+    /// Weight formats that it supports.
     pub formats: Vec<String>,
-    /// Where its regimes stand.
+    /// Source of its regimes.
     pub source: String,
-    /// Share of the bandwidth that its GEMMs reach, where another than usual is known.
+    /// Fraction of the bandwidth that its GEMMs reach, if it differs from the usual one.
     gemm_memory: Option<f64>,
-    /// Share of the peak that its GEMMs reach, where another than usual is known.
+    /// Fraction of the peak that its GEMMs reach, if it differs from the usual one.
     gemm_compute: Option<f64>,
-    /// Share of the shorter of computing and moving that its GEMMs do not overlap.
+    /// Fraction of the shorter of computing and moving that its GEMMs leave exposed.
     gemm_exposed: Option<f64>,
-    /// Formats that it multiplies beside, in 16 bits, where activations have those or the chip has no rate for the dtype.
+    /// Formats that it also multiplies in 16 bits, if activations have 16 bits or the chip has no rate for the
+    /// format's dtype.
     #[serde(default)]
     weight_only: BTreeMap<String, Dtype>,
-    /// Whose chips it runs on; all where empty.
+    /// Vendors whose chips it runs on; all if empty.
     #[serde(default)]
     vendors: Vec<String>,
-    /// Chips that compute in this dtype alone have it; all where absent.
+    /// Dtype that the chip must compute in; no requirement if absent.
     rate: Option<Dtype>,
     unpacks_from: Option<u64>,
     unpacking: Option<f64>,
@@ -56,71 +57,73 @@ pub struct Kernel {
     crossings: Option<[f64; 2]>,
     #[serde(default)]
     launches: u64,
-    /// FLOPs that unpacking leaves to a multiprocessor in each of its cycles.
+    /// FLOPs per cycle that dequantizing leaves to a multiprocessor.
     flops_a_cycle: Option<f64>,
-    /// Whether unpacked weights are multiplied with sums of 16 bits (`cublasHgemm`).
+    /// True if dequantized weights are multiplied with 16-bit accumulation (`cublasHgemm`).
     #[serde(default)]
     fp16_accumulate: bool,
     #[serde(default)]
     default: Vec<Default>,
 }
 
-/// Weights unpacked to 16 bits before a product.
+/// Dequantization of weights to 16 bits before a GEMM.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unpacking {
-    /// From so many rows on.
+    /// Smallest number of rows for which weights are dequantized first.
     pub from: u64,
-    /// Share of the bandwidth at which that reads and writes.
+    /// Fraction of the bandwidth at which dequantization reads and writes.
     pub share: f64,
-    /// Times of the usual rate of 16-bit products at which they are then multiplied.
+    /// Speed of the following GEMM relative to the usual 16-bit rate.
     pub faster: f64,
 }
 
-/// How many rows share a read of the weights: of few rows `at_once`; more fill tiles, which compute all their rows and find
-/// the weights in caches.
+/// Rows that share a read of the weights: a small-M GEMM shares by `at_once` rows; larger ones fill tiles, which
+/// compute all their rows and find the weights in caches.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowBlocks {
-    /// So many rows are few; of experts, so many tokens.
+    /// Most rows of a small-M GEMM; for experts, most tokens.
     pub few: u64,
-    /// Few rows that share a read.
+    /// Rows of a small-M GEMM that share a read.
     pub at_once: u64,
     /// Rows of a tile.
     pub tile: u64,
-    /// Outputs of a tile; none where tiles are never too few.
+    /// Output columns of a tile; `None` if the number of tiles does not matter.
     pub width: Option<u64>,
     /// Tiles that keep a multiprocessor busy.
     #[serde(default)]
     pub resident: u64,
 }
 
-/// What a kernel does by how many rows it has.
+/// Behaviour of a kernel by its number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, std::default::Default)]
 pub struct Regimes {
-    /// When quantized weights are unpacked first; none where they never are.
+    /// Dequantization before the GEMM; `None` if the kernel never does.
     pub unpacking: Option<Unpacking>,
-    /// Of products; none where one read serves all rows.
+    /// Sharing of reads in GEMMs; `None` if one read serves all rows.
     pub rows: Option<RowBlocks>,
-    /// Of routed experts.
+    /// Sharing of reads in routed experts; `None` if one read serves all rows.
     pub expert_rows: Option<RowBlocks>,
-    /// Whether experts are multiplied by the same code, at the same share of the peak.
+    /// True if experts are multiplied by this kernel's code, at an equal fraction of the peak.
     pub experts_alike: bool,
-    /// How often what a product takes crosses the bus beside its work, and what it gives; none where those are measured.
+    /// Extra HBM traffic of a GEMM's input and output, as a multiple of their bytes; `None` if measured times include
+    /// it.
     pub crossings: Option<[f64; 2]>,
-    /// Kernels that the host launches for a product beside the product's own.
+    /// Kernels that the host launches per GEMM in addition to the GEMM's own.
     pub launches: u64,
-    /// Share of the bandwidth that GEMMs reach; none where it is the usual one.
+    /// Fraction of the bandwidth that GEMMs reach; `None` for the usual one.
     pub memory: Option<f64>,
-    /// Share of the peak that GEMMs reach; none where it is the usual one.
+    /// Fraction of the peak that GEMMs reach; `None` for the usual one.
     pub compute: Option<f64>,
-    /// Share of the shorter of computing and moving that GEMMs do not overlap; none where that is nothing.
+    /// Fraction of the shorter of computing and moving that GEMMs leave exposed; `None` for 0.
     pub exposed: Option<f64>,
-    /// What unpacking on the way leaves of the chip's arithmetic: products reach this, or what those in 16 bits reach where that
-    /// is less.
+    /// Arithmetic rate that dequantization inside the kernel leaves: GEMMs reach this rate, or the 16-bit rate if
+    /// that is lower.
     pub beside_unpacking: Option<FlopRate>,
 }
 
-/// Where a kernel is the engine's own choice; versions are `since` ≤ version < `until`, each with its month: `0.5.3 (2024-07)`.
+/// Versions in which a kernel is the engine's own choice: `since` ≤ version < `until`, each with its month: `0.5.3
+/// (2024-07)`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Default {
@@ -130,7 +133,7 @@ struct Default {
     until: Option<String>,
 }
 
-/// Every kernel that has a name.
+/// Every named kernel.
 pub fn kernels() -> Result<&'static [Kernel]> {
     static PARSED: OnceLock<Result<Vec<Kernel>>> = OnceLock::new();
     let parse =
@@ -138,7 +141,8 @@ pub fn kernels() -> Result<&'static [Kernel]> {
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
-/// The kernel of `weights` under `engine` on `chip`: the one named, else the version's own; none where no kernel has a name.
+/// The kernel of `weights` under `engine` on `chip`: the requested one, else the version's own; `None` if there is no
+/// named kernel.
 pub fn kernel(engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Result<Option<&'static Kernel>> {
     let all = || kernels().map(|all| all.iter().filter(|kernel| kernel.runs_on(chip)));
     let Some(name) = &engine.quantization_kernel else {
@@ -157,8 +161,8 @@ pub fn kernel(engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Result<
     Err(Error::field("engine", "quantization_kernel", format!("{name:?} for {weights} weights"), accepted))
 }
 
-/// The kernel that multiplies `weights` under `engine` on `chip`, one that unpacks them among them: where activations have 16
-/// bits, or the chip has no rate for the dtype of the format. None where tables of kernel times have it.
+/// The kernel that multiplies `weights` under `engine` on `chip`, dequantizing ones included: if activations have 16
+/// bits, or the chip has no rate for the format's dtype. `None` if tables of kernel times cover it.
 pub fn running(
     engine: &EngineSpec,
     weights: &str,
@@ -172,18 +176,18 @@ pub fn running(
 }
 
 impl Kernel {
-    /// Whether it multiplies weights of a format.
+    /// True if the kernel supports weights of a format.
     pub fn multiplies(&self, weights: &str) -> bool {
         self.formats.iter().any(|f| f == weights)
     }
 
-    /// Whether it runs on `chip`.
+    /// True if the kernel runs on `chip`.
     fn runs_on(&self, chip: &Accelerator) -> bool {
         (self.vendors.is_empty() || self.vendors.contains(&chip.vendor))
             && self.rate.is_none_or(|dtype| chip.has(dtype))
     }
 
-    /// What it does by how many rows it has on `chip`.
+    /// Behaviour by number of rows on `chip`.
     pub fn regimes(&self, chip: &Accelerator) -> Regimes {
         Regimes {
             unpacking: self.unpacking(chip),
@@ -202,7 +206,7 @@ impl Kernel {
         }
     }
 
-    /// From how many rows on it unpacks its weights on `chip`, and how fast.
+    /// Dequantization on `chip`: from how many rows on, and how fast.
     fn unpacking(&self, chip: &Accelerator) -> Option<Unpacking> {
         let usual = chip.peak_flops.get(&Dtype::Fp16);
         let faster = chip.fp16_accumulate_flops.filter(|_| self.fp16_accumulate).zip(usual);

@@ -1,16 +1,17 @@
-//! Bands from residuals of what was left out.
+//! Bands from residuals of cross-validation.
 //!
-//! Knows: 10th and 90th percentile of measured over forecast by what a forecast rests on; each row counts as its deployment's
-//! weight has it. A depth with few residuals takes those of the next shallower one along. Knows nothing about fitting.
+//! Knows: 10th and 90th percentile of measured over forecast by evidence; each row counts with its deployment's
+//! weight. A depth of evidence with few residuals includes those of the next shallower one. Knows nothing about
+//! fitting.
 
 use super::Residual;
 use crate::coefficients::{Band, Evidence, Factors, Load};
 
-/// Residuals of a metric below which a depth of evidence has no band of its own.
+/// Fewest residuals of a metric for a depth of evidence to have its own band.
 const ENOUGH: usize = 30;
 const DEPTHS: [Evidence; 4] =
     [Evidence::Nothing, Evidence::Architecture, Evidence::Accelerator, Evidence::Engine];
-/// Of a metric without residuals.
+/// Band of a metric without residuals.
 const UNKNOWN: [f64; 2] = [0.5, 2.0];
 const TTFT: usize = 0;
 const TPOT: usize = 1;
@@ -20,7 +21,7 @@ const E2E: usize = 2;
 pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
     let band = |(index, depth): (usize, &Evidence)| {
         let own = |metric, load: Load| {
-            // What rests on less is the wider guess for what was rarely measured.
+            // Residuals with less evidence widen the band of a depth that was rarely measured.
             (0..=index).rev().find_map(|from| {
                 let within = &DEPTHS[from..=index];
                 let all: Vec<&Residual> = residuals
@@ -48,7 +49,7 @@ pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
     DEPTHS.iter().enumerate().map(band).collect()
 }
 
-/// Three digits after the point, which are more than is known.
+/// Rounds to three digits after the point, more than the data support.
 fn rounded(factor: f64) -> f64 {
     (factor * 1e3).round() / 1e3
 }
@@ -73,8 +74,8 @@ fn quantiles(residuals: &[&Residual]) -> [f64; 2] {
 mod tests {
     use super::*;
 
-    /// 40 rows of an engine with TPOT forecast at 0.6 to 1.38 of what was measured, in steps of 0.02: measured over forecast is
-    /// 1/1.32 in the fourth of them from the top, and 1/0.7 at the 36th.
+    /// 40 rows of an engine with TPOT forecast at 0.6 to 1.38 of the measurement, in steps of 0.02: measured over
+    /// forecast is 1/1.32 in the fourth from the top, and 1/0.7 at the 36th.
     #[test]
     fn bands_by_hand() {
         let residual = |i: usize| Residual {

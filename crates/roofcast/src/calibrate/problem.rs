@@ -1,19 +1,20 @@
-//! The linear problem of a fit: residuals that move with logarithms of numbers, which are held to their priors and bounds.
+//! The linearized problem of a fit: residuals that depend on logarithms of numbers, which have priors and bounds.
 //!
-//! Knows: Σ w ρ((r + Σ s d)/σ) + Σ ((x + d − x₀)/u)² over the moves d of logarithms x, with Cauchy's ρ and bounds on x + d, by
-//! coordinate descent: one number at a time to its least. Numbers are few, and each has a term of its own, so that this ends
-//! fast. Knows nothing about what is fitted.
+//! Knows: Σ w ρ((r + Σ s d)/σ) + Σ ((x + d − x₀)/u)² over the steps d of logarithms x, with Cauchy's ρ and bounds on
+//! x + d, minimized by coordinate descent. Numbers are few, and each has a prior term, so that this converges fast.
+//! Knows nothing about the meaning of the numbers.
 
 use crate::coefficients::Constant;
 
-/// Error of a forecast that counts as one: the noise of repeated runs and what no number can explain.
+/// Standard deviation of a log error: noise of repeated runs and effects that no number can explain.
 const NOISE: f64 = 0.15;
-/// Errors beyond this count less and less (Cauchy's loss): what is so far off misses a kernel, which no number can mend.
+/// Log error beyond which errors lose weight (Cauchy's loss): errors that large come from a kernel's time, which no
+/// number here can correct.
 const FAR: f64 = 0.2;
-/// A number's bounds are so many times as far from each other, in the logarithm, as its prior is uncertain.
+/// Width of a number's bounds in standard deviations of its prior, in the logarithm.
 const WIDTHS: f64 = 4.0;
 const SWEEPS: usize = 200;
-/// The least number that has a logarithm, in microseconds.
+/// Smallest number with a logarithm, in microseconds.
 const LEAST: f64 = 1e-3;
 
 struct Term {
@@ -33,12 +34,12 @@ impl Problem {
         Problem { numbers, residuals: Vec::new() }
     }
 
-    /// Adds a residual of so much, which moves by these slopes.
+    /// Adds a residual with its slopes by number.
     pub(super) fn add(&mut self, value: f64, weight: f64, slopes: Vec<(usize, f64)>) {
         self.residuals.push(Term { value, weight, slopes });
     }
 
-    /// The numbers at the least of the residuals that `counts` says.
+    /// The numbers at the minimum over the residuals for which `counts` is true.
     pub(super) fn solve(&self, counts: &dyn Fn(usize) -> bool) -> Vec<f64> {
         let log = |us: f64| us.max(LEAST).ln();
         let counted: Vec<&Term> =
@@ -88,8 +89,8 @@ mod tests {
         Constant { us, prior: 2.0, least: 1.0, most: 4.0 }
     }
 
-    /// One residual of ln 1.1 with a slope of 1 and weight 1: 1/0.15² = 44.44 pulls by 0.0953 · 44.44 = 4.236, the prior
-    /// by 1/(ln 4/4)² = 8.326 a unit. The least is at a move of −4.236/(44.44 + 8.326) = −0.0803.
+    /// One residual of ln 1.1 with a slope of 1 and weight 1: 1/0.15² = 44.44 pulls by 0.0953 · 44.44 = 4.236, the
+    /// prior by 1/(ln 4/4)² = 8.326 a unit. The minimum is at a step of −4.236/(44.44 + 8.326) = −0.0803.
     #[test]
     fn a_number_moves_between_its_row_and_its_prior() {
         let mut problem = Problem::new(vec![number(2.0)]);

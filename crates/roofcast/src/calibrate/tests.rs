@@ -21,7 +21,8 @@ fn rows(factor: f64, calibration: &Calibration) -> Vec<Measurement> {
     read(&|i| factor * forecast[i as usize - 1])
 }
 
-/// Rows as the priors forecast them move nothing; rows 5 % slower are met more nearly by numbers moved within their bounds.
+/// Rows exactly as the priors forecast them change nothing; rows 5 % slower are matched better by numbers moved
+/// within their bounds.
 #[test]
 fn a_fit_goes_towards_its_rows() {
     let catalog = Catalog::embedded().unwrap();
@@ -34,7 +35,7 @@ fn a_fit_goes_towards_its_rows() {
         (fit, ratio)
     };
     let (slower, ratio) = fitted(1.05);
-    // From 1/1.05 before the fit.
+    // The ratio is 1/1.05 before the fit.
     assert!((0.953..1.0).contains(&ratio), "{ratio}");
     let (_, ratio) = fitted(1.0);
     assert!((ratio - 1.0).abs() < 1e-3, "{ratio}");

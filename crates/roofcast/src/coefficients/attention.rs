@@ -1,29 +1,31 @@
-//! What a decode's attention moves beside one read of its cache, by backend.
+//! HBM traffic of a decode's attention relative to one read of its cache, by backend.
 //!
-//! Knows: how many thread blocks a backend makes of a batch, and what it writes and reads again. Knows nothing about what share
-//! of the bandwidth a full chip reaches: that is [`super::Coefficient::KvMemory`]'s.
+//! Knows: the thread blocks that a backend starts for a batch, and its intermediate writes and reads. Knows nothing
+//! about the bandwidth that a full chip reaches.
 
 use crate::accelerator::Accelerator;
 use crate::batch::Sequences;
 use crate::operator::ContextForm;
 use crate::spec::{AttentionBackend, EngineSpec};
 
-/// Scores written by the first product, read and written by softmax, read by the second: passes over 16-bit values.
+/// Bytes per score: written by the first GEMM, read and written by softmax, read by the second; four passes over
+/// 16-bit values.
 const SCORE_BYTES: f64 = 4.0 * 2.0;
 
 /// A chosen backend on a chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionKernel {
     backend: AttentionBackend,
-    /// Streaming multiprocessors; a deployment that needs them is resolved only where they are known.
+    /// Streaming multiprocessors; a deployment that needs their number is resolved only if it is known.
     multiprocessors: f64,
-    /// Whether each step writes the whole cache anew: transformers' `DynamicCache` joins old and new keys by `torch.cat`.
+    /// True if each step rewrites the whole cache: transformers' `DynamicCache` joins old and new keys by
+    /// `torch.cat`.
     concatenates: bool,
 }
 
 impl AttentionKernel {
-    /// The backend that `engine` names; none where it names none or Flash-Decoding, which splits contexts as the measured
-    /// kernels do.
+    /// The backend that `engine` requests; `None` for no request, and for Flash-Decoding, which splits contexts as
+    /// the measured kernels do.
     pub fn of(engine: &EngineSpec, chip: &Accelerator) -> Option<AttentionKernel> {
         let backend = engine.attention_backend.filter(|b| *b != AttentionBackend::FlashDecoding)?;
         Some(AttentionKernel {
@@ -33,12 +35,12 @@ impl AttentionKernel {
         })
     }
 
-    /// How often the bytes of `form`'s cache cross the bus, or what share of the bus is idle meanwhile, in a decode of
-    /// so many sequences.
+    /// HBM traffic of `form`'s cache, as a multiple of one read at full bandwidth, in a decode of `sequences`
+    /// sequences.
     ///
-    /// One block a sequence and query head reads the head's keys for itself, `group` times what the cache holds, and a chip of
-    /// S multiprocessors computes blocks in whole waves: bandwidth is used to `blocks / (⌈blocks/S⌉ S)`. Naive attention
-    /// expands groups (written and read `group` times), and writes and reads scores.
+    /// One thread block per sequence and query head reads the head's keys for itself, `group` times the cache's
+    /// bytes, and a chip of S multiprocessors runs blocks in whole waves: bandwidth is used to `blocks / (⌈blocks/S⌉
+    /// S)`. Naive attention expands groups (written and read `group` times), and writes and reads scores.
     pub fn crossings(&self, form: &ContextForm, sequences: u64) -> f64 {
         let [heads, group] = form.shape.heads_and_group().map(|n| n as f64);
         match self.backend {
@@ -53,7 +55,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Share of the chip's multiprocessors that have a block, in the mean of all waves.
+    /// Mean fraction of the chip's multiprocessors that are busy, over all waves.
     pub fn occupancy(&self, form: &ContextForm, sequences: u64) -> f64 {
         let blocks = (sequences.max(1) * form.shape.heads_and_group()[0].max(1)) as f64;
         match self.backend {
@@ -64,7 +66,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Bytes that scores of prompts cross the bus with: every query with every token before or after it.
+    /// Bytes of HBM traffic for the scores of prompts: every query with every token, before or after it.
     pub fn score_bytes(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         if self.backend != AttentionBackend::Naive {
             return 0.0;
@@ -95,7 +97,8 @@ mod tests {
         }
     }
 
-    /// Four sequences are 64 blocks of 108; 16 are 256 in three waves of 108; every block reads for itself what 8 share.
+    /// Four sequences are 64 blocks on 108 multiprocessors; 16 are 256 in three waves; every block reads for itself
+    /// the keys that 8 share.
     #[test]
     fn one_block_a_sequence_and_head() {
         let flash = kernel(AttentionBackend::FlashAttention, false);
@@ -105,7 +108,8 @@ mod tests {
         near(kernel(AttentionBackend::FlashDecoding, false).crossings(&form(), 1), 1.0);
     }
 
-    /// Read once, expanded to 16 heads (8 written, 8 read), 16 scores of 4 times 2 bytes on 1024; joined anew, twice more.
+    /// Read once, expanded to 16 heads (8 written, 8 read), 16 scores of 4 times 2 bytes per 1024; concatenated anew,
+    /// twice more.
     #[test]
     fn naive_attention_writes_what_it_reads_again() {
         assert_eq!(kernel(AttentionBackend::Naive, false).crossings(&form(), 1), 1.0 + 16.0 + 0.125);

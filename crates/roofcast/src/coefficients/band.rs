@@ -1,7 +1,7 @@
-//! Bands: how far from a forecast what was measured lay.
+//! Bands: the interval of measured over forecast.
 //!
-//! Knows: 10th and 90th percentile of measured over forecast, by how much of a deployment was measured. Knows nothing about
-//! how they were found: that is [`crate::calibrate`]'s.
+//! Knows: 10th and 90th percentile of measured over forecast, by depth of evidence. [`crate::calibrate`] derives
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Band {
-    /// What was measured of the deployment.
+    /// Depth of evidence that the band applies to.
     pub evidence: Evidence,
     /// Time to first token.
     pub ttft: [f64; 2],
@@ -19,22 +19,22 @@ pub struct Band {
     pub e2e: [f64; 2],
     /// Throughput.
     pub throughput: [f64; 2],
-    /// Of single steps and prompts, behind no queue; as above where none were judged.
+    /// Band of single steps and prompts without a queue; the band above if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Factors>,
-    /// Where requests come at a rate of their own, and a step that is slower makes queues longer; as above where none were judged.
+    /// Band of open loops, in which a slower step also lengthens queues; the band above if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<Factors>,
 }
 
-/// What runs, as far as errors depend on it.
+/// Class of load, as far as errors depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
     /// Single steps, or one batch of prompts.
     Step,
-    /// Requests that come as others end, or all at once.
+    /// Requests that arrive as others end, or all at once.
     Closed,
-    /// Requests that come at a rate of their own.
+    /// Requests that arrive at a rate of their own.
     Open,
 }
 
@@ -53,7 +53,7 @@ pub struct Factors {
 }
 
 impl Band {
-    /// Its factors of a load.
+    /// Factors for a class of load.
     pub fn factors(&self, load: Load) -> Factors {
         let Band { ttft, tpot, e2e, throughput, .. } = *self;
         let own = match load {
@@ -65,16 +65,16 @@ impl Band {
     }
 }
 
-/// How much of a deployment has been measured.
+/// Depth of evidence: how much of a deployment has been measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// Nothing of its kind.
+    /// No measurement that is similar enough.
     Nothing,
-    /// The chip's generation.
+    /// The chip's architecture was measured.
     Architecture,
-    /// The chip.
+    /// The chip was measured.
     Accelerator,
-    /// The chip with the engine.
+    /// The chip was measured with the engine.
     Engine,
 }

@@ -1,29 +1,30 @@
-//! What an engine adds to kernels, in at most ten numbers: small kernels, launches, the host's part of a step, its server.
+//! Times that an engine adds to its kernels, in at most ten numbers: small kernels, launches, host work of a step,
+//! its server.
 //!
-//! Knows: the numbers by name, each with its physical prior and bounds. Knows nothing about how many kernels a layer has:
-//! that is [`crate::step`]'s, nor how the numbers were found: that is [`crate::calibrate`]'s.
+//! Knows: the numbers by name, each with its physical prior and bounds. [`crate::step`] knows the number of kernels
+//! of a layer, [`crate::calibrate`] how the numbers were found.
 
 use crate::spec::Frontend;
 use serde::{Deserialize, Serialize};
 
-/// One number in microseconds, with what physics says of it.
+/// One number in microseconds, with its prior and bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {
     /// The number that forecasts use.
     pub us: f64,
-    /// What was published or measured elsewhere.
+    /// Published or measured value.
     pub prior: f64,
-    /// Its lower bound.
+    /// Lower bound.
     pub least: f64,
-    /// Its upper bound.
+    /// Upper bound.
     pub most: f64,
 }
 
 /// The names of an engine's numbers, and the numbers.
 macro_rules! engine_times {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// What an engine adds to its kernels, in seconds; all 0 at a limit.
+        /// Times that an engine adds to its kernels, in seconds; all 0 at a limit.
         #[derive(Debug, Clone, Copy, PartialEq, Default)]
         pub struct EngineTimes { $($(#[$doc])* pub $name: f64),* }
 
@@ -37,7 +38,7 @@ macro_rules! engine_times {
                 None
             }
 
-            /// Every number times `factor`.
+            /// Returns every number times `factor`.
             #[must_use]
             pub fn scaled(self, factor: f64) -> EngineTimes {
                 EngineTimes { $($name: self.$name * factor),* }
@@ -56,9 +57,9 @@ engine_times! {
     step
     /// Host time of each sequence of a step that the device waits for.
     sequence
-    /// Host time of a step that goes on beside the device.
+    /// Host time of a step that overlaps with the device.
     loop_step
-    /// Host time of each sequence of a step that goes on beside the device.
+    /// Host time of each sequence of a step that overlaps with the device.
     loop_sequence
     /// Host time that the device waits for in a step that computes prompts, on top of `step`.
     prompt_step
@@ -73,15 +74,15 @@ engine_times! {
 /// Host time that a server's loop adds to a step, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ServerLoop {
-    /// Of a step.
+    /// Seconds per step.
     pub step: f64,
-    /// Of a sequence in it.
+    /// Seconds per sequence of the step.
     pub sequence: f64,
 }
 
 impl ServerLoop {
-    /// Beside the engine's own server, whose times are in [`EngineTimes`]. gevent: in the table of noooop's "LLM inference,
-    /// limits and tests 2", the row of the smallest model, 0.5B; the other five judge it.
+    /// Host time in addition to the engine's own server, whose times are in [`EngineTimes`]. gevent: in the table of
+    /// noooop's "LLM inference, limits and tests 2", the row of the smallest model, 0.5B; the other five validate it.
     pub fn of(frontend: Frontend) -> ServerLoop {
         match frontend {
             Frontend::Asyncio | Frontend::Dynamo => ServerLoop::default(),

@@ -1,7 +1,7 @@
-//! What launching a layer's kernels one by one costs where `fuse_layers` says how many there are.
+//! Cost of launching a layer's kernels one by one, for specs whose `fuse_layers` determines their number.
 //!
-//! Knows: kernels of a layer, counted in engines' code, and the time of a launch. Knows nothing about which engine captures
-//! graphs: that is [`crate::step`]'s.
+//! Knows: kernels of a layer, counted in engines' code, and the time of a launch. [`crate::step`] knows which engines
+//! capture graphs.
 
 use crate::spec::EngineSpec;
 
@@ -9,10 +9,10 @@ use crate::spec::EngineSpec;
 /// and their biases, rotations of queries and keys in 10 and two look-ups of angles, keys and values joined to the cache,
 /// attention and its output, two residuals, and gate, up, activation, product and down.
 const SEPARATE: f64 = 45.0;
-/// The same with layers fused, as AutoAWQ 0.2 does: two norms of 1, one projection and its bias, rotation, cache and attention
-/// in one, its output, two residuals, and the five of the MLP.
+/// Kernels of a fused layer, as in AutoAWQ 0.2: two norms of 1, one projection and its bias, rotation, cache and
+/// attention in one, its output, two residuals, and the five of the MLP.
 const FUSED: f64 = 13.0;
-/// Seconds of the host for a kernel that PyTorch launches by itself: the least of the 5 to 25 µs of its dispatcher
+/// Seconds of the host for a kernel that PyTorch launches on its own: the least of the 5 to 25 µs of its dispatcher
 /// (jiahuanglin.xyz, "From PyTorch op to kernel launch").
 const LAUNCH: f64 = 5e-6;
 /// Seconds between two kernels of a captured graph: 3.4 µs for one of 2.9 ("Getting Started with CUDA Graphs", NVIDIA 2019).
@@ -21,14 +21,14 @@ const GAP: f64 = 0.5e-6;
 /// A layer's launches, kernel by kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Launches {
-    /// Seconds of the host beside the device.
+    /// Seconds of the host, overlapped with the device.
     pub host: f64,
-    /// Seconds of the device on top of a fused, captured layer.
+    /// Seconds of the device in addition to a fused, captured layer.
     pub device: f64,
 }
 
 impl Launches {
-    /// Those that `engine` asks for by `fuse_layers`; none where it leaves them to the calibration.
+    /// Launches by the `fuse_layers` of `engine`; `None` if the spec leaves them to the calibration.
     pub fn of(engine: &EngineSpec) -> Option<Launches> {
         let kernels = if engine.fuse_layers? { FUSED } else { SEPARATE };
         let eager = engine.name() == "transformers" || engine.enforce_eager == Some(true);

@@ -1,16 +1,16 @@
-//! How unevenly traffic chooses experts.
+//! Skew of expert choice in real traffic.
 //!
-//! Knows: the busiest of several expert-parallel ranks, for kernels whose skew was not timed. Tables of kernel times have the
-//! skew in them.
+//! Knows: the load of the busiest of several expert-parallel ranks, for kernels that were not timed with skew. Tables
+//! of kernel times include the skew.
 
 use crate::model::largest_deviate;
 
-/// Standard deviation of an expert's tokens over their mean: that of a power law of 1.01, as kernel tables take it, at 64
-/// tokens.
+/// Standard deviation of an expert's tokens over their mean: a power law with exponent 1.01, as kernel tables use,
+/// has it at 64 tokens.
 pub const SKEW: f64 = 1.0;
 
-/// The busiest rank's part of the tokens over the mean, where `ranks` share `experts`: 1 + skew √(ranks/experts) z, with the
-/// largest deviate z of so many ranks.
+/// Tokens of the busiest rank over the mean, where `ranks` ranks hold `experts`: 1 + skew √(ranks/experts) z, with
+/// the expected largest deviate z among the ranks.
 pub fn busiest(experts: u64, ranks: u64, skew: f64) -> f64 {
     if ranks < 2 {
         return 1.0;

@@ -1,7 +1,8 @@
-//! Device and host beside each other: each waits for the other now and then.
+//! Overlap of device and host: each sometimes waits for the other.
 
-/// Seconds by which a step of `device` seconds grows where the host works `host` seconds beside it: the cube root of the sum of
-/// both cubes less the device's. Near each other both take longer than either; far apart the longer hides the shorter.
+/// Seconds that host work of `host` seconds adds to a step of `device` seconds that it overlaps: the cube root of the
+/// sum of both cubes, less the device's time. If both are similar, the step takes longer than either; otherwise the
+/// longer hides the shorter.
 pub fn waiting(device: f64, host: f64) -> f64 {
     if host <= 0.0 || device <= 0.0 {
         return host.max(0.0);
@@ -16,7 +17,8 @@ pub fn waiting(device: f64, host: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A host without work delays nothing; the cube root of 1 + 1 is 1.26; far apart the longer counts.
+    /// A host without work delays nothing; the cube root of 1 + 1 is 1.26; with very different times only the longer
+    /// counts.
     #[test]
     fn host_and_device_wait_for_each_other_where_they_are_near() {
         assert_eq!(waiting(3.0, 0.0), 0.0);

@@ -1,4 +1,4 @@
-//! Which format each tensor has on a given chip: the user's wish, else the checkpoint's, else 16 bits.
+//! Format of each tensor on a given chip: the user's request, else the checkpoint's format, else 16 bits.
 
 use super::Options;
 use crate::accelerator::Accelerator;
@@ -9,13 +9,13 @@ use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 /// The rule that gives every tensor its format.
 pub(super) struct Formats {
     rule: Rule,
-    /// The format of what is not quantized.
+    /// Format of unquantized tensors.
     unquantized: Format,
     /// The dtype of activations.
     pub(super) base: Dtype,
-    /// KV-cache elements.
+    /// Format of KV-cache elements.
     pub(super) kv: KvFormat,
-    /// The dtype that the user names for activations.
+    /// Dtype that the user requests for activations.
     activations: Option<Dtype>,
     /// The dtypes that the chip computes in.
     rates: Vec<Dtype>,
@@ -26,9 +26,9 @@ enum Rule {
     Linear(Format),
     /// A GGUF mixture.
     Gguf(GgufMix),
-    /// As a checkpoint says, with its formats adapted to the chip.
+    /// A checkpoint's formats, adapted to the chip.
     Checkpoint(Box<Quantization>),
-    /// As the model's file says of each tensor.
+    /// The formats that the model's file records for each tensor.
     Stored(&'static str),
 }
 
@@ -46,7 +46,7 @@ impl Formats {
             assumptions.push(format!("weights {} as asked, not {} as the id says", wish.name(), said.name()));
         }
         let text = options.precision.weights.as_deref().map(|w| w.trim().to_ascii_lowercase());
-        // `16` is whatever 16-bit dtype model and chip have; a dtype by name is that dtype or an error.
+        // `16` accepts any 16-bit dtype that model and chip share; a dtype by name is that dtype or an error.
         let named = match wish {
             Some(WeightFormat::Uniform(f)) if !matches!(text.as_deref(), Some("16" | "w16")) => {
                 match f.name {
@@ -77,7 +77,7 @@ impl Formats {
         Ok(Formats { rule, unquantized, base, kv, activations, rates })
     }
 
-    /// The name of the weight format; those of a checkpoint with several, joined.
+    /// Name of the weight format; a checkpoint with several has the names joined.
     pub(super) fn name(&self) -> String {
         match &self.rule {
             Rule::Checkpoint(q) => q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+"),
@@ -87,7 +87,7 @@ impl Formats {
         }
     }
 
-    /// A checkpoint's format as this chip computes it: weight-only where it has no unit for it.
+    /// A checkpoint's format as this chip computes it: weight-only if the chip has no unit for it.
     fn adapted(&self, format: Format) -> Format {
         let format = with_activations(format, self.activations).unwrap_or(format);
         match format.compute {
@@ -98,7 +98,7 @@ impl Formats {
         }
     }
 
-    /// Weight-only blocks, computed in the dtype of the activations where that is known.
+    /// Weight-only blocks, computed in the dtype of the activations if that is known.
     fn blocks(&self, format: Format) -> Format {
         if format.compute.is_some() || format.width.as_f64() >= 16.0 {
             return format;
@@ -106,7 +106,7 @@ impl Formats {
         with_activations(format, self.activations).unwrap_or(format)
     }
 
-    /// The format of `tensor` in layer `layer`, or of one outside the layers.
+    /// The format of `tensor` in layer `layer`, or of a tensor outside the layers.
     pub(super) fn of(&self, model: &Model, tensor: &Tensor, layer: Option<usize>, nominal: bool) -> Format {
         if let (true, Rule::Linear(format)) = (nominal, &self.rule) {
             return *format;
@@ -134,7 +134,7 @@ impl Formats {
     }
 }
 
-/// The format that the model's file has for `tensor`.
+/// The format that the model's file records for `tensor`.
 fn stored(model: &Model, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
     let stored = model.stored.as_ref()?;
     let path =
@@ -188,7 +188,7 @@ fn rule(
     Ok(rule)
 }
 
-/// The checkpoint of the model that has weights in the format asked for, its own before others that are published.
+/// The model's checkpoint with weights in the requested format, its own before other published ones.
 fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)> {
     let own = model.quantization.iter().map(|q| (model.name.as_str(), q));
     let others = model.published.iter().map(|(id, q)| (id.as_str(), q));
@@ -196,8 +196,8 @@ fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)
     found.filter(|_| !matches!(wish, WeightFormat::Gguf(_)))
 }
 
-/// Whether the chip computes in the dtype that is asked for, by the format's name or as activations; what a checkpoint brings by
-/// itself is weight-only there, which is said.
+/// Refuses a dtype that the chip does not compute in, if the user requests it by format or as activations; a
+/// checkpoint's own format becomes weight-only instead, with a note.
 fn computes(
     quantization: &Quantization,
     chip: &Accelerator,
@@ -219,7 +219,7 @@ fn computes(
     Ok(())
 }
 
-/// The dtype of activations beside quantized weights: the user's. llama.cpp's kernels for processors round them to blocks of 8
+/// Dtype of activations with quantized weights: the user's. llama.cpp's CPU kernels round activations to blocks of 8
 /// bits, whatever the weights' blocks are (`vec_dot_type` in its `ggml/src/ggml-cpu/ggml-cpu.c`).
 fn activations(
     rule: &Rule,
@@ -247,7 +247,7 @@ fn activations(
     }
 }
 
-/// `format` computed in the dtype that the user names for activations; 16-bit activations make it weight-only.
+/// `format` computed in the dtype that the user requests for activations; 16-bit activations make it weight-only.
 fn with_activations(format: Format, activations: Option<Dtype>) -> Result<Format> {
     match activations {
         None => Ok(format),

@@ -5,11 +5,11 @@ use crate::error::{Error, Result};
 use crate::model::Mixer;
 use crate::units::Bytes;
 
-/// A page of device memory, as CUDA's driver hands them out.
+/// Bytes of a page of device memory, as CUDA's driver allocates them.
 const PAGE: u64 = 2 << 20;
 
-/// Tokens of one layer's keys that a page of memory holds on a rank: the block of vAttention's cache, since all layers'
-/// keys and values grow by a page at the same token.
+/// Tokens of one layer's keys in a page of memory on a rank: the block size of vAttention's cache, since all layers'
+/// keys and values grow by a page at one token.
 pub(super) fn page_tokens(deployment: &Deployment) -> Result<u64> {
     let refused = |field, found: String, accepted| Err(Error::field("engine", field, found, accepted));
     if deployment.accelerator.vendor != "nvidia" {
@@ -38,7 +38,7 @@ pub(super) fn page_tokens(deployment: &Deployment) -> Result<u64> {
     }
 }
 
-/// Bytes of one token's keys, and of its values, in one layer of a rank; none where they are not alike.
+/// Bytes of one token's keys in one layer of a rank; `None` if values differ from keys in size.
 fn token_bytes(deployment: &Deployment, mixer: &Mixer) -> Option<Bytes> {
     let Mixer::Attention(a) = mixer else { return None };
     let plain = a.window.is_none() && a.chunk.is_none() && a.index.is_none() && !a.shared_kv;

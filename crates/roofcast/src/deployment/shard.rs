@@ -1,4 +1,4 @@
-//! Shares a model's tensors over pipeline stages and ranks.
+//! Sharding of a model's tensors over pipeline stages and ranks.
 
 use super::formats::Formats;
 use super::{Block, Deployment, ExpertShard, Gemm, Held, Stage};
@@ -45,7 +45,7 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
     Ok(())
 }
 
-/// What a rank holds of the tower for images, which vLLM and SGLang load unless they are told to leave it.
+/// Bytes on a rank of the vision tower, which vLLM and SGLang load unless told not to.
 fn tower(deployment: &Deployment) -> Bytes {
     let engine = &deployment.options.engine;
     let loads = ["vllm", "sglang"].contains(&engine.name()) && engine.language_model_only != Some(true);
@@ -54,9 +54,9 @@ fn tower(deployment: &Deployment) -> Bytes {
     Bytes(parameters.div_ceil(deployment.parallelism.tp)).scale(16, 8)
 }
 
-/// What a rank holds of the projections out of latents a second time: vLLM and SGLang keep them in 16 bits per head, to
-/// multiply queries and outputs by, beside the matrix of the checkpoint (`process_weights_after_loading` of vLLM's
-/// `MLACommonImpl`, `w_kc` and `w_vc` of SGLang's `deepseek_v2.py`).
+/// Bytes on a rank of a second copy of the projections from latents: vLLM and SGLang keep them in 16 bits per head,
+/// to multiply queries and outputs with, in addition to the checkpoint's matrix (`process_weights_after_loading` of
+/// vLLM's `MLACommonImpl`, `w_kc` and `w_vc` of SGLang's `deepseek_v2.py`).
 fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
     if !["vllm", "sglang"].contains(&deployment.options.engine.name()) || deployment.ideal {
         return Bytes::ZERO;
@@ -71,7 +71,7 @@ fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
     Bytes(clamp(blocks.iter().map(of).sum::<u128>() * 2))
 }
 
-/// Layers of one of `stages` stages; what does not divide goes to the last stages but the very last, as in vLLM's
+/// Number of layers of one of `stages` stages; a remainder goes to the last stages except the very last, as in vLLM's
 /// `get_pp_indices`.
 fn stage_layers(layers: usize, stages: usize, stage: usize) -> usize {
     let extra = layers % stages;
@@ -82,11 +82,11 @@ fn stage_layers(layers: usize, stages: usize, stage: usize) -> usize {
 struct Share<'a> {
     deployment: &'a Deployment,
     formats: &'a Formats,
-    /// Bytes that one rank holds.
+    /// Bytes on one rank.
     held: Bytes,
-    /// Bytes of everything once.
+    /// Bytes of all tensors, each counted once.
     whole: Bytes,
-    /// Everything once.
+    /// All tensors, each listed once.
     tensors: Vec<Held>,
 }
 
@@ -100,7 +100,7 @@ impl Share<'_> {
         for tensor in layer.tensors(model.hidden) {
             let Some(format) = self.hold(&tensor, Some(index)) else { continue };
             if tensor.split == Split::Experts {
-                // One expert's slice on this rank.
+                // Slices into which one expert is cut.
                 let slices = self.deployment.parallelism.stage_ranks() / self.deployment.parallelism.ep;
                 let one = Tensor { copies: 1, ..tensor };
                 expert_bytes += format.width.bytes(one.elements().div_ceil(u128::from(slices)));
@@ -144,7 +144,7 @@ impl Share<'_> {
                 continue;
             }
             if tensor.role == Role::Head && model.tied && first && last && !self.deployment.options.nominal {
-                // Held as the embedding; read all the same.
+                // Stored with the embedding; it must still be read.
                 let format = self.formats.of(&model, tensor, None, false);
                 self.add(&mut gemms, tensor, format)?;
                 continue;
@@ -158,7 +158,7 @@ impl Share<'_> {
             }
         }
         if model.tied && last && !first {
-            // The head is a second copy there: counted where it is held, once in the whole.
+            // The head is a second copy on the last stage: it counts in that rank's memory, but once in the whole.
             self.whole = self.whole.saturating_sub(self.head_bytes());
         }
         Ok((gemms, row))
@@ -173,7 +173,7 @@ impl Share<'_> {
         .sum()
     }
 
-    /// Counts a tensor as held, and says its format; none where it is not counted.
+    /// Counts a tensor's bytes and returns its format; `None` for tensors that are not counted.
     fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let d = self.deployment;
         if d.options.nominal && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding) {
@@ -182,7 +182,7 @@ impl Share<'_> {
         let held = d.model.held_layers().len();
         let format = self.formats.of(&d.model, tensor, layer.map(|index| index % held), d.options.nominal);
         if layer.is_some_and(|index| index >= held) {
-            // A later pass over weights that are held already.
+            // A later pass reuses weights that are counted already.
             return Some(format);
         }
         match self.tensors.iter_mut().find(|h| h.tensor == *tensor && h.format == format) {
@@ -194,9 +194,9 @@ impl Share<'_> {
         Some(format)
     }
 
-    /// Elements of `tensor` that one rank loads: vLLM pads the experts of MXFP4 checkpoints to what its kernel wants, by
-    /// chip (`Mxfp4MoEMethod.create_weights` in vLLM 0.11: Triton on Hopper, TensorRT-LLM's on data-centre Blackwell,
-    /// Marlin elsewhere).
+    /// Elements of `tensor` that one rank loads: vLLM pads the experts of MXFP4 checkpoints to the size that its
+    /// kernel needs, by chip (`Mxfp4MoEMethod.create_weights` in vLLM 0.11: Triton on Hopper, TensorRT-LLM's on
+    /// data-centre Blackwell, Marlin elsewhere).
     fn loaded(&self, tensor: &Tensor, format: Format) -> u128 {
         let d = self.deployment;
         let padded = d.options.engine.name() == "vllm" && format.name == "mxfp4" && !d.ideal;
@@ -236,7 +236,8 @@ impl Share<'_> {
         tensor.elements().div_ceil(u128::from(parts))
     }
 
-    /// Values that a row gives in `tensor` on one rank: what gives the hidden state is divided by its inputs.
+    /// Output values per row of `tensor` on one rank; projections to the hidden size are cut along their inputs, so
+    /// they keep all outputs.
     fn outputs_of(&self, tensor: &Tensor) -> u64 {
         if tensor.role == Role::Vector {
             return 0;
@@ -253,7 +254,7 @@ impl Share<'_> {
         let weight_bytes = format.width.bytes(elements);
         let elements = if tensor.role == Role::Vector { 0 } else { clamp(elements) };
         let outputs = self.outputs_of(tensor);
-        // A bias belongs to its operator, whatever dtype that computes in.
+        // A bias belongs to its operator, regardless of the dtype that computes.
         let vector = tensor.role == Role::Vector;
         match gemms.iter_mut().find(|g| g.operator == tensor.operator && (vector || g.dtype == dtype)) {
             Some(gemm) => {

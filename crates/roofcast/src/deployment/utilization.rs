@@ -1,24 +1,25 @@
-//! The share of the memory that an engine takes where none is asked for.
+//! The fraction of memory that an engine uses by default.
 //!
-//! Knows: vLLM's and TensorRT-LLM's constants, llama.cpp, which keeps no share back, and the rule by which SGLang leaves
-//! room for activations and graphs: by memory, chunk, captured batch and ranks. What a share is of is [`crate::memory`]'s.
+//! Knows: vLLM's and TensorRT-LLM's constants, llama.cpp, which keeps nothing back, and SGLang's rule that leaves
+//! room for activations and graphs: by memory, chunk, captured batch and ranks. [`crate::memory`] knows to which
+//! memory the fraction applies.
 //!
-//! Sources: `vllm/config/cache.py` of vLLM 0.19 and 0.20; `server_args.py` of SGLang 0.4.2, 0.4.8 to 0.5.2 and 0.5.3 to
-//! 0.5.8, `arg_groups/memory_hook.py` of 0.5.23.
+//! Sources: `vllm/config/cache.py` of vLLM 0.19 and 0.20; `server_args.py` of SGLang 0.4.2, 0.4.8 to 0.5.2 and 0.5.3
+//! to 0.5.8, `arg_groups/memory_hook.py` of 0.5.23.
 
 use crate::accelerator::Accelerator;
 use crate::parallelism::Parallelism;
 use crate::spec::EngineSpec;
 
-/// The first version of vLLM whose share is 0.92; it was 0.9 before.
+/// The first version of vLLM whose default is 0.92; before it was 0.9.
 const VLLM_RAISED: &str = "0.20.0";
-/// The first version whose fraction comes from the memory; before, it came from the ranks alone.
+/// The first version of SGLang whose fraction depends on the memory; before, it depended on the ranks alone.
 const BY_MEMORY: &str = "0.4.8";
 /// The first version whose rule counts the chunk and the largest captured batch.
 const BY_CHUNK: &str = "0.5.3";
 /// MiB of a GiB, as the rules count.
 const GIB: f64 = 1024.0;
-/// The share of `engine` on `chip`.
+/// Default fraction of `engine` on `chip`.
 pub(super) fn default(engine: &EngineSpec, chip: &Accelerator, parallelism: Parallelism) -> f64 {
     match engine.name() {
         "llama.cpp" => 1.0,

@@ -1,9 +1,9 @@
-//! Which measured kernels serve an operator.
+//! Choice of the measured kernels that serve an operator.
 //!
-//! Knows: the order in which tables are asked: the engine's own kernel on the chip, another engine's there, then a sibling
-//! chip of its architecture, the nearest in bandwidth first; and the kernels that an engine's version chooses among several,
-//! from `catalog/kernels/choice.toml`. Where no rule names one, the fastest measured of the format counts. Knows nothing about
-//! times.
+//! Knows: the order of the search: the engine's own kernel on the chip, another engine's there, then a sibling chip
+//! of its architecture, the nearest in bandwidth first; and the kernels that an engine's version chooses among
+//! several, from `catalog/kernels/choice.toml`. Without a rule the fastest measured kernel of the format counts.
+//! Knows nothing about times.
 
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
@@ -16,12 +16,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The kernel of a rule that lets the fastest of all engines' kernels count.
+/// Kernel name in a rule that admits the fastest kernel of all engines.
 const ANY: &str = "any";
 const PLACE: &str = "catalog/kernels/choice.toml";
 const TEXT: &str = include_str!("../../catalog/kernels/choice.toml");
 
-/// Who asks for kernels: an engine on a chip, with so many expert-parallel ranks.
+/// Subject of a search: an engine on a chip, with `ep` expert-parallel ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) chip: &'a Accelerator,
@@ -38,7 +38,7 @@ pub(super) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// As in `vllm 0.31.0 deepgemm, h100-sxm`.
+    /// Name of the kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
     pub(super) fn name(&self) -> String {
         let Section { engine, version, kernel, chip, .. } = self.section;
         format!("{engine} {version} {kernel}, {chip}")
@@ -50,7 +50,7 @@ impl Candidate<'_> {
 struct Chips(BTreeMap<String, Accelerator>);
 
 impl Chips {
-    /// Those of the embedded times.
+    /// The chips of the embedded times.
     fn embedded() -> &'static Chips {
         static READ: OnceLock<Chips> = OnceLock::new();
         READ.get_or_init(|| {
@@ -64,8 +64,8 @@ impl Chips {
         })
     }
 
-    /// The chips whose times serve `chip`, best first: itself, in any memory size, then those of its architecture or of a
-    /// sibling architecture.
+    /// The chips whose times serve `chip`, best first: the chip itself, in any memory size, then chips of its
+    /// architecture or of a sibling architecture.
     fn of(&self, chip: &Accelerator) -> Vec<(&Accelerator, bool)> {
         let alike = |other: &Accelerator| {
             other.id == chip.id
@@ -84,7 +84,7 @@ impl Chips {
     }
 }
 
-/// The architecture whose kernels run on `architecture`: a GB10 (`blackwell-soc`) runs those of consumer Blackwell.
+/// The architecture whose kernels run on `architecture`: a GB10 (`blackwell-soc`) runs kernels of consumer Blackwell.
 fn sibling(architecture: &str) -> &str {
     match architecture {
         "blackwell-soc" => "blackwell-rtx",
@@ -99,7 +99,7 @@ struct File {
     rule: Vec<Rule>,
 }
 
-/// Where an engine chooses one of several kernels of a format.
+/// Rule by which an engine chooses one of several kernels of a format.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
@@ -108,13 +108,13 @@ struct Rule {
     #[serde(default)]
     architectures: Vec<String>,
     formats: Vec<String>,
-    /// With more than one expert-parallel rank, or with one; either where absent.
+    /// True for more than one expert-parallel rank, false for one; absent for either.
     expert_parallel: Option<bool>,
     /// Versions `since` ≤ version < `until`, each with its month.
     since: Option<String>,
     until: Option<String>,
     kernel: String,
-    /// Where the engine's source or its tables say so.
+    /// Place in the engine's source, or its tables, that states the choice.
     #[allow(dead_code)]
     source: String,
 }
@@ -140,7 +140,7 @@ fn rules() -> Result<&'static [Rule]> {
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
-/// The measured kernels that serve `table` in the first of `formats` that was timed; none where no table has it.
+/// The measured kernels that serve `table` in the first of `formats` that was timed; empty if no table has any.
 pub(super) fn candidates<'a>(
     kernels: &Asking,
     profiles: &'a Profiles,
@@ -166,8 +166,8 @@ pub(super) fn candidates<'a>(
     Vec::new()
 }
 
-/// The sections of one chip, table and format that an engine may run, and whether the engine itself was timed: the kernel that
-/// a rule names, else every kernel of the engine, else every kernel of other engines.
+/// The sections of one chip, table and format that an engine may run, and true if the engine itself was timed: the
+/// kernel that a rule names, else every kernel of the engine, else every kernel of other engines.
 fn chosen<'a>(
     kernels: &Asking,
     table: Table,
@@ -197,8 +197,8 @@ fn chosen<'a>(
     (here.iter().copied().filter(|s| table == Table::AllReduce || s.engine != "nccl").collect(), false)
 }
 
-/// Formats of tables that time what `weights` are multiplied as, the nearest first; none where kernels are described in
-/// `catalog/kernels.toml`.
+/// Formats of tables that represent the arithmetic of `weights`, the nearest first; empty for kernels that are
+/// described in `catalog/kernels.toml`.
 pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static [&'static str] {
     let experts = table == Table::Experts;
     let datacentre = kernels.chip.architecture == "blackwell";
@@ -215,7 +215,7 @@ pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static
     }
 }
 
-/// How much of the kernels of `weights` under `engine` on `chip` was timed.
+/// Depth of evidence for the kernels of `weights` under `engine` on `chip`.
 pub fn evidence(times: &KernelTimes, engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Evidence {
     let KernelTimes::Measured { profiles, .. } = times else { return Evidence::Nothing };
     let kernels = Asking { chip, engine, ep: 1 };

@@ -1,8 +1,9 @@
-//! Times of attention and recurrences: decodes as lines over context, prompts over the pairs of queries and keys.
+//! Times of attention and recurrences: decodes as lines over context, prompts over query-key pairs.
 //!
-//! Knows: a decode step's attention takes `start(n) + slope(n) · tokens of context` for n sequences. A piece of a prompt takes
-//! what a whole prompt with as many query-key pairs does: of x tokens with x² = 2 · pairs, or within a window w of
-//! x = (pairs + w²/2) / w. A recurrence takes a time by sequences, or by a prompt's tokens. Knows nothing about schedules.
+//! Knows: a decode step's attention takes `start(n) + slope(n) · tokens of context` for n sequences. A chunk of a
+//! prompt takes as long as a whole prompt with equally many query-key pairs: of x tokens with x² = 2 · pairs, or
+//! within a window w of x = (pairs + w²/2) / w. A recurrence's time depends on sequences, or on a prompt's tokens.
+//! Knows nothing about schedules.
 
 use super::choice::{Candidate, candidates};
 use super::scale::apart;
@@ -13,9 +14,9 @@ use crate::operator::{ContextForm, Operator, Shape};
 use crate::precision::Dtype;
 use crate::profile::{Curve, Lines, Profiles, Table};
 
-/// Seconds before a kernel of attention reads at its rate: a launch and an empty tile.
+/// Seconds before an attention kernel reads at full rate: a launch and an empty tile.
 const START: f64 = 4e-6;
-/// Elements of DeepSeek-V3's latent and rotary key, whose kernels were timed, and of its keys and values once expanded.
+/// Elements of DeepSeek-V3's latent and rotary key, whose kernels were timed.
 const LATENT: [f64; 2] = [512.0, 64.0];
 const EXPANDED: f64 = 192.0 + 128.0;
 
@@ -23,24 +24,24 @@ const EXPANDED: f64 = 192.0 + 128.0;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Context {
     decodes: Decodes,
-    /// Of prompts, over the tokens of a whole one.
+    /// Times of prompts, over the tokens of a whole prompt.
     prompts: Curve,
-    /// Tokens that a query of the timed prompt kernel attends to at most; none where it attends to all.
+    /// Most tokens that a query of the timed prompt kernel attends to; `None` for full attention.
     window: Option<f64>,
-    /// FLOPs of one query-key pair; none of a recurrence, whose work grows with tokens.
+    /// FLOPs of one query-key pair; `None` for a recurrence, whose work grows with tokens.
     pair: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Decodes {
-    /// Over context, by sequences.
+    /// Lines over context, by sequences.
     Attention(Lines),
-    /// By sequences alone.
+    /// Times by sequences alone.
     Recurrence(Curve),
 }
 
 impl Context {
-    /// Start in seconds and slope in seconds a token of context of a step of `n` decodes.
+    /// Start in seconds, and slope in seconds per token of context, of a step of `n` decodes.
     #[inline]
     pub fn decodes(&self, n: f64) -> [f64; 2] {
         match &self.decodes {
@@ -50,7 +51,7 @@ impl Context {
         }
     }
 
-    /// Seconds of the pieces of prompts in `chunks`, in one kernel: it starts once.
+    /// Seconds of the chunks of prompts in `chunks`, in one kernel, which starts once.
     pub fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         let first = self.prompts.at(1.0);
         let beyond = |c: &Sequences| {
@@ -74,13 +75,13 @@ impl Context {
     }
 }
 
-/// The tables that time a shape, its numbers in their order, and what a difference in each counts for.
+/// Query for a shape: the tables that time it, its axes in order, and the weight of a difference along each.
 struct Asked {
     decode: Table,
     prefill: Table,
     axes: Vec<f64>,
     weights: &'static [f64],
-    /// The kernel's kind, of recurrences.
+    /// Kind of recurrence.
     kind: &'static str,
 }
 
@@ -112,12 +113,12 @@ impl Asked {
         })
     }
 
-    /// How far a measured shape is; none where it attends otherwise.
+    /// Distance of a measured shape; `None` if it attends differently.
     fn distance(&self, shape: &[u32]) -> Option<f64> {
-        /// What a kernel without a window is worse by, in squares of octaves.
+        /// Distance of a kernel without a window, in squared octaves.
         const NO_WINDOW: f64 = 100.0;
         let one = |(i, weight): (usize, &f64)| match (self.axes[i] > 0.0, shape[i] > 0) {
-            // A window hides keys that attention to everything reads.
+            // A windowed kernel does not read keys that full attention needs.
             (false, true) => None,
             (true, false) => Some(NO_WINDOW),
             (false, false) => Some(0.0),
@@ -127,7 +128,7 @@ impl Asked {
     }
 }
 
-/// A measured shape.
+/// A measured shape that was found.
 struct Found<'a> {
     candidate: Candidate<'a>,
     index: usize,
@@ -135,7 +136,7 @@ struct Found<'a> {
     exact: bool,
 }
 
-/// Work of one token of context, or of one pair, of all heads of a rank.
+/// Work of one token of context, or of one pair, over all heads of a rank.
 #[derive(Clone, Copy)]
 struct Work {
     flops: f64,
@@ -236,7 +237,7 @@ impl Kernels<'_> {
         let [first, _] = lines.at(1.0);
         let start = |seconds: f64| factor * (first.min(seconds) + (seconds - first).max(0.0) * heads);
         let lines = lines.map(start, |slope| (factor * slope * longer).max(least));
-        // Of a whole prompt, whose keys and values latent attention expands.
+        // Length of a whole prompt, for which latent attention expands keys and values.
         const WHOLE: u64 = 1 << 12;
         let pair = match form.shape {
             Shape::Latent { .. } => {

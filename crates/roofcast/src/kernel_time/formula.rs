@@ -1,8 +1,8 @@
-//! Times as shares of the limit: of a limit itself, and of kernels that nobody timed.
+//! Times from efficiencies: of a limit itself, and of unmeasured kernels.
 //!
-//! Knows: `max(c, m)` and the share of the shorter that a kernel does not overlap, with c = FLOPs over a share of the peak
-//! and m = bytes over a share of the bandwidth; how many rows share a read of the weights, tiles that too few rows leave
-//! empty, and weights that are dequantized first. Knows nothing about which kernel runs where.
+//! Knows: `max(c, m)` plus the fraction of the shorter that a kernel does not overlap, with c = FLOPs over a fraction
+//! of the peak and m = bytes over a fraction of the bandwidth; the rows that share a read of the weights, tiles that
+//! a small-M GEMM leaves empty, and weights that are dequantized first. Knows nothing about which kernel runs.
 
 use super::Kernels;
 use crate::coefficients::{KernelTimes, SKEW, Shares, busiest};
@@ -11,30 +11,31 @@ use crate::operator::{Demand, Form, Matrix, Operator, RoutedExperts};
 use crate::quantized_kernel::RowBlocks;
 use crate::units::number;
 
-/// Bytes of a value that a GEMM takes or gives.
+/// Bytes of an activation value that a GEMM reads or writes.
 const VALUE: f64 = 2.0;
 
-/// What one operator takes, as shares of the chip's rates.
+/// Time of one operator by fractions of the chip's rates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rates {
-    /// Seconds of a FLOP.
+    /// Seconds per FLOP.
     pub flop: f64,
-    /// Seconds of a byte.
+    /// Seconds per byte.
     pub byte: f64,
-    /// The share of the bandwidth that a byte has.
+    /// Fraction of the bandwidth that a byte gets.
     share: f64,
-    /// Share of the shorter of computing and moving that the longer does not overlap.
+    /// Fraction of the shorter of computing and moving that stays exposed.
     exposed: f64,
-    /// Seconds before it works at these rates.
+    /// Seconds before the kernel runs at these rates.
     start: f64,
-    /// How many rows share a read of the weights; none where one read serves all.
+    /// Rows that share a read of the weights; `None` if one read serves all rows.
     blocks: Option<RowBlocks>,
     multiprocessors: Option<u64>,
-    /// Seconds of a byte that a GEMM takes, and that it gives, in kernels of their own.
+    /// Seconds per byte of a GEMM's input, and of its output, in separate kernels.
     crossings: [f64; 2],
-    /// Whether they are a limit's: experts are chosen evenly.
+    /// True for a limit: experts are chosen evenly.
     ideal: bool,
-    /// From how many rows on weights are dequantized first, seconds of a byte of that, and what the GEMM takes then.
+    /// Smallest number of rows for which weights are dequantized first, seconds per byte of that, and the rates of
+    /// the GEMM afterwards.
     dequantized: Option<(u64, f64, Box<Rates>)>,
 }
 
@@ -55,7 +56,7 @@ impl Rates {
         rates
     }
 
-    /// Of weights that are multiplied as they lie in memory.
+    /// Rates for weights that are multiplied in their stored format.
     fn plain(kernels: &Kernels, operator: &Operator, quantized: bool) -> Rates {
         let coefficients = kernels.coefficients;
         let bandwidth = kernels.chip.bandwidth_bytes_per_s.0;
@@ -93,14 +94,13 @@ impl Rates {
         }
     }
 
-    /// Time bound by arithmetic, and time bound by memory: the longer of computing and moving, and what it does not overlap of
-    /// the shorter.
+    /// Compute-bound and memory-bound time: the longer of computing and moving, and the exposed part of the shorter.
     #[inline(always)]
     pub fn time(&self, demand: Demand) -> [f64; 2] {
         self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
     }
 
-    /// Work that a kernel does on top of what it does anyway.
+    /// Time of work that is added to a running kernel, without its start.
     pub fn without_start(&self, demand: Demand) -> [f64; 2] {
         let [computing, moving] =
             [demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte];
@@ -120,11 +120,11 @@ impl Rates {
         }
     }
 
-    /// A GEMM of `rows` with a matrix.
+    /// Time of a GEMM of `rows` with a matrix.
     pub fn product(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
         match &self.dequantized {
             Some((from, byte, rates)) if rows >= *from => {
-                // In 16 bits a weight has as many bytes as FLOPs a row.
+                // In 16 bits a weight has 2 bytes, as many as FLOPs per row.
                 let wide = Matrix { weight_bytes: 2.0 * matrix.elements, ..*matrix };
                 let [compute, memory] = rates.packed(rows, &wide);
                 [compute, memory + (matrix.weight_bytes + wide.weight_bytes) * byte]
@@ -145,7 +145,7 @@ impl Rates {
         };
         let flops = 2.0 * elements * computed;
         let [compute, memory] = match self.blocks {
-            // The threads that read the weights multiply them.
+            // The threads that read the weights also multiply them.
             Some(blocks) if rows <= blocks.few as f64 => [flops * self.flop, bytes * self.byte + self.start],
             _ => self.longer(flops * self.flop * waits, bytes * self.byte),
         };
@@ -154,7 +154,7 @@ impl Rates {
         [compute, memory + rows * VALUE * (inputs * takes + outputs * gives)]
     }
 
-    /// Routed experts of `tokens`.
+    /// Time of routed experts for `tokens`.
     pub fn experts(&self, experts: &RoutedExperts, tokens: u64) -> [f64; 2] {
         let demand = experts.demand(tokens);
         match self.blocks {
@@ -165,7 +165,7 @@ impl Rates {
             Some(blocks) => self.time(experts.in_blocks(tokens, blocks)),
             None if self.ideal => self.time(demand),
             None => {
-                // No faster than what even routing touches at the whole bandwidth, as limits have it.
+                // Not faster than even routing at full bandwidth, which is the limit.
                 let skew = experts.imbalance(tokens) * experts.uneven(tokens).max(self.share);
                 self.time(Demand { weight_bytes: demand.weight_bytes * skew, ..demand })
             }
@@ -173,7 +173,7 @@ impl Rates {
     }
 }
 
-/// Shares of the peak and of the bandwidth of a family of kernels.
+/// Fractions of the peak and of the bandwidth for a family of kernels.
 fn of_family(shares: &Shares, family: Family, experts_alike: bool) -> [f64; 2] {
     match family {
         Family::Moe if experts_alike => [shares.gemm[0], shares.experts[1]],

@@ -1,7 +1,7 @@
 //! Times of GEMM and routed experts of any size, from the nearest measured shape.
 //!
-//! Knows: `t = start + (t_measured − start) · limit / limit_measured` where shape or chip differ: what exceeds the start of a
-//! kernel scales with the limit of its work. No time is below the operator's own limit.
+//! Knows: `t = start + (t_measured − start) · limit / limit_measured` if shape or chip differ: the time beyond a
+//! kernel's start scales with the limit of its work. No time is below the operator's own limit.
 
 use super::choice::{Candidate, candidates, formats};
 use super::{Basis, Kernels, Measured};
@@ -16,13 +16,13 @@ const GEMM_START: f64 = 3e-6;
 /// Seconds of an expert layer with hardly any work: routing, sorting and two grouped GEMMs, 8 to 15 µs in the tables.
 const EXPERTS_START: f64 = 8e-6;
 
-/// A logarithm to base 2 that is good enough to tell which shape is nearest: exponent and mantissa of a float read as one
-/// number, off by 0.09 at most.
+/// An approximate base-2 logarithm, precise enough to find the nearest shape: exponent and mantissa of a float read
+/// as one number, off by 0.09 at most.
 pub(super) fn log2(value: f64) -> f64 {
     f64::from((value.max(1e-3) as f32).to_bits()) / f64::from(1_u32 << 23)
 }
 
-/// The square of how far two sizes are apart, in octaves.
+/// The squared distance of two sizes, in octaves.
 pub(super) fn apart(a: f64, b: f64) -> f64 {
     let octaves = log2(a) - log2(b);
     octaves * octaves
@@ -41,8 +41,8 @@ fn format(name: &str) -> (f64, Dtype) {
     }
 }
 
-/// What `chip` computes in `dtype`, or in 16 bits where it has no such rate, with the cycles that sums of 32 bits leave idle: by
-/// them kernels scale, while no time is below the limit with them.
+/// Rate of `chip` in `dtype`, or in 16 bits if it has no such rate, as if accumulation in 32 bits left no cycles
+/// idle: kernels scale by this rate, though no time is below the limit of the actual rate.
 fn rate(chip: &Accelerator, dtype: Dtype) -> f64 {
     let of = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
     of(dtype).or(of(Dtype::Bf16)).or(of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE) * chip.held_back()
@@ -55,11 +55,12 @@ fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
     moving.max(2.0 * m * n * k / rate(chip, dtype))
 }
 
-/// The limit of routed experts by the numbers of [`Table::Experts`], with even routing: hidden, inner, top-k, experts, tp, ep.
+/// The limit of routed experts by the axes of [`Table::Experts`], with even routing: hidden, inner, top-k, experts,
+/// tp, ep.
 fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
     let [hidden, inner, top_k, experts, tp, ep] = shape;
     let (bits, dtype) = format(name);
-    // exp(tokens ln(1 − k/E)), by libm: alike on every machine.
+    // exp(tokens ln(1 − k/E)), by libm, which is identical on every machine.
     let missed = libm::exp(tokens * libm::log1p(-(top_k / experts).min(0.999_999)));
     let elements = 3.0 * hidden * inner / tp;
     let moving = experts / ep * (1.0 - missed) * elements * bits / 8.0 / chip.kernel_bandwidth();
@@ -67,20 +68,20 @@ fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -
 }
 
 impl Kernels<'_> {
-    /// The format by which an operator's kernel is looked up: that of the deployment, or 16 bits.
+    /// The format for looking up an operator's kernel: the deployment's, or 16 bits.
     fn format_of<'a>(&'a self, operator: &Operator) -> &'a str {
         let by_bits = operator.bits();
         match by_bits {
             Some(bits) if bits >= 15.9 => "bf16",
-            // Many checkpoints in 4 bits have attention in 8.
+            // Many 4-bit checkpoints have 8-bit attention.
             Some(bits) if bits > 7.0 && matches!(self.weights, "nvfp4" | "mxfp4") => "fp8",
             _ if operator.kind.is_unquantized() => "bf16",
             _ => self.weights,
         }
     }
 
-    /// Whether a table's kernel computes `operator`: weights of 8 and 4 bits that are multiplied in 16 have kernels of their
-    /// own, which `catalog/kernels.toml` describes.
+    /// True if a table's kernel computes `operator`: 8- and 4-bit weights that are multiplied in 16 bits have other
+    /// kernels, which `catalog/kernels.toml` describes.
     fn is_timed(operator: &Operator, name: &str) -> bool {
         let sixteen = matches!(operator.dtype, Dtype::Bf16 | Dtype::Fp16);
         !(sixteen && matches!(name, "fp8" | "fp8-block" | "nvfp4"))
@@ -149,7 +150,7 @@ impl Kernels<'_> {
         };
         let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
         let curves = timed.filter_map(|candidate| {
-            // Which ranks share what matters less than the sizes of one expert.
+            // The split over ranks matters less than the sizes of one expert.
             const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
             let distance =
                 |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
@@ -167,7 +168,7 @@ impl Kernels<'_> {
         self.fastest(curves, floor)
     }
 
-    /// Seconds of an all-reduce among `ranks` over its bytes, where one among as many was timed over links of their kind.
+    /// Seconds of an all-reduce over `ranks` by its bytes, if one over equally many was timed on such links.
     pub fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
         let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
         let own = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
@@ -187,7 +188,7 @@ impl Kernels<'_> {
         })
     }
 
-    /// The least of several kernels' times at each size, never below the limit.
+    /// The least time of several kernels at each size, never below the limit.
     fn fastest<'b>(
         &self,
         curves: impl Iterator<Item = (&'b Candidate<'b>, bool, Curve)>,
@@ -225,7 +226,7 @@ fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64) -> (f64, 
 mod tests {
     use super::*;
 
-    /// 13 µs of which 3 are the start: a shape with twice the limit takes 23.
+    /// 13 µs, of which 3 are the start: a shape with twice the limit takes 23.
     #[test]
     fn what_exceeds_the_start_scales_with_the_limit() {
         let curve = Curve::new([(1.0, 13e-6)]).unwrap();
@@ -234,15 +235,15 @@ mod tests {
         assert_eq!(scaled(&curve, true, 3e-6, |_| (2e-6, 1e-6)).at(1.0), 13e-6);
     }
 
-    /// 8 is three octaves above 1; 3 lies at 1.585 of them.
+    /// 8 is three octaves above 1; 3 is 1.585 above.
     #[test]
     fn octaves_are_near_enough() {
         assert_eq!(apart(8.0, 1.0), 9.0);
         assert!((log2(3.0) - log2(1.0) - 1.585).abs() < 0.09);
     }
 
-    /// 128 experts of 3 · 2048 · 768 weights, 8 a token: one token touches 8 of them, 8 · 4.72 M · 2 bytes at 3.35 TB/s, 22.5 µs;
-    /// half of that with its experts on two ranks, and a half of each expert on two slices.
+    /// 128 experts of 3 · 2048 · 768 weights, 8 a token: one token touches 8 experts, 8 · 4.72 M · 2 bytes at 3.35
+    /// TB/s, 22.5 µs; half of that with the experts on two ranks, or with each expert cut into two slices.
     #[test]
     fn limits_of_experts_by_hand() {
         let chip = Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
