@@ -1,6 +1,7 @@
-//! The price of a forward pass: its limit, operator by operator, and the forecast beside it.
+//! The cost of a forward pass: its limit, operator by operator, and the forecast.
 //!
-//! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and which term binds. Bytes are weights and KV.
+//! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and the bottleneck of each. Bytes are weights and
+//! KV.
 
 use crate::batch::{Batch, Sequences};
 use crate::coefficients::{Coefficients, Load};
@@ -17,7 +18,7 @@ use crate::units::{Bytes, Flops, Picoseconds};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What keeps a step from being faster.
+/// Bottleneck of a step or an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
@@ -30,7 +31,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// As in JSON.
+    /// Name of the bottleneck in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Bound::Memory => "memory",
@@ -40,7 +41,7 @@ impl Bound {
     }
 }
 
-/// Shares of the peaks that count as reachable; both 1 in a limit.
+/// Fractions of the peaks that count as reachable; both 1 in a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Utilization {
     /// Model FLOPs utilization: scales compute.
@@ -57,9 +58,9 @@ impl Utilization {
 /// One operator over all its layers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Operator {
-    /// As in `qkv_proj`.
+    /// Kind of operator, as in `qkv_proj`.
     pub name: OperatorKind,
-    /// Its family.
+    /// Family of the operator.
     pub family: Family,
     /// Layers that have it.
     pub layers: u64,
@@ -73,31 +74,31 @@ pub struct Operator {
     pub kv_bytes: Bytes,
     /// FLOPs per byte.
     pub intensity: f64,
-    /// What binds it.
+    /// Bottleneck at the limit.
     pub bound: Bound,
-    /// Its limit.
+    /// Limit of the operator.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// What is expected of its kernels.
+    /// Forecast of its kernels.
     #[serde(rename = "forecast_ms")]
     pub forecast: Picoseconds,
     /// Efficiency: its limit over its forecast.
     pub share: f64,
-    /// What the forecast rests on; nothing of a limit alone.
+    /// Basis of the forecast; `None` for a limit alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rests_on: Option<Basis>,
 }
 
-/// What a forecast has beside its operators.
+/// Times that a forecast adds outside operators.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Beside {
     /// Norms, rotary embeddings, cache writes, activations, routing and sampling.
     #[serde(rename = "small_kernels_ms")]
     pub small_kernels: Picoseconds,
-    /// Launches that the device waits for.
+    /// Exposed launch time.
     #[serde(rename = "launches_ms")]
     pub launches: Picoseconds,
-    /// The host's part of a step that the device waits for.
+    /// Exposed host time of a step.
     #[serde(rename = "host_ms")]
     pub host: Picoseconds,
     /// Messages between ranks.
@@ -114,7 +115,7 @@ impl Beside {
     }
 }
 
-/// Totals over the rate that each would need alone. They overlap: not a partition of the limit.
+/// Totals over the rate that each would need alone. They overlap, so they are not a partition of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Terms {
     /// All weights over the bandwidth.
@@ -131,30 +132,30 @@ pub struct Terms {
     pub communication: Picoseconds,
 }
 
-/// The price of one forward pass.
+/// The cost of one forward pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
-    /// What cannot be beaten, without communication.
+    /// Limit without communication.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// With communication, nothing overlapped.
+    /// Limit with communication, nothing overlapped.
     #[serde(rename = "limit_with_communication_ms")]
     pub limit_with_communication: Picoseconds,
-    /// What is expected.
+    /// Forecast of the pass.
     #[serde(rename = "forecast_ms")]
     pub forecast: Picoseconds,
     /// The forecast's band, 10th to 90th percentile.
     #[serde(rename = "forecast_band_ms")]
     pub forecast_band: [Picoseconds; 2],
-    /// Which calibration the forecast used.
+    /// Name of the calibration behind the forecast.
     pub forecast_source: String,
-    /// What takes most of the time.
+    /// Bottleneck: the largest part of the time.
     pub bound: Bound,
     /// Totals.
     pub terms: Terms,
-    /// Share of the peak rate that the limit would reach.
+    /// Fraction of the peak rate that the limit would reach.
     pub mfu: f64,
-    /// Share of the bandwidth that the limit would reach.
+    /// Fraction of the bandwidth that the limit would reach.
     pub mbu: f64,
     /// FLOPs per byte.
     pub intensity: f64,
@@ -162,12 +163,12 @@ pub struct Cost {
     pub communication: Communication,
     /// The operators, in order of execution.
     pub operators: Vec<Operator>,
-    /// What the forecast has beside them; nothing of a limit.
+    /// Times that the forecast adds outside operators; zero for a limit.
     pub beside: Beside,
 }
 
 /// Prices `batch` on the deployment of `forecaster`: one round, in which every sequence of the batch computes its new
-/// tokens. With pipeline stages that is one microbatch through all of them, see [`crate::step`].
+/// tokens. With pipeline stages that is one microbatch through all stages, see [`crate::step`].
 pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) -> Cost {
     let model = Arc::new(StepModel::compile(&forecaster.deployment));
     let limit = price(&forecaster.deployment, &model, batch, utilization);
@@ -229,7 +230,7 @@ impl Breakdown {
             let demand = ideal.demand(index, pass);
             let [computing, moving] = ideal.time(index, pass);
             let limit = Picoseconds::from_seconds(computing + moving);
-            // At the limit the longer hides all of the shorter.
+            // At the limit the longer of computing and moving overlaps all of the shorter.
             let bound = if computing > 0.0 { Bound::Compute } else { Bound::Memory };
             if bound == Bound::Compute {
                 all.compute_bound += limit;
@@ -312,7 +313,7 @@ impl Operator {
         }
     }
 
-    /// Takes its forecast from `expected`.
+    /// Sets the operator's forecast from `expected`.
     fn expect(&mut self, expected: &Timing, pass: &Pass) {
         let operators = expected.model.operators.iter().enumerate();
         let same = || operators.clone().filter(|(_, o)| o.kind == self.name && o.dtype == self.dtype);
@@ -322,13 +323,13 @@ impl Operator {
         self.share = ratio(self.limit.seconds(), self.forecast.seconds());
     }
 
-    /// Adds the same operator of other layers.
+    /// Adds an equal operator of other layers.
     fn merge(&mut self, other: &Operator) {
         self.layers += other.layers;
         self.flops += other.flops;
         self.weight_bytes += other.weight_bytes;
         self.kv_bytes += other.kv_bytes;
-        // The longer of two parts names the bound.
+        // The longer of two parts determines the bottleneck.
         if other.limit > self.limit {
             self.bound = other.bound;
         }
@@ -357,7 +358,8 @@ mod tests {
         Forecaster::embedded(Deployment::resolve(model, accelerator, &options).unwrap()).unwrap()
     }
 
-    /// A host that launches layer by layer is waited for at one sequence of a small model, and hardly at prompts of 8192 tokens.
+    /// A step waits for a host that launches layer by layer at one sequence of a small model, and hardly at prompts
+    /// of 8192 tokens.
     #[test]
     fn an_eager_host_is_waited_for() {
         let captured = forecaster("Qwen/Qwen2.5-0.5B-Instruct");

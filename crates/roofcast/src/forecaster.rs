@@ -1,6 +1,6 @@
-//! A deployment with the coefficients that hold for it: what every verb asks for times.
+//! A deployment with its coefficients: the object that every verb asks for times.
 //!
-//! Knows: the limit is the same step model with ideal coefficients. Knows nothing about traffic.
+//! Knows: the limit is the step model with ideal coefficients. Knows nothing about traffic.
 
 use crate::calibration::{Calibration, Place};
 use crate::coefficients::Coefficients;
@@ -14,23 +14,23 @@ use std::sync::Arc;
 /// A deployment with its coefficients.
 #[derive(Debug, Clone)]
 pub struct Forecaster {
-    /// What is served on what.
+    /// The deployment.
     pub deployment: Deployment,
-    /// What machine and engine reach of the limits.
+    /// Coefficients of machine and engine relative to the limits.
     pub coefficients: Arc<Coefficients>,
-    /// The same for the model that drafts.
+    /// Forecaster of the draft model.
     pub draft: Option<Box<Forecaster>>,
-    /// The same on the other accelerator of a fleet of two kinds.
+    /// Forecaster on the other accelerator of a fleet of two kinds.
     pub other: Option<Box<Forecaster>>,
 }
 
 impl Forecaster {
-    /// With the coefficients of the embedded calibration.
+    /// Forecaster with the coefficients of the embedded calibration.
     pub fn embedded(deployment: Deployment) -> Result<Forecaster> {
         Ok(Forecaster::new(deployment, Calibration::embedded()?))
     }
 
-    /// With what prices the steps of its engine: at the limit no calibration is read.
+    /// Forecaster with the coefficients that price the steps of its engine; at the limit no calibration is read.
     pub fn serving(deployment: Deployment) -> Result<Forecaster> {
         match deployment.options.engine.cost {
             CostKind::Limit => Ok(Forecaster::ideal(deployment)),
@@ -38,7 +38,7 @@ impl Forecaster {
         }
     }
 
-    /// With the coefficients that `calibration` has for `deployment`.
+    /// Forecaster with the coefficients of `calibration` for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
         let coefficients = Arc::new(calibration.coefficients(&Place::of(&deployment)));
         let again =
@@ -47,14 +47,14 @@ impl Forecaster {
         Forecaster { deployment, coefficients, draft, other }
     }
 
-    /// With nothing but the limits.
+    /// Forecaster of limits alone.
     pub fn ideal(deployment: Deployment) -> Forecaster {
         let again = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));
         let (draft, other) = (again(&deployment.draft), again(&deployment.other));
         Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft, other }
     }
 
-    /// The same on a machine that takes `factor` times as long; nothing gets faster than its limit.
+    /// Returns the forecaster of a machine that is slower by `factor`; no time falls below its limit.
     #[must_use]
     pub fn slowed(self, factor: f64) -> Forecaster {
         if factor == 1.0 {
@@ -65,7 +65,7 @@ impl Forecaster {
         Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, other, ..self }
     }
 
-    /// Another deployment of the same model, formats, accelerator and engine.
+    /// Forecaster of another deployment of this model with these formats, accelerator and engine.
     pub fn reshaped(&self, deployment: Deployment) -> Forecaster {
         let coefficients = Arc::clone(&self.coefficients);
         let again = |d: &Option<Box<Deployment>>, own: &Option<Box<Forecaster>>| {
@@ -76,7 +76,7 @@ impl Forecaster {
         Forecaster { deployment, coefficients, draft, other }
     }
 
-    /// The same on the other accelerator, where there is one; else this.
+    /// Forecaster on the other accelerator, if there is one; else this one.
     pub fn elsewhere(&self) -> &Forecaster {
         self.other.as_deref().unwrap_or(self)
     }

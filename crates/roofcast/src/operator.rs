@@ -1,9 +1,9 @@
 //! The operators of a forward pass in coefficient form: work as a function of rows, sequences, context and experts.
 //!
-//! Knows: FLOPs, weight bytes and KV bytes of each operator on the busiest accelerator of its stage. Knows nothing about
-//! time: [`crate::timing`] prices them. Counted: matrix products, attention products, weights and KV. Left out: the
-//! arithmetic of softmax, norms and activation functions (below 0.1 % of FLOPs), and activation bytes, which a limit
-//! assumes stay on chip.
+//! Knows: FLOPs, weight bytes and KV bytes of each operator on the busiest accelerator of its stage. Knows nothing
+//! about time: [`crate::timing`] prices them. Counted: GEMMs, attention's matrix products, weights and KV. Left out:
+//! the arithmetic of softmax, norms and activation functions (below 0.1 % of FLOPs), and activation bytes, which a
+//! limit assumes stay on chip.
 
 mod attention;
 pub mod collective;
@@ -26,23 +26,23 @@ pub use moe::RoutedExperts;
 pub use recurrent::Recurrence;
 use std::ops::AddAssign;
 
-/// An operator, over all layers that are alike.
+/// An operator, over all equal layers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operator {
-    /// What it is.
+    /// Kind of operator.
     pub kind: OperatorKind,
-    /// How many layers have it.
+    /// Number of layers that have the operator.
     pub layers: u64,
     /// The dtype that computes.
     pub dtype: Dtype,
     /// The peak rate of that dtype.
     pub rate: FlopRate,
-    /// Its work in one layer.
+    /// Work in one layer.
     pub form: Form,
 }
 
 impl Operator {
-    /// Whether its weights have 16 bits: by what it is, or by their bytes. Many checkpoints quantize routed experts alone.
+    /// True if its weights have 16 bits, by kind or by their bytes. Many checkpoints quantize routed experts alone.
     pub fn is_unquantized(&self) -> bool {
         let by_bytes = match &self.form {
             Form::Product { matrix, .. } => matrix.weight_bytes >= 2.0 * matrix.elements,
@@ -51,7 +51,7 @@ impl Operator {
         by_bytes || self.kind.is_unquantized()
     }
 
-    /// Bits of a weight, scales and biases included; none of what has no matrix.
+    /// Bits per weight, scales and biases included; `None` without a matrix.
     pub fn bits(&self) -> Option<f64> {
         match &self.form {
             Form::Product { matrix, .. } if matrix.elements > 0.0 => {
@@ -66,11 +66,11 @@ impl Operator {
 /// Work in one layer of one rank, as a function of the step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Form {
-    /// A matrix applied to every row: 2·elements FLOPs a row; the weights cross the bus once.
+    /// A GEMM over rows: 2·elements FLOPs a row; the weights are read once.
     Product {
-        /// Which rows.
+        /// Rows that the GEMM computes.
         rows: Rows,
-        /// What they are multiplied with.
+        /// Weight matrix.
         matrix: Matrix,
     },
     /// A table from which every row reads one entry.
@@ -85,7 +85,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Whether its work depends on nothing but the rows of the rank that are computed, or sampled.
+    /// True if its work depends only on the rank's computed or sampled rows.
     pub fn is_of_rows(&self) -> bool {
         matches!(self, Form::Product { .. } | Form::Lookup { .. })
     }
@@ -94,20 +94,20 @@ impl Form {
 /// A matrix on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Matrix {
-    /// Its elements.
+    /// Number of elements.
     pub elements: f64,
-    /// Values that a row gives.
+    /// Output values per row.
     pub outputs: f64,
     /// Bytes of the elements, biases included.
     pub weight_bytes: f64,
 }
 
-/// Which rows of a step an operator computes.
+/// Rows of a step that an operator computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
     /// All tokens.
     Computed,
-    /// Those whose logits are sampled.
+    /// Tokens whose logits are sampled.
     Sampled,
 }
 
@@ -123,7 +123,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The demand of `times` such operators.
+    /// The demand of `times` equal operators.
     pub fn times(self, times: f64) -> Demand {
         Demand {
             flops: self.flops * times,
@@ -141,43 +141,43 @@ impl AddAssign for Demand {
     }
 }
 
-/// Work that depends on each sequence's context. Weight bytes are those of the operator, once a step.
+/// Work that depends on each sequence's context. Weight bytes are the operator's, once a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContextForm {
-    /// Of any sequence, exactly.
+    /// Exact work of any sequence.
     pub sequence: SequenceForm,
-    /// Of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
+    /// Work of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
     pub decode: DecodeForm,
-    /// The numbers by which its kernel was timed.
+    /// Shape by which the kernel was timed.
     pub shape: Shape,
-    /// Whether a value of the cache has 8 bits or fewer.
+    /// True if a cached value has 8 bits or fewer.
     pub narrow: bool,
     /// Weights, read once a step.
     pub weight_bytes: f64,
 }
 
-/// The numbers of one rank by which a kernel of attention or of a recurrence was timed.
+/// Shape of an attention or recurrence kernel on one rank, as it was timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Softmax attention over keys and values of so many heads; a window of 0 is none.
+    /// Softmax attention over keys and values; a window of 0 means none.
     Grouped {
         /// Query heads.
         heads: u64,
-        /// Query heads that read the same keys.
+        /// Query heads that share one key head.
         group: u64,
         /// Elements of a head's keys.
         head_dim: u64,
-        /// Tokens that a query attends to at most.
+        /// Most tokens that a query attends to.
         window: u64,
     },
-    /// Softmax attention over latents, in so many query heads.
+    /// Softmax attention over latents.
     Latent {
         /// Query heads.
         heads: u64,
     },
     /// A recurrence over a state.
     Recurrent {
-        /// As in `gated-delta`.
+        /// Kind of recurrence, as in `gated-delta`.
         kind: &'static str,
         /// Heads of keys.
         key_heads: u64,
@@ -193,7 +193,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Query heads of grouped attention, and query heads that read the same keys; 0 and 1 of other work.
+    /// Query heads of grouped attention, and query heads that share one key head; 0 and 1 for other work.
     pub fn heads_and_group(self) -> [u64; 2] {
         match self {
             Shape::Grouped { heads, group, .. } => [heads, group],
@@ -202,17 +202,17 @@ impl Shape {
     }
 }
 
-/// The work of one decoded token, affine in what it sees of the context within each reach.
+/// Work of one decoded token, affine in the tokens of context within each reach.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DecodeForm {
-    /// Whatever the context.
+    /// Context-independent work.
     pub fixed: Demand,
-    /// For each token of the context up to a reach; `u64::MAX` is all of it.
+    /// Work per token of the context up to a reach; `u64::MAX` is the whole context.
     pub terms: Vec<(u64, Demand)>,
 }
 
 impl DecodeForm {
-    /// `flops` and `bytes` for each token up to `reach`.
+    /// A form with `flops` and `bytes` for each token up to `reach`.
     fn linear(reach: u64, flops: f64, kv_bytes: f64) -> DecodeForm {
         let term = Demand { flops, kv_bytes, weight_bytes: 0.0 };
         DecodeForm { fixed: Demand::default(), terms: vec![(reach, term)] }
@@ -237,7 +237,7 @@ pub enum SequenceForm {
 }
 
 impl SequenceForm {
-    /// FLOPs and KV bytes of one sequence that computes `new` tokens and has `context` then.
+    /// FLOPs and KV bytes of one sequence that computes `new` tokens up to a context of `context`.
     #[inline(always)]
     pub fn demand(&self, new: u64, context: u64) -> Demand {
         let [flops, kv_bytes] = match self {
@@ -253,12 +253,12 @@ impl SequenceForm {
 }
 
 impl ContextForm {
-    /// Bytes of a token in the caches of a decode's sequence.
+    /// Cache bytes per token of context of a decoding sequence.
     pub fn token_bytes(&self) -> f64 {
         self.decode.terms.iter().map(|(_, term)| term.kv_bytes).sum()
     }
 
-    /// Of `sequences`, exactly.
+    /// Exact work of `sequences`.
     #[inline(always)]
     pub fn demand(&self, sequences: &[Sequences]) -> Demand {
         let mut sum = Demand::default();
@@ -313,15 +313,15 @@ fn of_block(deployment: &Deployment, block: &Block) -> Vec<Operator> {
     all
 }
 
-/// An operator in the deployment's base dtype, once.
+/// An operator in the deployment's base dtype, in one layer.
 fn operator(deployment: &Deployment, kind: OperatorKind, form: Form) -> Operator {
     let dtype = deployment.base;
-    // Resolving the deployment has made sure that the rate is there.
+    // Resolving the deployment has ensured that the rate exists.
     let rate = deployment.accelerator.peak_flops.get(&dtype).copied().unwrap_or(FlopRate(f64::MIN_POSITIVE));
     Operator { kind, layers: 1, dtype, rate, form }
 }
 
-/// `rows × elements` multiply-adds; the weights cross the bus once.
+/// A GEMM with `rows × elements` multiply-adds; the weights are read once.
 fn product(gemm: &Gemm) -> Operator {
     let rows = if gemm.operator == OperatorKind::LmHead { Rows::Sampled } else { Rows::Computed };
     let matrix = Matrix {

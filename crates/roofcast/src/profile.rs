@@ -1,8 +1,8 @@
-//! Measured kernel times: where they were taken, of which shapes, and how a time between two measured sizes is found.
+//! Measured kernel times: their origin, the shapes that were timed, and interpolation between measured sizes.
 //!
-//! Knows: the embedded asset `catalog/kernels/times.bin` and a user's file in its format, the grid of each table, and the
-//! nearest measured shape. Knows nothing about models, limits, or which kernel an engine runs: that is
-//! [`crate::kernel_time`]'s. How tables become this file is [`crate::profile::build`]'s.
+//! Knows: the embedded asset `catalog/kernels/times.bin` and a user's file in its format, the grid of each table, and
+//! the nearest measured shape. Knows nothing about models, limits, or which kernel an engine runs, see
+//! [`crate::kernel_time`]. [`crate::profile::build`] makes the file from tables.
 
 mod asset;
 pub mod build;

@@ -219,24 +219,24 @@ impl Kernel {
 }
 
 impl Regimes {
-    /// Whether quantized products take what those in 16 bits do.
+    /// True if activations must have 16 bits, because the kernel dequantizes weights.
     pub fn needs_16_bits(&self) -> bool {
         self.unpacking.is_some() || self.beside_unpacking.is_some()
     }
 }
 
 impl RowBlocks {
-    /// How often the weights are read for `rows` of a product, in tiles that find them in caches after the first.
+    /// Number of reads of the weights for a GEMM of `rows`; tiles after the first find them in caches.
     pub fn reads(self, rows: f64) -> f64 {
         if rows > self.few as f64 { 1.0 } else { (rows / self.at_once as f64).ceil() }
     }
 
-    /// The rows that a product of `rows` computes.
+    /// Number of rows that a GEMM of `rows` computes, padding included.
     pub fn computed(self, rows: f64) -> f64 {
         if rows > self.few as f64 { (rows / self.tile as f64).ceil() * self.tile as f64 } else { rows }
     }
 
-    /// How many times longer its arithmetic takes where its tiles are too few to keep all multiprocessors busy.
+    /// Factor on the arithmetic's time if there are too few tiles to keep all multiprocessors busy.
     pub fn waits(self, rows: f64, outputs: f64, multiprocessors: u64) -> f64 {
         let Some(width) = self.width.filter(|_| rows > self.few as f64) else { return 1.0 };
         let tiles = (rows / self.tile as f64).ceil() * (outputs / width as f64).ceil();
@@ -252,7 +252,8 @@ impl Default {
     }
 }
 
-/// Whether `version` is before `release`; by the month where it is a date. What is neither, as `nightly`, is new.
+/// True if `version` is before `release`; dates are compared by month. Any other text, such as `nightly`, counts as
+/// new.
 pub(crate) fn precedes(version: &str, release: &str) -> bool {
     if let Some(order) = Version::compare(version, release) {
         return order.is_lt();
@@ -287,8 +288,8 @@ mod tests {
             .map_or_else(|e| e.to_string(), |k| k.map_or("–".into(), |k| k.name.clone()))
     }
 
-    /// Marlin unpacks what a chip has no rate for, and what is asked to be computed in 16 bits; an H100 has one for fp8 and
-    /// none for fp4, other engines have other kernels.
+    /// Marlin serves formats that the chip has no rate for, and formats that the user asks to compute in 16 bits; an
+    /// H100 has a rate for fp8 and none for fp4, other engines have other kernels.
     #[test]
     fn weights_that_are_unpacked_to_16_bits_have_one_kernel() {
         let chip = chip("h100-sxm");
@@ -305,7 +306,8 @@ mod tests {
         assert_eq!(runs("transformers", "awq-int4", None), None);
     }
 
-    /// cuBLAS is NVIDIA's; GeForce cards keep sums of 16 bits at twice the rate of others: 330.3 of 165.2 TFLOP/s.
+    /// cuBLAS runs on NVIDIA only; GeForce cards accumulate in 16 bits at twice the usual rate: 330.3 against 165.2
+    /// TFLOP/s.
     #[test]
     fn rows_beyond_32_are_unpacked_on_nvidias_chips() {
         let kernel = kernels().unwrap().iter().find(|k| k.name == "gguf-cublas").unwrap();
@@ -314,7 +316,8 @@ mod tests {
         assert!((card.faster - 2.0).abs() < 1e-3, "{card:?}");
     }
 
-    /// Apple's chips have llama.cpp's kernels for Metal, whatever its version; no other chip has, nor have they others.
+    /// Apple's chips use llama.cpp's Metal kernels in every version; no other chip has these, and Apple's have no
+    /// others.
     #[test]
     fn a_kernel_runs_on_its_vendors_chips() {
         for version in [None, Some("b3000"), Some("2026-02")] {
@@ -329,18 +332,18 @@ mod tests {
         }
     }
 
-    /// Up to 5 of few rows share a read, 6 to 8 take two; from 9 on one read serves whole tiles of 32.
+    /// Up to 5 rows share a read, 6 to 8 take two reads; from 9 rows on one read serves whole tiles of 32.
     #[test]
     fn rows_share_reads_in_blocks() {
         let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: Some(64), resident: 2 };
         assert_eq!([1.0, 5.0, 6.0, 8.0, 9.0, 512.0].map(|r| blocks.reads(r)), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0]);
         assert_eq!([1.0, 8.0, 9.0, 32.0, 33.0].map(|r| blocks.computed(r)), [1.0, 8.0, 32.0, 32.0, 64.0]);
-        // 32 rows of 3584 outputs are 56 tiles, and 76 cores want 152; 128 rows are 224.
+        // 32 rows of 3584 outputs are 56 tiles, and 76 cores need 152; 128 rows are 224.
         assert_eq!([8.0, 32.0, 128.0].map(|r| blocks.waits(r, 3584.0, 76)), [1.0, 152.0 / 56.0, 1.0]);
         assert_eq!(RowBlocks { width: None, ..blocks }.waits(32.0, 3584.0, 76), 1.0);
     }
 
-    /// vLLM quantized by three kernels in 2024, on chips that compute in fp8; an A100 does not.
+    /// vLLM used three kernels for quantized weights in 2024, on chips that compute in fp8; an A100 does not.
     #[test]
     fn a_kernel_runs_on_chips_with_its_rate() {
         assert_eq!(chosen("vllm", Some("0.5.0"), None, "fp8"), "fp8-scaled-mm");
@@ -349,8 +352,9 @@ mod tests {
         assert_eq!(chosen_on("a100-sxm-80gb", "vllm", Some("0.5.0"), None, "fp8"), "–");
     }
 
-    /// An A100 has 19.5 TFLOP/s in fp32, 128 a multiprocessor and cycle, as 108 of them have at 1.41 GHz; an RTX 4090 82.6, of
-    /// 256: 128 at 2.52 GHz. Of each cycle Marlin has 920: 140 TFLOP/s, and 297, which is beyond the tensor cores' 165.
+    /// An A100 has 19.5 TFLOP/s in fp32, 128 per multiprocessor and cycle for 108 multiprocessors at 1.41 GHz; an RTX
+    /// 4090 has 82.6, 256 each for 128 at 2.52 GHz. Marlin reaches 920 FLOPs per cycle: 140 TFLOP/s, and 297, which
+    /// exceeds the tensor cores' 165.
     #[test]
     fn unpacking_leaves_marlin_920_a_cycle() {
         let kernel = kernels().unwrap().iter().find(|k| k.name == "marlin").unwrap();

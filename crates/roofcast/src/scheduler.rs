@@ -1,7 +1,8 @@
-//! Scheduling policies: which requests compute how many tokens in the next step. A file each.
+//! Scheduling policies: which requests compute how many tokens in the next step. One file per policy.
 //!
-//! Knows: what each policy decides, in the moves of [`State`]. Knows nothing about time. [`vllm`]'s scheduler with block
-//! identities is held to vLLM's own decisions, [`sglang`]'s to SGLang's; [`token_budget`] makes vLLM's by counting.
+//! Knows: the decisions of each policy, in terms of [`State`]. Knows nothing about time. [`vllm`]'s scheduler with
+//! block identities is tested against vLLM's own decisions, [`sglang`]'s against SGLang's; [`token_budget`] makes
+//! vLLM's decisions by counting.
 
 pub mod lightllm;
 pub mod llama_cpp;
@@ -20,7 +21,7 @@ use crate::engine::decodes::Decodes;
 use crate::engine::state::{PrefillChunk, State};
 use crate::spec::SchedulerKind;
 
-/// What a scheduler does where the spec is silent, and what it refuses.
+/// Defaults of a scheduler, and the settings that it refuses.
 pub fn profile(kind: SchedulerKind) -> Profile {
     match kind {
         SchedulerKind::Static => static_batch::profile(),
@@ -40,7 +41,7 @@ pub fn profile(kind: SchedulerKind) -> Profile {
 /// A policy.
 #[derive(Debug, Clone)]
 pub enum Policy {
-    /// A batch at a time, FasterTransformer's way.
+    /// One batch at a time, as in FasterTransformer.
     Static,
     /// Iteration-level scheduling with space reserved up front.
     Orca,
@@ -48,14 +49,15 @@ pub enum Policy {
     VllmV0,
     /// A budget of tokens per step: vLLM v1, Sarathi, SplitFuse, TensorRT-LLM.
     TokenBudget,
-    /// LightLLM's estimate of the peak to come.
+    /// LightLLM's estimate of the future peak.
     LightLlm,
     /// llama.cpp's slots.
     LlamaCpp,
 }
 
 impl Policy {
-    /// Decides the next step: chunks of prompts are left in the state, blocks are taken; whether all decodes take part.
+    /// Decides the next step: chunks of prompts are put into the state, and blocks are allocated. True if all decodes
+    /// take part.
     #[inline(always)]
     pub fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
         match self {
@@ -68,7 +70,7 @@ impl Policy {
         }
     }
 
-    /// For how many steps of decodes alone the decision stays the same while no request arrives or leaves.
+    /// Number of decode-only steps for which the decision stays unchanged while no request arrives or leaves.
     #[inline(always)]
     pub fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         match self {
@@ -77,7 +79,8 @@ impl Policy {
         }
     }
 
-    /// Steps that the sequences of `chunks`, which are whole prompts, decode where a batch runs to its longest.
+    /// Steps that the sequences of `chunks`, which are whole prompts, decode in a batch that runs to its longest
+    /// output.
     #[inline(always)]
     pub fn longest<D: Decodes>(&self, state: &State<D>, chunks: &[PrefillChunk]) -> Option<u32> {
         match self {
@@ -87,7 +90,8 @@ impl Policy {
     }
 }
 
-/// Preempts the last admitted until the next decodes have their blocks; how many these are, and whether any was preempted.
+/// Preempts the last admitted requests until the next decodes have their blocks; returns the number of blocks, and
+/// true if any request was preempted.
 #[inline(always)]
 fn make_room<D: Decodes>(state: &mut State<D>) -> (u64, bool) {
     let mut preempted = false;

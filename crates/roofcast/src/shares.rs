@@ -1,29 +1,29 @@
-//! What parts of a time are bound by.
+//! Times by bottleneck.
 //!
 //! Knows how to add, scale and name them. Knows nothing about where they come from.
 
 use std::ops::Add;
 
-/// What binds: index into sums of time.
+/// Parts of a time, one for each bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Shares<T> {
-    /// Bound by memory.
+    /// Memory-bound time.
     pub memory: T,
-    /// Bound by arithmetic.
+    /// Compute-bound time.
     pub compute: T,
-    /// On the links.
+    /// Time on the links.
     pub communication: T,
     /// Host and launch overheads.
     pub host: T,
 }
 
 impl<T: Copy + Add<Output = T>> Shares<T> {
-    /// All of it.
+    /// Sum of all parts.
     pub fn total(&self) -> T {
         self.memory + self.compute + self.communication + self.host
     }
 
-    /// Both one after the other.
+    /// Sum with `other`, part by part.
     pub fn plus(self, other: Shares<T>) -> Shares<T> {
         Shares {
             memory: self.memory + other.memory,
@@ -35,7 +35,7 @@ impl<T: Copy + Add<Output = T>> Shares<T> {
 }
 
 impl Shares<f64> {
-    /// So many times as long.
+    /// Every part times `factor`.
     pub fn scaled(self, factor: f64) -> Shares<f64> {
         Shares {
             memory: self.memory * factor,
@@ -45,9 +45,9 @@ impl Shares<f64> {
         }
     }
 
-    /// In whole units.
+    /// Parts rounded to whole units.
     pub fn whole(self) -> Shares<u64> {
-        // To the nearest; times are not negative, and a signed word is one instruction.
+        // Rounds to the nearest; times are not negative, and converting a signed word is one instruction.
         let whole = |s: f64| (s + 0.5) as i64 as u64;
         Shares {
             memory: whole(self.memory),
@@ -59,7 +59,7 @@ impl Shares<f64> {
 }
 
 impl Shares<u128> {
-    /// Adds a step's.
+    /// Adds the parts of a step.
     pub fn add(&mut self, step: Shares<u64>) {
         self.memory += u128::from(step.memory);
         self.compute += u128::from(step.compute);
@@ -69,14 +69,14 @@ impl Shares<u128> {
 }
 
 impl Shares<u64> {
-    /// So many times as long.
+    /// Every part times `factor`.
     pub fn scaled(self, factor: f64) -> Shares<u64> {
         let Shares { memory, compute, communication, host } = self;
         let [memory, compute, communication, host] = [memory, compute, communication, host].map(|s| s as f64);
         Shares { memory, compute, communication, host }.scaled(factor).whole()
     }
 
-    /// The name of the largest.
+    /// Name of the largest part.
     pub fn largest(&self) -> &'static str {
         let named = [
             (self.memory, "memory"),

@@ -1,12 +1,13 @@
-//! The step model: what a forward pass of a deployment does, compiled once.
+//! The step model: work of a deployment's forward pass, compiled once.
 //!
-//! Knows: the operators of all stages, their messages, times beside them, and how a replica's step is shared by
-//! microbatches and data-parallel ranks. Knows nothing about time: [`crate::timing`] puts coefficients to it.
+//! Knows: the operators of all stages, their messages, quantities outside operators, and how a replica's step is
+//! divided over microbatches and data-parallel ranks. Knows nothing about time: [`crate::timing`] evaluates it with
+//! coefficients.
 //!
-//! Pipeline stages work on as many microbatches at once as there are stages, each with an equal part of the decodes and
-//! every pp-th chunk of the prompts. All have computed once when the longest has passed through all stages: shorter ones
-//! wait for it, as do stages without a microbatch where there are too few sequences. With equal stages and microbatches
-//! that is exact; chunks of one prompt in several microbatches at once are not modelled.
+//! Pipeline stages work on as many microbatches at a time as there are stages, each with an equal part of the decodes
+//! and every pp-th chunk of the prompts. The step ends when the longest has passed through all stages: shorter ones
+//! wait for it, as do stages without a microbatch if there are too few sequences. With equal stages and microbatches
+//! that is exact; chunks of one prompt in several microbatches at a time are not modelled.
 
 use crate::batch::{Batch, Seen, Sequences};
 use crate::deployment::Deployment;
@@ -18,31 +19,31 @@ use crate::quantized_kernel::precedes;
 use crate::units::ByteRate;
 use std::borrow::Cow;
 
-/// What a forward pass of a deployment does.
+/// Work of a deployment's forward pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepModel {
     /// The operators of all stages, in order of execution.
     pub operators: Vec<Operator>,
-    /// The windows of operators that do not see the whole context, in tokens, ascending.
+    /// Sliding windows of operators without full attention, in tokens, ascending.
     pub reaches: Vec<u64>,
     /// The messages.
     pub links: Links,
-    /// What is beside the operators.
+    /// Quantities outside operators.
     pub surroundings: Surroundings,
     /// Memory bandwidth.
     pub bandwidth: ByteRate,
-    /// How sequences are shared.
+    /// Degrees over which sequences are divided.
     pub parallelism: Parallelism,
 }
 
-/// What a step has beside its operators, in the quantities that an engine's times multiply.
+/// Quantities of a step outside operators, which an engine's times multiply.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Surroundings {
-    /// Bytes that norms and activation functions move for a token in all layers together.
+    /// Bytes that norms and activation functions move per token, over all layers.
     pub elementwise_bytes: f64,
-    /// Bytes that a token's copies for its experts move outside the experts' kernels, in all layers together.
+    /// Bytes that a token's copies for its experts move outside the experts' kernels, over all layers.
     pub unfused_expert_bytes: f64,
-    /// Routed experts of a layer; 0 where there are none.
+    /// Routed experts of a layer; 0 for dense models.
     pub experts: u64,
     /// All layers.
     pub layers: u64,
@@ -50,30 +51,30 @@ pub struct Surroundings {
     pub small_kernels: u64,
     /// Kernels of a step that have a time of their own: GEMM, attention, experts, all-reduces.
     pub large_kernels: u64,
-    /// Kernels of both sorts that Python launches between what an engine has compiled: vLLM's attention, experts and routing.
+    /// Kernels that Python launches between an engine's compiled parts: vLLM's attention, experts and routing.
     pub interpreted: u64,
     /// GEMMs of a step.
     pub products: u64,
     /// Entries of the vocabulary on one rank.
     pub vocabulary: u64,
-    /// Whether the host launches every kernel.
+    /// True if the host launches every kernel.
     pub eager: bool,
-    /// Tokens of the largest pass with prompts that a captured graph holds.
+    /// Tokens of the largest pass with prompts that a captured graph covers.
     pub captured: u64,
-    /// Speed of one thread of the host; that of a DGX H100 is 1.
+    /// Single-thread speed of the host, relative to a DGX H100's.
     pub host_speed: f64,
 }
 
 /// The contexts of sequences that decode one token.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Contexts<'a> {
-    /// What they see.
+    /// Sums over the sequences.
     Seen(Seen<'a>),
-    /// Groups of them.
+    /// Groups of sequences.
     Groups(Cow<'a, [Sequences]>),
 }
 
-/// One microbatch that passes all stages, as the busiest rank of each sees it.
+/// One microbatch through all stages, as the busiest rank of each computes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pass<'a> {
     /// Tokens of the rank.
@@ -82,19 +83,19 @@ pub struct Pass<'a> {
     pub sampled: u64,
     /// Sequences of the rank that sample.
     pub sequences: u64,
-    /// Tokens of the replica, which all meet at the experts.
+    /// Tokens of the replica, which all pass the experts.
     pub tokens: u64,
     /// Sequences of the rank that decode one token.
     pub decodes: u64,
-    /// Share of all decoding sequences that the rank has.
+    /// Fraction of all decoding sequences that the rank has.
     pub share: f64,
     /// Contexts of all decoding sequences, or groups of the rank's.
     pub contexts: Contexts<'a>,
     /// Chunks of prompts and sequences that verify drafts, of the rank.
     pub chunks: Cow<'a, [Sequences]>,
-    /// The longest chunk of a prompt in the microbatch; 0 where there is none.
+    /// The longest chunk of a prompt in the microbatch; 0 without prompts.
     pub longest: u64,
-    /// Whether a prompt ends.
+    /// True if a prompt ends in the microbatch.
     pub ends: bool,
 }
 
@@ -194,11 +195,11 @@ impl StepModel {
 /// The largest of `parts` equal parts of `n`.
 #[inline]
 fn part(n: u64, parts: u64) -> u64 {
-    // Most often there is one, and a division takes as long as all the rest.
+    // Usually there is one part, and a division takes as long as everything else here.
     if parts == 1 { n } else { n.div_ceil(parts) }
 }
 
-/// Every `parts`-th sequence, from number `part` on.
+/// Every `parts`-th sequence, starting with number `part`.
 fn dealt<'a>(sequences: &[Sequences], parts: u64, part: u64) -> Cow<'a, [Sequences]> {
     let mut before = 0;
     let mut share = Vec::new();
@@ -213,8 +214,8 @@ fn dealt<'a>(sequences: &[Sequences], parts: u64, part: u64) -> Cow<'a, [Sequenc
     Cow::Owned(share)
 }
 
-/// What the busiest data-parallel rank computes: of prompts, which are dealt to ranks one by one, those of the rank that
-/// gets most tokens, and of the sequences that verify drafts, which are spread evenly, its part.
+/// Work of the busiest data-parallel rank: prompts are dealt to ranks one by one, and the rank with most tokens
+/// counts; sequences that verify drafts are spread evenly.
 fn busiest<'a>(chunks: &[Sequences], ranks: u64) -> Cow<'a, [Sequences]> {
     let (prompts, verifying): (Vec<Sequences>, Vec<Sequences>) = chunks.iter().partition(|c| c.is_prompt());
     let tokens = |dealt: &Cow<[Sequences]>| dealt.iter().map(Sequences::tokens).sum::<u64>();
@@ -224,9 +225,9 @@ fn busiest<'a>(chunks: &[Sequences], ranks: u64) -> Cow<'a, [Sequences]> {
     most.chain(dealt(&verifying, ranks, 0).into_owned()).collect()
 }
 
-/// Bytes that norms and activation functions move for a token in all layers together: each layer's two norms read and write
-/// the hidden state, what they add to the residual staying in caches, and an MLP's function reads its inner width, twice
-/// where it is gated, and writes it. A routed expert's function is in its own kernel.
+/// Bytes that norms and activation functions move per token, over all layers: each layer's two norms read and write
+/// the hidden state, with the residual sum in caches, and an MLP's function reads its inner width, twice if gated,
+/// and writes it. A routed expert's function is in its own kernel.
 fn elementwise_bytes(deployment: &Deployment) -> f64 {
     let model = &deployment.model;
     let [hidden, gated, bits] = elements_and_bits(deployment);
@@ -245,10 +246,11 @@ fn elementwise_bytes(deployment: &Deployment) -> f64 {
     elements as f64 * bits as f64 / 8.0
 }
 
-/// How often a layer moves the hidden state, and the inner width of a gated MLP, and in how many bits. ggml's activations have
-/// 32, and its operations each a kernel: two norms and their weights read and write, as the rotation does, two residuals read
-/// two and write one; the activation reads and writes, the gate's product reads two and writes one. Since b5780 (June 2025)
-/// norms take their weights and activations their gates along (llama.cpp's pull requests 14158, 14800 and 15631).
+/// Moves of the hidden state per layer, moves of the inner width of a gated MLP, and the bits of a value. ggml's
+/// activations have 32 bits, and each operation is a kernel: two norms and their weights read and write, as does the
+/// rotation, two residuals read two and write one; the activation reads and writes, the gate's multiplication reads
+/// two and writes one. Since b5780 (June 2025) norms are fused with their weights and activations with their gates
+/// (llama.cpp's pull requests 14158, 14800 and 15631).
 fn elements_and_bits(deployment: &Deployment) -> [u64; 3] {
     let engine = &deployment.options.engine;
     let old = |version: &String| precedes(version, "5780 (2025-06)");
@@ -297,11 +299,12 @@ impl Surroundings {
     }
 }
 
-/// Kernels of routed experts: the copies are sorted, two grouped GEMMs with the activation between them, and the sum.
+/// Kernels of routed experts: sorting of the copies, two grouped GEMMs with the activation in between, and the sum.
 const KERNELS_OF_EXPERTS: u64 = 5;
 
-/// Small kernels of a layer in a decode step, whose times no table has: two norms with their residuals, and by what the layer
-/// has beside them. Counted in vLLM 0.33's `model_executor/models` (llama, qwen3, deepseek_v2, qwen3_next) after its fusions.
+/// Small kernels of a layer in a decode step, whose times no table has: two norms with their residuals, and more by
+/// the layer's parts. Counted in vLLM 0.33's `model_executor/models` (llama, qwen3, deepseek_v2, qwen3_next) after
+/// its fusions.
 fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
     const NORMS: u64 = 2;
     let mixer = match &layer.mixer {
@@ -309,7 +312,7 @@ fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
         Mixer::Attention(_) => 2,
         // Two norms of latents, rotary embedding, cache write, and two batched GEMMs that absorb projections.
         Mixer::Latent(_) | Mixer::Compressed(_) => 6,
-        // Split, gates, and the norm behind the recurrence.
+        // Split, gates, and the norm after the recurrence.
         Mixer::None => 0,
         Mixer::Both(..) => 5,
         _ => 3,
@@ -323,14 +326,14 @@ fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
     NORMS + mixer + feeds + quantizing(deployment)
 }
 
-/// Kernels that quantize activations of a layer and are in no table of GEMM: SGLang's tables time its GEMM alone, vLLM's and
-/// TensorRT-LLM's hold both (floors of the tables, see `docs/cost-model.md`).
+/// Kernels of a layer that quantize activations and are not part of GEMM tables: SGLang's tables time its GEMM alone,
+/// vLLM's and TensorRT-LLM's include both (floors of the tables, see `docs/cost-model.md`).
 fn quantizing(deployment: &Deployment) -> u64 {
     let quantized = matches!(deployment.weights.as_str(), "fp8" | "fp8-block" | "nvfp4");
     if quantized && deployment.options.engine.name() == "sglang" { 3 } else { 0 }
 }
 
-/// Bytes of a token's hidden state for each expert that it passes on a rank with an even share, in all layers together, of
+/// Bytes of a token's hidden state for each expert that it passes on a rank with an even load, over all layers, for
 /// kernels that do not gather and sum the copies themselves: llama.cpp's.
 fn unfused_expert_bytes(deployment: &Deployment) -> f64 {
     if deployment.options.engine.name() != "llama.cpp" {
@@ -378,7 +381,7 @@ mod tests {
         assert_eq!(llama(4), 32.0 * 2.0 * (16_384.0 + 10_752.0));
     }
 
-    /// The same under llama.cpp in four bytes: 8·4096 and 3·14,336 values, and 16·4096 and 5·14,336 before b5780.
+    /// Llama-3.1-8B under llama.cpp in four bytes: 8·4096 and 3·14,336 values, and 16·4096 and 5·14,336 before b5780.
     #[test]
     fn activations_of_ggml_have_32_bits() {
         let bytes = |version: Option<&str>| {
@@ -395,9 +398,10 @@ mod tests {
         }
     }
 
-    /// A layer of Llama-3.1-8B has two norms, a rotary embedding, a cache write and an activation: 32 · 5. One of DeepSeek-V3
-    /// has two norms and six kernels of latent attention, and behind them an activation in three layers, in the other 58 the
-    /// router's top-k with the shared expert's activation and sum: 61 · 8 + 3 + 58 · 3. SGLang quantizes in three more.
+    /// A layer of Llama-3.1-8B has two norms, a rotary embedding, a cache write and an activation: 32 · 5. One of
+    /// DeepSeek-V3 has two norms and six kernels of latent attention, then an activation in three layers, and in the
+    /// other 58 the router's top-k with the shared expert's activation and sum: 61 · 8 + 3 + 58 · 3. SGLang quantizes
+    /// in three more.
     #[test]
     fn small_kernels_by_hand() {
         let kernels = |model: &str| compiled(model, 8, 1).surroundings.small_kernels;
@@ -418,7 +422,8 @@ mod tests {
         assert_eq!((llama(1).vocabulary, llama(2).vocabulary), (128_256, 64_128));
     }
 
-    /// Qwen3-30B-A3B under llama.cpp: 48 layers, 8 experts a token, 2048 values in two bytes. vLLM's kernels gather by themselves.
+    /// Qwen3-30B-A3B under llama.cpp: 48 layers, 8 experts a token, 2048 values in two bytes. vLLM's kernels gather
+    /// in the kernel.
     #[test]
     fn what_passes_between_experts_by_hand() {
         let qwen = |engine: &str| {

@@ -1,8 +1,8 @@
-//! Time: the step model with measured kernels, or shares of the limit, put to it.
+//! Times of steps: the step model evaluated with measured kernels, or with efficiencies.
 //!
-//! Knows: an operator takes what [`crate::kernel_time`] says in each of its layers; a step adds what is beside its
-//! operators ([`Overhead`]). With the coefficients of a limit that is the limit. All times are in seconds. Knows nothing about
-//! where coefficients come from, and nothing about schedules.
+//! Knows: an operator takes the time that [`crate::kernel_time`] gives in each of its layers; a step adds the times
+//! outside operators ([`Overhead`]). With the coefficients of a limit the result is the limit. All times are in
+//! seconds. Knows nothing about where coefficients come from, and nothing about schedules.
 
 mod messages;
 mod overhead;
@@ -23,15 +23,15 @@ use std::sync::Arc;
 /// A step model with times.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// What a step does.
+    /// Work of a step.
     pub model: Arc<StepModel>,
-    /// What its times rest on.
+    /// Coefficients behind the times.
     pub coefficients: Arc<Coefficients>,
-    /// What each operator takes.
+    /// Kernel time of each operator.
     operators: Vec<KernelTime>,
-    /// What a matrix in 16 bits takes that no table has.
+    /// Rates of a 16-bit matrix that no table has, for LoRA adapters.
     adapter: Rates,
-    /// Operators whose work depends on more than the rows of the rank that are computed or sampled, and whether they attend.
+    /// Operators whose work depends on more than the rank's computed or sampled rows, each with true if it attends.
     varying: Vec<(usize, bool)>,
     overhead: Overhead,
 }
@@ -41,14 +41,14 @@ pub struct Timing {
 pub struct AffineStep {
     /// Context-independent time, by bottleneck.
     pub fixed: Shares<f64>,
-    /// For each token that is seen, of all sequences.
+    /// Seconds per token seen, over all sequences.
     pub slope: f64,
-    /// For each that is seen within each reach of the model.
+    /// Seconds per token seen within each reach of the model.
     pub slopes: Vec<f64>,
 }
 
 impl Timing {
-    /// Puts `coefficients` to `model`, which `deployment` was compiled to.
+    /// Evaluates `model`, compiled from `deployment`, with `coefficients`.
     pub fn new(deployment: &Deployment, model: Arc<StepModel>, coefficients: Arc<Coefficients>) -> Timing {
         let kernels = Kernels::of(deployment, &coefficients);
         let operators = model.operators.iter().map(|o| kernels.time(o)).collect();
@@ -61,23 +61,23 @@ impl Timing {
         Timing { model, coefficients, operators, adapter, varying, overhead }
     }
 
-    /// Whether every step takes as long as with `other`, which has the same model: what differs in their coefficients is of
-    /// no operator here.
+    /// True if every step takes as long as with `other`, which has an equal model: the coefficients then differ only
+    /// for operators that are not here.
     pub fn equals(&self, other: &Timing) -> bool {
         self.operators == other.operators && self.overhead == other.overhead
     }
 
-    /// What the time of the operator at `index` rests on.
+    /// Basis of the time of the operator at `index`.
     pub fn basis(&self, index: usize) -> &Basis {
         &self.operators[index].basis
     }
 
-    /// What the time of all-reduces rests on; none where they were not timed.
+    /// Basis of the time of all-reduces; `None` if they were not timed.
     pub fn basis_of_links(&self) -> Option<&Basis> {
         self.overhead.messages.basis.as_ref()
     }
 
-    /// What the operator at `index` demands in one layer of a pass.
+    /// Work of the operator at `index` in one layer of a pass.
     pub fn demand(&self, index: usize, pass: &Pass) -> Demand {
         match &self.model.operators[index].form {
             Form::Product { rows, matrix } => Demand {
@@ -97,7 +97,7 @@ impl Timing {
         }
     }
 
-    /// Time bound by arithmetic and time bound by memory of the operator at `index` in all its layers.
+    /// Compute-bound and memory-bound time of the operator at `index` in all its layers.
     #[inline(always)]
     pub fn time(&self, index: usize, pass: &Pass) -> [f64; 2] {
         let (operator, kernel) = (&self.model.operators[index], &self.operators[index]);
@@ -117,13 +117,13 @@ impl Timing {
         [one[0] * layers, one[1] * layers]
     }
 
-    /// Seconds that the operator at `index` computes in all its layers, whatever overlaps it.
+    /// Seconds of arithmetic of the operator at `index` in all its layers, overlapped or not.
     pub fn computing(&self, index: usize, pass: &Pass) -> f64 {
         let flop = self.operators[index].rates.flop;
         self.demand(index, pass).flops * flop * self.model.operators[index].layers as f64
     }
 
-    /// Measured attention of decodes and of prompts.
+    /// Measured attention time of decodes and of prompts.
     #[inline(always)]
     fn attending(&self, form: &ContextForm, context: &Context, pass: &Pass) -> [f64; 2] {
         let verifying = |c: &&Sequences| !c.is_prompt();
@@ -138,7 +138,7 @@ impl Timing {
         [context.prompts(form, &pass.chunks), start + slope * seen]
     }
 
-    /// Work on contexts whose kernel was not timed, or was asked for by name.
+    /// Time of context-dependent work whose kernel was not timed, or was requested by name.
     fn context(&self, operator: &Operator, form: &ContextForm, rates: &Rates, pass: &Pass) -> [f64; 2] {
         let mut demand = decoding(&self.model, form, pass);
         let kernel = self.backend(operator);
@@ -152,13 +152,13 @@ impl Timing {
         rates.time(Demand { weight_bytes: form.weight_bytes, ..demand })
     }
 
-    /// The backend that computes `operator`, where one was asked for.
+    /// The backend that computes `operator`, if one was requested.
     fn backend(&self, operator: &Operator) -> Option<AttentionKernel> {
         self.coefficients.attention.filter(|_| operator.kind == OperatorKind::Attention)
     }
 
-    /// The GEMMs of `rows` that are computed, with the look-ups, or of those that are sampled: what depends on nothing but
-    /// their number.
+    /// Time of the GEMMs over `rows` computed rows, with look-ups, or over sampled rows: the part of a pass that
+    /// depends on nothing else.
     pub fn products(&self, of: Rows, rows: u64) -> [f64; 2] {
         let mut sum = [0.0; 2];
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
@@ -178,7 +178,8 @@ impl Timing {
         sum
     }
 
-    /// One microbatch through all stages; the products are those of its rows, [`Rows::Computed`] and [`Rows::Sampled`].
+    /// Time of one microbatch through all stages; `products` are the times of [`Rows::Computed`] and
+    /// [`Rows::Sampled`] for its rows.
     #[inline(always)]
     pub fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> Shares<f64> {
         let (operators, attention) = self.operators_of(pass, products);
@@ -191,7 +192,7 @@ impl Timing {
         self.overhead.beside(pass, self.operators_of(pass, self.all_products(pass)).0.total())
     }
 
-    /// Operators that do not attend, and those that do.
+    /// Times of operators that do not attend, and of operators that do.
     #[inline(always)]
     fn operators_of(&self, pass: &Pass, [computed, sampled]: [[f64; 2]; 2]) -> (Shares<f64>, Shares<f64>) {
         let mut shares = Shares { compute: computed[0], memory: computed[1], ..Shares::default() };
@@ -211,13 +212,13 @@ impl Timing {
         [self.products(Rows::Computed, pass.rows), self.products(Rows::Sampled, pass.sampled)]
     }
 
-    /// One microbatch with its products.
+    /// Time of one microbatch, GEMMs computed here.
     fn whole(&self, pass: &Pass) -> Shares<f64> {
         self.pass(pass, self.all_products(pass))
     }
 
-    /// What a step takes on top for `tokens` of a rank that pass `adapters` distinct LoRA adapters, each like `adapter`: the
-    /// step reads each once.
+    /// Time that LoRA adapters add to a step, for `tokens` of a rank that use `adapters` distinct adapters, each like
+    /// `adapter`: the step reads each once.
     pub fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<f64> {
         let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
             return Shares::default();
@@ -234,7 +235,7 @@ impl Timing {
     pub fn decode(&self, n: u64) -> AffineStep {
         let within = vec![0; self.model.reaches.len()];
         let (mut slope, mut slopes) = (0.0, vec![0.0; within.len()]);
-        // All microbatches are alike.
+        // All microbatches are equal.
         let nothing = Contexts::Seen(Seen { all: 0, within: &within });
         let Some(pass) = self.model.passes(n, nothing, &[]).next() else {
             return AffineStep { fixed: Shares::default(), slope, slopes };
@@ -260,13 +261,13 @@ impl Timing {
         AffineStep { fixed: self.whole(&pass), slope, slopes }
     }
 
-    /// A step: the longest of its microbatches.
+    /// Time of a step: the longest of its microbatches.
     pub fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> Shares<f64> {
         let all = passes.map(|pass| self.whole(&pass));
         all.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
     }
 
-    /// Whether the attention of decodes is bound by memory in some operator.
+    /// True if the attention of decodes is memory-bound in some operator.
     pub fn attention_is_memory_bound(&self) -> bool {
         self.model.operators.iter().zip(&self.operators).any(|(operator, kernel)| match &operator.form {
             Form::Context(form) => {
@@ -278,16 +279,16 @@ impl Timing {
     }
 }
 
-/// Tokens from which on experts count as bound by arithmetic, in reports of what binds.
+/// Tokens from which on experts count as compute-bound when reports name the bottleneck.
 const COMPUTE_BOUND_TOKENS: u64 = 2048;
 
-/// A measured time as bound by arithmetic or by memory.
+/// A measured time, attributed to arithmetic or to memory.
 #[inline(always)]
 fn bound(seconds: f64, computes: bool) -> [f64; 2] {
     if computes { [seconds, 0.0] } else { [0.0, seconds] }
 }
 
-/// One GEMM of `rows` in one layer.
+/// Time of one GEMM of `rows` in one layer.
 fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) -> [f64; 2] {
     match &kernel.measured {
         _ if rows == 0 => [0.0; 2],
@@ -295,7 +296,7 @@ fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) ->
             let computing = 2.0 * matrix.elements * number(rows) / operator.rate.0;
             bound(curve.at(number(rows)), computing > matrix.weight_bytes * kernel.rates.byte)
         }
-        // What has no matrix, as norms and biases, is counted among small kernels.
+        // Operators without a matrix, as norms and biases, count among small kernels.
         _ if matrix.elements <= 0.0 => {
             kernel.rates.without_start(Demand { weight_bytes: matrix.weight_bytes, ..Demand::default() })
         }
@@ -311,7 +312,7 @@ fn rows_of(rows: Rows, pass: &Pass) -> u64 {
     }
 }
 
-/// Tokens of context that the decodes of a pass see in an operator, of all sequences of the rank.
+/// Tokens of context that the decodes of a pass see in an operator, over all sequences of the rank.
 #[inline(always)]
 fn seen(model: &StepModel, form: &ContextForm, pass: &Pass) -> f64 {
     let Some((reach, _)) = form.decode.terms.first() else { return 0.0 };
@@ -332,7 +333,7 @@ fn within(model: &StepModel, seen: Seen, reach: u64) -> u64 {
     seen.within.get(index).copied().unwrap_or_default()
 }
 
-/// What the decoding sequences of a pass demand of an operator, without its weights.
+/// Work of an operator for the decoding sequences of a pass, without its weights.
 #[inline(always)]
 fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Demand {
     match &pass.contexts {

@@ -1,4 +1,4 @@
-//! Grouped attention's work: pairs of queries and keys, and the cache that crosses the bus; an indexer's scores.
+//! Work of grouped attention: query-key pairs, and the HBM traffic of the cache; an indexer's scores.
 
 use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
 use crate::deployment::Deployment;
@@ -9,9 +9,9 @@ use crate::precision::Dtype;
 use crate::spec::KvLayout;
 use crate::units::{float, number};
 
-/// Grouped attention on one rank: 2·heads·(d_qk + d_v) FLOPs a query-key pair; each token that is seen crosses the bus
-/// once, old ones are read, new ones written. Where an index chooses, a decode reads no more than its blocks; of many new
-/// tokens the least is counted, as if their choices overlapped like windows.
+/// Grouped attention on one rank: 2·heads·(d_qk + d_v) FLOPs a query-key pair; each seen token is moved once, old
+/// ones read, new ones written. With an index, a decode reads at most its blocks; for many new tokens the least is
+/// counted, as if their choices overlapped like windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grouped {
     attention: Attention,
@@ -29,7 +29,7 @@ impl Grouped {
     }
 }
 
-/// What a kernel reads to find the blocks of a sequence, where a layout is named. Every rank reads it.
+/// Data that a kernel reads to find the blocks of a sequence, if a layout is named. Every rank reads it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Table {
     layout: Option<KvLayout>,
@@ -41,19 +41,19 @@ impl Table {
         Table { layout: deployment.engine.kv_layout, block: deployment.engine.block_size }
     }
 
-    /// Bytes that find the last `seen` of `context` tokens.
+    /// Bytes to find the last `seen` of `context` tokens.
     pub(super) fn bytes(&self, seen: u64, context: u64) -> f64 {
         self.layout.map_or(0.0, |l| l.read(1, u128::from(span(seen, context, self.block))) as f64)
     }
 
-    /// The same as bytes of a sequence and bytes of a token, over whole blocks.
+    /// Bytes per sequence and bytes per token of the table, over whole blocks.
     pub(super) fn linear(&self) -> [f64; 2] {
         let of = |sequences, blocks| self.layout.map_or(0.0, |l| l.read(sequences, blocks) as f64);
         [of(1, 0), of(0, 1) / self.block as f64]
     }
 }
 
-/// Attention, and the index that chooses for it.
+/// Attention, and the index that chooses blocks for it.
 pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator> {
     let tp = deployment.parallelism.tp;
     let flops_per_pair = (2 * a.heads.div_ceil(tp) * (a.head_dim + a.v_head_dim)) as f64;
@@ -83,7 +83,7 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
     };
     let mut all = vec![operator(deployment, OperatorKind::Attention, Form::Context(form))];
     if let Some(index) = &a.index {
-        // The heads split like KV heads, the one key is whole everywhere.
+        // The scoring heads split like KV heads; the one key is replicated on every rank.
         let flops_per_pair = index.flops_per_pair().div_ceil(u128::from(tp.min(index.heads))) as f64;
         let scores = Scores { ratio: 1, flops_per_pair, bytes_per_key: index.bytes(1) as f64 };
         all.push(indexer(deployment, deployment.base, scores));
@@ -91,10 +91,10 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
     all
 }
 
-/// An indexer's scores: so many operations for each pair of a query and a key before it, every key read or written once.
+/// An indexer's scores: operations for each pair of a query and an earlier key, every key read or written once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores {
-    /// Tokens of a key: 1, or those of a compressed entry.
+    /// Tokens per key: 1, or the tokens of a compressed entry.
     pub ratio: u64,
     /// Operations for each pair of a query and a key.
     pub flops_per_pair: f64,

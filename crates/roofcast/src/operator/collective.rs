@@ -1,9 +1,9 @@
-//! What collectives move and how long they take at least: rings, trees, torus axes, and rings of nodes.
+//! Bytes and least times of collectives: rings, trees, torus axes, and rings of nodes.
 //!
-//! Knows: messages of one forward pass and the bandwidth of a link. A limit counts bandwidth alone; latency per hop is
-//! shown beside it and belongs to the forecast. Source: Thakur et al., "Optimization of collective communication
-//! operations in MPICH" (2005); scaling book, chapter 3, for torus axes; for nodes, NCCL's all-reduces with a network card
-//! for every accelerator (`rail-optimized`).
+//! Knows: messages of one forward pass and the bandwidth of a link. A limit counts bandwidth alone; latency per hop
+//! is shown separately and belongs to the forecast. Source: Thakur et al., "Optimization of collective communication
+//! operations in MPICH" (2005); scaling book, chapter 3, for torus axes; for nodes, NCCL's all-reduces with a network
+//! card for every accelerator (`rail-optimized`).
 
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;
@@ -15,7 +15,7 @@ use serde::Serialize;
 pub struct AllReduce {
     /// `ring`, `tree`, `nodes`, or `torus` with its axes.
     pub algorithm: String,
-    /// Bandwidth part: what cannot be beaten.
+    /// Bandwidth term, which is the limit.
     #[serde(rename = "bandwidth_ms")]
     pub bandwidth: Picoseconds,
     /// Hops times the link's latency.
@@ -23,11 +23,12 @@ pub struct AllReduce {
     pub latency: Picoseconds,
 }
 
-/// The slowest link among `ranks` accelerators: that of the node, or the network where they span several.
+/// Rate and latency of the slowest link among `ranks` accelerators: the node's link, or the network if they span
+/// several nodes.
 pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
     let within = accelerator.link.as_ref().map(|l| (l.bytes_per_s, l.latency_s));
     let between = accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s));
-    // Where no link is known the host's PCIe 3.0 x16 is assumed, the slowest in use.
+    // Without a known link the host's PCIe 3.0 x16 is assumed, the slowest in use.
     const PCIE3: (ByteRate, f64) = (ByteRate(15.75e9), 10e-6);
     if ranks <= accelerator.node_size {
         within.or(between).unwrap_or(PCIE3)
@@ -36,14 +37,14 @@ pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
     }
 }
 
-/// The ways to all-reduce `bytes` over `ranks`, each with its time.
+/// The algorithms that all-reduce `bytes` over `ranks`, each with its time.
 ///
 /// * ring: every rank sends 2(n − 1)/n of the message in 2(n − 1) hops;
 /// * tree: the message goes up and down once, in 2⌈log2 n⌉ hops;
-/// * nodes, where ranks span N of m each: a ring within each node leaves every rank 1/m of the sum, which it all-reduces
-///   with its like in the other nodes over a network card of its own, 2(N − 1)/N of it; then the node gathers. Both kinds
-///   of links work on pieces at once, and the slower one counts;
-/// * torus: a ring in both directions along each axis at once: 2(n − 1)/n of the message over 2 × axes links.
+/// * nodes, if ranks span N nodes of m each: a ring within each node leaves every rank 1/m of the sum, which it
+///   all-reduces with its counterparts in the other nodes over a network card of its own, 2(N − 1)/N of it; then the
+///   node gathers. Both kinds of links work on pieces in parallel, and the slower one counts;
+/// * torus: a ring in both directions along each axis in parallel: 2(n − 1)/n of the message over 2 × axes links.
 pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<AllReduce> {
     if ranks <= 1 {
         return Vec::new();
@@ -84,7 +85,7 @@ pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<Al
     ways
 }
 
-/// An all-reduce within nodes and between them at once, where `ranks` fill several.
+/// An all-reduce within nodes and between them in parallel, if `ranks` fill several nodes.
 fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllReduce> {
     let (link, network) = (accelerator.link.as_ref()?, accelerator.network.as_ref()?);
     let node = accelerator.node_size;
@@ -102,28 +103,28 @@ fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllRe
     })
 }
 
-/// The least time that one all-reduce needs: the best bandwidth part.
+/// The least time of one all-reduce: the smallest bandwidth term.
 pub fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Picoseconds {
     all_reduce(accelerator, ranks, bytes).iter().map(|a| a.bandwidth).min().unwrap_or(Picoseconds::ZERO)
 }
 
-/// What one forward pass sends on its busiest rank.
+/// Messages of one forward pass on its busiest rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Communication {
     /// All-reduces of the residual stream in all layers.
     pub all_reduces: u64,
-    /// Bytes of one.
+    /// Bytes of one all-reduce.
     pub message_bytes: Bytes,
-    /// Their bandwidth term: what cannot be beaten.
+    /// Bandwidth term of the all-reduces, which is their limit.
     #[serde(rename = "all_reduce_ms")]
     pub all_reduce: Picoseconds,
-    /// Tokens to experts on other ranks and back.
+    /// Time of sending tokens to experts on other ranks and back.
     #[serde(rename = "all_to_all_ms")]
     pub all_to_all: Picoseconds,
-    /// From stage to stage.
+    /// Time of sending activations from stage to stage.
     #[serde(rename = "pipeline_ms")]
     pub pipeline: Picoseconds,
-    /// Latency term: hops of every message times the latency of a link. It is not in the limit.
+    /// Latency term: hops of every message times the latency of a link. Not part of the limit.
     #[serde(rename = "latency_ms")]
     pub latency: Picoseconds,
 }
@@ -158,11 +159,11 @@ pub struct Links {
     pub latency: f64,
     /// Bytes of a row in one all-reduce.
     pub row_bytes: f64,
-    /// Seconds of all exchanges with experts on other ranks whatever their bytes.
+    /// Fixed seconds of all exchanges with experts on other ranks.
     pub exchange_latency: f64,
-    /// Seconds a row: all-reduces, all-to-alls, and from stage to stage.
+    /// Seconds per row: all-reduces, all-to-alls, and stage to stage.
     row: [f64; 3],
-    /// Seconds of the hops of a pass.
+    /// Seconds of latency over the hops of a pass.
     hops: f64,
 }
 
@@ -178,7 +179,8 @@ impl Links {
         let (stage_rate, stage_latency) = slowest(chip, p.stage_ranks() * p.pp);
         let (mut all_to_all, mut exchanges) = (0.0, 0);
         if p.ep > 1 && p.attention_dp > 1 {
-            // Each token goes to its experts' ranks and comes back; 1/ep of them are at home. Latent experts get the latent.
+            // Each token is sent to its experts' ranks and back; 1/ep of the experts are local. Latent experts
+            // receive the latent.
             for (block, layers) in blocks() {
                 let Some(shard) = &block.experts else { continue };
                 let copies = shard.experts.per_token.min(p.ep) as f64;
@@ -206,12 +208,12 @@ impl Links {
         }
     }
 
-    /// Seconds of a row in one all-reduce, by bandwidth alone; 0 where there is none.
+    /// Seconds per row in one all-reduce, by bandwidth alone; 0 without all-reduces.
     pub fn seconds_per_row(&self) -> f64 {
         self.row[0] / self.all_reduces.max(1) as f64
     }
 
-    /// Seconds of the bandwidth terms of a row in all other messages of a pass.
+    /// Seconds of the bandwidth terms per row in all other messages of a pass.
     pub fn seconds_per_row_beside(&self) -> f64 {
         self.row[1..].iter().sum()
     }
@@ -231,7 +233,7 @@ impl Links {
     }
 }
 
-/// The bandwidth term of an all-reduce, which is in proportion to its bytes.
+/// Seconds per byte of an all-reduce's bandwidth term.
 fn seconds_per_byte(accelerator: &Accelerator, ranks: u64) -> f64 {
     const MANY: u64 = 1 << 30;
     least(accelerator, ranks, Bytes(MANY)).seconds() / MANY as f64

@@ -1,4 +1,4 @@
-//! The work of DeepSeek-V4's attention: the window, compressed entries, and the indexer that chooses among them.
+//! Work of DeepSeek-V4's attention: the window, compressed entries, and the indexer that chooses among them.
 
 use super::attention::{Scores, indexer};
 use super::recurrent::Recurrence;
@@ -8,7 +8,7 @@ use crate::model::OperatorKind;
 use crate::model::mixer::Compressed;
 use crate::precision::Dtype;
 
-/// Compressed attention on one rank: 4·heads·width FLOPs a pair (keys are values); window and entries cross the bus once
+/// Compressed attention on one rank: 4·heads·width FLOPs a pair (keys are values); window and entries are read once
 /// on every rank, the rows that wait for their window to fill are read and written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompressedForm {
@@ -25,7 +25,7 @@ impl CompressedForm {
         [self.flops_per_pair * self.compressed.pairs(new, context) as f64, read + state]
     }
 
-    /// A decode sees the window, and of every `ratio` tokens one entry, of which an indexer chooses.
+    /// Work of a decode, which sees the window and one entry per `ratio` tokens, among which an indexer chooses.
     fn decode(&self) -> DecodeForm {
         let c = &self.compressed;
         let token = Demand {
@@ -43,7 +43,7 @@ impl CompressedForm {
     }
 }
 
-/// Attention, and its indexer.
+/// Attention and its indexer.
 pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) -> Vec<Operator> {
     let tp = deployment.parallelism.tp;
     let parts = if deployment.ideal { tp } else { 1 };

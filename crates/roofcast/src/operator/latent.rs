@@ -1,4 +1,4 @@
-//! Latent attention's work: absorbed or expanded, whole or on an indexer's choice.
+//! Work of latent attention: absorbed or expanded, over the full context or an indexer's choice.
 
 use super::attention::{Scores, Table, indexer};
 use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
@@ -9,13 +9,13 @@ use crate::precision::Dtype;
 
 /// Multi-head latent attention on one rank, absorbed or expanded, whichever has fewer FLOPs for a sequence.
 ///
-/// Absorbed: scores and values are taken on the latent itself, 2·heads·(2·rank + rope) a pair, and the up-projection is
-/// applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) a pair, and the up-projection is
-/// applied to every token of the context.
+/// Absorbed: scores and values are computed on the latent itself, 2·heads·(2·rank + rope) a pair, and the
+/// up-projection is applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) a pair, and
+/// the up-projection is applied to every token of the context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatentForm {
     reach: Option<u64>,
-    /// FLOPs a pair.
+    /// FLOPs per pair.
     absorbed: f64,
     expanded: f64,
     /// FLOPs of the up-projection of one token.
@@ -39,7 +39,7 @@ impl LatentForm {
         }
     }
 
-    /// Pairs, and whether they are taken on the latent.
+    /// Pairs, and true if they are computed on the latent.
     fn pairs(&self, new: u64, context: u64) -> (f64, bool) {
         let pairs = causal_pairs(new, context, self.reach) as f64;
         let absorbing = self.absorbed * pairs + self.up * new as f64;
@@ -63,7 +63,7 @@ impl LatentForm {
     }
 }
 
-/// The up-projection, attention, and the indexer that chooses for it. A decode absorbs.
+/// The up-projection, attention, and the indexer that chooses for it. A decode is absorbed.
 pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> Vec<Operator> {
     let Some(expand) = block.gemms.iter().find(|g| g.operator == OperatorKind::KvBProj) else {
         return Vec::new();

@@ -1,8 +1,9 @@
-//! LoRA adapters (Hu et al., ICLR 2022): beside each matrix of a layer one of `rank` rows and one of `rank` columns.
+//! LoRA adapters (Hu et al., ICLR 2022): for each matrix of a layer one matrix of `rank` rows and one of `rank`
+//! columns.
 //!
-//! Knows: the matrices of one adapter on one rank, for every matrix that all tokens pass, with what vLLM shares of them:
-//! the side of the hidden state is whole on every rank, the other is divided like the matrix it stands beside. Routed
-//! experts, router, embedding and lm_head have none.
+//! Knows: the matrices of one adapter on one rank, for every matrix that all tokens pass, with vLLM's sharding: the
+//! side of the hidden state is replicated on every rank, the other is divided like the adapted matrix. Routed
+//! experts, router, embedding and lm_head have no adapters.
 
 use super::{Form, Matrix, Operator, Rows, operator};
 use crate::deployment::Deployment;
@@ -19,7 +20,7 @@ pub(crate) fn adapter(deployment: &Deployment, rank: u64) -> Operator {
     operator(deployment, OperatorKind::Lora, form)
 }
 
-/// Inputs and outputs of a matrix that stand beside an adapter's rank, on one accelerator.
+/// Sum of a matrix's inputs and outputs on one accelerator, which an adapter's rank multiplies.
 fn sides(deployment: &Deployment, matrix: &Tensor) -> u64 {
     let hidden_out = matrix.rows == deployment.model.hidden;
     let (whole, divided) =

@@ -1,4 +1,4 @@
-//! Routed experts' work. Shared experts, latent projections and routers are matrices that every token passes.
+//! Work of routed experts. Shared experts, latent projections and routers are plain GEMMs.
 
 use super::{Demand, Form, Operator};
 use crate::deployment::{Deployment, ExpertShard};
@@ -22,14 +22,14 @@ pub struct RoutedExperts {
     /// Expert-parallel ranks.
     pub ranks: u64,
     flops_per_token: f64,
-    /// Bytes of all experts of this rank over those of the layer: what a touched expert costs in the mean.
+    /// Bytes of this rank's experts over the number of the layer's experts: mean cost of a touched expert.
     bytes_per_touched: f64,
 }
 
 impl RoutedExperts {
-    /// The experts that `tokens` touch with traffic's routing over those with even routing. Where experts have their tokens by
-    /// an exponential distribution, whose standard deviation is its mean, T k copies touch T k/(1 + T k/E) of E experts in the
-    /// mean, and no fewer than k.
+    /// Ratio of experts touched with real traffic's routing to experts touched with even routing. If experts receive
+    /// tokens by an exponential distribution, whose standard deviation is its mean, T k copies touch T k/(1 + T k/E)
+    /// of E experts on average, and no fewer than k.
     pub fn uneven(&self, tokens: u64) -> f64 {
         let per_token = number(self.experts.per_token);
         let copies = number(tokens) * per_token;
@@ -47,7 +47,7 @@ impl RoutedExperts {
         self.experts.per_token
     }
 
-    /// Weights of an expert over those of one with a gate and the same widths: 1, or two thirds without a gate.
+    /// Weights of an expert over the weights of a gated one with equal widths: 1, or two thirds without a gate.
     pub fn elements_over_gated(&self) -> f64 {
         let gated = (3 * self.hidden * self.inner()) as f64 / self.slices as f64;
         (self.elements / gated).min(1.0)
@@ -58,7 +58,7 @@ impl RoutedExperts {
         self.experts.expert.intermediate
     }
 
-    /// For the tokens of a replica, evenly spread.
+    /// Work for the tokens of a replica with even routing.
     pub fn demand(&self, tokens: u64) -> Demand {
         Demand {
             flops: self.flops_per_token * tokens as f64,
@@ -67,8 +67,9 @@ impl RoutedExperts {
         }
     }
 
-    /// For `tokens` with traffic's routing in a kernel that multiplies in `blocks`: of few tokens each copy reads its experts, so
-    /// many at once as share a read; of more every touched expert computes whole tiles, half a tile too many in the mean.
+    /// Work for `tokens` with real traffic's routing in a kernel that multiplies in `blocks`: in a small-M GEMM each
+    /// copy reads its experts, `at_once` copies sharing a read; in a larger one every touched expert computes whole
+    /// tiles, half a tile too many on average.
     pub fn in_blocks(&self, tokens: u64, blocks: RowBlocks) -> Demand {
         let even = self.demand(tokens);
         let copies = number(tokens) * number(self.experts.per_token);
@@ -83,7 +84,7 @@ impl RoutedExperts {
         Demand { flops: even.flops * rows / copies, weight_bytes: touched * bytes_per_touched, kv_bytes: 0.0 }
     }
 
-    /// How many times its even share of the touched experts the busiest rank reads.
+    /// Touched experts on the busiest rank over the mean of all ranks.
     pub fn imbalance(&self, tokens: u64) -> f64 {
         self.experts.imbalance(tokens, self.ranks)
     }
@@ -126,8 +127,8 @@ mod tests {
         form
     }
 
-    /// 16 tokens have 128 copies, which touch 128/(1 + 1) = 64 where even routing touches 128 (1 − (15/16)^16) = 82.42. One
-    /// token touches its 8 either way, very many all.
+    /// 16 tokens have 128 copies, which touch 128/(1 + 1) = 64 experts where even routing touches 128 (1 −
+    /// (15/16)^16) = 82.42. One token touches its 8 either way, very many tokens touch all.
     #[test]
     fn uneven_routing_touches_fewer() {
         let form = experts();

@@ -1,6 +1,7 @@
-//! The work of mixers with a state: the same for every token, however long the context.
+//! Work of mixers with a state, which is constant per token, regardless of the context's length.
 //!
-//! Counted is the recurrence, the least arithmetic; kernels that take a prompt in chunks spend more to use matrix units.
+//! Counted is the recurrence, the least arithmetic; kernels that process a prompt in chunks spend more to use matrix
+//! units.
 
 use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape};
 use crate::deployment::{Block, Deployment};
@@ -33,7 +34,7 @@ impl Recurrence {
     }
 }
 
-/// The numbers by which the recurrence of `block` was timed.
+/// The shape by which the recurrence of `block` was timed.
 fn shape(deployment: &Deployment, block: &Block) -> Shape {
     let part = |heads: u64| heads.div_ceil(deployment.parallelism.tp);
     let recurrent = |kind, [key_heads, key_dim, value_heads, value_dim]: [u64; 4]| Shape::Recurrent {

@@ -1,9 +1,9 @@
-//! The file of kernel times: sections of one table, chip, engine, kernel and format each.
+//! The file of kernel times, in sections of one table, chip, engine, kernel and format each.
 //!
-//! Knows: the bytes. Numbers of several bytes are little-endian. A file is `RFK1`, the number of sections as u32, and for each
-//! section its table as u8, its chip, engine, version, kernel and format as texts (a length as u8, then UTF-8), the number
-//! of its shapes and the bytes of all of them as u32; then the sections' bytes in the same order, as [`super::packed`] says.
-//! Knows nothing about what a kernel is.
+//! Knows: the byte layout. Numbers of several bytes are little-endian. A file is `RFK1`, the number of sections as
+//! u32, and for each section its table as u8, its chip, engine, version, kernel and format as texts (a length as u8,
+//! then UTF-8), the number of its shapes and their total bytes as u32; then the sections' bytes in order, in the form
+//! of [`super::packed`]. Knows nothing about kernels.
 
 use super::packed::Packed;
 use super::{Curve, Lines, Table};
@@ -19,11 +19,11 @@ const EMBEDDED: &[u8] = include_bytes!("../../catalog/kernels/times.bin");
 /// Kernel times of one table, chip, engine, kernel and format.
 #[derive(Clone)]
 pub struct Section {
-    /// What was timed.
+    /// Table of the section.
     pub table: Table,
     /// Catalog id of the accelerator.
     pub chip: String,
-    /// Whose kernel: an engine, or `nccl`.
+    /// Owner of the kernel: an engine, or `nccl`.
     pub engine: String,
     /// The engine's newest version among the times.
     pub version: String,
@@ -33,7 +33,7 @@ pub struct Section {
     pub format: String,
     shapes: usize,
     bytes: Cow<'static, [u8]>,
-    /// The shapes, unpacked when they are first asked for: a run asks for a dozen sections of hundreds.
+    /// The shapes, unpacked at first use, because a run uses a dozen sections of hundreds.
     unpacked: OnceLock<Packed>,
 }
 
@@ -44,7 +44,7 @@ pub struct Profiles {
     pub sections: Vec<Section>,
 }
 
-/// A section that is being written: shapes with seconds, or nothing, in each column.
+/// Writer of a section: shapes with optional seconds in each column.
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     shapes: Packed,
@@ -72,7 +72,8 @@ impl Writer {
     }
 }
 
-/// Its head, and a digest of its times: alike whether or not they have been unpacked, as keys of kept answers are made of it.
+/// Prints the head and a digest of the times. The text does not depend on whether the shapes have been unpacked,
+/// because cache keys are derived from it.
 impl fmt::Debug for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut digest = DefaultHasher::new();
@@ -94,28 +95,28 @@ impl PartialEq for Section {
 impl Eq for Section {}
 
 impl Section {
-    /// How many shapes were timed.
+    /// Number of shapes.
     pub fn len(&self) -> usize {
         self.shapes
     }
 
-    /// Whether no shape was timed.
+    /// True if the section has no shapes.
     pub fn is_empty(&self) -> bool {
         self.shapes == 0
     }
 
-    /// The numbers of each shape, in order.
+    /// The axes of each shape, in order.
     pub fn shapes(&self) -> impl Iterator<Item = Vec<u32>> {
         self.unpacked().axes(self.table).map(<[u32]>::to_vec)
     }
 
     fn unpacked(&self) -> &Packed {
-        // Bytes that are no shapes are refused where a file is read.
+        // Invalid bytes were refused when the file was read.
         let read = || Packed::read(self.table, self.shapes, &self.bytes).unwrap_or_default();
         self.unpacked.get_or_init(read)
     }
 
-    /// The shape with the least `distance`, of those that have one.
+    /// The shape with the least `distance`, among shapes for which it is defined.
     pub fn nearest(&self, distance: impl Fn(&[u32]) -> Option<f64>) -> Option<(usize, Vec<u32>)> {
         let axes = self.unpacked().axes(self.table).enumerate();
         let measured = axes.filter_map(|(i, shape)| Some((distance(shape)?, i, shape)));
@@ -128,7 +129,7 @@ impl Section {
         curve(self.table.grid(), self.unpacked().seconds(self.table, index))
     }
 
-    /// Lines over context of the shape at `index`, of a table that has slopes.
+    /// Lines over context of the shape at `index`, for a table that has slopes.
     pub fn lines(&self, index: usize) -> Option<Lines> {
         let part = |at| {
             let columns = self.unpacked().seconds(self.table, index);
@@ -192,7 +193,7 @@ impl Profiles {
     }
 }
 
-/// A file as it is read.
+/// State of reading a file.
 struct Reader<'a> {
     place: &'a str,
     bytes: &'a [u8],
@@ -200,7 +201,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Each section without its shapes, and their bytes.
+    /// Each section without its shapes, and the bytes of its shapes.
     fn heads(mut self) -> Result<Vec<(Section, &'a [u8])>> {
         if self.take(4)? != MAGIC {
             return Err(self.error("other bytes", "a file of kernel times, which begins with RFK1"));
@@ -218,7 +219,7 @@ impl<'a> Reader<'a> {
         Ok(sections)
     }
 
-    /// A section without its shapes, and how many bytes they are.
+    /// A section without its shapes, and the number of bytes of its shapes.
     fn head(&mut self) -> Result<(Section, usize)> {
         let code = self.take(1)?[0];
         let table = Table::ALL.get(usize::from(code)).copied();
@@ -271,8 +272,8 @@ mod tests {
         Profiles { sections: vec![writer.section(Table::Prefill, names)] }
     }
 
-    /// 64 tokens take 10 µs and 128 take 30: 96 take 20, within half a step, 0.27 %.
-    /// A section that was read and not asked yet prints as one whose shapes are unpacked.
+    /// 64 tokens take 10 µs and 128 take 30: 96 take 20, within half a step, 0.27 %. A section prints equally before
+    /// and after its shapes are unpacked.
     #[test]
     fn it_prints_alike_before_and_after_use() {
         let profiles = Profiles::read("times.bin", EMBEDDED).unwrap();
@@ -309,7 +310,7 @@ mod tests {
         );
     }
 
-    /// Bytes changed at random are read or refused, whatever they are: nothing panics, and what is read can be asked.
+    /// Files with random changes are read or refused without a panic, and the ones that are read can be queried.
     #[test]
     fn changed_bytes_are_read_or_refused() {
         let bytes = two_shapes().to_bytes();

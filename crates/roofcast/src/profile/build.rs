@@ -1,8 +1,8 @@
 //! Profiles built from tables of measured kernel times.
 //!
-//! Knows: the order of the rules: a reading of each table, the newest version of each shape, points above the limit, the
-//! table's grid, and shapes that others predict left out until the file is small enough. Knows nothing about files: columns
-//! are handed in, and bytes are handed back by [`super::Profiles::to_bytes`].
+//! Knows: the order of the rules: a reading of each table, the newest version of each shape, points above the limit,
+//! the table's grid, and shapes that others predict left out until the file is small enough. Knows nothing about
+//! files: columns are handed in, and [`super::Profiles::to_bytes`] returns bytes.
 
 mod columns;
 mod grid;
@@ -33,45 +33,45 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use thin::Shapes;
 
-/// A time below this share of its limit was not measured from memory, and is not interpolated either.
+/// Times below this fraction of the limit came from caches and are not interpolated.
 const FASTEST: f64 = 1.0 / 1.05;
-/// What is left of a shape's points by the rules, below which it is left out: a curve of one size says nothing of others.
+/// Fewest points of a shape after the rules: a curve of one size predicts no others.
 const FEWEST: usize = 2;
 
-/// What was built.
+/// Result of a build.
 #[derive(Debug)]
 pub struct Built {
     /// The profiles.
     pub profiles: Profiles,
-    /// What became of the tables.
+    /// Report on the tables.
     pub report: Report,
 }
 
-/// What became of the tables.
+/// Report on the tables and the rules.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Bytes of the profiles as a file.
     pub bytes: usize,
-    /// What each section holds, in the order of the file.
+    /// Contents of each section, in the order of the file.
     pub sections: Vec<SectionReport>,
-    /// How much each rule left out of all tables.
+    /// Counts of each rule over all tables.
     pub dropped: Dropped,
-    /// Chip, engine, version and format of GEMM that was timed with the host in it.
+    /// Chip, engine, version and format of GEMM tables whose times include host overhead.
     pub host_bound: Vec<String>,
     /// The tables that were read, in the order of their names.
     pub files: Vec<FileReport>,
-    /// How well shapes that are left out as predicted are predicted.
+    /// Accuracy of predictions for shapes that are left out as predicted.
     pub predictions: Predictions,
 }
 
-/// What a section holds.
+/// Contents of a section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SectionReport {
-    /// As [`super::Table::name`] says.
+    /// Name of the table, see [`super::Table::name`].
     pub table: &'static str,
     /// Catalog id.
     pub chip: String,
-    /// Whose kernel.
+    /// Owner of the kernel.
     pub engine: String,
     /// The newest version among the times.
     pub version: String,
@@ -85,24 +85,25 @@ pub struct SectionReport {
     pub predicted: usize,
     /// Points that were faster than the limit.
     pub faster: usize,
-    /// Median and 90th percentile of the errors of a decode's lines over context, as shares; none of other tables.
+    /// Median and 90th percentile of the errors of a decode's lines over context, as fractions; `None` for other
+    /// tables.
     pub line_errors: Option<[f64; 2]>,
 }
 
-/// What a table held.
+/// Contents of a table's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileReport {
-    /// Its path.
+    /// Path of the file.
     pub file: String,
     /// The engine's version.
     pub version: String,
-    /// Its rows.
+    /// Rows of the file.
     pub rows: usize,
-    /// Points that the profiles rest on.
+    /// Points that the profiles use.
     pub used: usize,
 }
 
-/// What one version measured of a shape.
+/// Measurements of a shape by one version.
 #[derive(Debug, Clone, Default)]
 struct Measured {
     file: usize,
@@ -114,7 +115,7 @@ struct Measured {
 /// Every version's measurements of every shape of a section.
 type Versions = BTreeMap<Vec<u32>, BTreeMap<Version, Measured>>;
 
-/// A section as it stands before others may predict its shapes.
+/// A section before predicted shapes are left out.
 struct Draft {
     place: Place,
     version: Option<(Version, String)>,
@@ -122,7 +123,7 @@ struct Draft {
     shapes: Shapes,
     faster: usize,
     errors: Vec<f64>,
-    /// Files and how many of their points are used.
+    /// Number of used points by file.
     used: BTreeMap<usize, usize>,
     dropped: Dropped,
 }
@@ -157,8 +158,8 @@ impl FileReport {
     }
 }
 
-/// Measured points by section, shape and version. Two kernels that one version ran for a shape are merged: the engine chose
-/// between them by rows.
+/// Measured points by section, shape and version. Two kernels that one version ran for a shape are merged, because
+/// the engine chose between them by rows.
 fn by_place(readings: Vec<Reading>) -> BTreeMap<Place, Versions> {
     let mut places: BTreeMap<Place, Versions> = BTreeMap::new();
     for (file, reading) in readings.into_iter().enumerate() {
@@ -177,7 +178,7 @@ fn by_place(readings: Vec<Reading>) -> BTreeMap<Place, Versions> {
     places
 }
 
-/// Leaves out versions whose GEMM was timed with the host in it.
+/// Leaves out versions whose GEMM times include host overhead.
 fn leave_out_host_bound(
     places: &mut BTreeMap<Place, Versions>,
     catalog: &Catalog,
@@ -217,7 +218,8 @@ fn leave_out_host_bound(
     Ok(())
 }
 
-/// The newest version that measured at least half as many points as any, and how many points of others it makes needless.
+/// The newest version that measured at least half as many points as any, and the number of points of other versions
+/// that it makes redundant.
 fn newest(versions: BTreeMap<Version, Measured>) -> Option<(Version, Measured, usize)> {
     let most = versions.values().map(|m| m.points.len()).max()?;
     let all: usize = versions.values().map(|m| m.points.len()).sum();
@@ -259,7 +261,7 @@ fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
         }
     }
     draft.dropped.add(Rule::FasterThanLimit, draft.faster);
-    // The kernel that ran, or that the engine chose among several by rows or shape.
+    // The only kernel that ran, or none if the engine chose among several by rows or shape.
     if draft.place.kernel.is_empty() {
         let one = draft.kernels.first().filter(|_| draft.kernels.len() == 1);
         draft.place.kernel = one.cloned().unwrap_or_else(|| "as-selected".to_owned());
@@ -267,7 +269,7 @@ fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
     draft
 }
 
-/// The values of a shape at its table's grid; none of too few.
+/// The values of a shape at its table's grid; `None` if too few remain.
 fn columns(
     shape: &[u32],
     points: &[Point],
@@ -285,7 +287,7 @@ fn columns(
     (columns.iter().flatten().count() >= FEWEST).then_some(columns)
 }
 
-/// The sections with so many shapes that they are at most `most` bytes.
+/// The sections with as many shapes as fit into `most` bytes.
 fn fitting(drafts: &[(Draft, Limit)], mut report: Report, most: usize) -> Built {
     let neighbours: Vec<_> = drafts
         .par_iter()

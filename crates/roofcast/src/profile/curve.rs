@@ -1,7 +1,7 @@
 //! Times over a size: straight lines between measured sizes.
 //!
-//! Knows: between two sizes of a grid time is linear; beyond the last it grows as between the last two, and in proportion at
-//! most. Knows nothing about kernels.
+//! Knows: between two sizes of a grid time is linear; beyond the last it continues the last line, at most in
+//! proportion to the size. Knows nothing about kernels.
 
 /// Seconds over a size.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,17 +10,18 @@ pub struct Curve {
     seconds: Vec<f64>,
 }
 
-/// A line over context for each number of sequences: seconds = start + slope · tokens of context of all sequences. Between
-/// measured numbers of sequences the start is linear, and so is what a token more in every sequence adds.
+/// A line over context for each number of sequences: seconds = start + slope · tokens of context of all sequences.
+/// Between measured numbers of sequences the start is interpolated linearly, and so is the time of one more token in
+/// every sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
     starts: Curve,
-    /// Seconds of a token more in each of the sequences.
+    /// Seconds of one more token in each of the sequences.
     tokens: Curve,
 }
 
 impl Curve {
-    /// Times at ascending sizes; none where there is no size, or a time is not above 0.
+    /// Times at ascending sizes; `None` if there is no size, or a time is not above 0.
     pub fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Option<Curve> {
         let (sizes, seconds): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
         let ascending = sizes.windows(2).all(|pair| pair[0] < pair[1]);
@@ -43,7 +44,7 @@ impl Curve {
         y0 + (y1 - y0) * ((size - x0) / (x1 - x0))
     }
 
-    /// Seconds past the last size: on along the last line, never steeper than in proportion to the size.
+    /// Seconds past the last size: continues the last line, but never steeper than in proportion to the size.
     fn beyond(&self, size: f64) -> f64 {
         let last = self.sizes.len() - 1;
         let (x1, y1) = (self.sizes[last], self.seconds[last]);
@@ -55,7 +56,7 @@ impl Curve {
         y1 + slope.clamp(0.0, proportional) * (size - x1)
     }
 
-    /// The curve with every time put through `change`, which is given the size and the seconds.
+    /// The curve with `change` applied to every time; `change` receives the size and the seconds.
     #[must_use]
     pub fn map(&self, change: impl Fn(f64, f64) -> f64) -> Curve {
         let seconds = self.sizes.iter().zip(&self.seconds).map(|(size, s)| change(*size, *s)).collect();
@@ -75,12 +76,12 @@ impl Lines {
         Lines { starts, tokens: slopes.map(|sequences, slope| sequences * slope) }
     }
 
-    /// Start in seconds and slope in seconds a token at so many sequences.
+    /// Start in seconds, and slope in seconds per token, at `sequences` sequences.
     pub fn at(&self, sequences: f64) -> [f64; 2] {
         [self.starts.at(sequences), self.tokens.at(sequences) / sequences]
     }
 
-    /// The lines with every start put through `start`, and every slope through `slope`.
+    /// The lines with `start` applied to every start, and `slope` to every slope.
     #[must_use]
     pub fn map(&self, start: impl Fn(f64) -> f64, slope: impl Fn(f64) -> f64) -> Lines {
         Lines {
@@ -94,7 +95,8 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// 10 µs at 4 and 30 at 8: 20 at 6. Before the first as there; beyond, 5 a row, which is more than 30/8 = 3.75.
+    /// 10 µs at 4 and 30 at 8: 20 at 6. Below the first size the first time; beyond, 5 a row would exceed proportion,
+    /// so 30/8 = 3.75.
     #[test]
     fn lines_between_sizes_by_hand() {
         let curve = Curve::new([(4.0, 10.0), (8.0, 30.0)]).unwrap();

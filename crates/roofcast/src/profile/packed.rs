@@ -1,28 +1,28 @@
 //! Shapes and their columns as bytes.
 //!
-//! Knows: an axis is in sevens of bits, the lowest first, of which all bytes but the last have the eighth set (LEB128). A
-//! column is a byte: 0 is not measured, 1 to 254 the code of the shape's last measured column and this byte less 64 more, 255
-//! a code that follows as u16, little-endian. Where starts and slopes alternate, each counts from the last of its kind. Code c
-//! is 2^(c/128) picoseconds: steps of 0.54 %. Knows nothing about sections.
+//! Knows: an axis is in groups of seven bits, the lowest first, and all bytes but the last have the eighth bit set
+//! (LEB128). A column is a byte: 0 means not measured, 1 to 254 the code of the shape's last measured column plus
+//! this byte minus 64, 255 a code that follows as u16, little-endian. Where starts and slopes alternate, each refers
+//! to the last of its kind. Code c is 2^(c/128) picoseconds: steps of 0.54 %. Knows nothing about sections.
 
 use super::Table;
 
-/// Codes of a factor of two.
+/// Codes per factor of two.
 const OCTAVE: f64 = 128.0;
-/// The byte of a column whose code follows.
+/// Byte of a column whose code follows.
 const FOLLOWS: u8 = 255;
-/// The byte of a column whose code is that of the one before.
+/// Byte of a column whose code equals the previous one.
 const UNCHANGED: i32 = 64;
 
 /// Shapes with the codes of their columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Packed {
     axes: Vec<u32>,
-    /// 0 of what was not measured.
+    /// Codes of the columns; 0 if not measured.
     codes: Vec<u16>,
 }
 
-/// Seconds as a code; 0 where there is no time.
+/// Seconds as a code; 0 if there is no time.
 fn code(seconds: Option<f64>) -> u16 {
     let code = |s: f64| (libm::log2(s * 1e12) * OCTAVE).round().clamp(1.0, f64::from(u16::MAX)) as u16;
     seconds.filter(|s| *s > 0.0).map_or(0, code)
@@ -40,7 +40,7 @@ impl Packed {
         self.codes.extend(seconds.iter().map(|value| code(*value)));
     }
 
-    /// How many shapes there are.
+    /// Number of shapes.
     pub(super) fn len(&self, table: Table) -> usize {
         self.axes.len() / table.axes().len()
     }
@@ -50,7 +50,7 @@ impl Packed {
         self.axes.chunks_exact(table.axes().len())
     }
 
-    /// The columns of the shape at `index`; nothing where there is none.
+    /// The columns of the shape at `index`; empty if there is no such shape.
     pub(super) fn seconds(&self, table: Table, index: usize) -> impl Iterator<Item = Option<f64>> {
         let columns = table.columns();
         let codes = self.codes.chunks_exact(columns).nth(index).unwrap_or_default();
@@ -67,7 +67,7 @@ impl Packed {
         bytes
     }
 
-    /// So many shapes of all of `bytes`; none where they are other bytes.
+    /// Reads `shapes` shapes from all of `bytes`; `None` if the bytes are invalid.
     pub(super) fn read(table: Table, shapes: usize, mut bytes: &[u8]) -> Option<Packed> {
         let mut packed = Packed::default();
         for _ in 0..shapes {
@@ -162,7 +162,8 @@ mod tests {
         assert_eq!(Packed::read(Table::Prefill, 1, &bytes), Some(packed));
     }
 
-    /// Starts and slopes each count from their own: 1 ns is code 1275.6, so 1276 (0x4fc), and byte 64 is the one before.
+    /// Starts and slopes refer to the last of their kind: 1 ns is code 1275.6, so 1276 (0x4fc), and byte 64 repeats
+    /// it.
     #[test]
     fn starts_and_slopes_alternate() {
         let mut packed = Packed::default();
@@ -181,7 +182,7 @@ mod tests {
         let none = |bytes: &[u8]| assert_eq!(Packed::read(Table::AllReduce, 1, bytes), None, "{bytes:?}");
         none(&[]);
         none(&[0xff, 0xff, 0xff, 0xff, 0xff, 0]);
-        // A code below 0: byte 1 is 63 less than nothing.
+        // A code below 0: byte 1 subtracts 63 from 0.
         none(&[[8, 1].as_slice(), &[0; 16]].concat());
         none(&[[8].as_slice(), &[0; 18]].concat());
     }

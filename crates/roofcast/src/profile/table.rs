@@ -1,4 +1,4 @@
-//! The tables of kernel times: what a shape is made of, and the grid on which times stand.
+//! The tables of kernel times: the axes of a shape, and the grid of sizes.
 //!
 //! Knows: axes and grids. Knows nothing about files.
 
@@ -9,8 +9,8 @@ pub enum Table {
     Gemm,
     /// Routed experts of one layer on one rank, routing power law 1.01, in seconds over the tokens of the replica.
     Experts,
-    /// Attention of decodes, one token a sequence: a start in seconds and a slope in seconds a token of context, over
-    /// sequences.
+    /// Attention of decodes, one token per sequence: a start in seconds and a slope in seconds per token of context,
+    /// over sequences.
     Decode,
     /// Causal attention of one prompt without cached tokens, in seconds over its tokens.
     Prefill,
@@ -27,7 +27,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// All, in the order of their codes in a file.
+    /// All tables, in the order of their codes in a file.
     pub const ALL: [Table; 9] = [
         Table::Gemm,
         Table::Experts,
@@ -40,7 +40,7 @@ impl Table {
         Table::AllReduce,
     ];
 
-    /// As in reports.
+    /// Name of the table in reports.
     pub fn name(self) -> &'static str {
         match self {
             Table::Gemm => "gemm",
@@ -55,8 +55,8 @@ impl Table {
         }
     }
 
-    /// What the numbers of a shape are, in order. Heads, experts and widths are those of one rank where `tp` or `ep` are not
-    /// among them; a window of 0 is none.
+    /// Axes of a shape, in order. Heads, experts and widths are per rank unless `tp` or `ep` is an axis; a window of
+    /// 0 means none.
     pub fn axes(self) -> &'static [&'static str] {
         match self {
             Table::Gemm => &["n", "k"],
@@ -70,7 +70,7 @@ impl Table {
         }
     }
 
-    /// The sizes at which times stand: rows, tokens, sequences or bytes.
+    /// Sizes of the grid: rows, tokens, sequences or bytes.
     pub fn grid(self) -> &'static [u32] {
         match self {
             Table::Gemm => &[
@@ -107,7 +107,7 @@ impl Table {
         }
     }
 
-    /// Whether each size has a start and a slope, in the place of one time.
+    /// True if each size has a start and a slope instead of one time.
     pub fn has_slopes(self) -> bool {
         matches!(self, Table::Decode | Table::LatentDecode)
     }

@@ -1,8 +1,9 @@
-//! LightLLM: cache by the token, and admission by the peak that the cache will reach.
+//! LightLLM: cache by the token, and admission by the future peak of the cache.
 //!
-//! Knows: when each request's output ends, those that run longer hold what they have then; the largest such sum is the
-//! peak. A request that would push it over the cache waits, so none is preempted. Source: the scheduler of LightLLM's
-//! `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts go first, whole.
+//! Knows: at the end of each request's output, the requests that run longer hold a known number of tokens; the
+//! largest such sum is the peak. A request that would raise it above the cache waits, so none is preempted. Source:
+//! the scheduler of LightLLM's `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts
+//! are computed first, whole.
 
 use super::{Policy, Profile};
 use crate::engine::arrival::SequenceId;
@@ -10,7 +11,7 @@ use crate::engine::config::Reservation;
 use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
 
-/// Its defaults: whole prompts, a cache by the token.
+/// Defaults of LightLLM: whole prompts, a cache by the token.
 pub(super) fn profile() -> Profile {
     Profile { only_block_size: Some(1), ..Profile::whole(Policy::LightLlm, Reservation::Prompt) }
 }
@@ -25,7 +26,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     while state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { break };
         let known = state.sequence(id).known;
-        // Its prompt's step samples the first of its tokens.
+        // The prompt's step samples the first output token.
         let (_, left) = held_and_left(state, id);
         running.push((u64::from(known), left - 1));
         if known > budget || peak(&mut running.clone()) > room(state) {
@@ -42,7 +43,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// As running requests near their ends, the peak with a waiting request falls from step to step.
+/// 1 if a waiting request may soon fit: as running requests near their ends, the peak falls from step to step.
 pub(super) fn patience<D: Decodes>(state: &State<D>) -> u64 {
     if state.waiting() > 0 && state.running() < state.config.max_num_seqs { 1 } else { u64::MAX }
 }
@@ -52,7 +53,7 @@ fn room<D: Decodes>(state: &State<D>) -> u64 {
     state.config.blocks * u64::from(state.config.block_size)
 }
 
-/// Tokens in the cache, and tokens that may still come: up to the client's bound, as far as a sequence may grow.
+/// Tokens in the cache, and tokens that may still be added: up to the client's bound, as far as a sequence may grow.
 fn held_and_left<D: Decodes>(state: &State<D>, id: SequenceId) -> (u64, u64) {
     let (held, left) = state.progress(id);
     let arrival = &state.sequence(id).arrival;
@@ -60,7 +61,8 @@ fn held_and_left<D: Decodes>(state: &State<D>, id: SequenceId) -> (u64, u64) {
     (u64::from(held), u64::from(left + arrival.max_tokens.min(most).saturating_sub(arrival.output)))
 }
 
-/// The most tokens that will be held at once: when a request ends, those that last longer hold what they have then.
+/// The future peak of tokens held: at the end of each request, the requests that last longer hold their tokens of
+/// that time.
 fn peak(requests: &mut [(u64, u64)]) -> u64 {
     requests.sort_unstable_by_key(|(_, left)| std::cmp::Reverse(*left));
     let mut held = 0;

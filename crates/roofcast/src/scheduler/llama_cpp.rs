@@ -1,8 +1,10 @@
-//! llama.cpp's server: a fixed number of slots, each with its share of the context; prompts in batches beside decodes.
+//! llama.cpp's server: a fixed number of slots, each with an equal part of the context; prompts in batches together
+//! with decodes.
 //!
-//! Knows: a request takes a slot and keeps it until it ends; each step computes one token of every slot that generates
-//! and fills the batch (`n_batch`) with prompts in order of the slots. No request is preempted. Source: `update_slots` of
-//! `tools/server/server.cpp` (b6000 and on). With a unified cache a slot may take all of it: set `max_model_len` to it.
+//! Knows: a request keeps its slot until it ends; each step computes one token of every slot that generates and fills
+//! the batch (`n_batch`) with prompts in order of the slots. No request is preempted. Source: `update_slots` of
+//! `tools/server/server.cpp` (b6000 and on). With a unified cache a slot may use all of the context: set
+//! `max_model_len` to it.
 
 use super::{Policy, Profile};
 use crate::engine::config::Reservation;
@@ -10,7 +12,7 @@ use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
 use crate::spec::KvLayout;
 
-/// Its defaults: four slots of an equal share of the cache, reserved whole, and steps of 2048 tokens.
+/// Defaults of llama.cpp: four slots of an equal part of the cache, reserved whole, and steps of 2048 tokens.
 pub(super) fn profile() -> Profile {
     Profile {
         block_size: 1,

@@ -1,7 +1,8 @@
-//! Orca's iteration-level scheduling (OSDI 2022): prompts join and leave between steps, whole prompts beside decodes.
+//! Orca's iteration-level scheduling (OSDI 2022): prompts join and leave between steps, whole prompts together with
+//! decodes.
 //!
-//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), in one piece
-//! where the cache is contiguous, so no request is ever preempted.
+//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), in one
+//! piece if the cache is contiguous, so no request is ever preempted.
 
 use super::{Policy, Profile};
 use crate::engine::config::Reservation;
@@ -9,7 +10,7 @@ use crate::engine::decodes::Decodes;
 use crate::engine::state::State;
 use crate::spec::KvLayout;
 
-/// Its defaults: whole prompts, reserved memory.
+/// Defaults of Orca: whole prompts, reserved memory.
 pub(super) fn profile() -> Profile {
     Profile {
         reserves: true,

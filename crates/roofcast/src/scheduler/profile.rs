@@ -1,51 +1,51 @@
-//! What a scheduler does where a spec is silent, and what it refuses.
+//! Defaults of a scheduler, and the settings that it refuses.
 
 use super::Policy;
 use crate::engine::config::{Prefixes, Reservation};
 use crate::spec::KvLayout;
 
-/// A scheduler's own settings; each policy's file has them.
+/// A scheduler's own settings; each policy's file defines them.
 #[derive(Debug, Clone)]
 pub struct Profile {
-    /// What decides.
+    /// Policy that decides.
     pub policy: Policy,
     /// Tokens of a KV block.
     pub block_size: u64,
-    /// The only block size that it has, where there is one.
+    /// The only supported block size, if there is one.
     pub only_block_size: Option<u64>,
-    /// Tokens of a step; none where the engine's own default holds.
+    /// Tokens of a step; `None` for the engine's own default.
     pub max_num_batched_tokens: Option<u64>,
-    /// Requests that run at once; none where the engine's own default holds.
+    /// Requests that run at one time; `None` for the engine's own default.
     pub max_num_seqs: Option<u64>,
-    /// What admission takes of the cache.
+    /// Cache reserved at admission.
     pub reservation: Reservation,
-    /// Whether a spec may say what is reserved, in one piece of memory.
+    /// True if a spec may set the reservation, in contiguous memory.
     pub reserves: bool,
-    /// Share of the blocks kept free when admitting beside running requests.
+    /// Fraction of the blocks kept free when admitting while others run.
     pub watermark: f64,
-    /// Whether a prompt may be split over steps.
+    /// True if a prompt may be split over steps.
     pub enable_chunked_prefill: bool,
-    /// Whether admission needs room for the whole known sequence.
+    /// True if admission needs room for the whole known sequence.
     pub scheduler_reserve_full_isl: bool,
-    /// How it finds prefixes, where it does.
+    /// Kind of prefix cache, if any.
     pub prefixes: Prefixes,
-    /// Blocks of the pool that it keeps for itself.
+    /// Blocks of the pool that the scheduler reserves for itself.
     pub null_blocks: u64,
-    /// Whether it gives back what falls out of a window.
+    /// True if blocks outside a sliding window are freed.
     pub frees_windows: bool,
-    /// Whether the budget of a step bounds the requests that run at once.
+    /// True if a step's token budget bounds the number of running requests.
     pub bounds_sequences: bool,
-    /// Whether data-parallel ranks divide one budget.
+    /// True if data-parallel ranks divide one budget.
     pub divides_budget: bool,
-    /// Whether each request has an equal share of the cache, as llama.cpp's slots.
+    /// True if each request has an equal part of the cache, as llama.cpp's slots.
     pub shares_cache_by_slots: bool,
-    /// Whether it may hold prompts back beside decodes.
+    /// True if prompts may be held back while others decode.
     pub holds_prompts: bool,
-    /// The engine's version from which on it schedules a step while the one before it runs; none where it never does.
+    /// Version of the engine from which on it schedules a step while the previous one runs; `None` if it never does.
     pub overlaps_since: Option<&'static str>,
-    /// How tokens may lie in memory.
+    /// Supported layouts of tokens in memory.
     pub layouts: &'static [KvLayout],
-    /// Keys of a spec that not every scheduler has.
+    /// Spec keys that only some schedulers have.
     pub keys: &'static [&'static str],
 }
 

@@ -1,8 +1,8 @@
-//! What the messages of a step take.
+//! Time of a step's messages.
 //!
-//! Knows: an all-reduce takes what one of as many bytes among as many ranks was measured to take, scaled by the links'
-//! rates on a sibling chip; without a measurement a start of three latencies of the link and its bytes at a share of the
-//! link. Knows nothing about which messages there are.
+//! Knows: an all-reduce takes the measured time of one with equally many bytes and ranks, scaled by the links' rates
+//! on a sibling chip; without a measurement a start of three latencies of the link plus its bytes at a fraction of
+//! the link's rate. Knows nothing about which messages there are.
 
 use crate::coefficients::{Coefficients, KernelTimes};
 use crate::deployment::Deployment;
@@ -10,8 +10,8 @@ use crate::kernel_time::{Basis, Kernels};
 use crate::operator::collective::Links;
 use crate::profile::Curve;
 
-/// Share of the link through the host's memory, which each byte enters and leaves: two cards over PCIe 5 exchange 15 GB/s of 64
-/// (`all_reduce_perf` of nccl-tests; 64 MiB in 4.4 ms).
+/// Efficiency of a link through the host's memory, which each byte enters and leaves: two cards over PCIe 5 exchange
+/// 15 GB/s of 64 (`all_reduce_perf` of nccl-tests; 64 MiB in 4.4 ms).
 const THROUGH_HOST: f64 = 0.24;
 
 /// Latencies of a link in one all-reduce without a measurement.
@@ -20,24 +20,24 @@ const LATENCIES: f64 = 3.0;
 /// The messages of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Messages {
-    /// All-reduces of a step.
+    /// Number of all-reduces of a step.
     count: f64,
-    /// Bytes of a row in one.
+    /// Bytes per row in one all-reduce.
     row_bytes: f64,
-    /// Seconds over bytes, where they were measured.
+    /// Seconds over bytes, if measured.
     measured: Option<Curve>,
-    /// Seconds of one whatever its bytes, and of a row.
+    /// Fixed seconds of one all-reduce, and seconds per row.
     formula: [f64; 2],
-    /// Seconds of a row in all other messages.
+    /// Seconds per row in all other messages.
     other_row: f64,
-    /// Seconds of all other messages whatever their rows.
+    /// Fixed seconds of all other messages.
     other: f64,
-    /// What the time of all-reduces rests on.
+    /// Basis of the time of all-reduces.
     pub basis: Option<Basis>,
 }
 
 impl Messages {
-    /// Those of `deployment`, whose links are `links`.
+    /// The messages of `deployment`, whose links are `links`.
     pub fn of(deployment: &Deployment, links: &Links, coefficients: &Coefficients) -> Messages {
         let count = links.all_reduces as f64;
         let KernelTimes::Measured { shares, .. } = &coefficients.kernels else {
@@ -71,7 +71,7 @@ impl Messages {
         }
     }
 
-    /// Seconds of those of `rows`.
+    /// Seconds of a step's messages for `rows` rows.
     #[inline(always)]
     pub fn time(&self, rows: f64) -> f64 {
         let one = match &self.measured {
@@ -104,8 +104,8 @@ mod tests {
         (Messages::of(&forecaster.deployment, &links, &forecaster.coefficients), links)
     }
 
-    /// Llama-3.1-8B on two H100 has 64 all-reduces of 8192 bytes a row. 32 rows, 262,144 bytes, take 64 times what the table
-    /// says, which is no less than the link allows: 262,144 bytes at 450 GB/s are 0.58 µs.
+    /// Llama-3.1-8B on two H100 has 64 all-reduces of 8192 bytes a row. 32 rows, 262,144 bytes, take 64 times the
+    /// table's time, which is no less than the link allows: 262,144 bytes at 450 GB/s are 0.58 µs.
     #[test]
     fn measured_all_reduces_are_no_faster_than_the_link() {
         let (messages, links) = messages("h100-sxm", 2);

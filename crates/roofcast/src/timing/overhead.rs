@@ -1,8 +1,9 @@
-//! What a step takes beside its operators: small kernels, launches, the host, and messages between ranks.
+//! Times of a step outside its operators: small kernels, launches, the host, and messages between ranks.
 //!
-//! Knows: small kernels are counted by layer and take one time each; a step that no captured graph holds waits for its
-//! launches; the host's loop goes on beside the device. Messages are looked up by bytes where all-reduces among as many
-//! ranks were timed, else a start and their bytes at a share of the link. Knows nothing about operators.
+//! Knows: small kernels are counted by layer and take one time each; a step that no captured graph covers waits for
+//! its launches; the host's loop overlaps with the device. Messages are looked up by bytes where all-reduces over
+//! equally many ranks were timed, else they take a start plus their bytes at a fraction of the link's rate. Knows
+//! nothing about operators.
 
 use super::messages::Messages;
 use crate::coefficients::{Coefficients, busiest, waiting};
@@ -11,7 +12,7 @@ use crate::shares::Shares;
 use crate::step::{Pass, StepModel};
 use crate::units::number;
 
-/// Share of the bandwidth that norms, activation functions and sampling reach: what cuBLAS and Triton copies do.
+/// Bandwidth efficiency of norms, activation functions and sampling, like that of cuBLAS and Triton copies.
 const ELEMENTWISE: f64 = 0.8;
 /// Bytes that sampling moves for each entry of the vocabulary and sampled row: fp32 logits written, read by softmax and by
 /// the draw.
@@ -19,51 +20,51 @@ const SAMPLED: f64 = 12.0;
 /// Seconds of sampling and of the embedding, final norm and copy of tokens around it: 10 and 20 µs.
 const SAMPLER: f64 = 30e-6;
 
-/// Seconds of the host for a kernel that Python launches: a forward pass of DeepSeek-V3 without a graph takes 82.6 ms in SGLang,
-/// 61 layers of some 28 kernels (its pull request 12160), one of Qwen3-4B 16.6 ms in sfllm, 36 layers of 10 (its pull request
-/// 46), 46 to 48 µs each with what the step has beside them.
+/// Seconds of the host for a kernel that Python launches: a forward pass of DeepSeek-V3 without a graph takes 82.6 ms
+/// in SGLang, 61 layers of some 28 kernels (its pull request 12160), one of Qwen3-4B 16.6 ms in sfllm, 36 layers of
+/// 10 (its pull request 46), 46 to 48 µs each including the step's other time.
 const INTERPRETED: f64 = 40e-6;
 
-/// What a step takes beside its operators, in seconds.
+/// Times of a step outside its operators, in seconds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Overhead {
     /// Small kernels of a step in a captured graph.
     pub small_kernels: f64,
-    /// Host time that the device waits for: of a step, of a sequence, and more of a step with prompts.
+    /// Exposed host time: per step, per sequence, and in addition per step with prompts.
     pub exposed: [f64; 3],
-    /// Host time beside the device: of a step and of a sequence.
+    /// Overlapped host time: per step and per sequence.
     pub loops: [f64; 2],
-    /// Launches of a step that no captured graph holds.
+    /// Launches of a step that no captured graph covers.
     pub launches: f64,
-    /// Whether no step is captured.
+    /// True if no step is captured.
     eager: bool,
-    /// Tokens of the largest pass that a captured graph holds.
+    /// Tokens of the largest pass that a captured graph covers.
     captured: u64,
-    /// Of each token of a rank, in norms and activation functions.
+    /// Seconds per token of a rank, in norms and activation functions.
     token: f64,
-    /// Of each sampled row.
+    /// Seconds per sampled row.
     sampled: f64,
-    /// Of a step's sampling, whatever its rows.
+    /// Fixed seconds of a step's sampling.
     sampler: f64,
     /// Messages between ranks.
     pub messages: Messages,
 }
 
-/// Seconds of a pass beside its operators: small kernels, host, launches, links.
+/// Seconds of a pass outside its operators: small kernels, host, launches, links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Beside {
     /// Small kernels, sampling included.
     pub small_kernels: f64,
-    /// Host time that the device waits for.
+    /// Exposed host time.
     pub host: f64,
-    /// Launches that the device waits for.
+    /// Exposed launch time.
     pub launches: f64,
     /// Messages between ranks.
     pub links: f64,
 }
 
 impl Overhead {
-    /// That of `model`; nothing but the links' bandwidth at a limit.
+    /// Overhead of `model`; at a limit nothing but the links' bandwidth.
     pub fn of(model: &StepModel, coefficients: &Coefficients, messages: Messages) -> Overhead {
         let KernelTimes::Measured { .. } = &coefficients.kernels else {
             return Overhead { messages, ..Overhead::default() };
@@ -125,7 +126,7 @@ impl Overhead {
 }
 
 impl Beside {
-    /// As parts of a step by what binds.
+    /// The times attributed to bottlenecks.
     #[inline(always)]
     pub fn shares(&self) -> Shares<f64> {
         Shares {
@@ -198,8 +199,9 @@ mod tests {
         assert!((found.host - 130e-6).abs() < 1e-12 && found.launches == 0.0, "{found:?}");
     }
 
-    /// 160 small and 129 large kernels are launched one by one, 10 µs each, and 32 of attention by Python, 40 µs each: 4.17 ms
-    /// beside 4.17 of the device take the cube root of 2 times as long, 26 % more. vLLM's graphs hold up to 512 tokens of prompts.
+    /// 160 small and 129 large kernels are launched one by one, 10 µs each, and 32 of attention by Python, 40 µs
+    /// each: 4.17 ms; with 4.17 of the device the step takes the cube root of 2 times as long, 26 % more. vLLM's
+    /// graphs cover up to 512 tokens of prompts.
     #[test]
     fn a_prompt_beyond_the_captured_sizes_waits_for_launches() {
         let overhead = overhead(&llama(), EngineTimes { launch: 10e-6, ..Default::default() });
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!([waited(512, 512), waited(600, 0)], [0.0; 2]);
     }
 
-    /// A host of half the speed takes twice as long for all that it does; the device takes as long as before.
+    /// A host of half the speed takes twice as long for all of its work; the device's time is unchanged.
     #[test]
     fn a_slower_host_takes_longer() {
         let engine = EngineTimes {

@@ -1,6 +1,6 @@
-//! A table's columns: words as codes of what is distinct among them, and numbers.
+//! Columns of a table: numbers, and words as codes of distinct values.
 //!
-//! Knows: which rows hold what. Knows nothing about files or about what a column means.
+//! Knows: the values of each row. Knows nothing about files or the meaning of columns.
 
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 /// Columns of one table, by name.
 #[derive(Debug, Clone, Default)]
 pub struct Columns {
-    /// Where the table was read, for messages.
+    /// Name of the table in messages.
     pub place: String,
     words: BTreeMap<String, Words>,
     numbers: BTreeMap<String, Vec<f64>>,
 }
 
-/// A column of words: the distinct ones, and which of them each row holds.
+/// A column of words: the distinct ones, and the code of each row.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Words {
     distinct: Vec<String>,
@@ -34,7 +34,7 @@ impl Words {
 }
 
 impl Columns {
-    /// No columns yet of the table at `place`.
+    /// Empty columns for the table at `place`.
     pub fn new(place: impl Into<String>) -> Columns {
         Columns { place: place.into(), ..Columns::default() }
     }
@@ -54,12 +54,12 @@ impl Columns {
         self.words.insert(name.to_owned(), words);
     }
 
-    /// Adds a column of numbers; what is not there is NaN.
+    /// Adds a column of numbers; NaN marks missing values.
     pub fn add_numbers(&mut self, name: &str, rows: Vec<f64>) {
         self.numbers.insert(name.to_owned(), rows);
     }
 
-    /// A column of words; an empty word in every row of a table without it.
+    /// The column of words with this name; empty words if the table lacks it.
     pub(super) fn words(&self, name: &str) -> Words {
         self.words.get(name).cloned().unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl Columns {
         Ok(names.map(|name| self.numbers_if_any(name)))
     }
 
-    /// A column of numbers that some tables do without.
+    /// The column of numbers with this name, which some tables lack.
     pub(super) fn numbers_if_any(&self, name: &str) -> Numbers<'_> {
         Numbers(self.numbers.get(name).map_or(&[], Vec::as_slice))
     }
@@ -85,7 +85,7 @@ impl Columns {
 pub(super) struct Numbers<'a>(pub(super) &'a [f64]);
 
 impl Numbers<'_> {
-    /// The whole number of a row; 0 where there is none.
+    /// The value of a row as a whole number; 0 if missing.
     pub(super) fn at(self, row: usize) -> u32 {
         // A cast of NaN is 0.
         self.0.get(row).copied().unwrap_or(0.0).round() as u32

@@ -1,19 +1,20 @@
-//! Measured times on a table's grid, never less for more.
+//! Measured times on a table's grid, made monotonic.
 //!
-//! Knows: straight lines in logarithms between measured sizes, isotonic regression, and the line over context of a decode.
-//! Knows nothing about what is timed.
+//! Knows: linear interpolation in logarithms between measured sizes, isotonic regression, and the line over context
+//! of a decode. Knows nothing about the kernels.
 
 use super::limit::within;
 use super::reading::Point;
 
 /// Contexts at which decodes of more sequences must not be faster.
 pub(super) const CONTEXTS: [f64; 2] = [1024.0, 8192.0];
-/// The shortest context of a line: below it a decode is its launch and its first tile of keys.
+/// Shortest context in the fit of a line: below it a decode's time is its launch and first tile of keys.
 const LEAST_CONTEXT: f64 = 128.0;
-/// The least a start or a slope is written as: neither is 0, which says that nothing was measured.
+/// Smallest start or slope that is written, because 0 means that nothing was measured.
 const LEAST: f64 = 1e-12;
 
-/// Times at the sizes of `grid` within what was measured, isotonic and none below `least` of its size; `points` ascend by size.
+/// Times at the sizes of `grid` within the measured range, isotonic and none below `least` of its size; `points`
+/// ascend by size.
 pub(super) fn on_grid(points: &[Point], grid: &[u32], least: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
     let at = |size: u32| {
         let above = points.partition_point(|p| p.size < size);
@@ -33,7 +34,7 @@ pub(super) fn on_grid(points: &[Point], grid: &[u32], least: impl Fn(f64) -> f64
     measured.into_iter().map(|log| log.and_then(|_| rising.next()).map(libm::exp)).collect()
 }
 
-/// The nearest values that do not fall, by pooling adjacent violators (Barlow and others, 1972).
+/// The nearest non-decreasing values, by pooling adjacent violators (Barlow and others, 1972).
 pub(super) fn isotonic(values: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for value in values {
@@ -48,14 +49,15 @@ pub(super) fn isotonic(values: &[f64]) -> Vec<f64> {
     pools.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean, count)).collect()
 }
 
-/// Lines of a shape: a start and a slope at each number of sequences of a grid, and how far they are from what was measured.
+/// Lines of a shape: a start and a slope at each number of sequences of a grid, and their errors against the
+/// measurements.
 pub(super) struct Lines {
     pub(super) columns: Vec<Option<f64>>,
     /// Absolute relative errors.
     pub(super) errors: Vec<f64>,
 }
 
-/// The measured points of so many sequences.
+/// The measured points of one number of sequences.
 struct Batch {
     column: usize,
     sequences: f64,
@@ -63,10 +65,10 @@ struct Batch {
     points: Vec<(f64, f64)>,
 }
 
-/// The line over tokens of context of all sequences that has the least squared relative error, at each number of sequences of
-/// `grid`; starts do not fall with sequences, nor do the times of [`CONTEXTS`].
+/// The line over tokens of context of all sequences that has the least squared relative error, at each number of
+/// sequences of `grid`; starts do not decrease with sequences, nor do the times of [`CONTEXTS`].
 pub(super) fn lines(points: &[Point], window: f64, grid: &[u32]) -> Lines {
-    // A window of 128 keys leaves nothing to vary from 128 on.
+    // With a window of 128 keys the time is constant from context 128 on.
     let least = if window > 0.0 { LEAST_CONTEXT.min(window / 8.0) } else { LEAST_CONTEXT };
     let batch = |(column, size): (usize, &u32)| {
         let counted = points.iter().filter(|p| p.size == *size && f64::from(p.context) >= least);
@@ -135,8 +137,8 @@ mod tests {
         assert_eq!(isotonic(&[3.0, 1.0, 5.0, 4.0, 3.0, 9.0]), [2.0, 2.0, 4.0, 4.0, 4.0, 9.0]);
     }
 
-    /// Between 10 µs at 4 and 40 µs at 16 time doubles from 4 to 8 in logarithms. 2 and 32 are outside. At 64 and 256 the
-    /// geometric mean of 90 and 40, 60. What may not be below 25 µs is not.
+    /// Between 10 µs at 4 and 40 µs at 16 time doubles from 4 to 8 in logarithms. 2 and 32 are outside. At 64 and 256
+    /// the geometric mean of 90 and 40, 60. Times below a bound of 25 µs are raised to it.
     #[test]
     fn sizes_between_are_interpolated_and_times_do_not_fall() {
         let measured = points(&[(4, 0, 10e-6), (16, 0, 40e-6), (64, 0, 90e-6), (256, 0, 40e-6)]);
@@ -157,7 +159,7 @@ mod tests {
         };
         let mut times: Vec<_> = [128, 512, 2048].map(|c| time(1, c, 10e-6, 5e-9)).to_vec();
         times.extend([128, 512, 2048].map(|c| time(4, c, 12e-6, 4e-9)));
-        // Shorter contexts do not count.
+        // Shorter contexts are left out of the fit.
         times.push((1, 64, 1.0));
         let found = lines(&points(&times), 0.0, &[1, 4, 16]);
         let by_hand = [10e-6, 5e-9, 12e-6, 4e-9];
@@ -167,8 +169,8 @@ mod tests {
         assert_eq!(found.columns[4..], [None, None]);
     }
 
-    /// Four sequences as fast as one at any context: their slope a token of all is a quarter, so that the times at 1,024 and at
-    /// 8,192 tokens do not fall: (10 + 5.12)/4096 µs less the start.
+    /// Four sequences as fast as one at any context: their slope per token of all sequences is a quarter, so that the
+    /// times at 1,024 and at 8,192 tokens do not decrease: (10 + 5.12)/4096 µs less the start.
     #[test]
     fn more_sequences_are_not_faster() {
         let mut times: Vec<_> = [128, 512, 2048].map(|c| (1, c, 10e-6 + 5e-9 * f64::from(c))).to_vec();

@@ -1,7 +1,8 @@
-//! GEMM tables that were timed with the host in them.
+//! Detection of GEMM tables whose times include host overhead.
 //!
-//! Knows: that such times do not rise with rows, are twice those of another engine or version at the same shapes, and longer
-//! than any chain of launches. Knows nothing about other tables: experts and attention have chains of launches as long.
+//! Knows: such times do not rise with rows, are twice the times of another engine or version at equal shapes, and
+//! exceed any chain of launches. Knows nothing about other tables, because experts and attention have chains of
+//! launches as long.
 
 use super::limit::Limit;
 use super::reading::Point;
@@ -9,19 +10,20 @@ use std::collections::BTreeMap;
 
 /// Rows at which times are compared.
 const ROWS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Seconds below which a shape's limit is at all of [`ROWS`]: what it takes is what is beside the kernel.
+/// Seconds below which a shape's limit is at all of [`ROWS`], so that its time is nearly all overhead.
 const LITTLE: f64 = 5e-6;
-/// Seconds that quantizing activations and a GEMM do not take beside their work: three launches take 15 µs.
+/// Most seconds that activation quantization and a GEMM can take besides their work: three launches take 15 µs.
 const CHAIN: f64 = 30e-6;
-/// How much slower than the fastest of the others.
+/// Least ratio to the fastest of the other families.
 const SLOWER: f64 = 2.0;
-/// How many times as long 16 to 64 rows take as 1 to 4, at most: the host's times do not rise, and fall where its caches warm.
+/// Largest ratio of the time of 16 to 64 rows to the time of 1 to 4: host overhead does not rise with rows, and falls
+/// as caches warm.
 const RISING: f64 = 2.0;
 
 /// The shapes that one engine's version measured.
 pub(super) type Family<'a> = BTreeMap<&'a [u32], &'a [Point]>;
 
-/// Which of the families of one chip and format were timed with the host in them.
+/// Flags the families of one chip and format whose times include host overhead.
 pub(super) fn host_bound(families: &[Family<'_>], limit: &Limit) -> Vec<bool> {
     let little: Vec<Vec<f64>> = families.iter().map(|family| medians(family, limit)).collect();
     let floor = |times: &[f64]| times.first().map(|_| median(times.to_vec()));
@@ -37,7 +39,7 @@ pub(super) fn host_bound(families: &[Family<'_>], limit: &Limit) -> Vec<bool> {
     (0..families.len()).map(suspect).collect()
 }
 
-/// The median time of small shapes at each of [`ROWS`]; nothing where there are none.
+/// The median time of small shapes at each of [`ROWS`]; empty if there are none.
 fn medians(family: &Family<'_>, limit: &Limit) -> Vec<f64> {
     let most = f64::from(ROWS[ROWS.len() - 1]);
     let small = family.iter().filter(|(shape, _)| limit.seconds(shape, most, 0.0) < LITTLE);

@@ -1,7 +1,7 @@
-//! The least a chip's datasheet allows for a shape: what measured times are judged and scaled by.
+//! The limit of a shape by the chip's datasheet, as a yardstick and scale for measured times.
 //!
-//! Knows: FLOPs over the peak rate and bytes over the bandwidth of each table's work. Knows nothing about how times are found
-//! for a model: that is [`crate::cost`]'s.
+//! Knows: FLOPs over the peak rate and bytes over the bandwidth of each table's work. [`crate::cost`] computes the
+//! limits of models.
 
 use super::names;
 use super::reading::Place;
@@ -9,32 +9,33 @@ use crate::accelerator::Accelerator;
 use crate::precision::Dtype;
 use crate::profile::Table;
 
-/// Values of DeepSeek-V3's latent attention a token: the latent with its rotary part, and a head's key and value in prompts
-/// (`config.json` of deepseek-ai/DeepSeek-V3).
+/// Values of DeepSeek-V3's latent attention per token: the latent with its rotary part (`config.json` of
+/// deepseek-ai/DeepSeek-V3).
 const LATENT: f64 = 576.0;
 const LATENT_VALUE: f64 = 512.0;
 const EXPANDED: f64 = 192.0 + 128.0;
 
-/// Part of the experts that [`touched`] says are touched, which are at least: draws of few tokens scatter.
+/// Fraction of the experts computed by [`touched`] that counts as certainly touched, because draws of few tokens
+/// scatter.
 const TOUCHED: f64 = 0.8;
 
 /// Limits of one section's shapes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     pub(super) table: Table,
-    /// Bytes a second of memory, and of a link where the chip has one.
+    /// Bytes per second of memory, or of a link.
     bandwidth: f64,
     link: Option<f64>,
-    /// FLOPs a second.
+    /// FLOPs per second.
     peak: f64,
     /// Bytes of a weight, or of a cached value.
     bytes: f64,
-    /// Matrices of an expert: two where nothing gates.
+    /// Matrices of an expert: two without a gate.
     matrices: f64,
 }
 
 impl Limit {
-    /// The limits of a section; none where the chip has no peak rate for its format.
+    /// The limits of a section; `None` if the chip has no peak rate for its format.
     pub(super) fn of(place: &Place, chip: &Accelerator) -> Option<Limit> {
         let table = place.table;
         let (dtype, bits) = match table {
@@ -59,7 +60,7 @@ impl Limit {
         self.bytes
     }
 
-    /// Seconds of a size, and of a context for decodes.
+    /// Seconds at a size, and at a context for decodes.
     pub(super) fn seconds(&self, shape: &[u32], size: f64, context: f64) -> f64 {
         let axis = |at: usize| f64::from(shape.get(at).copied().unwrap_or(0));
         let both = |flops: f64, bytes: f64| (flops / self.peak).max(bytes / self.bandwidth);
@@ -95,16 +96,16 @@ impl Limit {
     }
 }
 
-/// Tokens of a context that a window leaves; a window of 0 is none.
+/// Tokens of a context within a window; a window of 0 means none.
 pub(super) fn within(context: f64, window: f64) -> f64 {
     if window > 0.0 { context.min(window) } else { context }
 }
 
-/// The experts of a layer that some of the T tokens pass in tables of a power law of 1.01. An expert's tokens are drawn from
-/// 1 to 0.8 T (from 0.01 to 2 where the T k copies are no more than the E experts), scaled to T k together, and rounded
-/// (aiconfigurator, `collector/helper.py`): x is equally likely in equal parts of the span L = ln(high/low), and the
-/// E (1 − ln(x0)/L) above what rounds to none are touched, x0 = E (e^L − 1)/(2 L T k). The times of fewer copies than experts
-/// are those of E (1 − (1 − k/E)^T).
+/// Experts of a layer that T tokens touch in tables with a power law of 1.01. An expert's tokens are drawn from 1 to
+/// 0.8 T (from 0.01 to 2 if the T k copies are no more than the E experts), scaled to a sum of T k, and rounded
+/// (aiconfigurator, `collector/helper.py`): draws are uniform in the logarithm over L = ln(high/low), and the E (1 −
+/// ln(x0)/L) above the value that rounds to zero are touched, x0 = E (e^L − 1)/(2 L T k). With fewer copies than
+/// experts the number is E (1 − (1 − k/E)^T).
 fn touched(tokens: f64, top_k: f64, experts: f64) -> f64 {
     let copies = tokens * top_k;
     let span = libm::log(if copies > experts { 0.8 * tokens } else { 200.0 });

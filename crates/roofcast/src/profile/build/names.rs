@@ -1,6 +1,7 @@
-//! What tables call engines, formats and kernels, in this project's words.
+//! Translation of the tables' names of engines, formats and kernels into this project's.
 //!
-//! Knows: names of AIConfigurator's tables and of the engines' own classes and functions in them. Knows nothing about times.
+//! Knows: names of AIConfigurator's tables and of the engines' own classes and functions in them. Knows nothing about
+//! times.
 
 use crate::precision::{Dtype, Format};
 
@@ -35,7 +36,7 @@ pub(super) fn weights_of(engine: &str, dtype: &str) -> Option<Weights> {
     weights(if (engine, dtype) == ("sglang", "int8_wo") { "sq" } else { dtype })
 }
 
-/// The format of a section by the name that [`weights`] gave it.
+/// The weight format of a section, by the name that [`weights`] gave it.
 pub(super) fn weights_named(name: &str) -> Option<Weights> {
     let all = [
         "bfloat16",
@@ -70,12 +71,12 @@ fn containing<'a>(source: &str, names: &[(&str, &'a str)]) -> Option<&'a str> {
     names.iter().find(|(part, _)| source.contains(part)).map(|(_, name)| *name)
 }
 
-/// A name that no table here has, such as a user's own kernel: in lower case with hyphens.
+/// The name of a kernel that no table here has, such as a user's own: in lower case with hyphens.
 fn own(source: &str) -> String {
     if source.is_empty() { "unnamed".to_owned() } else { source.to_lowercase().replace(['_', ' '], "-") }
 }
 
-/// A GEMM kernel. `vllm_default` and `sglang` are tables that do not name it: PyTorch's linear layer in bf16.
+/// Name of a GEMM kernel. `vllm_default` and `sglang` are tables that do not name it: PyTorch's linear layer in bf16.
 pub(super) fn gemm(source: &str, format: &str) -> String {
     if matches!(source, "vllm_default" | "sglang") {
         return if format == "bf16" { "cublas" } else { "unnamed" }.to_owned();
@@ -101,13 +102,13 @@ pub(super) fn gemm(source: &str, format: &str) -> String {
     containing(source, &names).map_or_else(|| own(source), str::to_owned)
 }
 
-/// A kernel of experts. vLLM's `vllm_fused_moe` (to 0.22) is its Triton kernel: in bf16 newer versions run it too, in fp8
-/// other kernels took its place.
+/// Name of an expert kernel. vLLM's `vllm_fused_moe` (to 0.22) is its Triton kernel: in bf16 newer versions run it
+/// too, in fp8 other kernels replaced it.
 pub(super) fn experts(source: &str, format: &str) -> String {
     match source {
         "vllm_fused_moe" if format == "bf16" => return "triton".to_owned(),
         "vllm_fused_moe" | "vllm_mxfp4_moe" => return "fused-moe-0.19".to_owned(),
-        // SGLang's tables of gpt-oss name this, where OpenAI's Triton kernels run.
+        // SGLang's tables of gpt-oss use this name for OpenAI's Triton kernels.
         "sglang_fused_moe_triton" if format == "mxfp4" => return "oai-triton".to_owned(),
         "moe_torch_flow" => return "torch-flow".to_owned(),
         _ => {}
@@ -128,15 +129,15 @@ pub(super) fn experts(source: &str, format: &str) -> String {
     containing(source, &names).map_or_else(|| own(source), str::to_owned)
 }
 
-/// Whether nothing gates a shape's experts, so that each has two matrices: Nemotron 3's, whose `mlp_hidden_act` is `relu2`
-/// (`config.json` of nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, -Super-120B-A12B and -Ultra-550B-A55B). TensorRT-LLM's tables
-/// say so in their kernel's name, other engines' do not.
+/// True for a shape whose experts have no gate and thus two matrices: Nemotron 3's, whose `mlp_hidden_act` is `relu2`
+/// (`config.json` of nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, -Super-120B-A12B and -Ultra-550B-A55B).
+/// TensorRT-LLM's tables mark this in the kernel's name, other engines' do not.
 pub(super) fn is_nongated(hidden: u32, inter: u32, top_k: u32, experts: u32) -> bool {
     (top_k, experts) == (22, 512) || (hidden, inter, top_k, experts) == (2688, 1856, 6, 128)
 }
 
-/// A kernel of attention. vLLM's tables of versions that have one FlashAttention alone do not number it: the second, as on
-/// the chips of those tables.
+/// Name of an attention kernel. vLLM's tables of versions that have only one FlashAttention do not number it: the
+/// second, as on the chips of those tables.
 pub(super) fn attention(source: &str) -> String {
     let names = [
         ("fa2", "fa2"),
@@ -152,12 +153,12 @@ pub(super) fn attention(source: &str) -> String {
     containing(source, &names).map_or_else(|| own(source), str::to_owned)
 }
 
-/// A kernel of latent attention. SGLang's `flash_attention` of these tables is FlashAttention 3.
+/// Name of a latent attention kernel. SGLang's `flash_attention` in these tables is FlashAttention 3.
 pub(super) fn latent(source: &str) -> String {
     if source == "flash_attention" { "fa3".to_owned() } else { attention(source) }
 }
 
-/// An all-reduce. TensorRT-LLM's are launched from a graph, as the `graph` of others.
+/// Name of an all-reduce kernel. TensorRT-LLM's are launched from a graph, like other engines' `graph` ones.
 pub(super) fn all_reduce(source: &str) -> String {
     let names = [
         ("eager", "eager"),

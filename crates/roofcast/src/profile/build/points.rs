@@ -1,4 +1,4 @@
-//! Which columns of a row make its shape, its size and its context, and which rows do not count.
+//! Columns of a row that form its shape, size and context, and the rows that are left out.
 //!
 //! Knows: the columns of AIConfigurator's tables. Knows nothing about kernels or times.
 
@@ -11,7 +11,7 @@ pub(super) const AXES: usize = 6;
 /// Bytes of a value of an all-reduce in 16 bits; tables count messages in values.
 const WIDTH: u32 = 2;
 
-/// The words of rows.
+/// Columns of words of a table.
 pub(super) struct Named {
     pub(super) kernel: Words,
     pub(super) format: Words,
@@ -19,7 +19,7 @@ pub(super) struct Named {
     pub(super) third: Words,
 }
 
-/// Shape, size and context of a row; none of one that does not count.
+/// Shape, size and context of a row; `None` for rows that are left out.
 pub(super) type Points<'a> = Box<dyn Fn(usize) -> Option<([u32; AXES], u32, u32)> + 'a>;
 
 /// The points of a table's rows.
@@ -40,7 +40,7 @@ pub(super) fn points<'a>(operator: Operator, columns: &'a Columns, named: &'a Na
             let [heads, kv, dim] = columns.numbers(["num_heads", "num_key_value_heads", "head_dim"])?;
             let window = columns.numbers_if_any("window_size");
             let shape = move |i| {
-                // 0 heads of keys and values say as many as of queries.
+                // 0 KV heads means as many as query heads.
                 let kv = if kv.at(i) == 0 { heads.at(i) } else { kv.at(i) };
                 axes([heads.at(i), kv, dim.at(i), window.at(i)])
             };
@@ -55,7 +55,8 @@ pub(super) fn points<'a>(operator: Operator, columns: &'a Columns, named: &'a Na
     }
 }
 
-/// A decode's sequences and context, a prompt's tokens. Prompts in batches or with cached tokens do not count.
+/// Points of attention: a decode's sequences and context, a prompt's tokens. Prompts in batches or with cached tokens
+/// are left out.
 fn sequences<'a>(
     decode: bool,
     columns: &'a Columns,
@@ -68,7 +69,7 @@ fn sequences<'a>(
     }))
 }
 
-/// A decode's sequences, a single prompt's tokens.
+/// Points of recurrences: a decode's sequences, a single prompt's tokens.
 fn recurrent<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
     let shape = columns.numbers(["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"])?;
     let [batch, tokens] = columns.numbers(["batch_size", "seq_len"])?;
@@ -82,7 +83,7 @@ fn recurrent<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
     }))
 }
 
-/// An all-reduce's bytes, of values of 16 bits.
+/// Points of all-reduces: bytes of 16-bit values.
 fn all_reduce<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
     let [ranks, values] = columns.numbers(["num_gpus", "message_size"])?;
     Ok(Box::new(move |i| {
@@ -95,7 +96,7 @@ fn all_reduce<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> 
     }))
 }
 
-/// A shape of fewer axes than the most.
+/// A shape padded to the most axes.
 fn axes<const N: usize>(axes: [u32; N]) -> [u32; AXES] {
     let mut all = [0; AXES];
     all.iter_mut().zip(axes).for_each(|(to, from)| *to = from);

@@ -1,7 +1,7 @@
 //! Rows of a table as times of shapes: one time for each size, by kernel and format.
 //!
-//! Knows: that several rows of one point are one, their median. The least would be a run that found the clock boosted or its
-//! data in a cache, which a serving engine does not. Knows nothing about other tables.
+//! Knows: several rows of one point are merged into their median. The minimum would be a run with a boosted clock or
+//! data in a cache, which a serving engine does not have. Knows nothing about other tables.
 
 use super::columns::{Columns, Words};
 use super::names;
@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 /// The distribution of tokens over experts that is nearest to traffic.
 const DISTRIBUTION: &str = "power_law_1.01";
 
-/// What a section is of, but for its version.
+/// Identity of a section, without its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) table: Table,
     pub(super) chip: String,
     pub(super) engine: String,
-    /// Empty for GEMM, whose engines choose a kernel by rows.
+    /// Name of the kernel; empty for GEMM, whose engines choose a kernel by rows.
     pub(super) kernel: String,
     pub(super) format: String,
 }
@@ -33,26 +33,26 @@ pub(super) struct Place {
 pub(super) struct Point {
     /// Rows, tokens, sequences or bytes.
     pub(super) size: u32,
-    /// Cached tokens and the new one of each sequence of a decode; 0 of other work.
+    /// Tokens of each sequence of a decode, the new one included; 0 for other work.
     pub(super) context: u32,
     pub(super) seconds: f64,
 }
 
-/// What a table measured of a shape.
+/// Measurements of one shape in one table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Group {
     pub(super) place: Place,
     pub(super) kernel: String,
     pub(super) shape: Vec<u32>,
-    /// By size, then context, each pair once.
+    /// Points by size, then context, each pair once.
     pub(super) points: Vec<Point>,
 }
 
-/// What a table turned out to hold.
+/// Contents of a table.
 #[derive(Debug, Clone)]
 pub struct Reading {
     pub(super) file: String,
-    /// None where the version cannot be ordered; then there are no groups.
+    /// Version of the engine; `None` if it cannot be ordered, in which case there are no groups.
     pub(super) version: Option<(Version, String)>,
     pub(super) rows: usize,
     pub(super) groups: Vec<Group>,
@@ -70,7 +70,7 @@ struct Row {
 /// Seconds of a convolution, of a recurrence, and of the one kernel that does both, by size.
 type Parts = BTreeMap<u32, [f64; 3]>;
 
-/// Rows with the same words and shape.
+/// Rows with equal words and shape.
 struct Run<'a> {
     kernel: &'a str,
     format: &'a str,
@@ -120,7 +120,7 @@ impl Source<'_> {
         Ok(reading)
     }
 
-    /// The rows that are of work that is modelled.
+    /// The rows of work that is modelled.
     fn rows(&self, columns: &Columns, named: &Named, latency: &[f64]) -> Result<Vec<Row>> {
         let point = points(self.operator, columns, named)?;
         let rows = latency.iter().enumerate().filter_map(|(row, milliseconds)| {
@@ -131,7 +131,7 @@ impl Source<'_> {
         Ok(rows.collect())
     }
 
-    /// The points of rows with one kernel; none where their format cannot be priced.
+    /// The points of rows with one kernel; `None` if their format is unknown or has no rate.
     fn group(&self, run: &Run<'_>, dropped: &mut Dropped) -> Option<Group> {
         let (table, kernel, format, dtype) = match self.named(run) {
             Some(named) => named,
@@ -144,7 +144,7 @@ impl Source<'_> {
             dropped.add(Rule::NoPeak, run.rows.len());
             return None;
         }
-        // An engine chooses a GEMM kernel by rows: all of them are one section.
+        // An engine chooses a GEMM kernel by rows, so all of its kernels form one section.
         let place = self.place(table, if table == Table::Gemm { "" } else { &kernel }, format);
         let shape = run.shape[..table.axes().len()].to_vec();
         Some(Group { place, kernel, shape, points: medians(run.rows.iter().map(|r| r.point)) })
@@ -175,7 +175,7 @@ impl Source<'_> {
                     (true, false) => Table::LatentPrefill,
                 };
                 let kernel = if latent { names::latent(run.kernel) } else { names::attention(run.kernel) };
-                // Prompts whose queries are in fp8, too, compute at its rate.
+                // Prompts whose queries are also in fp8 compute at its rate.
                 match run.third {
                     "fp8" => (table, format!("{kernel}-fp8"), format, Dtype::Fp8),
                     _ => (table, kernel, format, Dtype::Bf16),
@@ -192,8 +192,8 @@ impl Source<'_> {
         })
     }
 
-    /// Experts of each kernel and shape by the distribution that is nearest to traffic. Splits by tensor and by expert at once
-    /// are left out: an engine does one or the other.
+    /// Expert times of each kernel and shape, with the distribution that is nearest to traffic. Splits by tensor and
+    /// by expert at one time are left out, because an engine does one or the other.
     fn experts(&self, runs: Vec<Run<'_>>, dropped: &mut Dropped) -> Vec<Group> {
         let mut shapes: BTreeMap<_, Vec<Run<'_>>> = BTreeMap::new();
         for run in runs {
@@ -212,8 +212,8 @@ impl Source<'_> {
         groups
     }
 
-    /// The short convolution and the recurrence of each shape together, where both were timed, or the one kernel that does
-    /// both; of several that do the same, the fastest.
+    /// Sum of short convolution and recurrence of each shape, if both were timed, or the time of the one kernel that
+    /// does both; the fastest of several kernels for one job.
     fn recurrent(&self, kernel: &str, runs: Vec<Run<'_>>) -> Vec<Group> {
         let mut shapes: BTreeMap<_, Parts> = BTreeMap::new();
         for run in &runs {

@@ -1,11 +1,11 @@
-//! Why rows, points and shapes of tables are left out, counted.
+//! Reasons for leaving out rows, points and shapes of tables, with counts.
 //!
 //! Knows: the rules by name. Knows nothing about how they are applied.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Why something is left out.
+/// Reason for leaving something out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -34,7 +34,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All, in the order in which they are applied.
+    /// All rules, in the order in which they are applied.
     pub const ALL: [Rule; 11] = [
         Rule::Unversioned,
         Rule::UnknownFormat,
@@ -49,7 +49,7 @@ impl Rule {
         Rule::Predicted,
     ];
 
-    /// What is left out, as in reports.
+    /// Description of the rule in reports.
     pub fn words(self) -> &'static str {
         match self {
             Rule::Unversioned => "rows of builds without a version number",
@@ -69,7 +69,7 @@ impl Rule {
     }
 }
 
-/// How much each rule left out.
+/// Number of rows, points or shapes that each rule left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Dropped(pub BTreeMap<Rule, u64>);
 
@@ -81,12 +81,12 @@ impl Dropped {
         }
     }
 
-    /// Counts what `other` has counted.
+    /// Adds the counts of `other`.
     pub(super) fn merge(&mut self, other: &Dropped) {
         other.0.iter().for_each(|(rule, count)| *self.0.entry(*rule).or_default() += count);
     }
 
-    /// How much a rule left out.
+    /// Count of one rule.
     pub fn of(&self, rule: Rule) -> u64 {
         self.0.get(&rule).copied().unwrap_or(0)
     }

@@ -1,7 +1,7 @@
-//! A table by its path: which chip, engine and version it is of, and what its columns must be.
+//! A table by its path: its chip, engine and version, and the columns that it must have.
 //!
-//! Knows: the layout of AIConfigurator's database, `SYSTEM/FAMILY/ENGINE/VERSION/OPERATOR_perf.parquet`. Knows nothing about
-//! rows.
+//! Knows: the layout of AIConfigurator's database, `SYSTEM/FAMILY/ENGINE/VERSION/OPERATOR_perf.parquet`. Knows
+//! nothing about rows.
 
 use super::names;
 use crate::accelerator::Accelerator;
@@ -9,12 +9,12 @@ use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::version::Version;
 
-/// What a table's file name ends with, before its extension.
+/// Suffix of a table's file name, before its extension.
 const SUFFIX: &str = "_perf";
 const ACCEPTED_PATH: &str = "SYSTEM/ENGINE/VERSION/OPERATOR_perf.parquet, or SYSTEM/FAMILY/ENGINE/VERSION/…, \
                              as in h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet";
 
-/// What a table is of.
+/// Kind of work that a table times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operator {
     Gemm,
@@ -51,13 +51,13 @@ pub struct Source<'a> {
     pub(super) path: String,
     pub(super) chip: &'a Accelerator,
     pub(super) engine: String,
-    /// The version with its text; none where it cannot be ordered.
+    /// The version with its text; `None` if it cannot be ordered.
     pub(super) version: Option<(Version, String)>,
     pub(super) operator: Operator,
 }
 
 impl<'a> Source<'a> {
-    /// The table at `path`, whose folders are separated by `/`; `Err` within names what is not used here.
+    /// The table at `path`, whose folders are separated by `/`; the inner `Err` names a table that is not used here.
     pub fn of(path: &str, catalog: &'a Catalog) -> Result<std::result::Result<Source<'a>, String>> {
         let broken = || Error::field(path, "path", path, ACCEPTED_PATH);
         let mut parts = path.rsplit('/').filter(|p| !p.is_empty());
@@ -65,7 +65,7 @@ impl<'a> Source<'a> {
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
         let name = stem.strip_suffix(SUFFIX).unwrap_or(stem);
         let (version, engine) = (parts.next().ok_or_else(broken)?, parts.next().ok_or_else(broken)?);
-        // The system's folder holds the engine's, or a family's between them.
+        // The system's folder contains the engine's, or a family's in between.
         let above: Vec<&str> = parts.take(2).collect();
         let system = above.last().ok_or_else(broken)?;
         let Some(operator) = Operator::named(name) else {
@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
         Ok(Ok(Source { path: path.to_owned(), chip, engine, version, operator }))
     }
 
-    /// Names of the columns of words that are read, where they are there.
+    /// Names of the columns of words to read, if present.
     pub fn words(&self) -> &'static [&'static str] {
         match self.operator {
             Operator::Gemm => &["kernel_source", "gemm_dtype"],
@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Names of the columns of numbers that are read, where they are there.
+    /// Names of the columns of numbers to read, if present.
     pub fn numbers(&self) -> &'static [&'static str] {
         match self.operator {
             Operator::Gemm => &["latency", "n", "k", "m"],

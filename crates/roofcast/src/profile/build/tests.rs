@@ -1,4 +1,4 @@
-//! Each rule on rows made up by hand.
+//! Each rule on hand-made rows.
 
 use super::*;
 use crate::catalog::Catalog;
@@ -44,7 +44,7 @@ fn near(value: f64, to: f64) -> bool {
     (value / to - 1.0).abs() < 0.003
 }
 
-/// 10, 12 and 30 µs are 12, whatever their order; 14 and 18 are 16. The file has one point of each.
+/// 10, 12 and 30 µs give 12, whatever their order; 14 and 18 give 16. The file has one point of each.
 #[test]
 fn several_rows_of_a_point_are_their_median() {
     let rows = [30.0, 10.0, 12.0].map(|time| (1.0, 512.0, 512.0, "bfloat16", time));
@@ -58,7 +58,8 @@ fn several_rows_of_a_point_are_their_median() {
     assert_eq!(names, ["h100-sxm", "vllm", "0.25.0", "cublas", "bf16"]);
 }
 
-/// 0.31 has the first shape, 0.25 both. One point of 0.32 is less than half of seven, and a build without a number has no order.
+/// 0.31 has the first shape, 0.25 both. One point of 0.32 is less than half of seven, and a build without a version
+/// number has no order.
 #[test]
 fn each_shape_is_of_the_newest_version_that_has_it() {
     let path = |version: &str| format!("h100_sxm/gemm/vllm/{version}/gemm_perf.parquet");
@@ -77,8 +78,8 @@ fn each_shape_is_of_the_newest_version_that_has_it() {
     assert_eq!((built.report.dropped.of(Rule::Older), built.report.dropped.of(Rule::Unversioned)), (8, 14));
 }
 
-/// Two engines' versions take 160 and 170 µs for 512 × 512 at any rows, where another takes 8: the host. So does one that
-/// nobody can be compared with, on another chip. 12 µs beside 5 is a chain of launches.
+/// Two versions take 160 and 170 µs for 512 × 512 at any rows, and another takes 8: the excess is host overhead. So
+/// it is on another chip without a version to compare with. 12 µs next to 5 is a chain of launches.
 #[test]
 fn times_with_the_host_in_them_are_left_out() {
     let path = |chip: &str, version: &str| format!("{chip}/gemm/vllm/{version}/gemm_perf.parquet");
@@ -102,7 +103,7 @@ fn times_with_the_host_in_them_are_left_out() {
     assert!(near(at(&built, 2, 64.0), 8.0));
 }
 
-/// 50 µs at 2 rows and 300 at 32 are a kernel that computes slowly, not a host.
+/// 50 µs at 2 rows and 300 at 32 are a slow kernel, not a host.
 #[test]
 fn times_that_rise_with_rows_are_not_the_hosts() {
     let slow = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
@@ -112,7 +113,8 @@ fn times_that_rise_with_rows_are_not_the_hosts() {
     assert_eq!((built.report.dropped.of(Rule::HostBound), built.profiles.sections.len()), (0, 2));
 }
 
-/// 8192² in bf16 are 134.2 MB, 40.06 µs of an H100's 3.35 TB/s. 37 µs is 8 % faster and goes, 39 is 2.7 % and stays.
+/// 8192² in bf16 are 134.2 MB, 40.06 µs of an H100's 3.35 TB/s. 37 µs is 8 % faster and is left out, 39 is 2.7 %
+/// faster and stays.
 #[test]
 fn points_that_stayed_in_caches_are_left_out() {
     let side = 8192.0;
@@ -141,7 +143,8 @@ fn an_engines_choice_is_one_section_and_formats_need_a_rate() {
     assert_eq!((dropped.of(Rule::NoPeak), dropped.of(Rule::UnknownFormat)), (7, 7));
 }
 
-/// Experts by the power law of 1.01 where it was measured, else by what was; splits both ways go.
+/// Experts with the power law of 1.01 if it was measured, else with the measured distribution; splits both ways are
+/// left out.
 #[test]
 fn experts_have_the_distribution_of_traffic() {
     let rows = [
@@ -180,8 +183,8 @@ fn experts_have_the_distribution_of_traffic() {
     assert_eq!((dropped.of(Rule::OtherDistribution), dropped.of(Rule::MixedSplit)), (2, 1));
 }
 
-/// Nemotron 3's experts have two matrices in every engine's tables, those of other models three; 8,192 tokens of 22 of
-/// 512 experts compute for longer than all weights are read.
+/// Nemotron 3's experts have two matrices in every engine's tables, other models' three; 8,192 tokens of 22 of 512
+/// experts are compute-bound.
 #[test]
 fn experts_that_nothing_gates_are_apart() {
     assert!(names::is_nongated(2688, 1856, 6, 128) && names::is_nongated(8192, 5120, 22, 512));
@@ -199,8 +202,8 @@ fn experts_that_nothing_gates_are_apart() {
     assert!((limit("triton-nongated") / by_hand * 1.5 - 1.0).abs() < 1e-12);
 }
 
-/// A prompt of 1,024 tokens takes 2 µs of convolution and 10 of recurrence, with 30 of another recurrence; a batch does not
-/// count. Decodes have a kernel for both, 5 µs, which is faster than 3 + 4.
+/// A prompt of 1,024 tokens takes 2 µs of convolution and 10 of recurrence, and 30 in another recurrence kernel; a
+/// batch is left out. Decodes have a kernel for both, 5 µs, which is faster than 3 + 4.
 #[test]
 fn a_recurrence_is_with_its_convolution() {
     let rows = [
@@ -238,7 +241,8 @@ fn a_recurrence_is_with_its_convolution() {
     assert_eq!(built.report.dropped.of(Rule::OtherWork), 1);
 }
 
-/// Messages are counted in 16-bit values: 2,048 are 4,096 bytes. What is not an all-reduce, or of bytes, does not count.
+/// Messages are counted in 16-bit values: 2,048 are 4,096 bytes. Other collectives, and all-reduces of bytes, are
+/// left out.
 #[test]
 fn messages_are_in_bytes() {
     let kernels = ["NCCL"; 4];
@@ -272,7 +276,7 @@ fn what_is_missing_or_cannot_be_is_named() {
     assert_eq!(unused("abacus/gemm/vllm/0.24.0/gemm_perf.parquet"), "accelerator abacus");
 }
 
-/// Twenty shapes alike in their shares: the file may be half as big, so that those that others predict go.
+/// Twenty similar shapes: the file may be half as big, so shapes that others predict are left out.
 #[test]
 fn shapes_go_until_the_file_is_small_enough() {
     let sides = (1..=20).map(|at| 512.0 * f64::from(at));
@@ -288,8 +292,9 @@ fn shapes_go_until_the_file_is_small_enough() {
     assert!(half.report.predictions.p90_error < 0.01, "{:?}", half.report.predictions);
 }
 
-/// Every section of the embedded file unpacks, every shape has a curve, or lines, and no time is out of all reason: the share of
-/// the limit that GEMM of 10 MB of weights or more reach at 64 rows or more is 1.05 at most, and but for a handful 0.02 at least.
+/// Every section of the embedded file unpacks, every shape has a curve, or lines, and no time is absurd: the
+/// efficiency of GEMMs of 10 MB of weights or more at 64 rows or more is 1.05 at most, and 0.02 at least except for a
+/// handful.
 #[test]
 fn the_embedded_file_keeps_to_the_limits_of_its_chips() {
     let catalog = Catalog::embedded().unwrap();
@@ -327,6 +332,7 @@ fn the_embedded_file_keeps_to_the_limits_of_its_chips() {
             }
         }
     }
-    // TensorRT-LLM's nvfp4 and fp8 of few columns on Hopper: 64 rows of a kernel that is made for more.
+    // The exceptions are TensorRT-LLM's nvfp4 and fp8 of few columns on Hopper: 64 rows in a kernel that is made for
+    // more.
     assert!(shares > 100_000 && slow < shares / 1000, "{slow} of {shares}");
 }

@@ -1,7 +1,7 @@
-//! Shapes that others of their section predict, left out to make a file small.
+//! Selection of shapes that predict their neighbours, to make the file small.
 //!
-//! Knows: a shape's times are those of the nearest shape, scaled by the ratio of the two limits, each with what a kernel takes
-//! beside its work. Knows nothing about files.
+//! Knows: a shape's predicted times are the nearest shape's, scaled by the ratio of the two limits, each plus the
+//! kernel's fixed time. Knows nothing about files.
 
 use super::grid::CONTEXTS;
 use super::limit::{Limit, within};
@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 /// A section's shapes and their values.
 pub(super) type Shapes = BTreeMap<Vec<u32>, Vec<Option<f64>>>;
 
-/// The errors that are tried in turn, until the rest is small enough: none, a percent, and on.
+/// Errors that are tried in turn, until the remaining shapes are few enough: zero, one percent, and up.
 pub(super) const TOLERANCES: [f64; 17] =
     [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3, 0.5, 1.0, f64::INFINITY];
 
-/// How well shapes that are left out are predicted.
+/// Accuracy of predictions for shapes that are left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Predictions {
-    /// Shapes that are left out.
+    /// Number of shapes left out.
     pub shapes: usize,
-    /// Median of their errors, each the root of the mean square over a shape's sizes; a share.
+    /// Median of their errors, each the root mean square over a shape's sizes; a fraction.
     pub median_error: f64,
     /// 90th percentile of the errors.
     pub p90_error: f64,
@@ -39,23 +39,23 @@ impl Predictions {
     }
 }
 
-/// Which shapes of a section are kept, and the errors of the others.
+/// Shapes of a section that are kept, and the errors of the others.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kept {
     pub(super) shapes: Vec<bool>,
     pub(super) errors: Vec<f64>,
 }
 
-/// A section's shapes by how far they are apart.
+/// A section's shapes with their distances.
 pub(super) struct Neighbours {
     /// Logarithms of each shape's times over their limits, at the sizes that decide.
     shares: Vec<Vec<Option<f64>>>,
-    /// For each shape the others that may stand for it, nearest first.
+    /// For each shape the others that may represent it, nearest first.
     nearest: Vec<Vec<usize>>,
 }
 
 impl Neighbours {
-    /// The shapes of a section. Few tables are small whatever they keep.
+    /// The neighbours among a section's shapes.
     pub(super) fn of(place: &Place, shapes: &Shapes, limit: &Limit) -> Neighbours {
         let table = place.table;
         let shares = shapes.iter().map(|(shape, columns)| shares(table, shape, columns, limit)).collect();
@@ -65,13 +65,13 @@ impl Neighbours {
             let apart = others.filter_map(|other| Some((distance(table, keys[of], keys[other])?, other)));
             let mut apart: Vec<(f64, usize)> = apart.collect();
             apart.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            // A shape whose nearest dozen are gone stays.
+            // A shape whose nearest dozen were all left out is kept.
             apart.into_iter().take(12).map(|(_, other)| other).collect()
         };
         Neighbours { shares, nearest: (0..keys.len()).map(nearest).collect() }
     }
 
-    /// Leaves out every shape that the nearest one which is kept predicts within `tolerance`, the best predicted first.
+    /// Leaves out every shape that the nearest kept one predicts within `tolerance`, the best predicted first.
     pub(super) fn kept(&self, tolerance: f64) -> Kept {
         let count = self.shares.len();
         let mut kept = Kept { shapes: vec![true; count], errors: Vec::new() };
@@ -94,7 +94,7 @@ impl Neighbours {
         kept
     }
 
-    /// The root of the mean squared error of a shape's times by another's; none where that has not all its sizes.
+    /// The root mean square error of a shape's times by another's; `None` if the other lacks one of its sizes.
     fn error(&self, of: usize, by: usize) -> Option<f64> {
         let (mut sum, mut count) = (0.0, 0.0);
         for (own, other) in self.shares[of].iter().zip(&self.shares[by]) {
@@ -106,7 +106,7 @@ impl Neighbours {
     }
 }
 
-/// What a kernel takes beside its work, seconds: its launches, and quantizing or routing where it does that.
+/// Seconds that a kernel takes in addition to its work: its launches, and quantization or routing if included.
 fn beside(table: Table) -> f64 {
     match table {
         Table::Gemm => 3e-6,
@@ -115,7 +115,7 @@ fn beside(table: Table) -> f64 {
     }
 }
 
-/// Logarithms of times over limits; of a decode at [`CONTEXTS`].
+/// Logarithms of times over limits; for a decode at [`CONTEXTS`].
 fn shares(table: Table, shape: &[u32], columns: &[Option<f64>], limit: &Limit) -> Vec<Option<f64>> {
     let share = |seconds: f64, size: f64, context: f64| {
         libm::log(seconds / (limit.seconds(shape, size, context) + beside(table)))
@@ -134,7 +134,7 @@ fn shares(table: Table, shape: &[u32], columns: &[Option<f64>], limit: &Limit) -
     sizes.zip(columns.chunks_exact(2)).flat_map(at).collect()
 }
 
-/// How far two shapes are apart; none where one cannot stand for the other.
+/// Distance of two shapes; `None` if one cannot represent the other.
 fn distance(table: Table, a: &[u32], b: &[u32]) -> Option<f64> {
     let log = |at: usize| libm::log(f64::from(a[at].max(1)) / f64::from(b[at].max(1)));
     let weights: &[f64] = match table {
@@ -154,7 +154,8 @@ fn distance(table: Table, a: &[u32], b: &[u32]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Shapes 1, 2 and 4 have shares 0, 0.02 and 0.5: 1 and 2 predict each other within 0.02, and one of them stays for it.
+    /// Shapes 1, 2 and 4 have log efficiencies 0, 0.02 and 0.5: 1 and 2 predict each other within 0.02, so one of
+    /// them is kept.
     #[test]
     fn one_of_two_alike_stays() {
         let shares = [0.0, 0.02, 0.5].map(|s| vec![Some(s), None]).to_vec();
