@@ -8,64 +8,36 @@
 //! run's instructions. What is rare there stands in functions of its own, marked `cold` or `inline(never)`: between what every
 //! step runs, it would take room in a processor's 32 KiB of instruction cache.
 
-pub mod arrival;
 pub mod blocks;
-mod cache;
-pub mod clock;
-pub mod config;
-pub mod decodes;
-pub mod distribution;
 mod event;
-mod identity;
 pub mod online;
-pub mod polling;
 pub mod price;
-pub mod queue;
-mod reservations;
-mod ring;
 pub mod settings;
 pub mod sglang;
 mod speculation;
-pub mod state;
-pub mod tally;
 
+use crate::arrival::{Arrival, Departure, SequenceId};
 use crate::batch::{Seen, Sequences};
+use crate::clock::{Ticks, sum_of_run};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::memory;
 use crate::scheduler::Policy;
+use crate::scheduler::config::{EngineConfig, Prefixes};
+use crate::scheduler::state::decodes::{Decodes, Each, Lockstep};
+use crate::scheduler::state::{KvTransfer, State};
 use crate::shares::Shares;
 use crate::spec::SchedulerKind;
+use crate::tally::Tally;
 use crate::timeline::Timeline;
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
-use arrival::{Arrival, SequenceId};
 use blocks::Blocks;
-use clock::{Ticks, sum_of_run};
-use config::{EngineConfig, Prefixes};
-use decodes::{Decodes, Each, Lockstep};
 use price::Price;
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
-use state::{KvTransfer, State};
-use tally::Tally;
-
-/// A request that has all its tokens.
-#[derive(Debug, Clone, Copy)]
-pub struct Departure {
-    /// As it came.
-    pub arrival: Arrival,
-    /// When its first token came.
-    pub first: Ticks,
-    /// How often it was preempted.
-    pub preemptions: u32,
-    /// Tokens of its prompt that were found in the prefix cache.
-    pub cached: u64,
-    /// Its name in its replica, where that keeps its cache for another.
-    pub id: SequenceId,
-}
 
 /// One replica, whatever is inside.
 pub trait Replica {

@@ -18,9 +18,10 @@ pub use pools::Pools;
 pub use scaling::Scaling;
 pub use way::Way;
 
-use crate::engine::arrival::Arrival;
-use crate::engine::clock::Ticks;
-use crate::engine::{Departure, Replica};
+use crate::arrival::Arrival;
+use crate::arrival::Departure;
+use crate::clock::Ticks;
+use crate::engine::Replica;
 use crate::error::{Error, Result};
 use crate::router::{self, Router};
 use crate::spec::{EngineSpec, QueuePolicy};

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod accelerator;
+pub mod arrival;
 pub mod bands;
 pub mod batch;
 
@@ -9,6 +10,7 @@ pub mod calibration;
 pub mod capacity;
 pub mod catalog;
 pub mod checkpoint;
+pub mod clock;
 pub mod coefficients;
 pub mod command;
 pub mod conformance;
@@ -44,6 +46,7 @@ pub mod spec;
 pub mod step;
 pub mod summary;
 pub(crate) mod table;
+pub mod tally;
 pub mod testing;
 pub mod timeline;
 pub mod timing;

@@ -4,10 +4,12 @@
 //! block identities is tested against vLLM's own decisions, [`sglang`]'s against SGLang's; [`token_budget`] makes
 //! vLLM's decisions by counting.
 
+pub mod config;
 pub mod lightllm;
 pub mod llama_cpp;
 pub mod orca;
 pub mod sglang;
+pub mod state;
 pub mod static_batch;
 pub mod token_budget;
 pub mod vllm;
@@ -17,8 +19,8 @@ mod profile;
 
 pub use profile::Profile;
 
-use crate::engine::decodes::Decodes;
-use crate::engine::state::{PrefillChunk, State};
+use crate::scheduler::state::decodes::Decodes;
+use crate::scheduler::state::{PrefillChunk, State};
 use crate::spec::SchedulerKind;
 
 /// Defaults of a scheduler, and the settings that it refuses.

@@ -7,13 +7,13 @@ mod provision;
 mod sums;
 
 use crate::bands::Bands;
-use crate::engine::config::Prefixes;
 use crate::error::{Error, Result};
 pub use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Admission, Fleet, Ranking};
 use crate::forecaster::Forecaster;
 use crate::record::Record;
+use crate::scheduler::config::Prefixes;
 use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use crate::summary::Summary;
 use crate::timeline::Timeline;

@@ -7,8 +7,8 @@
 pub mod series;
 pub mod trace;
 
-use crate::engine::arrival::Arrival;
-use crate::engine::clock::Ticks;
+use crate::arrival::Arrival;
+use crate::clock::Ticks;
 use series::Series;
 use trace::Trace;
 

@@ -6,7 +6,7 @@
 use super::metrics::{self, Metrics};
 use super::pace::Pace;
 use super::replica::{EngineHandle, Job, Onward};
-use roofcast::engine::clock::Ticks;
+use roofcast::clock::Ticks;
 use roofcast::engine::online::Asked;
 use roofcast::fleet::{Scaling, Way};
 use roofcast::router::Router;

@@ -2,7 +2,7 @@
 //!
 //! Knows: engine time runs from a fixed start at a fixed scale, so that a late wake-up delays one step and none after it.
 
-use roofcast::engine::clock::{TICKS_PER_PS, Ticks};
+use roofcast::clock::{TICKS_PER_PS, Ticks};
 use std::time::{Duration, Instant};
 
 /// Ticks of a nanosecond.

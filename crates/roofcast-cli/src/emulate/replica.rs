@@ -13,7 +13,7 @@ use super::outlet::Outlet;
 use super::pace::Pace;
 use super::sleep::PauseMode;
 use driver::Driver;
-use roofcast::engine::clock::Ticks;
+use roofcast::clock::Ticks;
 use roofcast::engine::online::{Asked, Online};
 use roofcast::fleet::Ingest;
 pub(crate) use stated::Latencies;

@@ -4,19 +4,20 @@
 //! Knows: the loop around [`vllm::Scheduler`] and what each of its steps costs. It touches every running request in every
 //! step; where nothing but counts matters, [`super::Engine`] comes to the same decisions faster.
 
-use super::arrival::Arrival;
-use super::clock::Ticks;
+use super::Replica;
 use super::event::Event;
 use super::price::Price;
 use super::speculation::Speculation;
-use super::tally::Tally;
-use super::{Departure, Replica};
+use crate::arrival::Arrival;
+use crate::arrival::Departure;
 use crate::batch::{Seen, Sequences};
+use crate::clock::Ticks;
 use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::{Outputs, Prefix};
 use crate::operator::Operator;
 use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
 use crate::shares::Shares;
+use crate::tally::Tally;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use std::collections::{BTreeSet, VecDeque};

@@ -4,23 +4,24 @@
 //! over the requests that came until the last step ended, asks for the next, and lets what it said be heard when that one
 //! ends. Knows no clock: times are those it is given and those that steps take.
 
-use super::arrival::{Arrival, SequenceId};
+use super::Replica;
 use super::blocks::Blocks;
-use super::clock::Ticks;
-use super::config::EngineConfig;
-use super::decodes::Each;
 pub use super::event::Event;
 use super::price::Price;
 use super::settings::runs_by_block;
 use super::sglang::{Sglang, SglangConfig};
 use super::speculation::Speculation;
-use super::{Departure, Replica};
+use crate::arrival::Departure;
+use crate::arrival::{Arrival, SequenceId};
+use crate::clock::Ticks;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 pub use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::Prefix;
 use crate::operator;
+use crate::scheduler::config::EngineConfig;
+use crate::scheduler::state::decodes::Each;
 use crate::spec::SchedulerKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,12 +4,12 @@
 //! nothing but the number of rows or of decodes is computed once. All times are [`crate::timing`]'s. Knows nothing about
 //! schedules.
 
-use super::clock::{TICKS_PER_PS, Ticks};
-use super::tally::Tally;
 use crate::batch::{Seen, Sequences};
+use crate::clock::{TICKS_PER_PS, Ticks};
 use crate::operator::{Operator, Rows};
 use crate::shares::Shares;
 use crate::step::{Contexts, Pass};
+use crate::tally::Tally;
 use crate::timing::Timing;
 use std::borrow::Cow;
 

@@ -3,14 +3,14 @@
 //! Knows: what memory leaves for the cache, which of a scheduler's own defaults hold, and what each scheduler refuses: both
 //! are in the [`Profile`] of its file. After this nothing can fail.
 
-use super::config::{EngineConfig, Preemption, Prefixes, Reservation};
-use super::polling::PollingConfig;
-use super::queue::Order;
 use super::sglang::settings as sglang;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
 use crate::memory::{self, layer_groups};
+use crate::scheduler::config::{EngineConfig, Preemption, Prefixes, Reservation};
+use crate::scheduler::state::polling::PollingConfig;
+use crate::scheduler::state::queue::Order;
 use crate::scheduler::{self, Policy, Profile, vllm};
 use crate::spec::{
     EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind,

@@ -11,20 +11,21 @@ pub(crate) mod settings;
 
 pub use settings::SglangConfig;
 
-use super::arrival::Arrival;
-use super::clock::Ticks;
-use super::decodes::{Decodes, ENDLESS, Entry};
 use super::event::Event;
-use super::polling::AdmissionPolling;
 use super::price::Price;
-use super::tally::Tally;
-use super::{Departure, Replica, steps_within};
+use super::{Replica, steps_within};
+use crate::arrival::Arrival;
+use crate::arrival::Departure;
 use crate::batch::{Seen, Sequences};
+use crate::clock::Ticks;
 use crate::kv_cache::groups::Groups;
 use crate::kv_cache::prefix::Outputs;
 use crate::scheduler::sglang::budget::CLIP_MAX_NEW_TOKENS;
 use crate::scheduler::sglang::{self, ForwardMode, RequestId, Scheduler, Step};
+use crate::scheduler::state::decodes::{Decodes, ENDLESS, Entry};
+use crate::scheduler::state::polling::AdmissionPolling;
 use crate::shares::Shares;
+use crate::tally::Tally;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use crate::workload::request::Run;

@@ -4,8 +4,8 @@
 //! (`check_admission` of `v1/engine/async_llm.py`), in one server for all data-parallel ranks of a replica. A prompt
 //! counts whole until its first token. Knows nothing about schedulers.
 
+use crate::arrival::Arrival;
 use crate::engine::Replica;
-use crate::engine::arrival::Arrival;
 use crate::spec::EngineSpec;
 
 /// Queue limits and the counts that they apply to.

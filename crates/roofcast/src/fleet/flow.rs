@@ -7,7 +7,7 @@
 //! [`MATERIAL`] of the arrivals and a slope that steep has less than 1 % probability in level traffic (Student's t).
 //! Knows nothing about replicas.
 
-use crate::engine::clock::Ticks;
+use crate::clock::Ticks;
 
 /// Most intervals; when more are needed, their width doubles.
 const MOST: usize = 512;

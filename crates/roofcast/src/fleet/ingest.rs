@@ -5,8 +5,8 @@
 //! takes half of `request`, and requests never wait. All are host times, so a slower host takes longer. Knows nothing
 //! about how an engine serves a request.
 
-use crate::engine::arrival::Arrival;
-use crate::engine::clock::Ticks;
+use crate::arrival::Arrival;
+use crate::clock::Ticks;
 use crate::forecaster::Forecaster;
 use crate::spec::CostKind;
 use crate::units::Picoseconds;

@@ -6,11 +6,12 @@
 //! ([`Way`]).
 
 use super::way::Way;
-use crate::engine::arrival::{Arrival, SequenceId};
-use crate::engine::clock::Ticks;
-use crate::engine::state::KvTransfer;
-use crate::engine::{Departure, Replica};
+use crate::arrival::Departure;
+use crate::arrival::{Arrival, SequenceId};
+use crate::clock::Ticks;
+use crate::engine::Replica;
 use crate::router::Router;
+use crate::scheduler::state::KvTransfer;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,13 +1,13 @@
 //! Results of a run as clients see them: request by request, or aggregated in bounded memory.
 
-use crate::engine::Departure;
-use crate::engine::arrival::Arrival;
-use crate::engine::clock::Ticks;
-use crate::engine::distribution::Distribution;
+use crate::arrival::Arrival;
+use crate::arrival::Departure;
+use crate::clock::Ticks;
 use crate::fleet::flow::{self, Flow, Trend};
 use crate::record::{Outcome, Record};
 use crate::spec::{Bound, Metric, Slo};
 use crate::summary::{Statistics, Summary};
+use crate::tally::distribution::Distribution;
 use crate::units::Picoseconds;
 use crate::workload::Request;
 

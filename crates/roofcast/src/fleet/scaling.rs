@@ -5,7 +5,7 @@
 //! replica work, so stops before that time are known to the tick; [`Scaling::settle`] applies them between two
 //! requests. Knows nothing about routing.
 
-use crate::engine::clock::Ticks;
+use crate::clock::Ticks;
 use crate::spec::AutoscaleSpec;
 use crate::units::Picoseconds;
 

@@ -5,9 +5,9 @@
 //! counts. Knows nothing about other traffic on the link.
 
 use crate::accelerator::Accelerator;
+use crate::clock::Ticks;
 use crate::deployment::Deployment;
 use crate::engine::HOST_LINK;
-use crate::engine::clock::Ticks;
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::spec::LinkKind;

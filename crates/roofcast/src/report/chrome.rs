@@ -4,7 +4,7 @@
 //! Source: "Trace Event Format", the object form with `traceEvents`; phases X (complete), b and e (nestable asynchronous),
 //! C (counter), M (metadata). Times are in microseconds, here of virtual time and exact to the picosecond.
 
-use crate::engine::clock::Ticks;
+use crate::clock::Ticks;
 use crate::timeline::Segment;
 use crate::timeline::trace::{Event, Trace};
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@
 //! are computed first, whole.
 
 use super::{Policy, Profile};
-use crate::engine::arrival::SequenceId;
-use crate::engine::config::Reservation;
-use crate::engine::decodes::Decodes;
-use crate::engine::state::State;
+use crate::arrival::SequenceId;
+use crate::scheduler::config::Reservation;
+use crate::scheduler::state::State;
+use crate::scheduler::state::decodes::Decodes;
 
 /// Defaults of LightLLM: whole prompts, a cache by the token.
 pub(super) fn profile() -> Profile {

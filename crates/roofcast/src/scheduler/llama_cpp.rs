@@ -7,9 +7,9 @@
 //! `max_model_len` to it.
 
 use super::{Policy, Profile};
-use crate::engine::config::Reservation;
-use crate::engine::decodes::Decodes;
-use crate::engine::state::State;
+use crate::scheduler::config::Reservation;
+use crate::scheduler::state::State;
+use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
 /// Defaults of llama.cpp: four slots of an equal part of the cache, reserved whole, and steps of 2048 tokens.

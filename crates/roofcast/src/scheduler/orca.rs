@@ -1,13 +1,13 @@
 //! Orca's iteration-level scheduling (OSDI 2022): prompts join and leave between steps, whole prompts together with
 //! decodes.
 //!
-//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::engine::config::Reservation)), in one
+//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::scheduler::config::Reservation)), in one
 //! piece if the cache is contiguous, so no request is ever preempted.
 
 use super::{Policy, Profile};
-use crate::engine::config::Reservation;
-use crate::engine::decodes::Decodes;
-use crate::engine::state::State;
+use crate::scheduler::config::Reservation;
+use crate::scheduler::state::State;
+use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
 /// Defaults of Orca: whole prompts, reserved memory.

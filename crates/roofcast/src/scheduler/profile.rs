@@ -1,7 +1,7 @@
 //! Defaults of a scheduler, and the settings that it refuses.
 
 use super::Policy;
-use crate::engine::config::{Prefixes, Reservation};
+use crate::scheduler::config::{Prefixes, Reservation};
 use crate::spec::KvLayout;
 
 /// A scheduler's own settings; each policy's file defines them.

@@ -29,7 +29,7 @@ pub use results::Results;
 pub use tree::host::{Moves, Submission, WritePolicy};
 
 use super::{Policy, Profile};
-use crate::engine::config::Prefixes;
+use crate::scheduler::config::Prefixes;
 use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;

@@ -3,9 +3,9 @@
 //! Knows: no request joins a running batch, and one that ends early keeps its row and its cache until the last one ends.
 
 use super::{Policy, Profile};
-use crate::engine::config::Reservation;
-use crate::engine::decodes::Decodes;
-use crate::engine::state::{PrefillChunk, State};
+use crate::scheduler::config::Reservation;
+use crate::scheduler::state::decodes::Decodes;
+use crate::scheduler::state::{PrefillChunk, State};
 use crate::spec::KvLayout;
 
 /// Its defaults: whole prompts, reserved memory.

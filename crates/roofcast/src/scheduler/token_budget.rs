@@ -8,9 +8,9 @@
 //! budgets (512), and Sarathi takes a prompt's blocks whole when it admits it, as the vLLM v0 below it did.
 
 use super::{Policy, Profile};
-use crate::engine::config::{Prefixes, Reservation};
-use crate::engine::decodes::Decodes;
-use crate::engine::state::State;
+use crate::scheduler::config::{Prefixes, Reservation};
+use crate::scheduler::state::State;
+use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
 const LAYOUTS: &[KvLayout] = &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention];

@@ -5,9 +5,9 @@
 //! admitted.
 
 use super::{Policy, Profile};
-use crate::engine::config::Reservation;
-use crate::engine::decodes::Decodes;
-use crate::engine::state::State;
+use crate::scheduler::config::Reservation;
+use crate::scheduler::state::State;
+use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
 /// Its defaults: whole prompts, a watermark of 1 %, and swapping on request.

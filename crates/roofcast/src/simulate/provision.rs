@@ -6,7 +6,6 @@
 use super::{IDLE_POWER, TimeShares};
 use crate::accelerator::Accelerator;
 use crate::deployment::Deployment;
-use crate::engine::config::EngineConfig;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
@@ -15,6 +14,7 @@ use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
+use crate::scheduler::config::EngineConfig;
 use crate::spec::{AutoscaleSpec, FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
 use serde::Serialize;
 use std::iter::repeat_n;

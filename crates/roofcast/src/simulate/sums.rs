@@ -7,17 +7,17 @@ use super::{Activity, CacheUse, Expense, IDLE_POWER, Settings, Simulation, Table
 use crate::accelerator::Accelerator;
 use crate::bands::{Bands, Means};
 use crate::batch::Batch;
+use crate::clock::Ticks;
 use crate::cost::{self, Utilization};
 use crate::deployment::Deployment;
 use crate::engine::Replica;
-use crate::engine::clock::Ticks;
-use crate::engine::config::EngineConfig;
-use crate::engine::tally::{Mean, Tally};
 use crate::fleet::Fleet;
 use crate::fleet::results::OfferedLoad;
+use crate::scheduler::config::EngineConfig;
 use crate::shares::Shares;
 use crate::spec::KvLayout;
 use crate::summary::Summary;
+use crate::tally::{Mean, Tally};
 use crate::timeline::series::together;
 use std::ops::Range;
 

@@ -7,7 +7,7 @@
 //! grow linearly.
 
 use super::{Mark, Segment};
-use crate::engine::clock::Ticks;
+use crate::clock::Ticks;
 use crate::units::Picoseconds;
 use serde::Serialize;
 

@@ -3,8 +3,8 @@
 //! Knows: the beginning and end of each phase, and when to stop; open phases then end there.
 
 use super::{Mark, Segment};
-use crate::engine::arrival::Arrival;
-use crate::engine::clock::Ticks;
+use crate::arrival::Arrival;
+use crate::clock::Ticks;
 use std::collections::BTreeMap;
 
 /// Phase of a request.

@@ -4,9 +4,9 @@
 
 use crate::accelerator::Accelerator;
 use crate::batch::{Batch, Seen};
+use crate::clock::Ticks;
 use crate::cost::{self, Cost, Utilization};
 use crate::deployment::Deployment;
-use crate::engine::clock::Ticks;
 use crate::engine::price::Price;
 use crate::error::{Error, Result};
 use crate::fleet::Ingest;

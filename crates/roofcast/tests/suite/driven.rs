@@ -4,7 +4,7 @@ use super::runs::{deployment, records, served};
 use super::sglang;
 use proptest::prelude::*;
 use roofcast::Forecaster;
-use roofcast::engine::clock::Ticks;
+use roofcast::clock::Ticks;
 use roofcast::engine::online::{Asked, Event, Online};
 use roofcast::record::Record;
 use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulerKind};

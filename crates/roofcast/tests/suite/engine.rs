@@ -5,10 +5,10 @@ use super::runs::{
     workloads,
 };
 use proptest::prelude::*;
-use roofcast::engine::config::{EngineConfig, Reservation};
 use roofcast::fleet::results::Results;
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::router::{Router, Routing};
+use roofcast::scheduler::config::{EngineConfig, Reservation};
 use roofcast::spec::{
     EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind, Slo,
 };

@@ -4,15 +4,15 @@
 use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::Forecaster;
+use roofcast::clock::Ticks;
 use roofcast::deployment::{Deployment, Options};
 use roofcast::engine;
-use roofcast::engine::clock::Ticks;
-use roofcast::engine::config::EngineConfig;
 use roofcast::fleet::results::Results;
 use roofcast::fleet::{Fleet, Ranking};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
+use roofcast::scheduler::config::EngineConfig;
 use roofcast::spec::{
     CostKind, EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy,
     SchedulerKind, Slo,

@@ -8,7 +8,7 @@ use super::{Job, Message, Shared};
 use crate::emulate::kv_events::KvEvents;
 use crate::emulate::pace::Pace;
 use crate::emulate::sleep::PauseMode;
-use roofcast::engine::clock::Ticks;
+use roofcast::clock::Ticks;
 use roofcast::engine::online::{Change, Done, Event, Online};
 use roofcast::fleet::Ingest;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -4,7 +4,7 @@ use super::super::kv_events::Chain;
 use super::super::metrics::{Ended, Metrics};
 use super::super::pace::Pace;
 use super::Job;
-use roofcast::engine::clock::Ticks;
+use roofcast::clock::Ticks;
 
 /// A request in the engine.
 pub(super) struct Life {

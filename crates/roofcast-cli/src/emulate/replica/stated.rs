@@ -6,7 +6,7 @@
 use super::life::Life;
 use super::{Message, Shared};
 use crate::emulate::pace::Pace;
-use roofcast::engine::clock::{TICKS_PER_PS, Ticks};
+use roofcast::clock::{TICKS_PER_PS, Ticks};
 use roofcast::engine::online::Levels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

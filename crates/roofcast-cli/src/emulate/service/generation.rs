@@ -21,7 +21,7 @@ use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Response, StatusCode};
-use roofcast::engine::clock::Ticks;
+use roofcast::clock::Ticks;
 use roofcast::engine::online::Asked;
 use serde_json::{Value, json};
 use std::sync::Arc;

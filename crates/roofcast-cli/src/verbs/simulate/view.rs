@@ -4,7 +4,7 @@ use super::{Answer, SCHEMA, about};
 use crate::show::Document;
 use crate::show::curve::Curve;
 use roofcast::Deployment;
-use roofcast::engine::clock::Ticks;
+use roofcast::clock::Ticks;
 use roofcast::simulate::Simulation;
 use roofcast::spec::Slo;
 use roofcast::timeline::series::Point;

@@ -1,10 +1,10 @@
 //! What is counted of each batch: tokens, rows, and what the pool was used for.
 
 use super::{Batch, Sglang};
-use crate::engine::clock::{Ticks, sum_of_run};
-use crate::engine::decodes::Decodes;
+use crate::clock::{Ticks, sum_of_run};
 use crate::engine::event::Event;
 use crate::scheduler::sglang::{ForwardMode, Step};
+use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> Sglang<D> {

@@ -4,11 +4,11 @@
 //! next token, as in SGLang; nothing is said of it from then on.
 
 use super::{Batch, Life, Sglang};
-use crate::engine::arrival::Arrival;
-use crate::engine::decodes::Decodes;
+use crate::arrival::Arrival;
 use crate::engine::event::Event;
 use crate::kv_cache::prefix::Prefix;
 use crate::scheduler::sglang::{NewRequest, RequestId};
+use crate::scheduler::state::decodes::Decodes;
 
 impl<D: Decodes> Sglang<D> {
     /// The same, which keeps events of single requests until they are taken; made without leaps.

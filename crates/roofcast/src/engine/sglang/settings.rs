@@ -3,10 +3,10 @@
 //! Source of the defaults: SGLang 0.5.23, `server_args.py` and `environ.py`; `chunked_prefill_size` is 8192 as on GPUs of 60
 //! to 160 GB.
 
-use crate::engine::config::EngineConfig;
-use crate::engine::polling::PollingConfig;
 use crate::error::{Error, Result};
+use crate::scheduler::config::EngineConfig;
 use crate::scheduler::sglang::{self, Rules};
+use crate::scheduler::state::polling::PollingConfig;
 use crate::spec::{EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
 
 /// Tokens of a chunk where the spec is silent.

@@ -1,6 +1,6 @@
 //! A request as it comes to an engine, and its number there.
 
-use super::clock::Ticks;
+use crate::clock::Ticks;
 
 /// Index of a sequence in its engine.
 pub type SequenceId = u32;
@@ -28,4 +28,19 @@ pub struct Arrival {
     pub user: u32,
     /// What its output's tokens are, for prompts that repeat them.
     pub output_segment: u32,
+}
+
+/// A request that has all its tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Departure {
+    /// As it came.
+    pub arrival: Arrival,
+    /// When its first token came.
+    pub first: Ticks,
+    /// How often it was preempted.
+    pub preemptions: u32,
+    /// Tokens of its prompt that were found in the prefix cache.
+    pub cached: u64,
+    /// Its name in its replica, where that keeps its cache for another.
+    pub id: SequenceId,
 }

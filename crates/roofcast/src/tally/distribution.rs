@@ -2,7 +2,7 @@
 //!
 //! A bin is a 512th of an octave: the exponent and the upper nine bits of the mantissa of a float. Sums are exact.
 
-use super::clock::{TICKS_PER_PS, Ticks, sum_of_run};
+use crate::clock::{TICKS_PER_PS, Ticks, sum_of_run};
 use crate::summary::Statistics;
 use crate::units::float;
 

@@ -2,9 +2,11 @@
 //!
 //! Sums only, so that they come out the same however steps are grouped.
 
-use super::clock::Ticks;
-use super::distribution::Distribution;
+pub mod distribution;
+
+use crate::clock::Ticks;
 use crate::shares::Shares;
+use crate::tally::distribution::Distribution;
 
 /// The mean of shares.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -4,7 +4,7 @@
 //! can be found once they are scheduled, those of outputs once the request has left. Blocks that no other request can hold
 //! are known by their owner. Knows nothing about which requests are admitted or preempted.
 
-use super::arrival::SequenceId;
+use crate::arrival::SequenceId;
 use crate::kv_cache::extents::{Extents, Path};
 use crate::kv_cache::prefix::{Prefix, Tokens};
 use crate::workload::request::Run;

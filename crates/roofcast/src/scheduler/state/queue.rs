@@ -1,6 +1,6 @@
 //! The waiting requests and their order: first come first served, or by a key.
 
-use super::arrival::SequenceId;
+use crate::arrival::SequenceId;
 use std::collections::{BTreeMap, VecDeque};
 
 /// By what a queue is ordered.

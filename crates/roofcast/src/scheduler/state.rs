@@ -1,26 +1,33 @@
 //! What one replica holds: waiting requests, running sequences, and the number of free KV blocks.
 //!
 //! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
-//! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`super::price`]).
+//! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`crate::engine::price`]).
 
+mod cache;
+pub mod decodes;
+mod identity;
 mod kv_transfers;
 mod leaving;
+pub mod polling;
+pub mod queue;
+mod reservations;
+mod ring;
 mod room;
 mod told;
 
 pub use kv_transfers::KvTransfer;
 
-use super::arrival::{Arrival, SequenceId};
-use super::cache::Cache;
-use super::clock::Ticks;
-use super::config::{EngineConfig, Reservation};
-use super::decodes::{Decodes, Entry};
-use super::polling::AdmissionPolling;
-use super::queue::{Order, Queue};
-use super::tally::Tally;
+use crate::arrival::{Arrival, SequenceId};
+use crate::clock::Ticks;
 use crate::kv_cache::prefix::Prefix;
+use crate::scheduler::config::{EngineConfig, Reservation};
 use crate::slab::Slab;
+use crate::tally::Tally;
 use crate::timeline::{Mark, Timeline};
+use cache::Cache;
+use decodes::{Decodes, Entry};
+use polling::AdmissionPolling;
+use queue::{Order, Queue};
 
 /// Where a sequence is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,7 +95,7 @@ pub struct State<D> {
     /// When the last step ended.
     pub clock: Ticks,
     /// Prompt tokens of requests without their first token.
-    pub(super) prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// What is kept of the run over time, where that is asked for.
     pub timeline: Option<Box<Timeline>>,
     sequences: Slab<Sequence>,
@@ -180,7 +187,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// A step is about to be scheduled: decides which waiting requests it considers.
-    pub(super) fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         if self.polling.is_open() {
             return;
         }
@@ -211,7 +218,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Steps of decodes until a waiting request is considered.
-    pub(super) fn polling_patience(&self) -> u64 {
+    pub(crate) fn polling_patience(&self) -> u64 {
         if self.waiting() == 0 || self.head().is_some() { u64::MAX } else { self.polling.patience() }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Knows what they mean. Knows nothing about where they come from: that is [`super::settings`]'s.
 
-use super::polling::PollingConfig;
-use super::queue::Order;
+use super::state::polling::PollingConfig;
+use super::state::queue::Order;
 use crate::kv_cache::groups::Groups;
 use crate::scheduler::vllm;
 use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind};

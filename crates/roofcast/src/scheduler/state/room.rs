@@ -3,7 +3,7 @@
 //! Knows nothing about which requests are admitted or preempted.
 
 use super::{Decodes, Reservation, Sequence, SequenceId, State};
-use crate::engine::cache::Cache;
+use crate::scheduler::state::cache::Cache;
 
 impl<D: Decodes> State<D> {
     /// Blocks of `tokens`.
@@ -76,7 +76,7 @@ impl<D: Decodes> State<D> {
     /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
     /// which the policy has taken.
     #[inline(always)]
-    pub(in crate::engine) fn take_blocks_of(&mut self, steps: u64) -> u64 {
+    pub(crate) fn take_blocks_of(&mut self, steps: u64) -> u64 {
         let first = self.decode_blocks(1);
         let mut taken = self.decode_blocks(steps) - first;
         let mut enough = steps;

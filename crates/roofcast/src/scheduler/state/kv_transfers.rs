@@ -6,7 +6,7 @@
 //! (OSDI 2024, 4.3) and in vLLM's NIXL connector. Knows nothing about where a cache comes from.
 
 use super::{Decodes, Entry, Mark, Phase, Sequence, SequenceId, State, Ticks};
-use crate::engine::Departure;
+use crate::arrival::Departure;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A request with its first token, which another replica computed.
@@ -38,7 +38,7 @@ impl<D: Decodes> State<D> {
     pub fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
         let Departure { arrival, first, preemptions, cached, .. } = transfer.departure;
         if let Some(timeline) = &mut self.timeline {
-            timeline.arrived(&crate::engine::arrival::Arrival { at, ..arrival });
+            timeline.arrived(&crate::arrival::Arrival { at, ..arrival });
         }
         let id = self.take_in(Sequence {
             arrival,

@@ -4,9 +4,9 @@
 //! timeline does with it.
 
 use super::State;
-use crate::engine::arrival::SequenceId;
-use crate::engine::clock::Ticks;
-use crate::engine::decodes::Decodes;
+use crate::arrival::SequenceId;
+use crate::clock::Ticks;
+use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> State<D> {
@@ -46,13 +46,7 @@ impl<D: Decodes> State<D> {
     /// Tells the timeline of `steps` steps of decodes up to `end`, that began with `used` blocks.
     #[cold]
     #[inline(never)]
-    pub(in crate::engine) fn tell_of_decodes(
-        &mut self,
-        end: Ticks,
-        steps: u64,
-        used: u64,
-        bound: &'static str,
-    ) {
+    pub(crate) fn tell_of_decodes(&mut self, end: Ticks, steps: u64, used: u64, bound: &'static str) {
         let output_tokens = self.decodes.len() * steps;
         let blocks = [used, self.used()];
         self.tell(&Segment { end, steps, output_tokens, blocks, bound, ..self.segment() });
@@ -61,7 +55,7 @@ impl<D: Decodes> State<D> {
     /// Tells it of a step of chunks beside `decodes` decodes up to `end`, of so many tokens of prompts and of outputs.
     #[cold]
     #[inline(never)]
-    pub(in crate::engine) fn tell_of_chunks(
+    pub(crate) fn tell_of_chunks(
         &mut self,
         end: Ticks,
         decodes: u64,

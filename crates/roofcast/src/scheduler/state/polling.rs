@@ -7,7 +7,7 @@
 //! `attention_dp_enable_balance` until every data-parallel rank has one or `attention_dp_time_out_iters` steps have (1.1,
 //! `_torch/pyexecutor/py_executor.py`). An idle engine polls at once. Knows nothing about which requests are admitted then.
 
-use super::clock::Ticks;
+use crate::clock::Ticks;
 
 /// What delays waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,9 +3,9 @@
 //! Knows: which attempts to admit found no gap that is long enough, and how scattered the free room was then. An attempt
 //! counts once for as long as nothing moves, however many steps look at it. Knows nothing about how much is reserved.
 
-use super::arrival::SequenceId;
-use super::tally::Tally;
+use crate::arrival::SequenceId;
 use crate::kv_cache::contiguous::Space;
+use crate::tally::Tally;
 
 /// The reservations of one replica.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@
 //! blocks that a step needs and the next finish are read off counters, for one step or for many.
 //! Knows nothing about time, policy, or which request is next.
 
-use super::arrival::SequenceId;
 use super::ring::Ring;
+use crate::arrival::SequenceId;
 use crate::batch::Seen;
 use crate::kv_cache::groups::{BlockSize, Group, Groups};
 use std::cmp::Reverse;

@@ -4,11 +4,11 @@
 //! ([`crate::scheduler`]).
 
 use super::{Phase, State};
-use crate::engine::Departure;
-use crate::engine::arrival::SequenceId;
-use crate::engine::cache::Cache;
-use crate::engine::config::Preemption;
-use crate::engine::decodes::{Decodes, Entry};
+use crate::arrival::Departure;
+use crate::arrival::SequenceId;
+use crate::scheduler::config::Preemption;
+use crate::scheduler::state::cache::Cache;
+use crate::scheduler::state::decodes::{Decodes, Entry};
 use crate::timeline::Mark;
 
 impl<D: Decodes> State<D> {

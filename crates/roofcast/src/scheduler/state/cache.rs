@@ -2,11 +2,11 @@
 //!
 //! Knows: which kind it is and what all kinds are told. Knows nothing about which requests are admitted or preempted.
 
-use super::arrival::{Arrival, SequenceId};
-use super::config::{EngineConfig, Prefixes};
 use super::identity::Identity;
 use super::reservations::Reservations;
+use crate::arrival::{Arrival, SequenceId};
 use crate::kv_cache::prefix::Prefix;
+use crate::scheduler::config::{EngineConfig, Prefixes};
 
 /// The kinds.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 //! A ring of buckets for the steps near by, with a bitmap to find the next one, and an ordered map for those far away.
 //! Every operation costs a few words; far ends are moved once.
 
-use super::arrival::SequenceId;
+use crate::arrival::SequenceId;
 use std::collections::BTreeSet;
 
 /// Steps that the ring spans; 64 words of 64 bits, so that one more word says which of them are not empty.
