@@ -1,11 +1,12 @@
 //! `roofcast`: forecasts how large language models are served.
 //!
 //! Knows: arguments, files and output. The arithmetic is the library `roofcast`'s. The binary calls [`main`]; a program
-//! that asks in the place of a person, as the Python package does, calls [`host::ask`].
+//! that asks in the place of a person, as the Python package does, calls [`ask::answer`].
 // Without the network some helpers of servers and load generators have no caller.
 #![cfg_attr(not(feature = "network"), allow(dead_code, unused_imports))]
 
 mod args;
+pub mod ask;
 #[cfg(feature = "network")]
 mod bench;
 #[cfg(feature = "parquet")]
@@ -78,7 +79,7 @@ fn run(cli: Cli, files: &Files) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "network")]
         Verb::Emulate(args) => verbs::emulate::run(&args),
         #[cfg(feature = "network")]
-        Verb::Serve(args) => verbs::serve::run(&args),
+        Verb::Serve(args) => serve::run(&args),
         Verb::Seeds(args) => verbs::seeds::run(&args),
         Verb::Catalog(args) => verbs::catalog::run(&args),
         Verb::Conformance(args) => verbs::conformance::run(&args),

@@ -6,14 +6,16 @@
 
 mod accuracy;
 mod api;
+mod listen;
 mod measure;
 mod models;
 mod question;
 mod results;
-pub(crate) mod routes;
+mod routes;
 #[cfg(test)]
 mod types;
 mod work;
 
 pub(crate) use crate::http::guard::Guard;
 pub(crate) use api::Api;
+pub(crate) use listen::run;

@@ -17,8 +17,6 @@ pub(crate) mod man;
 pub(crate) mod plan;
 mod question;
 pub(crate) mod seeds;
-#[cfg(feature = "network")]
-pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod validate;
 

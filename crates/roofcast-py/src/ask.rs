@@ -4,8 +4,9 @@ use crate::error::Error;
 use crate::table::Table;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
+use roofcast_cli::ask::Value;
 use roofcast_cli::cells;
-use roofcast_cli::host::{self, Question, Value, Watch};
+use roofcast_cli::host::{self, Question, Watch};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -75,7 +76,7 @@ pub(crate) fn ask(
 ) -> PyResult<Answer> {
     let mut arguments: Vec<String> = verb.split(' ').map(str::to_owned).collect();
     for (name, value) in &flags {
-        arguments.extend(host::flag(verb, name, said(name, value)?));
+        arguments.extend(roofcast_cli::ask::flag(verb, name, said(name, value)?));
     }
     arguments.extend(picture.then(|| format!("--svg={}", host::PICTURE)));
     arguments.push("--json".to_owned());
@@ -95,7 +96,7 @@ pub(crate) fn ask(
     let question = Question { arguments, spec, records, watch: Arc::<Watched>::clone(&watched) };
     let (done, answers) = channel();
     let answers = Mutex::new(answers);
-    let worker = thread::spawn(move || done.send(host::ask(question)));
+    let worker = thread::spawn(move || done.send(roofcast_cli::ask::answer(question)));
     let waited = wait(py, &answers, &watched, progress.as_ref());
     watched.stopped.store(true, Relaxed);
     // The worker's own result has come through the channel.
@@ -152,13 +153,13 @@ fn said(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
 /// The flags of a verb, each with what a value is and one line on it.
 #[pyfunction]
 pub(crate) fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
-    host::flags(verb)
+    roofcast_cli::ask::flags(verb)
 }
 
 /// The values of a key as --sweep has them, as a JSON list.
 #[pyfunction]
 pub(crate) fn values(text: &str) -> PyResult<String> {
-    let found = host::values(text).map_err(Error::new_err)?;
+    let found = roofcast_cli::ask::values(text).map_err(Error::new_err)?;
     Ok(serde_json::Value::from(found).to_string())
 }
 

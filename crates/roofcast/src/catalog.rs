@@ -23,7 +23,7 @@ pub use writing::{read_config, write_entry};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
-use crate::workload::preset::Preset;
+use crate::preset::Preset;
 use conventions::conventions;
 use entries::{Entries, File};
 use files::FILES;

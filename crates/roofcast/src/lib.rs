@@ -31,6 +31,7 @@ pub mod operator;
 pub mod parallelism;
 pub mod plan;
 pub mod precision;
+pub mod preset;
 pub mod profile;
 pub mod quantized_kernel;
 pub mod record;

@@ -17,8 +17,7 @@ pub mod written;
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use scheduling::{
-    CostKind, Prediction, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,
-    SchedulerKind,
+    CostKind, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind,
 };
 pub use search::{Objective, SearchSpec};
 pub use slo::{Bound, Metric, Percentile, Slo, key as slo_key};
@@ -28,6 +27,7 @@ use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::version::Version;
 use crate::workload::Workload;
+pub use crate::workload::prediction::Prediction;
 use serde::Deserialize;
 use std::cmp::Ordering;
 use std::path::PathBuf;

@@ -202,8 +202,7 @@ impl<'a> Listing<'a> {
     pub(super) fn of(catalog: &'a Catalog) -> Result<Listing<'a>> {
         let lines = || catalog.listing().map(|all| all.into_iter().map(|listed| listed.line));
         let of = |kind: Kind| Ok::<_, Error>(lines()?.filter(|line| line.kind == kind).collect());
-        let traffic =
-            |w: &&'a roofcast::workload::Preset| Traffic { id: &w.id, about: &w.about, rate: w.rate };
+        let traffic = |w: &&'a roofcast::preset::Preset| Traffic { id: &w.id, about: &w.about, rate: w.rate };
         Ok(Listing {
             version: env!("CARGO_PKG_VERSION"),
             models: of(Kind::Model)?,

@@ -14,7 +14,7 @@ use filter::Filter;
 use roofcast::Catalog;
 use roofcast::accelerator::Accelerator;
 use roofcast::catalog::{Kind, Line, Listed};
-use roofcast::workload::Preset;
+use roofcast::preset::Preset;
 use serde::Serialize;
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@
 use crate::accelerator::Accelerator;
 use crate::catalog::ModelEntry;
 use crate::error::{Error, Result};
-use crate::workload::preset::Preset;
+use crate::preset::Preset;
 use memchr::{memchr, memmem};
 use serde::Deserialize;
 use std::borrow::Cow;

@@ -114,25 +114,6 @@ pub enum SchedulePolicy {
     Lpm,
 }
 
-/// How well an output's length is known before it is generated.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
-pub enum Prediction {
-    /// Exactly.
-    #[default]
-    Perfect,
-    /// Times exp(σ·z) of a normal z.
-    Noisy {
-        /// σ.
-        sigma: f64,
-    },
-    /// Only to which power of two it is nearest, and that is off by one with this probability: a small model's guess.
-    Proxy {
-        /// Probability of the right class.
-        accuracy: f64,
-    },
-}
-
 /// What becomes of a preempted request's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -5,16 +5,11 @@
 //! ρ, and each one's probability is looked up (a Gaussian copula).
 
 use super::random::{Stream, normal_cdf};
-use super::trace::{Format, MOST_TOKENS, Trace};
+use super::trace::{Format, Trace};
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
+use crate::preset::{MOST_TOKENS, PROBABILITIES, Quantiles, Summary};
+use serde::Deserialize;
 use std::sync::Arc;
-
-/// Probabilities of a table of quantiles; the first is the observed minimum, the last the maximum.
-pub const PROBABILITIES: [f64; 12] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
-
-/// Quantiles at [`PROBABILITIES`].
-pub type Quantiles = [f64; PROBABILITIES.len()];
 
 /// Source of observed lengths: one of `pairs`, `path` and `name`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -40,19 +35,6 @@ pub enum Observed {
     Pairs(Arc<[(u32, u32)]>),
     /// Quantiles of prompt and output lengths.
     Summary(Arc<Summary>),
-}
-
-/// Published statistics of a set of lengths.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Summary {
-    /// Prompt tokens.
-    pub input: Quantiles,
-    /// Output tokens; some sets have prompts alone.
-    pub output: Option<Quantiles>,
-    /// Spearman's rank correlation of prompt and output lengths.
-    #[serde(default)]
-    pub rank_correlation: f64,
 }
 
 /// One of the two lengths of a request.
@@ -188,18 +170,6 @@ impl Summary {
     /// Mean output tokens of draws from the quantiles, in tokens.
     pub fn output_mean(self: &Arc<Summary>) -> Option<f64> {
         self.output.map(|_| Observed::Summary(Arc::clone(self)).mean(Side::Output))
-    }
-
-    /// Refuses quantiles that are no distribution of lengths.
-    pub(crate) fn check(&self, place: &str, id: &str) -> Result<()> {
-        let sane =
-            |q: &Quantiles| q.is_sorted() && q[0] >= 1.0 && q[PROBABILITIES.len() - 1] <= MOST_TOKENS as f64;
-        let correlated = (-1.0..=1.0).contains(&self.rank_correlation);
-        if sane(&self.input) && self.output.as_ref().is_none_or(sane) && correlated {
-            return Ok(());
-        }
-        let accepted = "quantiles that rise from 1 or more, and a rank correlation from -1 to 1";
-        Err(Error::field(place, format!("workload {id}"), "no distribution of lengths", accepted))
     }
 }
 

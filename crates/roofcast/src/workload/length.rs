@@ -6,8 +6,8 @@
 use super::elementary::exp;
 use super::empirical::{Observed, Side, Source};
 use super::random::{Ahead, Stream, normal_cdf};
-use super::trace::MOST_TOKENS as MOST;
 use crate::error::{Error, Result};
+use crate::preset::MOST_TOKENS as MOST;
 use serde::Deserialize;
 
 /// A distribution of token counts; a bare number is a fixed length.

@@ -1,7 +1,26 @@
 //! Predictions of output lengths, for schedulers that order requests by length.
 
 use super::random::{Purpose, Stream};
-use crate::spec::Prediction;
+use serde::{Deserialize, Serialize};
+
+/// How well an output's length is known before it is generated.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Prediction {
+    /// Exactly.
+    #[default]
+    Perfect,
+    /// Times exp(σ·z) of a normal z.
+    Noisy {
+        /// σ.
+        sigma: f64,
+    },
+    /// Only to which power of two it is nearest, and that is off by one with this probability: a small model's guess.
+    Proxy {
+        /// Probability of the right class.
+        accuracy: f64,
+    },
+}
 
 /// Guesses, one for each request in order.
 #[derive(Debug, Clone)]

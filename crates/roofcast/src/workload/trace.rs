@@ -16,12 +16,11 @@ mod sharegpt;
 
 use super::request::{Prompt, Request};
 use crate::error::{Error, Result};
+use crate::preset::MOST_TOKENS;
 use crate::table::separator;
 use crate::units::Picoseconds;
 use serde::Deserialize;
 
-/// The most tokens of a prompt or an answer.
-pub(super) const MOST_TOKENS: u64 = 100_000_000;
 /// The latest time in seconds, 115 days.
 pub(super) const MOST_SECONDS: f64 = 1e7;
 

@@ -1,8 +1,8 @@
 //! Recorded traffic: each format by hand, the published files whole, presets against their data, every bad line.
 
 use crate::support::{catalog, shared};
+use roofcast::preset::{PROBABILITIES, Quantiles};
 use roofcast::units::Picoseconds;
-use roofcast::workload::empirical::{PROBABILITIES, Quantiles};
 use roofcast::workload::request::Run;
 use roofcast::workload::{Prompt, Request, Trace, Traffic, Workload};
 use roofcast::{Error, Spec};

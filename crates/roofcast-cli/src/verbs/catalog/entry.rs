@@ -5,8 +5,8 @@ use crate::show::{self, table};
 use roofcast::accelerator::{Accelerator, Topology};
 use roofcast::catalog::ModelEntry;
 use roofcast::model::{Model, Parameters, config};
+use roofcast::preset::Preset;
 use roofcast::units::Bytes;
-use roofcast::workload::Preset;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 

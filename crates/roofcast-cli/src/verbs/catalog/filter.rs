@@ -4,7 +4,7 @@ use crate::args::FilterArgs;
 use crate::args::values::Range;
 use roofcast::catalog::{Kind, Listed};
 use roofcast::precision::{Dtype, WeightFormat};
-use roofcast::workload::Preset;
+use roofcast::preset::Preset;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 

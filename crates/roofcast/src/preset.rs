@@ -1,9 +1,17 @@
 //! Workloads of the catalog: published figures of real traffic.
 
-use super::empirical::Summary;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Maximum tokens of a prompt or an output.
+pub(crate) const MOST_TOKENS: u64 = 100_000_000;
+
+/// Probabilities of a table of quantiles; the first is the observed minimum, the last the maximum.
+pub const PROBABILITIES: [f64; 12] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+/// Quantiles at [`PROBABILITIES`].
+pub type Quantiles = [f64; PROBABILITIES.len()];
 
 /// One entry of `catalog/workloads`.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -31,6 +39,19 @@ pub struct Preset {
     pub lengths: Arc<Summary>,
 }
 
+/// Published statistics of a set of lengths.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// Prompt tokens.
+    pub input: Quantiles,
+    /// Output tokens; some sets have prompts alone.
+    pub output: Option<Quantiles>,
+    /// Spearman's rank correlation of prompt and output lengths.
+    #[serde(default)]
+    pub rank_correlation: f64,
+}
+
 impl Preset {
     pub(crate) fn check(&self, place: &str) -> Result<()> {
         self.lengths.check(place, &self.id)?;
@@ -39,5 +60,19 @@ impl Preset {
             return Ok(());
         }
         Err(Error::field(place, format!("workload {}", self.id), "a figure of 0 or less", "figures above 0"))
+    }
+}
+
+impl Summary {
+    /// Refuses quantiles that are no distribution of lengths.
+    fn check(&self, place: &str, id: &str) -> Result<()> {
+        let sane =
+            |q: &Quantiles| q.is_sorted() && q[0] >= 1.0 && q[PROBABILITIES.len() - 1] <= MOST_TOKENS as f64;
+        let correlated = (-1.0..=1.0).contains(&self.rank_correlation);
+        if sane(&self.input) && self.output.as_ref().is_none_or(sane) && correlated {
+            return Ok(());
+        }
+        let accepted = "quantiles that rise from 1 or more, and a rank correlation from -1 to 1";
+        Err(Error::field(place, format!("workload {id}"), "no distribution of lengths", accepted))
     }
 }

@@ -1,10 +1,10 @@
-//! `roofcast serve`: the page, on this machine.
+//! The verb `serve`: the page, on this machine.
 
+use super::routes::Service;
+use super::{Api, Guard};
 use crate::args::ServeArgs;
 use crate::http::server;
 use crate::page::PAGE;
-use crate::serve::routes::Service;
-use crate::serve::{Api, Guard};
 use crate::{input, show};
 use anyhow::{Context, Result};
 use std::net::SocketAddr;

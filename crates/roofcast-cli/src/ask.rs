@@ -1,0 +1,96 @@
+//! The program as a library: what the Python package asks of it.
+//!
+//! Knows: a question runs the verb as for a person and its output goes to [`crate::host`]; values of keywords as arguments;
+//! which flags a verb has.
+
+use crate::args::Cli;
+use crate::exit;
+use crate::host::{self, Answer, Question};
+use crate::input::values;
+use clap::{ArgAction, CommandFactory};
+use roofcast::spec::keys::{KEYS, Kind};
+use std::ffi::OsString;
+
+/// Answers as the program does.
+///
+/// # Errors
+/// What the program would print on standard error before it ended with code 2.
+pub fn answer(question: Question) -> Result<Answer, String> {
+    let arguments: Vec<OsString> = std::iter::once("roofcast")
+        .chain(question.arguments.iter().map(String::as_str))
+        .map(Into::into)
+        .collect();
+    let (cli, files) = crate::parsed(arguments.into_iter()).map_err(|error| exit::misuse(&error))?;
+    let (answer, done) = host::answered(question, || crate::run(cli, &files));
+    done.map(|_| answer).map_err(|error| format!("{error:#}"))
+}
+
+/// The value of an argument.
+pub enum Value {
+    /// A flag that is on or off.
+    Switch(bool),
+    /// A number or a word.
+    Word(String),
+    /// Several; a flag that is given once has commas between them.
+    Words(Vec<String>),
+}
+
+/// The flag of `verb` called `name` with its value, as arguments.
+pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
+    let name = name.replace('_', "-");
+    let mut command = Cli::command();
+    command.build();
+    let found = command.find_subcommand(verb);
+    let action = found.and_then(|verb| {
+        let arg = verb.get_arguments().find(|arg| arg.get_long() == Some(&name))?;
+        Some(arg.get_action().clone())
+    });
+    let with = |value: &str| format!("--{name}={value}");
+    match (value, action) {
+        (Value::Switch(on), Some(ArgAction::SetTrue)) => Vec::from_iter(on.then(|| format!("--{name}"))),
+        (Value::Switch(on), _) => vec![with(&on.to_string())],
+        (Value::Word(word), _) => vec![with(&word)],
+        (Value::Words(words), Some(ArgAction::Append)) => words.iter().map(|word| with(word)).collect(),
+        (Value::Words(words), _) => vec![with(&words.join(","))],
+    }
+}
+
+/// The flags of `verb` that ask something, each with what a value of it is and one line on it. What says how an answer is
+/// shown is not among them.
+pub fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
+    let mut command = Cli::command();
+    command.build();
+    let Some(verb) = command.find_subcommand(verb) else { return Vec::new() };
+    let shown = ["help", "version", "wide", "json", "csv", "svg", "dump-spec"];
+    let asks = |arg: &&clap::Arg| arg.get_long().is_some_and(|name| !shown.contains(&name));
+    let switched_off = |arg: &&clap::Arg| arg.is_hide_set();
+    let flag = |arg: &clap::Arg| {
+        let name = arg.get_long().unwrap_or_default();
+        let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        (name.to_owned(), kind(name, arg), about)
+    };
+    verb.get_arguments().filter(asks).filter(|arg| !switched_off(arg)).map(flag).collect()
+}
+
+/// What a value of a flag is.
+fn kind(name: &str, arg: &clap::Arg) -> &'static str {
+    match (KEYS.iter().find(|key| key.flag == Some(name)).map(|key| key.kind), arg.get_action()) {
+        (_, ArgAction::SetTrue) | (Some(Kind::Switch), _) => "switch",
+        (_, ArgAction::Append) | (Some(Kind::Words), _) => "words",
+        (Some(Kind::Wholes), _) => "whole numbers",
+        (Some(Kind::Whole), _) => "whole number",
+        (Some(Kind::Real), _) => "number",
+        (Some(Kind::Word | Kind::Toml), _) => "word",
+        (None, _) => "any",
+    }
+}
+
+/// The values of a key as `--sweep` has them: `1..8:x2`, or a list of numbers and words.
+///
+/// # Errors
+/// What is wrong with `text`, and what is accepted.
+pub fn values(text: &str) -> Result<Vec<serde_json::Value>, String> {
+    let found = values::settings("", text).map_err(|why| values::refused(text, &why).to_string())?;
+    let json = |value| serde_json::to_value(value).map_err(|e| e.to_string());
+    found.into_iter().map(json).collect()
+}
