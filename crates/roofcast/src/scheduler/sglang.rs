@@ -1,11 +1,11 @@
-//! SGLang's scheduler: prompts first, in chunks; admission by an estimate of what running requests will still take; a
-//! radix tree of prefixes; retraction where the KV pool runs out; the normal and the overlap loop.
+//! SGLang's scheduler: prompts first, in chunks; admission by an estimate of the tokens that running requests will
+//! still add; a radix tree of prefixes; retraction when the KV pool is full; the normal and the overlap loop.
 //!
-//! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, held step for step to recorded
-//! ones by [`crate::conformance`], and what older versions do otherwise ([`Rules`]). One iteration is [`Scheduler::schedule`]
-//! and, for the batch whose results are there, [`Scheduler::process`]: in the normal loop of the batch just decided, in the
-//! overlap loop of the one before it. Rows that decode are kept by one counter, so that equal iterations are taken at once
-//! ([`Scheduler::repeat`]). Knows nothing about time: its driver prices the steps.
+//! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, tested step for step against
+//! recorded ones by [`crate::conformance`], and the differences of older versions ([`Rules`]). One iteration is
+//! [`Scheduler::schedule`] and, for the batch whose results have arrived, [`Scheduler::process`]: in the normal loop
+//! the batch just decided, in the overlap loop the previous one. Decoding rows are tracked by one counter, so that
+//! equal iterations are taken at once ([`Scheduler::repeat`]). Knows nothing about time: its driver prices the steps.
 
 mod abort;
 mod admission;
@@ -41,8 +41,8 @@ use rows::{Left, Running};
 use std::collections::VecDeque;
 use tree::ROOT;
 
-/// Its defaults: pages of a token, a radix tree, one budget that data-parallel ranks divide. It decides by itself, not in
-/// the moves of a policy: its engine is [`crate::engine::sglang`]'s.
+/// Defaults of SGLang: pages of one token, a radix tree, one budget that data-parallel ranks divide. The policy here
+/// is a placeholder, because [`crate::engine::sglang`] drives this scheduler.
 pub(super) fn profile() -> Profile {
     Profile {
         block_size: 1,
@@ -53,20 +53,20 @@ pub(super) fn profile() -> Profile {
     }
 }
 
-/// Index of a request: in order of arrival, until one is forgotten.
+/// Index of a request in order of arrival; indices of forgotten requests are reused.
 pub type RequestId = usize;
 
-/// What an iteration computes.
+/// Kind of batch of an iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
-    /// Nothing.
+    /// Nothing to compute.
     #[default]
     Idle,
     /// Prompts.
     Extend,
-    /// A token of every running request.
+    /// One token of every running request.
     Decode,
-    /// Both, prompts first.
+    /// Prompts and decodes, prompts first.
     Mixed,
 }
 
@@ -77,51 +77,51 @@ pub struct Extend {
     pub id: RequestId,
     /// Tokens computed.
     pub new: u64,
-    /// Tokens in its cache then.
+    /// Context of the chunk's end in tokens.
     pub context: u64,
-    /// Whether its prompt is whole then, so that it samples a token.
+    /// True if its prompt is complete then, so that it samples a token.
     pub samples: bool,
 }
 
-/// What one iteration decided.
+/// Decision of one iteration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// What it computes.
+    /// Kind of batch.
     pub kind: ForwardMode,
-    /// The queue after the policy's order and before admission, where it was looked at and [`ServerArgs::records`] is set.
+    /// The queue as sorted and before admission, if it was considered and [`ServerArgs::records`] is set.
     pub sorted: Vec<RequestId>,
     /// Chunks of prompts, in the order of the batch.
     pub extends: Vec<Extend>,
-    /// Requests that decode.
+    /// Number of requests that decode.
     pub decodes: u64,
-    /// They, in order, where [`ServerArgs::records`] is set.
+    /// Decoding requests in order, if [`ServerArgs::records`] is set.
     pub rows: Vec<RequestId>,
-    /// Taken in, with the tokens found in the cache.
+    /// Admitted requests, with the tokens found in the cache.
     pub admitted: Vec<(RequestId, u64)>,
     /// Of these, those with tokens loaded from the host: tokens on the device, tokens loaded.
     pub loads: Vec<(RequestId, u64, u64)>,
     /// Candidates that would have loaded so many tokens and did not.
     pub load_failed: Vec<(RequestId, u64)>,
-    /// Those that run from now on, with the tokens in their caches.
+    /// Requests that start to run, with their cached tokens.
     pub joined: Vec<(RequestId, u64)>,
-    /// Those that do not any more, since the last decision or with this one.
+    /// Requests that stopped running, since the last decision or with this one.
     pub left: Vec<RequestId>,
-    /// The request whose prompt is not whole after this batch.
+    /// The request whose prompt is incomplete after this batch.
     pub chunked: Option<RequestId>,
-    /// For a request of higher priority, in order.
+    /// Requests preempted for a higher priority, in order.
     pub preempted: Vec<RequestId>,
-    /// Where the pool ran out, in order.
+    /// Requests retracted because the pool was full, in order.
     pub retracted: Vec<RequestId>,
-    /// Alone and still without room: it ends here.
+    /// Requests that end here because they do not fit even alone.
     pub aborted: Vec<RequestId>,
-    /// Tokens that these lost and that are computed again.
+    /// Tokens that preempted and retracted requests lost and that are computed again.
     pub dropped: u64,
-    /// The ratio before and after the decision.
+    /// The new-token ratio before and after the decision.
     pub ratio: [f64; 2],
 }
 
 impl Step {
-    /// Nothing, with room for what was decided before.
+    /// Empties the decision and keeps its allocations.
     fn clear(&mut self) {
         let Step { sorted, extends, rows, admitted, loads, load_failed, joined, left, .. } = self;
         let Step { preempted, retracted, aborted, .. } = self;
@@ -134,14 +134,14 @@ impl Step {
     }
 }
 
-/// The last batch, as the next decision needs it.
+/// The last batch, in the form that the next decision needs.
 #[derive(Debug, Clone, Default)]
 struct Last {
     kind: ForwardMode,
     extends: Vec<RequestId>,
 }
 
-/// The scheduler with its pool, its queue and what runs.
+/// The scheduler with its pool, its queue and its running requests.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     config: ServerArgs,
@@ -149,7 +149,7 @@ pub struct Scheduler {
     memory: Memory,
     requests: Slab<RequestState>,
     waiting: VecDeque<RequestId>,
-    /// Times that a request entered the queue.
+    /// Number of entries into the queue so far.
     entries: u64,
     running: Running,
     /// SGLang's `batch_is_full`: waiting requests are not considered until a running one leaves.
@@ -160,11 +160,11 @@ pub struct Scheduler {
     rows_held: u64,
     /// Passes over the queue without matching, for [`Rules::refreshes_waiting`].
     passes: u64,
-    /// Rows that sit out because the result under way is their last.
+    /// Rows that skip decodes because the result in flight is their last.
     leaving: Vec<RequestId>,
     /// Rows that stopped since the last decision.
     left: Vec<RequestId>,
-    /// Room for the tokens of one request, and for a decision.
+    /// Reused buffer for the tokens of one request.
     path: Vec<Run>,
     spare: Option<Box<Step>>,
 }
@@ -206,13 +206,13 @@ impl Scheduler {
         id
     }
 
-    /// Lets the index of a finished request be used again: from the third [`Scheduler::schedule`] after its end on nothing
-    /// names it.
+    /// Frees the index of a finished request for reuse: from the third [`Scheduler::schedule`] after its end on
+    /// nothing refers to it.
     pub fn forget(&mut self, id: RequestId) {
         self.requests.vacate(id);
     }
 
-    /// Decides the next batch. In the overlap loop the results of the last one are not there yet.
+    /// Decides the next batch. In the overlap loop the results of the last one have not arrived yet.
     pub fn schedule(&mut self) -> Box<Step> {
         let mut step = self.spare.take().unwrap_or_default();
         step.clear();
@@ -249,12 +249,12 @@ impl Scheduler {
         step
     }
 
-    /// Takes a decision back that has been carried out: the next one has its room.
+    /// Takes back a decision that has been carried out, to reuse its allocations.
     pub fn recycle(&mut self, step: Box<Step>) {
         self.spare = Some(step);
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting_count(&self) -> u64 {
         self.waiting.len() as u64
     }
@@ -264,58 +264,58 @@ impl Scheduler {
         self.waiting.iter().copied()
     }
 
-    /// How many are here, waiting or not.
+    /// Number of requests, waiting or not.
     pub fn in_flight(&self) -> u64 {
         self.waiting.len() as u64 + self.rows_held
     }
 
-    /// The running batch, in order: empty after a mixed batch, whose requests join it again with the next decision.
+    /// The running batch, in order: empty after a mixed batch, whose requests rejoin with the next decision.
     pub fn running(&self) -> impl Iterator<Item = RequestId> + '_ {
         let joins = self.last.kind == ForwardMode::Mixed;
         self.running.ids().filter(move |_| !joins)
     }
 
-    /// `batch_is_full`.
+    /// Value of `batch_is_full`.
     pub fn full(&self) -> bool {
         self.full
     }
 
-    /// The ratio.
+    /// Current new-token ratio.
     pub fn ratio(&self) -> f64 {
         self.ratio.current
     }
 
-    /// What the pool is used for.
+    /// Use of the pool.
     pub fn usage(&self) -> Usage {
         self.memory.usage(self.config.max_total_tokens)
     }
 
-    /// Running requests, with prompts in part and those about to leave.
+    /// Number of running requests, with incomplete prompts and those about to leave.
     pub fn held(&self) -> u64 {
         self.rows_held
     }
 
-    /// Tokens in the caches of rows that sit out because the result under way is their last.
+    /// Cached tokens of rows that skip decodes because the result in flight is their last.
     pub fn leaving_tokens(&self) -> u64 {
         self.leaving.iter().map(|id| self.requests[*id].tokens).sum()
     }
 
-    /// Whether a request takes part in the decodes whose results are to come.
+    /// True if a request takes part in the decodes whose results are in flight.
     pub fn decodes(&self, id: RequestId) -> bool {
         matches!(self.requests[id].phase, Phase::Running | Phase::Leaving)
     }
 
-    /// Whether a new request is not considered before a running one leaves.
+    /// True if a new request is not considered before a running one leaves.
     pub fn blocked(&self) -> bool {
         self.full && !self.config.preempts()
     }
 
-    /// KV tokens available, and evictable beside them.
+    /// KV tokens available, and evictable.
     pub fn kv(&self) -> [u64; 2] {
         [self.memory.available, self.memory.evictable()]
     }
 
-    /// Tokens that a request has: prompt and generated ones whose results are there.
+    /// Tokens of a request: its prompt and the generated ones whose results have arrived.
     fn known(&self, id: RequestId) -> u64 {
         self.requests[id].input + self.generated(id)
     }
@@ -325,7 +325,7 @@ impl Scheduler {
         if r.phase == Phase::Running { self.running.generated(id, r.generated) } else { r.generated }
     }
 
-    /// Tokens in a request's cache, or on their way there.
+    /// Tokens in a request's cache, in-flight ones included.
     fn tokens(&self, id: RequestId) -> u64 {
         let r = &self.requests[id];
         if r.phase == Phase::Running {
@@ -335,7 +335,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether results are processed a batch late.
+    /// True if results are processed one batch late.
     fn overlaps(&self) -> bool {
         !self.config.disable_overlap_schedule
     }
@@ -347,7 +347,7 @@ impl Scheduler {
         self.waiting.push_back(id);
     }
 
-    /// The requests of the last batch whose prompts are whole join the running ones.
+    /// Moves the requests of the last batch whose prompts are complete to the running ones.
     fn merge(&mut self, last: &Last, step: &mut Step) {
         if !matches!(last.kind, ForwardMode::Extend | ForwardMode::Mixed) {
             return;
@@ -356,11 +356,12 @@ impl Scheduler {
             |id: &RequestId| self.requests[*id].phase == Phase::Extending && Some(*id) != self.chunked;
         let joining: Vec<RequestId> = last.extends.iter().copied().filter(joins).collect();
         let gone = joining.len() < last.extends.len();
-        // Where nothing runs, and after a mixed batch, the batch that joins is the running one.
+        // If nothing runs, and after a mixed batch, the joining batch becomes the running one.
         if gone || last.kind == ForwardMode::Mixed || (self.running.is_empty() && !joining.is_empty()) {
             self.full = false;
         }
-        // Of a mixed batch in the overlap loop the results are to come, with those of the rows that decoded beside it.
+        // In the overlap loop the results of a mixed batch are in flight, together with those of the rows that
+        // decoded in it.
         let tick = self.overlaps() && last.kind == ForwardMode::Mixed;
         for (at, &id) in joining.iter().enumerate() {
             let r = &mut self.requests[id];

@@ -8,7 +8,7 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::scheduler::state::{PrefillChunk, State};
 use crate::spec::KvLayout;
 
-/// Its defaults: whole prompts, reserved memory.
+/// Defaults of static batching: whole prompts, reserved memory.
 pub(super) fn profile() -> Profile {
     Profile {
         reserves: true,

@@ -1,11 +1,11 @@
-//! A budget of tokens per step, shared by decodes and chunks of prompts: vLLM v1, Sarathi, SplitFuse.
+//! A token budget per step, shared by decodes and chunks of prompts: vLLM v1, Sarathi, SplitFuse.
 //!
-//! Knows: decodes come first, then the prompt under way, then waiting requests while budget, `max_num_seqs` and blocks
-//! last; the last admitted is preempted when blocks run out, and none is admitted in a step that preempts. The same
-//! decisions as [`super::vllm`] by counting, in constant time a step.
+//! Knows: decodes come first, then the unfinished prompt, then waiting requests while budget, `max_num_seqs` and
+//! blocks last; the last admitted is preempted when blocks run out, and none is admitted in a step that preempts.
+//! Makes [`super::vllm`]'s decisions by counting, in constant time a step.
 //!
 //! Sarathi (arXiv 2403.02310) and SplitFuse (DeepSpeed-FastGen, arXiv 2401.08671) differ in their settings: small
-//! budgets (512), and Sarathi takes a prompt's blocks whole when it admits it, as the vLLM v0 below it did.
+//! budgets (512), and Sarathi allocates a prompt's blocks whole at admission, as the vLLM v0 below it did.
 
 use super::{Policy, Profile};
 use crate::scheduler::config::{Prefixes, Reservation};
@@ -22,10 +22,10 @@ const HOLDING: &[&str] = &[
     "attention_dp_time_out_iters",
 ];
 
-/// The version from which vLLM schedules a step while the one before it runs; its AsyncScheduler is known from then on.
+/// The version from which vLLM schedules a step while the previous one runs (AsyncScheduler).
 pub(crate) const ASYNC_SINCE: &str = "0.14.0";
 
-/// vLLM v1: a null block, prefixes by blocks, windows given back.
+/// Defaults of vLLM v1: a null block, prefixes by blocks, blocks outside sliding windows freed.
 pub(super) fn vllm() -> Profile {
     Profile {
         prefixes: Prefixes::Blocks,
@@ -92,7 +92,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     state.take_decode_blocks(blocks);
     let budget = u64::from(state.config.max_num_batched_tokens).saturating_sub(state.decodes.len());
     let mut budget = u32::try_from(budget).unwrap_or(u32::MAX);
-    // At most one prompt is under way: the next is admitted once it is whole.
+    // At most one prompt is unfinished: the next is admitted once it is complete.
     if let Some(&id) = state.prefills().first() {
         let sequence = state.sequence(id);
         let tokens = (sequence.known - sequence.computed).min(budget);

@@ -1,7 +1,8 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
-//! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, held step for
-//! step to recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time: its driver prices the steps.
+//! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, tested step
+//! for step against recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time:
+//! its driver prices the steps.
 
 mod adapters;
 mod blocks;
@@ -21,67 +22,67 @@ use std::collections::{BTreeSet, VecDeque};
 pub struct NewRequest {
     /// Prompt tokens.
     pub input_len: u64,
-    /// What of them others may have, too.
+    /// Prompt tokens that other requests may share.
     pub prefix: Prefix,
     /// Tokens to generate.
     pub output_len: u64,
-    /// Smaller is earlier.
+    /// Priority; smaller is served first.
     pub priority: i64,
     /// Prompt tokens whose keys and values came from another instance.
     pub transferred: u64,
-    /// The LoRA adapter that it asks for; 0 is none.
+    /// The LoRA adapter of the request; 0 is none.
     pub adapter: u32,
 }
 
-/// Index of a request: in order of arrival, until one is forgotten.
+/// Index of a request in order of arrival; indices of forgotten requests are reused.
 pub type RequestId = usize;
 
-/// What one call of [`Scheduler::schedule`] decided.
+/// Decision of one call of [`Scheduler::schedule`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     /// Requests with their tokens, running ones first.
     pub scheduled: Vec<(RequestId, u64)>,
-    /// Scheduled for the first time.
+    /// Requests scheduled for the first time.
     pub new: Vec<RequestId>,
-    /// Scheduled again after a preemption.
+    /// Requests scheduled again after a preemption.
     pub resumed: Vec<RequestId>,
-    /// Preempted, in order.
+    /// Preempted requests, in order.
     pub preempted: Vec<RequestId>,
     /// Tokens found in the prefix cache at admission; only non-zero ones.
     pub cached: Vec<(RequestId, u64)>,
-    /// What each of the scheduled computes, in the same order.
+    /// Work of each scheduled request, in the order of `scheduled`.
     pub work: Vec<ScheduledRequest>,
-    /// Tokens that preemptions dropped of those resumed: they are computed again.
+    /// Tokens of resumed requests that preemptions dropped and that are computed again.
     pub recomputed: u64,
 }
 
-/// What a step computes of one request.
+/// Work of one request in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduledRequest {
     /// The request.
     pub id: RequestId,
     /// Tokens computed.
     pub new: u64,
-    /// Tokens in its cache then.
+    /// Context at the end of the step in tokens.
     pub context: u64,
-    /// Whether it samples a token.
+    /// True if it samples a token.
     pub samples: bool,
-    /// Whether it has sampled one before.
+    /// True if it has sampled one before.
     pub decodes: bool,
     /// Drafts among the new tokens.
     pub drafts: u64,
-    /// Of these, the accepted ones, as the scheduler's driver sets them.
+    /// Number of accepted drafts, set by the scheduler's driver.
     pub accepted: u64,
 }
 
-/// What a step may still compute.
+/// Remaining budget of a step.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
-    /// Tokens in all.
+    /// Tokens of all requests.
     budget: u64,
-    /// Tokens of one request; none where there is no bound.
+    /// Most tokens of one request; `None` without a bound.
     threshold: Option<u64>,
-    /// Whether prompts wait for a later step.
+    /// True if prompts must wait for a later step.
     decodes_alone: bool,
 }
 
@@ -92,16 +93,15 @@ pub struct Scheduler {
     pool: Pool,
     requests: Slab<RequestState>,
     arrived: u64,
-    /// For `prefill_schedule_interval`: steps decided since a request arrived at the empty engine, and whether one of them
-    /// was to compute prompts and left some waiting.
+    /// Steps since a request arrived at the empty engine, for `prefill_schedule_interval`.
     steps: u64,
     prompts_wait: bool,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
-    /// Adapters that may run at once.
+    /// Adapters that may run at one time.
     max_loras: usize,
-    /// Of those that wait, the ones that a pass went by: others' adapters filled the slots, or tokens of before a preemption were
-    /// under way. They stay among these until they run.
+    /// Waiting requests that were skipped, because other adapters filled the slots or tokens from before a preemption
+    /// were in flight. A request stays here until it runs.
     deferred: BTreeSet<RequestId>,
 }
 
@@ -160,12 +160,12 @@ impl Scheduler {
         id
     }
 
-    /// Lets the index of a finished request be used again.
+    /// Frees the index of a finished request for reuse.
     pub fn forget(&mut self, id: RequestId) {
         self.requests.vacate(id);
     }
 
-    /// Takes a request out, wherever it is; its blocks are free, and steps under way say nothing of it.
+    /// Removes a request in any state; its blocks are freed, and steps in flight no longer affect it.
     pub fn abort(&mut self, id: RequestId) {
         let r = &mut self.requests[id];
         r.finished = true;
@@ -180,7 +180,7 @@ impl Scheduler {
         &mut self.pool
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting_count(&self) -> u64 {
         self.waiting.len() as u64
     }
@@ -200,7 +200,7 @@ impl Scheduler {
         self.pool.free()
     }
 
-    /// Tokens that requests hold beyond the first that holds them.
+    /// Tokens that further requests hold in addition to the first holder.
     pub fn shared_tokens(&self) -> u64 {
         self.pool.repeated() * self.config.block_size
     }
@@ -235,7 +235,7 @@ impl Scheduler {
         step
     }
 
-    /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
+    /// Delivers the tokens that `step` sampled; returns the finished requests, in order.
     pub fn update(&mut self, step: &Step) -> Vec<RequestId> {
         let mut finished = Vec::new();
         for &ScheduledRequest { id, drafts, accepted, .. } in step.work.iter().filter(|w| w.samples) {
@@ -254,7 +254,7 @@ impl Scheduler {
                 push_output(&mut r.tokens, output, r.generated, 1 + accepted);
             }
             r.generated += 1 + accepted;
-            // What was computed of the rejected ones is computed over.
+            // Rejected drafts are computed again.
             r.computed -= drafts - accepted;
             r.drafts = self.config.num_speculative_tokens;
             if r.generated >= r.output_len || r.known() >= max_model_len {
@@ -267,7 +267,7 @@ impl Scheduler {
         finished
     }
 
-    /// What this step may still compute.
+    /// Budget of this step.
     fn pass(&mut self) -> Pass {
         if self.running.is_empty() {
             self.steps = 0;
@@ -282,7 +282,7 @@ impl Scheduler {
         }
     }
 
-    /// The most tokens of one request in this step; none where there is no bound.
+    /// Most tokens of one request in this step; `None` without a bound.
     fn threshold(&self) -> Option<u64> {
         let unfinished = (self.running.len() + self.waiting.len()) as u64;
         let fixed = self.config.long_prefill_token_threshold;
@@ -299,7 +299,7 @@ impl Scheduler {
         while index < self.running.len() && pass.budget > 0 {
             let id = self.running[index];
             let r = &self.requests[id];
-            // Its last token is sampled already: nothing is left to compute.
+            // Its last token is sampled already, so nothing remains to compute.
             let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
             let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
@@ -318,7 +318,8 @@ impl Scheduler {
         }
     }
 
-    /// Blocks for `want` more tokens of a running request, preempting others as needed; false if it was preempted itself.
+    /// Allocates blocks for `want` more tokens of a running request, preempting others as needed; false if it was
+    /// preempted itself.
     fn make_room(
         &mut self,
         id: RequestId,
@@ -338,7 +339,7 @@ impl Scheduler {
             }
             let Some(victim) = self.victim() else { return false };
             if let Some(at) = step.scheduled.iter().position(|(s, _)| *s == victim) {
-                // Its tokens go back to the budget; it stood before the one being scheduled.
+                // Its tokens return to the budget; it was ahead of the request being scheduled.
                 *budget += step.scheduled.remove(at).1;
                 *index -= 1;
             }
@@ -350,7 +351,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes the request to preempt out of the running ones.
+    /// Removes the request to preempt from the running ones.
     fn victim(&mut self) -> Option<RequestId> {
         match self.config.policy {
             SchedulingPolicy::Fcfs => self.running.pop(),
@@ -376,7 +377,7 @@ impl Scheduler {
         }
     }
 
-    /// The order under priorities: smaller first.
+    /// Sort key under priorities: smaller first.
     fn rank(&self, id: RequestId) -> (i64, u64) {
         (self.requests[id].priority, self.requests[id].number)
     }
@@ -392,7 +393,7 @@ impl Scheduler {
         while pass.budget > 0 && (self.running.len() as u64) < most {
             let Some(&id) = self.waiting.front() else { break };
             if self.requests[id].stale > 0 || !self.has_adapter_slot(id) {
-                // Tokens of before its preemption are still under way, or others' adapters fill the slots: it waits
+                // Tokens from before its preemption are still in flight, or other adapters fill the slots: it waits
                 // without blocking the queue.
                 skipped.push(id);
                 self.deferred.insert(id);
@@ -431,7 +432,7 @@ impl Scheduler {
         r.finished = true;
         self.pool.release(&std::mem::take(&mut r.blocks));
         if r.preempted {
-            // Its last token was under way when it was preempted.
+            // Its last token was in flight when it was preempted.
             self.waiting.retain(|i| *i != id);
             self.deferred.remove(&id);
         } else {

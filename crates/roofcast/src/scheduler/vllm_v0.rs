@@ -10,7 +10,7 @@ use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
-/// Its defaults: whole prompts, a watermark of 1 %, and swapping on request.
+/// Defaults of vLLM v0: whole prompts, a watermark of 1 %, and swapping on request.
 pub(super) fn profile() -> Profile {
     Profile {
         block_size: 16,
@@ -35,7 +35,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// Admits whole prompts while budget, `max_num_seqs` and blocks above the watermark last; whether there were any.
+/// Admits whole prompts while budget, `max_num_seqs` and blocks above the watermark last; true if any was admitted.
 fn admit<D: Decodes>(state: &mut State<D>) -> bool {
     let mut budget = state.config.max_num_batched_tokens;
     while state.running() < state.config.max_num_seqs {

@@ -1,12 +1,12 @@
-//! Requests whose clients are gone.
+//! Requests whose clients have disconnected.
 //!
-//! Knows: in SGLang a request that waits is dropped at once, and one that is computed ends with its next token. Source: SGLang
+//! Knows: in SGLang a waiting request is dropped at once, and a running one ends with its next token. Source: SGLang
 //! 0.5.23, `abort_request` of `managers/scheduler.py` and `to_finish` of `managers/schedule_batch.py`.
 
 use super::{Phase, RequestId, Scheduler};
 
 impl Scheduler {
-    /// Takes a request out: from the queue at once, which is returned as true; elsewhere its next token is its last.
+    /// Aborts a request: true if it was removed from the queue at once; otherwise its next token is its last.
     pub fn abort(&mut self, id: RequestId) -> bool {
         let generated = self.generated(id);
         let r = &mut self.requests[id];
@@ -16,7 +16,7 @@ impl Scheduler {
                 self.waiting.retain(|waiting| *waiting != id);
                 return true;
             }
-            // One that waits for a token of its prompt or has one to come anyway ends there by itself.
+            // A request that is about to sample its first or its last token ends with it anyway.
             Phase::Running if !r.samples && r.output > generated + 1 => {
                 r.output = generated + 1;
                 self.running.will_end(id, r.generated, r.output, r.bound);

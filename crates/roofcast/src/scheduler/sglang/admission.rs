@@ -1,8 +1,8 @@
 //! A pass over the queue: the chunked request first, then candidates in order, until one fails.
 //!
-//! Knows: when the queue is considered (`batch_is_full`), free rows, the tests of a candidate, preemption for a higher
-//! priority, and mixed batches. Source: SGLang 0.5.23, `_get_new_batch_prefill_raw` of `managers/scheduler.py` and
-//! `PrefillAdder` of `managers/schedule_policy.py`.
+//! Knows: when the queue is considered (`batch_is_full`), free rows, the tests of a candidate, preemption for a
+//! higher priority, and mixed batches. Source: SGLang 0.5.23, `_get_new_batch_prefill_raw` of `managers/scheduler.py`
+//! and `PrefillAdder` of `managers/schedule_policy.py`.
 
 use super::budget::{Budget, CLIP_MAX_NEW_TOKENS, Stop};
 use super::{Extend, ForwardMode, Last, Phase, ROOT, RequestId, Scheduler, Step};
@@ -52,25 +52,25 @@ impl Scheduler {
         let config = &self.config;
         let mixed = if config.enable_mixed_chunk { self.running.len() } else { 0 };
         let each = || self.running.ids().map(|id| self.promised(id)).sum();
-        // What a preemption takes back of it is no whole number.
+        // A preemption subtracts from the sum amounts that are no whole numbers.
         let sum = if config.preempts() { None } else { self.running.promised(self.ratio.current) };
         let promised = sum.unwrap_or_else(each);
         Budget::new(config.max_prefill_tokens, config.chunked_prefill_size, mixed, promised)
     }
 
-    /// The share of what may still be generated that is counted on.
+    /// Fraction of the remaining bound that a request is expected to generate.
     fn expected_share(&self, id: RequestId) -> f64 {
         let whole = self.config.rules.counts_ignored_eos_whole && self.requests[id].ignore_eos;
         if whole { 1.0 } else { self.ratio.current }
     }
 
-    /// Tokens that a running request is expected to take still.
+    /// Tokens that a running request is expected to still add.
     fn promised(&self, id: RequestId) -> f64 {
         let left = self.requests[id].bound - self.generated(id);
         left.min(CLIP_MAX_NEW_TOKENS) as f64 * self.expected_share(id)
     }
 
-    /// Requests that can be admitted, of which `held` have their row of the table already.
+    /// Rows free for admission, where `held` candidates already have a row of the table.
     fn free_rows(&self, held: u64) -> u64 {
         let rows = self.config.rows();
         rows.saturating_sub(self.running.len()).min((rows + held).saturating_sub(self.rows_held))
@@ -88,7 +88,7 @@ impl Scheduler {
         self.chunked = step.chunked;
     }
 
-    /// Takes candidates in from the head of the queue, which keeps them until the pass ends.
+    /// Admits candidates from the head of the queue, which keeps them until the pass ends.
     fn admit(&mut self, budget: &mut Budget, step: &mut Step) {
         let continued = step.extends.len();
         for at in 0..self.waiting.len() {
@@ -161,7 +161,7 @@ impl Scheduler {
         loaded
     }
 
-    /// The same where the candidate's length is exact and nothing is cached.
+    /// Tokens that a candidate computes, if it fits, for exact lengths without cached tokens.
     fn try_exact(&self, id: RequestId, rest: u64, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
         let state = |id: RequestId| {
             let (r, generated) = (&self.requests[id], self.generated(id));
@@ -173,7 +173,7 @@ impl Scheduler {
             return Err(Stop::Tokens);
         }
         match budget.chunk {
-            // SGLang would lose track of the one that is chunked already.
+            // SGLang chunks one request at a time and would lose the one that is chunked already.
             Some(chunk) if i64::try_from(rest).unwrap_or(i64::MAX) > chunk => {
                 let free = step.chunked.is_none();
                 u64::try_from(chunk).ok().filter(|new| *new > 0 && free).ok_or(Stop::Other)
@@ -200,7 +200,7 @@ impl Scheduler {
         }
     }
 
-    /// Preempts running requests of lower priority until a candidate has its tokens; whether that is enough.
+    /// Preempts running requests of lower priority until the candidate has its tokens; true if that succeeds.
     fn preempt_for(&mut self, id: RequestId, budget: &mut Budget, step: &mut Step) -> bool {
         let urgency = |id: RequestId| self.config.urgency(self.requests[id].priority);
         let r = &self.requests[id];
@@ -220,7 +220,7 @@ impl Scheduler {
         }
         victims.truncate(count);
         step.preempted.extend(&victims);
-        // They are released in the order of the batch.
+        // Victims are released in the order of the batch.
         victims.sort_by_key(|v| self.running.place(*v));
         let mut others = self.running.len();
         for victim in victims {
@@ -232,7 +232,7 @@ impl Scheduler {
         true
     }
 
-    /// Takes the pages of the batch's prompts; `admitted` of them are new.
+    /// Allocates the pages of the batch's prompts; `admitted` of them are new.
     fn extend(&mut self, admitted: u64, step: &mut Step) {
         self.rows_held += admitted;
         let new: u64 = step.extends.iter().map(|e| e.new).sum();
@@ -251,7 +251,7 @@ impl Scheduler {
         }
     }
 
-    /// Running requests decode in the same batch, if their next tokens fit.
+    /// Adds the running requests' decodes to the batch, if their next tokens fit.
     fn mix(&mut self, last: &Last, step: &mut Step) {
         if self.take_out_finishing(last) {
             self.full = false;

@@ -1,41 +1,42 @@
-//! What one pass over the queue may still admit: tokens of memory, now and to come, and tokens of compute.
+//! Budget of one pass over the queue: tokens of memory, now and later, and tokens of compute.
 //!
-//! Knows: the sums of `PrefillAdder` and `PrefillBudget`, and the test that goes over the ends of all requests where
-//! lengths are exact and nothing is cached. Source: SGLang 0.5.23, `managers/schedule_policy.py` and
+//! Knows: the sums of `PrefillAdder` and `PrefillBudget`, and the test over the ends of all requests for exact
+//! lengths without cached tokens. Source: SGLang 0.5.23, `managers/schedule_policy.py` and
 //! `mem_cache/prefill_budget.py`. Knows nothing about the queue.
 
 use super::memory::Memory;
 use super::tree::Node;
 
-/// Bounds count up to here in estimates.
+/// Largest bound on output tokens that estimates count.
 pub(crate) const CLIP_MAX_NEW_TOKENS: u64 = 4096;
-/// Tokens kept free for each request at each end, where lengths are exact.
+/// Tokens kept free for each request at each end, for exact lengths.
 const RESERVED: f64 = 1.0;
 
-/// Why no further request is admitted.
+/// Reason why no further request is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// No memory.
+    /// Out of memory.
     Tokens,
-    /// Anything else.
+    /// Any other reason.
     Other,
 }
 
 /// The budget.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
-    /// Tokens promised in all, and those of them that are taken now.
+    /// Tokens promised in all, future ones included.
     total: f64,
     current: u64,
-    /// Tokens of compute left: of the batch, and of what is chunked.
+    /// Tokens of compute that remain in the batch.
     input: i64,
     pub(super) chunk: Option<i64>,
-    /// Tokens left and held of each request whose end is gone over, in order of the ends.
+    /// Tokens left and held of each request, in order of the ends; `None` before the first test.
     ends: Option<Vec<(f64, f64)>>,
 }
 
 impl Budget {
-    /// Beside `mixed` requests that decode in the same batch, and `promised` tokens that running ones will take.
+    /// A budget for a batch in which `mixed` running requests also decode, while running ones are promised `promised`
+    /// tokens.
     pub(super) fn new(input: u64, chunk: Option<u64>, mixed: u64, promised: f64) -> Budget {
         Budget {
             total: mixed as f64 + promised,
@@ -55,7 +56,7 @@ impl Budget {
         signed(memory.reclaimable()) - signed(self.current)
     }
 
-    /// Why no further request is considered, if so.
+    /// Reason why no further request is considered, if any.
     pub(super) fn spent(&self, memory: &Memory) -> Option<Stop> {
         if self.remaining_total(memory, super::ROOT) <= 0.0 || self.remaining_current(memory) <= 0 {
             return Some(Stop::Tokens);
@@ -63,14 +64,14 @@ impl Budget {
         (self.input <= 0 || self.chunk.is_some_and(|chunk| chunk <= 0)).then_some(Stop::Other)
     }
 
-    /// Tokens of a chunked request's `rest` in this batch: it never waits.
+    /// Tokens of a chunked request's `rest` in this batch; a chunked request never waits.
     pub(super) fn continuation(&self, memory: &Memory, rest: u64) -> u64 {
         let chunk = self.chunk.unwrap_or(i64::MAX);
         let room = chunk.min(self.remaining_total(memory, super::ROOT) as i64);
         rest.min(u64::try_from(if room > 0 { room } else { chunk }).unwrap_or(0))
     }
 
-    /// Tokens of `rest` that a request computes in this batch, of which `shared` are there; with `alone` no other
+    /// Tokens of `rest` that a request computes in this batch, `shared` of which are cached; with `alone` no other
     /// request is admitted.
     pub(super) fn chunk(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
         let whole = signed(rest.next_multiple_of(page));
@@ -85,7 +86,7 @@ impl Budget {
         }
     }
 
-    /// Takes `new` tokens of a prompt and promises `bound` to come.
+    /// Takes `new` tokens of a prompt and promises `bound` more.
     pub(super) fn charge(&mut self, page: u64, new: u64, bound: u64) {
         let new = new.next_multiple_of(page);
         self.total += (new + page + bound) as f64;
@@ -96,13 +97,13 @@ impl Budget {
         }
     }
 
-    /// A running request gives its promised tokens back.
+    /// Returns the promised tokens of a running request.
     pub(super) fn release(&mut self, promised: f64) {
         self.total -= promised;
     }
 
-    /// Whether a request whose length is exact fits beside the others at each of their ends: it has `left` tokens to
-    /// generate, holds `held` and computes `rest` first. `others` are those that run or are admitted, looked at once.
+    /// True if a request of exact length fits at the end of every other request: it has `left` tokens to generate,
+    /// holds `held` and computes `rest` first. `others` are the running and admitted requests, read once.
     pub(super) fn fits_to_its_end(
         &mut self,
         memory: &Memory,
@@ -130,8 +131,8 @@ impl Budget {
     }
 }
 
-/// `ends` with one more; at first with those of `others`, in order of what is left. A later one goes before the first that
-/// has as much left, and where there is none before the last.
+/// `ends` with one more entry; on first use with the entries of `others`, in order of tokens left. A later entry goes
+/// before the first with as many left, or before the last if there is none.
 fn insert(
     ends: Option<Vec<(f64, f64)>>,
     one: (f64, f64),
@@ -157,7 +158,7 @@ fn signed(tokens: u64) -> i64 {
 mod tests {
     use super::*;
 
-    /// Of 1000 tokens 100 are promised; 200 of a prompt and a bound of 50 in pages of 16 take 208 + 16 + 50.
+    /// 100 of 1000 tokens are promised; 200 of a prompt and a bound of 50 in pages of 16 take 208 + 16 + 50.
     #[test]
     fn a_request_is_charged_its_pages_its_bound_and_one_page() {
         let memory = Memory::new(1000 + 8, 16, true, None);
@@ -167,22 +168,22 @@ mod tests {
         budget.charge(16, 200, 50);
         assert_eq!(budget.remaining_total(&memory, 0), 1008.0 - 100.0 - 274.0);
         assert_eq!((budget.remaining_current(&memory), budget.input, budget.chunk), (784, 304, Some(48)));
-        // Of the next one 48 tokens of compute are left: three pages.
+        // The next request has 48 tokens of compute left: three pages.
         assert_eq!(budget.chunk(16, 0, 100, false), Ok(48));
         budget.charge(16, 48, 0);
         assert_eq!(
             (budget.spent(&memory), budget.chunk(16, 0, 100, false)),
             (Some(Stop::Other), Err(Stop::Other))
         );
-        // With 600 more promised less than nothing is left: 1008 − 100 − 274 − 64 − 600.
+        // With 600 more promised less than zero remains: 1008 − 100 − 274 − 64 − 600.
         budget.charge(16, 0, 584);
         assert_eq!(budget.spent(&memory), Some(Stop::Tokens));
         assert_eq!(budget.continuation(&memory, 30), 0);
     }
 
-    /// 100 tokens free, pages of 1. One that runs holds 30 and has 20 left; a candidate computes 40 and has 10 left. Free
-    /// after it: 59. At its end both have taken 10: 59 − 20 > 2; then 50 of it come back, at the end of the other 20 more
-    /// are taken by one: 59 + 50 − 20 > 1.
+    /// 100 tokens free, pages of 1. A running request holds 30 and has 20 left; a candidate computes 40 and has 10
+    /// left. Free after it: 59. At its end both have taken 10: 59 − 20 > 2; then its 50 return, and at the end of the
+    /// other 20 more are taken by one: 59 + 50 − 20 > 1.
     #[test]
     fn ends_are_gone_over() {
         let memory = Memory::new(100, 1, false, None);
@@ -192,7 +193,7 @@ mod tests {
         // Free: 100 − 41 = 59, less 16 + 1. A third with 15 left goes between them: 42 − 3 × 10 > 3; + 40 − 2 × 15 > 2 …
         assert!(budget.fits_to_its_end(&memory, 16, (15.0, 16.0), std::iter::empty()));
         assert_eq!(budget.ends, Some(vec![(10.0, 40.0), (15.0, 16.0), (20.0, 30.0)]));
-        // One with more left than all goes before the last; 5 tokens more do not fit at the first end.
+        // A request with more left than all others goes before the last; 5 tokens more do not fit at the first end.
         assert!(!budget.fits_to_its_end(&memory, 17, (30.0, 17.0), std::iter::empty()));
         assert_eq!(budget.ends.as_ref().map(|ends| ends[2]), Some((30.0, 17.0)));
     }

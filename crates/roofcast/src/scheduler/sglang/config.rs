@@ -1,4 +1,4 @@
-//! Settings by SGLang's names, and what its versions do differently.
+//! Settings by SGLang's names, and differences between its versions.
 
 use super::SchedulePolicy;
 use super::tree::host::WritePolicy;
@@ -7,43 +7,43 @@ use crate::spec::RetractionPolicy;
 /// Settings of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerArgs {
-    /// The queue's order.
+    /// Order of the queue.
     pub schedule_policy: SchedulePolicy,
-    /// Multiplies the ratio at its start; more is more careful.
+    /// Factor on the initial new-token ratio; larger is more careful.
     pub schedule_conservativeness: f64,
-    /// KV tokens.
+    /// KV tokens of the pool.
     pub max_total_tokens: u64,
-    /// Requests that run at once.
+    /// Most requests that run at one time.
     pub max_running_requests: u64,
-    /// Tokens of the prompts of a batch; the first may have more where prompts are not chunked.
+    /// Most prompt tokens of a batch; the first prompt may exceed it if prompts are not chunked.
     pub max_prefill_tokens: u64,
-    /// Tokens of the prompts of a batch, beyond which one is chunked; none where prompts are not.
+    /// Prompt tokens of a batch beyond which a prompt is chunked; `None` without chunked prefill.
     pub chunked_prefill_size: Option<u64>,
-    /// Whether running requests decode beside prompts.
+    /// True if running requests decode together with prompts.
     pub enable_mixed_chunk: bool,
     /// Tokens of a page.
     pub page_size: u64,
-    /// Whether nothing is kept for others.
+    /// True to disable the prefix cache.
     pub disable_radix_cache: bool,
-    /// Whether the queue is sorted by priority.
+    /// True if the queue is sorted by priority.
     pub enable_priority_scheduling: bool,
-    /// Whether smaller values are of higher priority.
+    /// True if smaller values have higher priority.
     pub schedule_low_priority_values_first: bool,
-    /// How much higher a priority has to be to preempt.
+    /// Difference in priority that allows preemption.
     pub priority_scheduling_preemption_threshold: i64,
-    /// Whether a higher priority preempts no running request.
+    /// True if a higher priority never preempts a running request.
     pub disable_priority_preemption: bool,
-    /// Which requests are retracted first.
+    /// Order of retraction.
     pub retraction_policy: RetractionPolicy,
-    /// Requests of a batch of prompts.
+    /// Most requests of a batch of prompts.
     pub prefill_max_requests: Option<u64>,
-    /// Whether results are processed before the next batch is decided.
+    /// True for the normal loop, which processes results before it decides the next batch.
     pub disable_overlap_schedule: bool,
     /// The host tier, where there is one.
     pub hicache: Option<HiCache>,
-    /// What the version does.
+    /// Rules of the version.
     pub rules: Rules,
-    /// Whether steps say what their decisions went over: the queue as sorted, the rows that decode.
+    /// True to record the sorted queue and the decoding rows in each step.
     pub records: bool,
 }
 
@@ -66,7 +66,7 @@ impl HiCache {
 }
 
 impl ServerArgs {
-    /// What makes no sense together: the setting, what was found and what is accepted.
+    /// Settings that contradict each other: the setting, the value found and the values accepted.
     pub(crate) fn check(&self) -> Option<(&'static str, String, &'static str)> {
         let mixed = self.chunked_prefill_size.filter(|_| self.enable_mixed_chunk);
         if mixed.is_some_and(|size| size <= self.rows()) {
@@ -84,39 +84,40 @@ impl ServerArgs {
         None
     }
 
-    /// Rows of the table of requests, which bound the running ones: `max_running_requests`, or half the tokens of the pool.
+    /// Rows of the table of requests, which bound the running ones: `max_running_requests`, or half the tokens of the
+    /// pool.
     pub(super) fn rows(&self) -> u64 {
         self.max_running_requests.min(self.max_total_tokens / 2)
     }
 
-    /// Whether a running request may make room for one of higher priority.
+    /// True if a higher priority may preempt a running request.
     pub(super) fn preempts(&self) -> bool {
         self.enable_priority_scheduling && !self.disable_priority_preemption
     }
 
-    /// `priority` as a number of which larger is higher.
+    /// `priority` as a number of which larger is more urgent.
     pub(super) fn urgency(&self, priority: i64) -> i128 {
         let priority = i128::from(priority);
         if self.schedule_low_priority_values_first { -priority } else { priority }
     }
 }
 
-/// What SGLang's versions do differently. Two more points are not modelled: before 0.5.22 a mixed batch whose running rows
-/// did not fit ran out of memory, where here they sit it out.
+/// Differences between SGLang's versions. One more is not modelled: before 0.5.22 a mixed batch whose running rows
+/// did not fit ran out of memory, while here they skip the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Estimates take the whole bound of a request that ignores its end (0.5.22).
+    /// True if estimates count the whole bound of a request with `ignore_eos` (0.5.22).
     pub counts_ignored_eos_whole: bool,
-    /// Rows whose result under way is their last sit the next decode out (0.5.22).
+    /// True if rows whose result in flight is their last skip the next decode (0.5.22).
     pub skips_finishing_rows: bool,
-    /// Prefixes of waiting requests are used every 32nd pass (0.5.22).
+    /// True if prefixes of waiting requests are touched every 32nd pass (0.5.22).
     pub refreshes_waiting: bool,
-    /// What goes into the tree is split at the prompt's end (0.5.20).
+    /// True if insertion into the tree splits at the prompt's end (0.5.20).
     pub splits_at_prompt: bool,
 }
 
 impl Rules {
-    /// Those of the newest version known, 0.5.23.
+    /// Rules of the newest known version, 0.5.23.
     pub const NEWEST: Rules = Rules::since(true, true);
 
     const fn since(split: bool, newest: bool) -> Rules {
@@ -128,7 +129,7 @@ impl Rules {
         }
     }
 
-    /// Those of `version`, as in `0.5.20` or `0.5.10.post1`; the newest where it is none.
+    /// Rules of `version`, as in `0.5.20` or `0.5.10.post1`; of the newest if `version` has no number.
     pub fn of(version: Option<&str>) -> Rules {
         let number = |part: &str| part.parse::<u64>().ok();
         let parts =

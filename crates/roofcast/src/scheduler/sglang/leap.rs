@@ -1,21 +1,20 @@
-//! Equal iterations taken at once.
+//! Several equal iterations taken at once.
 //!
-//! Knows: after a decode that changed nothing the next decision is the same until a row ends, a waiting request is
-//! considered, or pages are missing. Knows nothing about time: the caller, who prices the steps, says how many are
-//! wanted.
+//! Knows: after a decode that changed nothing the next decision is unchanged until a row ends, a waiting request is
+//! considered, or pages run out. Knows nothing about time: the caller, which prices the steps, chooses the number.
 
 use super::{ForwardMode, Scheduler, Step};
 
 impl Scheduler {
-    /// How many decisions after `step`, the last one, are the same where no request arrives. In the overlap loop the
-    /// results of a decode of the same rows are to come.
+    /// Number of decisions after `step`, the last one, that are unchanged if no request arrives. In the overlap loop
+    /// the results of a decode of these rows are in flight.
     pub fn steady(&mut self, step: &Step) -> u64 {
         let looks = !self.waiting.is_empty() && (!self.full || self.config.preempts());
         if step.kind != ForwardMode::Decode || looks || !self.leaving.is_empty() {
             return 0;
         }
         let late = u64::from(self.overlaps());
-        // A row that is taken out before its last result is there changes the decision before.
+        // A row that is removed before its last result arrives changes the decision one earlier.
         let skips = if self.config.rules.skips_finishing_rows { late } else { 0 };
         let [bound, end] = self.running.next_ends();
         let results = self.running.results;
@@ -23,13 +22,14 @@ impl Scheduler {
         until(bound, skips).min(until(end, 0))
     }
 
-    /// Of `most` decisions like the last one, those whose pages are there or can be evicted.
+    /// Number of further equal decisions, up to `most`, whose pages are free or can be evicted.
     pub fn affordable(&self, most: u64) -> u64 {
         self.memory.decodes_that_fit(most)
     }
 
-    /// Decides `steps` times more like the last time, and processes the results on the way: all but those of the last
-    /// decision, and in the overlap loop of the one before it. The sum over these decisions of the tokens taken for them.
+    /// Repeats the last decision `steps` times, and processes the results on the way: all but those of the last
+    /// decision, and in the overlap loop of the one before. Returns the sum over these decisions of the tokens
+    /// allocated so far.
     pub fn repeat(&mut self, steps: u64) -> u128 {
         self.ratio.decay(steps);
         self.running.results += steps - u64::from(self.overlaps());

@@ -1,9 +1,9 @@
-//! The KV pool of one replica in whole pages: what is available, what the tree keeps, what decodes need next.
+//! The KV pool of one replica in whole pages: available, held by the tree, and needed by the next decodes.
 //!
-//! Knows: the pool is what is available, what the tree has, and what requests hold beside the tree; what nobody locks in
-//! the tree is evicted when room is taken. Rows that decode grow together, so that what they need is a count per
-//! remainder of their lengths by the page. Source: SGLang 0.5.23, `mem_cache/allocation.py` and `mem_cache/allocator/`.
-//! Knows nothing about which requests are admitted or retracted.
+//! Knows: the pool is divided into available pages, the tree's, and pages that requests hold outside the tree;
+//! unlocked pages of the tree are evicted when room is needed. Decoding rows grow together, so their needs are a
+//! count per remainder of their lengths by the page. Source: SGLang 0.5.23, `mem_cache/allocation.py` and
+//! `mem_cache/allocator/`. Knows nothing about which requests are admitted or retracted.
 
 use super::config::HiCache;
 use super::tree::host::Host;
@@ -12,13 +12,13 @@ use super::tree::{Node, Tree};
 /// What is only on the host is loaded from so many tokens on, SGLang's `load_back_threshold`.
 const LOAD_BACK_TOKENS: u64 = 10;
 
-/// The pool.
+/// The pool of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Memory {
     pub(super) page: u64,
     /// Tokens of free pages.
     pub(super) available: u64,
-    /// What is kept for others; none with `disable_radix_cache`.
+    /// The prefix cache; `None` with `disable_radix_cache`.
     pub(super) tree: Option<Tree>,
     /// Decodes of the running rows so far.
     pub(super) decodes: u64,
@@ -27,18 +27,18 @@ pub(super) struct Memory {
     rows: u64,
     /// Tokens of the pages that running rows span.
     spanned: u64,
-    /// Tokens that requests lock; one that several lock counts once for each.
+    /// Tokens that requests lock; a token that several lock counts once for each.
     claims: u64,
 }
 
-/// What a pool is used for.
+/// Use of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Tokens of pages that requests hold.
     pub room: u64,
-    /// Tokens that requests hold beyond the first that holds them.
+    /// Tokens that further requests hold in addition to the first holder.
     pub shared: u64,
-    /// Tokens of pages that running requests span, shared ones for each of them.
+    /// Tokens of pages that running requests span, shared ones counted for each request.
     pub spanned: u64,
 }
 
@@ -58,12 +58,12 @@ impl Memory {
         }
     }
 
-    /// `tokens` in whole pages.
+    /// `tokens` rounded up to whole pages.
     pub(super) fn ceil(&self, tokens: u64) -> u64 {
         tokens.next_multiple_of(self.page)
     }
 
-    /// The whole pages of `tokens`.
+    /// `tokens` rounded down to whole pages.
     pub(super) fn floor(&self, tokens: u64) -> u64 {
         tokens - tokens % self.page
     }
@@ -78,7 +78,7 @@ impl Memory {
         self.available + self.evictable()
     }
 
-    /// Of these, those that a request with a prefix that ends at `node` takes by locking it.
+    /// Reclaimable tokens that a request locks with the prefix that ends at `node`.
     pub(super) fn unlocked(&self, node: Node) -> u64 {
         self.tree.as_ref().map_or(0, |tree| tree.unlocked(node))
     }
@@ -90,14 +90,14 @@ impl Memory {
         }
     }
 
-    /// Takes the lock back.
+    /// Unlocks the prefix that ends at `node`.
     pub(super) fn unlock(&mut self, node: Node) {
         if let Some(tree) = &mut self.tree {
             tree.unlock(node);
         }
     }
 
-    /// Evicts leaves until `tokens` are available, or nothing is left to evict.
+    /// Evicts leaves until `tokens` are available, or nothing evictable remains.
     pub(super) fn evict_until(&mut self, tokens: u64) {
         let Some(tree) = &mut self.tree else { return };
         while self.available < tokens
@@ -131,7 +131,7 @@ impl Memory {
         self.tree.as_ref().and_then(|tree| tree.host.as_ref())
     }
 
-    /// A row of `tokens` starts to decode with the others.
+    /// Adds a row of `tokens` to the decoding ones.
     pub(super) fn join(&mut self, tokens: u64) {
         let remainder = self.remainder(tokens);
         self.remainders[remainder] += 1;
@@ -139,7 +139,7 @@ impl Memory {
         self.spanned += self.ceil(tokens);
     }
 
-    /// A row of `tokens` decodes no more.
+    /// Removes a row of `tokens` from the decoding ones.
     pub(super) fn leave(&mut self, tokens: u64) {
         let remainder = self.remainder(tokens);
         self.remainders[remainder] -= 1;
@@ -151,20 +151,20 @@ impl Memory {
         ((tokens % self.page + self.page - self.decodes % self.page) % self.page) as usize
     }
 
-    /// Tokens of the pages that a decode takes which comes after `later` others.
+    /// Tokens of the pages that the decode after `later` others allocates.
     fn needed(&self, later: u64) -> u64 {
         let phase = (self.decodes + later) % self.page;
         self.remainders[((self.page - phase) % self.page) as usize] * self.page
     }
 
-    /// Whether the next decode fits, after evicting what it takes.
+    /// True if the next decode fits, after evicting for it.
     pub(super) fn decode_fits(&mut self) -> bool {
         let needed = self.needed(0);
         self.evict_until(needed);
         needed <= self.available
     }
 
-    /// The running rows decode: pages are taken, after evicting as if each row took one.
+    /// Decodes all running rows: allocates pages, after evicting as if each row needed one.
     pub(super) fn decode(&mut self) {
         self.evict_until(self.rows * self.page);
         self.take(self.needed(0));
@@ -176,15 +176,16 @@ impl Memory {
         self.spanned += tokens;
     }
 
-    /// How many decodes, at most `most`, fit one after another, whatever they evict.
+    /// Number of decodes, at most `most`, that fit one after another, with eviction.
     pub(super) fn decodes_that_fit(&self, most: u64) -> u64 {
         self.count(most, self.reclaimable(), 0)
     }
 
-    /// How many of `most` decodes find their pages in `room`, and before each of them at least `least` tokens of it.
+    /// Number of decodes, at most `most`, that find their pages in `room` and at least `least` tokens free before
+    /// each.
     fn count(&self, most: u64, room: u64, least: u64) -> u64 {
-        // In as many steps as a page has tokens every row takes a page once; where one round more is there, every step of
-        // the rounds fits.
+        // Over as many steps as a page has tokens every row takes one page; if room for one round more exists, every
+        // step of the rounds fits.
         let round = self.rows * self.page;
         if round == 0 {
             return most;
@@ -203,11 +204,11 @@ impl Memory {
         steps
     }
 
-    /// Takes the pages of `steps` decodes that fit: the sum over them of the tokens taken so far.
+    /// Allocates the pages of `steps` decodes that fit; returns the sum over them of the tokens allocated so far.
     pub(super) fn repeat(&mut self, steps: u64) -> u128 {
         let (mut left, mut taken, mut sum) = (steps, 0, 0);
         while left > 0 {
-            // Where there is something to evict, a decode evicts until every row could take a page.
+            // If anything is evictable, a decode evicts until every row could take a page.
             let least = if self.evictable() > 0 { self.rows * self.page } else { 0 };
             let fit = self.count(left, self.available, least);
             let before = self.spanned;
@@ -225,12 +226,13 @@ impl Memory {
         sum
     }
 
-    /// Takes the pages of `steps` decodes that evict nothing: the sum over them of the tokens taken so far.
+    /// Allocates the pages of `steps` decodes without eviction; returns the sum over them of the tokens allocated so
+    /// far.
     fn take_decodes(&mut self, steps: u64) -> u128 {
         let (rounds, before) = (steps / self.page, self.available);
         let mut sum = 0;
         if rounds > 0 {
-            // A round's steps take the same as those of the round before it, each beyond a round more.
+            // The steps of a round allocate as the previous round's, each one round's amount further.
             let mut taken = 0;
             for later in 0..self.page {
                 taken += self.needed(later);
@@ -248,17 +250,17 @@ impl Memory {
         sum
     }
 
-    /// How many rows run.
+    /// Number of running rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// A request locks `to` tokens of the tree, and no more the `from` of before.
+    /// A request changes its locked tokens of the tree from `from` to `to`.
     pub(super) fn claim(&mut self, from: u64, to: u64) {
         self.claims = self.claims + to - from;
     }
 
-    /// What the pool, of `tokens`, is used for.
+    /// Use of the pool, of `tokens`.
     pub(super) fn usage(&self, tokens: u64) -> Usage {
         let locked = self.tree.as_ref().map_or(0, Tree::locked);
         Usage {
@@ -277,7 +279,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Many decodes at once take and evict what they take and evict one by one, and one more would not have fitted.
+        /// Many decodes at once allocate and evict exactly as many as one by one, and one more would not fit.
         #[test]
         fn repeating_is_stepping(
             page in 1_u64..20,

@@ -10,11 +10,12 @@ use super::{RequestId, Scheduler};
 use crate::spec::SchedulePolicy;
 use std::cmp::Reverse;
 
-/// Beyond so many that wait nothing is matched.
+/// Most waiting requests for which prefixes are matched.
 const MATCH_MOST: usize = 128;
-/// Up to so many tokens found, the others in the queue are asked; from so many shared with one of them on, it waits for it.
+/// Tokens found in the cache up to which a request is also compared with others in the queue; it waits for one that
+/// shares at least as many tokens.
 const IN_BATCH_TOKENS: u64 = 32;
-/// Passes that match nothing between two uses of the prefixes of those that wait.
+/// Passes without matching between two touches of waiting requests' prefixes.
 const REFRESH_PASSES: u64 = 32;
 
 impl Scheduler {
@@ -55,7 +56,7 @@ impl Scheduler {
         self.waiting = keys.into_iter().map(|(_, _, id)| id).collect();
     }
 
-    /// Uses the prefixes of those that wait, the first of them last.
+    /// Touches the prefixes of waiting requests, the first one's last, so that it is the newest.
     fn refresh(&mut self) {
         if !self.config.rules.refreshes_waiting || self.config.disable_radix_cache || self.waiting.is_empty()
         {
@@ -71,7 +72,7 @@ impl Scheduler {
         }
     }
 
-    /// Looks how much of a request's first `length` tokens the tree has.
+    /// Looks up the cached part of a request's first `length` tokens.
     pub(super) fn look(&mut self, id: RequestId, length: u64) {
         let Found { node, length, end, host } = self.find(id, length);
         let r = &mut self.requests[id];
@@ -81,7 +82,7 @@ impl Scheduler {
     /// What of a request's first `length` tokens the tree has.
     fn find(&mut self, id: RequestId, length: u64) -> Found {
         let Some(tree) = &self.memory.tree else { return Found::default() };
-        // Of most prompts not even the first page is there.
+        // Shortcut: for most prompts not even the first page is cached.
         if self.requests[id].first_page.is_some_and(|first| !tree.begins_with(first)) {
             return Found::default();
         }

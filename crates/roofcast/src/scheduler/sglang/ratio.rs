@@ -1,15 +1,15 @@
-//! The share of their bounds that running requests are expected to still generate, SGLang's `new_token_ratio`.
+//! The fraction of their bounds that running requests are expected to still generate, SGLang's `new_token_ratio`.
 //!
-//! Knows: it starts high, falls with every decode, is put right by a retraction and starts anew where nothing is left to
-//! do. Source: SGLang 0.5.23, `scheduler_components/new_token_ratio_tracker.py` and the defaults in `environ.py`.
+//! Knows: it starts high, falls with every decode, is corrected by a retraction and is reset when idle. Source:
+//! SGLang 0.5.23, `scheduler_components/new_token_ratio_tracker.py` and the defaults in `environ.py`.
 
 const INIT: f64 = 0.7;
 const MIN_FACTOR: f64 = 0.14;
 const DECAY_STEPS: f64 = 600.0;
-/// Tokens of each remaining row that a retraction makes room for.
+/// Tokens of each remaining row that a retraction frees room for.
 pub(super) const RETRACT_DECODE_STEPS: u64 = 20;
 
-/// The ratio.
+/// The new-token ratio.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ratio {
     init: f64,
@@ -19,14 +19,14 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
-    /// At its start for `schedule_conservativeness`.
+    /// The initial ratio for `schedule_conservativeness`.
     pub(super) fn new(conservativeness: f64) -> Ratio {
         let init = (INIT * conservativeness).min(1.0);
         let min = (init * MIN_FACTOR).min(1.0);
         Ratio { init, min, decay: (init - min) / DECAY_STEPS, current: init }
     }
 
-    /// Falls as with `steps` decodes, rounding as they would.
+    /// Lowers the ratio by `steps` decodes, with the rounding of single steps.
     pub(super) fn decay(&mut self, steps: u64) {
         for _ in 0..steps {
             if self.current == self.min {
@@ -36,12 +36,13 @@ impl Ratio {
         }
     }
 
-    /// Starts anew.
+    /// Resets the ratio.
     pub(super) fn reset(&mut self) {
         self.current = self.init;
     }
 
-    /// What a retraction leaves: `rows` that have generated `generated` of `bound` tokens in all.
+    /// Sets the ratio after a retraction that leaves `rows` which have generated `generated` of `bound` tokens in
+    /// all.
     pub(super) fn retracted(&mut self, rows: u64, generated: u64, bound: u64) {
         let expected = (generated + RETRACT_DECODE_STEPS * rows) as f64 / (bound + 1) as f64;
         self.current = expected.min(1.0);

@@ -1,26 +1,26 @@
-//! What a batch's results do: tokens are delivered, requests end, and what is computed goes into the tree.
+//! Processing of a batch's results: tokens are delivered, requests end, and computed tokens enter the tree.
 //!
-//! Knows: whose result counts (not that of a request that ended or lost its place meanwhile), and what of a request others
-//! can have from when on. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`, `release_kv_cache` of
-//! `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
+//! Knows: whose result counts (not that of a request that ended or was preempted meanwhile), and which of a request's
+//! tokens others can share from when on. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`,
+//! `release_kv_cache` of `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
 
 use super::{ForwardMode, Phase, ROOT, RequestId, Scheduler, Step};
 use crate::kv_cache::prefix::real;
 use crate::workload::request::Run;
 
-/// The token that ends an answer, where no other token is.
+/// The token that ends an answer; no other token equals it.
 const END: Run = Run { segment: 0, start: 1 << 62, length: 1 };
 
-/// What a batch's results deliver.
+/// Results of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Results {
-    /// Requests whose prompt is whole and that have a token of it.
+    /// Requests whose prompt is complete and that sampled their first token.
     pub sampled: Vec<RequestId>,
-    /// Requests that have a token of a decode.
+    /// Number of requests that received a decoded token.
     pub decoded: u64,
-    /// Those that end, in order.
+    /// Requests that end, in order.
     pub finished: Vec<RequestId>,
-    /// Tokens that were computed for these beyond their ends: decodes decided before they were known.
+    /// Tokens computed beyond the ends of finished requests: by decodes decided before the ends were known.
     pub beyond: u64,
 }
 
@@ -77,7 +77,7 @@ impl Scheduler {
         Results { sampled, decoded, finished, beyond }
     }
 
-    /// What a request has computed goes into the tree, in whole pages, and is locked there.
+    /// Inserts a request's computed tokens into the tree, in whole pages, and locks them there.
     pub(super) fn publish(&mut self, id: RequestId) {
         self.keep(id, self.requests[id].tokens);
     }
@@ -98,14 +98,15 @@ impl Scheduler {
         let r = &mut self.requests[id];
         tree.lock(node);
         tree.unlock(r.node);
-        // What others had put there before is held twice: its own copy is freed.
+        // Pages that another request had inserted before are duplicates: the request's own copy is freed.
         self.memory.available += there.saturating_sub(r.shared);
         self.memory.claim(r.shared, pages);
         (r.node, r.shared) = (node, pages);
         r.inserted = r.inserted.max(pages);
     }
 
-    /// A request ends: what it computed is kept for others, as far as it was delivered; how many tokens were not.
+    /// Ends a request and caches its computed tokens as far as they were delivered; returns the number of tokens
+    /// beyond.
     pub(super) fn finish(&mut self, id: RequestId) -> u64 {
         let r = &self.requests[id];
         let owned = r.tokens.min(r.input + r.generated);
@@ -116,7 +117,7 @@ impl Scheduler {
         beyond
     }
 
-    /// Frees what a request alone holds, and its row.
+    /// Frees the pages that only this request holds, and its row.
     pub(super) fn free(&mut self, id: RequestId) {
         let r = &self.requests[id];
         let own = self.memory.ceil(r.tokens) - r.shared;
@@ -130,7 +131,7 @@ impl Scheduler {
         (r.inserted, r.host_hit, r.host_end) = (0, 0, ROOT);
     }
 
-    /// Leaves the first `length` tokens of a request in the path.
+    /// Writes the first `length` tokens of a request into `path`.
     pub(super) fn trace(&mut self, id: RequestId, length: u64) {
         let r = &self.requests[id];
         let ended = r.output_tokens.is_none() && r.generated == r.output && r.output < r.bound;

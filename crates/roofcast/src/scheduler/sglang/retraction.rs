@@ -1,8 +1,8 @@
-//! The decode of the running batch, and which requests are retracted where the pool has run out.
+//! The decode of the running batch, and the retraction of requests when the pool is full.
 //!
-//! Knows: the order of retraction, what it frees, and the rows that sit a decode out because the result under way is
-//! their last. Source: SGLang 0.5.23, `update_running_batch` of `managers/scheduler.py` and `retract_decode` of
-//! `managers/schedule_batch.py`.
+//! Knows: the order of retraction, the pages that it frees, and the rows that skip a decode because the result in
+//! flight is their last. Source: SGLang 0.5.23, `update_running_batch` of `managers/scheduler.py` and
+//! `retract_decode` of `managers/schedule_batch.py`.
 
 use super::ratio::RETRACT_DECODE_STEPS;
 use super::{ForwardMode, Last, Phase, RequestId, Scheduler, Step};
@@ -23,7 +23,7 @@ impl Scheduler {
         if self.memory.decode_fits() {
             self.ratio.decay(1);
         } else if finishing {
-            // Their results free what is missing.
+            // The results of finishing rows will free the missing pages.
             self.full = false;
             return;
         } else {
@@ -40,7 +40,7 @@ impl Scheduler {
         step.decodes = self.running.len();
     }
 
-    /// Takes rows out whose result under way is their last by length; whether there are any.
+    /// Removes rows whose result in flight is their last by length; true if there were any.
     pub(super) fn take_out_finishing(&mut self, last: &Last) -> bool {
         if !self.overlaps() || !self.config.rules.skips_finishing_rows {
             return false;
@@ -64,7 +64,7 @@ impl Scheduler {
         !rows.is_empty()
     }
 
-    /// A row decodes no more; what it has is counted.
+    /// Stops a row's decoding and records its counters.
     pub(super) fn stop(&mut self, id: RequestId) {
         let (generated, tokens) = (self.generated(id), self.tokens(id));
         let r = &mut self.requests[id];
@@ -74,7 +74,7 @@ impl Scheduler {
         self.left.push(id);
     }
 
-    /// Running requests, those that keep their place first.
+    /// Running requests, in the order in which they keep their place.
     fn retraction_order(&self) -> Vec<RequestId> {
         let by_priority = self.config.retraction_policy == RetractionPolicy::Priority;
         let key = |id: &RequestId| {
@@ -87,7 +87,7 @@ impl Scheduler {
         order
     }
 
-    /// Retracts until the others fit; one of them stays, and ends here if it does not fit alone.
+    /// Retracts until the others fit; the last one stays, and is aborted if it does not fit alone.
     fn retract(&mut self, step: &mut Step) {
         let mut order = self.retraction_order();
         while order.len() > 1 {
@@ -117,8 +117,8 @@ impl Scheduler {
         }
     }
 
-    /// Retracts until `tokens` are available for prompts. SGLang makes sure of them at admission; where a chunked request
-    /// goes on beside running ones that took more than was estimated it runs out of memory and exits, and here they are
+    /// Retracts until `tokens` are available for prompts. SGLang secures them at admission; where a chunked request
+    /// continues while running ones took more than estimated it runs out of memory and exits, while here requests are
     /// retracted.
     pub(super) fn retract_for(&mut self, tokens: u64, step: &mut Step) {
         if self.memory.available >= tokens {
@@ -140,8 +140,8 @@ impl Scheduler {
         }
     }
 
-    /// A running request loses its place beside `others` that keep theirs: what it alone holds is freed, and room is made
-    /// for the next tokens of the others.
+    /// Removes a running request while `others` keep their place: pages that only it holds are freed, and room is
+    /// made for the next tokens of the others.
     pub(super) fn release(&mut self, id: RequestId, others: u64, step: &mut Step) {
         self.stop(id);
         step.dropped += self.requests[id].tokens;

@@ -15,13 +15,13 @@ use crate::slab::Slab;
 use crate::workload::request::Run;
 use host::Host;
 
-/// A node's number.
+/// Index of a node.
 pub(super) type Node = u32;
 
-/// The node of no tokens.
+/// The root, which has no tokens.
 pub(super) const ROOT: Node = 0;
 
-/// Nodes of one path that a match can tell apart in their stamps.
+/// Most nodes of one path that get distinct stamps in a match.
 const DEPTHS: u64 = 1 << 20;
 
 /// The tree.
@@ -29,14 +29,14 @@ const DEPTHS: u64 = 1 << 20;
 pub(super) struct Tree {
     page: u64,
     nodes: Slab<Slot>,
-    /// Nodes by the one above them and the content of their first page.
+    /// Nodes by their parent and the content of their first page.
     children: ContentMap<Node>,
-    /// Stamps given so far.
+    /// Stamps issued so far.
     uses: u64,
     /// Tokens on the device, and those of them that are locked.
     tokens: u64,
     locked: u64,
-    /// The nodes of the last path that was inserted.
+    /// The nodes of the last inserted path.
     path: Vec<Node>,
     /// The host tier, where there is one.
     pub(super) host: Option<Host>,
@@ -58,7 +58,7 @@ struct Slot {
     runs: Vec<Run>,
     length: u64,
     parent: Node,
-    /// What its parent finds it by.
+    /// Key under which the parent finds the node.
     key: Content,
     /// How many nodes are directly below, and how many of them are on the device.
     children: u32,
@@ -172,7 +172,7 @@ impl Tree {
         node
     }
 
-    /// Adds the first `length` tokens, in whole pages, of the path that was inserted last, `path`.
+    /// Inserts the first `length` tokens, in whole pages, of `path`, which was inserted last.
     pub(super) fn insert_head(&mut self, path: &[Run], length: u64) {
         let (mut left, mut nodes) = (length, 0);
         while let Some(node) = self.path.get(nodes)
@@ -188,7 +188,7 @@ impl Tree {
             self.insert(path, length);
             return;
         }
-        // It ends where a node does: all that is left to do is to stamp the way there.
+        // The head ends at a node, so only the nodes up to it need stamps.
         for at in 0..nodes {
             self.touch(self.path[at]);
         }
@@ -197,7 +197,7 @@ impl Tree {
     /// Unlocked tokens from the root to `node`.
     pub(super) fn unlocked(&self, node: Node) -> u64 {
         let (mut at, mut tokens) = (node, 0);
-        // Whatever is above a locked node is locked.
+        // All ancestors of a locked node are locked.
         while at != ROOT && self.nodes[at as usize].locks == 0 {
             tokens += self.nodes[at as usize].length;
             at = self.nodes[at as usize].parent;
@@ -219,7 +219,7 @@ impl Tree {
         }
     }
 
-    /// Takes a lock back.
+    /// Unlocks the nodes from the root to `node`.
     pub(super) fn unlock(&mut self, node: Node) {
         let mut at = node;
         while at != ROOT {
@@ -265,7 +265,7 @@ impl Tree {
         self.enlist(slot.parent, ROOT);
     }
 
-    /// Whether some sequence begins with a page of this content.
+    /// True if a cached sequence begins with a page of this content.
     pub(super) fn begins_with(&self, first: Content) -> bool {
         self.children.contains_key(&first.below(ROOT))
     }
@@ -280,17 +280,18 @@ impl Tree {
         length - length % self.page
     }
 
-    /// What `node` finds the child by that begins with the page of `path` at a cursor.
+    /// Key of the child of `node` that begins with the page of `path` at a cursor.
     fn key(&self, node: Node, path: &[Run], at: Cursor) -> Content {
         at.page(path, self.page).below(node)
     }
 
-    /// How many tokens of `node`, in whole pages and at most `most`, follow in `path` from `at`, which passes them.
+    /// Number of tokens of `node`, in whole pages and at most `most`, that follow in `path` from `at`; moves `at`
+    /// past them.
     fn common(&self, node: Node, path: &[Run], at: &mut Cursor, most: u64) -> u64 {
         at.pass_common(&self.nodes[node as usize].runs, path, most, self.page)
     }
 
-    /// Gives the first `length` tokens of `node` to a new node above it. Both are stamped, the lower one last.
+    /// Moves the first `length` tokens of `node` into a new node above it. Both are stamped, the lower one last.
     fn split(&mut self, node: Node, length: u64) -> Node {
         self.delist(node);
         let Slot { parent, locks, key, on_device, copy, .. } = self.nodes[node as usize];
@@ -298,7 +299,7 @@ impl Tree {
         let (mut upper, mut lower, mut at) = (Vec::new(), Vec::new(), Cursor::default());
         at.take(&whole, length, |run| upper.push(run));
         at.take(&whole, u64::MAX, |run| lower.push(run));
-        // The one above takes the other's place.
+        // The upper node replaces the lower one in the parent.
         self.nodes[parent as usize].children -= 1;
         self.nodes[parent as usize].device_children -= u32::from(on_device);
         let above = self.add(Slot {
@@ -326,7 +327,7 @@ impl Tree {
         above
     }
 
-    /// A new node, which its parent knows.
+    /// Adds a new node and registers it with its parent.
     fn add(&mut self, slot: Slot) -> Node {
         let (key, parent, on_device) = (slot.key, slot.parent, slot.on_device);
         let node = self.nodes.insert(slot) as Node;

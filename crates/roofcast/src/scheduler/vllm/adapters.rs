@@ -1,20 +1,20 @@
-//! LoRA adapters: how many may run at once, and whose requests a pass goes by for that.
+//! LoRA adapters: the limit on adapters that run at one time, and the requests that wait for a slot.
 
 use super::{RequestId, Scheduler};
 use std::collections::BTreeSet;
 
 impl Scheduler {
-    /// Lets requests of at most so many adapters run at once.
+    /// Sets the most adapters whose requests may run at one time.
     pub fn set_max_loras(&mut self, most: usize) {
         self.max_loras = most;
     }
 
-    /// How many of them a pass went by without blocking the queue.
+    /// Number of waiting requests that were skipped without blocking the queue.
     pub fn deferred_count(&self) -> u64 {
         self.deferred.len() as u64
     }
 
-    /// Whether the adapter of a waiting request runs or may run, too.
+    /// True if the adapter of a waiting request runs already, or may start.
     pub(super) fn has_adapter_slot(&self, id: RequestId) -> bool {
         let adapter = self.requests[id].adapter;
         if adapter == 0 || self.max_loras == usize::MAX {

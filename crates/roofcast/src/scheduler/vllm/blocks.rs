@@ -1,4 +1,4 @@
-//! The blocks of a request: what admission takes and finds cached, and what others can find of it.
+//! The blocks of a request: allocation at admission, cached prefixes, and publication of full blocks for others.
 //!
 //! Source: vLLM 0.32, `v1/core/kv_cache_manager.py`. Knows nothing about which request is next.
 
@@ -7,13 +7,13 @@ use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;
 
 impl Scheduler {
-    /// Admits a waiting request if budget and blocks allow: its tokens in this step, and those found cached.
+    /// Admits a waiting request if budget and blocks allow; returns its tokens in this step, and the cached ones.
     pub(super) fn admit(&mut self, id: RequestId, pass: &Pass) -> Option<(u64, u64)> {
         let block = self.config.block_size;
         let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { Vec::new() };
         let cached = hits.len() as u64 * block;
-        // What came from elsewhere is lost with a preemption; the last token is computed here in any case.
+        // Transferred tokens are lost with a preemption; the last token is computed here in any case.
         let r = &self.requests[id];
         let given = if r.preempted { 0 } else { r.transferred.min(known - 1) };
         let computed = cached.max(given);
@@ -44,7 +44,7 @@ impl Scheduler {
         Some((tokens, cached))
     }
 
-    /// Cached blocks of a request's known tokens; at least its last token is computed anew.
+    /// Cached blocks of a request's known tokens; its last token, at least, is computed anew.
     fn hits(&mut self, id: RequestId) -> Vec<Block> {
         let full = self.requests[id].known().saturating_sub(1) / self.config.block_size;
         self.name_contents(id, full as usize);
@@ -52,7 +52,7 @@ impl Scheduler {
         self.pool.lookup(&r.contents[..full as usize], &r.former)
     }
 
-    /// Makes the full blocks among the first `filled` known tokens hittable.
+    /// Publishes the full blocks among the first `filled` known tokens to the prefix cache.
     pub(super) fn cache_full_blocks(&mut self, id: RequestId, filled: u64) {
         if !self.config.enable_prefix_caching {
             return;

@@ -5,38 +5,39 @@
 pub struct SchedulerConfig {
     /// Tokens of a KV block.
     pub block_size: u64,
-    /// Blocks, one reserved null block among them.
+    /// Number of blocks, the reserved null block included.
     pub num_gpu_blocks: u32,
-    /// Requests that run at once.
+    /// Most requests that run at one time.
     pub max_num_seqs: u64,
-    /// Requests that run at once, a second bound.
+    /// A second bound on requests that run at one time.
     pub max_num_active_seqs: Option<u64>,
-    /// Tokens of one step.
+    /// Most tokens of one step.
     pub max_num_batched_tokens: u64,
-    /// Tokens of a request, prompt and output.
+    /// Most tokens of a request, prompt and output.
     pub max_model_len: u64,
-    /// Whether a prompt may be split over steps.
+    /// True if a prompt may be split over steps.
     pub enable_chunked_prefill: bool,
-    /// Whether blocks are found again by their content.
+    /// True if blocks are found again by their content.
     pub enable_prefix_caching: bool,
-    /// Most tokens of one request in a step while others wait; 0 is no bound.
+    /// Most tokens of one request in a step while others wait; 0 means no bound.
     pub long_prefill_token_threshold: u64,
-    /// The threshold grows as fewer requests share the budget.
+    /// True if the threshold grows as fewer requests share the budget.
     pub long_prefill_token_threshold_adaptive: bool,
-    /// The order of the queue.
+    /// Order of the queue.
     pub policy: SchedulingPolicy,
-    /// Admission needs room for the whole known sequence, not for its first chunk.
+    /// True if admission needs room for the whole known sequence, not only for its first chunk.
     pub scheduler_reserve_full_isl: bool,
-    /// Share of the blocks kept free when admitting beside running requests.
+    /// Fraction of the blocks kept free when admitting while others run.
     pub watermark: f64,
-    /// Beside decodes prompts are computed in every so many steps; 1 is in each. vLLM 0.32 heeds it in data-parallel
-    /// engines alone (`DPEngineCoreProc` of `v1/engine/core.py`).
+    /// Interval of steps that may compute prompts while others decode; 1 means every step. vLLM 0.32 applies it in
+    /// data-parallel engines only (`DPEngineCoreProc` of `v1/engine/core.py`).
     pub prefill_schedule_interval: u64,
-    /// Two batches in flight: a sampled token is known to exist before it is known.
+    /// True for asynchronous scheduling, with two batches in flight: a sampled token is counted before its value is
+    /// known.
     pub async_scheduling: bool,
-    /// Tokens that a draft proposes after each that is sampled; with asynchronous scheduling none.
+    /// Tokens drafted after each sampled one; with asynchronous scheduling 0.
     pub num_speculative_tokens: u64,
-    /// Tokens beyond those of a step that a running request has room for: those that a model drafts next.
+    /// Tokens beyond a step's that a running request has room for: the drafts of the next step.
     pub num_lookahead_tokens: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the scheduler keeps of a request.
+//! State of a request in the scheduler.
 
 use crate::kv_cache::paged::Block;
 use crate::kv_cache::prefix::{Content, Tokens};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A request from its arrival until it is forgotten.
 #[derive(Debug, Clone)]
 pub(super) struct RequestState {
-    /// In order of arrival.
+    /// Number in order of arrival.
     pub(super) number: u64,
     pub(super) tokens: Tokens,
     pub(super) own_from: u64,
@@ -16,36 +16,36 @@ pub(super) struct RequestState {
     pub(super) priority: i64,
     /// Prompt tokens whose keys and values came from another instance.
     pub(super) transferred: u64,
-    /// The LoRA adapter that it asks for; 0 is none.
+    /// The LoRA adapter of the request; 0 is none.
     pub(super) adapter: u32,
     pub(super) output_segment: u32,
     pub(super) output_tokens: Option<Arc<[u32]>>,
-    /// Tokens whose keys and values are there.
+    /// Tokens whose keys and values are computed.
     pub(super) computed: u64,
     /// Tokens delivered.
     pub(super) generated: u64,
-    /// Sampled, not yet delivered, and still counted on (async).
+    /// Tokens sampled, not yet delivered, and still counted on (async).
     pub(super) placeholders: u64,
-    /// Sampled before a preemption and not yet delivered (async).
+    /// Tokens sampled before a preemption and not yet delivered (async).
     pub(super) stale: u64,
-    /// Proposed to follow its last token.
+    /// Tokens drafted to follow its last token.
     pub(super) drafts: u64,
     pub(super) blocks: Vec<Block>,
-    /// What it held before it was preempted.
+    /// Blocks that it held before it was preempted.
     pub(super) former: Vec<Block>,
     pub(super) contents: Vec<Content>,
-    /// Blocks whose content is known to the pool.
+    /// Number of blocks whose content is published to the pool.
     pub(super) cached_blocks: usize,
     pub(super) preempted: bool,
     /// Tokens that its last preemption dropped.
     pub(super) dropped: u64,
-    /// Whether the step that it was last in left tokens of it to compute.
+    /// True if its prompt was incomplete after its last step.
     pub(super) in_prompt: bool,
     pub(super) finished: bool,
 }
 
 impl RequestState {
-    /// Tokens that it has: prompt and delivered output.
+    /// Tokens of the request: prompt and delivered output.
     pub(super) fn known(&self) -> u64 {
         self.prompt_len + self.generated
     }
