@@ -1,7 +1,7 @@
-//! The program as a library: what the Python package asks of it.
+//! The program as a library, for the Python package.
 //!
-//! Knows: a question runs the verb as for a person and its output goes to [`crate::host`]; values of keywords as arguments;
-//! which flags a verb has.
+//! Knows: a question runs the verb as for a person and its output goes to [`crate::host`]; keyword values as
+//! arguments; the flags of a verb.
 
 use crate::args::Cli;
 use crate::exit;
@@ -11,10 +11,10 @@ use clap::{ArgAction, CommandFactory};
 use roofcast::spec::keys::{KEYS, Kind};
 use std::ffi::OsString;
 
-/// Answers as the program does.
+/// Answers a question as the program does.
 ///
 /// # Errors
-/// What the program would print on standard error before it ended with code 2.
+/// The message that the program would print on standard error before it exits with code 2.
 pub fn answer(question: Question) -> Result<Answer, String> {
     let arguments: Vec<OsString> = std::iter::once("roofcast")
         .chain(question.arguments.iter().map(String::as_str))
@@ -31,11 +31,11 @@ pub enum Value {
     Switch(bool),
     /// A number or a word.
     Word(String),
-    /// Several; a flag that is given once has commas between them.
+    /// Several values; joined by commas if the flag can be given only once.
     Words(Vec<String>),
 }
 
-/// The flag of `verb` called `name` with its value, as arguments.
+/// Arguments for the flag of `verb` called `name` with its value.
 pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
     let name = name.replace('_', "-");
     let mut command = Cli::command();
@@ -55,8 +55,8 @@ pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
     }
 }
 
-/// The flags of `verb` that ask something, each with what a value of it is and one line on it. What says how an answer is
-/// shown is not among them.
+/// The flags of `verb` that affect answers, each with its kind of value and a one-line description. Flags for output
+/// are left out.
 pub fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
     let mut command = Cli::command();
     command.build();
@@ -72,7 +72,7 @@ pub fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
     verb.get_arguments().filter(asks).filter(|arg| !switched_off(arg)).map(flag).collect()
 }
 
-/// What a value of a flag is.
+/// Kind of a flag's value.
 fn kind(name: &str, arg: &clap::Arg) -> &'static str {
     match (KEYS.iter().find(|key| key.flag == Some(name)).map(|key| key.kind), arg.get_action()) {
         (_, ArgAction::SetTrue) | (Some(Kind::Switch), _) => "switch",
@@ -85,10 +85,10 @@ fn kind(name: &str, arg: &clap::Arg) -> &'static str {
     }
 }
 
-/// The values of a key as `--sweep` has them: `1..8:x2`, or a list of numbers and words.
+/// The values of a key in the form of `--sweep`: `1..8:x2`, or a list of numbers and words.
 ///
 /// # Errors
-/// What is wrong with `text`, and what is accepted.
+/// A message about `text` that names the accepted forms.
 pub fn values(text: &str) -> Result<Vec<serde_json::Value>, String> {
     let found = values::settings("", text).map_err(|why| values::refused(text, &why).to_string())?;
     let json = |value| serde_json::to_value(value).map_err(|e| e.to_string());

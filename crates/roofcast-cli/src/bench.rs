@@ -1,7 +1,8 @@
-//! The load generator: a workload offered to an OpenAI-compatible server, and what came of it.
+//! The load generator: a workload offered to an OpenAI-compatible server, and its results.
 //!
-//! Knows: how the parts make one run. [`load`] offers the traffic, [`ask`] takes one request to its end, [`client`] has
-//! the sockets, [`answer`], [`stream`] and [`dialect`] read what comes, [`report`] adds up and judges. Prints nothing.
+//! Knows: how the parts make one run. [`load`] offers the traffic, [`ask`] completes one request, [`client`] has the
+//! sockets, [`answer`], [`stream`] and [`dialect`] parse the answers, [`report`] aggregates and judges. Prints
+//! nothing.
 
 mod ask;
 mod caveats;
@@ -53,76 +54,76 @@ use target::Target;
 use texts::Text;
 use vocabulary::Vocabulary;
 
-/// The most connections that are opened ahead of a run.
+/// Most connections that are opened ahead of a run.
 const MOST_AHEAD: u64 = 1 << 16;
 
-/// How long nothing may come before that is told.
+/// Duration without any received byte that is reported.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What is told while a server is asked.
+/// Progress report while a server is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// So many answers are there.
+    /// Number of answers so far.
     Answers(u64),
-    /// Nothing at all has come for [`SILENCE`].
+    /// No byte has arrived for [`SILENCE`].
     Silent,
 }
 
-/// A server and how it is asked.
+/// A server, with the settings for its requests.
 pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
     servers: Arc<Servers>,
     form: Form,
     how: How,
     prompts: Prompts,
-    /// Ends a run, and all that would follow.
+    /// Signal that ends a run, and all following ones.
     stop: Stop,
-    /// Whether that came before the first run.
+    /// True if the signal came before the first run.
     stopped: bool,
     lag: Lag,
-    /// What is known of the prompts before a run.
+    /// Properties of the prompts that are known before a run.
     given: Given,
 }
 
-/// How a server is asked.
+/// Settings for the requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// How long an answer may take.
+    /// Longest time of an answer.
     pub(crate) timeout: Duration,
-    /// Whether the server's metrics are read during runs.
+    /// True if the server's metrics are read during runs.
     pub(crate) scrape: bool,
     pub(crate) bounds: Bounds,
     pub(crate) cancelling: Cancelling,
-    /// How long a server may take to be ready, where that is waited for.
+    /// Longest wait for the server to become ready, if any.
     pub(crate) ready: Option<Duration>,
 }
 
-/// What is said.
+/// Source of the prompts' texts.
 pub(crate) struct Speech {
-    /// Prompts to say in turn; without any, words of the lengths that are asked for.
+    /// Prompts to send in turn; without any, words of the requested lengths.
     pub(crate) texts: Vec<Text>,
-    /// The model's own words, where they are known.
+    /// The model's own words, if known.
     pub(crate) vocabulary: Option<Vocabulary>,
-    /// Of the words.
+    /// Seed of the words.
     pub(crate) seed: u64,
-    /// Whether a user gave that seed.
+    /// True if a user gave that seed.
     pub(crate) seeded: bool,
-    /// What was noticed of the prompts.
+    /// Remarks on the prompts.
     pub(crate) notes: Vec<String>,
-    /// Whether two short requests tell how the server counts tokens.
+    /// True if short requests are sent to learn how the server counts tokens.
     pub(crate) learn: bool,
 }
 
-/// What came of a run.
+/// Results of a run.
 pub(crate) struct Measured {
     pub(crate) report: Report,
     pub(crate) records: Vec<Record>,
-    /// What the server said of itself, where it was asked.
+    /// Metrics of the server, if they were read.
     pub(crate) server: Option<ServerMetrics>,
 }
 
 impl Bench {
-    /// Makes ready to ask.
+    /// Prepares a bench.
     pub(crate) fn new(
         targets: Vec<Target>,
         form: Form,
@@ -135,7 +136,7 @@ impl Bench {
         let [resting, waking] = [lag.clone(), lag.clone()];
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            // Sockets are looked at when all that was ready has had its turn: fewer looks, and rounds that are told of.
+            // Sockets are polled when all ready tasks have run: fewer polls, and rounds that are reported.
             .event_interval(u32::MAX)
             .on_thread_park(move || resting.rests())
             .on_thread_unpark(move || waking.woke())
@@ -194,7 +195,7 @@ impl Bench {
         }
     }
 
-    /// Offers a workload; `tell` hears how many answers are there.
+    /// Offers a workload; `tell` receives the number of answers so far.
     pub(crate) fn run(
         &mut self,
         workload: &Workload,
@@ -227,7 +228,7 @@ impl Bench {
                 None => (run, None),
             }
         });
-        // What one run says no other does, so that no cache helps from run to run.
+        // No run repeats the words of another, so that no cache helps from run to run.
         self.prompts.seed = self.prompts.seed.wrapping_add(1);
         self.prompts.said += run.records.len() as u64;
         let cpu_s = cpu_seconds() - before;
@@ -236,7 +237,7 @@ impl Bench {
     }
 }
 
-/// The load that a workload asks for.
+/// The load that a workload requests.
 fn requested(workload: &Workload) -> Requested {
     let (concurrency, think_s) = match &workload.arrivals {
         Arrivals::ClosedLoop { concurrency, think_s } => (Some(*concurrency), *think_s),
@@ -247,13 +248,13 @@ fn requested(workload: &Workload) -> Requested {
     Requested { concurrency, rate: workload.arrivals.rate(), thinks }
 }
 
-/// Processor time of this process.
+/// Processor time of this process, in seconds.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Raises the number of open files to what the system allows. Where it cannot, connections that are one too many say so.
+/// Raises the number of open files to the system's limit. If that fails, the connections beyond it report errors.
 fn allow_connections() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -261,7 +262,7 @@ fn allow_connections() {
 
 #[cfg(test)]
 mod testing {
-    /// A recorded response of a real server; says so where the recordings are absent.
+    /// A recorded response of a real server; prints a note if the recordings are absent.
     #[allow(clippy::print_stderr)] // a test that is left out says so
     pub(super) fn capture(name: &str) -> Option<String> {
         let path = format!("{}/../../../shared/captures/{name}.txt", env!("CARGO_MANIFEST_DIR"));

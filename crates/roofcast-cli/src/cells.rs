@@ -1,7 +1,8 @@
-//! Finished cells of sweeps in a folder of Parquet files: what runs on many machines, or again after a restart, needs once.
+//! Finished cells of sweeps in a folder of Parquet files, so that runs on many machines, or after a restart, compute
+//! each cell once.
 //!
-//! Knows: a cell's key and its answer, as text. A file has a name made of the keys in it and appears whole or not at all, so
-//! many processes may keep cells in one folder. Knows nothing of what an answer says, or of the sweep that it is of.
+//! Knows: a cell's key and its answer, as text. A file's name is derived from its keys and it appears whole or not at
+//! all, so many processes may store cells in one folder. Knows nothing about the content of an answer or its sweep.
 
 use crate::show::target::Target;
 use anyhow::{Context, Result, bail};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 const SCHEMA: &str = "message cell { required binary key (UTF8); required binary answer (UTF8); }";
 
-/// The SHA-256 of what is written to it.
+/// SHA-256 of the text written to it.
 #[derive(Default)]
 pub(crate) struct Key(Sha256);
 
@@ -36,7 +37,7 @@ impl fmt::Write for Key {
 }
 
 impl Key {
-    /// In hexadecimal digits.
+    /// The hash in hexadecimal digits.
     pub(crate) fn text(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -49,7 +50,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// What is kept in `folder`, which is made where it is absent.
+    /// Opens `folder`, which is created if it is absent.
     pub(crate) fn open(folder: &Path) -> Result<Cells> {
         let place = || folder.display().to_string();
         if folder.exists() && !folder.is_dir() {
@@ -82,7 +83,7 @@ impl Cells {
         self.known
     }
 
-    /// Keeps cells, each a key and an answer, in a file of their own.
+    /// Stores cells, each a key and an answer, in a new file.
     pub(crate) fn keep(&self, cells: &[(String, String)]) -> Result<()> {
         if cells.is_empty() {
             return Ok(());
@@ -130,15 +131,15 @@ fn read(file: &Path, known: &mut BTreeMap<String, String>) -> Result<()> {
     }
     Ok(())
 }
-/// Answers that are kept in `folder`, by key.
+/// Answers stored in `folder`, by key.
 ///
 /// # Errors
-/// A file that is not read, or has no answers.
+/// A file that cannot be read, or has no answers.
 pub fn kept(folder: &Path) -> std::result::Result<BTreeMap<String, String>, String> {
     Cells::open(folder).map(Cells::into_answers).map_err(|e| format!("{e:#}"))
 }
 
-/// Keeps answers in `folder`, each a key and a text, in a file that appears whole or not at all.
+/// Stores answers in `folder`, each a key and a text, in a file that appears whole or not at all.
 ///
 /// # Errors
 /// A folder or file that cannot be written.

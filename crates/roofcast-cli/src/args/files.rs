@@ -1,7 +1,7 @@
-//! The files that a command line names: those that it reads and those that it writes, which must differ.
+//! The files that a command line names, read or written, which must differ.
 //!
-//! Knows: which flags write a file, that other values may name one, and that a spec names files itself. Does not know: what is
-//! in them.
+//! Knows: which flags write a file, that other values may name one, and that a spec names files itself. Does not
+//! know: the contents of files.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -10,23 +10,23 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Arguments whose file is written; those of folders keep what is there themselves.
+/// Arguments whose file is written; verbs that write folders check existing files themselves.
 const WRITTEN: [&str; 9] =
     ["svg", "html", "records", "series", "trace", "per_row", "curves", "out", "measurements"];
 
-/// Longer files are no specs: what they might name is not looked for.
+/// Longest spec whose values are searched for file names, in bytes; longer files are no specs.
 const LONGEST_SPEC: u64 = 1 << 20;
 
 /// The files of one command line.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// The flag and its file.
+    /// Each flag with its file.
     written: Vec<(String, PathBuf)>,
     read: Vec<PathBuf>,
 }
 
 impl Files {
-    /// What the arguments of the verb name, by flags that are called `output` where that is no switch.
+    /// The files in the arguments of the verb; flags called `output` are included unless they are switches.
     pub(crate) fn of(found: &ArgMatches) -> Files {
         let mut verb = found;
         while let Some((_, inner)) = verb.subcommand() {
@@ -47,7 +47,7 @@ impl Files {
         files
     }
 
-    /// Refuses a file that would be written over one that is read, or over another that is written.
+    /// Refuses a file that would overwrite one that is read, or another that is written.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for (index, (flag, path)) in self.written.iter().enumerate() {
             let refused = |found: String| {
@@ -67,12 +67,12 @@ impl Files {
     }
 }
 
-/// The flag of an argument that is written.
+/// The flag of an argument that names a written file.
 fn flag(id: &str) -> String {
     if id == "out" { "--output".to_owned() } else { format!("--{}", id.replace('_', "-")) }
 }
 
-/// The files that a value names: itself, and what it names where it is a spec.
+/// The files that a value names: the value itself, and the files in it if it is a spec.
 fn read(value: &OsStr) -> Vec<PathBuf> {
     let path = PathBuf::from(value);
     let is_spec = path.extension().is_some_and(|ending| ending == "toml");
@@ -85,7 +85,8 @@ fn read(value: &OsStr) -> Vec<PathBuf> {
     files
 }
 
-/// The files that the values of a spec name, from its folder. What cannot be read is refused later, by who reads it.
+/// The files that the values of a spec name, relative to its folder. Unreadable files are refused later, by their
+/// reader.
 fn of_spec(path: &Path) -> Vec<PathBuf> {
     let table: Option<toml::Table> = fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -95,7 +96,7 @@ fn of_spec(path: &Path) -> Vec<PathBuf> {
         match value {
             toml::Value::Table(inner) => values.extend(inner.into_iter().map(|(_, value)| value)),
             toml::Value::Array(inner) => values.extend(inner),
-            // A name counts from where the program runs, a path from the spec's folder.
+            // A name is relative to the working directory, a path to the spec's folder.
             toml::Value::String(text) => {
                 files.extend([folder.join(&text), text.into()].into_iter().filter(|p: &PathBuf| p.exists()));
             }
@@ -105,12 +106,12 @@ fn of_spec(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether `file` is in the folder that is read, as a checkpoint's are.
+/// True if `file` is in the folder that is read, as a checkpoint's files are.
 fn holds(folder: &Path, file: &Path) -> bool {
     file.exists() && folder.is_dir() && folder.canonicalize().ok().as_deref() == file.parent()
 }
 
-/// Where a file is, whether or not it is there yet, by whatever name; none of a device or pipe, which nothing overwrites.
+/// Canonical path of a file, whether or not it exists yet; `None` for a device or pipe, which cannot be overwritten.
 fn place(path: &Path) -> Option<PathBuf> {
     match path.metadata() {
         Ok(found) if !found.is_file() && !found.is_dir() => None,

@@ -1,6 +1,6 @@
 //! Flags for the keys of a spec, made from the library's one list of them.
 //!
-//! Knows: how a key's kind is written on a command line. What a key means and which values it takes is the library's.
+//! Knows: the command-line form of each kind of key. The library knows the meaning of keys and the valid values.
 
 use super::help::{ENGINE, LOAD, MACHINE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -10,13 +10,13 @@ use roofcast::spec::settings::Setting;
 use std::marker::PhantomData;
 use toml::Value;
 
-/// Sections of a spec whose keys are flags together.
+/// Groups of a spec's sections whose keys are flags of one verb.
 pub(crate) trait Sections {
-    /// Their names, each with the heading of its flags.
+    /// Names of the sections, each with the heading of its flags.
     const ALL: &[(&str, &str)];
 }
 
-/// What is served, on what, and how.
+/// Keys of model, hardware and engine.
 #[derive(Debug)]
 pub(crate) struct Machine;
 
@@ -30,7 +30,7 @@ impl Sections for Machine {
     ];
 }
 
-/// The traffic, how it is routed, and what it must get.
+/// Keys of the traffic, its routing, and the SLO.
 #[derive(Debug)]
 pub(crate) struct Traffic;
 
@@ -48,7 +48,7 @@ impl Sections for Load {
     const ALL: &[(&str, &str)] = &[("workload", LOAD)];
 }
 
-/// How requests are routed to replicas.
+/// Keys of the routing of requests to replicas.
 #[derive(Debug)]
 pub(crate) struct Routed;
 
@@ -56,7 +56,7 @@ impl Sections for Routed {
     const ALL: &[(&str, &str)] = &[("fleet", ENGINE)];
 }
 
-/// What a plan is told.
+/// Keys of a plan.
 #[derive(Debug)]
 pub(crate) struct Planned;
 
@@ -65,7 +65,7 @@ impl Sections for Planned {
         &[("model", MACHINE), ("search", MACHINE), ("workload", LOAD), ("slo", LOAD), ("engine", ENGINE)];
 }
 
-/// The flags of some sections that were given, as settings.
+/// Settings from the flags that were given, for some sections.
 #[derive(Debug)]
 pub(crate) struct Flags<S> {
     pub(crate) settings: Vec<Setting>,
@@ -79,7 +79,8 @@ impl<S> Flags<S> {
     }
 }
 
-/// The keys of these sections that have flags, with headings. Of two keys with one flag it is that of the section named first.
+/// The keys of these sections that have flags, with headings. If two keys have one flag, the section listed first
+/// wins.
 fn keys<S: Sections>() -> impl Iterator<Item = (&'static Key, &'static str, &'static str)> {
     let place = |key: &Key| S::ALL.iter().position(|(section, _)| *section == key.section());
     KEYS.iter().filter_map(move |key| {
@@ -121,7 +122,7 @@ fn negative(flag: &str) -> String {
     format!("no-{flag}")
 }
 
-/// The argument of a key, and of a switch its negative.
+/// The argument of a key, and the negation of a switch.
 fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
     let (first, rest) = key.about.split_at(key.about.chars().next().map_or(0, char::len_utf8));
     let about = first.to_uppercase() + rest;
@@ -145,7 +146,7 @@ fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
     .into_iter()
     .map(|arg| match flag {
         "concurrency" => arg.visible_alias("users").conflicts_with("rate"),
-        // As `bench` calls the bounds of single requests.
+        // The name that `bench` uses for bounds on single requests.
         "ttft-p99" => arg.alias("slo-ttft"),
         "tpot-p99" => arg.alias("slo-tpot"),
         "e2el-p99" => arg.alias("slo-e2el"),

@@ -1,23 +1,23 @@
-//! How help is laid out: the headings of a verb's flags, those of every day in `-h`, examples behind them, and the verbs in two
+//! Layout of help: the headings of a verb's flags, common flags in `-h`, examples at the end, and the verbs in two
 //! groups.
 //!
-//! Knows: names of flags and verbs. Does not know: what they do.
+//! Knows: names of flags and verbs. Does not know: their effect.
 
 use crate::show::table;
 use clap::{Arg, Command};
 
-/// What is read, and from where.
+/// Heading of flags for input files.
 const INPUT: &str = "Input";
-/// What is served, on what, in which formats, and how it is shared.
+/// Heading of flags for model, hardware, formats and parallelism.
 pub(super) const MACHINE: &str = "Model and hardware";
-/// How the engine is set, and how requests are routed to its replicas.
+/// Heading of flags for the engine and the routing to its replicas.
 pub(super) const ENGINE: &str = "Engine";
-/// What is asked of it, and what it must keep.
+/// Heading of flags for load and SLO.
 pub(super) const LOAD: &str = "Load and SLO";
-/// What is written.
+/// Heading of flags for output files.
 const OUTPUT: &str = "Output";
 
-/// Flags that are no keys of a spec, by what they are about.
+/// Flags that are no keys of a spec, by heading.
 const HEADINGS: [(&str, &[&str]); 3] = [
     (
         INPUT,
@@ -106,7 +106,7 @@ const HEADINGS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Flags that `-h` shows of a verb with more than [`MOST`]; `--help` and `roofcast keys` have the others.
+/// Flags that `-h` shows for a verb with more than [`MOST`] flags; `--help` and `roofcast keys` show the others.
 const EVERYDAY: [&str; 38] = [
     "from_command",
     "set",
@@ -148,13 +148,13 @@ const EVERYDAY: [&str; 38] = [
     "port",
 ];
 
-/// Flags of a verb whose `-h` shows them all.
+/// Most flags of a verb whose `-h` shows all.
 const MOST: usize = 25;
 
 /// Verbs that maintain the program: its calibration, its evidence, its texts.
 const MAINTAINERS: [&str; 5] = ["calibrate", "validate", "conformance", "seeds", "hardware"];
 
-/// What stands behind the help of a verb.
+/// Examples at the end of a verb's help.
 const EXAMPLES: [(&str, &[&str]); 8] = [
     (
         "limits",
@@ -218,7 +218,7 @@ pub(super) fn arranged(command: Command) -> Command {
     command.after_help(format!("Examples:\n{lines}{rest}"))
 }
 
-/// An argument under its heading; of a verb with `many` flags only those of every day are in `-h`.
+/// An argument under its heading; for a verb with `many` flags only common ones are in `-h`.
 fn headed(arg: Arg, many: bool) -> Arg {
     let id = arg.get_id().as_str().to_owned();
     let of = |(_, ids): &&(&str, &[&str])| ids.contains(&id.as_str());
@@ -231,7 +231,7 @@ fn headed(arg: Arg, many: bool) -> Arg {
     if rare { arg.hide_short_help(true) } else { arg }
 }
 
-/// The program, whose help has the verbs of every day before those that maintain it.
+/// The program, whose help lists the everyday verbs before the maintenance ones.
 pub(crate) fn grouped(command: Command) -> Command {
     let line = |verb: &Command| {
         (verb.get_name().to_owned(), verb.get_about().map(ToString::to_string).unwrap_or_default())

@@ -1,4 +1,5 @@
-//! A verb's arguments that are put together when the verb is called, so that a start does not pay for those of all verbs.
+//! A verb's arguments, built only when the verb is called, so that a start does not pay for the arguments of all
+//! verbs.
 //!
 //! Knows: `Command::defer`. A caller that lists the arguments of all verbs calls `Command::build` first.
 
@@ -21,7 +22,7 @@ impl<A> Deref for Later<A> {
 impl<A: Args> Args for Later<A> {
     fn augment_args(command: Command) -> Command {
         command.defer(|command| {
-            // What the verb says of itself goes before what its arguments say.
+            // The verb's own description takes precedence over its arguments' description.
             let about = command.get_about().cloned().unwrap_or_default();
             arranged(signed(A::augment_args(command).about(about)))
         })
@@ -42,7 +43,7 @@ impl<A: FromArgMatches> FromArgMatches for Later<A> {
     }
 }
 
-/// The command in which `-1` behind a flag is its value, so that the refusal says what the flag takes.
+/// The command with negative numbers allowed as values, so that an error for `-1` names the accepted values.
 pub(crate) fn signed(command: Command) -> Command {
     command.allow_negative_numbers(true).mut_subcommands(signed)
 }

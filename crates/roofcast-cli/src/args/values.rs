@@ -1,6 +1,6 @@
-//! What the values of flags may be.
+//! Valid values of flags.
 //!
-//! Knows: the range of each kind of value and how errors name it. Knows nothing about flags.
+//! Knows: the range of each kind of value and its name in errors. Knows nothing about flags.
 
 use roofcast::spec::number::{self, Unit};
 #[cfg(feature = "network")]
@@ -58,7 +58,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `2/8`: a share and how many there are.
+/// `2/8`: the index of a shard and the number of shards.
 #[cfg(feature = "parquet")]
 pub(super) fn shard(text: &str) -> Result<(usize, usize), String> {
     let number = |s: &str| s.trim().parse::<usize>().ok();
@@ -75,7 +75,7 @@ pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The address that a server listens on: this machine's own by its name.
+/// The address that a server listens on; `localhost` is the loopback interface.
 #[cfg(feature = "network")]
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     match text {
@@ -86,7 +86,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// From and to, both included.
+/// A range with both ends included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Range {
     from: f64,
@@ -94,20 +94,20 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Whether `value` lies within.
+    /// True if `value` is within the range.
     pub(crate) fn holds(self, value: f64) -> bool {
         (self.from..=self.to).contains(&value)
     }
 }
 
-/// `80`, `24..`, `..24` or `24..80`; a number alone is the least.
+/// Reads `80`, `24..`, `..24` or `24..80`; a number alone is the minimum.
 pub(super) fn gibibytes(text: &str) -> Result<Range, String> {
     let accepted = "accepted: GiB at least as 80, or a range as 24..80";
     let (from, to) = text.split_once("..").unwrap_or((text, ""));
     range(from, to).ok_or_else(|| accepted.to_owned())
 }
 
-/// `2`, `1..`, `..2` or `1..2.5`; a number alone is the most.
+/// Reads `2`, `1..`, `..2` or `1..2.5`; a number alone is the maximum.
 pub(super) fn usd(text: &str) -> Result<Range, String> {
     let accepted = "accepted: dollars an hour at most as 2.5, or a range as 1..2.5";
     let (from, to) = text.split_once("..").unwrap_or(("", text));

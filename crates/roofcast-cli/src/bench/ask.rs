@@ -1,7 +1,7 @@
 //! One request, from its sending to its record.
 //!
-//! Knows: what is sent, when it counts as sent, and that every way in which an answer can fail ends in a record, in time.
-//! Knows nothing about other requests.
+//! Knows: the bytes that are sent, the moment that counts as sent, and that every failure of an answer ends in a
+//! record, in time. Knows nothing about other requests.
 
 use super::client::{self, Client, Incoming};
 use super::failure::{Failure, shown};
@@ -19,29 +19,29 @@ use serde::de::IgnoredAny;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the end of a body may follow its last event before the connection is given up.
+/// Longest wait for the end of a body after its last event; then the connection is closed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a tokenizer may take.
+/// Longest wait for a tokenizer's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most that is read of a tokenizer's answer.
+/// Most bytes that are read of a tokenizer's answer.
 const MOST_TOKENIZED: usize = 1 << 20;
 
-/// What `/tokenize` answers: vLLM counts, llama.cpp lists.
+/// Answer of `/tokenize`: vLLM counts, llama.cpp lists.
 #[derive(Deserialize)]
 struct Tokenized {
     count: Option<u64>,
     tokens: Option<Vec<IgnoredAny>>,
 }
 
-/// How requests are sent.
+/// Settings for sending requests.
 pub(super) struct Asker {
     pub(super) servers: Arc<Servers>,
     pub(super) form: Form,
-    /// How long an answer may take from its sending.
+    /// Longest time of an answer, from its sending.
     pub(super) timeout: Duration,
-    /// Whether what is said is kept.
+    /// True if the answer's text is kept.
     pub(super) keep_text: bool,
 }
 
@@ -52,23 +52,23 @@ pub(super) struct Question {
     pub(super) input_len: u64,
     pub(super) output_len: u64,
     pub(super) turns: Vec<Turn>,
-    /// How long after its sending the client gives it up, where it does.
+    /// Time after its sending at which the client cancels it, if it does.
     pub(super) given_up_after: Option<Duration>,
 }
 
-/// What came of it. Times are the clock's.
+/// Result of a request, with times of the client's clock.
 pub(super) struct Asked {
     pub(super) record: Record,
-    /// When nothing more was to come, usage and the end of the body among it.
+    /// Time at which nothing more was to come, including usage and the end of the body.
     pub(super) ended: Picoseconds,
     pub(super) text: String,
     /// Prompt tokens by the server's count.
     pub(super) counted: Option<u64>,
-    /// Tokens that were asked for, all choices together.
+    /// Tokens that were asked for, over all choices.
     pub(super) tokens_asked: u64,
-    /// Whether the server counted the tokens of its answer.
+    /// True if the server counted the tokens of its answer.
     pub(super) tokens_counted: bool,
-    /// Whether the server said how much of the prompt its prefix cache had.
+    /// True if the server reported the cached part of the prompt.
     pub(super) cache_told: bool,
 }
 
@@ -101,7 +101,7 @@ impl Asker {
         self.record(&question, (sent, replica), answer, ended.err())
     }
 
-    /// Tokens of a prompt by the server's tokenizer, where it has one to ask.
+    /// Tokens of a prompt by the server's tokenizer, if it has an endpoint for that.
     pub(super) async fn tokenized(&self, body: Bytes) -> Option<u64> {
         let asked = async {
             let (_, client) = self.servers.of(0);
@@ -135,8 +135,8 @@ impl Asker {
         Ok(())
     }
 
-    /// Refuses packed bodies. The content type of a stream, where it is not a stream's: gateways and older servers send events
-    /// under others, or none, so that only the body tells.
+    /// Refuses compressed bodies. Returns the content type of a stream if it is not a stream's: gateways and older
+    /// servers send events under other types, or none, so only the body shows whether it is one.
     fn accept(&self, parts: &Parts) -> Result<Option<String>, Failure> {
         let header = |name: &str| parts.headers.get(name).map(|v| shown(v.as_bytes()));
         if let Some(encoding) = header("content-encoding").filter(|e| e != "identity") {
@@ -186,7 +186,7 @@ impl Asker {
     }
 }
 
-/// Reads the end of a body, which follows the last event, so that the connection can be used again.
+/// Reads the end of a body, after the last event, so that the connection can be reused.
 async fn finish(client: &Client, mut incoming: Incoming) {
     let end = async { while let Some(Ok(_)) = incoming.next().await {} };
     if tokio::time::timeout(GRACE, end).await.is_ok() {

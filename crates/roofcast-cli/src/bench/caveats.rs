@@ -1,35 +1,36 @@
-//! What to know before a run's figures are believed, a sentence each.
+//! Caveats of a run's figures, one sentence each.
 //!
-//! Knows: which sums of a run make its figures mean something else than was asked for. Pure. Whether a run is invalid
-//! for its load or its client is [`super::report`]'s.
+//! Knows: which sums of a run show that its figures measure something else than intended. Pure. [`super::report`]
+//! decides whether a run is invalid for its load or its client.
 
 use super::scrape::ServerMetrics;
 use super::tally::{Tally, share};
 
-/// The largest share by which answers or prompts may differ from what was asked for, in a valid run.
+/// Largest fraction by which answers or prompts may differ from the requested lengths, in a valid run.
 const MOST_OFF: f64 = 0.05;
 
-/// The share of cached prompt tokens from which a prefix cache is at work. Chat templates share a block or two.
+/// Fraction of cached prompt tokens from which a prefix cache is considered active. Chat templates share a block or
+/// two.
 const CACHED: f64 = 0.05;
 
-/// The share of chunks without a gap before them from which a stream was held back on its way.
+/// Fraction of chunks without a gap before them from which a stream is considered buffered on its way.
 const TOGETHER: f64 = 0.5;
 
-/// Fewer values than this have their largest as 95th and 99th percentile, but for an interpolation.
+/// Number of values below which the 95th and 99th percentile are nearly the maximum.
 const FEW: u64 = 20;
 
-/// What is known of a load before it is offered.
+/// Properties of a load that are known before it is offered.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Given {
-    /// Whether prompts share what a prefix cache can have: shared prefixes, conversations, hashes of a trace.
+    /// True if prompts share tokens that a prefix cache can hold: shared prefixes, conversations, hashes of a trace.
     pub(crate) shares_prompts: bool,
-    /// Whether the words are those of a seed that was given, and the same in every run with it.
+    /// True if the words come from a user's seed, and are thus equal in every run with it.
     pub(crate) seeded: bool,
-    /// Whether the server is told to go on to the length asked for (`ignore_eos`).
+    /// True if the server is asked to generate up to the requested length (`ignore_eos`).
     pub(crate) runs_on: bool,
-    /// Whether the user takes a word for a token.
+    /// True if the user asks to count a word as a token.
     pub(crate) assumed: bool,
-    /// What was noticed before the run.
+    /// Remarks from before the run.
     pub(crate) notes: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Given {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Caveat {
     pub(super) text: String,
-    /// Whether the run measured something else than it was asked to.
+    /// True if the run measured something else than intended.
     pub(super) invalidates: bool,
 }
 
@@ -47,7 +48,7 @@ impl Caveat {
     }
 }
 
-/// All that there is to say. `completed` requests are in the figures, which have `streamed` times of first tokens.
+/// All caveats. The figures cover `completed` requests, with `streamed` times of first tokens.
 pub(super) fn of(
     given: &Given,
     tally: &Tally,
@@ -89,7 +90,7 @@ pub(super) fn of(
     found
 }
 
-/// Answers with fewer tokens than asked for.
+/// Caveat on answers with fewer tokens than asked for.
 fn short(given: &Given, tally: &Tally) -> Option<Caveat> {
     let (asked, came) = (tally.tokens_asked as f64, tally.tokens as f64);
     (tally.short > 0).then(|| Caveat {
@@ -101,7 +102,7 @@ fn short(given: &Given, tally: &Tally) -> Option<Caveat> {
     })
 }
 
-/// Prompts of another length than asked for.
+/// Caveat on prompts of another length than asked for.
 fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
     let (asked, counted) = (tally.prompt_tokens_asked as f64, tally.prompt_tokens as f64);
     ((counted - asked).abs() > MOST_OFF * asked).then(|| Caveat {
@@ -113,7 +114,7 @@ fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
     })
 }
 
-/// Prompts that a prefix cache has, by what the server says, else by what was said before.
+/// Caveat on cached prompts, by the server's report, else by properties of the load.
 fn cached(given: &Given, tally: &Tally, server: Option<&ServerMetrics>) -> Option<Caveat> {
     let told = tally.cached_share().or_else(|| server?.cached_share());
     if let Some(share) = told.filter(|share| *share >= CACHED && !given.shares_prompts) {
@@ -172,7 +173,7 @@ mod tests {
         let runs_on = |runs_on| said(&Given { runs_on, ..Given::default() }, &tally, 100);
         let text = "2 answers are shorter than asked for: 128 of 400 tokens in all".to_owned();
         assert_eq!((runs_on(true), runs_on(false)), (vec![(true, text.clone())], vec![(false, text)]));
-        // One token of 400 is no matter.
+        // One token of 400 is within tolerance.
         let tally = Tally { short: 1, tokens: 399, ..tally };
         assert!(!said(&Given { runs_on: true, ..Given::default() }, &tally, 100)[0].0);
     }

@@ -1,7 +1,7 @@
-//! HTTP/1.1 connections that know when they were last read.
+//! HTTP/1.1 connections that record when they were last read.
 //!
-//! Knows: connecting, TLS, keeping connections for the next request, and which failure is which. Bytes are stamped when
-//! they are read from the socket, before anything looks at them. Knows nothing about what they say.
+//! Knows: connecting, TLS, keeping connections for the next request, and the classification of failures. Bytes are
+//! stamped when they are read from the socket, before they are parsed. Knows nothing about their contents.
 
 use super::clock::Clock;
 use super::failure::{Failure, shown};
@@ -29,10 +29,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// The most that a message's head, or a piece of a body, takes in memory.
+/// Most bytes of memory for a message's head, or for a piece of a body.
 const MOST_BUFFER: usize = 64 << 10;
 
-/// How much of an error's body is read.
+/// Most bytes that are read of an error's body.
 const MOST_MESSAGE: usize = 4 << 10;
 
 /// A stream whose reads are stamped.
@@ -40,7 +40,7 @@ struct Stamped<S> {
     inner: TokioIo<S>,
     clock: Clock,
     at: Arc<AtomicU64>,
-    /// When any connection of the client was last read.
+    /// Time at which any connection of the client was last read.
     any: Arc<AtomicU64>,
 }
 
@@ -70,14 +70,14 @@ impl<S: AsyncWrite + Unpin> Write for Stamped<S> {
     }
 }
 
-/// A connection, and when it was last read.
+/// A connection, with the time at which it was last read.
 pub(super) struct Connection {
     send: SendRequest<Full<Bytes>>,
     wire: Wire,
 }
 
-/// What moves a connection's bytes. It goes on only while something waits with it: one task a request, so that what is
-/// sent is on the wire at once, and what is read is looked at as soon as it is stamped.
+/// Driver of a connection's bytes. It is polled by the task that waits for it: one task a request, so that sent bytes
+/// reach the wire at once, and received bytes are parsed as soon as they are stamped.
 struct Wire {
     moving: Option<Moving>,
     at: Arc<AtomicU64>,
@@ -86,7 +86,7 @@ struct Wire {
 type Moving = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 impl Wire {
-    /// Sends what `what` hands over, at once, and waits for it.
+    /// Sends the bytes of `what` at once, and waits for its result.
     async fn sending<T>(&mut self, what: impl Future<Output = T>) -> T {
         let mut what = std::pin::pin!(what);
         match std::future::poll_fn(|cx| Poll::Ready(what.as_mut().poll(cx))).await {
@@ -95,12 +95,12 @@ impl Wire {
         }
     }
 
-    /// Moves bytes, and waits for what comes of them.
+    /// Moves bytes, and waits for the result of `what`.
     async fn reading<T>(&mut self, what: impl Future<Output = T>) -> T {
         let mut what = std::pin::pin!(what);
         std::future::poll_fn(|cx| {
             if self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready()) {
-                // Waiting requests are told of the same end.
+                // Waiting requests see the end of the connection themselves.
                 self.moving = None;
             }
             what.as_mut().poll(cx)
@@ -120,7 +120,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// The next bytes, and when they were read; none at the end.
+    /// The next bytes, and the time at which they were read; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Result<(Bytes, Picoseconds), Failure>> {
         loop {
             let frame = match self.connection.wire.reading(self.body.frame()).await? {
@@ -133,7 +133,7 @@ impl Incoming {
         }
     }
 
-    /// The first bytes, or as many as there are.
+    /// The first bytes of the body, up to `most`.
     pub(super) async fn head(&mut self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while let Some(Ok((data, _))) = self.next().await {
@@ -147,15 +147,15 @@ impl Incoming {
     }
 }
 
-/// Why a connection that had ended brought no answer.
+/// Failure of a connection that had ended before an answer.
 enum Unsent {
-    /// Nothing of the request was written.
+    /// No byte of the request was written.
     Unwritten(Failure),
-    /// It was, at least in part.
+    /// The request was written, at least in part.
     Written(Failure),
 }
 
-/// A server, and the connections to it that wait for a request.
+/// A server, and the idle connections to it.
 pub(super) struct Client {
     target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -163,7 +163,7 @@ pub(super) struct Client {
     idle: Mutex<Vec<Connection>>,
     /// Requests that were sent a second time.
     resent: AtomicU64,
-    /// When a connection was last read.
+    /// Time at which a connection was last read.
     read: Arc<AtomicU64>,
 }
 
@@ -179,7 +179,7 @@ impl Client {
         &self.target.url
     }
 
-    /// Opens connections ahead of a run, 64 at a time; what cannot be opened is the requests' to report.
+    /// Opens connections ahead of a run, 64 at a time; failures are left to the requests to report.
     pub(super) async fn open(self: &Arc<Client>, count: usize) {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
         let mut left = count.saturating_sub(idle);
@@ -205,19 +205,19 @@ impl Client {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
-    /// Whether anything came since a time.
+    /// True if any bytes were received since a time.
     pub(super) fn was_read_since(&self, at: Picoseconds) -> bool {
         self.read.load(Ordering::Relaxed) > at.0
     }
 
-    /// How many requests were sent a second time since this was last asked.
+    /// Number of requests that were sent a second time since the last call.
     pub(super) fn take_resent(&self) -> u64 {
         self.resent.swap(0, Ordering::Relaxed)
     }
 
     /// Sends a request and waits for the head of its answer, on a kept connection if there is one. Servers close kept
-    /// connections without a word, llama.cpp's after each stream: where one ends after the request was written to it and
-    /// before an answer, the server may have seen the request or not, and it is sent once more, on a new connection.
+    /// connections silently, llama.cpp's after each stream: if one ends after the request was written and before an
+    /// answer, the server may or may not have seen the request, and it is sent once more, on a new connection.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -241,7 +241,7 @@ impl Client {
         sent.map_err(|(Unsent::Written(failure) | Unsent::Unwritten(failure))| failure)
     }
 
-    /// Sends a request on one connection; the inner error is of a connection that had ended.
+    /// Sends a request on one connection; the inner error means that the connection had ended.
     async fn send_on(
         &self,
         mut connection: Connection,
@@ -249,7 +249,7 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<Result<(Parts, Incoming), Unsent>, Failure> {
-        // Reading first: where the server has closed it meanwhile, that is seen here.
+        // Reads first, so that a connection closed by the server meanwhile is noticed here.
         if let Err(e) = connection.wire.reading(connection.send.ready()).await {
             return Ok(Err(Unsent::Unwritten(failure(&e))));
         }
@@ -312,21 +312,21 @@ impl Client {
     }
 }
 
-/// What the system says of a connection, where that is what failed.
+/// The operating system's error of a connection, if that is the cause.
 fn kind(error: &hyper::Error) -> Option<ErrorKind> {
     error.source().and_then(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind)
 }
 
-/// Whether a connection ended before anything of an answer; one that is closed with a request unread is reset.
+/// True if a connection ended before any byte of an answer; closing with an unread request resets it.
 fn ended(error: &hyper::Error) -> bool {
     let reset = [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::BrokenPipe];
     error.is_incomplete_message() || kind(error).is_some_and(|kind| reset.contains(&kind))
 }
 
-/// The kind of a failure below the answer.
+/// The kind of a failure below the HTTP answer.
 pub(super) fn failure(error: &hyper::Error) -> Failure {
     let kind = kind(error);
-    // hyper has no other name for it.
+    // hyper has no other way to identify it.
     let outcome = if error.to_string().contains("too large") {
         Outcome::TooLarge
     } else if error.is_parse() || matches!(kind, Some(ErrorKind::InvalidData | ErrorKind::InvalidInput)) {
@@ -338,7 +338,7 @@ pub(super) fn failure(error: &hyper::Error) -> Failure {
     Failure::new(outcome, format!("{error}{cause}"))
 }
 
-/// The failure that an answer with this status is, in the server's words.
+/// The failure for an answer with this status, in the server's words.
 pub(super) async fn refusal(parts: &Parts, mut body: Incoming) -> Failure {
     let status = parts.status;
     if status.is_redirection() {

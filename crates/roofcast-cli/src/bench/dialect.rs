@@ -1,7 +1,7 @@
-//! What the events of an answer mean, whichever API was asked.
+//! Meaning of the events of an answer, for every API.
 //!
-//! Knows: what all of them come down to: which chunk brings tokens, token counts, failures, ends. Each API's own keys are
-//! in a file of its own. Knows no time and no bytes on wires.
+//! Knows: the common content of all APIs: which chunk brings tokens, token counts, failures, ends. Each API's own
+//! keys are in a separate file. Knows no time and no bytes on wires.
 
 mod embeddings;
 mod generate;
@@ -17,22 +17,22 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 
-/// What one event, or one whole answer, says.
+/// Content of one event, or of one whole answer.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Chunk {
-    /// Of each choice that brings tokens.
+    /// Tokens by choice, for choices that received some.
     pub(super) tokens: Vec<Tokens>,
-    /// The text, where it was asked for.
+    /// The text, if it was asked for.
     pub(super) text: String,
-    /// Choices that ended here, and whether each did because it had all its tokens.
+    /// For each choice that ended here, true if it reached its token limit.
     pub(super) finished: Vec<bool>,
-    /// Token counts as the server has them.
+    /// Token counts reported by the server.
     pub(super) usage: Option<Usage>,
-    /// The one choice whose they are, where they are in its chunk: llama.cpp's last, vLLM's continuous ones.
+    /// The one choice that the counts belong to, if they are in its chunk: llama.cpp's last, vLLM's continuous ones.
     pub(super) usage_of: Option<u32>,
-    /// Tokens of the answer alone, where the prompt's came before.
+    /// Tokens of the answer alone, if the prompt's were reported before.
     pub(super) answered: Option<u64>,
-    /// An error instead of an answer.
+    /// An error in the place of an answer.
     pub(super) failure: Option<Failure>,
 }
 
@@ -40,25 +40,26 @@ pub(super) struct Chunk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tokens {
     pub(super) choice: u32,
-    /// How many, where the chunk names them.
+    /// Number of tokens, if the chunk states it.
     pub(super) named: Option<u64>,
-    /// Whether nothing shows them: a special token, half a character, or a server that opens its stream early.
+    /// True if the tokens are not visible: a special token, half a character, or a server that opens its stream
+    /// early.
     pub(super) unseen: bool,
 }
 
-/// Token counts as the server has them.
+/// Token counts reported by the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) prompt_tokens: u64,
     pub(super) completion_tokens: u64,
-    /// Prompt tokens that a prefix cache had; none where the server does not say.
+    /// Prompt tokens found in a prefix cache; `None` if the server does not report them.
     pub(super) cached_tokens: Option<u64>,
 }
 
-/// The mark after the last event.
+/// Marker after the last event.
 pub(super) const DONE: &[u8] = b"[DONE]";
 
-/// Reads the data of one event, or the body of a whole answer. The error says what is wrong with the JSON.
+/// Reads the data of one event, or the body of a whole answer. The error describes the JSON's fault.
 pub(super) fn read(endpoint: Endpoint, data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     match endpoint {
         Endpoint::Chat | Endpoint::Completions => openai::read(data, keep_text),
@@ -94,18 +95,18 @@ impl WrittenError<'_> {
     }
 }
 
-/// What stands for an error that says nothing.
+/// Message for an error that has none.
 const NO_MESSAGE: &str = "an error without a message";
 
-/// Finish reasons of answers that the server gave up. vLLM and SGLang say `abort`, vLLM and OpenRouter `error`; DeepSeek
-/// documents the last.
+/// Finish reasons of answers that the server aborted. vLLM and SGLang use `abort`, vLLM and OpenRouter `error`;
+/// DeepSeek documents the last.
 const GIVEN_UP: [(&str, Outcome); 3] = [
     ("abort", Outcome::Aborted),
     ("error", Outcome::StreamError),
     ("insufficient_system_resource", Outcome::Aborted),
 ];
 
-/// The failure that a finish reason is, if it is one.
+/// The failure that a finish reason means, if any.
 fn given_up(reason: &str) -> Option<Failure> {
     let (_, outcome) = GIVEN_UP.iter().find(|(name, _)| *name == reason)?;
     Some(Failure::new(*outcome, format!("the server ended the answer with finish reason `{reason}`")))

@@ -1,13 +1,13 @@
-//! Why a request has no answer.
+//! Reason why a request has no answer.
 
 use roofcast::record::Outcome;
 
-/// Why an answer is none.
+/// Failure of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// Its kind.
+    /// Kind of the failure.
     pub(super) outcome: Outcome,
-    /// In words.
+    /// Message of the failure.
     pub(super) message: String,
 }
 
@@ -17,7 +17,7 @@ impl Failure {
     }
 }
 
-/// The start of what came, for a message.
+/// The start of received bytes, for a message.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes)).into_owned();
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

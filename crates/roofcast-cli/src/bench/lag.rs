@@ -1,11 +1,12 @@
-//! How late the client's own loop reads its sockets.
+//! Lag of the client's own loop in reading its sockets.
 //!
-//! Knows: two views of it, of which the worse counts. Rounds: between two looks at the sockets the loop is busy, and what
-//! comes in that time waits for the rest of the round and for its turn in the next; this is exact and costs two readings of
-//! the clock a round. Beats: a timer that is due every [`BEAT`], and when it was seen; this sees what no round does, a process
-//! that is stopped or waits for a processor. After a stall every beat that was missed counts, so that a sample is a share
-//! of time. On Linux the kernel's own timer beats, which wakes the loop once a beat and is due to the nanosecond; the
-//! runtime's timers wake it several times for one, and count whole milliseconds.
+//! Knows: two measurements, of which the worse counts. Rounds: between two polls of the sockets the loop is busy, and
+//! bytes that arrive in that time wait for the rest of the round and for their turn in the next; this is exact and
+//! costs two clock readings a round. Beats: a timer that is due every [`BEAT`], and the time at which it was seen;
+//! this shows what no round does, a process that is stopped or waits for a processor. After a stall every missed beat
+//! counts, so that a sample is a fraction of time. On Linux the kernel's own timer beats, which wakes the loop once a
+//! beat and is exact to the nanosecond; the runtime's timers wake it several times for one, and count whole
+//! milliseconds.
 
 use super::clock::Clock;
 use roofcast::summary::Statistics;
@@ -25,10 +26,11 @@ use {
     tokio::net::unix::pipe::Receiver,
 };
 
-/// A tenth of a second: each wakes the client, at the price of a token or more where few streams come.
+/// Interval of beats, a tenth of a second: each wakes the client, at the price of a token or more if few streams
+/// arrive.
 const BEAT: Picoseconds = Picoseconds(100_000_000_000);
 
-/// By how much the loop ran late, in milliseconds.
+/// Lag of the loop, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Late {
     pub(super) mean: f64,
@@ -48,14 +50,14 @@ impl Late {
     }
 }
 
-/// The rounds of a loop; the runtime says when they begin and end.
+/// The rounds of a loop; the runtime reports their beginnings and ends.
 #[derive(Debug, Clone)]
 pub(super) struct Lag {
     clock: Clock,
     rounds: Arc<Mutex<Rounds>>,
 }
 
-/// A measurement that goes on.
+/// A measurement in progress.
 pub(super) struct Measuring {
     lag: Lag,
     start: Picoseconds,
@@ -68,18 +70,18 @@ impl Lag {
         Lag { clock, rounds: Arc::default() }
     }
 
-    /// The loop has looked at its sockets and goes to work.
+    /// Called when the loop has polled its sockets and starts to work.
     pub(super) fn woke(&self) {
         held(&self.rounds).begun = Some(self.clock.now());
     }
 
-    /// The work is done; the loop will look at its sockets.
+    /// Called when the work is done and the loop will poll its sockets.
     pub(super) fn rests(&self) {
         let now = self.clock.now();
         held(&self.rounds).end(now);
     }
 
-    /// The loop has looked at its sockets amid its work.
+    /// Called when the loop has polled its sockets amid its work.
     pub(super) fn looked(&self) {
         let now = self.clock.now();
         let mut rounds = held(&self.rounds);
@@ -87,7 +89,7 @@ impl Lag {
         rounds.begun = Some(now);
     }
 
-    /// Starts a measurement, on the runtime that tells of its rounds.
+    /// Starts a measurement, on the runtime that reports its rounds.
     pub(super) fn start(&self) -> Measuring {
         let (start, clock) = (self.clock.now(), self.clock);
         *held(&self.rounds) = Rounds { begun: Some(start), ..Rounds::default() };
@@ -97,7 +99,7 @@ impl Lag {
     }
 }
 
-/// Keeps by how much each beat was late, for as long as it is polled; nothing where there is no timer to be had.
+/// Records the lag of each beat, for as long as it is polled; returns at once if no timer is available.
 async fn beating(clock: Clock, beats: Arc<Mutex<Vec<f64>>>) {
     let mut due = clock.now() + BEAT;
     let Ok(mut timer) = Timer::new() else { return };
@@ -113,7 +115,7 @@ async fn beating(clock: Clock, beats: Arc<Mutex<Vec<f64>>>) {
     }
 }
 
-/// What wakes the loop for a beat: the kernel's timer, read as a pipe is, which is what the runtime can read safely.
+/// Timer of beats: the kernel's, read as a pipe, which the runtime can do safely.
 #[cfg(target_os = "linux")]
 struct Timer(Receiver);
 
@@ -128,14 +130,14 @@ impl Timer {
         Ok(Timer(Receiver::from_owned_fd_unchecked(timer)?))
     }
 
-    /// Waits until the timer has fired again. It tells a number of eight bytes; room for more saves a second look.
+    /// Waits until the timer has fired again. It yields a number of eight bytes; a larger buffer saves a second read.
     async fn beat(&mut self, _due: tokio::time::Instant) -> io::Result<()> {
         let mut fired = [0; 16];
         poll_fn(|cx| Pin::new(&mut self.0).poll_read(cx, &mut ReadBuf::new(&mut fired))).await
     }
 }
 
-/// What wakes the loop for a beat.
+/// Timer of beats.
 #[cfg(not(target_os = "linux"))]
 struct Timer;
 
@@ -152,7 +154,7 @@ impl Timer {
 }
 
 impl Measuring {
-    /// What was found.
+    /// Ends the measurement and returns the lag.
     pub(super) fn stop(self) -> Late {
         self.task.abort();
         let now = self.lag.clock.now();
@@ -172,19 +174,19 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Bins of a factor of two.
 const FINE: f64 = 16.0;
-/// From a microsecond to half an hour.
+/// Number of bins, from a microsecond to half an hour.
 const BINS: usize = 31 * FINE as usize;
 /// Picoseconds that the first bin ends at.
 const LEAST: f64 = 1e6;
 
-/// Rounds by how long what comes at their start waits at most: for them, and for its turn in the next.
+/// Rounds by the longest wait of bytes that arrive at their start: through the round, and for their turn in the next.
 #[derive(Debug, Default)]
 struct Rounds {
-    /// When the one that goes on began.
+    /// Start of the current round.
     begun: Option<Picoseconds>,
-    /// How long the one before took.
+    /// Duration of the previous round.
     before: Option<u64>,
-    /// Rounds of a bin: how many, and how long they took together.
+    /// For each bin, the number of rounds and their total duration.
     bins: Vec<(u64, u128)>,
     longest: u64,
 }
@@ -198,7 +200,7 @@ impl Rounds {
         }
     }
 
-    /// A round of `length`, at whose start what comes waits for `most`.
+    /// Adds a round of `length`, at whose start bytes wait for `most`.
     fn add(&mut self, length: u64, most: u64) {
         if self.bins.is_empty() {
             self.bins = vec![(0, 0); BINS];
@@ -211,7 +213,8 @@ impl Rounds {
         self.longest = self.longest.max(most);
     }
 
-    /// Milliseconds by which the loop was late over `all` the time, in picoseconds; what came while it rested was not.
+    /// Lag in milliseconds over `all` the time, in picoseconds; bytes that arrived while the loop rested did not
+    /// wait.
     fn late(&mut self, all: u64) -> Late {
         if let Some(last) = self.before.take() {
             self.add(last, last);
@@ -219,12 +222,13 @@ impl Rounds {
         let all = all.max(1) as f64;
         let edge = |bin: usize| LEAST * (bin as f64 / FINE).exp2();
         let bins = || self.bins.iter().enumerate().filter(|(_, (count, _))| *count > 0);
-        // What comes after the share s of a round of length a waits for most − s a; it is mid-round in the mean.
+        // Bytes that arrive after the fraction s of a round of length a wait for most − s a; on average they arrive
+        // mid-round.
         let waited = bins().map(|(bin, (count, time))| {
             let (count, time) = (*count as f64, *time as f64);
             time * (edge(bin) - time / count / 2.0)
         });
-        // The share of time in which what comes waits for longer than `x`.
+        // Fraction of time in which arriving bytes wait for longer than `x`.
         let beyond = |x: f64| {
             let part = |(bin, (count, time)): (usize, &(u64, u128))| {
                 (*count as f64 * (edge(bin) - x)).clamp(0.0, *time as f64)

@@ -1,7 +1,7 @@
 //! A workload offered to a server in real time.
 //!
-//! Knows: when requests are due and which one waits for which answer, which is the traffic's; that one task sends and each
-//! request has its own. Knows nothing about what the answers add up to.
+//! Knows: the traffic's due times and which request waits for which answer; one task sends and each request has its
+//! own. Knows nothing about aggregates of the answers.
 
 use super::ask::{Asked, Asker, Question};
 use super::clock::Clock;
@@ -20,37 +20,37 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// A run as it was.
+/// Results of a run.
 pub(super) struct Run {
-    /// One for each request that was sent, in order of the schedule; times count from the start of the run.
+    /// One record for each request that was sent, in order of the schedule; times count from the start of the run.
     pub(super) records: Vec<Record>,
-    /// When each was in flight, by the client's clock.
+    /// Time in flight of each request, by the client's clock.
     pub(super) flown: Vec<Flown>,
-    /// What the answers add up to beside their records.
+    /// Sums over the answers in addition to their records.
     pub(super) tally: Tally,
-    /// By how much the loop ran late.
+    /// Lag of the client's loop.
     pub(super) late: Late,
-    /// Whether a user ended it.
+    /// True if a user ended the run.
     pub(super) interrupted: bool,
-    /// Whether so many failures did.
+    /// Number of failures that ended the run, if failures did.
     pub(super) stopped_after: Option<u64>,
 }
 
-/// When no more requests are sent.
+/// Conditions under which no more requests are sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Bounds {
-    /// After so long.
+    /// Duration after which no more are sent.
     pub(crate) duration: Option<Duration>,
-    /// After so many failures.
+    /// Number of failures after which no more are sent.
     pub(crate) most_failures: Option<u64>,
 }
 
-/// Requests that the client gives up by itself, as users do.
+/// Requests that the client cancels, as users do.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Cancelling {
-    /// Share of the requests.
+    /// Fraction of the requests.
     pub(crate) share: f64,
-    /// How long after its sending each is given up.
+    /// Time after its sending at which each is cancelled.
     pub(crate) after: Duration,
 }
 
@@ -75,26 +75,26 @@ struct Loop<'a> {
     bounds: Bounds,
     cancelling: Cancelling,
     failures: u64,
-    /// What was said in conversations, by the segment that the traffic knows it by.
+    /// Texts of answers in conversations, by the traffic's segment.
     said: BTreeMap<u32, String>,
     run: Run,
 }
 
-/// What a run is offered with.
+/// Parts and settings of a run.
 pub(super) struct Means<'a> {
     pub(super) asker: Arc<Asker>,
     pub(super) prompts: &'a Prompts,
     pub(super) lag: &'a Lag,
-    /// Connections that are opened before the first request.
+    /// Number of connections that are opened before the first request.
     pub(super) ahead: usize,
-    /// Whether a user had enough before.
+    /// True if the user has stopped the bench already.
     pub(super) stopped: bool,
     pub(super) bounds: Bounds,
     pub(super) cancelling: Cancelling,
 }
 
-/// Opens connections, then offers `traffic` until it is answered, or until `stop` says that the user has had
-/// enough. `tell` hears how many answers are there.
+/// Opens connections, then offers `traffic` until it is answered, or until `stop` fires. `tell` receives the number
+/// of answers so far.
 pub(super) async fn drive(
     Means { asker, prompts, lag, ahead, stopped, bounds, cancelling }: Means<'_>,
     traffic: Traffic,
@@ -105,7 +105,7 @@ pub(super) async fn drive(
     let stopped = stopped || open(&asker, ahead, stop, &mut tell).await;
     let measuring = lag.start();
     let servers = Arc::clone(&asker.servers);
-    // Those of the probes are not the run's.
+    // Resent requests of the probes do not count in the run.
     servers.take_resent();
     let run = Run {
         records: Vec::new(),
@@ -142,7 +142,7 @@ pub(super) async fn drive(
     run
 }
 
-/// Opens connections ahead of a run. Whether a user had enough of that.
+/// Opens connections ahead of a run; true if the user stopped meanwhile.
 async fn open(asker: &Asker, ahead: usize, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> bool {
     let mut opening = std::pin::pin!(tokio::time::timeout(asker.timeout, asker.servers.open(ahead)));
     let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
@@ -150,7 +150,7 @@ async fn open(asker: &Asker, ahead: usize, stop: &mut Stop, tell: &mut impl FnMu
     loop {
         tokio::select! {
             _ = stop.recv() => return true,
-            // What cannot be opened is the requests' to report.
+            // Connections that fail are left to the requests to report.
             _ = &mut opening => return false,
             () = &mut silence, if !told => {
                 told = true;
@@ -189,19 +189,19 @@ impl Loop<'_> {
         }
     }
 
-    /// When the next request is to be sent; none where nothing more is.
+    /// Time at which the next request is to be sent; `None` if no more are sent.
     fn due(&self) -> Option<Picoseconds> {
         let open =
             |at: &Picoseconds| self.bounds.duration.is_none_or(|most| at.0 / 1000 < most.as_nanos() as u64);
         self.traffic.peek().filter(|at| self.run.stopped_after.is_none() && open(at))
     }
 
-    /// Sends every request that is due, each before the next is made.
+    /// Sends every request that is due, one by one.
     async fn send_due(&mut self, clock: Clock) {
         while self.due().is_some_and(|at| self.start + at <= clock.now()) {
             let Some(request) = self.traffic.next() else { return };
             self.send(&request, clock);
-            // The runtime looks at its sockets before this goes on.
+            // Yields, so that the runtime polls its sockets before the next request.
             tokio::task::yield_now().await;
             self.lag.looked();
         }
@@ -223,7 +223,7 @@ impl Loop<'_> {
         };
         let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
         let task = tokio::spawn(async move {
-            // Where the run is over no request waits for it.
+            // If the run is over, no receiver waits for the result.
             drop(done.send(asker.ask(question).await));
         });
         let flight =
@@ -250,7 +250,7 @@ impl Loop<'_> {
         self.keep(asked.record, asked.ended);
     }
 
-    /// Gives up what is in flight.
+    /// Aborts the requests in flight.
     fn interrupt(&mut self, now: Picoseconds) {
         self.run.interrupted = true;
         for (id, flight) in std::mem::take(&mut self.flights) {
@@ -274,7 +274,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Keeps a record, with its times counted from the start of the run.
+    /// Stores a record, with its times counted from the start of the run.
     fn keep(&mut self, mut record: Record, ended: Picoseconds) {
         self.run.flown.push(Flown { sent: record.sent, ended });
         let since = |at: Picoseconds| Picoseconds(at.0.saturating_sub(self.start.0));

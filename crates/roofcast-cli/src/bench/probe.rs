@@ -1,6 +1,6 @@
-//! Short requests before a run that tell how a server counts tokens.
+//! Short requests before a run that show how a server counts tokens.
 //!
-//! Knows: where a count may be found, and why there is none. Which texts are counted is [`super::prompt`]'s.
+//! Knows: where a count may be found, and why there is none. [`super::prompt`] chooses the texts.
 
 use super::ask::{Asker, Question};
 use super::prompt::Prompts;
@@ -11,17 +11,17 @@ use roofcast::record::Outcome;
 use roofcast::units::Picoseconds;
 use std::cell::RefCell;
 
-/// What came of the probes.
+/// Result of the probes.
 pub(super) enum Probed {
-    /// Prompts that have exactly the tokens asked for by the server's count.
+    /// Prompts that have exactly the requested tokens by the server's count.
     Learnt(Prompts),
-    /// The server does not tell, and why.
+    /// The server reports no counts, for this reason.
     Untold(String),
-    /// A user had enough.
+    /// The user stopped the bench.
     Stopped,
 }
 
-/// Asks until it is known how the server counts, or that it does not.
+/// Probes until it is known how the server counts, or that it does not.
 pub(super) async fn probe(
     asker: &Asker,
     prompts: &Prompts,
@@ -48,7 +48,8 @@ pub(super) async fn probe(
     }
 }
 
-/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer. Where there is none, `why`.
+/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer. If there is none, `why` gets
+/// the reason.
 async fn count(asker: &Asker, text: String, why: &RefCell<String>) -> Option<u64> {
     let turns = vec![Turn::user(text)];
     let tokenizing = asker.form.tokenizing(&turns);

@@ -1,8 +1,8 @@
-//! Prompts of so many tokens, made of words that tokenizers know.
+//! Prompts of a given number of tokens, made of words that tokenizers know.
 //!
-//! Knows: how tokens of a workload (a segment and a position in it) become words, and how many
-//! tokens a server counts beside them. Equal tokens become equal words, so that prompts share exactly what the workload
-//! says they share. Knows nothing about how a server is asked to count.
+//! Knows: the mapping from tokens of a workload (a segment and a position in it) to words, and the tokens that a
+//! server counts in addition. Equal tokens become equal words, so that prompts share exactly the tokens that the
+//! workload shares. Knows nothing about how a server is asked to count.
 
 use super::texts::Text;
 use super::turn::Turn;
@@ -11,28 +11,28 @@ use roofcast::workload::request::{OWN_SEGMENTS, Run};
 use roofcast::workload::{Prompt, Request};
 use std::future::Future;
 
-/// What every prompt begins with: a word at the start is without a space and may be other tokens than after one.
+/// First word of every prompt, because a word at the start has no space before it and may be tokenized differently.
 const FIRST: &str = "the";
 
-/// The most that a server is asked to learn how it counts: a tokenizer of another kind is known well before.
+/// Most probes to learn how a server counts: a different tokenizer is detected well before.
 const MOST_PROBES: usize = 64;
 
 /// Makes prompts.
 #[derive(Debug, Clone)]
 pub(crate) struct Prompts {
     words: Vec<&'static str>,
-    /// Tokens that a server counts beside the words: a start, a chat template.
+    /// Tokens that a server counts in addition to the words: a start, a chat template.
     overhead: u64,
     tokens_per_word: f64,
-    /// Other seeds, other words.
+    /// Seed of the words.
     pub(crate) seed: u64,
-    /// Said in turn instead of words, where there are any.
+    /// Texts to send in turn in the place of words, if there are any.
     pub(crate) texts: Vec<Text>,
-    /// Requests of earlier runs, after whose texts the next run goes on.
+    /// Number of requests in earlier runs; the next run continues with the texts after them.
     pub(super) said: u64,
 }
 
-/// What a request says, and the lengths that go with it.
+/// Text of a request, with its lengths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) turns: Vec<Turn>,
@@ -42,16 +42,16 @@ pub(crate) struct Said {
 }
 
 impl Prompts {
-    /// The words of a vocabulary; else a token a word and nothing beside.
+    /// Prompts from the words of a vocabulary; without one, a token per word and no overhead.
     pub(crate) fn new(seed: u64, vocabulary: Option<Vocabulary>) -> Prompts {
         let Vocabulary { words, around } =
             vocabulary.unwrap_or_else(|| Vocabulary { words: words().collect(), around: 0 });
         Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new(), said: 0 }
     }
 
-    /// Learns from a server what it counts: a probe of one word and one of all, each after the first, which is without a
-    /// space. Where they do not differ by a token a word, halves are probed until the words that take more are known. None
-    /// where it does not count.
+    /// Learns from a server's counts: one probe of one word and one of all words, each after the first word, which
+    /// has no space. If they do not differ by a token per word, halves are probed to find the words that take more.
+    /// `None` if the server does not count.
     pub(crate) async fn learnt<F, T>(&self, count: F) -> Option<Prompts>
     where
         F: Fn(String) -> T,
@@ -60,7 +60,7 @@ impl Prompts {
         let mut prompts = self.clone();
         let one = count(FIRST.to_owned()).await?;
         let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
-        // A server that counts the same for any text does not count.
+        // A server that counts equally for any text does not count.
         let all = with(&prompts.words).await.filter(|all| *all > one)?;
         prompts.overhead = one.saturating_sub(1);
         let words = prompts.words.len() as u64;
@@ -81,13 +81,13 @@ impl Prompts {
         if single.len() >= FEWEST_WORDS && with(&single).await? == one + single.len() as u64 {
             prompts.words = single;
         } else {
-            // A tokenizer of another kind: as many words as its mean says.
+            // For another tokenizer: as many words as its mean suggests.
             prompts.tokens_per_word = ((all - one) as f64 / words as f64).max(0.01);
         }
         Some(prompts)
     }
 
-    /// What a request says. `answered` gives what a server said in an earlier one, which then counts for it.
+    /// Text of a request. `answered` returns a server's earlier answer, which then replaces the drawn one.
     pub(crate) fn of(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Said {
         let output_len = request.output_len.into();
         match self.texts.get((self.said + id) as usize % self.texts.len().max(1)) {
@@ -106,7 +106,7 @@ impl Prompts {
         }
     }
 
-    /// How many of a run's prompts had been said before; words never are.
+    /// Number of a run's prompts that were sent before; word prompts never repeat.
     pub(super) fn repeated(&self, requests: u64) -> u64 {
         if self.texts.is_empty() {
             return 0;
@@ -114,7 +114,7 @@ impl Prompts {
         requests.saturating_sub((self.texts.len() as u64).saturating_sub(self.said))
     }
 
-    /// Whether a request is among a share of them, drawn by its number.
+    /// True if a request is among the fraction `share`, drawn by its number.
     pub(super) fn draws(&self, id: u64, share: f64) -> bool {
         let drawn = mixed(self.seed ^ mixed(u64::MAX ^ id)) as f64 / u64::MAX as f64;
         drawn < share
@@ -162,7 +162,7 @@ impl Prompts {
         turns
     }
 
-    /// Words of a segment; where they begin a prompt, after the word that all begin with.
+    /// Words of a segment; at the beginning of a prompt after the common first word.
     fn text(&self, segment: u32, start: u64, tokens: u64, begins: bool) -> String {
         let words = (tokens as f64 / self.tokens_per_word).round() as u64;
         let mut text = String::with_capacity(words as usize * 5);
@@ -216,7 +216,7 @@ mod tests {
         turns[0].text.clone()
     }
 
-    /// Runs what never waits.
+    /// Runs a future that never waits.
     fn now<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
@@ -228,11 +228,11 @@ mod tests {
         let (a, b) = (shared(0), shared(1));
         let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!((words(&a).len(), words(&a)[..20] == words(&b)[..20], a == b), (30, true, false));
-        // The same in runs, from the middle of a segment on, after the word that all begin with.
+        // Equal in runs, from the middle of a segment on, after the common first word.
         let runs = [Run { segment: 5, start: 10, length: 10 }, Run { segment: 9, start: 0, length: 4 }];
         let runs = said(&prompts, 2, &request(14, Prompt::Runs(Box::new(runs))));
         assert_eq!((words(&runs)[0].as_str(), &words(&runs)[1..10]), (FIRST, &words(&a)[11..20]));
-        // Own prompts differ from one another, and under another seed.
+        // Unique prompts differ from one another, and under another seed.
         let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
         assert_ne!(own(&prompts, 0), own(&prompts, 1));
         assert_ne!(own(&prompts, 0), own(&assumed(2), 0));
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_servers_count_is_learnt_and_met() {
-        // Seven tokens beside the words: 50 tokens are 43 words; where there is no room, one word is said.
+        // Seven tokens in addition to the words: 50 tokens are 43 words; if there is no room, one word is sent.
         let asked = Cell::new(0);
         let count = |text: String| {
             asked.set(asked.get() + 1);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_server_is_not_asked_for_long() {
-        // Every word takes two tokens: no half of them ever does better.
+        // Every word takes two tokens: no half does better.
         let asked = Cell::new(0);
         let twice = |text: String| {
             asked.set(asked.get() + 1);
@@ -305,7 +305,7 @@ mod tests {
         let prompts = now(assumed(0).learnt(twice)).unwrap();
         assert!(asked.get() <= MOST_PROBES + 3, "{}", asked.get());
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 25);
-        // One that always says seven.
+        // A server that always reports seven.
         assert!(now(assumed(0).learnt(|_| std::future::ready(Some(7)))).is_none());
     }
 

@@ -1,7 +1,7 @@
 //! A proxy between client and server, by curl's environment variables.
 //!
-//! Knows: which variable counts for a URL, which hosts go around the proxy, and what a proxy is told. A measured server on
-//! the loopback interface is never asked through one.
+//! Knows: the variable for a URL, the hosts that bypass the proxy, and the request to a proxy. A measured server on
+//! the loopback interface is never reached through one.
 
 use super::failure::Failure;
 use anyhow::{Context as _, Result};
@@ -26,7 +26,7 @@ pub(super) fn of(tls: bool, host: &str, get: impl Fn(&str) -> Option<String>) ->
     if is_loopback(host) || set("no_proxy").or_else(|| set("NO_PROXY")).is_some_and(|no| spares(&no, host)) {
         return Ok(None);
     }
-    // As curl does, HTTP_PROXY in capitals is left alone: CGI sets it from a request's header.
+    // As in curl, HTTP_PROXY in capitals is ignored: CGI sets it from a request's header.
     let names: &[&str] = if tls { &["https_proxy", "HTTPS_PROXY"] } else { &["http_proxy"] };
     let named = names.iter().chain(&["all_proxy", "ALL_PROXY"]).find_map(|name| Some((*name, set(name)?)));
     let Some((name, url)) = named else { return Ok(None) };
@@ -47,7 +47,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Whether a list of hosts and domains, as in `example.com,.internal,10.0.0.1`, has `host`.
+/// True if a list of hosts and domains, as in `example.com,.internal,10.0.0.1`, contains `host`.
 fn spares(list: &str, host: &str) -> bool {
     let within = |domain: &str| {
         let domain = domain.trim().trim_start_matches('.');
@@ -57,7 +57,7 @@ fn spares(list: &str, host: &str) -> bool {
     list.split(',').any(within)
 }
 
-/// Asks a proxy for a way through to `authority`, over which TLS is spoken then.
+/// Asks a proxy for a tunnel to `authority`, for TLS.
 pub(super) async fn tunnel<S>(stream: &mut S, authority: &str) -> Result<(), Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -67,7 +67,7 @@ where
     stream.write_all(asked.as_bytes()).await.map_err(failed)?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < MOST_HEAD {
-        // A byte at a time, since what follows the head belongs to the server.
+        // Byte by byte, since bytes after the head belong to the server.
         head.push(stream.read_u8().await.map_err(failed)?);
     }
     let status = String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(port(tls, host, environment), port_of_it, "{host} {environment:?}");
         }
         let error = of(false, "far.example", |_| Some("socks5://127.0.0.1:1".into())).unwrap_err();
-        // The first variable that is set is `no_proxy`, which spares nothing here.
+        // The first variable that is set is `no_proxy`, which exempts no host here.
         assert!(error.to_string().contains("http_proxy"), "{error}");
     }
 }

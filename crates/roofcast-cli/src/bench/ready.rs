@@ -12,16 +12,16 @@ use hyper::Method;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often a server is asked.
+/// Interval of the requests to a server.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// The most that is read of an answer.
+/// Most bytes that are read of an answer.
 const MOST: usize = 1 << 20;
 
-/// How long one answer may take.
+/// Longest time of one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits until all servers are ready, or says which is not after `most`.
+/// Waits until all servers are ready; after `most` the error names the one that is not.
 pub(super) async fn wait(servers: &Servers, most: Duration) -> Result<()> {
     let end = Instant::now() + most;
     for client in servers.all() {

@@ -1,6 +1,6 @@
-//! What a run adds up to: vLLM's keys, the load that was achieved, the client's own state, and whether to believe it.
+//! Aggregates of a run: vLLM's keys, the achieved load, the client's own state, and the verdict on the run.
 //!
-//! Knows: records and samples; when a run is invalid. Pure. How it is shown is the verb's.
+//! Knows: records and samples; when a run is invalid. Pure. The verb formats it.
 
 use super::caveats::{self, Given};
 use super::load::Run;
@@ -14,10 +14,10 @@ use roofcast::units::Picoseconds;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 
-/// The least share of the requested load that a valid run achieves.
+/// Least fraction of the requested load that a valid run achieves.
 const LEAST_SHARE: f64 = 0.95;
 
-/// The largest share of failures in a valid run.
+/// Largest fraction of failures in a valid run.
 const MOST_FAILED: f64 = 0.01;
 
 /// The load that was asked for.
@@ -27,11 +27,11 @@ pub(crate) struct Requested {
     pub(crate) concurrency: Option<u64>,
     /// Requests per second of an open one.
     pub(crate) rate: Option<f64>,
-    /// Whether users pause between requests, so that fewer are in flight than there are.
+    /// True if users pause between requests, so that fewer requests are in flight than users exist.
     pub(crate) thinks: bool,
 }
 
-/// How to judge a run.
+/// Criteria for judging a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Judge {
     pub(crate) slo: Slo,
@@ -40,30 +40,30 @@ pub(crate) struct Judge {
     pub(crate) most_lag_ms: f64,
 }
 
-/// What the client itself did.
+/// State of the client itself.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub(crate) struct ClientState {
-    /// By how much its loop ran late.
+    /// Lag of the client's loop.
     pub(crate) lag_ms_mean: f64,
     pub(crate) lag_ms_p50: f64,
     pub(crate) lag_ms_p99: f64,
     pub(crate) lag_ms_max: f64,
-    /// From when a request was due to its sending.
+    /// Delay from a request's due time to its sending.
     pub(crate) send_delay_ms_p99: f64,
-    /// Processor time that it took.
+    /// Processor time of the client.
     pub(crate) cpu_s: f64,
     pub(crate) cpu_s_per_1k_tokens: f64,
 }
 
-/// A run, added up.
+/// Report on a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
     pub(crate) valid: bool,
-    /// Whether a user ended it.
+    /// True if a user ended the run.
     pub(crate) interrupted: bool,
-    /// Why it is not, a sentence each.
+    /// Reasons why the run is invalid, one sentence each.
     pub(crate) invalid_because: Vec<String>,
-    /// What to know of a run that may be valid nevertheless, a sentence each.
+    /// Caveats that do not invalidate the run, one sentence each.
     pub(crate) warnings: Vec<String>,
     pub(crate) summary: Summary,
     pub(crate) ttft_from_schedule: Statistics,
@@ -72,26 +72,26 @@ pub(crate) struct Report {
     pub(crate) achieved_concurrency: f64,
     pub(crate) max_concurrent_requests: u64,
     pub(crate) max_output_tokens_per_s: u64,
-    /// Of the schedule as it was drawn; none where the server sets the pace.
+    /// Rate of the schedule as drawn; `None` if the server sets the pace.
     pub(crate) scheduled_rate: Option<f64>,
     pub(crate) achieved_rate: Option<f64>,
     pub(crate) client: ClientState,
     /// Failures by kind, and the first message of each.
     pub(crate) failures: BTreeMap<Outcome, Failures>,
-    /// Share of the counted prompts that had exactly the tokens asked for; none where the server counts none.
+    /// Fraction of the counted prompts that had exactly the requested tokens; `None` if the server counts none.
     pub(crate) exact_prompts: Option<f64>,
-    /// Completed answers with fewer tokens than asked for, and the share of those tokens that came.
+    /// Completed answers with fewer tokens than asked for, and the fraction of those tokens that arrived.
     pub(crate) short_answers: u64,
     pub(crate) answered_share: Option<f64>,
     /// Completed answers whose tokens the server did not count.
     pub(crate) uncounted_answers: u64,
-    /// Share of the prompts' tokens that a prefix cache had, where the server says it.
+    /// Fraction of the prompts' tokens that were cached, if the server reports it.
     pub(crate) cached_share: Option<f64>,
-    /// Prompts that had been said before.
+    /// Number of prompts that were sent before.
     pub(crate) repeated_prompts: u64,
     /// Requests that were sent twice.
     pub(crate) resent: u64,
-    /// Requests that the client gave up, as it was told to.
+    /// Requests that the client cancelled, as configured.
     pub(crate) cancelled: u64,
     pub(crate) window: Window,
     pub(crate) itl_by_position: Vec<Position>,
@@ -154,7 +154,8 @@ impl Report {
         report
     }
 
-    /// Whether every request was answered and every percentile keeps its bound, or the share of the requests that must all.
+    /// True if every request was answered and every percentile keeps its bound, or if the required fraction of
+    /// requests keeps all bounds.
     pub(crate) fn meets(&self, slo: &Slo) -> bool {
         let s = &self.summary;
         let kept = match slo.needed(s.completed + s.failed) {
@@ -223,7 +224,7 @@ fn client(run: &Run, cpu_s: f64, tokens: u64) -> ClientState {
     }
 }
 
-/// Whether a request was to be answered.
+/// True unless the client cancelled the request itself.
 fn wanted(record: &&Record) -> bool {
     record.outcome != Outcome::Cancelled
 }

@@ -1,6 +1,6 @@
 //! Bodies of requests.
 //!
-//! Knows: the keys of each endpoint and what a user adds to them or takes away. Knows nothing about how they are sent.
+//! Knows: the keys of each endpoint and the user's additions and removals. Knows nothing about how they are sent.
 
 use super::target::Endpoint;
 use super::turn::Turn;
@@ -8,10 +8,10 @@ use bytes::Bytes;
 use roofcast::Error;
 use serde_json::{Map, Value, json};
 
-/// Keys that bound an answer's tokens.
+/// Keys that limit an answer's tokens.
 const BOUNDS: [&str; 4] = ["max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens"];
 
-/// The one that is sent.
+/// The key that is sent.
 fn bound(endpoint: Endpoint) -> Option<&'static str> {
     match endpoint {
         Endpoint::Chat | Endpoint::Completions | Endpoint::Messages => Some("max_tokens"),
@@ -35,7 +35,7 @@ fn common(endpoint: Endpoint, model: &str, stream: bool) -> Map<String, Value> {
     body.as_object().cloned().unwrap_or_default()
 }
 
-/// What all requests of a run have in common.
+/// Common part of all requests of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(crate) endpoint: Endpoint,
@@ -46,7 +46,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// `extra` is laid over what is sent by default; a `null` there takes a key away.
+    /// A form for requests; `extra` overrides the defaults, and a `null` in it removes a key.
     pub(crate) fn new(
         endpoint: Endpoint,
         model: &str,
@@ -65,18 +65,18 @@ impl Form {
         Ok(Form { endpoint, stream, choices, common })
     }
 
-    /// Tokens that a request asks each choice for: what the body's common keys say, else `output_len`.
+    /// Tokens that a request asks for per choice: by the body's common keys, else `output_len`.
     pub(super) fn asked(&self, output_len: u64) -> u64 {
         let said = BOUNDS.iter().find_map(|key| self.sampling()?.get(*key)?.as_u64());
         if self.endpoint.generates() { said.unwrap_or(output_len) } else { 0 }
     }
 
-    /// Whether the server is told to go on to that length.
+    /// True if the server is asked to generate up to that length.
     pub(super) fn runs_on(&self) -> bool {
         self.sampling().and_then(|keys| keys.get("ignore_eos")) == Some(&Value::Bool(true))
     }
 
-    /// The keys of sampling, which SGLang's own endpoint has in an object of their own.
+    /// The sampling keys, which SGLang's own endpoint nests in an object.
     fn sampling(&self) -> Option<&Map<String, Value>> {
         match self.endpoint {
             Endpoint::Generate => self.common.get("sampling_params").and_then(Value::as_object),
@@ -101,7 +101,7 @@ impl Form {
         Bytes::from(Value::Object(body).to_string())
     }
 
-    /// The body that asks `/tokenize` for the tokens of a prompt: vLLM's keys, and llama.cpp's beside them.
+    /// The body for `/tokenize` that asks for the tokens of a prompt, with vLLM's keys and llama.cpp's.
     pub(crate) fn tokenizing(&self, turns: &[Turn]) -> Bytes {
         let mut body = Map::new();
         body.insert("model".into(), self.common.get("model").cloned().unwrap_or_default());
@@ -124,7 +124,7 @@ impl Form {
             Endpoint::Chat => body.insert("messages".into(), messages()),
             Endpoint::Responses => body.insert("input".into(), messages()),
             Endpoint::Messages => {
-                // Anthropic's messages are the two sides' alone.
+                // Anthropic's messages hold only user and assistant turns.
                 let (instructions, said): (Vec<_>, Vec<_>) =
                     turns.iter().partition(|t| matches!(t.role.as_ref(), "system" | "developer"));
                 if !instructions.is_empty() {

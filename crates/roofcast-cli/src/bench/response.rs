@@ -1,7 +1,7 @@
-//! An answer as it comes in: bytes and the times they were read, to tokens and how it ended.
+//! An answer as it arrives: from bytes and the times at which they were read, to tokens and an outcome.
 //!
-//! Knows: what adds up to a [`Record`]'s times and counts, for streams and whole answers, with bounds on what is kept.
-//! Pure: it is fed bytes and never sees a socket.
+//! Knows: how a [`Record`]'s times and counts accumulate, for streams and whole answers, with bounds on memory. Pure:
+//! it is fed bytes and never sees a socket.
 
 use super::dialect::{self, Chunk, DONE, Tokens, Usage};
 use super::failure::{Failure, shown};
@@ -11,19 +11,19 @@ use roofcast::record::Outcome;
 use roofcast::units::Picoseconds;
 use std::collections::BTreeMap;
 
-/// The most bytes of a whole answer, and of a stream beside what its tokens take.
+/// Most bytes of a whole answer, and of a stream in addition to its tokens.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The most bytes that a streamed token may take in the mean.
+/// Most bytes of a streamed token on average.
 const MOST_TOKEN_BYTES: u64 = 64 << 10;
 
-/// The most that is kept of a body which may be no stream, for its message.
+/// Most bytes that are kept for its message of a body which may be no stream.
 const MOST_HEAD: usize = 4 << 10;
 
 /// The most choices of one request.
 const MOST_CHOICES: u32 = 128;
 
-/// What is asked for.
+/// Requested answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected {
     pub(super) endpoint: Endpoint,
@@ -34,17 +34,17 @@ pub(super) struct Expected {
     pub(super) choices: u64,
 }
 
-/// An answer so far.
+/// State of an answer.
 #[derive(Debug)]
 pub(super) struct Response {
     expected: Expected,
-    /// Tokens that were asked for, all choices together.
+    /// Tokens that were asked for, over all choices.
     pub(super) asked: u64,
-    /// What the server calls the body, where it is not what was asked for.
+    /// Content type of the body, if it is not the expected one.
     kind: Option<String>,
-    /// The first bytes of a body that is called otherwise, until an event comes.
+    /// First bytes of a body with an unexpected type, until an event arrives.
     head: Vec<u8>,
-    /// Whether an event has come.
+    /// True if an event has arrived.
     spoken: bool,
     events: Events,
     body: Vec<u8>,
@@ -54,21 +54,21 @@ pub(super) struct Response {
     finished: u64,
     chunks: u64,
     named: u64,
-    /// When a chunk last came that may have brought a token and showed none, before any that showed one.
+    /// Time of the last chunk that may have brought a token and showed none, before any that showed one.
     unseen: Option<Picoseconds>,
-    /// When each choice last brought tokens.
+    /// Time at which each choice last received tokens.
     last: Vec<Option<Picoseconds>>,
-    /// When the first token came.
+    /// Time of the first token.
     pub(super) first_token: Option<Picoseconds>,
-    /// When the last one did.
+    /// Time of the last token.
     pub(super) last_token: Option<Picoseconds>,
     /// Gaps between chunks of one choice.
     pub(super) itl: Vec<Picoseconds>,
-    /// Token counts as the server has them; `completion_tokens` of the whole answer.
+    /// Token counts reported by the server; `completion_tokens` of the whole answer.
     pub(super) usage: Option<Usage>,
-    /// Tokens of each choice, where the server counts them apart.
+    /// Tokens of each choice, if the server counts them separately.
     counted: BTreeMap<u32, u64>,
-    /// What was said, where it is kept.
+    /// Text of the answer, if it is kept.
     pub(super) text: String,
 }
 
@@ -99,12 +99,12 @@ impl Response {
         }
     }
 
-    /// Remembers a content type that is not the expected one, to name it where the body is not as expected either.
+    /// Records an unexpected content type, to name it if the body is not as expected either.
     pub(super) fn called(&mut self, kind: String) {
         self.kind = Some(kind);
     }
 
-    /// Takes bytes that were read at `at`.
+    /// Processes bytes that were read at `at`.
     pub(super) fn feed(&mut self, bytes: &[u8], at: Picoseconds) -> Result<(), Failure> {
         self.bytes += bytes.len() as u64;
         let tokens = if self.expected.stream { self.asked.saturating_mul(MOST_TOKEN_BYTES) } else { 0 };
@@ -133,12 +133,12 @@ impl Response {
         settle(fed.is_err(), broken)
     }
 
-    /// Whether nothing more is to come.
+    /// True if nothing more is to come.
     pub(super) fn is_over(&self) -> bool {
         self.done
     }
 
-    /// The body has ended: whether the answer is whole.
+    /// Processes the end of the body; an error if the answer is incomplete.
     pub(super) fn end(&mut self, at: Picoseconds) -> Result<(), Failure> {
         if !self.expected.stream {
             let chunk = self.read(&self.body)?;
@@ -158,7 +158,7 @@ impl Response {
         self.whole(at)
     }
 
-    /// The failure that a body without events is: an error in it keeps its words.
+    /// The failure for a body without events: an error in it keeps its message.
     fn not_a_stream(&self) -> Failure {
         let said = self.read(&self.head).ok().and_then(|chunk| chunk.failure);
         said.unwrap_or_else(|| {
@@ -169,7 +169,7 @@ impl Response {
         })
     }
 
-    /// Whether the answer that has ended is whole: it came to its end and has a token.
+    /// Checks that the ended answer is complete: it came to its end and has a token.
     fn whole(&mut self, at: Picoseconds) -> Result<(), Failure> {
         if !self.spoken && !self.head.is_empty() {
             return Err(self.not_a_stream());
@@ -181,7 +181,8 @@ impl Response {
         if self.chunks > 0 || !self.expected.endpoint.generates() {
             return Ok(());
         }
-        // A single token may be special or half a character: the server counts it, and nothing shows it before the end.
+        // A single token may be special or half a character: the server counts it, and nothing shows it before the
+        // end.
         if self.counted_tokens().is_none() && !self.ran_out() {
             return Err(Failure::new(Outcome::Empty, "the answer ended without a token"));
         }
@@ -196,13 +197,13 @@ impl Response {
         self.usage.map(|u| u.completion_tokens).filter(|n| *n > 0)
     }
 
-    /// Whether every choice ended because it had all its tokens.
+    /// True if every choice ended at its token limit.
     fn ran_out(&self) -> bool {
         self.all_had_length && self.finished > 0 && self.finished >= self.expected.choices
     }
 
-    /// Tokens that came: the server's own count; else what was asked where every choice ran to that length; else those
-    /// that chunks name; else one a chunk.
+    /// Tokens received: the server's own count; else the requested number if every choice reached it; else the number
+    /// that chunks state; else one per chunk.
     pub(super) fn output_len(&self) -> u64 {
         let ran_out = self.ran_out().then_some(self.asked);
         self.counted_tokens().or(ran_out).unwrap_or(self.named.max(self.chunks))
@@ -255,7 +256,7 @@ impl Response {
         Ok(())
     }
 
-    /// Takes the server's count: of one choice, or of all.
+    /// Stores the server's count: of one choice, or of all.
     fn count(&mut self, usage: Usage, of: Option<u32>) -> Result<(), Failure> {
         let completion_tokens = match of {
             Some(choice) => {
@@ -274,7 +275,7 @@ impl Response {
         if self.last.len() <= choice {
             self.last.resize(choice + 1, None);
         }
-        // Gateways open their stream with an empty chunk before there is a token.
+        // Gateways open their stream with an empty chunk before the first token.
         if tokens.unseen && self.last.get(choice).is_none_or(Option::is_none) {
             self.unseen = Some(at);
             return Ok(());
@@ -290,7 +291,7 @@ impl Response {
     }
 }
 
-/// The index of a choice, if there can be so many.
+/// The index of a choice, if it is within bounds.
 fn checked(choice: u32) -> Result<usize, Failure> {
     if choice < MOST_CHOICES {
         return Ok(choice as usize);

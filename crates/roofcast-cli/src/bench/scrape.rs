@@ -1,7 +1,7 @@
-//! The server's own view: `/metrics`, read every second while a run goes on.
+//! The server's own metrics: `/metrics`, read every second during a run.
 //!
-//! Knows: the text form of Prometheus as far as gauges and counters of serving engines go, whose names have a colon (`vllm:`,
-//! `llamacpp:`, `sglang:`). Label sets of a name are added up. Knows nothing about what the names mean.
+//! Knows: the text form of Prometheus for gauges and counters of serving engines, whose names have a colon (`vllm:`,
+//! `llamacpp:`, `sglang:`). Label sets of a name are summed. Knows nothing about the meaning of names.
 
 use super::client::Client;
 use super::servers::Servers;
@@ -13,35 +13,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// The most that is read of one scrape: vLLM's has 54 kB.
+/// Most bytes that are read of one scrape: vLLM's has 54 kB.
 const MOST_BYTES: usize = 4 << 20;
 
-/// The most names that are kept.
+/// Most names that are kept.
 const MOST_NAMES: usize = 1000;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long one scrape may take.
+/// Longest time of one scrape.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a server said of itself during a run.
+/// Metrics that a server reported during a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct ServerMetrics {
-    /// How often it was asked and answered.
+    /// Number of successful scrapes.
     pub(crate) samples: u64,
     pub(crate) gauges: BTreeMap<String, Level>,
-    /// By how much each counter grew.
+    /// Growth of each counter.
     pub(crate) counters: BTreeMap<String, f64>,
 }
 
-/// Counters of prompt tokens and of those that a prefix cache had: vLLM's, SGLang's.
+/// Counters of prompt tokens and of cached ones: vLLM's, SGLang's.
 const CACHES: [(&str, &str); 2] = [
     ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"),
     ("sglang:prompt_tokens_total", "sglang:cached_tokens_total"),
 ];
 
 impl ServerMetrics {
-    /// Share of the prompts' tokens that a prefix cache had; none where no counter says it.
+    /// Fraction of the prompts' tokens that were cached; `None` if no counter shows it.
     pub(super) fn cached_share(&self) -> Option<f64> {
         let grown = |name| self.counters.get(name).copied();
         let (all, had) =
@@ -64,7 +64,7 @@ struct Samples {
     first: BTreeMap<String, f64>,
 }
 
-/// A scraping that goes on.
+/// A scraping in progress.
 pub(super) struct Scrape {
     samples: Arc<Mutex<Samples>>,
     servers: Arc<Servers>,
@@ -85,7 +85,7 @@ impl Scrape {
         Scrape { samples, servers, task }
     }
 
-    /// Asks a last time.
+    /// Scrapes a last time and returns the metrics.
     pub(super) async fn stop(self) -> ServerMetrics {
         self.task.abort();
         once(&self.servers, &self.samples).await;
@@ -93,7 +93,7 @@ impl Scrape {
     }
 }
 
-/// Asks every server; what they say of a name is added up.
+/// Scrapes every server; values of one name are summed.
 async fn once(servers: &Servers, samples: &Mutex<Samples>) {
     let mut all = String::new();
     for client in servers.all() {

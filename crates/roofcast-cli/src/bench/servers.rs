@@ -1,4 +1,4 @@
-//! The servers of a run, which are asked in turn.
+//! The servers of a run, which receive requests in turn.
 
 use super::client::Client;
 use super::clock::Clock;
@@ -7,14 +7,14 @@ use anyhow::Result;
 use roofcast::units::Picoseconds;
 use std::sync::Arc;
 
-/// A client of each server.
+/// A client for each server.
 pub(super) struct Servers {
     clients: Vec<Arc<Client>>,
     pub(super) clock: Clock,
 }
 
 impl Servers {
-    /// A client of each target; there is one at least.
+    /// Creates a client for each target; there is at least one.
     pub(super) fn new(targets: Vec<Target>, clock: Clock) -> Result<Servers> {
         let clients = targets.into_iter().map(|target| Ok(Arc::new(Client::new(target, clock)?)));
         Ok(Servers { clients: clients.collect::<Result<_>>()?, clock })
@@ -24,13 +24,13 @@ impl Servers {
         &self.clients
     }
 
-    /// Which server a request goes to.
+    /// Index and client of the server that a request goes to.
     pub(super) fn of(&self, id: u64) -> (u64, &Client) {
         let index = id as usize % self.clients.len();
         (index as u64, &self.clients[index])
     }
 
-    /// Opens connections ahead of a run, shared out evenly.
+    /// Opens connections ahead of a run, divided evenly.
     pub(super) async fn open(&self, count: usize) {
         let servers = self.clients.len();
         for (index, client) in self.clients.iter().enumerate() {
@@ -38,12 +38,12 @@ impl Servers {
         }
     }
 
-    /// How many requests were sent a second time since this was last asked.
+    /// Number of requests that were sent a second time since the last call.
     pub(super) fn take_resent(&self) -> u64 {
         self.clients.iter().map(|client| client.take_resent()).sum()
     }
 
-    /// Whether anything came since a time.
+    /// True if any bytes were received since a time.
     pub(super) fn was_read_since(&self, at: Picoseconds) -> bool {
         self.clients.iter().any(|client| client.was_read_since(at))
     }

@@ -3,20 +3,20 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Both signals, from when it was made.
+/// Receiver of both signals.
 pub(super) struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Stop {
-    /// Begins to listen; within a runtime.
+    /// Starts to listen; must be called within a runtime.
     pub(super) fn new() -> io::Result<Stop> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(Stop { interrupt, terminate })
     }
 
-    /// Ends when either came.
+    /// Completes when either signal arrives.
     pub(super) async fn recv(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -1,17 +1,17 @@
-//! Server-sent events, cut out of bytes as they come.
+//! Server-sent events, parsed from bytes as they arrive.
 //!
-//! Knows: lines, fields, comments and blank lines, in whatever pieces a socket hands them over. Knows nothing about what
-//! the data mean: that is [`super::dialect`]'s.
+//! Knows: lines, fields, comments and blank lines, in whatever pieces a socket delivers. [`super::dialect`] knows the
+//! meaning of the data.
 
-/// The longest line that is kept: no token of any server comes near.
+/// Longest line that is kept, far above any server's tokens.
 pub(super) const MOST_LINE: usize = 16 << 20;
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event<'a> {
-    /// What its `data` lines hold.
+    /// Contents of its `data` lines.
     Data(&'a [u8]),
-    /// The same where the server calls it an error, by `event: error` or by llama.cpp's `error:` line.
+    /// Data of an event that the server marks as an error, by `event: error` or by llama.cpp's `error:` line.
     Error(&'a [u8]),
 }
 
@@ -19,38 +19,38 @@ pub(super) enum Event<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Events so far cut.
+/// Parser of events.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// The start of a line whose end has not come.
+    /// Start of an incomplete line.
     line: Vec<u8>,
-    /// The data of an event whose blank line has not come.
+    /// Data of an incomplete event.
     data: Vec<u8>,
     kind: Kind,
-    /// Whether `data` holds a line; it may be an empty one.
+    /// True if `data` holds a line; it may be an empty one.
     begun: bool,
-    /// Whether the first line has been seen, which a byte order mark may stand before.
+    /// True if the first line has been seen, which may have a byte order mark before it.
     opened: bool,
 }
 
-/// What an event calls itself.
+/// Kind of event by its name.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Nothing, or a name that changes nothing.
+    /// No name, or one without effect.
     #[default]
     Plain,
     Error,
-    /// A sign of life, whose data mean nothing.
+    /// A keep-alive, whose data have no meaning.
     Ping,
 }
 
-/// Names of events that are signs of life: Anthropic's; gateways'.
+/// Names of keep-alive events: Anthropic's; gateways'.
 const PINGS: [&[u8]; 3] = [b"ping", b"heartbeat", b"keepalive"];
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Events {
-    /// Takes the next bytes; `each` sees every event that they complete.
+    /// Processes the next bytes; `each` receives every event that they complete.
     pub(super) fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
         while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
             let (head, rest) = bytes.split_at(end);
@@ -72,7 +72,7 @@ impl Events {
         Ok(())
     }
 
-    /// The body has ended: what is there without its blank line is an event, too.
+    /// Processes the end of the body: an event without its final blank line counts, too.
     pub(super) fn end(&mut self, each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -126,7 +126,7 @@ impl Events {
     }
 }
 
-/// The value of a line that has this field; one space after the colon is not part of it.
+/// The value of a line with this field; one space after the colon is not part of it.
 fn value_of<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
     let value = line.strip_prefix(field)?.strip_prefix(b":")?;
     Some(value.strip_prefix(b" ").unwrap_or(value))
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(parser.feed(&megabyte, &mut |_| ()), Ok(()));
         }
         assert_eq!(parser.feed(b"x", &mut |_| ()), Err(TooLong));
-        // The same by many lines of one event.
+        // The limit also applies to many lines of one event.
         let (mut parser, line) = (Events::default(), [&b"data:"[..], &megabyte, b"\n"].concat());
         assert!((0..17).any(|_| parser.feed(&line, &mut |_| ()) == Err(TooLong)));
     }

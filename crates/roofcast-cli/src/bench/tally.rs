@@ -1,6 +1,6 @@
-//! Counts of a run beside its records: what the server counted, what it left uncounted, what its cache had.
+//! Counters of a run in addition to its records: tokens counted by the server, uncounted answers, cached tokens.
 //!
-//! Knows: how answers add up. What follows from the sums is [`super::caveats`]'s.
+//! Knows: how answers are summed. [`super::caveats`] draws conclusions.
 
 use super::ask::Asked;
 use roofcast::record::Outcome;
@@ -10,32 +10,32 @@ use roofcast::record::Outcome;
 pub(super) struct Tally {
     /// Prompts of a known length whose tokens the server counted.
     pub(super) prompts_counted: u64,
-    /// Of them, prompts of exactly the length asked for.
+    /// Prompts of exactly the requested length.
     pub(super) prompts_exact: u64,
-    /// Tokens of those prompts, as asked for and by the server's count.
+    /// Tokens of those prompts, as requested and by the server's count.
     pub(super) prompt_tokens_asked: u64,
     pub(super) prompt_tokens: u64,
     /// Completed answers with fewer tokens than asked for.
     pub(super) short: u64,
-    /// Tokens of completed answers, as asked for and as they came.
+    /// Tokens of completed answers, as requested and as received.
     pub(super) tokens_asked: u64,
     pub(super) tokens: u64,
     /// Completed answers whose tokens the server did not count.
     pub(super) uncounted: u64,
-    /// Prompt tokens of the answers that say what a prefix cache had, and what it had.
+    /// Prompt tokens of the answers that report cached tokens, and the cached tokens.
     pub(super) cache_told: u64,
     pub(super) cached: u64,
-    /// Gaps between chunks of completed answers, and those in which no time passed.
+    /// Gaps between chunks of completed answers, and gaps of zero length.
     pub(super) gaps: u64,
     pub(super) no_gaps: u64,
     /// Requests that were sent twice.
     pub(super) resent: u64,
-    /// Prompts that had been said before, in this run or an earlier one.
+    /// Prompts that were sent before, in this run or an earlier one.
     pub(super) repeated: u64,
 }
 
 impl Tally {
-    /// Adds what came of a request. `input_len` is its prompt's length, where that was asked for.
+    /// Adds the result of a request. `input_len` is its prompt's requested length, if any.
     pub(super) fn add(&mut self, asked: &Asked, input_len: Option<u64>) {
         if let (Some(counted), Some(wanted)) = (asked.counted, input_len) {
             self.prompts_counted += 1;
@@ -57,18 +57,18 @@ impl Tally {
         }
     }
 
-    /// Share of the prompts that have exactly the length asked for; none where the server counts none.
+    /// Fraction of the prompts that have exactly the requested length; `None` if the server counts none.
     pub(super) fn exact(&self) -> Option<f64> {
         share(self.prompts_exact, self.prompts_counted)
     }
 
-    /// Share of the prompts' tokens that a prefix cache had; none where the server does not say.
+    /// Fraction of the prompts' tokens that were cached; `None` if the server does not report it.
     pub(super) fn cached_share(&self) -> Option<f64> {
         share(self.cached, self.cache_told)
     }
 }
 
-/// `part` of `whole`; none of nothing.
+/// `part` over `whole`; `None` if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

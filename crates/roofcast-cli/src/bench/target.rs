@@ -1,6 +1,6 @@
-//! What is measured: an address, an endpoint, and what every request to it carries.
+//! Target of a measurement: an address, an endpoint, and the headers of every request.
 //!
-//! Knows: URLs, headers and where the key comes from; the key is never shown. Knows nothing about connections.
+//! Knows: URLs, headers and the source of the key, which is never shown. Knows nothing about connections.
 
 use super::proxy::{self, Proxy};
 use anyhow::{Context, Result};
@@ -39,12 +39,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether answers have tokens.
+    /// True if answers have tokens.
     pub(crate) fn generates(self) -> bool {
         self != Endpoint::Embeddings
     }
 
-    /// Whether it is asked with messages, which a chat template turns into a prompt.
+    /// True if it accepts messages, which a chat template turns into a prompt.
     pub(super) fn takes_messages(self) -> bool {
         matches!(self, Endpoint::Chat | Endpoint::Responses | Endpoint::Messages)
     }
@@ -55,7 +55,7 @@ impl Endpoint {
         Endpoint::value_variants().iter().copied().find(|endpoint| path.ends_with(endpoint.path()))
     }
 
-    /// What vLLM's client calls it.
+    /// Name of the endpoint in vLLM's client.
     pub(crate) fn vllm_name(self) -> &'static str {
         match self {
             Endpoint::Chat => "openai-chat",
@@ -71,18 +71,18 @@ impl Endpoint {
 /// A server, resolved.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// As in `http://host:8000`, without a path.
+    /// URL without a path, as in `http://host:8000`.
     pub(crate) url: String,
     pub(super) tls: bool,
     pub(super) host: String,
-    /// Empty where a proxy looks the name up.
+    /// Resolved addresses; empty if a proxy resolves the name.
     pub(super) addresses: Vec<SocketAddr>,
     /// Host and port.
     pub(super) authority: String,
     pub(super) proxy: Option<Proxy>,
-    /// Whether any certificate is taken.
+    /// True if any certificate is accepted.
     pub(crate) insecure: bool,
-    /// What precedes `/v1` in every path.
+    /// Prefix of every path before `/v1`.
     pub(super) base: String,
     pub(super) headers: HeaderMap,
 }
@@ -90,8 +90,8 @@ pub(crate) struct Target {
 const ACCEPTED: &str = "http://HOST[:PORT] or https://HOST[:PORT], with a path before /v1 if there is one, and an endpoint's after it";
 
 impl Target {
-    /// Reads a URL and headers as in `Name: value`. The key, if there is one, goes into `Authorization`; `get` is the
-    /// environment that may name a proxy.
+    /// Reads a URL and headers as in `Name: value`. The key, if there is one, goes into `Authorization`; `get`
+    /// returns environment variables, which may name a proxy.
     pub(crate) fn resolve(
         url: &str,
         headers: &[String],
@@ -107,7 +107,7 @@ impl Target {
         };
         let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(wrong)?;
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        // A port that is no number up to 65535 would be read as none.
+        // A port above 65535 would be parsed as absent.
         let ends = authority.as_str().ends_with(authority.host());
         let port = authority.port_u16().or(ends.then_some(if tls { 443 } else { 80 })).ok_or_else(wrong)?;
         let proxy = proxy::of(tls, &host, get)?;
@@ -149,7 +149,7 @@ impl Target {
         })
     }
 
-    /// What stands before a request's path: nothing, but for a proxy that is to send it on.
+    /// Prefix of a request's path: empty, except for a proxy that forwards it.
     pub(super) fn through(&self) -> String {
         match &self.proxy {
             Some(_) if !self.tls => format!("http://{}", self.authority),

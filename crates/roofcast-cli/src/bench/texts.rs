@@ -1,8 +1,8 @@
-//! Prompts that a user brings: rows of JSON Lines, of a JSON array, of CSV or of Parquet.
+//! Prompts that a user supplies: rows of JSON Lines, of a JSON array, of CSV or of Parquet.
 //!
-//! Knows: the keys by which vLLM, aiperf, guidellm, SGLang and ShareGPT call a prompt and the length of its answer. A
+//! Knows: the keys by which vLLM, aiperf, guidellm, SGLang and ShareGPT name a prompt and the length of its answer. A
 //! recorded answer's tokens are estimated as a quarter of its UTF-8 bytes, the rule of `--workload` for such files.
-//! Knows no files: what holds the rows is handed in.
+//! Knows no files: the rows are handed in.
 
 use super::turn::Turn;
 use roofcast::{Error, Result};
@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) turns: Vec<Turn>,
-    /// Tokens to ask for, where the row says so.
+    /// Tokens to ask for, if the row states them.
     pub(crate) output_len: Option<u64>,
-    /// Tokens of the answer that was recorded with it, estimated.
+    /// Estimated tokens of the recorded answer.
     pub(crate) recorded: Option<u64>,
 }
 
@@ -86,7 +86,8 @@ fn some(place: &str, texts: Vec<Text>) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-/// One prompt. Of a conversation, all up to its last message that is no answer; the answer after it is the recorded one.
+/// One prompt. For a conversation, all messages up to the last one that is no answer; the answer after it is the
+/// recorded one.
 fn one(place: &str, row: &Value) -> Result<Text> {
     let first = |keys: &[&str]| keys.iter().find_map(|key| row.get(*key).filter(|v| !v.is_null()));
     let conversation = if row.is_array() { Some(row) } else { first(&CONVERSATIONS) };
@@ -113,7 +114,7 @@ fn one(place: &str, row: &Value) -> Result<Text> {
     Ok(Text { turns, output_len, recorded })
 }
 
-/// A count of tokens, which a table may have as text.
+/// A count of tokens, which a table may hold as text.
 fn tokens(place: &str, found: &Value) -> Result<u64> {
     let whole = found.as_u64().or_else(|| found.as_str()?.trim().parse().ok());
     let fits = |n: &u64| (1..=1 << 30).contains(n);
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(lengths, [asked(9), (None, Some(2)), asked(4), asked(5), asked(7), asked(3)]);
     }
 
-    /// Roles, parts, tool calls and the answers to them reach the server as the file has them.
+    /// Roles, parts, tool calls and their results reach the server as the file has them.
     #[test]
     fn messages_are_kept() {
         let parts = json!({"role": "user", "content": [{"type": "text", "text": "what is"}, {"type": "text", "text": "this?"}]});

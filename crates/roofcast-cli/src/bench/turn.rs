@@ -12,13 +12,13 @@ use std::borrow::Cow;
 pub(crate) struct Turn {
     /// Who speaks, as in `user`, `assistant`, `system`, `developer` or `tool`.
     pub(crate) role: Cow<'static, str>,
-    /// The words in it, without what is not text.
+    /// Text of the message, without other parts.
     pub(crate) text: String,
-    /// The whole message where it has more than words: parts, tool calls, the id of an answered call.
+    /// The whole message if it has more than text: parts, tool calls, the id of an answered call.
     whole: Option<Map<String, Value>>,
 }
 
-/// ShareGPT's names of who speaks, and OpenAI's roles. `bing` and `bard` stand in the published file.
+/// ShareGPT's names of speakers, and OpenAI's roles. `bing` and `bard` occur in the published file.
 const NAMES: [(&str, &str); 13] = [
     ("human", "user"),
     ("user", "user"),
@@ -39,22 +39,22 @@ const ACCEPTED: &str = "a message as {\"role\": \"user\", \"content\": \"…\"} 
                         {\"from\": \"human\", \"value\": \"…\"}";
 
 impl Turn {
-    /// What a user says.
+    /// A user's message.
     pub(crate) fn user(text: String) -> Turn {
         Turn { role: "user".into(), text, whole: None }
     }
 
-    /// What the server answered.
+    /// A server's answer.
     pub(crate) fn assistant(text: String) -> Turn {
         Turn { role: "assistant".into(), text, whole: None }
     }
 
-    /// Whether the server said it.
+    /// True if it is a server's answer.
     pub(crate) fn is_answer(&self) -> bool {
         self.role == "assistant"
     }
 
-    /// Whether anything is in it: words, or parts that are none.
+    /// True if it has content: text, or other parts.
     pub(crate) fn says_something(&self) -> bool {
         let parts = self.whole.as_ref().and_then(|keys| keys.get("content")).and_then(Value::as_array);
         !self.text.trim().is_empty() || parts.is_some_and(|parts| !parts.is_empty())
@@ -74,7 +74,7 @@ impl Turn {
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         if let Some(role) = text("role") {
             let mut keys = value.as_object().cloned().unwrap_or_default();
-            // Columns of a table that other rows fill.
+            // Null columns of a table that only other rows fill.
             keys.retain(|key, kept| !kept.is_null() || key == "content");
             let said = match value.get("content") {
                 None | Some(Value::Null) => String::new(),

@@ -1,7 +1,7 @@
-//! Words that are one token each, and what a model's own `tokenizer.json` says of them.
+//! Words that are one token each, found in a model's own `tokenizer.json`.
 //!
-//! Knows: which words there are, which of them a vocabulary holds whole, with the mark of the space before them, and how many
-//! tokens it puts around a text. Does not cut texts into tokens: prompts are made of words that need no cutting.
+//! Knows: the candidate words, which of them a vocabulary holds whole, with the mark of the space before them, and
+//! the tokens that it puts around a text. Does not tokenize: prompts are made of words that need no cutting.
 
 use roofcast::{Error, Result};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ const WORDS: &str = "the of and to in is that for it was on are as with his they
     get through back much before go good new write our used me man too any day same right look think also around \
     another came come work three word must because does part";
 
-/// Fewer words than this are too few to tell prompts apart.
+/// Fewest words that can make prompts distinct.
 pub(super) const FEWEST_WORDS: usize = 16;
 
 /// The words, one by one.
@@ -31,7 +31,7 @@ const SPACES: [char; 2] = ['Ġ', '▁'];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Vocabulary {
     pub(super) words: Vec<&'static str>,
-    /// Tokens around every text: a start, an end.
+    /// Tokens around every text: start and end.
     pub(super) around: u64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn parse(place: &str, text: &str) -> Result<Vocabulary> {
     Ok(Vocabulary { words, around: file.post_processor.as_ref().map_or(0, around) })
 }
 
-/// Special tokens that a post-processor, or those of its sequence, put around one text.
+/// Special tokens that a post-processor, or a member of its sequence, puts around one text.
 fn around(processor: &Value) -> u64 {
     let parts = |key: &str| processor.get(key).and_then(Value::as_array).into_iter().flatten();
     let special = parts("single").filter(|part| part.get("SpecialToken").is_some()).count() as u64;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A vocabulary of all words but `left_out`, after this mark of a space.
+    /// A vocabulary of all words except `left_out`, with this mark of a space.
     fn vocabulary(space: char, left_out: &str, pieces: bool) -> Value {
         let tokens = words().filter(|w| *w != left_out).map(|w| format!("{space}{w}"));
         match pieces {
@@ -91,11 +91,11 @@ mod tests {
     fn words_and_what_stands_around_them() {
         let (start, text) = (json!({"SpecialToken": {"id": "<s>"}}), json!({"Sequence": {"id": "A"}}));
         for (space, pieces, post_processor, around) in [
-            // As Llama 3's: bytes, a start before the text.
+            // Llama 3's form: bytes, a start before the text.
             ('Ġ', false, json!({"processors": [{"type": "ByteLevel"}, {"single": [start, text]}]}), 1),
-            // As T5's: pieces with scores, an end after the text.
+            // T5's form: pieces with scores, an end after the text.
             ('▁', true, json!({"single": [text, start]}), 1),
-            // As Qwen's.
+            // Qwen's form.
             ('Ġ', false, json!({"type": "ByteLevel"}), 0),
             ('▁', false, Value::Null, 0),
         ] {

@@ -1,13 +1,13 @@
-//! The part of a run that counts, and the load that was really offered in it.
+//! The part of a run that counts, and the load that was actually offered in it.
 //!
-//! Knows: which records are warm-up and cool-down, how many requests were in flight, at what rate they were sent. Pure.
+//! Knows: which records are warm-up and cool-down, the number of requests in flight, and their rate. Pure.
 
 use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Requests at either end that do not count.
+/// Requests at either end of a run that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Window {
     pub(crate) warmup: u64,
@@ -29,16 +29,16 @@ impl Window {
     }
 }
 
-/// When a request was in flight: from its sending until nothing more of its answer was to come, which is after its last
-/// token.
+/// Time in flight of a request: from its sending until nothing more of its answer was to come, which is after its
+/// last token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flown {
     pub(super) sent: Picoseconds,
     pub(super) ended: Picoseconds,
 }
 
-/// Requests in flight in the mean while `users` were asking: from when each of them had sent once until the last request was
-/// sent. Where that is no time at all, the most that were in flight.
+/// Mean number of requests in flight while `users` were active: from when each of them had sent once until the last
+/// request was sent. If that is no time at all, the peak.
 pub(super) fn concurrency(flown: &[Flown], users: u64) -> f64 {
     let mut sent: Vec<u64> = flown.iter().map(|f| f.sent.0).collect();
     sent.sort_unstable();
@@ -52,9 +52,9 @@ pub(super) fn concurrency(flown: &[Flown], users: u64) -> f64 {
     busy as f64 / (to - from) as f64
 }
 
-/// The most requests that were in flight at one time.
+/// Peak number of requests in flight.
 pub(super) fn peak_concurrency(flown: &[Flown]) -> u64 {
-    // An end goes before a start at the same time.
+    // An end precedes a start of equal time.
     let ends = flown.iter().map(|f| (f.ended.0, -1));
     let mut turns: Vec<(u64, i64)> = flown.iter().map(|f| (f.sent.0, 1)).chain(ends).collect();
     turns.sort_unstable();
@@ -66,7 +66,7 @@ pub(super) fn peak_concurrency(flown: &[Flown]) -> u64 {
     most as u64
 }
 
-/// The most chunks with tokens that were read within one second of the run.
+/// Most chunks with tokens that were read within one second of the run.
 pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
     const SECOND: u64 = 1_000_000_000_000;
     let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
@@ -82,17 +82,17 @@ pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
     seconds.into_values().max().unwrap_or(0)
 }
 
-/// Gaps between chunks at a part of the answers.
+/// Gaps between chunks in one part of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Position {
-    /// The first and the last of the gaps, counted from 1.
+    /// First and last gap of the part, counted from 1.
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) gaps: u64,
     pub(crate) mean_ms: f64,
 }
 
-/// How the gaps grow along the answers, in at most 32 parts.
+/// Gaps along the answers, in at most 32 parts.
 pub(super) fn by_position(records: &[Record]) -> Vec<Position> {
     const MOST_PARTS: usize = 32;
     let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
@@ -118,7 +118,7 @@ pub(super) fn by_position(records: &[Record]) -> Vec<Position> {
     parts.into_iter().enumerate().map(part).collect()
 }
 
-/// Requests per second by `time`, first to last; none where that is no time.
+/// Requests per second by `time`, first to last; `None` if that is no time.
 pub(super) fn rate(records: &[Record], time: impl Fn(&Record) -> Picoseconds) -> Option<f64> {
     let first = records.iter().map(&time).min()?;
     let last = records.iter().map(&time).max()?;

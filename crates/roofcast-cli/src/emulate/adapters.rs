@@ -1,7 +1,7 @@
-//! LoRA adapters of one server: loaded and unloaded while it runs, asked for by their names as models.
+//! LoRA adapters of one server: loaded and unloaded while it runs, requested by their names as models.
 //!
-//! Knows: names and paths, checked and worded as vLLM 0.32 does (`entrypoints/openai/models/serving.py`). Weights are not
-//! read. Knows nothing about engines, which tell adapters apart by number.
+//! Knows: names and paths, with the checks and messages of vLLM 0.32 (`entrypoints/openai/models/serving.py`).
+//! Weights are not read. Knows nothing about engines, which identify adapters by number.
 
 use super::fields::Fields;
 use super::refusal::Refusal;
@@ -9,10 +9,10 @@ use hyper::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An adapter that is loaded.
+/// A loaded adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Adapter {
-    /// From 1 on, as vLLM counts them.
+    /// Number of the adapter from 1 on, as vLLM counts them.
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) path: String,
@@ -21,7 +21,7 @@ pub(crate) struct Adapter {
 /// The adapters of one server.
 #[derive(Debug)]
 pub(crate) struct Adapters {
-    /// What clients call the base model.
+    /// Names of the base model.
     bases: Vec<String>,
     loaded: Mutex<State>,
 }
@@ -29,15 +29,15 @@ pub(crate) struct Adapters {
 #[derive(Debug, Default)]
 struct State {
     adapters: BTreeMap<String, Arc<Adapter>>,
-    /// Numbers that were given.
+    /// Number of adapter numbers issued.
     given: u32,
 }
 
-/// An adapter that is none.
+/// vLLM's type of error for an invalid adapter.
 const INVALID: &str = "InvalidUserInput";
 
 impl Adapters {
-    /// Those that a server begins with, as name and path.
+    /// The adapters that a server starts with, as name and path.
     pub(crate) fn new(bases: Vec<String>, modules: &[(String, String)]) -> Adapters {
         let adapters = Adapters { bases, loaded: Mutex::default() };
         modules.iter().for_each(|(name, path)| adapters.put(name, path));
@@ -62,12 +62,12 @@ impl Adapters {
         self.state().adapters.get(name).cloned()
     }
 
-    /// All of them, by name.
+    /// All adapters, by name.
     pub(crate) fn all(&self) -> Vec<Arc<Adapter>> {
         self.state().adapters.values().cloned().collect()
     }
 
-    /// Loads the adapter of a body; what vLLM says then.
+    /// Loads the adapter of a body; returns vLLM's message.
     pub(crate) fn load(&self, body: &[u8]) -> Result<String, Refusal> {
         let fields = Fields::parse(body)?;
         let text = |field: &str| fields.string(field).map(|found| found.unwrap_or_default().to_owned());
@@ -89,7 +89,7 @@ impl Adapters {
         Ok(format!("Success: LoRA adapter '{name}' added successfully."))
     }
 
-    /// Unloads the adapter of a body; requests of it that are here go on.
+    /// Unloads the adapter of a body; its requests in progress continue.
     pub(crate) fn unload(&self, body: &[u8]) -> Result<String, Refusal> {
         let fields = Fields::parse(body)?;
         let name = fields.string("lora_name")?.unwrap_or_default();

@@ -1,8 +1,8 @@
-//! What a client asks for: the bodies of `/v1/completions` and `/v1/chat/completions`.
+//! Requests of clients: the bodies of `/v1/completions` and `/v1/chat/completions`.
 //!
-//! Knows: OpenAI's keys and vLLM's beside them; [`bounds`] knows what they may hold, [`responses`], [`messages`],
-//! [`embeddings`], [`sglang`] and [`llama_cpp`] know those of other endpoints. Keys that change nothing here are let pass, as vLLM lets pass those that it does not know. Knows nothing
-//! about engines.
+//! Knows: OpenAI's keys and vLLM's additions; [`bounds`] knows their valid values, [`responses`], [`messages`],
+//! [`embeddings`], [`sglang`] and [`llama_cpp`] know the keys of other endpoints. Keys without effect here are
+//! ignored, as vLLM ignores unknown ones. Knows nothing about engines.
 
 mod bounds;
 mod embeddings;
@@ -19,7 +19,7 @@ use super::tools::Call;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Which endpoint was asked.
+/// Endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Completions,
@@ -36,12 +36,12 @@ pub(crate) enum Endpoint {
     LlamaCompletion,
 }
 
-/// What a request says of caches that travel between instances: `kv_transfer_params`.
+/// Transfer of a request's cache between instances: `kv_transfer_params`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KvTransfer {
-    /// Its prompt was computed elsewhere.
+    /// True if its prompt was computed by another instance.
     pub(crate) do_remote_prefill: bool,
-    /// It goes on elsewhere.
+    /// True if another instance continues it.
     pub(crate) do_remote_decode: bool,
 }
 
@@ -73,43 +73,43 @@ pub(crate) struct Ask {
     pub(crate) continuous_usage: bool,
     pub(crate) priority: i64,
     pub(crate) seed: u64,
-    /// Whether the prompt comes back before the answer.
+    /// True if the prompt is returned before the answer.
     pub(crate) echo: bool,
-    /// Whether nothing but the prompt comes back: one token is computed, and not shown.
+    /// True if only the prompt is returned: one token is computed, and not shown.
     pub(crate) prompt_only: bool,
-    /// Tokens beside the one said, of which log probabilities are asked for.
+    /// Number of alternative tokens with log probabilities.
     pub(crate) logprobs: Option<usize>,
     pub(crate) return_token_ids: bool,
     pub(crate) request_id: Option<String>,
     /// The tool that the answer calls.
     pub(crate) call: Option<Call>,
-    /// The form that the answer has.
+    /// Required form of the answer.
     pub(crate) form: Option<Form>,
-    /// How embeddings are written.
+    /// Format of embeddings.
     pub(crate) vectors: Vectors,
     pub(crate) kv_transfer: KvTransfer,
-    /// Whose request it is.
+    /// User of the request.
     pub(crate) user: Option<String>,
-    /// Whether `/generate` was asked with a list of prompts.
+    /// True if `/generate` was called with a list of prompts.
     pub(crate) listed: bool,
 }
 
-/// How embeddings are written.
+/// Format of embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Vectors {
-    /// Numbers of each; as many as the model's width where the client does not say.
+    /// Length of each vector; the model's width if the client does not set it.
     pub(crate) dimensions: Option<u64>,
-    /// As base64 of little-endian 32-bit numbers.
+    /// True for base64 of little-endian 32-bit floats.
     pub(crate) base64: bool,
 }
 
-/// Prompts of one request.
+/// Most prompts of one request.
 const MOST_PROMPTS: usize = 1024;
-/// Choices of all prompts of one request, which vLLM does not bound.
+/// Most choices over all prompts of one request, which vLLM does not bound.
 const MOST_ANSWERS: usize = 1 << 17;
 
 impl Ask {
-    /// A request that leaves all else as it is.
+    /// A request with defaults for all other fields.
     fn of(endpoint: Endpoint, prompts: Vec<Arc<[u32]>>) -> Ask {
         Ask {
             endpoint,
@@ -239,7 +239,7 @@ pub(crate) fn token(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|id| u32::try_from(id).ok())
 }
 
-/// Tokens that a client has named: as vLLM, the largest is looked up.
+/// Tokens that a client supplies: like vLLM, the largest is checked.
 fn named(tokens: Arc<[u32]>, tokenizer: &dyn Tokenizer) -> Result<Arc<[u32]>, Refusal> {
     match tokens.iter().max().filter(|largest| !tokenizer.holds(**largest)) {
         Some(largest) => Err(Refusal::bad(format!("Token id {largest} is out of vocabulary"))),
@@ -253,7 +253,7 @@ pub(crate) fn chat(fields: &Fields, tokenizer: &dyn Tokenizer) -> Encoded {
     said(&turns("messages", fields.need("messages")?)?, answers, tokenizer)
 }
 
-/// Turns as tokens, with the beginning of the answer where it is asked for.
+/// Turns as tokens, with the beginning of the answer if it is asked for.
 fn said(turns: &[(String, String)], answers: bool, tokenizer: &dyn Tokenizer) -> Encoded {
     if turns.is_empty() {
         return Err(Refusal::bad("At least one message is needed."));
@@ -278,14 +278,14 @@ fn turns(field: &str, value: &Value) -> Result<Vec<(String, String)>, Refusal> {
     items.iter().map(turn).collect()
 }
 
-/// The arguments of the tools that a message called: an answer comes back as the tokens that it was.
+/// The arguments of the tools that a message called, so that an answer sent back gives the tokens that it had.
 fn called(message: &Value) -> String {
     let calls = message.get("tool_calls").and_then(Value::as_array);
     let arguments = |call: &Value| call.pointer("/function/arguments")?.as_str().map(str::to_owned);
     calls.into_iter().flatten().filter_map(arguments).collect()
 }
 
-/// The text of a message: a string, or parts of which the texts count.
+/// The text of a message: a string, or the text parts of a list.
 fn content(value: Option<&Value>) -> Option<String> {
     match value {
         None | Some(Value::Null) => Some(String::new()),

@@ -1,7 +1,7 @@
-//! What is said: words drawn from the prompt, all of them before the first is out.
+//! Texts of answers: words drawn from the prompt, all before the first token is sent.
 //!
-//! Knows: how long an answer is, where a stop string ends it, what each token's text is. The same prompt and seed have the
-//! same answer. Knows nothing about when tokens are out.
+//! Knows: an answer's length, the stop string that ends it, and each token's text. One prompt and seed always have
+//! one answer. Knows nothing about when tokens are sent.
 
 use super::ask::Ask;
 use super::tokenizer::Tokenizer;
@@ -14,15 +14,15 @@ pub(crate) struct Completion {
     pub(crate) tokens: Arc<[u32]>,
     /// All of its text.
     pub(crate) text: String,
-    /// Where the text of each token ends: a character is with the token that ends it.
+    /// End of each token's text: a character belongs to the token that completes it.
     ends: Vec<u32>,
-    /// Whether it ends by itself, not by a bound.
+    /// True if it ends by itself, not by a bound.
     pub(crate) stops: bool,
     /// The stop string that ended it.
     pub(crate) stop_reason: Option<String>,
     /// The tool whose arguments the text is.
     pub(crate) tool: Option<String>,
-    /// Whether the engine gave it up before its end.
+    /// True if the engine aborted it before its end.
     pub(crate) aborted: bool,
 }
 
@@ -33,7 +33,7 @@ impl Completion {
         self.text.get(start..self.ends[index] as usize).unwrap_or_default()
     }
 
-    /// Where the text of token `index` ends.
+    /// End of the text of token `index`.
     pub(crate) fn end(&self, index: usize) -> u32 {
         self.ends[index]
     }
@@ -43,7 +43,7 @@ impl Completion {
         self.text.get(..self.ends[index] as usize).unwrap_or_default()
     }
 
-    /// The engine gave it up when so many tokens were out.
+    /// Cuts the answer after `tokens` tokens, where the engine aborted it.
     pub(crate) fn cut(&mut self, tokens: usize) {
         self.tokens = self.tokens[..tokens].into();
         self.ends.truncate(tokens);
@@ -52,7 +52,7 @@ impl Completion {
     }
 }
 
-/// What answers are made of.
+/// Source of answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Author {
     tokenizer: Arc<dyn Tokenizer>,
@@ -65,7 +65,7 @@ pub(crate) struct Author {
 #[derive(Debug, Clone)]
 struct Word {
     tokens: Vec<u32>,
-    /// What the tokens add where they begin an answer, and where they follow others.
+    /// Text that each token adds at the beginning of an answer, and after other tokens.
     begins: Vec<String>,
     follows: Vec<String>,
     text: &'static str,
@@ -79,12 +79,12 @@ impl Word {
     }
 }
 
-/// Words that are a token each with the space before them; where there are none, all that have tokens.
+/// Words that are one token each with the space before them; if there are none, all words that have tokens.
 fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
     let encode = |text: &str| tokenizer.encode(text).unwrap_or_default();
     let whole = |text: &'static str| {
         let spaced = format!(" {text}");
-        // Some vocabularies put the space before a text's first word by themselves.
+        // Some vocabularies add the space before a text's first word themselves.
         let cut = [encode(&spaced), encode(text)].into_iter().filter(|tokens| tokens.len() == 1);
         cut.map(|tokens| Word::new(tokenizer, tokens, text)).find(|word| word.follows == [spaced.as_str()])
     };
@@ -97,12 +97,12 @@ fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
 }
 
 impl Author {
-    /// One whose answers have these lengths where clients leave them free.
+    /// An author whose answers have these lengths unless clients set bounds.
     pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>, lengths: Vec<u64>) -> Author {
         Author { words: vocabulary(&*tokenizer), tokenizer, lengths }
     }
 
-    /// What cuts its answers, and the prompts before them.
+    /// Tokenizer of answers and prompts.
     pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
         &self.tokenizer
     }
@@ -142,11 +142,11 @@ impl Author {
         self.words.get(index % self.words.len().max(1)).map_or("", |word| word.text).to_owned()
     }
 
-    /// A text, cut off where it is longer than it may be.
+    /// A given text, cut at the most tokens.
     fn said(&self, text: &str, most: u64) -> Completion {
         let mut tokens = self.tokenizer.encode(text).unwrap_or_default();
         if tokens.is_empty() {
-            // An answer has a token at least.
+            // An answer has at least one token.
             tokens.extend(self.words.first().and_then(|word| word.tokens.first()));
         }
         let stops = tokens.len() as u64 <= most;
@@ -156,7 +156,7 @@ impl Author {
         Completion { tokens: tokens.into(), stops, ..answer }
     }
 
-    /// How many tokens an answer has unless a stop string ends it: as many as allowed where it goes on to its bound.
+    /// Tokens of an answer unless a stop string ends it: the allowed maximum if it generates up to its bound.
     fn length(&self, ask: &Ask, draw: &mut Draw, most: u64) -> u64 {
         let free = match self.lengths.get(draw.below(self.lengths.len())) {
             Some(length) if !ask.ignore_eos => *length,
@@ -167,7 +167,7 @@ impl Author {
 }
 
 impl Completion {
-    /// One of which nothing is said, with room for so many tokens.
+    /// An empty answer, with room for `length` tokens.
     fn with_room(length: usize) -> Completion {
         Completion {
             tokens: Arc::from([]),
@@ -180,13 +180,13 @@ impl Completion {
         }
     }
 
-    /// One token more, with the text that it adds.
+    /// Adds a token, with its text.
     fn say(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.ends.push(self.text.len() as u32);
     }
 
-    /// Whether one of `stops` is in the text, of which the last `new` bytes are new; it and what follows are cut off.
+    /// Cuts the text at the first of `stops`, if the last `new` bytes completed one; true if so.
     fn stopped(&mut self, stops: &[String], new: usize) -> bool {
         let found = |stop: &String| {
             let from = self.text.len().saturating_sub(new + stop.len());
@@ -213,7 +213,7 @@ impl Draw {
         Draw(hash)
     }
 
-    /// A number below `count`; 0 where that is 0.
+    /// A number below `count`; 0 if `count` is 0.
     fn below(&mut self, count: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

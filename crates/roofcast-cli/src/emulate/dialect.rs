@@ -1,6 +1,6 @@
-//! Which server is spoken like: vLLM, SGLang or llama.cpp.
+//! Server to imitate: vLLM, SGLang or llama.cpp.
 
-/// A server's routes, bodies and metric names. The engine behind them is the same.
+/// A server's routes, bodies and metric names. All share one engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// vLLM 0.32.
@@ -12,7 +12,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// That of an engine by its name; none where there is no such server here.
+    /// The dialect of an engine by its name; `None` if its server is not imitated.
     pub(crate) fn of(engine: &str) -> Option<Dialect> {
         match engine {
             "vllm" => Some(Dialect::Vllm),
@@ -22,7 +22,7 @@ impl Dialect {
         }
     }
 
-    /// Who owns the models that it lists.
+    /// Owner of the listed models.
     pub(crate) fn owner(self) -> &'static str {
         match self {
             Dialect::Vllm => "vllm",

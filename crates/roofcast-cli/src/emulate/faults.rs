@@ -1,6 +1,6 @@
-//! Faults on demand: errors, stalls and connections that are cut, of all requests or of those that ask for one.
+//! Faults on demand: errors, stalls and cut connections, for all requests or for those with a header.
 //!
-//! Knows: which requests a fault meets. Knows nothing about how it is done to them.
+//! Knows: which requests a fault affects. Knows nothing about how it is applied.
 
 use super::refusal::Refusal;
 use hyper::StatusCode;
@@ -11,23 +11,23 @@ use std::sync::{Mutex, PoisonError};
 
 /// The header that asks for a fault of one request.
 pub(crate) const HEADER: &str = "x-roofcast-fault";
-/// A stall in seconds at most.
+/// Longest stall, in seconds.
 const LONGEST: f64 = 3600.0;
 
-/// What happens to a request.
+/// Fault of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fault {
-    /// It is refused with this status, before the engine has it.
+    /// HTTP status with which it is refused, before the engine receives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u16>,
-    /// Its answer begins so many seconds late; the engine works on.
+    /// Seconds of delay before its answer begins; the engine is not affected.
     #[serde(default)]
     pub(crate) stall_seconds: f64,
-    /// Its connection is cut when so many tokens are out; a whole answer is cut at its beginning.
+    /// Number of tokens after which its connection is cut; a whole answer is cut at its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cut_after_tokens: Option<u64>,
-    /// The share of requests that it meets, evenly.
+    /// Fraction of requests that are affected, evenly spread.
     #[serde(default = "all")]
     pub(crate) share: f64,
 }
@@ -37,7 +37,7 @@ fn all() -> f64 {
 }
 
 impl Fault {
-    /// Reads a fault; the error says what is accepted.
+    /// Reads a fault; the error names the accepted forms.
     pub(crate) fn parse(text: &str) -> Result<Fault, String> {
         let accepted = "a fault as {\"status\": 503}, {\"stall_seconds\": 2} or {\"cut_after_tokens\": 5}, with a \"share\" up to 1";
         let fault: Fault = serde_json::from_str(text).map_err(|e| format!("{e}; accepted: {accepted}"))?;
@@ -49,7 +49,7 @@ impl Fault {
         Err(format!("status 400 to 599, stall_seconds up to {LONGEST}, share 0 to 1; accepted: {accepted}"))
     }
 
-    /// The refusal that it asks for.
+    /// The refusal that the fault requests.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         let status = StatusCode::from_u16(self.status?).ok()?;
         Some(Refusal::fault(status))
@@ -60,7 +60,7 @@ impl Fault {
 #[derive(Debug)]
 pub(crate) struct Faults {
     standing: Mutex<Option<Fault>>,
-    /// Requests that a standing fault has looked at.
+    /// Requests counted for a standing fault.
     seen: AtomicU64,
 }
 
@@ -69,18 +69,18 @@ impl Faults {
         Faults { standing: Mutex::new(standing), seen: AtomicU64::new(0) }
     }
 
-    /// The fault that meets all requests.
+    /// The fault for all requests.
     pub(crate) fn standing(&self) -> Option<Fault> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets it; counting begins anew.
+    /// Sets the standing fault and restarts the count.
     pub(crate) fn set(&self, fault: Option<Fault>) {
         self.seen.store(0, Ordering::Relaxed);
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// What happens to the next request: as its header says, else as stands.
+    /// The fault of the next request: by its header, else the standing one.
     pub(crate) fn next(&self, headers: &HeaderMap) -> Result<Option<Fault>, Refusal> {
         if let Some(given) = headers.get(HEADER) {
             let text = given.to_str().map_err(|_| Refusal::bad(format!("{HEADER} is no text.")))?;

@@ -1,4 +1,4 @@
-//! Fields of a request's body: what is read is checked, what is not known is left alone.
+//! Fields of a request's body: fields that are read are checked, unknown ones are ignored.
 
 use super::refusal::Refusal;
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ impl Fields {
         }
     }
 
-    /// A field that is there and not null.
+    /// A field that is present and not null.
     pub(crate) fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field).filter(|value| !value.is_null())
     }
@@ -35,7 +35,7 @@ impl Fields {
         self.typed(field, |value| value.as_str().ok_or(STRING))
     }
 
-    /// As pydantic reads it where it is lax: 0 and 1 and words are flags, too.
+    /// A flag in pydantic's lax mode: 0 and 1 and words are flags, too.
     pub(crate) fn flag(&self, field: &str) -> Result<Option<bool>, Refusal> {
         let unclear = ("bool_parsing", "Input should be a valid boolean, unable to interpret input");
         self.typed(field, |value| match value {
@@ -55,7 +55,7 @@ impl Fields {
         })
     }
 
-    /// As pydantic reads it where it is lax: a text of a number and a flag are whole numbers, too.
+    /// A whole number in pydantic's lax mode: numeric text and flags are accepted, too.
     pub(crate) fn integer(&self, field: &str) -> Result<Option<i64>, Refusal> {
         let kinds = [
             ("int_parsing", "Input should be a valid integer, unable to parse string as an integer"),
@@ -76,7 +76,7 @@ impl Fields {
         })
     }
 
-    /// As pydantic reads it where it is lax.
+    /// A number in pydantic's lax mode.
     pub(crate) fn number(&self, field: &str) -> Result<Option<f64>, Refusal> {
         let unclear = ("float_parsing", "Input should be a valid number, unable to parse string as a number");
         self.typed(field, |value| match value {
@@ -93,7 +93,7 @@ impl Fields {
         self.typed(field, |value| value.as_object().cloned().map(Fields).ok_or(wrong))
     }
 
-    /// A string, or a list of them.
+    /// A string, or a list of strings.
     pub(crate) fn strings(&self, field: &str) -> Result<Vec<String>, Refusal> {
         let read = |value: &Value| match value {
             Value::String(text) => Some(vec![text.clone()]),
@@ -103,7 +103,7 @@ impl Fields {
         Ok(self.typed(field, |value| read(value).ok_or(STRING))?.unwrap_or_default())
     }
 
-    /// A field as `read` reads it, which else says of what kind the error is.
+    /// A field converted by `read`, whose error names the expected kind.
     fn typed<'a, T>(
         &'a self,
         field: &str,

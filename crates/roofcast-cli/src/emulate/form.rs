@@ -1,17 +1,18 @@
-//! Answers of a form that the client asks for: JSON by a schema, or one of several texts.
+//! Answers of a required form: JSON by a schema, or one of several texts.
 //!
-//! Knows: `response_format` of OpenAI's API, vLLM's `structured_outputs` and its older `guided_*` keys, and of JSON Schema
-//! what decides a value's form. Patterns, regular expressions and grammars are not followed: an answer to them is words.
+//! Knows: `response_format` of OpenAI's API, vLLM's `structured_outputs` and its older `guided_*` keys, and the parts
+//! of JSON Schema that determine a value's form. Patterns, regular expressions and grammars are not followed: such
+//! answers are plain words.
 
 use super::fields::Fields;
 use super::refusal::Refusal;
 use serde_json::{Map, Value, json};
 
-/// Levels of a value's form; deeper ones are null.
+/// Deepest level of a value; deeper ones are null.
 const DEEPEST: usize = 16;
-/// Items and properties of one value.
+/// Most items and properties of one value.
 pub(super) const MOST_PARTS: usize = 64;
-/// Characters of one text.
+/// Most characters of one text.
 const LONGEST: u64 = 4096;
 
 /// The form of an answer.
@@ -84,12 +85,12 @@ fn schema_of(field: &str, found: &Value) -> Result<Value, Refusal> {
     }
 }
 
-/// An object of which nothing is known.
+/// A generic object, for formats without a schema.
 fn any_object() -> Value {
     json!({"type": "object", "required": ["answer"], "properties": {"answer": {"type": "string"}}})
 }
 
-/// A value of the form that a schema has.
+/// A value that fits a schema.
 pub(super) fn filled(
     schema: &Value,
     draw: &mut dyn FnMut(usize) -> usize,
@@ -98,9 +99,9 @@ pub(super) fn filled(
     Filler { root: schema, draw, word }.fill(schema, 0)
 }
 
-/// Values of a form.
+/// Generator of values for a schema.
 struct Filler<'a> {
-    /// What `$ref` points into.
+    /// Target of `$ref`.
     root: &'a Value,
     draw: &'a mut dyn FnMut(usize) -> usize,
     word: &'a dyn Fn(usize) -> String,
@@ -137,13 +138,13 @@ impl<'a> Filler<'a> {
             Some("boolean") => ((self.draw)(2) == 1).into(),
             Some("null") => Value::Null,
             Some("string") => self.text(schema).into(),
-            // The outermost form may leave out that it is an object's.
+            // The outermost schema may omit `type: object`.
             None if depth > 0 && schema.get("properties").is_none() => self.text(schema).into(),
             _ => self.object(schema, depth),
         }
     }
 
-    /// The required properties; all where none is.
+    /// The required properties; all properties if none is required.
     fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -186,7 +187,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// A word, or as many as the text must have characters of.
+    /// A word, or as many as needed for the required length.
     fn text(&mut self, schema: &Value) -> String {
         match schema.get("format").and_then(Value::as_str) {
             Some("date-time") => return "2026-01-01T00:00:00Z".to_owned(),

@@ -1,7 +1,7 @@
-//! The engines behind one port: one, or several with a router in front, in pools, or as many as are needed.
+//! The engines behind one port: one, or several behind a router, in pools, or autoscaled.
 //!
-//! Knows: which engine a request goes to, by the library's own router and autoscaling, and how a prompt's cache travels from
-//! a prefill engine to a decode engine. Knows nothing about HTTP.
+//! Knows: which engine a request goes to, by the library's own router and autoscaling, and the transfer of a prompt's
+//! cache from a prefill engine to a decode engine. Knows nothing about HTTP.
 
 use super::metrics::{self, Metrics};
 use super::pace::Pace;
@@ -14,23 +14,23 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a router sees of a request.
+/// Properties of a request that a router uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RoutingKey {
-    /// Its session.
+    /// Session of the request.
     pub(crate) session: u32,
-    /// What its prompt begins with.
+    /// Hash of the beginning of its prompt.
     pub(crate) prefix: Option<u32>,
-    /// The data-parallel rank that it asks for.
+    /// Data-parallel rank that it asks for.
     pub(crate) rank: Option<usize>,
 }
 
-/// Tokens at a prompt's beginning by which prefixes are told apart.
+/// Tokens at a prompt's beginning that identify its prefix.
 const PREFIX: usize = 64;
 
 impl RoutingKey {
-    /// The key of a prompt; without a session a request is its own. Keys are 16 bits wide, so that a router remembers no
-    /// more than 65,536 of them.
+    /// The key of a prompt; without a session each request is its own session. Keys are 16 bits wide, so that a
+    /// router remembers at most 65,536.
     pub(crate) fn new(prompt: &[u32], session: Option<&str>, number: u64, rank: Option<usize>) -> RoutingKey {
         let hash = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let narrow = |hash: u64| (hash >> 48) as u32;
@@ -54,12 +54,12 @@ struct Scaled {
 #[derive(Debug)]
 pub(crate) struct Group {
     engines: Vec<Arc<EngineHandle>>,
-    /// Those that take requests, where they are always the same.
+    /// Indices of engines that accept requests, if they never change.
     open: Vec<usize>,
     router: Mutex<Router>,
     scaled: Option<Mutex<Scaled>>,
     handover: Option<Arc<Handover>>,
-    /// Numbers that requests were given; engines may be in several groups.
+    /// Request numbers issued so far; shared, because engines may be in several groups.
     numbers: Arc<AtomicU64>,
 }
 
@@ -80,7 +80,7 @@ impl Group {
         }
     }
 
-    /// The same where the first `prefill` engines compute prompts and the others go on with them.
+    /// Returns the group with disaggregated engines: the first `prefill` compute prompts and the others continue.
     pub(crate) fn apart(self, prefill: usize, router: Router, way: Way) -> Group {
         let handover = Handover {
             engines: self.engines.clone(),
@@ -91,7 +91,7 @@ impl Group {
         Group { open: (0..prefill).collect(), handover: Some(Arc::new(handover)), ..self }
     }
 
-    /// The same where engines start and stop.
+    /// Returns the group with autoscaled engines.
     pub(crate) fn scaled(self, scaling: Scaling) -> Group {
         Group { scaled: Some(Mutex::new(Scaled { scaling, open: Vec::new() })), ..self }
     }
@@ -101,7 +101,7 @@ impl Group {
         &self.engines
     }
 
-    /// Engines that a request which begins at `engine` may be in.
+    /// Engines that a request which begins at `engine` may use.
     pub(crate) fn engines_of(&self, engine: &Arc<EngineHandle>) -> Vec<Arc<EngineHandle>> {
         let decode = self.handover.iter().flat_map(|handover| &handover.decode);
         [Arc::clone(engine)]
@@ -110,32 +110,32 @@ impl Group {
             .collect()
     }
 
-    /// The engines' time.
+    /// Clock of the engines.
     pub(crate) fn pace(&self) -> Option<Pace> {
         self.engines.first().map(|engine| engine.pace())
     }
 
-    /// So many numbers for requests, from the one that is returned on.
+    /// Reserves `count` request numbers and returns the first.
     pub(crate) fn number(&self, count: u64) -> u64 {
         self.numbers.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// Those that have died.
+    /// Indices of engines that are down.
     pub(crate) fn down(&self) -> Vec<usize> {
         (0..self.engines.len()).filter(|index| self.engines[*index].is_down()).collect()
     }
 
-    /// These die, and all others are up.
+    /// Takes these engines down, and brings all others up.
     pub(crate) fn set_down(&self, down: &[usize]) {
         self.engines.iter().enumerate().for_each(|(index, engine)| engine.set_down(down.contains(&index)));
     }
 
-    /// Requests here.
+    /// Number of requests in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.engines.iter().map(|engine| engine.in_flight()).sum()
     }
 
-    /// The engine for a request that comes at `at`.
+    /// The engine for a request that arrives at `at`.
     pub(crate) fn choose(&self, key: RoutingKey, at: Ticks) -> Option<Arc<EngineHandle>> {
         let load = |index: usize| self.engines[index].in_flight();
         let mut open = match &self.scaled {
@@ -158,8 +158,8 @@ impl Group {
         self.engines.get(chosen).cloned()
     }
 
-    /// Sends a request to an engine of the group: where prompts are computed apart, its first token there and the others
-    /// elsewhere.
+    /// Sends a request to an engine of the group; if disaggregated, its first token is computed there and the rest by
+    /// a decode engine.
     pub(crate) fn send(&self, engine: &EngineHandle, mut job: Job, key: RoutingKey) {
         if let Some(handover) = self.handover.as_ref().filter(|_| job.asked.output.len() > 1) {
             let first = Arc::from(&job.asked.output[..1]);
@@ -170,7 +170,7 @@ impl Group {
         engine.arrive(job);
     }
 
-    /// What all engines measure; pinned gauges say what they are pinned to.
+    /// Metrics of all engines; pinned gauges show their pinned values.
     pub(crate) fn metrics(&self, pinned: &BTreeMap<String, f64>) -> String {
         let all: Vec<Metrics> = self.engines.iter().map(|engine| engine.metrics().clone()).collect();
         let up = self.scaled.as_ref().map(|scaled| {
@@ -185,7 +185,7 @@ impl Group {
     }
 }
 
-/// Engines that go on with what others have computed.
+/// Engines that continue requests from prefill engines.
 #[derive(Debug)]
 struct Handover {
     engines: Vec<Arc<EngineHandle>>,
@@ -194,7 +194,7 @@ struct Handover {
     way: Way,
 }
 
-/// What follows a request's first token.
+/// Continuation of a request after its first token.
 #[derive(Debug)]
 struct Continuation {
     handover: Arc<Handover>,
@@ -204,7 +204,7 @@ struct Continuation {
 }
 
 impl Onward for Continuation {
-    /// A request has its first token: its cache travels, and a decode engine goes on with it.
+    /// Transfers a request's cache after its first token, and a decode engine continues it.
     fn go(self: Box<Self>, job: Job, end: Ticks) {
         if job.outlet.is_left() {
             return;

@@ -17,13 +17,13 @@ use roofcast::engine::online::{Asked, Change, Online};
 use roofcast::kv_cache::prefix::Content;
 use std::collections::HashMap;
 
-/// The changes of one replica's cache as others know its blocks: by vLLM's hashes.
+/// Changes of one replica's cache, with vLLM's hashes of the blocks.
 #[derive(Debug)]
 pub(crate) struct KvEvents {
     root: Digest,
     block_size: u64,
     outbox: Outbox,
-    /// How blocks in the cache are known, and how many of each there are. Only looked up: its order shows nowhere.
+    /// Hash and number of equal blocks, by content. Only used for look-ups, so its order never matters.
     stored: HashMap<Content, (u64, u64)>,
 }
 
@@ -31,26 +31,26 @@ pub(crate) struct KvEvents {
 pub(crate) type Chain = Vec<Digest>;
 
 impl KvEvents {
-    /// Those of a cache with blocks of so many tokens; hashes begin with that of `seed`.
+    /// Events of a cache with blocks of `block_size` tokens; hashes start from the hash of `seed`.
     pub(crate) fn new(seed: &str, block_size: u64, outbox: Outbox) -> KvEvents {
         KvEvents { root: root(seed), block_size, outbox, stored: HashMap::new() }
     }
 
-    /// What a step changed.
+    /// Changes of the cache by a step.
     pub(crate) fn changes(&mut self, engine: &mut Online) -> Vec<Change> {
         let mut changes = Vec::new();
         engine.take_changes(&mut changes);
         changes
     }
 
-    /// Tells what of it is to be told.
+    /// Publishes the events that subscribers may see.
     pub(crate) fn tell(&self, told: Vec<Told>) {
         if !told.is_empty() {
             self.outbox.send(told);
         }
     }
 
-    /// A request's blocks from `first` on are in the cache; `chain` has the hashes that are known of it.
+    /// Records that a request's blocks from `first` on are in the cache; `chain` has the known hashes of the request.
     pub(crate) fn store(
         &mut self,
         (asked, lora): (&Asked, Option<&Adapter>),
@@ -80,13 +80,13 @@ impl KvEvents {
         Told::Stored { hashes, parent, tokens, block_size: self.block_size, lora }
     }
 
-    /// The cache is empty.
+    /// Records that the cache was emptied.
     pub(crate) fn clear(&mut self) {
         self.stored.clear();
         self.tell(vec![Told::Cleared]);
     }
 
-    /// A block is no longer in the cache.
+    /// Records that a block was removed from the cache.
     pub(crate) fn remove(&mut self, content: Content) -> Option<Told> {
         let (hash, count) = self.stored.get_mut(&content)?;
         *count -= 1;

@@ -1,6 +1,6 @@
-//! What `/metrics` says of engines: what each event of an engine adds to what is counted.
+//! Metrics of engines: the effect of each event on counters.
 //!
-//! Knows: counts, levels and histograms in seconds on the wall clock, with the bounds of the server that is spoken like.
+//! Knows: counters, levels and histograms in seconds on the wall clock, with the bounds of the imitated server.
 //! [`vllm`], [`sglang`] and [`llama_cpp`] know names and labels.
 
 mod exposition;
@@ -16,13 +16,13 @@ use roofcast::engine::online::Levels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Seconds that a step ends late by.
+/// Histogram bounds of a step's delay, in seconds.
 const LAG: [f64; 10] = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 0.1, 1.0, 10.0];
 
-/// A step that ends so much later than forecast is late.
+/// Delay from which a step counts as late.
 pub(super) const LATE: Duration = Duration::from_millis(10);
 
-/// What never changes.
+/// Constant properties of an engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Fixed {
     pub(crate) dialect: Dialect,
@@ -36,24 +36,24 @@ pub(crate) struct Fixed {
     pub(crate) cache_dtype: String,
     pub(crate) enable_prefix_caching: bool,
     pub(crate) gpu_memory_utilization: f64,
-    /// Adapters that may run at once, where there are any.
+    /// Most adapters at one time, if adapters are served.
     pub(crate) max_loras: Option<usize>,
 }
 
-/// What metrics say of a request beside its times.
+/// Properties of a request that metrics use, in addition to its times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     /// Tokens that the client allowed.
     pub(crate) max_tokens: u64,
-    /// Whether it ends by itself, not by that bound.
+    /// True if it ends by itself, not by that bound.
     pub(crate) stops: bool,
-    /// Whether it is sent as it is said.
+    /// True if it is streamed.
     pub(crate) streams: bool,
-    /// Choices asked for, where this is the last of them.
+    /// Number of choices asked for, set on the last of them.
     pub(crate) choices: Option<u64>,
 }
 
-/// A request that has all its tokens, in seconds and counts.
+/// A finished request, in seconds and counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) e2e: f64,
@@ -67,7 +67,7 @@ pub(crate) struct Ended {
     pub(crate) preemptions: u64,
 }
 
-/// What is counted apart for requests that stream and that do not.
+/// Counters kept separately for streaming and other requests.
 #[derive(Debug, Clone)]
 struct Served {
     ttft: Histogram,
@@ -97,14 +97,14 @@ pub(crate) struct Metrics {
     fixed: Fixed,
     created: f64,
     levels: Levels,
-    /// Requests whose caches are on their way, and those that wait for a slot of their adapter.
+    /// Requests whose caches are in transfer, and requests that wait for their adapter's slot.
     deferred: u64,
     /// Names of adapters whose requests wait, and of those whose requests run.
     adapters: [String; 2],
-    /// The level at which it sleeps.
+    /// Level at which it sleeps.
     asleep: Option<u64>,
     counts: Counts,
-    /// Whole answers, and streams.
+    /// Counters of whole answers, and of streams.
     served: [Served; 2],
     itl: Histogram,
     queue: Histogram,
@@ -124,7 +124,7 @@ pub(crate) struct Metrics {
 struct Counts {
     queried: u64,
     hit: u64,
-    /// Tokens looked up and found elsewhere.
+    /// Tokens looked up in external caches, and found there.
     external: [u64; 2],
     preemptions: u64,
     prompt_cached: u64,
@@ -136,7 +136,7 @@ struct Counts {
     running_steps: u64,
     /// Tokens of the longest sequence.
     longest: u64,
-    /// By requests, by tokens.
+    /// Rejections by number of requests, and by number of tokens.
     rejected: [u64; 2],
 }
 
@@ -214,23 +214,23 @@ impl Metrics {
         }
     }
 
-    /// What never changes.
+    /// Constant properties of the engine.
     pub(crate) fn fixed(&self) -> &Fixed {
         &self.fixed
     }
 
-    /// How full the engine is; beside those in its queue `coming` requests wait for their caches.
+    /// Sets the load of the engine; `coming` requests, not in its queue, wait for their caches.
     pub(crate) fn levels(&mut self, levels: Levels, coming: u64) {
         self.levels = Levels { waiting: levels.waiting + coming, ..levels };
         self.deferred = levels.deferred + coming;
     }
 
-    /// Adapters whose requests wait, and whose requests run.
+    /// Sets the adapters whose requests wait, and whose requests run.
     pub(crate) fn adapters(&mut self, waiting: String, running: String) {
         self.adapters = [waiting, running];
     }
 
-    /// It sleeps at a level, or is awake.
+    /// Sets the level at which the engine sleeps, if it does.
     pub(crate) fn sleeps(&mut self, level: Option<u64>) {
         self.asleep = level;
     }
@@ -243,10 +243,10 @@ impl Metrics {
         self.late += u64::from(lag > LATE);
     }
 
-    /// A request is admitted: so much of its prompt was cached, so much came from elsewhere.
+    /// Counts an admission: `cached` prompt tokens from the cache, `external` from another instance.
     pub(crate) fn admitted(&mut self, prompt: u64, cached: u64, external: u64, resumed: bool) {
         if resumed {
-            // What a request finds again after its preemption counts for neither.
+            // Tokens that a request finds again after its preemption count as neither.
             return;
         }
         if self.fixed.enable_prefix_caching {
@@ -279,18 +279,18 @@ impl Metrics {
         self.served[usize::from(facts.streams)].generated += tokens;
     }
 
-    /// The engine was told to give a request up.
+    /// Counts an abort on request.
     pub(crate) fn aborted(&mut self) {
         self.counts.aborted += 1;
     }
 
-    /// A request's client is gone: vLLM counts it nowhere (`abort_requests` of its `v1/engine/output_processor.py`), SGLang
-    /// among those aborted.
+    /// Counts a disconnected client: vLLM counts it nowhere (`abort_requests` of its
+    /// `v1/engine/output_processor.py`), SGLang as aborted.
     pub(crate) fn left(&mut self) {
         self.counts.aborted += u64::from(self.fixed.dialect != Dialect::Vllm);
     }
 
-    /// A request was refused: there were too many, or too many tokens of them.
+    /// Counts a rejected request: too many requests, or too many tokens.
     pub(crate) fn rejected(&mut self, reason: usize) {
         self.counts.rejected[reason] += 1;
     }
@@ -312,7 +312,7 @@ impl Metrics {
         let served = &mut self.served[usize::from(facts.streams)];
         served.finished += 1;
         served.e2e.add(ended.e2e);
-        // Of an answer of one token vLLM says 0, SGLang nothing.
+        // For an answer of one token vLLM reports 0, SGLang nothing.
         match ended.generation_tokens.saturating_sub(1) {
             0 if self.fixed.dialect != Dialect::Vllm => {}
             0 => served.tpot.add(0.0),
@@ -327,7 +327,7 @@ impl Metrics {
         (self.late, self.lag.count())
     }
 
-    /// The share of the KV blocks in use, and the requests that wait.
+    /// Fraction of the KV blocks in use, and the number of waiting requests.
     pub(crate) fn load(&self) -> (f64, f64) {
         let usage = self.levels.blocks as f64 / (self.fixed.num_gpu_blocks - 1).max(1) as f64;
         (usage, self.levels.waiting as f64)
@@ -338,7 +338,7 @@ impl Metrics {
         self.levels.running
     }
 
-    /// Both engines' together, for what servers do not tell apart by engine.
+    /// Sum of both engines, for metrics that servers do not split by engine.
     fn plus(&self, other: &Metrics) -> Metrics {
         let [waiting, running] = [0, 1].map(|index| joined(&self.adapters[index], &other.adapters[index]));
         Metrics {
@@ -369,14 +369,14 @@ impl Metrics {
         text.gauge(("roofcast:latest_schedule_lag_seconds", help), self.latest_lag.as_secs_f64());
     }
 
-    /// Those that stream and those that do not, together.
+    /// Sum over streaming and other requests.
     fn all(&self) -> Served {
         self.served[0].plus(&self.served[1])
     }
 }
 
-/// What engines behind one port measure, in the words of their server; pinned gauges say what they are pinned to, and `up`
-/// is how many are up where that varies.
+/// Metrics of the engines behind one port, in their server's format; pinned gauges show their pinned values, and `up`
+/// is the number of running engines if that varies.
 pub(crate) fn text(all: &[Metrics], pinned: &BTreeMap<String, f64>, up: Option<usize>) -> String {
     let Some(first) = all.first() else { return String::new() };
     let dialect = first.fixed.dialect;
@@ -405,7 +405,7 @@ pub(crate) fn text(all: &[Metrics], pinned: &BTreeMap<String, f64>, up: Option<u
     text.text()
 }
 
-/// Whether a text of metrics has a gauge of this name.
+/// True if a text of metrics has a gauge of this name.
 pub(crate) fn is_gauge(text: &str, name: &str) -> bool {
     text.lines().any(|line| line.strip_prefix("# TYPE ").is_some_and(|rest| rest == format!("{name} gauge")))
 }

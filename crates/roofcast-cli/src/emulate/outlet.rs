@@ -1,51 +1,51 @@
-//! What the engine has said of a request, between the engine's thread and the connection that sends it.
+//! Progress of a request, shared between the engine's thread and the connection that sends it.
 //!
-//! Knows: how many tokens of each choice are out. Holds counts, not text: a slow reader takes no memory. Knows nothing about
-//! what tokens say or how they are sent.
+//! Knows: the number of released tokens of each choice. Holds counts, not text, so a slow reader takes no memory.
+//! Knows nothing about the text of tokens or their sending.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// One request's outlet.
+/// Progress of one request.
 #[derive(Debug)]
 pub(crate) struct Outlet(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     out: Vec<Out>,
-    /// Choices that have not ended.
+    /// Number of choices that have not ended.
     open: usize,
     failed: bool,
-    /// Whether nobody reads it any more.
+    /// True if the reader is gone.
     left: bool,
     reader: Option<Waker>,
 }
 
-/// What is out of one choice.
+/// Progress of one choice.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Out {
-    /// Tokens.
+    /// Number of released tokens.
     pub(crate) tokens: u64,
-    /// Of the prompt's tokens, those found in the prefix cache.
+    /// Prompt tokens found in the prefix cache.
     pub(crate) cached: u64,
-    /// Seconds that its prompt took, and its answer behind the first token, when all is out.
+    /// Seconds of its prompt, set when all is released.
     pub(crate) prefill: f64,
     pub(crate) decode: f64,
 }
 
-/// What a reader finds.
+/// Progress that a reader finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// More is to come.
+    /// More tokens are to come.
     Open,
-    /// All is out.
+    /// All tokens are released.
     Ended,
-    /// The engine gave it up.
+    /// The engine aborted it.
     Failed,
 }
 
 impl Outlet {
-    /// Of a request with so many choices, of which nothing is out.
+    /// Progress of a request with `choices` choices and no tokens yet.
     pub(crate) fn new(choices: usize) -> Outlet {
         let out = vec![Out::default(); choices];
         Outlet(Mutex::new(State { out, open: choices, ..State::default() }))
@@ -55,31 +55,31 @@ impl Outlet {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So much of its prompt was in the cache.
+    /// Records the number of cached prompt tokens.
     pub(crate) fn found(&self, choice: usize, cached: u64) {
         if let Some(out) = self.state().out.get_mut(choice) {
             out.cached = cached;
         }
     }
 
-    /// Its prompt and its answer took so many seconds.
+    /// Records the seconds of its prompt and of its answer.
     pub(crate) fn took(&self, choice: usize, prefill: f64, decode: f64) {
         if let Some(out) = self.state().out.get_mut(choice) {
             (out.prefill, out.decode) = (out.prefill.max(prefill), out.decode + decode);
         }
     }
 
-    /// Its reader is gone.
+    /// Records that the reader is gone.
     pub(crate) fn leave(&self) {
         self.state().left = true;
     }
 
-    /// Whether its reader is gone.
+    /// True if the reader is gone.
     pub(crate) fn is_left(&self) -> bool {
         self.state().left
     }
 
-    /// So many tokens more are out; `last` says whether they were the last.
+    /// Releases `tokens` more tokens; `last` is true if they are the last.
     pub(crate) fn say(&self, choice: usize, tokens: u64, last: bool) {
         let mut state = self.state();
         if let Some(out) = state.out.get_mut(choice) {
@@ -89,14 +89,14 @@ impl Outlet {
         wake(state);
     }
 
-    /// Nothing more comes.
+    /// Records that no more tokens come.
     pub(crate) fn fail(&self) {
         let mut state = self.state();
         state.failed = true;
         wake(state);
     }
 
-    /// Writes the tokens that are out to `out`; pending where they are no more than `out` already has.
+    /// Writes the progress to `out`; pending if `out` is up to date.
     pub(crate) fn poll(&self, out: &mut Vec<Out>, cx: &mut Context<'_>) -> Poll<Progress> {
         let mut state = self.state();
         let (ended, failed) = (state.open == 0, state.failed);
@@ -113,7 +113,7 @@ impl Outlet {
         })
     }
 
-    /// Waits until all is out; false where the engine gave it up.
+    /// Waits until all is released; `None` if the engine aborted it.
     pub(crate) async fn whole(&self) -> Option<Vec<Out>> {
         let mut out = vec![Out::default(); self.state().out.len()];
         loop {
@@ -126,7 +126,7 @@ impl Outlet {
     }
 }
 
-/// Wakes the reader with the lock given back.
+/// Wakes the reader after releasing the lock.
 fn wake(mut state: MutexGuard<'_, State>) {
     let reader = state.reader.take();
     drop(state);

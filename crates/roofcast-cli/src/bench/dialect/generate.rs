@@ -69,7 +69,7 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
         };
         chunk.failure = chunk.failure.or_else(|| given_up(&finish.kind).map(said));
         if keep_text && choice == 0 {
-            // The text so far is the whole of it at the end.
+            // Texts are cumulative, so the last one is the whole text.
             chunk.text = written.text.map_or(String::new(), |t| t.into_text().into_owned());
         }
     }

@@ -13,13 +13,13 @@ use std::borrow::Cow;
 struct Written<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Cow<'a, str>,
-    /// Of `message_start`.
+    /// Key of `message_start`.
     #[serde(default)]
     message: Option<Message>,
-    /// Of `content_block_delta` and `message_delta`.
+    /// Key of `content_block_delta` and `message_delta`.
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    /// Of `message_delta`, and of a whole answer.
+    /// Key of `message_delta`, and of a whole answer.
     #[serde(default)]
     usage: Option<WrittenUsage>,
     #[serde(borrow, default)]
@@ -60,7 +60,7 @@ struct WrittenUsage {
     input_tokens: u64,
     #[serde(default)]
     output_tokens: u64,
-    /// Not part of `input_tokens`.
+    /// Cached tokens, which are not part of `input_tokens`.
     #[serde(default)]
     cache_read_input_tokens: Option<u64>,
     #[serde(default)]
@@ -93,7 +93,7 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
             }
         }
         "message_delta" => {
-            // The counts so far, of the answer alone.
+            // Counts so far, of the answer alone.
             chunk.answered = written.usage.as_ref().map(|usage| usage.output_tokens);
             let reason = written.delta.and_then(|delta| delta.stop_reason);
             chunk.finished.extend(reason.map(|reason| reason == "max_tokens"));

@@ -17,12 +17,12 @@ struct Event<'a> {
     delta: Option<Words<'a>>,
     #[serde(borrow, default)]
     response: Option<Answer<'a>>,
-    /// Of an `error`.
+    /// Key of an `error`.
     #[serde(borrow, default)]
     message: Option<Cow<'a, str>>,
 }
 
-/// What ends an answer, or is the whole of it.
+/// The final event of an answer, or a whole answer.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow, default)]

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What events add up to: tokens that show, tokens counted, prompt tokens, cached ones, whether all ended by length, text.
+/// Sums over events: visible tokens, counted tokens, prompt tokens, cached ones, whether all ended by length, text.
 fn told(endpoint: Endpoint, events: &[&str]) -> (usize, u64, u64, Option<u64>, Vec<bool>, String) {
     let (mut shown, mut usage, mut finished, mut text) = (0, Usage::default(), Vec::new(), String::new());
     for event in events {
@@ -15,7 +15,7 @@ fn told(endpoint: Endpoint, events: &[&str]) -> (usize, u64, u64, Option<u64>, V
     (shown, usage.completion_tokens, usage.prompt_tokens, usage.cached_tokens, finished, text)
 }
 
-/// The kind of the failure that an event is, and its words.
+/// Kind and message of the failure in an event.
 fn failure(endpoint: Endpoint, event: &str) -> (Outcome, String) {
     let failure = read(endpoint, event.as_bytes(), false).unwrap().failure.unwrap();
     (failure.outcome, failure.message)
@@ -58,7 +58,7 @@ fn messages() {
     ];
     let whole = r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn",
         "usage":{"input_tokens":8,"output_tokens":4}}"#;
-    // Cached tokens stand beside the others: 5 + 3.
+    // Cached tokens are counted separately: 5 + 3.
     assert_eq!(told(Endpoint::Messages, &events), (2, 4, 8, Some(3), vec![true], "a".into()));
     assert_eq!(told(Endpoint::Messages, &[whole]), (1, 4, 8, None, vec![false], "a".into()));
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;

@@ -1,8 +1,8 @@
 //! Text of an answer, as a string or as a list of parts.
 //!
-//! Knows: that a string may hold half of a surrogate pair where a server cuts an emoji in two, and that Mistral's
-//! reasoning models send content in parts, which hold text or further parts. Such text is kept as bytes, since it is only
-//! looked at where it is shown or said again.
+//! Knows: a string may hold half of a surrogate pair if a server cuts an emoji in two, and Mistral's reasoning models
+//! send content in parts, which hold text or further parts. Such text is kept as bytes, since it is decoded only when
+//! shown or sent again.
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ impl<'a> Words<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Words<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words<'a>, D::Error> {
-        // As bytes, since a string would have to be whole characters.
+        // As bytes, since a string must consist of whole characters.
         deserializer.deserialize_bytes(Either)
     }
 }

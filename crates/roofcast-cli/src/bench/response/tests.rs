@@ -5,10 +5,10 @@ fn expected(stream: bool, tokens: u64, choices: u64) -> Expected {
     Expected { endpoint: Endpoint::Chat, stream, keep_text: false, tokens, choices }
 }
 
-/// What an answer added up to: tokens, chunks with tokens, the time of the first, gaps, prompt tokens, how it ended.
+/// Result of an answer: tokens, chunks with tokens, time of the first, gaps, prompt tokens, outcome.
 type Read = (u64, u64, Option<u64>, Vec<u64>, u64, Option<Outcome>);
 
-/// Feeds `body` in `pieces` of so many bytes, the rest in one; the k-th piece is read at k ps.
+/// Feeds `body` in `pieces` of these sizes, the rest in one; the k-th piece is read at k ps.
 fn read(body: &[u8], pieces: &[usize], asked: u64, choices: u64) -> Read {
     let mut answer = Response::new(expected(true, asked, choices));
     let mut rest = body;
@@ -63,7 +63,7 @@ fn recorded_streams_of_vllm_and_llama_cpp() {
         let Some(body) = capture(name) else { return };
         let found = read(&body, &[], asked, choices);
         assert_eq!((found.0, found.1, found.4, found.5), (tokens, chunks, prompt, None), "{name}");
-        // A first token has no gap before it, of each choice.
+        // A choice's first token has no gap before it.
         assert_eq!(found.3.len() as u64, chunks - choices, "{name}");
     }
 }
@@ -125,7 +125,7 @@ fn reasoning_tools_and_special_tokens_are_tokens() {
         (r#"{"reasoning_content":"hm"}"#, 1),
         (r#"{"reasoning":"hm","content":null}"#, 1),
         (r#"{"tool_calls":[{"index":0}]}"#, 1),
-        // Nothing shows whether the server has a token yet; after a token it has another.
+        // It is unknown whether the server has a token yet; after a token it has another.
         (r#"{"content":""}"#, 0),
         (
             r#"{"content":"a"},"finish_reason":null}]}
@@ -176,7 +176,7 @@ fn what_is_no_answer() {
 }
 
 proptest! {
-    /// Any bytes, in any pieces: the same end, and no panic.
+    /// Any bytes, in any pieces, give equal results, and no panic.
     #[test]
     fn anything_ends(body in proptest::collection::vec(any::<u8>(), 0..300), cuts in proptest::collection::vec(0_usize..40, 0..9)) {
         let (whole, pieces) = (read(&body, &[], 3, 1), read(&body, &cuts, 3, 1));

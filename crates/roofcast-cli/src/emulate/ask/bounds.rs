@@ -1,7 +1,8 @@
-//! Values that are out of bounds, refused in vLLM's words.
+//! Values out of bounds, refused with vLLM's messages.
 //!
-//! Source: `sampling_params.py`, `entrypoints/generate/base/protocol.py` and the `protocol.py` of `entrypoints/openai/completion`
-//! and `chat_completion` of vLLM 0.32. A message ends with the parameter where it does there. Knows nothing about prompts.
+//! Source: `sampling_params.py`, `entrypoints/generate/base/protocol.py` and the `protocol.py` of
+//! `entrypoints/openai/completion` and `chat_completion` of vLLM 0.32. A message ends with the parameter if vLLM's
+//! does. Knows nothing about prompts.
 
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
@@ -12,12 +13,12 @@ use serde_json::Value;
 const MOST_CHOICES: i64 = 16_384;
 /// Stop strings of one request: vLLM's VLLM_MAX_STOP_STRINGS.
 const MOST_STOPS: usize = 4;
-/// The same of servers that name no bound.
+/// Most stop strings for servers that document no bound.
 const MANY_STOPS: usize = 64;
 /// Log probabilities of a token: vLLM's default of `--max-logprobs`.
 const MOST_LOGPROBS: i64 = 20;
 
-/// Checks how tokens would be drawn, were there any to draw; `n` choices of each prompt are asked for.
+/// Checks the sampling parameters, although nothing is sampled here; `n` choices of each prompt are asked for.
 pub(super) fn sampling(fields: &Fields, n: usize) -> Result<(), Refusal> {
     let beyond = |value: f64, what: &str| Err(Refusal::bad(format!("{what}, got {value:?}.")));
     let beyond_named = |field: &str, value: f64, what: &str| {
@@ -65,7 +66,7 @@ pub(super) fn choices(fields: &Fields) -> Result<usize, Refusal> {
     }
 }
 
-/// A count of at least `least`, where the client says one.
+/// A count of at least `least`, if the client gives one.
 pub(super) fn at_least(fields: &Fields, field: &str, least: i64) -> Result<Option<u64>, Refusal> {
     match fields.integer(field)? {
         Some(found) if found < least => {
@@ -76,7 +77,7 @@ pub(super) fn at_least(fields: &Fields, field: &str, least: i64) -> Result<Optio
     }
 }
 
-/// Tokens of an answer at most, where the client says.
+/// Most tokens of an answer, if the client gives a bound.
 pub(super) fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u64>, Refusal> {
     let newer = match endpoint {
         Endpoint::Chat => at_least(fields, "max_completion_tokens", 1)?,
@@ -85,7 +86,7 @@ pub(super) fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u
     Ok(newer.or(at_least(fields, "max_tokens", 1)?))
 }
 
-/// Tokens of an answer at least, no more than `max_tokens`.
+/// Least tokens of an answer, no more than `max_tokens`.
 pub(super) fn min_tokens(fields: &Fields, max_tokens: Option<u64>) -> Result<u64, Refusal> {
     let least = fields.integer("min_tokens")?.unwrap_or(0);
     let found = u64::try_from(least)
@@ -99,7 +100,7 @@ pub(super) fn min_tokens(fields: &Fields, max_tokens: Option<u64>) -> Result<u64
     }
 }
 
-/// Stop strings, as many as vLLM takes.
+/// Stop strings, at most as many as vLLM accepts.
 pub(super) fn stops(fields: &Fields) -> Result<Vec<String>, Refusal> {
     match fields.get("stop").and_then(Value::as_array) {
         Some(all) if all.len() > MOST_STOPS => Err(Refusal::long_list("stop", all, MOST_STOPS)),
@@ -107,7 +108,7 @@ pub(super) fn stops(fields: &Fields) -> Result<Vec<String>, Refusal> {
     }
 }
 
-/// Stop strings of a server that names no bound.
+/// Stop strings of a server that documents no bound.
 pub(super) fn many_stops(fields: &Fields, field: &str) -> Result<Vec<String>, Refusal> {
     let stop = fields.strings(field)?;
     if stop.iter().any(String::is_empty) {
@@ -119,10 +120,10 @@ pub(super) fn many_stops(fields: &Fields, field: &str) -> Result<Vec<String>, Re
     Ok(stop)
 }
 
-/// Tokens beside the one said, of which log probabilities are asked for.
+/// Number of alternative tokens with log probabilities.
 pub(super) fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usize>, Refusal> {
     let field = if endpoint == Endpoint::Chat { "top_logprobs" } else { "logprobs" };
-    // Before anything else a number is asked for: no text of one.
+    // The type is checked first: only numbers are accepted, not their texts.
     if let Some(found) = fields.get(field).filter(|found| !found.is_number() && !found.is_boolean()) {
         return Err(Refusal::value(field, found, &format!("`{field}` must be an integer.")));
     }
@@ -164,7 +165,7 @@ mod tests {
         Ask::parse(endpoint, body.to_string().as_bytes(), &Rule)
     }
 
-    /// What is refused, with its message and the `param` beside it.
+    /// The message and the `param` of a refusal.
     fn refused(endpoint: Endpoint, more: &Value) -> (String, String) {
         let refusal = parse(endpoint, more).unwrap_err();
         assert_eq!(refusal.status, 400);
@@ -198,7 +199,7 @@ mod tests {
 {"prompt": ""} | Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt) | prompt
 "#;
 
-    /// The same of a chat.
+    /// Keys of a chat; the message as vLLM 0.32's source has it; `param`.
     const CHATS: &str = r#"
 {"top_logprobs": 2} | when using `top_logprobs`, `logprobs` must be set to true. (parameter=top_logprobs) | top_logprobs
 {"tools": []} | `tools` must not be an empty array. Either provide at least one tool or omit the field entirely. (parameter=tools) | tools
@@ -217,7 +218,7 @@ mod tests {
         }
     }
 
-    /// As pydantic 2 words them where vLLM's models are checked.
+    /// The messages are pydantic 2's, which checks vLLM's models.
     #[test]
     fn values_of_another_kind_are_refused() {
         let found = refused(Endpoint::Completions, &json!({"max_tokens": "four"}));
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!((found.0.as_str(), found.1.as_str()), (message, "body.stop"));
     }
 
-    /// Bounds themselves are within them, and texts and numbers are read as what they stand for.
+    /// Bounds are inclusive, and texts and numbers are converted as pydantic does.
     #[test]
     fn what_pydantic_takes_is_taken() {
         let read = |more: Value| parse(Endpoint::Completions, &more).unwrap();

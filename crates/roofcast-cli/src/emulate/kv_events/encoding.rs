@@ -1,7 +1,7 @@
-//! Events in MessagePack, as vLLM's `kv_events` has them.
+//! Events in MessagePack, in the format of vLLM's `kv_events`.
 //!
-//! Knows: a batch is an array of time, events and rank; an event is a map with its `type`, or, as before vLLM 0.20 and for
-//! readers that still expect it, an array that begins with it. Source: `vllm/distributed/kv_events.py`.
+//! Knows: a batch is an array of time, events and rank; an event is a map with its `type`, or, as before vLLM 0.20
+//! and for readers that still expect it, an array that begins with its type. Source: `vllm/distributed/kv_events.py`.
 
 use clap::ValueEnum;
 use rmp::encode::{write_array_len, write_f64, write_map_len, write_nil, write_str, write_uint};
@@ -27,13 +27,13 @@ pub(crate) enum Told {
         /// The adapter's number and name.
         lora: Option<(u64, String)>,
     },
-    /// Blocks are gone.
+    /// Blocks were removed.
     Removed { hashes: Vec<u64> },
-    /// All blocks are gone.
+    /// All blocks were removed.
     Cleared,
 }
 
-/// Where blocks are.
+/// Location of the blocks.
 const MEDIUM: &str = "GPU";
 
 /// A batch of events of rank `rank` at `time` seconds since 1970. Writing to a vector cannot fail.

@@ -1,7 +1,7 @@
-//! The hashes by which vLLM knows blocks, with `--prefix-caching-hash-algo sha256_cbor`.
+//! Hashes of vLLM's blocks, with `--prefix-caching-hash-algo sha256_cbor`.
 //!
-//! Knows: SHA-256 over the canonical CBOR (RFC 8949) of the block before it, the block's tokens and what else tells it apart;
-//! the first block follows the hash of a seed. Source: `vllm/v1/core/kv_cache_utils.py` (`init_none_hash`,
+//! Knows: SHA-256 over the canonical CBOR (RFC 8949) of the previous block's hash, the block's tokens and any extra
+//! keys; the first block follows the hash of a seed. Source: `vllm/v1/core/kv_cache_utils.py` (`init_none_hash`,
 //! `hash_block_tokens`, `maybe_convert_block_hash`).
 
 use ciborium::Value;
@@ -10,20 +10,20 @@ use sha2::{Digest as _, Sha256};
 /// A block's hash.
 pub(super) type Digest = [u8; 32];
 
-/// vLLM's seed where `PYTHONHASHSEED` is not set.
+/// vLLM's seed if `PYTHONHASHSEED` is not set.
 pub(crate) const SEED: &str = "vllm-none-hash";
 
-/// What the first block follows.
+/// The hash that the first block follows.
 pub(super) fn root(seed: &str) -> Digest {
     of(&Value::Text(seed.to_owned()))
 }
 
-/// What tells blocks of a LoRA adapter apart from others of the same tokens (`_gen_lora_extra_hash_keys`).
+/// Extra key that distinguishes blocks of a LoRA adapter from others with equal tokens (`_gen_lora_extra_hash_keys`).
 pub(super) fn adapter(name: &str, path: &str) -> Value {
     Value::Array(["lora", name, path].map(|text| Value::Text(text.to_owned())).into())
 }
 
-/// The hash of a block that follows `parent`; `extra` tells it apart from others of the same tokens.
+/// The hash of a block that follows `parent`; `extra` distinguishes it from others with equal tokens.
 pub(super) fn block(parent: &Digest, tokens: impl Iterator<Item = u32>, extra: Option<&Value>) -> Digest {
     let parent = Value::Bytes(parent.to_vec());
     let tokens = Value::Array(tokens.map(|token| Value::Integer(token.into())).collect());
@@ -51,8 +51,8 @@ mod tests {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What vLLM's own `init_none_hash(sha256_cbor)`, `hash_block_tokens` and `maybe_convert_block_hash` gave (vLLM at
-    /// 29bf597539) for blocks of 128 of the tokens (7919 i + 13) mod 152064, which take one to four bytes.
+    /// Results of vLLM's own `init_none_hash(sha256_cbor)`, `hash_block_tokens` and `maybe_convert_block_hash` (vLLM
+    /// at 29bf597539) for blocks of 128 of the tokens (7919 i + 13) mod 152064, which take one to four bytes.
     #[test]
     fn hashes_are_vllms() {
         let first = root(SEED);
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!((short(&one), short(&two)), (8_263_819_412_558_533_880, 13_774_986_176_891_249_317));
     }
 
-    /// The same with the seed "0" for tokens 1000 to 1127, without and with a `cache_salt`.
+    /// Results of vLLM's functions with the seed "0" for tokens 1000 to 1127, without and with a `cache_salt`.
     #[test]
     fn a_salt_tells_blocks_apart_as_in_vllm() {
         let first = root("0");

@@ -1,9 +1,8 @@
-//! Events over ZeroMQ: published as they come, and said again on demand.
+//! Events over ZeroMQ: published as they occur, and replayed on demand.
 //!
 //! Knows: vLLM's frames. Published are topic, sequence number (8 bytes, big-endian) and batch; a client of the replay
-//! socket with a number gets every kept batch from there on, and the number −1 at the end. Source: `ZmqEventPublisher`
-//! in
-//! `vllm/distributed/kv_events.py`.
+//! socket that sends a number gets every kept batch from there on, and the number −1 at the end. Source:
+//! `ZmqEventPublisher` in `vllm/distributed/kv_events.py`.
 
 use super::encoding::{Encoding, Told, batch};
 use bytes::Bytes;
@@ -12,19 +11,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqError, ZmqMessage};
 
-/// Where and how events are told.
+/// Sockets and format of published events.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoints {
     pub(crate) publish: String,
     pub(crate) replay: Option<String>,
     pub(crate) topic: String,
     pub(crate) encoding: Encoding,
-    /// Batches that are kept to be said again.
+    /// Number of batches that are kept for replay.
     pub(crate) kept: usize,
     pub(crate) rank: u64,
 }
 
-/// Where a replica puts its events.
+/// Sending end for a replica's events.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox(mpsc::UnboundedSender<Vec<Told>>);
 
@@ -34,10 +33,11 @@ impl Outbox {
     }
 }
 
-/// The number behind the last batch of a replay: −1.
+/// Sequence number that ends a replay: −1.
 const END: [u8; 8] = [0xff; 8];
 
-/// Binds the sockets and publishes what comes until its replica is gone. The outbox, and where the sockets are.
+/// Binds the sockets and publishes events until the replica is dropped. Returns the sending end, and the sockets'
+/// addresses.
 pub(crate) async fn publish(endpoints: Endpoints) -> Result<(Outbox, Vec<String>), ZmqError> {
     let mut publisher = PubSocket::new();
     let mut bound = vec![publisher.bind(&endpoints.publish).await?.to_string()];
@@ -80,7 +80,7 @@ fn number(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_be_bytes())
 }
 
-/// Says every kept batch from the asked one on.
+/// Replays every kept batch from the requested one on.
 async fn again(
     replay: &mut RouterSocket,
     asked: &[Bytes],

@@ -1,35 +1,35 @@
 //! Prometheus' text format.
 //!
-//! Knows: how a family of metrics is written once, with the samples of every engine, as Python's client or llama.cpp writes
-//! it. Knows no metric.
+//! Knows: each family of metrics is written once, with the samples of every engine, in the format of Python's client
+//! or llama.cpp. Knows no metric.
 
 use super::histogram::Histogram;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Who writes.
+/// Writer whose format is imitated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Python's client in one process: families of creation times beside counters and histograms.
+    /// Python's client in one process, with creation times of counters and histograms.
     Python,
-    /// Python's client with several processes: none of those.
+    /// Python's client with several processes, without creation times.
     PythonShared,
-    /// llama.cpp: whole numbers without a point.
+    /// llama.cpp: whole numbers without a decimal point.
     Cpp,
 }
 
-/// A text under way; writing to a string cannot fail.
+/// A text in progress; writing to a string cannot fail.
 pub(super) struct Exposition<'a> {
     families: Vec<Family>,
-    /// Where each family is.
+    /// Index of each family.
     places: BTreeMap<String, usize>,
     current: usize,
     style: Style,
-    /// Labels of every sample but those that say otherwise.
+    /// Labels of every sample, unless overridden.
     common: String,
-    /// When counting began, in seconds since 1970.
+    /// Start of counting, in seconds since 1970.
     created: f64,
-    /// What gauges say in the place of their values.
+    /// Overrides for gauges.
     pinned: &'a BTreeMap<String, f64>,
 }
 
@@ -38,7 +38,7 @@ struct Family {
     samples: String,
 }
 
-/// A metric's name and what it says.
+/// A metric's name and its help text.
 pub(super) type Named = (&'static str, &'static str);
 
 impl<'a> Exposition<'a> {
@@ -54,12 +54,12 @@ impl<'a> Exposition<'a> {
         }
     }
 
-    /// Other labels from here on.
+    /// Sets other labels for the following samples.
     pub(super) fn relabel(&mut self, common: String) {
         self.common = common;
     }
 
-    /// Another engine from here on, which counts since `created`.
+    /// Starts another engine, which counts since `created`.
     pub(super) fn next(&mut self, common: String, created: f64) {
         self.common = common;
         self.created = created;
@@ -69,7 +69,7 @@ impl<'a> Exposition<'a> {
         self.families.into_iter().map(|family| family.head + &family.samples).collect()
     }
 
-    /// The family of this name takes the samples that follow.
+    /// Selects the family of this name for the following samples.
     fn head(&mut self, name: &str, help: &str, kind: &str) {
         let next = self.families.len();
         self.current = *self.places.entry(name.to_owned()).or_insert(next);
@@ -93,7 +93,7 @@ impl<'a> Exposition<'a> {
         self.gauges(named, &[(String::new(), value)]);
     }
 
-    /// A gauge with a value for each of some labels, as `reason="capacity"`.
+    /// A gauge with one value per label, as `reason="capacity"`.
     pub(super) fn gauges(&mut self, (name, help): Named, values: &[(String, f64)]) {
         self.head(name, help, "gauge");
         let pinned = self.pinned.get(name).copied();
@@ -104,7 +104,7 @@ impl<'a> Exposition<'a> {
         self.counters(named, &[(String::new(), value)]);
     }
 
-    /// A counter with a value for each of some labels; `_total` is put behind its name.
+    /// A counter with one value per label; `_total` is appended to its name.
     pub(super) fn counters(&mut self, (name, help): Named, values: &[(String, u64)]) {
         let total = format!("{name}_total");
         self.head(&total, help, "counter");
@@ -147,7 +147,7 @@ impl<'a> Exposition<'a> {
     }
 }
 
-/// As Python writes a float: whole numbers with a zero behind the point.
+/// A float in Python's format: whole numbers have a zero after the point.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.1}") } else { format!("{value:?}") }
 }

@@ -1,10 +1,10 @@
-//! A histogram with fixed bounds, as Prometheus has it.
+//! A histogram with fixed bounds, as in Prometheus.
 
-/// Counts of values up to each bound, and all of them.
+/// Counts of values by bound.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram {
     bounds: Vec<f64>,
-    /// Values in the bin that ends with each bound, and beyond the last.
+    /// Number of values in the bin that ends with each bound, and beyond the last.
     bins: Vec<u64>,
     sum: f64,
 }
@@ -27,7 +27,7 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// Each bound with the values up to it; the last has none.
+    /// Each bound with the cumulative count; the last has no bound.
     pub(super) fn cumulated(&self) -> impl Iterator<Item = (Option<f64>, u64)> + '_ {
         let bounds = self.bounds.iter().copied().map(Some).chain([None]);
         bounds.zip(self.bins.iter().scan(0, |sum, bin| {
@@ -36,7 +36,7 @@ impl Histogram {
         }))
     }
 
-    /// Both together, whose bounds are the same.
+    /// Sum of two histograms with equal bounds.
     pub(super) fn plus(&self, other: &Histogram) -> Histogram {
         let bins = self.bins.iter().zip(&other.bins).map(|(one, two)| one + two).collect();
         Histogram { bounds: self.bounds.clone(), bins, sum: self.sum + other.sum }

@@ -6,7 +6,7 @@ use super::Metrics;
 use super::exposition::Exposition;
 
 impl Metrics {
-    /// All of it.
+    /// Writes all metrics.
     pub(super) fn show_llama_cpp(&self, text: &mut Exposition<'_>) {
         let all = self.all();
         let [_, prefill, decode] = &self.phases;

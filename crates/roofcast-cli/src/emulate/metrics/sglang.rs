@@ -1,7 +1,8 @@
 //! SGLang's metrics.
 //!
-//! Source of names, labels and bounds: `sglang/srt/observability/metrics_collector.py` of the wheel of SGLang 0.5.23, whose
-//! server has them with `--enable-metrics`. Here are those that an engine has a value for.
+//! Source of names, labels and bounds: `sglang/srt/observability/metrics_collector.py` of the wheel of SGLang 0.5.23,
+//! whose server exposes them with `--enable-metrics`. Only metrics that the emulated engine has values for are
+//! included.
 
 use super::exposition::{Exposition, quoted};
 use super::{Metrics, label};
@@ -36,7 +37,7 @@ impl Metrics {
         format!("model_name={},engine_type=\"unified\"", quoted(&self.fixed.model))
     }
 
-    /// What each engine says.
+    /// Writes the metrics of each engine.
     pub(super) fn show_sglang(&self, text: &mut Exposition<'_>) {
         let rank = format!(
             "{},tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\",dp_rank=\"{}\"",
@@ -48,7 +49,7 @@ impl Metrics {
         self.show_lag(text);
     }
 
-    /// What the scheduler's process says.
+    /// Writes the metrics of the scheduler's process.
     fn show_scheduler(&self, text: &mut Exposition<'_>) {
         let (usage, _) = self.load();
         let size = self.fixed.block_size;
@@ -82,7 +83,7 @@ impl Metrics {
         text.histogram(("sglang:queue_time_seconds", "Seconds in the queue."), &self.queue);
     }
 
-    /// What the server's process says once for all engines.
+    /// Writes the metrics of the server's process, once for all engines.
     pub(super) fn show_sglang_server(&self, text: &mut Exposition<'_>) {
         text.next(self.sglang_labels(), self.created);
         let streams = ["false", "true"].map(|streams| label("is_streaming", streams));

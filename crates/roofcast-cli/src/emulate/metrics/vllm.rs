@@ -23,7 +23,7 @@ pub(super) const PHASES: [f64; 21] = [
 ];
 
 impl Metrics {
-    /// All of it.
+    /// Writes all metrics of an engine.
     pub(super) fn show_vllm(&self, text: &mut Exposition<'_>) {
         text.next(self.vllm_labels(), self.created);
         self.show_nothing(text);
@@ -34,7 +34,7 @@ impl Metrics {
         self.show_lag(text);
     }
 
-    /// What the server says once for all engines.
+    /// Writes the server's metrics, once for all engines.
     pub(super) fn show_vllm_server(&self, text: &mut Exposition<'_>) {
         let [requests, tokens] = self.counts.rejected;
         let reasons = [("max_num_queued_reqs", requests), ("max_num_queued_tokens", tokens)];
@@ -50,7 +50,7 @@ impl Metrics {
         format!("engine=\"{}\",model_name={}", self.fixed.engine, quoted(&self.fixed.model))
     }
 
-    /// What vLLM has and this has nothing to say of: estimates of what a GPU did, images, caches elsewhere.
+    /// Writes metrics of vLLM without an emulated value: estimates of GPU work, images, remote caches.
     fn show_nothing(&self, text: &mut Exposition<'_>) {
         let none = "Always 0 here.";
         for name in [
@@ -83,7 +83,7 @@ impl Metrics {
         text.gauge(("vllm:kv_cache_usage_perc", "Share of the KV blocks in use, 0 to 1."), self.load().0);
     }
 
-    /// Which adapters wait and run, with the time as value, as routers read affinity.
+    /// Writes which adapters wait and run, with the time as value, which routers read for affinity.
     fn show_adapters(&self, text: &mut Exposition<'_>) {
         let Some(most) = self.fixed.max_loras else { return };
         let [waiting, running] = &self.adapters;
