@@ -280,7 +280,11 @@ const CACHES: &[(&str, &str, &[&str])] = &[
     ),
     ("engine.max_num_active_seqs=0", "", &["max_num_active_seqs", "from 1"]),
     ("engine.prefill_schedule_interval=0", "", &["prefill_schedule_interval", "from 1"]),
-    ("engine.prefill_schedule_interval=4", "", &["prefill_schedule_interval", "4", "attention_dp above 1"]),
+    (
+        "engine.prefill_schedule_interval=4",
+        "version = \"0.32.0\"",
+        &["prefill_schedule_interval", "4", "attention_dp above 1"],
+    ),
     ("engine.max_num_queued_reqs=9", "scheduler = \"orca\"", &["max_num_queued_reqs", "vllm"]),
     ("workload.max_tokens=0", "", &["workload.max_tokens", "1 to 100000000"]),
     ("engine.reservation=pow2", "", &["reservation", "orca or static"]),

@@ -45,20 +45,20 @@ pub(super) fn in_order(place: &str, mut steps: impl Iterator<Item = u64>) -> Res
 
 /// Numbers of segments by their names.
 #[derive(Debug, Default)]
-pub(super) struct Segments<'a>(BTreeMap<&'a str, u32>);
+pub(super) struct Segments<'a>(BTreeMap<(u32, &'a str), u32>);
 
 impl<'a> Segments<'a> {
-    /// The number of a segment; a new segment gets the next number.
-    pub(super) fn number(&mut self, name: &'a str) -> u32 {
+    /// The number of a segment as a LoRA adapter has it, 0 of none; a new segment gets the next number.
+    pub(super) fn number(&mut self, adapter: u32, name: &'a str) -> u32 {
         let next = self.0.len() as u32;
-        *self.0.entry(name).or_insert(next)
+        *self.0.entry((adapter, name)).or_insert(next)
     }
 
-    /// The tokens of a prompt.
-    pub(super) fn tokens(&mut self, prompt: &'a [Part]) -> Tokens {
+    /// The tokens of a prompt as a LoRA adapter has them.
+    pub(super) fn tokens(&mut self, adapter: u32, prompt: &'a [Part]) -> Tokens {
         let mut tokens = Tokens::default();
         for (segment, start, length) in prompt {
-            tokens.push(Run { segment: self.number(segment), start: *start, length: *length });
+            tokens.push(Run { segment: self.number(adapter, segment), start: *start, length: *length });
         }
         tokens
     }

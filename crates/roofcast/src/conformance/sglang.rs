@@ -121,8 +121,8 @@ impl<'a> Replay<'a> {
     fn add(&mut self, index: usize) {
         let request = &self.trace.requests[index];
         self.scheduler.add(NewRequest {
-            prompt: self.segments.tokens(&request.prompt).runs().into(),
-            output_segment: self.segments.number(&request.output_segment),
+            prompt: self.segments.tokens(0, &request.prompt).runs().into(),
+            output_segment: self.segments.number(0, &request.output_segment),
             output_tokens: None,
             max_new_tokens: request.max_new_tokens,
             output_len: request.output_len,

@@ -1,4 +1,4 @@
-//! vLLM's traces, `vllm-sched-trace/1`, and the loop that they were recorded in.
+//! vLLM's traces, `vllm-sched-trace/1` and `/2`, and the loop that they were recorded in.
 //!
 //! Knows: requests, settings and steps of a trace, and when a step's results are there. The decisions are
 //! [`crate::scheduler::vllm`]'s.
@@ -9,7 +9,7 @@ pub use trace::{Queue, RecordedRequest, RecordedStep, Trace};
 
 use super::request::Segments;
 use crate::kv_cache::prefix::Prefix;
-use crate::scheduler::vllm::{NewRequest, RequestId, Scheduler, Step};
+use crate::scheduler::vllm::{NewRequest, RequestId, ScheduledRequest, Scheduler, Step};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The decisions of our scheduler on a trace's requests, in the trace's form.
@@ -21,6 +21,8 @@ struct Replay<'a> {
     trace: &'a Trace,
     scheduler: Scheduler,
     segments: Segments<'a>,
+    /// Steps of each request that verified drafts.
+    verified: Vec<usize>,
     /// Steps in flight, with their index.
     pending: VecDeque<(u64, Step)>,
     /// Requests by the step that sampled their last token.
@@ -30,9 +32,12 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn new(trace: &'a Trace) -> Replay<'a> {
+        let mut scheduler = Scheduler::new(trace.config.clone());
+        scheduler.set_max_loras(trace.max_loras);
         Replay {
             trace,
-            scheduler: Scheduler::new(trace.config.clone()),
+            scheduler,
+            verified: vec![0; trace.requests.len()],
             segments: Segments::default(),
             pending: VecDeque::new(),
             finished: BTreeMap::new(),
@@ -51,7 +56,8 @@ impl<'a> Replay<'a> {
                 self.add(arrived);
                 arrived += 1;
             }
-            let step = self.scheduler.schedule();
+            let mut step = self.scheduler.schedule();
+            self.verify(&mut step);
             let record = self.record(index, first..arrived, &step);
             let nothing = step.scheduled.is_empty() && step.preempted.is_empty();
             self.pending.push_back((index, step));
@@ -77,8 +83,8 @@ impl<'a> Replay<'a> {
 
     fn add(&mut self, index: usize) {
         let request = &self.trace.requests[index];
-        let tokens = self.segments.tokens(&request.prompt);
-        let output_segment = self.segments.number(&request.output_segment);
+        let tokens = self.segments.tokens(request.lora, &request.prompt);
+        let output_segment = self.segments.number(request.lora, &request.output_segment);
         self.scheduler.add(NewRequest {
             input_len: tokens.len(),
             // Any prompt of the trace may contain any token of another.
@@ -86,8 +92,19 @@ impl<'a> Replay<'a> {
             output_len: request.output_len,
             priority: request.priority,
             transferred: 0,
-            adapter: 0,
+            adapter: request.lora,
         });
+    }
+
+    /// Which drafts of a step are accepted.
+    fn verify(&mut self, step: &mut Step) {
+        for work in step.work.iter_mut().filter(|work| work.samples && work.drafts > 0) {
+            let accept = &self.trace.requests[work.id].accept;
+            let turn = self.verified[work.id];
+            self.verified[work.id] += 1;
+            let accepted = accept.get(turn % accept.len().max(1)).copied().unwrap_or(0);
+            work.accepted = accepted.min(work.drafts);
+        }
     }
 
     /// Applies the oldest step in flight; returns the number of requests that finished.
@@ -112,6 +129,10 @@ impl<'a> Replay<'a> {
                 trace::Queue::Ids(names(&ids))
             }
         };
+        let numbers = |value: fn(&ScheduledRequest) -> u64, least: u64| {
+            let numbers = decided.work.iter().map(|work| (work.id, value(work)));
+            pairs(&numbers.filter(|(_, number)| *number >= least).collect::<Vec<_>>()).into_iter().collect()
+        };
         RecordedStep {
             step,
             arrived: names(&arrived.collect::<Vec<_>>()),
@@ -123,6 +144,8 @@ impl<'a> Replay<'a> {
             free_blocks: self.scheduler.free_blocks(),
             running: queue(self.scheduler.running().to_vec()),
             waiting: queue(self.scheduler.waiting().collect()),
+            drafts: numbers(|work| work.drafts, 1),
+            sampled: numbers(|work| 1 + work.accepted, 2),
             finished: Vec::new(),
             free_blocks_end: 0,
         }

@@ -251,6 +251,7 @@ impl Blocks {
                 self.tally.drafted_tokens += work.drafts;
                 self.tally.rejected_tokens += work.drafts - work.accepted;
             }
+            self.tally.idle_tokens += work.padding;
             life.generated += 1 + work.accepted;
         }
     }

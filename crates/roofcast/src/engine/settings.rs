@@ -250,9 +250,10 @@ fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<
             return Err(Error::field("engine", field, 0, "from 1"));
         }
     }
-    if let Some(steps) = spec.prefill_schedule_interval.filter(|steps| *steps > 1 && config.attention_dp == 1)
-    {
-        let accepted = "1, or attention_dp above 1: vLLM heeds it in data-parallel engines alone";
+    let anywhere = vllm::Rules::of(spec.version.as_deref()).interval_since_prefill;
+    let ignored = |steps: &u64| *steps > 1 && config.attention_dp == 1 && !anywhere;
+    if let Some(steps) = spec.prefill_schedule_interval.filter(ignored) {
+        let accepted = "1, or attention_dp above 1: before 0.33 vLLM heeds it in data-parallel engines alone";
         return Err(Error::field("engine", "prefill_schedule_interval", steps, accepted));
     }
     check_prefixes(spec, config)?;
@@ -373,5 +374,8 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::SchedulerCon
         async_scheduling: spec.async_scheduling.unwrap_or(false),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
+        eagle: false,
+        windows: vec![None],
+        rules: vllm::Rules::of(spec.version.as_deref()),
     }
 }

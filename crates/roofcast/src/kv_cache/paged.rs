@@ -97,16 +97,14 @@ impl Pool {
         self.repeated
     }
 
-    /// The blocks that hold `contents`, as far as they are there in a row. Own contents are looked for where their owner
-    /// last had them: in `own`, block by block.
-    pub fn lookup(&self, contents: &[Content], own: &[Block]) -> Vec<Block> {
-        let find = |(index, content): (usize, &Content)| {
-            if !content.is_own() {
-                return self.cached.get(content).copied();
-            }
-            own.get(index).copied().filter(|b| self.blocks[*b as usize].content == Some(*content))
-        };
-        contents.iter().enumerate().map_while(find).collect()
+    /// The oldest block that holds `content`. An own content is looked for where its owner last had it.
+    pub fn find(&self, content: Content, own: Option<Block>) -> Option<Block> {
+        if !content.is_own() {
+            return self.cached.get(&content).copied();
+        }
+        let holds =
+            |block: &Block| self.blocks.get(*block as usize).is_some_and(|b| b.content == Some(content));
+        own.filter(holds)
     }
 
     /// How many of `blocks` no request holds: taking them costs a free block each.
@@ -268,32 +266,32 @@ mod tests {
         let mut pool = Pool::new(5);
         let mut tokens = Tokens::default();
         tokens.push(Run { segment: 0, start: 0, length: 16 });
-        let full = tokens.name_next(Content::START, 16);
+        let full = tokens.name_next(Content::START, (16, 0));
         let held = taken(&mut pool, 3);
         pool.cache(held[0], full);
         pool.release(&held);
         // 2 and 1 as a group in front, 0 behind; a hit finds 0.
         assert_eq!(order(&pool), [2, 1, 3, 4, 0]);
-        assert_eq!(pool.lookup(&[full], &[]), [0]);
+        assert_eq!(pool.find(full, None), Some(0));
         // Taking all evicts it.
         assert_eq!(taken(&mut pool, 5), [2, 1, 3, 4, 0]);
-        assert!(pool.lookup(&[full], &[]).is_empty() && taken(&mut pool, 1).is_empty());
+        assert!(pool.find(full, None).is_none() && taken(&mut pool, 1).is_empty());
     }
 
     #[test]
     fn of_equal_blocks_the_oldest_is_hit_and_the_next_when_it_goes() {
         let mut pool = Pool::new(4);
-        let (shared, own) = (Tokens::default().name_next(Content::START, 16), Content::own(7, 0));
+        let (shared, own) = (Tokens::default().name_next(Content::START, (16, 0)), Content::own(7, 0));
         let held = taken(&mut pool, 4);
         held[..3].iter().for_each(|b| pool.cache(*b, shared));
         pool.cache(3, own);
-        assert_eq!((pool.lookup(&[shared], &[]), pool.lookup(&[own], &[3])), (vec![0], vec![3]));
+        assert_eq!((pool.find(shared, None), pool.find(own, Some(3))), (Some(0), Some(3)));
         // Given back last to first and taken again, 3 and 2 are evicted: 0 is still the oldest.
         pool.release(&held);
         assert_eq!(taken(&mut pool, 2), [3, 2]);
-        assert_eq!((pool.lookup(&[shared], &[]), pool.lookup(&[own], &[3])), (vec![0], vec![]));
+        assert_eq!((pool.find(shared, None), pool.find(own, Some(3))), (Some(0), None));
         pool.hold(&[1]);
         assert_eq!(taken(&mut pool, 1), [0]);
-        assert_eq!(pool.lookup(&[shared], &[]), [1]);
+        assert_eq!(pool.find(shared, None), Some(1));
     }
 }

@@ -30,6 +30,15 @@ impl Content {
         self.0 & OWN != 0
     }
 
+    /// The identity of this content in a group of layers, the first of which is 0.
+    pub fn of_group(self, group: usize) -> Content {
+        match group {
+            0 => self,
+            _ if self.is_own() => Content(self.0 | (group as u128) << 96),
+            _ => self.below(group as u32),
+        }
+    }
+
     /// The identity of this content below a node of a tree.
     pub(crate) fn below(self, node: u32) -> Content {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
@@ -112,10 +121,21 @@ impl Tokens {
         self.length == 0
     }
 
-    /// The identity of the next `block` tokens behind `past`; blocks are named in order, each once.
-    pub fn name_next(&mut self, past: Content, block: u64) -> Content {
-        let (mut index, mut at) = self.named;
-        let (mut left, mut content) = (block, past);
+    /// The identity of the next `block` tokens behind `past`, and of `ahead` tokens after them; blocks are named in order,
+    /// each once.
+    pub fn name_next(&mut self, past: Content, (block, ahead): (u64, u64)) -> Content {
+        let (content, end) = self.name(past, self.named, block);
+        self.named = end;
+        self.name(content, end, ahead).0
+    }
+
+    /// The identity of `tokens` tokens from a place on behind `past`, and the place after them.
+    fn name(&self, past: Content, from: (usize, u64), tokens: u64) -> (Content, (usize, u64)) {
+        let (mut index, mut at) = from;
+        let (mut left, mut content) = (tokens, past);
+        if left == 0 {
+            return (past, from);
+        }
         while let Some(run) = self.runs.get(index) {
             let length = (run.length - at).min(left);
             if length > 0 {
@@ -128,8 +148,7 @@ impl Tokens {
             }
             (index, at) = (index + 1, 0);
         }
-        self.named = (index, at);
-        content
+        (content, (index, at))
     }
 }
 
@@ -228,7 +247,7 @@ mod tests {
         let mut asked = Prefix::of_tokens(&[7, 7, 8, 9], Arc::from([])).tokens;
         let mut other = Prefix::of_tokens(&[7, 7, 9, 8], Arc::from([])).tokens;
         let [said, asked, other] =
-            [&mut said, &mut asked, &mut other].map(|t| t.name_next(Content::START, 4));
+            [&mut said, &mut asked, &mut other].map(|t| t.name_next(Content::START, (4, 0)));
         assert!(said == asked && said != other);
     }
 
@@ -241,7 +260,7 @@ mod tests {
         let mut same = Vec::new();
         for _ in 0..4 {
             for (content, tokens) in past.iter_mut().zip([&mut whole, &mut pieces, &mut other]) {
-                *content = tokens.name_next(*content, 16);
+                *content = tokens.name_next(*content, (16, 0));
             }
             same.push((past[0] == past[1], past[0] == past[2]));
         }

@@ -1,19 +1,23 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
-//! Knows: the decisions of vLLM 0.32's `Scheduler` and `AsyncScheduler` for one full-attention KV group, tested step
-//! for step against recorded traces by [`crate::conformance`], none of which has drafts. Knows nothing about time:
+//! Knows: the decisions of vLLM's `Scheduler` and `AsyncScheduler`, by version (0.32, 0.33), held step for step to recorded
+//! traces by [`crate::conformance`]: windows, adapters, drafts and intervals of prompts among them. Knows nothing about time:
 //! its driver prices the steps.
 
 mod adapters;
 mod blocks;
 mod config;
+mod interval;
 mod request;
+mod running;
 
-pub use config::{SchedulerConfig, SchedulingPolicy};
+pub use config::{Rules, SchedulerConfig, SchedulingPolicy};
 
 use crate::kv_cache::paged::Pool;
 use crate::kv_cache::prefix::{Prefix, push_output};
 use crate::slab::Slab;
+use blocks::{Admission, Table};
+use interval::Interval;
 use request::RequestState;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -71,7 +75,9 @@ pub struct ScheduledRequest {
     pub decodes: bool,
     /// Drafts among the new tokens.
     pub drafts: u64,
-    /// Number of accepted drafts, set by the scheduler's driver.
+    /// Rows that stand for drafts among them, of a request that has none yet.
+    pub padding: u64,
+    /// Of the drafts, the accepted ones, as the scheduler's driver sets them.
     pub accepted: u64,
 }
 
@@ -84,6 +90,10 @@ struct Pass {
     threshold: Option<u64>,
     /// True if prompts must wait for a later step.
     decodes_alone: bool,
+    /// Whether prompts are computed in this one.
+    prompts: bool,
+    /// Whether a request with a token left to compute is given rows for drafts.
+    pads: bool,
 }
 
 /// The scheduler with its cache and queues.
@@ -93,9 +103,7 @@ pub struct Scheduler {
     pool: Pool,
     requests: Slab<RequestState>,
     arrived: u64,
-    /// Steps since a request arrived at the empty engine, for `prefill_schedule_interval`.
-    steps: u64,
-    prompts_wait: bool,
+    interval: Interval,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
     /// Adapters that may run at one time.
@@ -110,12 +118,11 @@ impl Scheduler {
     pub fn new(config: SchedulerConfig) -> Scheduler {
         let pool = Pool::new(config.num_gpu_blocks.saturating_sub(1));
         Scheduler {
+            interval: Interval::new(config.prefill_schedule_interval, config.rules.interval_since_prefill),
             config,
             pool,
             requests: Slab::default(),
             arrived: 0,
-            steps: 0,
-            prompts_wait: false,
             running: Vec::new(),
             waiting: VecDeque::new(),
             max_loras: usize::MAX,
@@ -142,10 +149,8 @@ impl Scheduler {
             placeholders: 0,
             stale: 0,
             drafts: 0,
-            blocks: Vec::new(),
-            former: Vec::new(),
+            tables: vec![Table::default(); self.config.windows.len()],
             contents: Vec::new(),
-            cached_blocks: 0,
             preempted: false,
             dropped: 0,
             in_prompt: false,
@@ -167,9 +172,8 @@ impl Scheduler {
 
     /// Removes a request in any state; its blocks are freed, and steps in flight no longer affect it.
     pub fn abort(&mut self, id: RequestId) {
-        let r = &mut self.requests[id];
-        r.finished = true;
-        self.pool.release(&std::mem::take(&mut r.blocks));
+        self.requests[id].finished = true;
+        self.release(id);
         self.running.retain(|i| *i != id);
         self.waiting.retain(|i| *i != id);
         self.deferred.remove(&id);
@@ -213,72 +217,94 @@ impl Scheduler {
         if step.preempted.is_empty() {
             self.schedule_waiting(&mut step, &mut pass);
         }
-        for &(id, tokens) in &step.scheduled {
-            let r = &mut self.requests[id];
-            r.computed += tokens;
-            let samples = r.computed >= r.known() + r.placeholders;
-            let drafts = r.computed.saturating_sub(r.known() + r.placeholders);
-            let decodes = r.generated + r.placeholders > 0;
-            r.placeholders += u64::from(samples);
-            r.in_prompt = !samples;
-            let context = r.computed;
-            step.work.push(ScheduledRequest {
-                id,
-                new: tokens,
-                context,
-                samples,
-                decodes,
-                drafts,
-                accepted: 0,
-            });
+        for at in 0..step.scheduled.len() {
+            let work = self.scheduled(step.scheduled[at], &step);
+            step.work.push(work);
+        }
+        if !step.scheduled.is_empty() {
+            self.interval.decided(pass.prompts);
         }
         step
     }
 
-    /// Delivers the tokens that `step` sampled; returns the finished requests, in order.
+    /// What a step computes of a request, and what is known of it from then on.
+    fn scheduled(&mut self, (id, tokens): (RequestId, u64), step: &Step) -> ScheduledRequest {
+        let k = self.config.num_speculative_tokens;
+        let r = &mut self.requests[id];
+        r.computed += tokens;
+        let counted_on = r.known() + r.placeholders;
+        let samples = r.computed >= counted_on;
+        let beyond = r.computed.saturating_sub(counted_on);
+        let decodes = r.generated + r.placeholders > 0;
+        if samples {
+            r.placeholders += 1 + beyond;
+        }
+        // Drafts are proposed after each token; those of a step under way are counted on before they are known.
+        r.drafts = if samples && self.config.async_scheduling { k } else { 0 };
+        r.in_prompt = !samples;
+        let admitted = beyond > 0 && (step.new.contains(&id) || step.resumed.contains(&id));
+        let (drafts, padding) = if admitted { (0, beyond) } else { (beyond, 0) };
+        ScheduledRequest {
+            id,
+            new: tokens,
+            context: r.computed,
+            samples,
+            decodes,
+            drafts,
+            padding,
+            accepted: 0,
+        }
+    }
+
+    /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
     pub fn update(&mut self, step: &Step) -> Vec<RequestId> {
         let mut finished = Vec::new();
-        for &ScheduledRequest { id, drafts, accepted, .. } in step.work.iter().filter(|w| w.samples) {
+        for work in step.work.iter().filter(|w| w.samples) {
+            let id = work.id;
             if self.requests[id].finished {
                 continue;
             }
-            let max_model_len = self.config.max_model_len;
-            let r = &mut self.requests[id];
-            if r.stale > 0 {
-                r.stale -= 1
-            } else {
-                r.placeholders -= 1
-            }
-            if r.own_from == u64::MAX {
-                let output = (r.output_segment, r.output_tokens.as_deref());
-                push_output(&mut r.tokens, output, r.generated, 1 + accepted);
-            }
-            r.generated += 1 + accepted;
-            // Rejected drafts are computed again.
-            r.computed -= drafts - accepted;
-            r.drafts = self.config.num_speculative_tokens;
-            if r.generated >= r.output_len || r.known() >= max_model_len {
+            self.deliver(work);
+            let r = &self.requests[id];
+            if r.generated >= r.output_len || r.known() >= self.config.max_model_len {
                 self.finish(id);
                 finished.push(id);
-            } else if self.config.async_scheduling && !self.requests[id].preempted {
-                self.cache_full_blocks(id, self.requests[id].computed);
+            } else if self.config.async_scheduling && !r.preempted {
+                self.cache_full_blocks(id, r.computed);
             }
         }
         finished
     }
 
-    /// Budget of this step.
-    fn pass(&mut self) -> Pass {
-        if self.running.is_empty() {
-            self.steps = 0;
+    /// Tokens of a request come; what was computed of rejected drafts is computed over.
+    fn deliver(&mut self, work: &ScheduledRequest) {
+        let &ScheduledRequest { id, drafts, padding, accepted, .. } = work;
+        let r = &mut self.requests[id];
+        if r.stale > 0 {
+            r.stale -= 1 + drafts + padding;
+        } else {
+            r.placeholders -= 1 + drafts + padding;
+            r.computed -= drafts + padding - accepted;
         }
-        let off_beat = !self.steps.is_multiple_of(self.config.prefill_schedule_interval.max(1));
-        self.steps += 1;
-        let decodes = || self.running.iter().any(|id| !self.requests[*id].in_prompt);
+        if r.own_from == u64::MAX {
+            let output = (r.output_segment, r.output_tokens.as_deref());
+            push_output(&mut r.tokens, output, r.generated, 1 + accepted);
+        }
+        r.generated += 1 + accepted;
+        if !r.preempted {
+            r.drafts = self.config.num_speculative_tokens;
+        }
+    }
+
+    /// What this step may still compute.
+    fn pass(&mut self) -> Pass {
+        let held = self.interval.holds(self.running.is_empty());
         Pass {
             budget: self.config.max_num_batched_tokens,
             threshold: self.threshold(),
-            decodes_alone: off_beat && !self.prompts_wait && decodes(),
+            decodes_alone: held && self.running.iter().any(|id| !self.requests[*id].in_prompt),
+            prompts: false,
+            pads: false,
         }
     }
 
@@ -294,143 +320,57 @@ impl Scheduler {
         (threshold > 0 && unfinished > 1).then_some(threshold)
     }
 
-    fn schedule_running(&mut self, step: &mut Step, pass: &mut Pass) {
-        let mut index = 0;
-        while index < self.running.len() && pass.budget > 0 {
-            let id = self.running[index];
-            let r = &self.requests[id];
-            // Its last token is sampled already, so nothing remains to compute.
-            let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
-            let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
-            let room = self.config.max_model_len.saturating_sub(r.computed + 1);
-            let want = want.min(pass.threshold.unwrap_or(u64::MAX)).min(pass.budget).min(room);
-            let deferred = pass.decodes_alone && r.in_prompt;
-            if (self.config.async_scheduling && done) || deferred || want == 0 {
-                index += 1;
-                continue;
-            }
-            if !self.make_room(id, want, step, &mut pass.budget, &mut index) {
-                break;
-            }
-            step.scheduled.push((id, want));
-            pass.budget -= want;
-            index += 1;
-        }
-    }
-
-    /// Allocates blocks for `want` more tokens of a running request, preempting others as needed; false if it was
-    /// preempted itself.
-    fn make_room(
-        &mut self,
-        id: RequestId,
-        want: u64,
-        step: &mut Step,
-        budget: &mut u64,
-        index: &mut usize,
-    ) -> bool {
-        loop {
-            let r = &self.requests[id];
-            let slots = (r.computed + want + self.config.num_lookahead_tokens).min(self.config.max_model_len);
-            let needed = slots.div_ceil(self.config.block_size).saturating_sub(r.blocks.len() as u64);
-            if self.pool.allocate(needed, &mut self.requests[id].blocks) {
-                let filled = self.requests[id].computed + want;
-                self.cache_full_blocks(id, filled);
-                return true;
-            }
-            let Some(victim) = self.victim() else { return false };
-            if let Some(at) = step.scheduled.iter().position(|(s, _)| *s == victim) {
-                // Its tokens return to the budget; it was ahead of the request being scheduled.
-                *budget += step.scheduled.remove(at).1;
-                *index -= 1;
-            }
-            self.preempt(victim);
-            step.preempted.push(victim);
-            if victim == id {
-                return false;
-            }
-        }
-    }
-
-    /// Removes the request to preempt from the running ones.
-    fn victim(&mut self) -> Option<RequestId> {
-        match self.config.policy {
-            SchedulingPolicy::Fcfs => self.running.pop(),
-            SchedulingPolicy::Priority => {
-                let worst = (0..self.running.len()).max_by_key(|i| self.rank(self.running[*i]))?;
-                Some(self.running.remove(worst))
-            }
-        }
-    }
-
-    fn preempt(&mut self, id: RequestId) {
-        let r = &mut self.requests[id];
-        r.dropped = std::mem::take(&mut r.computed);
-        r.preempted = true;
-        r.cached_blocks = 0;
-        r.drafts = 0;
-        r.stale += std::mem::take(&mut r.placeholders);
-        r.former = std::mem::take(&mut r.blocks);
-        self.pool.release(&r.former);
-        match self.config.policy {
-            SchedulingPolicy::Fcfs => self.waiting.push_front(id),
-            SchedulingPolicy::Priority => self.enqueue_by_priority(id),
-        }
-    }
-
-    /// Sort key under priorities: smaller first.
-    fn rank(&self, id: RequestId) -> (i64, u64) {
-        (self.requests[id].priority, self.requests[id].number)
-    }
-
-    fn enqueue_by_priority(&mut self, id: RequestId) {
-        let at = self.waiting.partition_point(|w| self.rank(*w) < self.rank(id));
-        self.waiting.insert(at, id);
-    }
-
     fn schedule_waiting(&mut self, step: &mut Step, pass: &mut Pass) {
         let most = self.config.max_num_active_seqs.unwrap_or(u64::MAX).min(self.config.max_num_seqs);
+        pass.pads = !pass.prompts;
         let mut skipped = Vec::new();
+        let mut adapters = self.adapters_in_use(step);
         while pass.budget > 0 && (self.running.len() as u64) < most {
             let Some(&id) = self.waiting.front() else { break };
-            if self.requests[id].stale > 0 || !self.has_adapter_slot(id) {
-                // Tokens from before its preemption are still in flight, or other adapters fill the slots: it waits
+            if self.requests[id].stale > 0 || !self.has_adapter_slot(id, &adapters) {
+                // Tokens of before its preemption are still under way, or others' adapters fill the slots: it waits
                 // without blocking the queue.
                 skipped.push(id);
                 self.deferred.insert(id);
                 self.waiting.pop_front();
                 continue;
             }
-            if pass.decodes_alone {
-                break;
-            }
-            let Some((tokens, cached)) = self.admit(id, pass) else { break };
-            self.waiting.pop_front();
-            self.deferred.remove(&id);
-            self.running.push(id);
-            step.scheduled.push((id, tokens));
-            pass.budget -= tokens;
-            if cached > 0 {
-                step.cached.push((id, cached));
-            }
-            if std::mem::take(&mut self.requests[id].preempted) {
-                step.recomputed += self.requests[id].dropped;
-                step.resumed.push(id)
-            } else {
-                step.new.push(id)
-            }
+            let Some(admission) = self.admit(id, pass) else { break };
+            adapters.insert(self.requests[id].adapter);
+            self.enter(id, admission, step, pass);
         }
         if !pass.decodes_alone {
-            self.prompts_wait = !self.waiting.is_empty();
+            self.interval.considered(!self.waiting.is_empty());
         }
         for id in skipped.into_iter().rev() {
             self.waiting.push_front(id);
         }
     }
 
+    /// The head of the queue runs from now on.
+    fn enter(&mut self, id: RequestId, admission: Admission, step: &mut Step, pass: &mut Pass) {
+        let Admission { tokens, cached, prompt } = admission;
+        self.waiting.pop_front();
+        self.deferred.remove(&id);
+        self.running.push(id);
+        step.scheduled.push((id, tokens));
+        pass.budget -= tokens;
+        pass.prompts |= prompt;
+        if cached > 0 {
+            step.cached.push((id, cached));
+        }
+        if std::mem::take(&mut self.requests[id].preempted) {
+            step.recomputed += self.requests[id].dropped;
+            step.resumed.push(id)
+        } else {
+            step.new.push(id)
+        }
+    }
+
     fn finish(&mut self, id: RequestId) {
+        self.release(id);
         let r = &mut self.requests[id];
         r.finished = true;
-        self.pool.release(&std::mem::take(&mut r.blocks));
         if r.preempted {
             // Its last token was in flight when it was preempted.
             self.waiting.retain(|i| *i != id);

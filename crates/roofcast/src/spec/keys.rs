@@ -124,7 +124,7 @@ pub const KEYS: &[Key] = &[
     key("engine.enable_prefix_caching", "enable-prefix-caching", Switch, "whether blocks are found again by their content [default: where prompts have tokens in common]"),
     rare("engine.max_num_queued_reqs", "max-num-queued-reqs", Whole, "requests of a replica, waiting or running, beyond which its server refuses new ones"),
     rare("engine.max_num_queued_tokens", "max-num-queued-tokens", Whole, "prompt tokens without a first token from which a replica's server refuses requests"),
-    rare("engine.prefill_schedule_interval", "prefill-schedule-interval", Whole, "steps from one with prompts beside decodes to the next, in vLLM's data-parallel engines"),
+    rare("engine.prefill_schedule_interval", "prefill-schedule-interval", Whole, "steps from one with prompts beside decodes to the next; before vLLM 0.33 in data-parallel engines"),
     rare("engine.long_prefill_token_threshold", "long-prefill-token-threshold", Whole, "most tokens of one prompt in a step while others wait; 0 is no bound"),
     rare("engine.policy", "policy", Word, "order of the queue: fcfs, priority, sjf [default: fcfs]"),
     rare("engine.schedule_policy", "schedule-policy", Word, "SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"),

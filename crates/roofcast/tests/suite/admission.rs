@@ -42,13 +42,16 @@ fn who_comes_beyond_a_limit_is_turned_away() {
 }
 
 #[test]
-fn the_interval_is_for_data_parallel_engines() {
-    let error = spec(
-        "[engine]\nprefill_schedule_interval = 2\n[workload]\narrivals = { kind = \"offline\" }\ninput_len = 9\noutput_len = 9\n",
-    )
-    .unwrap_err()
-    .to_string();
+fn the_interval_is_for_data_parallel_engines_before_0_33() {
+    let of = |version: &str| {
+        spec(&format!(
+            "[engine]\nversion = \"{version}\"\nprefill_schedule_interval = 2\n[workload]\nrequests = 3\n\
+             arrivals = {{ kind = \"offline\" }}\ninput_len = 9\noutput_len = 9\n"
+        ))
+    };
+    let error = of("0.32.0").err().unwrap().to_string();
     assert!(error.contains("prefill_schedule_interval") && error.contains("attention_dp"), "{error}");
+    assert_eq!(of("0.33.0").unwrap().summary.completed, 3);
 }
 
 proptest! {

@@ -34,10 +34,18 @@ fn every_recorded_step_of_vllm_is_reproduced() {
     assert_eq!(replayed(&root.join("public")) + replayed(&root.join("async")), 23);
 }
 
+/// 0.33's, of which four of the plain ones differ from 0.32 by its rules, and those with windows, groups, adapters, an
+/// interval of prompts and drafts.
+#[test]
+fn every_recorded_step_of_the_newest_vllm_is_reproduced() {
+    let Some(root) = shared("conformance/vllm-0.33") else { return };
+    assert_eq!((replayed(&root.join("plain")), replayed(&root.join("extended"))), (9, 6));
+}
+
 /// The same of the few traces that a clone carries.
 #[test]
 fn recorded_steps_beside_the_tests_are_reproduced() {
-    assert_eq!(replayed(&data("conformance/vllm-0.32")), 4);
+    assert_eq!((replayed(&data("conformance/vllm-0.32")), replayed(&data("conformance/vllm-0.33"))), (4, 2));
 }
 
 /// Copies of three recordings of SGLang's, for who has no others: retraction, the overlap loop, pages of 16.

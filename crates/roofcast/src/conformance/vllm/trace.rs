@@ -2,9 +2,12 @@
 
 use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
-use crate::scheduler::vllm::{SchedulerConfig, SchedulingPolicy};
+use crate::scheduler::vllm::{Rules, SchedulerConfig, SchedulingPolicy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// More groups of layers are refused.
+const MOST_GROUPS: usize = 64;
 
 /// A parsed trace.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +18,8 @@ pub struct Trace {
     pub version: String,
     /// Settings.
     pub config: SchedulerConfig,
+    /// LoRA adapters that may run at once.
+    pub max_loras: usize,
     /// Requests in order of arrival.
     pub requests: Vec<RecordedRequest>,
     /// Decisions.
@@ -32,6 +37,10 @@ pub struct RecordedRequest {
     pub output_len: u64,
     /// Priority; smaller is served first.
     pub priority: i64,
+    /// Its LoRA adapter; 0 is none.
+    pub lora: u32,
+    /// Drafts that are accepted in the steps that verify some, in turn.
+    pub accept: Vec<u64>,
     /// Segment, start and length of its parts.
     pub prompt: Vec<(String, u64, u64)>,
     /// The segment of its generated tokens.
@@ -61,6 +70,12 @@ pub struct RecordedStep {
     pub running: Queue,
     /// Waiting requests in order, or their number.
     pub waiting: Queue,
+    /// Drafts scheduled with a request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drafts: BTreeMap<String, u64>,
+    /// Tokens sampled, where more than one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sampled: BTreeMap<String, u64>,
     /// Requests whose last token was sampled in this step.
     pub finished: Vec<String>,
     /// Free blocks after the update.
@@ -103,6 +118,8 @@ impl super::super::Recorded for RecordedStep {
             ("free_blocks", self.free_blocks == other.free_blocks),
             ("running", self.running == other.running),
             ("waiting", self.waiting == other.waiting),
+            ("drafts", self.drafts == other.drafts),
+            ("sampled", self.sampled == other.sampled),
             ("finished", self.finished == other.finished),
             ("free_blocks_end", self.free_blocks_end == other.free_blocks_end),
         ];
@@ -141,6 +158,36 @@ struct Settings {
     scheduler_reserve_full_isl: bool,
     watermark: f64,
     max_num_active_seqs: Option<u64>,
+    prefill_schedule_interval: Option<u64>,
+    max_loras: Option<usize>,
+    kv_groups: Option<Vec<Group>>,
+    #[serde(default)]
+    spec_tokens: u64,
+    #[serde(default)]
+    spec_method: Method,
+}
+
+/// Layers that take blocks of their own.
+#[derive(Deserialize)]
+struct Group {
+    kind: GroupKind,
+    sliding_window: Option<u64>,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum GroupKind {
+    Full,
+    SlidingWindow,
+}
+
+/// What proposes drafts.
+#[derive(Deserialize, Default, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Method {
+    #[default]
+    Ngram,
+    Eagle,
 }
 
 #[derive(Deserialize)]
@@ -151,6 +198,10 @@ struct RequestLine {
     output_len: u64,
     priority: i64,
     prompt: Vec<(String, u64, u64)>,
+    #[serde(default)]
+    lora: u32,
+    #[serde(default)]
+    accept: Vec<u64>,
 }
 
 pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
@@ -167,19 +218,28 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
             ));
         }
     };
-    let config = settings(place, &file.config, async_scheduling)?;
+    let config = settings(place, &file.config, async_scheduling, &file.meta.vllm_version)?;
     let requests = file.requests.into_iter().map(|r| parsed(place, r)).collect::<Result<Vec<_>>>()?;
     request::in_order(place, requests.iter().map(|r| r.arrival_step))?;
-    Ok(Trace { name: file.name, version: file.meta.vllm_version, config, requests, steps: file.steps })
+    Ok(Trace {
+        name: file.name,
+        version: file.meta.vllm_version,
+        config,
+        max_loras: file.config.max_loras.unwrap_or(usize::MAX),
+        requests,
+        steps: file.steps,
+    })
 }
 
-fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<SchedulerConfig> {
+fn settings(place: &str, s: &Settings, async_scheduling: bool, version: &str) -> Result<SchedulerConfig> {
     let bounds = [
         ("block_size", s.block_size, 1 << 20),
         ("num_gpu_blocks", s.num_gpu_blocks.into(), 1 << 26),
         ("max_num_seqs", s.max_num_seqs, 1 << 30),
         ("max_num_batched_tokens", s.max_num_batched_tokens, 1 << 40),
         ("max_model_len", s.max_model_len, 1 << 40),
+        ("prefill_schedule_interval", s.prefill_schedule_interval.unwrap_or(1), 1 << 30),
+        ("spec_tokens", s.spec_tokens.max(1), 1 << 10),
     ];
     for (field, value, most) in bounds {
         if value == 0 || value > most {
@@ -208,11 +268,32 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool) -> Result<Schedul
         policy,
         scheduler_reserve_full_isl: s.scheduler_reserve_full_isl,
         watermark: s.watermark,
-        prefill_schedule_interval: 1,
+        prefill_schedule_interval: s.prefill_schedule_interval.unwrap_or(1),
         async_scheduling,
-        num_speculative_tokens: 0,
-        num_lookahead_tokens: 0,
+        num_speculative_tokens: s.spec_tokens,
+        num_lookahead_tokens: if s.spec_method == Method::Eagle { s.spec_tokens } else { 0 },
+        eagle: s.spec_method == Method::Eagle,
+        windows: windows(place, s.kv_groups.as_deref())?,
+        rules: Rules::of(Some(version)),
     })
+}
+
+/// The windows of a trace's groups of layers: one without where it says nothing.
+fn windows(place: &str, groups: Option<&[Group]>) -> Result<Vec<Option<u64>>> {
+    let Some(groups) = groups else { return Ok(vec![None]) };
+    if groups.is_empty() || groups.len() > MOST_GROUPS {
+        let accepted = format!("1 to {MOST_GROUPS} groups");
+        return Err(Error::field(place, "config.kv_groups", groups.len(), accepted));
+    }
+    let window = |group: &Group| match (&group.kind, group.sliding_window) {
+        (GroupKind::Full, _) => Ok(None),
+        (GroupKind::SlidingWindow, Some(window)) if (1..=MOST).contains(&window) => Ok(Some(window)),
+        (GroupKind::SlidingWindow, found) => {
+            let found = found.map_or("none".into(), |window| window.to_string());
+            Err(Error::field(place, "config.kv_groups.sliding_window", found, format!("1 to {MOST}")))
+        }
+    };
+    groups.iter().map(window).collect()
 }
 
 fn parsed(place: &str, r: RequestLine) -> Result<RecordedRequest> {
@@ -227,6 +308,8 @@ fn parsed(place: &str, r: RequestLine) -> Result<RecordedRequest> {
         arrival_step: r.arrival_step,
         output_len: r.output_len,
         priority: r.priority,
+        lora: r.lora,
+        accept: r.accept,
         prompt: r.prompt,
         output_segment,
     })

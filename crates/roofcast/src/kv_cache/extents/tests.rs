@@ -36,7 +36,7 @@ impl Twin {
         while (self.contents.len() as u64) < count {
             let (index, past) = (self.contents.len(), self.contents.last().copied());
             self.contents.push(if (index as u64) < self.own_from / BLOCK {
-                self.tokens.name_next(past.unwrap_or(Content::START), BLOCK)
+                self.tokens.name_next(past.unwrap_or(Content::START), (BLOCK, 0))
             } else {
                 Content::own(self.number, index)
             });
@@ -54,7 +54,9 @@ impl Twin {
             extents.find_own(&self.path, self.number, full - shared, &mut found);
         }
         let former = std::mem::take(&mut self.former);
-        let hits = pool.lookup(self.contents(full), &former);
+        let contents = self.contents(full).iter().enumerate();
+        let hits: Vec<Block> =
+            contents.map_while(|(index, content)| pool.find(*content, former.get(index).copied())).collect();
         let agree = found.blocks == hits.len() as u64 && extents.unheld(&found) == pool.unheld(&hits);
         let new = self.length.div_ceil(BLOCK) - found.blocks;
         if !agree || new + extents.unheld(&found) > extents.free() {

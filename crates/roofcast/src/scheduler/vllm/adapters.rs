@@ -1,6 +1,6 @@
 //! LoRA adapters: the limit on adapters that run at one time, and the requests that wait for a slot.
 
-use super::{RequestId, Scheduler};
+use super::{RequestId, Scheduler, Step};
 use std::collections::BTreeSet;
 
 impl Scheduler {
@@ -14,14 +14,23 @@ impl Scheduler {
         self.deferred.len() as u64
     }
 
-    /// True if the adapter of a waiting request runs already, or may start.
-    pub(super) fn has_adapter_slot(&self, id: RequestId) -> bool {
-        let adapter = self.requests[id].adapter;
-        if adapter == 0 || self.max_loras == usize::MAX {
-            return true;
+    /// Adapters of which requests run, or up to 0.32 are computed in this step.
+    pub(super) fn adapters_in_use(&self, step: &Step) -> BTreeSet<u32> {
+        if self.max_loras == usize::MAX {
+            return BTreeSet::new();
         }
-        let running = self.running.iter().map(|id| self.requests[*id].adapter);
-        let adapters: BTreeSet<u32> = running.filter(|adapter| *adapter != 0).collect();
-        adapters.contains(&adapter) || adapters.len() < self.max_loras
+        let adapter = |id: RequestId| self.requests[id].adapter;
+        if self.config.rules.running_adapters_count {
+            self.running.iter().map(|id| adapter(*id)).collect()
+        } else {
+            step.scheduled.iter().map(|(id, _)| adapter(*id)).collect()
+        }
+    }
+
+    /// Whether the adapter of a waiting request is `in_use` or may be, too.
+    pub(super) fn has_adapter_slot(&self, id: RequestId, in_use: &BTreeSet<u32>) -> bool {
+        let adapter = self.requests[id].adapter;
+        let others = in_use.iter().filter(|adapter| **adapter != 0).count();
+        adapter == 0 || in_use.contains(&adapter) || others < self.max_loras
     }
 }

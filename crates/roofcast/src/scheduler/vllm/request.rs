@@ -1,6 +1,6 @@
 //! State of a request in the scheduler.
 
-use crate::kv_cache::paged::Block;
+use super::blocks::Table;
 use crate::kv_cache::prefix::{Content, Tokens};
 use std::sync::Arc;
 
@@ -24,18 +24,15 @@ pub(super) struct RequestState {
     pub(super) computed: u64,
     /// Tokens delivered.
     pub(super) generated: u64,
-    /// Tokens sampled, not yet delivered, and still counted on (async).
+    /// Sampled, not yet delivered, and still counted on (async); drafts under way are among them.
     pub(super) placeholders: u64,
-    /// Tokens sampled before a preemption and not yet delivered (async).
+    /// The same of before a preemption (async).
     pub(super) stale: u64,
     /// Tokens drafted to follow its last token.
     pub(super) drafts: u64,
-    pub(super) blocks: Vec<Block>,
-    /// Blocks that it held before it was preempted.
-    pub(super) former: Vec<Block>,
+    /// Its blocks, of each group.
+    pub(super) tables: Vec<Table>,
     pub(super) contents: Vec<Content>,
-    /// Number of blocks whose content is published to the pool.
-    pub(super) cached_blocks: usize,
     pub(super) preempted: bool,
     /// Tokens that its last preemption dropped.
     pub(super) dropped: u64,

@@ -19,6 +19,9 @@ fn config() -> SchedulerConfig {
         async_scheduling: false,
         num_speculative_tokens: 0,
         num_lookahead_tokens: 0,
+        eagle: false,
+        windows: vec![None],
+        rules: Rules::of(Some("0.32")),
     }
 }
 

@@ -1,0 +1,98 @@
+//! The running requests of a step: tokens in the list's order, and who is preempted where blocks run out.
+//!
+//! Source: vLLM 0.33, `v1/core/sched/scheduler.py`.
+
+use super::{Pass, RequestId, Scheduler, SchedulingPolicy, Step};
+
+impl Scheduler {
+    pub(super) fn schedule_running(&mut self, step: &mut Step, pass: &mut Pass) {
+        let mut index = 0;
+        while index < self.running.len() && pass.budget > 0 {
+            let id = self.running[index];
+            let r = &self.requests[id];
+            // Its last token is sampled already: nothing is left to compute.
+            let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
+            let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
+            let room = self.config.max_model_len.saturating_sub(r.computed + 1);
+            let want = want.min(pass.threshold.unwrap_or(u64::MAX)).min(pass.budget).min(room);
+            let deferred = pass.decodes_alone && r.in_prompt;
+            if (self.config.async_scheduling && done) || deferred || want == 0 {
+                index += 1;
+                continue;
+            }
+            if !self.make_room(id, want, step, &mut pass.budget, &mut index) {
+                // The one that preempted itself is gone from its place, where the next one is now.
+                if self.config.rules.self_preemption_ends_pass {
+                    break;
+                }
+                continue;
+            }
+            pass.prompts |= self.requests[id].in_prompt;
+            step.scheduled.push((id, want));
+            pass.budget -= want;
+            index += 1;
+        }
+    }
+
+    /// Blocks for `want` more tokens of a running request, preempting others as needed; false if it was preempted itself.
+    fn make_room(
+        &mut self,
+        id: RequestId,
+        want: u64,
+        step: &mut Step,
+        budget: &mut u64,
+        index: &mut usize,
+    ) -> bool {
+        let filled = self.requests[id].computed + want;
+        let end = self.config.slots(filled);
+        while !self.grow(id, end) {
+            let Some(victim) = self.victim() else { return false };
+            if let Some(at) = step.scheduled.iter().position(|(s, _)| *s == victim) {
+                // Its tokens go back to the budget; it stood before the one being scheduled.
+                *budget += step.scheduled.remove(at).1;
+                *index -= 1;
+            }
+            self.preempt(victim);
+            step.preempted.push(victim);
+            if victim == id {
+                return false;
+            }
+        }
+        self.cache_full_blocks(id, filled);
+        true
+    }
+
+    /// Takes the request to preempt out of the running ones.
+    fn victim(&mut self) -> Option<RequestId> {
+        match self.config.policy {
+            SchedulingPolicy::Fcfs => self.running.pop(),
+            SchedulingPolicy::Priority => {
+                let worst = (0..self.running.len()).max_by_key(|i| self.rank(self.running[*i]))?;
+                Some(self.running.remove(worst))
+            }
+        }
+    }
+
+    fn preempt(&mut self, id: RequestId) {
+        let r = &mut self.requests[id];
+        r.dropped = std::mem::take(&mut r.computed);
+        r.preempted = true;
+        r.drafts = 0;
+        r.stale += std::mem::take(&mut r.placeholders);
+        self.release(id);
+        match self.config.policy {
+            SchedulingPolicy::Fcfs => self.waiting.push_front(id),
+            SchedulingPolicy::Priority => self.enqueue_by_priority(id),
+        }
+    }
+
+    /// The order under priorities: smaller first.
+    fn rank(&self, id: RequestId) -> (i64, u64) {
+        (self.requests[id].priority, self.requests[id].number)
+    }
+
+    pub(super) fn enqueue_by_priority(&mut self, id: RequestId) {
+        let at = self.waiting.partition_point(|w| self.rank(*w) < self.rank(id));
+        self.waiting.insert(at, id);
+    }
+}
