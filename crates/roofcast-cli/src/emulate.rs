@@ -37,12 +37,12 @@ use std::time::Duration;
 use tokenizer::Rule;
 use wire::{Echoed, Reply, Writer};
 
-/// How often an engine is asked whether it keeps up.
+/// Interval of checks whether an engine keeps up.
 const LOOK: Duration = Duration::from_secs(5);
-/// The share of steps that may end late before it is said.
+/// Fraction of late steps from which on a warning is printed.
 const LATE_SHARE: f64 = 0.05;
 
-/// Says on stderr when an engine's steps end late: what clients measure then is this machine, not the forecast.
+/// Warns on stderr when an engine's steps end late: clients then measure this machine, not the forecast.
 pub(crate) fn warn_when_late(replica: &Arc<EngineHandle>) {
     let replica = Arc::downgrade(replica);
     tokio::spawn(async move {
@@ -63,10 +63,10 @@ pub(crate) fn warn_when_late(replica: &Arc<EngineHandle>) {
     });
 }
 
-/// Choices and tokens of an answer that is only written to be dropped.
+/// Choices and tokens of an answer that is written and dropped.
 const FEW: usize = 8;
 
-/// Reads a body as every endpoint does, and writes the whole answer and the stream where it is a request.
+/// Reads a body as every endpoint does, and writes the complete answer and the stream if it is a valid request.
 pub(crate) fn exercise(body: &[u8]) {
     static AUTHOR: LazyLock<Author> = LazyLock::new(|| Author::new(Arc::new(Rule), vec![3, 7]));
     let endpoints = [
@@ -108,7 +108,7 @@ pub(crate) fn exercise(body: &[u8]) {
         drop(reply.body(&out));
         let mut writer = Writer::new(reply);
         let mut bytes = writer.begin();
-        // The half of it, then an end that comes too early.
+        // Half of the answer, then an early end.
         let half: Vec<Out> = out.iter().map(|out| Out { tokens: out.tokens / 2, ..*out }).collect();
         writer.write(&half, &mut bytes);
         writer.end(&half, &mut bytes);

@@ -7,18 +7,18 @@ use std::io::Write;
 use std::num::{ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 
-/// A valid question without a feasible answer.
+/// Exit code of a valid question without a feasible answer.
 pub(crate) fn infeasible() -> ExitCode {
     ExitCode::from(4)
 }
 
-/// A measurement that is not to be believed, or a run that Ctrl-C has cut short.
+/// Exit code of an invalid measurement, or of a run that Ctrl-C has ended early.
 pub(crate) fn invalid() -> ExitCode {
     ExitCode::from(3)
 }
 
-/// Prints a line for each error on stderr; bad input ends with 2, an engine that would not start with 4. A closed pipe is no
-/// error: the reader had enough.
+/// Prints a line for each error on stderr; bad input exits with 2, an engine that would not start with 4. A closed
+/// pipe is no error, because the reader has read enough.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let closed = error.chain().any(|e| {
         e.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
@@ -26,7 +26,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if closed {
         return ExitCode::SUCCESS;
     }
-    // Nothing is left to do where stderr is closed, too.
+    // If stderr is closed, too, nothing can be reported.
     for told in format!("{error:#}").lines() {
         drop(writeln!(std::io::stderr(), "roofcast: {told}"));
     }
@@ -36,19 +36,19 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Ends where arguments do not parse, or where help is asked for. A value that cannot be is told as values of files are.
+/// Exits for arguments that do not parse, or for help. An invalid value is reported like invalid values in files.
 pub(crate) fn misused(error: &clap::Error) -> ExitCode {
     match value_error(error) {
         Some(told) => fail(&told.into()),
         None => {
-            // Nothing is left to do where stderr is closed, too.
+            // If stderr is closed, too, nothing can be reported.
             drop(error.print());
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
     }
 }
 
-/// The same as text, without clap's hints of a usage.
+/// The error as text, without clap's usage hints.
 pub(crate) fn misuse(error: &clap::Error) -> String {
     value_error(error).map_or_else(
         || {
@@ -60,7 +60,7 @@ pub(crate) fn misuse(error: &clap::Error) -> String {
     )
 }
 
-/// A refusal of a value: the flag, what was found and what is accepted.
+/// The error for a value: the flag, the value found and the values accepted.
 fn value_error(error: &clap::Error) -> Option<Error> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -80,7 +80,7 @@ fn value_error(error: &clap::Error) -> Option<Error> {
     Some(Error::field("arguments", flag, format!("{found:?}"), accepted))
 }
 
-/// What a parser of values would take, by its error.
+/// The values that a parser accepts, from its error.
 fn accepted(error: &clap::Error) -> Option<String> {
     let source = error.source()?;
     if source.is::<ParseIntError>() {

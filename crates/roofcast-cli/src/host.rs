@@ -1,50 +1,50 @@
-//! A program that asks in the place of a person: the Python package.
+//! A program that calls the verbs in the place of a person: the Python package.
 //!
-//! Knows: what such a program hands in beside arguments (a spec's text, what watches long work) and what it takes instead
-//! of output on a terminal (text, notes, a picture, records). Everything is kept for the thread that asks, so that several
-//! may ask at the same time. Knows no arguments: [`crate::ask`] runs the verb.
+//! Knows: the inputs of such a program in addition to arguments (a spec's text, a watcher of long work) and the
+//! outputs that replace a terminal (text, notes, a picture, records). All state is per thread, so that several
+//! threads may ask in parallel. Knows no arguments: [`crate::ask`] runs the verb.
 
 use roofcast::record::Record;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The path of `--svg` that means a picture for the host.
+/// The path of `--svg` that stands for a picture in memory.
 pub const PICTURE: &str = "memory:picture.svg";
 
-/// Hears how far long work is, perhaps from several threads, and ends it.
+/// Receives the progress of long work, possibly from several threads, and may end it.
 pub trait Watch: Send + Sync {
-    /// `done` of `all` is done; 0 where it is not known how much there is.
+    /// Reports `done` of `all`; `all` is 0 if the total is unknown.
     fn at(&self, done: u64, all: u64);
-    /// Whether to go on.
+    /// True to continue.
     fn goes_on(&self) -> bool;
 }
 
-/// What is asked.
+/// A question.
 pub struct Question {
-    /// The verb and its arguments, as behind `roofcast`.
+    /// The verb and its arguments, as after `roofcast`.
     pub arguments: Vec<String>,
-    /// The text of the spec that `-` names.
+    /// The text of the spec for the argument `-`.
     pub spec: Option<String>,
-    /// Whether each request of a simulation is kept.
+    /// True to keep each request of a simulation.
     pub records: bool,
-    /// Hears how far the work is.
+    /// Watcher of the work.
     pub watch: Arc<dyn Watch>,
 }
 
-/// What came of it.
+/// Results of a question.
 #[derive(Default)]
 pub struct Answer {
-    /// What would be on standard output.
+    /// Text for standard output.
     pub text: String,
-    /// What would be said on standard error beside it, a line each.
+    /// Lines for standard error.
     pub notes: Vec<String>,
-    /// The picture, where `--svg` was [`PICTURE`].
+    /// The picture, if `--svg` was [`PICTURE`].
     pub picture: Option<String>,
-    /// Each request, where they were asked for.
+    /// Each request, if records were asked for.
     pub records: Vec<Record>,
 }
 
-/// A question that is being answered.
+/// A question in progress.
 struct Asked {
     question: Question,
     answer: Answer,
@@ -54,59 +54,59 @@ thread_local! {
     static ASKED: RefCell<Option<Asked>> = const { RefCell::new(None) };
 }
 
-/// What `work` leaves for the host that asks `question`, and what it returns.
+/// Runs `work` for the host's `question`; returns the collected output and the result of `work`.
 pub(crate) fn answered<T>(question: Question, work: impl FnOnce() -> T) -> (Answer, T) {
     ASKED.set(Some(Asked { question, answer: Answer::default() }));
     let done = work();
     (ASKED.take().map(|asked| asked.answer).unwrap_or_default(), done)
 }
 
-/// Something of the question that is being answered; none where a person asks.
+/// Applies a function to the question in progress; `None` if there is no host.
 fn with<T>(what: impl FnOnce(&mut Asked) -> T) -> Option<T> {
     ASKED.with_borrow_mut(|asked| asked.as_mut().map(what))
 }
 
-/// Whether a host asks.
+/// True if a host asks.
 pub(crate) fn asks() -> bool {
     with(|_| ()).is_some()
 }
 
-/// Keeps `text` in the place of printing it; whether it was kept.
+/// Collects `text` instead of printing it; true if a host asks.
 pub(crate) fn printed(text: &str) -> bool {
     with(|asked| asked.answer.text.push_str(text)).is_some()
 }
 
-/// Keeps a line that would be on standard error; whether it was kept.
+/// Collects a line for standard error; true if a host asks.
 pub(crate) fn noted(line: &str) -> bool {
     with(|asked| asked.answer.notes.push(line.to_owned())).is_some()
 }
 
-/// Keeps a picture.
+/// Collects a picture; true if a host asks.
 pub(crate) fn drawn(svg: &str) -> bool {
     with(|asked| asked.answer.picture = Some(svg.to_owned())).is_some()
 }
 
-/// Whether `path` means a picture for the host.
+/// True if `path` stands for a picture in memory.
 pub(crate) fn draws(path: &std::path::Path) -> bool {
     path == std::path::Path::new(PICTURE) && asks()
 }
 
-/// Whether records are asked for.
+/// True if records are asked for.
 pub(crate) fn wants_records() -> bool {
     with(|asked| asked.question.records).unwrap_or(false)
 }
 
-/// Keeps the records.
+/// Collects the records.
 pub(crate) fn recorded(records: &mut Vec<Record>) {
     with(|asked| asked.answer.records = std::mem::take(records));
 }
 
-/// The text of the spec that `-` names, where a host has one.
+/// The text of the spec for the argument `-`, if a host supplies one.
 pub(crate) fn spec() -> Option<String> {
     with(|asked| asked.question.spec.clone()).flatten()
 }
 
-/// Who watches.
+/// The watcher, if a host asks.
 pub(crate) fn watch() -> Option<Arc<dyn Watch>> {
     with(|asked| Arc::clone(&asked.question.watch))
 }

@@ -1,6 +1,6 @@
-//! An HTTP/1.1 server, for the verbs that are one: connections, bounds on what is sent, bodies.
+//! An HTTP/1.1 server, for the verbs that serve: connections, size limits, bodies.
 //!
-//! Knows: sockets, time limits, sizes. Knows nothing about what is asked.
+//! Knows: sockets, time limits, sizes. Knows nothing about the content of requests.
 
 pub(crate) mod guard;
 mod patient;
@@ -12,21 +12,21 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use std::time::Duration;
 
-/// How long a body may take.
+/// Longest time of a body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-/// Why a body was not read.
+/// Reason why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// It is larger than what is accepted.
+    /// It is larger than accepted.
     TooLarge,
-    /// Its connection ended before it did.
+    /// Its connection ended early.
     EndedEarly,
     /// It took too long.
     TooSlow,
 }
 
-/// The length that the headers tell of a body.
+/// Length of a body by its headers.
 pub(crate) fn length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok())
 }

@@ -45,7 +45,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     if packed { bounded(GzDecoder::new(file), &place) } else { bounded(file, &place) }
 }
 
-/// The same of a file that says something: `accepted` is what.
+/// Reads a text file that must not be empty; `accepted` describes its contents.
 pub(crate) fn filled(path: &Path, accepted: &str) -> Result<String> {
     let text = text(path)?;
     match text.trim().is_empty() {
@@ -67,7 +67,7 @@ fn bounded(reader: impl Read, place: &str) -> Result<String> {
     unicode(bytes).map_err(|found| Error::field(place, "the file", found, "text in UTF-8").into())
 }
 
-/// What stands on standard input, or what a host has in its place, with its name in errors.
+/// The text of standard input, or the host's replacement, with its name in errors.
 fn standard_input() -> Result<(String, String)> {
     let (place, text) = match host::spec() {
         Some(text) => ("spec", text),
@@ -76,7 +76,7 @@ fn standard_input() -> Result<(String, String)> {
     Ok((place.to_owned(), text))
 }
 
-/// The text of a file without the mark that some editors begin it with, or what it is instead of UTF-8. PowerShell's `>`
+/// The text of a file without a byte order mark, or the name of its encoding if it is not UTF-8. PowerShell's `>`
 /// writes UTF-16.
 fn unicode(mut bytes: Vec<u8>) -> Result<String, &'static str> {
     if bytes.starts_with(BYTE_ORDER_MARK) {
@@ -98,8 +98,8 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
     Ok(catalog)
 }
 
-/// The id of the accelerator that `name` means: an id or alias as it is; of a path that ends in `.toml`, the one entry of
-/// that file, which joins the catalog. A relative path counts from `folder`.
+/// The id of the accelerator that `name` means: an id or alias is returned as is; a path that ends in `.toml` adds
+/// the one entry of that file to the catalog. A relative path starts from `folder`.
 pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
     if name.trim().is_empty() {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
@@ -120,7 +120,8 @@ pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, 
     Ok(id)
 }
 
-/// The id of what a row names: an accelerator's `.toml` and a model's `config.json` join the catalog, an id is itself.
+/// The id of a row's name: an accelerator's `.toml` and a model's `config.json` are added to the catalog, an id is
+/// returned as is.
 pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
     if !name.to_lowercase().ends_with(".json") {
         return accelerator(name, folder, catalog);
@@ -143,10 +144,10 @@ pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalo
     Ok(id)
 }
 
-/// What a model's file is.
+/// Description of a model's file in errors.
 pub(crate) const CONFIG: &str = "a Hugging Face config.json";
 
-/// The folder that relative paths of a file count from.
+/// The base folder of a file's relative paths.
 pub(crate) fn folder(spec: Option<&Path>) -> &Path {
     spec.and_then(Path::parent).unwrap_or(Path::new(""))
 }
@@ -181,7 +182,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
 
-/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` where that is beside it.
+/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` from the same folder if present.
 fn config_file(name: &str, file: &Path) -> Result<Model> {
     checkpoint::refuse_adapter(name, file)?;
     let place = file.display().to_string();
@@ -190,7 +191,7 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     if beside.exists() {
         let theirs = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
         match (&mut model.quantization, theirs) {
-            // The KV format may be in that file alone.
+            // The KV format may be only in `hf_quant_config.json`.
             (Some(ours), Some(theirs)) => ours.kv = ours.kv.or(theirs.kv),
             (none, theirs) => *none = none.take().or(theirs),
         }
@@ -198,7 +199,7 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     Ok(model)
 }
 
-/// The refusal of a question that lacks something: by its flag, or by its key where a spec is given.
+/// The error for a question that lacks a setting: by its flag, or by its key if a spec is given.
 pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str) -> Error {
     match file {
         Some(file) => Error::field(file.display(), key, "missing", format!("{accepted}; or {flag}")),
@@ -206,7 +207,7 @@ pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str)
     }
 }
 
-/// An error behind the name of the spec that it comes from, where it does not begin with a file's.
+/// Prefixes an error with the spec that it comes from, unless it begins with a file.
 pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let sections =
         ["engine:", "engine.", "parallelism:", "precision:", "spec:", "model:", "accelerator:", "no "];
@@ -224,17 +225,17 @@ pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> a
     }
 }
 
-/// What the arguments of a deployment ask.
+/// The question of a deployment's arguments.
 pub(crate) fn scenario(args: &DeploymentArgs) -> Result<Scenario> {
     source(args)?.scenario(&[])
 }
 
-/// The same, before anything else is laid over it.
+/// The source of a deployment's arguments, before further settings are applied.
 pub(crate) fn source(args: &DeploymentArgs) -> Result<Source> {
     Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])
 }
 
-/// The context asked for, or the default within what the model allows. One beyond that is answered, and said.
+/// The context asked for, or the default within the model's maximum. A longer one is answered with a note.
 pub(crate) fn context(asked: Option<u64>, deployment: &mut Deployment) -> u64 {
     let most = deployment.model.max_context.unwrap_or(u64::MAX);
     let context = asked.unwrap_or(DEFAULT_CONTEXT.min(most));

@@ -1,8 +1,8 @@
 //! `roofcast`: forecasts how large language models are served.
 //!
-//! Knows: arguments, files and output. The arithmetic is the library `roofcast`'s. The binary calls [`main`]; a program
-//! that asks in the place of a person, as the Python package does, calls [`ask::answer`].
-// Without the network some helpers of servers and load generators have no caller.
+//! Knows: arguments, files and output. The library `roofcast` has the arithmetic. The binary calls [`main`]; a
+//! program that calls the verbs itself, as the Python package does, calls [`ask::answer`].
+// Without the network feature some helpers of servers and load generators have no caller.
 #![cfg_attr(not(feature = "network"), allow(dead_code, unused_imports))]
 
 mod args;
@@ -34,7 +34,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 
-/// The version with what it was built with, which decides what verbs and files there are.
+/// The version with the build's features, which determine the available verbs and file formats.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let features = [
         ("network", cfg!(feature = "network")),
@@ -49,8 +49,8 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 
 /// The program: arguments of the process, output on its streams.
 pub fn main() -> ExitCode {
-    // A file that outgrows `ulimit -f` is then an error of its writer, which removes what it has begun, not the end of the
-    // process. Where the signal cannot be caught it ends the process as before.
+    // With a handler, a file that exceeds `ulimit -f` is an error of its writer, which removes the partial file,
+    // rather than the end of the process. If the signal cannot be caught it ends the process as before.
     drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
     match parsed(std::env::args_os()) {
         Ok((cli, files)) => run(cli, &files).unwrap_or_else(|error| exit::fail(&error)),

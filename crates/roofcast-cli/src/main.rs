@@ -1,4 +1,4 @@
-//! The binary `roofcast`: see the library beside it.
+//! The binary `roofcast`; see the library of this package.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! Measuring the machine that this runs on.
+//! Measurement of this machine.
 //!
-//! Knows: how a rate is taken: turns of work on every thread between two moments, repeated, with the spread. Does not
-//! know what is measured ([`memory`], [`compute`]), what machine this is ([`machine`]) or which GPUs it has ([`gpu`]).
+//! Knows: how a rate is measured: turns of work on every thread between two moments, repeated, with the spread. The
+//! work is in [`memory`] and [`compute`], the machine's description in [`machine`], its GPUs in [`gpu`].
 
 pub(crate) mod compute;
 pub(crate) mod gpu;
@@ -13,31 +13,31 @@ use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long and how often.
+/// Durations and repeats of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Before anything counts: threads start, clocks rise.
+    /// Warm-up before each repeat: threads start, clocks rise.
     pub(crate) warm_up: Duration,
-    /// What counts.
+    /// Duration of a repeat.
     pub(crate) span: Duration,
-    /// How many such spans.
+    /// Number of repeats.
     pub(crate) repeats: usize,
 }
 
 /// Rates of the repeats, per second in which the threads held a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
-    /// The middle one.
+    /// The median.
     pub(crate) median: f64,
     /// The slowest.
     pub(crate) min: f64,
     /// The fastest.
     pub(crate) max: f64,
-    /// Share of the time in which threads waited for a processor that something else held, where the system says.
+    /// Fraction of the time in which threads waited for a processor, if the system reports it.
     pub(crate) waited_share: Option<f64>,
 }
 
-/// What a repeat found, of one thread or of all.
+/// Result of a repeat, of one thread or of all.
 #[derive(Debug, Clone, Copy)]
 struct Repeat {
     rate: f64,
@@ -45,7 +45,7 @@ struct Repeat {
 }
 
 impl Spread {
-    /// Of at least one repeat; every rate must be a positive number.
+    /// Spread of at least one repeat; every rate must be a positive number.
     fn of(repeats: &[Repeat]) -> Result<Spread> {
         let mut rates: Vec<f64> = repeats.iter().map(|r| r.rate).collect();
         ensure!(rates.iter().all(|r| r.is_finite() && *r > 0.0), "a rate of {rates:?} cannot be");
@@ -67,7 +67,7 @@ pub(crate) fn rate(amount: u64, time: Duration) -> f64 {
     amount as f64 / time.as_secs_f64()
 }
 
-/// The rate of all `workers` together, each on a thread of its own. A worker's turn says how much it did.
+/// Total rate of all `workers`, each on its own thread. A worker's turn returns the amount of its work.
 pub(crate) fn steady<W>(workers: &mut [W], pace: Pace) -> Result<Spread>
 where
     W: FnMut() -> Result<u64> + Send,
@@ -76,8 +76,8 @@ where
     Spread::of(&repeats)
 }
 
-/// One repeat: every thread takes turns until the warm-up is over, and then counts them until the span is. Their own
-/// rates are added, so that a thread that ends late is not charged to the others.
+/// One repeat: every thread takes turns until the warm-up is over, and then counts them until the span is. The
+/// threads' own rates are added, so that a thread that ends late does not count against the others.
 fn together<W>(workers: &mut [W], pace: Pace) -> Result<Repeat>
 where
     W: FnMut() -> Result<u64> + Send,
@@ -96,7 +96,7 @@ where
     Ok(Repeat { rate: each.iter().map(|r| r.rate).sum(), waited_share: mean_wait(&each) })
 }
 
-/// A thread's repeat: its span is of time in which it held a processor, as far as the system says what it waited.
+/// A thread's repeat: its span counts time in which it held a processor, as far as the system reports waits.
 fn alone<W: FnMut() -> Result<u64>>(turn: &mut W, open: Instant, span: Duration) -> Result<Repeat> {
     turn()?;
     while Instant::now() < open {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_spread_is_the_middle_and_both_ends() {
-        // Waits of 0, 1/4 and 1/2: 1/4 in the mean.
+        // Waits of 0, 1/4 and 1/2: 1/4 on average.
         let odd = Spread { median: 2.0, min: 1.0, max: 3.0, waited_share: Some(0.25) };
         assert_eq!(spread(&[3.0, 1.0, 2.0]).unwrap(), odd);
         // Between the two in the middle: (2 + 4) / 2. Waits of 0, 1/4, 1/2, 3/4: 3/8.

@@ -1,7 +1,7 @@
-//! The page, where this build has one: three files that `build.rs` embeds, and an answer as one file of its own.
+//! The page, if this build has one: three files that `build.rs` embeds, and an answer as a stand-alone file.
 //!
-//! Knows: what `npm run build` writes into `web/dist`, and how script, style and an answer come to stand in one file. Knows
-//! nothing about what is answered.
+//! Knows: the files that `npm run build` writes into `web/dist`, and how script, style and an answer are combined
+//! into one file. Knows nothing about the content of answers.
 
 use crate::show::target::Target;
 use anyhow::Result;
@@ -20,15 +20,15 @@ pub(crate) struct Page {
 /// The page of this build.
 pub(crate) const PAGE: Option<Page> = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// How a build gets its page.
+/// Commands that build the page.
 pub(crate) const COMMANDS: [&str; 2] =
     ["npm --prefix web ci && npm --prefix web run build", "cargo build --release"];
 
-/// What stands for script and style in `index.html`.
+/// Script and style tags in `index.html` that are replaced.
 const SCRIPT: &str = r#"<script type="module" crossorigin src="/page.js"></script>"#;
 const STYLE: &str = r#"<link rel="stylesheet" crossorigin href="/page.css">"#;
 
-/// A view's name and what it shows.
+/// A view's name and its data.
 #[derive(Serialize)]
 struct Shown<'a, T> {
     view: &'static str,
@@ -36,7 +36,7 @@ struct Shown<'a, T> {
 }
 
 impl Page {
-    /// One file that shows `answer` in `view` and asks for nothing else: neither a server nor the network.
+    /// A stand-alone file that shows `answer` in `view` and needs neither a server nor the network.
     pub(crate) fn alone(&self, view: &'static str, answer: &impl Serialize) -> Result<String> {
         let data = inert(&serde_json::to_string(&Shown { view, answer })?);
         let style = format!("<style>{}</style>", self.style);
@@ -56,7 +56,7 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Where `--html` was given; both the page and the path are looked at before any work is done.
+    /// The file of `--html`, if given; both the page and the path are checked before any work is done.
     pub(crate) fn asked(path: Option<&PathBuf>) -> Result<Option<Alone>> {
         let Some(path) = path else { return Ok(None) };
         let accepted = format!("a build after `{}`", COMMANDS[0]);
@@ -64,13 +64,13 @@ impl Alone {
         Ok(Some(Alone { page: PAGE.ok_or_else(none)?, file: Target::of("--html", path)? }))
     }
 
-    /// Writes `answer` as `view` shows it.
+    /// Writes `answer` in the view `view`.
     pub(crate) fn write(&self, view: &'static str, answer: &impl Serialize) -> Result<()> {
         self.file.text(&self.page.alone(view, answer)?)
     }
 }
 
-/// JSON that no tag can end: `<` only stands within its strings.
+/// JSON that no tag can end: `<` occurs only within its strings.
 fn inert(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

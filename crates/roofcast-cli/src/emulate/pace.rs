@@ -5,19 +5,19 @@
 use roofcast::clock::{TICKS_PER_PS, Ticks};
 use std::time::{Duration, Instant};
 
-/// Ticks of a nanosecond.
+/// Ticks per nanosecond.
 const TICKS_PER_NS: f64 = TICKS_PER_PS * 1e3;
 
-/// Engine time beside wall time.
+/// Engine time as a function of wall time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     start: Instant,
-    /// Seconds of the engine in a second.
+    /// Engine seconds per second of wall time.
     scale: f64,
 }
 
 impl Pace {
-    /// From now on.
+    /// A pace that starts now.
     pub(crate) fn new(scale: f64) -> Pace {
         Pace { start: Instant::now(), scale }
     }
@@ -28,12 +28,12 @@ impl Pace {
         Ticks((wall * self.scale * TICKS_PER_NS) as u128)
     }
 
-    /// When a time of the engine comes on the wall clock.
+    /// The wall-clock time of an engine time.
     pub(crate) fn wall(&self, time: Ticks) -> Instant {
         self.start + Duration::from_secs_f64((time.seconds() / self.scale).min(1e9))
     }
 
-    /// Seconds on the wall clock that a span of the engine takes.
+    /// Wall-clock seconds of an engine duration.
     pub(crate) fn seconds(&self, span: Ticks) -> f64 {
         span.seconds() / self.scale
     }

@@ -1,26 +1,26 @@
 //! Gauges of `/metrics` pinned on demand: to a value, a ramp, or a square wave.
 //!
-//! Knows: what a pin says at a time on the wall clock. Knows no metric.
+//! Knows: the value of a pin at a time on the wall clock. Knows no metric.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What a gauge says in the place of what is so.
+/// An override for a gauge.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Pin {
-    /// Always the same.
+    /// A constant.
     Value(f64),
-    /// From one value to another, which it keeps.
+    /// A ramp between two values, which then stays at the second.
     Ramp { from: f64, to: f64, seconds: f64 },
-    /// For half a period the one, for the other half the other.
+    /// A square wave: one value for half a period, the other for the other half.
     Square { low: f64, high: f64, period_seconds: f64 },
 }
 
 impl Pin {
-    /// What it says so many seconds after it was set.
+    /// Value of the pin `seconds` seconds after it was set.
     fn at(self, seconds: f64) -> f64 {
         match self {
             Pin::Value(value) => value,
@@ -53,8 +53,8 @@ impl Pins {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pins the gauges of a JSON object, beside those that are pinned; `is_gauge` says which names there are. The error
-    /// says what is accepted.
+    /// Adds the pins of a JSON object to the existing ones; `is_gauge` is true for known names. The error names the
+    /// accepted forms.
     pub(crate) fn set(&self, text: &[u8], is_gauge: impl Fn(&str) -> bool) -> Result<(), String> {
         let accepted = "gauges of /metrics as {\"vllm:num_requests_waiting\": {\"value\": 12}}, {\"ramp\": {\"from\": 0, \
                         \"to\": 1, \"seconds\": 60}} or {\"square\": {\"low\": 0, \"high\": 1, \"period_seconds\": 20}}";
@@ -68,17 +68,17 @@ impl Pins {
         Ok(())
     }
 
-    /// Lets all gauges say what is so.
+    /// Removes all pins.
     pub(crate) fn clear(&self) {
         self.pins().clear();
     }
 
-    /// What is pinned.
+    /// All pins by gauge.
     pub(crate) fn all(&self) -> BTreeMap<String, Pin> {
         self.pins().iter().map(|(name, (pin, _))| (name.clone(), *pin)).collect()
     }
 
-    /// What pinned gauges say now.
+    /// Current values of pinned gauges.
     pub(crate) fn values(&self) -> BTreeMap<String, f64> {
         let value = |(name, (pin, since)): (&String, &(Pin, Instant))| {
             (name.clone(), pin.at(since.elapsed().as_secs_f64()))
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn pins_say_what_they_are_asked_to() {
         assert_eq!(Pin::Value(3.0).at(1e6), 3.0);
-        // From 10 to 20 in 4 seconds: after one of them a quarter of the way.
+        // From 10 to 20 in 4 seconds: a quarter of the way after one second.
         let ramp = Pin::Ramp { from: 10.0, to: 20.0, seconds: 4.0 };
         assert_eq!([0.0, 1.0, 4.0, 99.0].map(|s| ramp.at(s)), [10.0, 12.5, 20.0, 20.0]);
         let square = Pin::Square { low: 0.0, high: 1.0, period_seconds: 10.0 };

@@ -1,7 +1,7 @@
-//! Requests that are not served, as vLLM words them.
+//! Refused requests, with vLLM's messages.
 //!
-//! Knows: status codes and bodies; [`llama_cpp`] has that server's words. Source: answers recorded from vLLM 0.32, and its
-//! `entrypoints/openai` for those that were not. Knows nothing about when a request is refused.
+//! Knows: status codes and bodies; [`llama_cpp`] has that server's messages. Source: answers recorded from vLLM 0.32,
+//! and its `entrypoints/openai` for others. Knows nothing about when a request is refused.
 
 mod llama_cpp;
 
@@ -9,12 +9,12 @@ use super::dialect::Dialect;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-/// A request that is not served.
+/// A refused request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,
-    /// The error as llama.cpp's server words it, where it has words of its own.
+    /// llama.cpp's error, if it differs in form.
     llama_cpp: Option<Box<Value>>,
 }
 
@@ -24,7 +24,7 @@ impl Refusal {
         Refusal { status, body: json!({ "error": error }), llama_cpp: None }
     }
 
-    /// One of a kind of its own.
+    /// A refusal with its own type of error.
     pub(crate) fn named(status: StatusCode, kind: &str, message: String) -> Refusal {
         Refusal::new(status, kind, None, message)
     }
@@ -42,12 +42,12 @@ impl Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", Some(param), message)
     }
 
-    /// A request that makes no sense.
+    /// A request that is invalid as a whole.
     pub(crate) fn bad(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", None, message.into())
     }
 
-    /// What the checks of a body's form found, an error a line.
+    /// Errors from validating a body's form, one per line.
     fn invalid(param: Option<&str>, errors: &[String]) -> Refusal {
         let (count, many) = (errors.len(), if errors.len() == 1 { "" } else { "s" });
         let message = format!("{count} validation error{many}:\n  {}", errors.join("\n  "));
@@ -68,12 +68,12 @@ impl Refusal {
         Refusal { llama_cpp: Some(Box::new(said)), ..Refusal::invalid(Some(&param), &[found]) }
     }
 
-    /// A body of another kind than JSON, or of none.
+    /// A body of another content type than JSON, or of none.
     pub(crate) fn media_type() -> Refusal {
         Refusal::invalid(None, &["Unsupported Media Type: Only 'application/json' is allowed".to_owned()])
     }
 
-    /// A list that is longer than `most`, in a field that takes a string, too.
+    /// A list longer than `most`, in a field that also accepts a string.
     pub(crate) fn long_list(field: &str, found: &[Value], most: usize) -> Refusal {
         let (param, count) = (format!("body.{field}"), found.len());
         let input = format!("'<list of {count} items>'");
@@ -125,37 +125,37 @@ impl Refusal {
         Refusal::value("max_tokens", &asked.into(), &message)
     }
 
-    /// A queue that takes no more.
+    /// A full queue.
     pub(crate) fn busy() -> Refusal {
         let message = "The engine is currently busy and cannot accept new requests. Please try again later or on a \
                        different instance.";
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", None, message.into())
     }
 
-    /// An engine that is no more.
+    /// A stopped engine.
     pub(crate) fn dead() -> Refusal {
         let message = "The engine has stopped.".to_owned();
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", None, message)
     }
 
-    /// A fault that was asked for.
+    /// A fault on demand.
     pub(crate) fn fault(status: StatusCode) -> Refusal {
         let kind = status.canonical_reason().unwrap_or("Fault");
         Refusal::new(status, kind, None, "A fault on demand.".to_owned())
     }
 
-    /// A body beyond what is read.
+    /// A body larger than the limit.
     pub(crate) fn too_large(most: usize) -> Refusal {
         let message = format!("The body is larger than {most} bytes.");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large", None, message)
     }
 
-    /// A key that is missing or another.
+    /// A missing or wrong API key.
     pub(crate) fn unauthorized() -> Refusal {
         Refusal { status: StatusCode::UNAUTHORIZED, body: json!({"error": "Unauthorized"}), llama_cpp: None }
     }
 
-    /// A path or a method that there is not.
+    /// An unknown path or method.
     pub(crate) fn detail(status: StatusCode) -> Refusal {
         let detail = status.canonical_reason().unwrap_or_default();
         Refusal { status, body: json!({ "detail": detail }), llama_cpp: None }
@@ -163,14 +163,14 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// Its message.
+    /// Message of the refusal.
     fn message(&self) -> String {
         let error = self.body.get("error");
         let found = error.and_then(|error| error.get("message")).or(error).or(self.body.get("detail"));
         found.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// Its body as a server of this kind writes it.
+    /// Body of the refusal in this dialect.
     pub(crate) fn written(&self, dialect: Dialect) -> Value {
         match dialect {
             Dialect::Vllm => self.body.clone(),
@@ -179,7 +179,8 @@ impl Refusal {
         }
     }
 
-    /// As SGLang 0.5.23 writes it (`create_error_response` of `entrypoints/openai/serving_base.py`): the error is the body.
+    /// Body in the form of SGLang 0.5.23 (`create_error_response` of `entrypoints/openai/serving_base.py`): the error
+    /// is the body.
     fn written_sglang(&self) -> Value {
         match self.body.get("error") {
             Some(Value::Object(error)) => {
@@ -192,10 +193,10 @@ impl Refusal {
     }
 }
 
-/// Characters of a text that a validation error shows.
+/// Most characters of a text in a validation error.
 const SHOWN: usize = 200;
 
-/// A value as a validation error shows it.
+/// A value as validation errors show it.
 fn brief(value: &Value) -> String {
     match value {
         Value::Object(map) => format!("<dict of {} items>", map.len()),

@@ -1,6 +1,7 @@
-//! The handle of one engine on the wall clock: requests go in, what it measures is read.
+//! The handle of one engine on the wall clock: it receives requests and exposes metrics.
 //!
-//! Knows: what a request needs beside its tokens. [`driver`] has the thread that takes steps, [`stated`] the one without any. Knows nothing about HTTP.
+//! Knows: a request's data in addition to its tokens. [`driver`] has the thread that takes steps, [`stated`] the one
+//! with fixed latencies. Knows nothing about HTTP.
 
 mod driver;
 mod life;
@@ -24,24 +25,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// A request for an engine, and where its tokens go.
+/// A request for an engine, and the receiver of its tokens.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) asked: Asked,
-    /// When its client came; it joins at `asked.at`, when its server is done with it or its cache is there.
+    /// Arrival of its client; the request joins at `asked.at`, when its server has processed it or its cache has
+    /// arrived.
     pub(crate) since: Ticks,
     pub(crate) outlet: Arc<Outlet>,
-    /// Which choice of the outlet's.
+    /// Index of the choice in the outlet.
     pub(crate) choice: usize,
     pub(crate) facts: Facts,
     pub(crate) adapter: Option<Arc<Adapter>>,
-    /// Where it goes on when it has its first token.
+    /// Continuation on another engine after its first token.
     pub(crate) onward: Option<Box<dyn Onward>>,
 }
 
-/// Takes a request that has ended here to where it goes on.
+/// Moves a request that has ended here to the engine that continues it.
 pub(crate) trait Onward: std::fmt::Debug + Send {
-    /// It has ended here at `end`.
+    /// Called when it has ended here at `end`.
     fn go(self: Box<Self>, job: Job, end: Ticks);
 }
 
@@ -62,17 +64,17 @@ pub(crate) struct EngineHandle {
     shared: Arc<Shared>,
 }
 
-/// What the engine's thread shows.
+/// State that the engine's thread exposes.
 #[derive(Debug)]
 struct Shared {
     metrics: Mutex<Metrics>,
-    /// Requests here, from the moment they are sent.
+    /// Requests in flight, from the moment they are sent.
     in_flight: AtomicU64,
-    /// Prompt tokens of those that have no token yet.
+    /// Prompt tokens of the requests without a token yet.
     queued_tokens: AtomicU64,
-    /// When the last step ended.
+    /// End of the last step.
     clock: Mutex<Ticks>,
-    /// Whether it has died.
+    /// True if the engine is down.
     down: AtomicBool,
 }
 
@@ -100,7 +102,7 @@ impl EngineHandle {
         })
     }
 
-    /// Starts one whose latencies are stated.
+    /// Starts an engine with fixed latencies.
     pub(crate) fn stated(
         latencies: Latencies,
         pace: Pace,
@@ -111,7 +113,7 @@ impl EngineHandle {
         })
     }
 
-    /// A handle of the thread that runs `engine`.
+    /// Creates the handle and the thread that runs `engine`.
     fn of(
         pace: Pace,
         metrics: Metrics,
@@ -131,12 +133,12 @@ impl EngineHandle {
         Ok((EngineHandle { sender, pace, shared }, thread))
     }
 
-    /// The engine's time.
+    /// Clock of the engine.
     pub(crate) fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// A request comes; to one that has died in vain.
+    /// Sends a request; an engine that is down fails it at once.
     pub(crate) fn arrive(&self, job: Job) {
         if self.is_down() {
             return job.outlet.fail();
@@ -149,20 +151,20 @@ impl EngineHandle {
         }
     }
 
-    /// A request's client is gone. Nothing where the request has ended.
+    /// Aborts a request whose client is gone. No effect if the request has ended.
     pub(crate) fn abort(&self, number: u64) {
         drop(self.sender.send(Message::Abort(number)));
     }
 
-    /// Takes no more steps until it is woken, when `mode` is done with those that are here, which what is returned waits
-    /// for; `clears` the prefix cache then.
+    /// Pauses the engine until it is woken, after handling the current requests by `mode`, which the returned
+    /// receiver waits for; then empties the prefix cache if `clears`.
     pub(crate) fn pause(&self, mode: PauseMode, clears: bool) -> oneshot::Receiver<()> {
         let (done, waits) = oneshot::channel();
         drop(self.sender.send(Message::Pause { mode, clears, done }));
         waits
     }
 
-    /// Dies, with all requests that are here, or comes back with an empty cache.
+    /// Takes the engine down, with all its requests, or brings it back with an empty cache.
     pub(crate) fn set_down(&self, down: bool) {
         if down && !self.shared.down.swap(down, Ordering::Relaxed) {
             drop(self.sender.send(Message::Die));
@@ -170,37 +172,37 @@ impl EngineHandle {
         self.shared.down.store(down, Ordering::Relaxed);
     }
 
-    /// Whether it has died.
+    /// True if the engine is down.
     pub(crate) fn is_down(&self) -> bool {
         self.shared.down.load(Ordering::Relaxed)
     }
 
-    /// Takes steps again.
+    /// Resumes a paused engine.
     pub(crate) fn wake(&self) {
         drop(self.sender.send(Message::Wake));
     }
 
-    /// Empties the prefix cache; false where requests are here.
+    /// Empties the prefix cache; false if requests are in flight.
     pub(crate) fn flush(&self) -> bool {
         self.in_flight() == 0 && self.sender.send(Message::Flush).is_ok()
     }
 
-    /// Since when nothing is here, where nothing is.
+    /// Time since when the engine is idle, if it is.
     pub(crate) fn idle_since(&self) -> Option<Ticks> {
         (self.in_flight() == 0).then(|| *self.shared.clock())
     }
 
-    /// Requests here.
+    /// Number of requests in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Prompt tokens of those that have no token yet.
+    /// Prompt tokens of the requests without a token yet.
     pub(crate) fn queued_tokens(&self) -> u64 {
         self.shared.queued_tokens.load(Ordering::Relaxed)
     }
 
-    /// What it measures.
+    /// Metrics of the engine.
     pub(crate) fn metrics(&self) -> MutexGuard<'_, Metrics> {
         self.shared.metrics()
     }

@@ -1,4 +1,4 @@
-//! Responses that are whole: JSON, text, refusals.
+//! Complete responses: JSON, text, refusals.
 
 use super::dialect::Dialect;
 use super::refusal::Refusal;
@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use serde_json::Value;
 
-/// A body of this kind; without a kind none is said.
+/// A body with this content type; no header if it is empty.
 pub(super) fn whole(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Sent> {
     let mut response = Response::new(Either::Left(Full::new(body)));
     *response.status_mut() = status;
@@ -29,12 +29,12 @@ pub(super) fn text(text: impl Into<Bytes>) -> Response<Sent> {
     whole(StatusCode::OK, "text/plain; charset=utf-8", text.into())
 }
 
-/// A refusal as a server of this kind writes it.
+/// A refusal in the server's form.
 pub(super) fn refused(refusal: &Refusal, dialect: Dialect) -> Response<Sent> {
     whole(refusal.status, "application/json", refusal.written(dialect).to_string().into())
 }
 
-/// A path that is asked with another method than these.
+/// A refusal of a method that the path does not support.
 pub(super) fn not_allowed(methods: &[Method], dialect: Dialect) -> Response<Sent> {
     let mut response = refused(&Refusal::detail(StatusCode::METHOD_NOT_ALLOWED), dialect);
     let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
@@ -44,7 +44,7 @@ pub(super) fn not_allowed(methods: &[Method], dialect: Dialect) -> Response<Sent
     response
 }
 
-/// Says what kind a body is.
+/// Sets the content type of a body.
 pub(super) fn content_type(response: &mut Response<Sent>, kind: &'static str) {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
 }

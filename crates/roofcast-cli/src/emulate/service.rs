@@ -1,7 +1,8 @@
 //! The routes of a server, and the answers to each.
 //!
-//! Knows: paths, methods, headers and the order of checks. [`generation`] makes requests of the engine, [`control`] changes
-//! the server, [`sglang`] and [`llama_cpp`] have what those servers say of themselves. Knows nothing about connections.
+//! Knows: paths, methods, headers and the order of checks. [`generation`] sends requests to the engine, [`control`]
+//! changes the server, [`sglang`] and [`llama_cpp`] have those servers' own endpoints. Knows nothing about
+//! connections.
 
 mod browser;
 mod control;
@@ -40,51 +41,52 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The version of vLLM whose API this is.
+/// Version of vLLM whose API is imitated.
 pub(crate) const VERSION: &str = "0.32.0";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// What begins the paths that change the server.
+/// Prefix of paths that change the server.
 const ADMIN: &str = "/admin";
-/// Where the fault of all requests is set.
+/// Path of the fault for all requests.
 const FAULTS: &str = "/admin/faults";
-/// Where gauges are pinned.
+/// Path of pinned gauges.
 const PINS: &str = "/admin/metrics";
-/// Where replicas die and come back.
+/// Path for taking replicas down and up.
 const REPLICAS: &str = "/admin/replicas";
 
-/// Paths below which the API key is asked for, whether there is something there or not: vLLM's, and ours.
+/// Path prefixes that require the API key, even for unknown paths: vLLM's, and ours.
 const GUARDED: [&str; 5] = ["/v1", "/v2", "/inference", "/cohere", "/admin"];
 
-/// What a server is told.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) dialect: Dialect,
-    /// What clients call the model.
+    /// Names of the model for clients.
     pub(crate) names: Vec<String>,
     /// The model itself.
     pub(crate) root: String,
     pub(crate) max_model_len: u64,
     pub(crate) api_key: Option<String>,
-    /// Requests at an engine, and prompt tokens of those without their first token, from which on new ones are refused.
+    /// Limits from which on new requests are refused: requests at an engine, and prompt tokens of requests without
+    /// their first token.
     pub(crate) max_queued: [u64; 2],
-    /// Bytes of a body.
+    /// Most bytes of a body.
     pub(crate) most_body: usize,
     pub(crate) echo_request_id: bool,
-    /// Whether clients may ask for faults and pin metrics.
+    /// True if clients may request faults and pin metrics.
     pub(crate) allow_faults: bool,
-    /// What meets all requests from the start.
+    /// Fault for all requests from the start.
     pub(crate) fault: Option<Fault>,
-    /// Whether it may be sent to sleep.
+    /// True if it may be put to sleep.
     pub(crate) sleeps: bool,
-    /// Whether adapters may be loaded, and those that are from the start, as name and path.
+    /// Adapters loaded at the start, as name and path; `None` if adapters are not allowed.
     pub(crate) adapters: Option<Vec<(String, String)>>,
-    /// How caches come from another instance; at once where there is no link.
+    /// Transfer of caches from another instance; instantaneous if there is no link.
     pub(crate) link: Option<Way>,
-    /// Accelerators that share a layer.
+    /// Tensor-parallel degree.
     pub(crate) tp: u64,
-    /// Width of the model: numbers of an embedding.
+    /// Width of the model, which is the length of an embedding.
     pub(crate) hidden: u64,
-    /// Who may administer.
+    /// Guard of administrative paths.
     pub(crate) guard: Guard,
 }
 
@@ -95,13 +97,13 @@ pub(crate) struct Service {
     group: Group,
     author: Author,
     fingerprint: Arc<str>,
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     started: u64,
     faults: Faults,
     pins: Pins,
     sleep: Sleep,
     adapters: Adapters,
-    /// Requests under way, as `/load` counts them.
+    /// Requests in progress, as `/load` counts them.
     load: Arc<AtomicU64>,
 }
 
@@ -201,7 +203,7 @@ impl Service {
         }
     }
 
-    /// The methods that a path takes; none where there is no such path.
+    /// The methods that a path supports; `None` for an unknown path.
     fn methods(&self, path: &str) -> Option<&'static [Method]> {
         match path {
             "/v1/completions"
@@ -256,7 +258,8 @@ impl Service {
         })
     }
 
-    /// The served name that was asked for, and its adapter; the first name where none was. SGLang and llama.cpp take any.
+    /// The served name that was asked for, with its adapter; the first name if none was. SGLang and llama.cpp accept
+    /// any name.
     fn model(&self, asked: Option<&str>) -> Result<String, Refusal> {
         let names = &self.settings.names;
         let found = match asked {
@@ -296,7 +299,7 @@ impl Service {
         json!({"object": "list", "data": bases.chain(adapters).collect::<Vec<_>>()})
     }
 
-    /// What the first engine never changes.
+    /// Constant properties of the first engine.
     fn fixed(&self) -> Option<Fixed> {
         Some(self.group.engines().first()?.metrics().fixed().clone())
     }
@@ -356,14 +359,14 @@ impl server::Service for Service {
     }
 }
 
-/// Whether two keys are the same, in a time that says nothing of where they differ: hashes are compared, to their ends, as
-/// vLLM's `AuthenticationMiddleware` does.
+/// True if two keys are equal, in a time that does not reveal where they differ: full hashes are compared, as in
+/// vLLM's `AuthenticationMiddleware`.
 fn same(given: &str, key: &str) -> bool {
     let [given, key] = [given, key].map(Sha256::digest);
     given.iter().zip(&key).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
 
-/// Whether vLLM takes nothing but JSON at a path (`validate_json_request` of its `entrypoints/serve/utils/api_utils.py`).
+/// True if vLLM accepts only JSON at a path (`validate_json_request` of its `entrypoints/serve/utils/api_utils.py`).
 fn takes_json(path: &str) -> bool {
     let paths = [
         "/v1/completions",
@@ -379,13 +382,13 @@ fn takes_json(path: &str) -> bool {
     paths.contains(&path)
 }
 
-/// Whether a body says that it is JSON, with whatever behind a semicolon.
+/// True if a body's content type is JSON, with any parameters after a semicolon.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().eq_ignore_ascii_case("application/json")
 }
 
-/// An id for a request that came without one: a random UUID of version 4, without hyphens.
+/// An id for a request without one: a random UUID of version 4, without hyphens.
 fn fresh_id() -> Option<HeaderValue> {
     let [high, low] = [(); 2].map(|()| RandomState::new().build_hasher().finish());
     let (high, low) = (high & !0xf000 | 0x4000, low >> 2 | 1 << 63);

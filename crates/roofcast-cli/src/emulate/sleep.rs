@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What happens to the requests that are here when sleep begins; those that come later wait in every mode.
+/// Handling of the requests in flight when sleep begins; later ones wait in every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PauseMode {
     /// They are aborted.
@@ -18,7 +18,7 @@ pub(crate) enum PauseMode {
 }
 
 impl PauseMode {
-    /// By vLLM's name.
+    /// The mode by vLLM's name.
     pub(crate) fn of(name: &str) -> Option<PauseMode> {
         match name {
             "abort" => Some(PauseMode::Abort),
@@ -32,7 +32,7 @@ impl PauseMode {
 /// Memory that sleeps at levels 1 and 2, by vLLM's tags.
 const TAGS: [&str; 2] = ["weights", "kv_cache"];
 
-/// Whether a server sleeps.
+/// Sleep state of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Sleep(Mutex<State>);
 
@@ -52,14 +52,14 @@ impl Sleep {
         self.state().level
     }
 
-    /// Sleeps at a level.
+    /// Starts sleep at a level.
     pub(crate) fn begin(&self, level: u64) {
         let mut state = self.state();
         state.level = Some(level);
         state.asleep = if level > 0 { BTreeSet::from(TAGS) } else { BTreeSet::new() };
     }
 
-    /// Wakes what the tags name, all without tags; whether it is fully awake then.
+    /// Wakes the memory of these tags, all without tags; true if all memory is then awake.
     pub(crate) fn wake(&self, tags: &[String]) -> bool {
         let mut state = self.state();
         if tags.is_empty() {

@@ -1,7 +1,7 @@
-//! The body of a response: whole, or a stream that follows the engine.
+//! The body of a response: complete, or a stream that follows the engine.
 //!
-//! Knows: a stream is written when the connection has room for more, from what is out then; a client that goes away takes
-//! its request out of the engine. Knows nothing about what is written.
+//! Knows: a stream is written when the connection has room for more, from the tokens released so far; a client that
+//! disconnects aborts its request. Knows nothing about the text.
 
 use super::outlet::{Out, Outlet, Progress};
 use super::replica::EngineHandle;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-/// What every response has.
+/// Body type of every response.
 pub(crate) type Sent = Either<Full<Bytes>, Stream>;
 
-/// The engine gave a request up in the middle of its answer.
+/// Error of a request that the engine aborted in the middle of its answer.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -35,7 +35,7 @@ impl From<std::convert::Infallible> for Broken {
     }
 }
 
-/// A request that `/load` counts, until it goes.
+/// A request that `/load` counts, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicU64>);
 
@@ -55,12 +55,12 @@ impl Drop for Counted {
 /// Requests in an engine, aborted when their client is gone.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    /// Engines that it may be in.
+    /// Engines that may hold it.
     pub(crate) engines: Vec<Arc<EngineHandle>>,
     pub(crate) outlet: Arc<Outlet>,
     pub(crate) numbers: Vec<u64>,
     pub(crate) over: bool,
-    /// Held for `/load` until it goes.
+    /// Counts for `/load` until it is dropped.
     pub(crate) _counted: Counted,
 }
 
@@ -75,15 +75,15 @@ impl Drop for InFlight {
     }
 }
 
-/// An answer as it is said.
+/// A streamed answer.
 #[derive(Debug)]
 pub(crate) struct Stream {
     in_flight: InFlight,
     writer: Writer,
     out: Vec<Out>,
-    /// Tokens with which the connection is cut, on demand.
+    /// Number of tokens after which the connection is cut, on demand.
     cut: Option<u64>,
-    /// Whether what was written before the cut was given the time to be sent.
+    /// True if bytes written before the cut were given time to be sent.
     flushed: bool,
 }
 
@@ -93,7 +93,7 @@ impl Stream {
         Stream { in_flight, writer, out, cut, flushed: false }
     }
 
-    /// Whether so many tokens are out that the connection is cut.
+    /// True if enough tokens are released for the cut.
     fn is_cut(&self) -> bool {
         let said: u64 = self.out.iter().map(|out| out.tokens).sum();
         self.cut.is_some_and(|cut| said >= cut)

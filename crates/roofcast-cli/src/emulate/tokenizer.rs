@@ -1,7 +1,7 @@
 //! Text to tokens and back.
 //!
-//! Knows: what a server asks of a tokenizer. [`rule`] needs no vocabulary, [`vocabulary`] is that of a `tokenizer.json`.
-//! Knows nothing about requests, but for how one is refused whose text is in no tokens.
+//! Knows: the interface of a tokenizer. [`rule`] needs no vocabulary, [`vocabulary`] reads a `tokenizer.json`. Knows
+//! nothing about requests, except the refusal of a text that cannot be tokenized.
 
 mod rule;
 #[cfg(feature = "tokenizers")]
@@ -13,23 +13,23 @@ use std::fmt::Debug;
 #[cfg(feature = "tokenizers")]
 pub(crate) use vocabulary::Vocabulary;
 
-/// Tokens of a text, or why there are none.
+/// Tokens of a text, or a refusal.
 pub(crate) type Encoded = Result<Vec<u32>, Refusal>;
 
-/// What cuts texts into tokens.
+/// A tokenizer.
 pub(crate) trait Tokenizer: Debug + Send + Sync {
     /// The tokens of a text by itself.
     fn encode(&self, text: &str) -> Encoded;
 
-    /// Those of a prompt, with the special tokens that every prompt has around it.
+    /// The tokens of a prompt, with the special tokens around every prompt.
     fn prompt(&self, text: &str) -> Encoded {
         self.encode(text)
     }
 
-    /// Those of a chat as a prompt: turns with role and content, and the beginning of the answer where it is asked for.
+    /// The tokens of a chat as a prompt: turns with role and content, and the beginning of the answer if asked for.
     fn chat(&self, turns: &[(String, String)], answers: bool) -> Encoded;
 
-    /// Whether a prompt may name this token.
+    /// True if a prompt may contain this token.
     fn holds(&self, _token: u32) -> bool {
         true
     }
@@ -47,6 +47,6 @@ pub(crate) trait Tokenizer: Debug + Send + Sync {
         self.text(&[token])
     }
 
-    /// The text that each token adds to those before it: a character is with the token that ends it.
+    /// The text that each token adds to the previous ones: a character belongs to the token that completes it.
     fn pieces(&self, tokens: &[u32]) -> Vec<String>;
 }

@@ -14,12 +14,12 @@ pub(crate) struct Call {
     pub(crate) name: String,
     /// The form of its arguments.
     parameters: Value,
-    /// Whether the client named it, not only asked for a call.
+    /// True if the client named the tool, rather than only requiring a call.
     pub(crate) named: bool,
 }
 
 impl Call {
-    /// The call that a request asks for: of the tool that it names, or of the first where it requires one.
+    /// The call that a request asks for: of the tool that it names, or of the first tool if it requires a call.
     pub(crate) fn read(fields: &Fields) -> Result<Option<Call>, Refusal> {
         let choice = match fields.get("tool_choice") {
             None => return tools(fields).map(|_| None),
@@ -58,7 +58,7 @@ impl Call {
         }
     }
 
-    /// Arguments of the tool's form; `draw` gives a number below another, `word` a word.
+    /// Arguments that fit the tool's schema; `draw` returns a number below its argument, `word` a word.
     pub(crate) fn arguments(
         &self,
         draw: &mut dyn FnMut(usize) -> usize,
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// A form that refers to itself, asks for far too much or is no form at all ends.
+    /// A schema that refers to itself, requires far too much or is invalid terminates.
     #[test]
     fn any_form_is_filled() {
         let own = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});

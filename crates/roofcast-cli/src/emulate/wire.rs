@@ -1,8 +1,8 @@
-//! Answers as vLLM writes them: the events of a stream and whole bodies.
+//! Answers in vLLM's format: the events of a stream and complete bodies.
 //!
-//! Knows: OpenAI's shapes with vLLM's keys, held to recorded answers of vLLM 0.32 by tests; [`logprobs`] has what is said of
-//! single tokens, [`responses`], [`messages`], [`embeddings`], [`sglang`] and [`llama_cpp`] know the shapes of other
-//! endpoints. Knows nothing about when.
+//! Knows: OpenAI's shapes with vLLM's keys, tested against recorded answers of vLLM 0.32; [`logprobs`] has the data
+//! of single tokens, [`responses`], [`messages`], [`embeddings`], [`sglang`] and [`llama_cpp`] know the shapes of
+//! other endpoints. Knows nothing about timing.
 
 mod embeddings;
 mod llama_cpp;
@@ -23,24 +23,24 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) ask: Ask,
-    /// As clients see it: `cmpl-…`.
+    /// Id for the client: `cmpl-…`.
     pub(crate) id: String,
     /// Seconds since 1970.
     pub(crate) created: u64,
     pub(crate) model: String,
     pub(crate) fingerprint: Arc<str>,
-    /// Choices of all prompts: those of the first, then of the second.
+    /// Choices of all prompts, prompt by prompt.
     pub(crate) answers: Vec<Completion>,
-    /// The prompts, where they come back with log probabilities.
+    /// The prompts, if they are returned with log probabilities.
     pub(crate) echoed: Vec<Echoed>,
-    /// What another instance needs to go on with it.
+    /// Parameters for another instance to continue the request.
     pub(crate) kv_transfer: Option<Value>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
-    /// Numbers of an embedding.
+    /// Length of an embedding.
     pub(crate) width: u64,
 }
 
-/// What an answer's last chunk ends with.
+/// End of a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl Reply {
@@ -60,7 +60,7 @@ impl Reply {
         self.tokenizer.text(self.prompt(choice))
     }
 
-    /// What stands before a choice's text; as in vLLM nothing where tokens come back by number.
+    /// Text before a choice's own; as in vLLM empty if token ids are returned.
     fn echo(&self, choice: usize) -> String {
         match self.ask.echo && !self.ask.return_token_ids {
             true => self.prompt_text(choice),
@@ -73,7 +73,7 @@ impl Reply {
         if self.ask.prompt_only { "" } else { &self.answers[choice].text }
     }
 
-    /// Why an answer ended; OpenAI says `stop` of a call of the tool that the client named.
+    /// Finish reason of an answer; OpenAI uses `stop` for a call of the tool that the client named.
     fn reason(&self, choice: usize) -> &'static str {
         match (&self.answers[choice], &self.ask.call) {
             (answer, _) if answer.aborted => "abort",
@@ -88,13 +88,13 @@ impl Reply {
         format!("chatcmpl-tool-{}{choice:02x}", self.id.trim_start_matches("chatcmpl-"))
     }
 
-    /// Tokens asked and said.
+    /// Tokens of prompts and answers.
     fn usage(&self, said: u64) -> Value {
         let asked: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
         json!({"prompt_tokens": asked, "total_tokens": asked + said, "completion_tokens": said})
     }
 
-    /// All is out that will be: answers that are not whole were given up.
+    /// Cuts answers that the engine aborted; called when no more tokens come.
     pub(crate) fn settle(&mut self, out: &[Out]) {
         for (answer, out) in self.answers.iter_mut().zip(out) {
             if (out.tokens as usize) < answer.tokens.len() {
@@ -179,7 +179,7 @@ impl Reply {
         message
     }
 
-    /// A piece of a call of a tool in a stream; the first has the call's id and name.
+    /// A piece of a tool call in a stream; the first has the call's id and name.
     fn call_piece(&self, choice: usize, index: usize) -> Value {
         let answer = &self.answers[choice];
         let arguments = answer.token_text(index);
@@ -191,16 +191,16 @@ impl Reply {
     }
 }
 
-/// A stream under way.
+/// A stream in progress.
 #[derive(Debug)]
 pub(crate) struct Writer {
     reply: Reply,
     /// Tokens written of each choice.
     written: Vec<usize>,
-    /// What all chunks of the stream begin with.
+    /// Beginning of all chunks of the stream.
     head: Vec<u8>,
     begun: bool,
-    /// Whether the roles are out, with which a chat begins.
+    /// True if the roles that begin a chat are written.
     named: bool,
 }
 
@@ -216,7 +216,7 @@ impl Writer {
         Writer { written: vec![0; reply.answers.len()], reply, head, begun: false, named: false }
     }
 
-    /// Room for what is written next, with what a stream begins with.
+    /// A buffer for the next writes, with the start of the stream if it has not begun.
     pub(crate) fn begin(&mut self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(512);
         if !std::mem::replace(&mut self.begun, true) {
@@ -229,7 +229,7 @@ impl Writer {
         bytes
     }
 
-    /// Writes what is out and not written yet: a token of each choice in turn, as steps say them.
+    /// Writes the tokens released and not written yet: one token of each choice in turn, as steps produce them.
     pub(crate) fn write(&mut self, out: &[Out], into: &mut Vec<u8>) {
         let lengths = self.reply.answers.iter().map(|answer| answer.tokens.len());
         let until: Vec<usize> = out.iter().zip(lengths).map(|(o, n)| n.min(o.tokens as usize)).collect();
@@ -247,7 +247,7 @@ impl Writer {
         }
     }
 
-    /// Writes what follows the last token, or the one with which the engine gave it up.
+    /// Writes the end of the stream, after the last token or after an abort.
     pub(crate) fn end(&mut self, out: &[Out], into: &mut Vec<u8>) {
         let cut = (0..out.len()).filter(|c| self.written[*c] < self.reply.answers[*c].tokens.len());
         let cut: Vec<usize> = cut.collect();
@@ -271,7 +271,7 @@ impl Writer {
         into.extend(DONE);
     }
 
-    /// The last chunk of a choice that the engine gave up.
+    /// Writes the last chunk of a choice that the engine aborted.
     fn aborted(&self, choice: usize, into: &mut Vec<u8>) {
         let chat = self.reply.ask.endpoint == Endpoint::Chat;
         let said = if chat { json!({"delta": {"content": ""}}) } else { json!({"text": ""}) };
@@ -290,14 +290,14 @@ impl Writer {
         json(into, &*self.reply.fingerprint);
     }
 
-    /// What a chat begins with: a chunk of each choice.
+    /// Writes the first chunk of each choice of a chat.
     fn roles(&mut self, into: &mut Vec<u8>) {
         if self.reply.ask.endpoint == Endpoint::Chat && !std::mem::replace(&mut self.named, true) {
             (0..self.reply.answers.len()).for_each(|choice| self.role(choice, into));
         }
     }
 
-    /// A chat's first chunk of a choice.
+    /// Writes a chat's first chunk of a choice.
     fn role(&self, choice: usize, into: &mut Vec<u8>) {
         into.extend(&self.head);
         into.extend(b"{\"index\":");
@@ -326,7 +326,7 @@ impl Writer {
             Endpoint::Completions | Endpoint::Chat => return self.openai(choice, into),
             Endpoint::Responses => self.reply.response_delta(index, into),
             Endpoint::Messages => self.reply.anthropic_delta(index, into),
-            // Embeddings come whole.
+            // Embeddings are sent complete.
             Endpoint::Embeddings => {}
             Endpoint::Generate => self.reply.generated_chunk(choice, index, out, into),
             Endpoint::LlamaCompletion => self.reply.llama_chunk(choice, index, into),
@@ -334,7 +334,7 @@ impl Writer {
         self.written[choice] += 1;
     }
 
-    /// One token as OpenAI's API has it.
+    /// Writes one token in OpenAI's format.
     fn openai(&mut self, choice: usize, into: &mut Vec<u8>) {
         let (reply, index) = (&self.reply, self.written[choice]);
         let answer = &reply.answers[choice];
@@ -383,7 +383,7 @@ impl Writer {
     }
 }
 
-/// Appends a value as JSON; values without maps of odd keys cannot fail.
+/// Appends a value as JSON, which cannot fail for these values.
 fn json<T: serde::Serialize + ?Sized>(into: &mut Vec<u8>, value: &T) {
     _ = serde_json::to_writer(into, value);
 }

@@ -1,12 +1,13 @@
-//! Which requests are let in: those that a page of this server can have sent.
+//! Check of requests: only those that a page of this server can have sent are accepted.
 //!
-//! Knows: a page elsewhere may name this server by a name of its own (DNS rebinding) or send it requests (CSRF). The first
-//! shows in `Host`, the second in `Origin` and `Sec-Fetch-Site`. Addresses cannot be rebound, names can.
+//! Knows: another site's page may reach this server under its own host name (DNS rebinding) or send requests to it
+//! (CSRF). The first shows in `Host`, the second in `Origin` and `Sec-Fetch-Site`. Addresses cannot be rebound, names
+//! can.
 
 use hyper::header::{self, HeaderMap};
 use std::net::IpAddr;
 
-/// The names that this server answers to, beside addresses and `localhost`.
+/// Accepted host names, in addition to addresses and `localhost`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Guard {
     names: Vec<String>,
@@ -17,7 +18,7 @@ impl Guard {
         Guard { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
 
-    /// Why a request with these headers is not let in.
+    /// Reason to refuse a request with these headers, if any.
     pub(crate) fn refusal(&self, headers: &HeaderMap) -> Option<&'static str> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let mut hosts = headers.get_all(header::HOST).iter();

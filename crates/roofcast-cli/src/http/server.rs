@@ -1,6 +1,6 @@
-//! Connections: accepted, bounded in what they may send and how long, drained at the end.
+//! Connections: accepted, limited in size and time of requests, drained at the end.
 //!
-//! Knows: HTTP/1.1 as hyper has it, time limits, shutdown. Knows nothing about what is asked.
+//! Knows: HTTP/1.1 by hyper, time limits, shutdown. Knows nothing about the content of requests.
 
 use super::patient::Patient;
 use bytes::Bytes;
@@ -16,16 +16,16 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-/// How long a connection may be idle or take to send its head; vLLM's server closes idle ones, too.
+/// Longest idle time of a connection, and longest time to send its head; vLLM's server closes idle ones, too.
 const HEAD_TIME: Duration = Duration::from_secs(75);
-/// How long a client may take nothing of what is written.
+/// Longest time in which a client reads nothing of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes of a head.
+/// Most bytes of a head.
 const MOST_HEAD: usize = 64 << 10;
-/// How long to wait where the system has no more connections to give.
+/// Wait before the next accept when the system has no more connections.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Among the extensions of a response: its connection is cut before a byte of it.
+/// Extension of a response: the connection is cut before its first byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut;
 
@@ -37,23 +37,23 @@ impl std::fmt::Display for Cut {
 
 impl Error for Cut {}
 
-/// What answers requests.
+/// Handler of requests.
 pub(crate) trait Service: Send + Sync + 'static {
     /// The bodies of its answers.
     type Sent: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
-    /// Answers a request, one way or the other.
+    /// Answers a request; errors are answers, too.
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Sent>> + Send;
 }
 
-/// Serves until `stop` says so, then until all that was asked is answered, at most for `drain`.
+/// Serves until `stop` fires, then until all requests are answered, at most for `drain`.
 pub(crate) async fn serve(
     listener: TcpListener,
     service: Arc<impl Service>,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
-    // Held by every connection: when all are gone, nothing more can be received.
+    // Held by every connection: when all are dropped, nothing more can be received.
     let (open, mut closed) = mpsc::channel::<()>(1);
     loop {
         tokio::select! {
@@ -92,7 +92,7 @@ async fn connection(stream: TcpStream, service: Arc<impl Service>, mut stop: wat
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MOST_HEAD);
     let mut connection =
         pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), handler));
-    // What ends a connection early is its client's affair.
+    // An early end of a connection is its client's affair.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stop.changed() => connection.as_mut().graceful_shutdown(),

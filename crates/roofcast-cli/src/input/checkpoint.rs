@@ -13,17 +13,17 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// A model with the tensors of its files; none where only a config is there.
+/// A model with the tensors of its files; no tensors if only a config exists.
 pub(crate) struct Checkpoint {
-    /// What the config or header describes.
+    /// Model described by the config or header.
     pub(crate) model: Model,
-    /// What the files hold.
+    /// Tensors in the files.
     pub(crate) tensors: Vec<Stored>,
-    /// Where the two disagree.
+    /// Differences between the two.
     pub(crate) differences: Vec<Difference>,
 }
 
-/// The files behind the model of this name; none where it is a catalog entry or a lone config.
+/// The files of the model of this name; `None` for a catalog entry or a lone config.
 pub(crate) fn asked(name: &str) -> Result<Option<Checkpoint>> {
     let lower = name.to_lowercase();
     if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(name).is_dir()) {
@@ -38,7 +38,7 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     let (mut model, tensors) = if name.to_lowercase().ends_with(".gguf") {
         gguf_file(name, path)?
     } else {
-        // What is not there says so, before what should be beside it.
+        // A missing path is reported before the files expected in it.
         path.metadata().with_context(|| path.display().to_string())?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let model = config_of(name, folder)?;
@@ -61,7 +61,7 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     Ok(Checkpoint { model, tensors, differences })
 }
 
-/// A GGUF's own metadata, or the `config.json` beside it where there is one, with the file's formats.
+/// A GGUF's own metadata, or the `config.json` in its folder if there is one, with the file's formats.
 fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
@@ -86,10 +86,10 @@ fn config_of(name: &str, folder: &Path) -> Result<Model> {
     config_file(name, &file)
 }
 
-/// The file that says what a LoRA adapter is laid over, as PEFT writes it.
+/// PEFT's file that names the base model of a LoRA adapter.
 const ADAPTER: &str = "adapter_config.json";
 
-/// Refuses a LoRA adapter in the place of a model: `file` where it is an adapter's.
+/// Refuses a LoRA adapter given as a model: `file` if it is an adapter's.
 pub(super) fn refuse_adapter(name: &str, file: &Path) -> Result<()> {
     if file.file_name().is_none_or(|own| own != ADAPTER) || !file.exists() {
         return Ok(());
@@ -104,7 +104,7 @@ pub(super) fn refuse_adapter(name: &str, file: &Path) -> Result<()> {
     Err(Error::field("model", "name", format!("{name:?}, a LoRA adapter"), accepted).into())
 }
 
-/// The safetensors files of a folder: by its index, or the one file; none where there are no weights.
+/// The safetensors files of a folder: by its index, or the one file; empty if there are no weights.
 fn shards(folder: &Path) -> Result<Vec<PathBuf>> {
     let index = folder.join("model.safetensors.index.json");
     if index.exists() {

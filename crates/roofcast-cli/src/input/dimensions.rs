@@ -1,7 +1,7 @@
-//! What a sweep varies: keys, and the values that each takes in turn.
+//! Dimensions of a sweep: keys, and the values that each takes in turn.
 //!
-//! Knows: how `--sweep KEY=VALUES` is read, in which order combinations come, and which key is the x axis of a picture. What a
-//! key means is the verb's or the spec's.
+//! Knows: the syntax of `--sweep KEY=VALUES`, the order of combinations, and the key on the x axis of a picture. The
+//! verb or the spec knows the meaning of a key.
 
 use super::values::{numbers, refused, settings as values_of};
 use roofcast::Error;
@@ -20,8 +20,8 @@ pub(crate) struct Dimension {
 }
 
 impl Dimension {
-    /// `KEY=VALUES`: whole numbers of one of a verb's `own` keys, else values of a key of a spec, by its flag's name or dotted,
-    /// that is not `given` as a flag.
+    /// Reads `KEY=VALUES`: whole numbers for one of a verb's `own` keys, else values for a spec's key, by its flag's
+    /// name or dotted, that is not `given` as a flag.
     pub(crate) fn read(text: &str, own: &[&str], given: &[&[Setting]]) -> Result<Dimension, Error> {
         let bad = || {
             let own = own.iter().map(|key| format!("{key}, ")).collect::<String>();
@@ -48,13 +48,13 @@ impl Dimension {
         Ok(Dimension { path: path.to_owned(), values })
     }
 
-    /// The last part of the key, which tells it from the others.
+    /// The last part of the key, which distinguishes it from the others.
     pub(crate) fn short(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
 }
 
-/// Refuses a key that comes twice, and more combinations than a sweep may have.
+/// Refuses a repeated key, and too many combinations.
 pub(crate) fn check(dimensions: &[Dimension]) -> Result<(), Error> {
     let twice = |(at, d): &(usize, &Dimension)| dimensions[..*at].iter().any(|before| before.path == d.path);
     if let Some((_, d)) = dimensions.iter().enumerate().find(twice) {
@@ -85,7 +85,7 @@ pub(crate) fn axis(dimensions: &[Dimension]) -> usize {
     dimensions.iter().rposition(long).unwrap_or(dimensions.len().saturating_sub(1))
 }
 
-/// `tp 2, weights fp8`: what `values` have beside the dimension number `axis`.
+/// Text of the values other than dimension number `axis`, as `tp 2, weights fp8`.
 pub(crate) fn beside(dimensions: &[Dimension], values: &[Value], axis: usize) -> String {
     let others = dimensions.iter().zip(values).enumerate().filter(|(index, _)| *index != axis);
     others.map(|(_, (d, value))| format!("{} {}", d.short(), word(value))).collect::<Vec<_>>().join(", ")
@@ -96,7 +96,7 @@ pub(crate) fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A value that is a number.
+/// Value as a number, if it is one.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }

@@ -1,9 +1,10 @@
 //! The engine that a cluster's manifest starts.
 //!
-//! Knows: where containers have their commands, images and variables (Kubernetes, `kubectl get -o json`, LeaderWorkerSet, Dynamo,
-//! compose), how many replicas there are, and which node labels name an accelerator. What the command means is
-//! [`roofcast::command`]'s. Sources: Kubernetes `core/v1` Container; NVIDIA's gpu-feature-discovery (`nvidia.com/gpu.product`) and
-//! GKE (`cloud.google.com/gke-accelerator`); the entrypoint of vLLM's `docker/Dockerfile`.
+//! Knows: the places of commands, images and variables in containers (Kubernetes, `kubectl get -o json`,
+//! LeaderWorkerSet, Dynamo, compose), the number of replicas, and the node labels that name an accelerator.
+//! [`roofcast::command`] interprets the command. Sources: Kubernetes `core/v1` Container; NVIDIA's
+//! gpu-feature-discovery (`nvidia.com/gpu.product`) and GKE (`cloud.google.com/gke-accelerator`); the entrypoint of
+//! vLLM's `docker/Dockerfile`.
 
 use anyhow::Result;
 use roofcast::Error;
@@ -12,7 +13,7 @@ use std::path::Path;
 
 /// Labels of nodes that name their accelerator.
 const PRODUCTS: [&str; 2] = ["nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"];
-/// How commands of engines begin; Dynamo's workers take their engine's flags.
+/// Beginnings of engines' commands; Dynamo's workers take their engine's flags.
 const ENGINES: [(&[&str], &str); 8] = [
     (&["vllm", "serve"], "vllm serve"),
     (&["python3", "-m", "vllm.entrypoints.openai.api_server"], "vllm serve"),
@@ -27,11 +28,11 @@ const ENGINES: [(&[&str], &str); 8] = [
 /// An engine in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deployed {
-    /// What starts a replica, as a shell takes it.
+    /// Command that starts a replica, in shell syntax.
     pub(crate) command: String,
-    /// How many there are, where the manifest says.
+    /// Number of replicas, if the manifest states it.
     pub(crate) replicas: Option<i64>,
-    /// What its nodes have, by a label's name for it.
+    /// Accelerator of its nodes, by a label's value.
     pub(crate) accelerator: Option<String>,
 }
 
@@ -58,12 +59,12 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Deployed> {
     }
 }
 
-/// What holds for the containers inside.
+/// Settings that apply to nested containers.
 #[derive(Debug, Clone, Default)]
 struct Around {
     replicas: Option<i64>,
     accelerator: Option<String>,
-    /// Pods of a group.
+    /// Number of pods in a group.
     size: Option<i64>,
 }
 
@@ -84,7 +85,7 @@ fn visit(value: &Value, around: &Around, found: &mut Vec<Deployed>) {
                 let Around { replicas, accelerator, .. } = inside;
                 return found.push(Deployed { command, replicas, accelerator });
             }
-            // Workers of a group do what its leader does.
+            // Workers of a group run their leader's command.
             let leads = map.get("leaderTemplate").is_some_and(|leader| !leader.is_null());
             let inner = map.iter().filter(|(key, _)| !(leads && *key == "workerTemplate"));
             inner.for_each(|(_, value)| visit(value, &inside, found));
@@ -99,7 +100,7 @@ fn started(container: &Map<String, Value>, around: &Around) -> Option<String> {
         ["command", "args"].map(|key| container.get(key).map(words).unwrap_or_default());
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();
-    // In a compose file `command` is what Kubernetes calls `args`.
+    // In a compose file `command` corresponds to Kubernetes' `args`.
     let own = command.first().is_none_or(|word| word.starts_with('-'));
     let all: Vec<String> =
         command.into_iter().chain(arguments).map(|w| filled(w, container, around)).collect();
@@ -120,7 +121,7 @@ fn started(container: &Map<String, Value>, around: &Around) -> Option<String> {
     Some(std::iter::once(engine.to_owned()).chain(rest).collect::<Vec<_>>().join(" "))
 }
 
-/// A list of words, or a line of them.
+/// A list of words, or one line of words.
 fn words(value: &Value) -> Vec<String> {
     match value {
         Value::Array(all) => {
@@ -131,7 +132,7 @@ fn words(value: &Value) -> Vec<String> {
     }
 }
 
-/// `word` with the variables that the container has values for.
+/// `word` with variables replaced by the container's values.
 fn filled(word: String, container: &Map<String, Value>, around: &Around) -> String {
     let listed = container.get("env").and_then(Value::as_array).into_iter().flatten();
     let pair =
@@ -143,14 +144,14 @@ fn filled(word: String, container: &Map<String, Value>, around: &Around) -> Stri
     })
 }
 
-/// The first engine's command of a shell's script, up to where the shell ends it.
+/// The first engine's command in a shell script, up to its end.
 fn of_script(script: &str) -> Option<String> {
     let joined = script.replace("\\\n", " ");
     let lines = joined.split(['\n', ';', '|', '&']).map(str::trim);
     lines.into_iter().find_map(|line| {
         let at = |(words, _): &(&[&str], &str)| line.find(&words.join(" "));
         ENGINES.iter().find_map(|engine| Some((at(engine)?, engine))).map(|(at, (words, engine))| {
-            // Up to where its output goes.
+            // Up to a redirection of its output.
             let arguments = line[at + words.join(" ").len()..].split_whitespace();
             let own = arguments.take_while(|word| !word.contains(['<', '>']));
             std::iter::once(*engine).chain(own).collect::<Vec<_>>().join(" ")
@@ -158,7 +159,7 @@ fn of_script(script: &str) -> Option<String> {
     })
 }
 
-/// A word as a shell takes it.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
     if !word.is_empty() && word.chars().all(bare) {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in a file, it is an engine or an error.
+        /// Any file gives an engine or an error, never a panic.
         #[test]
         fn any_text_is_read_or_refused(
             text in "[a-z0-9:\\-\\[\\]{}&*|>\"'#,$() \n]{0,200}",

@@ -1,6 +1,6 @@
-//! Measured points from files: rows of a CSV, and whole runs whose machine the flags name.
+//! Measured points from files: rows of a CSV, and whole runs whose deployment the flags describe.
 //!
-//! Knows: which file is which, by its suffix. What is in them is the library's.
+//! Knows: the kind of each file, by its suffix. The library parses them.
 
 use super::{folder, local, text};
 use crate::args::RunsArgs;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 #[derive(Default)]
 pub(crate) struct Points {
     pub(crate) rows: Vec<Measurement>,
-    /// Why rows are refused, each with its line.
+    /// Errors of refused rows, each with its line.
     pub(crate) refused: Vec<anyhow::Error>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn read(
     Ok(points)
 }
 
-/// Refuses flags that say what a run was measured on where no file is one.
+/// Refuses flags that describe a run's deployment if no file is a run.
 pub(crate) fn idle(files: &[PathBuf], runs: &RunsArgs) -> Result<(), Error> {
     let given = [
         ("--model", runs.model.is_some()),
@@ -60,7 +60,7 @@ pub(crate) fn idle(files: &[PathBuf], runs: &RunsArgs) -> Result<(), Error> {
     }
 }
 
-/// The points of the file at `path`, which holds `text`; rows of a table may be refused one by one.
+/// The points of the file at `path` with contents `text`; rows of a table may be refused one by one.
 fn each_of_file(
     path: &Path,
     text: &str,
@@ -78,7 +78,7 @@ fn each_of_file(
     })
 }
 
-/// The rows of a CSV. Accelerators and models that they name by a path, which counts from the file's folder, join the
+/// The rows of a CSV. Accelerators and models given as paths, relative to the file's folder, are added to the
 /// catalog.
 fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result<Vec<Result<Measurement>>> {
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
@@ -96,7 +96,7 @@ fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result
     Ok(rows.into_iter().map(|row| named(row?)).collect())
 }
 
-/// What the flags say that runs ran on: names of the catalog, or paths.
+/// Deployment of runs by the flags: names of the catalog, or paths.
 fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) -> Result<Subject> {
     let needed = |flag: &str, value: &Option<String>, accepted: &str| {
         value.clone().ok_or_else(|| Error::field(place, flag, "missing", accepted))

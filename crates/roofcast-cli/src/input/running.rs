@@ -1,7 +1,7 @@
-//! What an engine's command line, or a cluster's manifest, says of a deployment.
+//! Deployment described by an engine's command line, or by a cluster's manifest.
 //!
-//! Knows: where they are read from, and that what a forecast does not take is said on stderr. What their flags mean is the
-//! library's.
+//! Knows: where they are read from, and that flags without effect on a forecast are reported on stderr. The library
+//! knows the meaning of flags.
 
 use super::{STANDARD_INPUT, filled, manifest, standard_input};
 use crate::args::SourceArgs;
@@ -12,7 +12,7 @@ use roofcast::spec::settings::Setting;
 use std::io::Write;
 use std::path::Path;
 
-/// What runs, where it is given.
+/// The running deployment, if one is given.
 pub(super) fn running(args: &SourceArgs) -> Result<Option<Command>> {
     let Some(path) = &args.from_manifest else {
         return args.from_command.as_deref().map(|text| command("--from-command", text)).transpose();
@@ -28,7 +28,8 @@ pub(super) fn running(args: &SourceArgs) -> Result<Option<Command>> {
     Ok(Some(told))
 }
 
-/// The settings of an engine's command line that `flag` gives; what of it a forecast does not take is said on stderr.
+/// The settings of the engine's command line given by `flag`; flags that a forecast does not use are reported on
+/// stderr.
 pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
     let command = command::read(text)?;
     let list = |what: &str, flags: &[String]| match flags {
@@ -40,7 +41,7 @@ pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
         + &list("of no effect on a forecast", &command.ignored)
         + &notes.collect::<String>();
     if !host::noted(&said) {
-        // A closed stderr loses these lines alone.
+        // If stderr is closed, only these lines are lost.
         drop(std::io::stderr().write_all(said.as_bytes()));
     }
     Ok(command)

@@ -1,7 +1,7 @@
-//! What a verb is asked: a spec with settings over it, resolved in one place.
+//! The question of a verb: a spec with settings applied, resolved in one place.
 //!
-//! Knows: in which order things are laid over one another (the spec or its default, an engine's command line, `--set`, flags,
-//! a sweep's values), and where paths count from. What keys mean is the library's.
+//! Knows: the order of layers (the spec or its default, an engine's command line, `--set`, flags, a sweep's values),
+//! and the base of relative paths. The library knows the meaning of keys.
 
 use super::running::running;
 use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, standard_input, text, values};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Table;
 
-/// A spec that holds where none is named: its place in errors, and its text.
+/// Default spec: its place in errors, and its text.
 pub(crate) type Base = (&'static str, &'static str);
 
 /// Versions without a number, which count as the newest.
@@ -32,13 +32,13 @@ const UNNUMBERED: [&str; 3] = ["nightly", "latest", "main"];
 /// No spec.
 pub(crate) const EMPTY: Base = ("arguments", "");
 
-/// What the names in a question may lead to.
+/// Sources that names in a question may refer to.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Reach {
     /// The catalog, and files of this machine.
     #[default]
     Files,
-    /// The catalog and these models alone: the question came from elsewhere.
+    /// The catalog and these models only, because the question came over the network.
     Given(Vec<Arc<Model>>),
 }
 
@@ -71,7 +71,7 @@ impl Reach {
     }
 }
 
-/// A spec file or what holds without one, and everything that is laid over it.
+/// A spec file or the default, and everything that is applied to it.
 pub(crate) struct Source {
     place: String,
     file: Option<PathBuf>,
@@ -80,23 +80,23 @@ pub(crate) struct Source {
     settings: Vec<Setting>,
     catalog: Cow<'static, Catalog>,
     reach: Reach,
-    /// Of the command, where its engine refuses more than the model has.
+    /// Longest sequence in the command, if its engine refuses more than the model has.
     longest: Option<Longest>,
-    /// How long requests of the engine's command may be, where one says what is served.
+    /// Longest request of the engine's command, if a command is given.
     runs: Option<Bound>,
 }
 
-/// How long the requests of a command are that has no number for it.
+/// Longest request of a command that has no number for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// As long as the model's.
+    /// The model's maximum.
     Model,
-    /// As long as the memory holds.
+    /// The most that fits memory.
     Memory,
 }
 
 impl Source {
-    /// The spec in `file`, else `base`; with the settings of `args` and then `flags` over it.
+    /// The spec in `file`, else `base`; with the settings of `args` and then `flags` applied.
     pub(crate) fn read(
         file: Option<&Path>,
         base: Base,
@@ -111,7 +111,7 @@ impl Source {
         let (given, file) = (file.is_some(), file.filter(|path| *path != Path::new(STANDARD_INPUT)));
         let table: Table = match text.parse() {
             Ok(table) => rooted(table, super::folder(file)),
-            // Its message has the line.
+            // The library's message has the line.
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
         let told = running(args)?;
@@ -132,20 +132,20 @@ impl Source {
         Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files, longest, runs })
     }
 
-    /// The same with `default` for a section that the spec does not have.
+    /// Returns the source with `default` for a section that the spec lacks.
     pub(crate) fn or(mut self, section: &str, default: Table) -> Source {
         self.table.entry(section).or_insert_with(|| default.into());
         self
     }
 
-    /// A spec that came in a request, which reaches no file.
+    /// A spec received over the network, which reaches no file.
     pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
         let (place, text) = ("the request".to_owned(), String::new());
         let (settings, reach) = (Vec::new(), Reach::Given(models));
         Source { place, file: None, text, table, settings, catalog, reach, longest: None, runs: None }
     }
 
-    /// The question with `more` over the rest.
+    /// The question with `more` settings applied last.
     pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
         let settings = [&self.settings, more].concat();
         let table = lay(self.table.clone(), &settings)?;
@@ -202,7 +202,7 @@ impl Source {
     }
 }
 
-/// What a setting needs beside it, where that is why a section cannot be read.
+/// The error for a setting that needs another one, if that is why a section cannot be read.
 fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
     let needs = [
         (
@@ -221,7 +221,7 @@ fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
 }
 
-/// Whether the file's table or a setting says what is served; what holds without a file does not.
+/// True if the file's table or a setting names the model; a default spec does not count.
 fn names_model(table: Option<&Table>, settings: &[Setting]) -> bool {
     let keys = ["model.name", "model.path"];
     let of_file = table.and_then(|table| table.get("model")?.as_table());
@@ -238,12 +238,12 @@ fn set(text: &str) -> Result<Setting> {
     Ok(Setting::new(path, values::setting(path, value.trim())))
 }
 
-/// A question: everything that was said, and the catalog that it is said of.
+/// A question: the spec with all settings, and the catalog to resolve it with.
 pub(crate) struct Scenario {
-    /// Where it is, in errors.
+    /// Place of the spec in errors.
     pub(crate) place: String,
     file: Option<PathBuf>,
-    /// What was said, with the traces that it names.
+    /// The spec, with the traces that it names loaded.
     pub(crate) spec: Spec,
     table: Table,
     pub(crate) catalog: Cow<'static, Catalog>,
@@ -253,12 +253,12 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// An error behind the spec's file, where it does not name one.
+    /// Prefixes an error with the spec's file, if it does not name one.
     pub(crate) fn told(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         of_file(self.file.as_deref(), error)
     }
 
-    /// Whether `[fleet]` says how requests are routed, not only over what caches travel.
+    /// True if `[fleet]` configures routing, rather than only the link for caches.
     pub(crate) fn is_routed(&self) -> bool {
         let fleet = self.table.get("fleet").and_then(toml::Value::as_table);
         fleet.is_some_and(|fleet| fleet.keys().any(|key| key != "link"))
@@ -286,7 +286,7 @@ impl Scenario {
         Ok(model)
     }
 
-    /// Refuses a command that its engine refuses: one of longer sequences than the model has.
+    /// Refuses a command that its engine refuses, because sequences are longer than the model's maximum.
     fn reaches(&self, model: &Model) -> Result<()> {
         let Some(longest) = &self.longest else { return Ok(()) };
         let most = model.max_context.filter(|most| longest.tokens > *most);
@@ -300,15 +300,15 @@ impl Scenario {
         }
     }
 
-    /// The name of the accelerator that decodes, or the refusal of a question without one.
+    /// The name of the accelerator that decodes, or the error for a question without one.
     fn hardware<'a>(&self, named: Option<&'a str>) -> Result<&'a str> {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
         let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
         Ok(named.ok_or_else(lacking)?)
     }
 
-    /// What is deployed; the one place that resolves it. Whatever is missing or not known of model, accelerator and engine is
-    /// said at once.
+    /// The deployment; the only place that resolves it. Errors of model, accelerator and engine are reported
+    /// together.
     pub(crate) fn deployment(&self) -> Result<Deployment> {
         let [prompts, hardware] = self.spec.fleet.accelerators(self.spec.hardware.accelerator.as_deref());
         let chip =
@@ -331,7 +331,7 @@ impl Scenario {
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
     }
 
-    /// Refuses a version without an order, and an engine of which nothing was measured: most likely it is another's name with a slip.
+    /// Refuses a version without an order, and an unknown engine, which is probably a typing error.
     fn engine(&self) -> Result<()> {
         let ordered =
             |version: &String| Version::parse(version).is_some() || UNNUMBERED.contains(&version.as_str());
@@ -353,8 +353,8 @@ impl Scenario {
         Err(self.told(Error::field(&self.place, "engine.name", format!("{name:?}"), accepted)))
     }
 
-    /// The spec of a deployment that a plan found: what was said without the search and the keys `dropped`, and the keys of
-    /// `found` over it.
+    /// The spec of a deployment that a plan found: the spec without the search and the keys `dropped`, and with the
+    /// keys of `found` applied.
     pub(crate) fn deployed(&self, found: &Table, dropped: &[&str]) -> String {
         let mut table = absolute(self.table.clone());
         for key in dropped {
@@ -373,7 +373,7 @@ impl Scenario {
         table.to_string()
     }
 
-    /// Prints the whole spec as TOML, after `roofcast VERB SPEC.toml` with what the spec has no key for.
+    /// Prints the whole spec as TOML, after a comment `roofcast VERB SPEC.toml` with settings that have no key.
     pub(crate) fn dump(
         &self,
         verb: &str,
@@ -386,7 +386,7 @@ impl Scenario {
     }
 }
 
-/// Errors of one question as one, a line each.
+/// Joins the errors of one question, a line each.
 fn together(errors: [Option<anyhow::Error>; 3]) -> anyhow::Error {
     let mut all: Vec<anyhow::Error> = errors.into_iter().flatten().collect();
     match all.len() {
@@ -395,7 +395,7 @@ fn together(errors: [Option<anyhow::Error>; 3]) -> anyhow::Error {
     }
 }
 
-/// The keys of `over` take the places of those in `table`, section by section.
+/// Overrides the keys of `table` with those in `over`, section by section.
 fn overlay(table: &mut Table, over: &Table) {
     for (key, value) in over {
         match (table.get_mut(key).and_then(toml::Value::as_table_mut), value.as_table()) {
@@ -405,7 +405,7 @@ fn overlay(table: &mut Table, over: &Table) {
     }
 }
 
-/// The table with whole paths, which hold wherever it is written to.
+/// The table with absolute paths, which are valid wherever it is written to.
 fn absolute(table: Table) -> Table {
     std::env::current_dir().map_or_else(|_| table.clone(), |folder: PathBuf| rooted(table.clone(), &folder))
 }

@@ -1,4 +1,4 @@
-//! Tables of kernel times as Parquet: files, or folders of them, in the layout of AIConfigurator's database.
+//! Tables of kernel times as Parquet: files, or folders of files, in the layout of AIConfigurator's database.
 
 use anyhow::{Context, Result, bail};
 use roofcast::Catalog;
@@ -6,10 +6,10 @@ use roofcast::profile::build::Reading;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Folders within each other that are looked into.
+/// Deepest level of nested folders that is searched.
 const DEEPEST: usize = 16;
 
-/// What tables hold, and how many files there are of what is not used, by name.
+/// Contents of the tables, and the number of unused files by name.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) readings: Vec<Reading>,
@@ -81,7 +81,7 @@ mod parquet {
     use roofcast::profile::build::{Columns, Source};
     use std::fs::File;
 
-    /// Each file's table, or the name of what is not used.
+    /// Each file's table, or the name of an unused file.
     pub(super) fn read(files: &[PathBuf], catalog: &Catalog) -> Result<Vec<Result<Reading, String>>> {
         files.par_iter().map(|file| table(file, catalog)).collect()
     }
@@ -99,7 +99,7 @@ mod parquet {
         Ok(Ok(source.read(&columns)?))
     }
 
-    /// The columns that `source` asks for, of those that are there.
+    /// The columns that `source` asks for, if present.
     fn columns(place: &str, source: &Source<'_>, reader: &SerializedFileReader<File>) -> Result<Columns> {
         let groups = (0..reader.num_row_groups()).map(|at| reader.get_row_group(at));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
@@ -144,7 +144,7 @@ mod parquet {
         }
     }
 
-    /// Every row of a column that does not repeat; `none` where a row holds nothing.
+    /// Every row of a column that does not repeat; `none` for null.
     fn all<T: DataType, V>(
         mut reader: ColumnReaderImpl<T>,
         group: &dyn RowGroupReader,
@@ -161,7 +161,7 @@ mod parquet {
             }
             read += records;
         }
-        // A column that cannot be empty has no levels.
+        // A column that cannot be null has no levels.
         if levels.is_empty() {
             return Ok(values.iter().map(value).collect());
         }

@@ -9,7 +9,7 @@ use std::iter::successors;
 const MOST: usize = 100_000;
 const LARGEST: u64 = 1 << 30;
 
-/// `1..512`, `1..512:8`, `1..512:x2` or `1,2,4`, of numbers from `least`; else what is wrong with it.
+/// Reads `1..512`, `1..512:8`, `1..512:x2` or `1,2,4`, of numbers from `least`; else an error message.
 pub(crate) fn numbers(text: &str, least: u64) -> Result<Vec<u64>, String> {
     let count = |s: &str| {
         let whole = number::whole(s).and_then(|n| u64::try_from(n).ok());
@@ -35,14 +35,14 @@ pub(crate) fn numbers(text: &str, least: u64) -> Result<Vec<u64>, String> {
     counted(text, successors(Some(from), next).take_while(|v| *v <= to).take(MOST + 1).collect())
 }
 
-/// The refusal of the values of `--sweep`.
+/// The error for the values of `--sweep`.
 pub(crate) fn refused(text: &str, why: &str) -> Error {
     let shown: String = text.chars().take(80).collect();
     let accepted = "values as 1..512, 1..512:8, 1..512:x2 or 1,2,4";
     Error::field("arguments", "--sweep", format!("{shown:?} ({why})"), accepted)
 }
 
-/// The most values of a key.
+/// Checks the number of values of a key.
 fn counted<T>(text: &str, values: Vec<T>) -> Result<Vec<T>, String> {
     match values.len() {
         0..=MOST => Ok(values),
@@ -53,7 +53,7 @@ fn counted<T>(text: &str, values: Vec<T>) -> Result<Vec<T>, String> {
     }
 }
 
-/// A range of whole numbers, or a list of values of the key at `path`; else what is wrong with it.
+/// Reads a range of whole numbers, or a list of values of the key at `path`; else an error message.
 pub(crate) fn settings(path: &str, text: &str) -> Result<Vec<toml::Value>, String> {
     let range = text.split_once("..").is_some_and(|(from, _)| from.trim().parse::<i64>().is_ok());
     if range {
@@ -66,8 +66,8 @@ pub(crate) fn settings(path: &str, text: &str) -> Result<Vec<toml::Value>, Strin
     counted(text, text.split(',').map(|word| setting(path, word.trim())).take(MOST + 1).collect())
 }
 
-/// A value of the key at `path`: a number or time where it holds one, `true` or `false`, what TOML writes in brackets or
-/// quotes, else a word. One that the key does not hold is refused where the spec is read.
+/// A value of the key at `path`: a number or time if the key holds one, `true` or `false`, TOML in brackets or
+/// quotes, else a word. Values that do not fit the key are refused when the spec is read.
 pub(crate) fn setting(path: &str, word: &str) -> toml::Value {
     let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
     let of_key = match (kind, Unit::of_key(path)) {
@@ -111,7 +111,7 @@ mod tests {
             let error = numbers(wrong, 1).unwrap_err();
             assert!(error.contains(why), "{wrong}: {error}");
         }
-        // Zero times anything stays zero.
+        // Zero times any factor stays zero.
         assert!(numbers("0..4:x2", 0).unwrap_err().contains("never leaves 0"));
     }
 

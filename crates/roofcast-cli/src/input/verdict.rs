@@ -1,7 +1,7 @@
-//! Whether what is asked would start, as its engine says when it does.
+//! Start-up verdict of the engine asked about.
 //!
-//! Knows: for how long requests the engine of a command starts that has no number for it. What it needs for them is the
-//! library's.
+//! Knows: the longest request with which a command's engine starts if the command has no number for it. The library
+//! computes the memory.
 
 use super::scenario::{Bound, Scenario};
 use anyhow::Result;
@@ -9,8 +9,8 @@ use roofcast::memory::{self, Start};
 use roofcast::{Deployment, Error};
 
 impl Scenario {
-    /// What the engine says when it starts, where the longest request that it serves is said: by the spec, or by a command,
-    /// which without it serves all that the model does.
+    /// The engine's start-up report, if the longest request is known: from the spec, or from a command, which without
+    /// a number serves the model's maximum.
     pub(crate) fn start(&self, deployment: &Deployment) -> Option<Start> {
         let longest = deployment.options.engine.max_model_len;
         let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some()))?;

@@ -1,9 +1,10 @@
-//! How fast the processor multiplies and adds, by number format.
+//! Rate at which the processor multiplies and adds, by number format.
 //!
-//! Knows: the inner loop of a matrix product on registers, and which instructions take it. Every turn's sum is checked, so
-//! nothing was left out. Does not know memory: a turn's operands stay in the first cache.
+//! Knows: the inner loop of a GEMM in registers, and the instructions for it. Every turn's sum is checked, so no work
+//! was skipped. Does not know memory: a turn's operands stay in the first cache.
 //!
-//! Matrix units beside the vector units (AMX, SME) are not reached, so what is measured there is less than the peak.
+//! Matrix units that are separate from the vector units (AMX, SME) are not used, so the measured rate is below the
+//! peak there.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -15,14 +16,14 @@ use multiversion::multiversion;
 use multiversion::target::match_target;
 use roofcast::precision::Dtype;
 
-/// Vectors of a panel, as the inner loop of a matrix product walks them.
+/// Vectors of a panel in the inner loop of a GEMM.
 const STEPS: usize = 64;
 /// Accumulators that do not wait for each other: two units of up to six cycles each.
 const CHAINS: usize = 12;
 /// Panels of a turn: small enough for exact sums, large enough for the clock.
 const PANELS: u64 = 1024;
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Turn {
     instructions: &'static str,
@@ -32,12 +33,12 @@ struct Turn {
 }
 
 impl Turn {
-    /// `width` products a vector.
+    /// Result with `width` multiply-adds per vector.
     fn of(instructions: &'static str, width: u64, sum: f64) -> Turn {
         Turn { instructions, products: PANELS * STEPS as u64 * CHAINS as u64 * width, sum }
     }
 
-    /// Panels hold 0, 1, 2, 3, 0, … against ones: 1.5 a product, exactly.
+    /// Checks the sum: panels hold 0, 1, 2, 3, 0, … against ones, 1.5 per multiply-add, exactly.
     fn checked(self) -> Result<Turn> {
         let expected = 1.5 * self.products as f64;
         ensure!(self.sum == expected, "{}: the sum is {}, not {expected}", self.instructions, self.sum);
@@ -45,7 +46,7 @@ impl Turn {
     }
 }
 
-/// Which vector of ones an accumulator is multiplied with.
+/// Index of the vector of ones that an accumulator is multiplied with.
 #[inline]
 fn column<const COLUMNS: usize>(chain: usize) -> usize {
     chain % COLUMNS
@@ -125,10 +126,10 @@ fn int8() -> Turn {
     }
 }
 
-/// A number format and how a turn in it is taken here; `None` where the processor cannot and nothing is in.
+/// A number format and its turn on this machine; the turn is `None` if the processor lacks the instruction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernel {
-    /// As in the catalog; double precision is not one of its formats.
+    /// Name in the catalog; double precision is not one of its formats.
     pub(crate) name: &'static str,
     /// The catalog's dtype.
     pub(crate) dtype: Option<Dtype>,
@@ -144,7 +145,7 @@ pub(crate) const KERNELS: [Kernel; 5] = [
     Kernel { name: "int8", dtype: Some(Dtype::Int8), turn: || Some(int8()) },
 ];
 
-/// Operations per second on `threads` threads, and by which instructions; a multiply-add counts two.
+/// Operations per second on `threads` threads, and the instructions used; a multiply-add counts two.
 pub(crate) fn measure(kernel: Kernel, threads: usize, pace: Pace) -> Result<Option<(&'static str, Spread)>> {
     let Some(first) = (kernel.turn)() else { return Ok(None) };
     let turn = move || match (kernel.turn)() {
@@ -174,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Older processors' paths, which the ones above hide on a newer one.
+    /// Older processors' paths, which newer processors would not use.
     #[test]
     fn portable_kernels_sum_right() {
         for turn in [portable::fp64(), portable::fp32(), portable::bf16(), portable::int8()] {

@@ -1,7 +1,7 @@
-//! GPUs of this machine, as their makers' tools list them. Nothing of them is measured, and no rate is made up.
+//! GPUs of this machine, as their makers' tools list them. Rates are neither measured nor invented.
 //!
-//! Knows: what `nvidia-smi` and `rocm-smi` print, and which entry of the catalog a card's name means. Does not know rates:
-//! those are the catalog's.
+//! Knows: the output of `nvidia-smi` and `rocm-smi`, and the catalog entry of a card's name. The catalog has the
+//! rates.
 
 use anyhow::{Context, Result, bail};
 use roofcast::Catalog;
@@ -13,13 +13,13 @@ use std::io::{ErrorKind, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest that a tool may take: with a broken driver they hang.
+/// Longest run of a tool, because tools hang with a broken driver.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A card; what its tool does not say is absent.
+/// A card; absent fields were not reported by its tool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Gpu {
-    /// Which program listed it.
+    /// Program that listed it.
     pub(crate) tool: &'static str,
     /// The driver's name for it.
     pub(crate) name: String,
@@ -58,7 +58,7 @@ const TOOLS: [Tool; 2] = [
     },
 ];
 
-/// The cards that the tools list, and what a tool said instead. A tool that is not installed says nothing.
+/// The cards that the tools list, and error notes of tools. A missing tool is no error.
 pub(crate) fn find(catalog: &Catalog) -> (Vec<Gpu>, Vec<String>) {
     let (mut gpus, mut notes) = (vec![], vec![]);
     for tool in &TOOLS {
@@ -70,8 +70,8 @@ pub(crate) fn find(catalog: &Catalog) -> (Vec<Gpu>, Vec<String>) {
     (gpus, notes)
 }
 
-/// What a tool prints, or nothing where it is not installed. One that prints more than a pipe holds, or takes too long,
-/// is ended.
+/// Output of a tool; `None` if it is not installed. A tool that prints more than a pipe holds, or takes too long, is
+/// killed.
 fn output(tool: &Tool) -> Result<Option<String>> {
     let start = Command::new(tool.name)
         .args(tool.arguments)
@@ -106,7 +106,7 @@ fn output(tool: &Tool) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Lines of `name, MiB, PCIe generation, lanes, W`; what a card does not tell is `[N/A]`.
+/// Parses lines of `name, MiB, PCIe generation, lanes, W`; missing values are `[N/A]`.
 fn nvidia(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
     let line = |line: &str| {
         let [name, memory, generation, lanes, power] =
@@ -130,7 +130,7 @@ fn nvidia(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
         .collect()
 }
 
-/// A table whose header starts with `device`; columns are found by name, whose case differs between versions.
+/// Parses a table whose header starts with `device`; columns are found by name, whose case differs between versions.
 fn rocm(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
     let start =
         text.lines().position(|l| l.starts_with("device,")).context("no line starts with `device,`")?;
@@ -166,9 +166,9 @@ fn watts(text: &str) -> Option<f64> {
     text.parse().ok().filter(|w: &f64| w.is_finite() && *w > 0.0)
 }
 
-/// The entry whose id or alias has the same words as the driver's name, in any order: `A100 80GB PCIe` is
-/// `a100-pcie-80gb`. A name with a word more is another card. Of cards sold with several memory sizes under one name it is
-/// the one with what the driver counts.
+/// The entry whose id or alias has the words of the driver's name, in any order: `A100 80GB PCIe` is
+/// `a100-pcie-80gb`. A further word means another card. Among cards sold with several memory sizes under one name,
+/// the memory that the driver reports decides.
 fn entry(name: &str, memory: Option<Bytes>, catalog: &Catalog) -> Option<String> {
     let wanted = words(name);
     let known = catalog.accelerator_names().find(|known| !wanted.is_empty() && words(known) == wanted)?;
@@ -187,10 +187,10 @@ fn entry(name: &str, memory: Option<Bytes>, catalog: &Catalog) -> Option<String>
     Some(sizes.into_iter().find(fits).unwrap_or(named).id.clone())
 }
 
-/// From this share on it is another memory size, not error correction's sixteenth.
+/// Relative difference from which on it is another memory size, not ECC's sixteenth.
 const OTHER_SIZE: f64 = 0.15;
 
-/// The words that tell cards apart; of `Aqua Vanjaram [Instinct MI300X]` those in brackets.
+/// The words that distinguish cards; for `Aqua Vanjaram [Instinct MI300X]` the words in brackets.
 fn words(name: &str) -> BTreeSet<String> {
     const SAME: [&str; 10] =
         ["nvidia", "tesla", "geforce", "amd", "instinct", "oam", "hbm3", "hbm3e", "workstation", "edition"];

@@ -1,6 +1,6 @@
-//! What the system says of the machine: its processor, caches and memory.
+//! The machine as the operating system describes it: processor, caches and memory.
 //!
-//! Knows: Linux's `/proc` and `/sys`, and how to read their text. Measures nothing.
+//! Knows: Linux's `/proc` and `/sys`, and how to parse them. Measures nothing.
 
 use anyhow::{Context, Result, bail};
 use roofcast::units::Bytes;
@@ -19,18 +19,18 @@ pub(crate) struct Machine {
     pub(crate) architecture: &'static str,
     /// Hardware threads that this process may use.
     pub(crate) threads: usize,
-    /// Last-level caches, all together.
+    /// Bytes of all last-level caches.
     pub(crate) cache_bytes: Bytes,
-    /// Memory that this process may use: the system's, or its control group's where that is less.
+    /// Bytes of memory that this process may use: the system's, or its control group's if that is less.
     pub(crate) memory_bytes: Bytes,
-    /// Memory that is free now.
+    /// Bytes of memory that are free now.
     pub(crate) free_bytes: Bytes,
-    /// The system's word on transparent huge pages: `always`, `madvise` or `never`.
+    /// The system's setting of transparent huge pages: `always`, `madvise` or `never`.
     pub(crate) huge_pages: Option<String>,
 }
 
 impl Machine {
-    /// Of the machine that this runs on.
+    /// Reads the description of this machine.
     pub(crate) fn read() -> Result<Machine> {
         if !cfg!(target_os = "linux") {
             bail!("hardware measure: runs on Linux, whose /proc and /sys tell caches and memory");
@@ -71,12 +71,12 @@ impl Machine {
     }
 }
 
-/// Bytes of this process that huge pages hold, where the system says.
+/// Bytes of this process in huge pages, if the system reports them.
 pub(super) fn huge_bytes() -> Option<Bytes> {
     kibibytes(&fs::read_to_string("/proc/self/smaps_rollup").ok()?, "AnonHugePages")
 }
 
-/// How long this thread has waited for a processor since it began, where the system says.
+/// Time that this thread has waited for a processor since it began, if the system reports it.
 pub(super) fn waited() -> Option<Duration> {
     queued(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }

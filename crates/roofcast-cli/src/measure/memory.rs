@@ -1,7 +1,7 @@
-//! How fast memory is read and copied, with small pages and with huge ones.
+//! Rates of reading and copying memory, with small pages and with huge ones.
 //!
-//! Knows: buffers that no cache holds, shared evenly by the threads, and their checksums. Does not know rates' repeats
-//! ([`super::steady`]) or which sizes are caches ([`super::machine`]).
+//! Knows: buffers that exceed all caches, divided evenly over the threads, and their checksums. Does not know the
+//! repetition of measurements ([`super::steady`]) or cache sizes ([`super::machine`]).
 
 use super::{Pace, Spread, steady};
 use anyhow::{Context, Result, ensure};
@@ -9,11 +9,11 @@ use memmap2::MmapMut;
 use roofcast::units::Bytes;
 use serde::Serialize;
 
-/// What a turn reads or copies: long enough for the clock, short enough that all threads end together.
+/// Bytes of a turn: long enough for the clock, short enough that all threads end together.
 const BLOCK: usize = 1 << 20;
 const WORD: usize = size_of::<u64>();
 
-/// What is done with memory.
+/// Memory operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operation {
@@ -23,7 +23,7 @@ pub(crate) enum Operation {
     Copy,
 }
 
-/// How the system maps the buffer.
+/// Page size of the buffer's mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pages {
@@ -33,8 +33,8 @@ pub(crate) enum Pages {
     Huge,
 }
 
-/// The size of the buffer: eight times the caches (two in a hurry) and at least 256 MiB (64), within a quarter of the
-/// memory that is free.
+/// Bytes of the buffer: eight times the caches (two for a quick run) and at least 256 MiB (64), at most a quarter of
+/// the free memory.
 pub(crate) fn size(cache: Bytes, free: Bytes, quick: bool) -> Bytes {
     let (times, least) = if quick { (2, 64 << 20) } else { (8, 256 << 20) };
     Bytes((cache * times).0.max(least).min(free.0 / 4))
@@ -43,13 +43,13 @@ pub(crate) fn size(cache: Bytes, free: Bytes, quick: bool) -> Bytes {
 /// A buffer filled with a known pattern.
 pub(crate) struct Buffer {
     map: MmapMut,
-    /// Share of it that huge pages hold, where the system says.
+    /// Fraction in huge pages, if the system reports it.
     pub(crate) huge_share: Option<f64>,
 }
 
 impl Buffer {
-    /// Of `size`, rounded to whole blocks for each of `threads`; none where the system has no such pages. Each part is
-    /// filled by a thread of its own, which on most systems places it near that thread.
+    /// Creates a buffer of `size`, rounded to whole blocks for each of `threads`; `None` if the system lacks such
+    /// pages. Each part is filled by its own thread, which on most systems places it near that thread.
     pub(crate) fn new(size: Bytes, pages: Pages, threads: usize) -> Result<Option<Buffer>> {
         let unit = 2 * BLOCK * threads;
         let length = (usize::try_from(size.0)? / unit).max(1) * unit;
@@ -87,14 +87,14 @@ impl Buffer {
     }
 }
 
-/// Asks for `pages`; whether the system knows them.
+/// Requests `pages`; true if the system supports them.
 #[cfg(target_os = "linux")]
 fn advise(map: &MmapMut, pages: Pages) -> bool {
     let advice = match pages {
         Pages::Small => memmap2::Advice::NoHugePage,
         Pages::Huge => memmap2::Advice::HugePage,
     };
-    // A kernel without huge pages refuses either advice, and has small pages all the same.
+    // A kernel without huge pages refuses either advice, and has small pages anyway.
     map.advise(advice).is_ok() || pages == Pages::Small
 }
 
@@ -120,7 +120,7 @@ fn expected(first: u64, count: u64) -> u64 {
     first.wrapping_mul(count).wrapping_add(count * (count - 1) / 2)
 }
 
-/// Turns that each read a block of `part`, round and round, and hold its sum against the pattern's.
+/// Turns that each read a block of `part` in rotation, and compare its sum with the pattern's.
 fn reader(part: &[u8]) -> impl FnMut() -> Result<u64> + Send {
     let mut blocks = (0_u64..).zip(part.chunks_exact(BLOCK)).cycle();
     move || {
@@ -158,7 +158,7 @@ impl<'a> Copy<'a> {
         moved
     }
 
-    /// What was copied is what was there.
+    /// Checks that the copy equals the source.
     fn check(&self) -> Result<()> {
         let done = if self.round { self.from.len() } else { self.next };
         ensure!(self.to[..done] == self.from[..done], "memory was copied wrong");
@@ -220,7 +220,7 @@ mod tests {
             let Some(mut buffer) = Buffer::new(Bytes(8 * MIB), pages, 2).unwrap() else { continue };
             for operation in [Operation::Read, Operation::Copy] {
                 assert!(buffer.measure(operation, 2, pace).unwrap().median > 0.0);
-                // A copy leaves its pattern behind, of which the next reading would know nothing.
+                // A copy leaves its pattern in place, which the next reading would not expect.
             }
         }
     }

@@ -1,7 +1,6 @@
-//! How far forecasts are from what was measured: what has been measured of which accelerator, the bands that this leaves,
-//! and points by the row.
+//! Accuracy of forecasts: evidence by accelerator, the resulting bands, and measured points by row.
 //!
-//! Knows: the embedded calibration, and tables of measured points. Errors are the library's.
+//! Knows: the embedded calibration, and tables of measured points. The library computes errors.
 
 use super::work::Work;
 use crate::verbs::validate::view::View;
@@ -16,13 +15,13 @@ use roofcast::{Catalog, Deployment};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Rows that are forecast before it is asked whether to go on.
+/// Rows that are forecast between two checks whether to continue.
 const PIECE: usize = 8;
-/// Rows of a table.
+/// Most rows of a table.
 const MOST_ROWS: usize = 20_000;
 /// Engines that a calibration may know.
 const ENGINES: [&str; 5] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp", "transformers"];
-/// What stands in for any model: which accelerators and engines were measured does not depend on it.
+/// A placeholder model: which accelerators and engines were measured does not depend on it.
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 /// Tables of measured points, by name.
@@ -31,17 +30,17 @@ pub(super) struct Accuracy {
     tables: Arc<Vec<(String, String)>>,
 }
 
-/// What the page shows.
+/// Data for the page.
 #[derive(Serialize)]
 pub(super) struct Answer<'a> {
     pub(super) bands: Vec<Band>,
     pub(super) machines: Vec<Machine>,
     pub(super) tables: Vec<&'a str>,
-    /// Nothing where there is no table.
+    /// Measured points; `None` without a table.
     pub(super) measured: Option<View<'a>>,
 }
 
-/// How much of an accelerator has been measured, engine by engine.
+/// Evidence for an accelerator, by engine.
 #[derive(Serialize)]
 pub(super) struct Machine {
     accelerator: String,
@@ -49,7 +48,7 @@ pub(super) struct Machine {
     engines: Vec<Measured>,
 }
 
-/// How much has been measured with an engine.
+/// Evidence with an engine.
 #[derive(Serialize)]
 struct Measured {
     engine: &'static str,
@@ -93,7 +92,7 @@ pub(super) fn bands(calibration: &Calibration) -> Vec<Band> {
     depths.into_iter().filter_map(|depth| calibration.band(depth).copied()).collect()
 }
 
-/// The accelerators of which something was measured.
+/// The accelerators with any measurement.
 pub(super) fn machines(catalog: &Catalog, calibration: &Calibration) -> Result<Vec<Machine>> {
     let model = Arc::new(catalog.named(MODEL)?.model()?);
     let mut all = Vec::new();

@@ -1,6 +1,6 @@
-//! What the page asks, answered with what the verbs answer with.
+//! Questions of the page, answered with the verbs' answers.
 //!
-//! Knows: which answer goes with which question. Knows no HTTP.
+//! Knows: the answer to each question. Knows no HTTP.
 
 use super::accuracy::Accuracy;
 use super::measure;
@@ -23,10 +23,10 @@ use serde::Serialize;
 use std::borrow::Cow;
 use toml::Table;
 
-/// Events of a downloaded trace.
+/// Most events of a downloaded trace.
 const TRACED: u64 = 200_000;
 
-/// What the page chooses from.
+/// Choices for the page.
 #[derive(Serialize)]
 pub(super) struct Listing<'a> {
     pub(super) version: &'static str,
@@ -53,14 +53,14 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// From a catalog, and files of measured points by name and contents.
+    /// An API for a catalog, and files of measured points by name and contents.
     pub(crate) fn new(catalog: Cow<'static, Catalog>, measured: Vec<(String, String)>) -> Result<Api> {
         let listing = serde_json::to_vec(&Listing::of(&catalog)?)?.into();
         let accuracy = Accuracy::new(measured);
         Ok(Api { catalog, listing, models: Models::default(), desk: Desk::new(), accuracy })
     }
 
-    /// What there is to choose from.
+    /// The choices for the page.
     pub(super) fn listing(&self) -> Bytes {
         self.listing.clone()
     }
@@ -69,7 +69,7 @@ impl Api {
         Source::received(spec, self.catalog.clone(), self.models.all()).scenario(&[])
     }
 
-    /// The machine's limits, and what fits.
+    /// Limits of the machine, and capacity.
     pub(super) fn limits(&self, body: &[u8]) -> Result<String> {
         let asked: LimitsAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -92,7 +92,7 @@ impl Api {
         Ok(serde_json::to_string(&view)?)
     }
 
-    /// A run, as it goes on.
+    /// A run, streamed as it progresses.
     pub(super) fn simulate(&self, body: &[u8]) -> Result<Lines> {
         let asked: SimulateAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -104,7 +104,7 @@ impl Api {
         }))
     }
 
-    /// The same as a trace that Perfetto opens: a JSON string.
+    /// A run as a trace that Perfetto opens: a JSON string.
     pub(super) fn trace(&self, body: &[u8]) -> Result<Lines> {
         let asked: SimulateAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -115,7 +115,7 @@ impl Api {
         }))
     }
 
-    /// A plan, as the search goes on.
+    /// A plan, streamed as the search progresses.
     pub(super) fn plan(&self, body: &[u8]) -> Result<Lines> {
         let asked: PlanAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -139,20 +139,20 @@ impl Api {
         }))
     }
 
-    /// A client's results beside forecast and limit.
+    /// A client's results compared with forecast and limit.
     pub(super) fn measure(&self, body: &[u8]) -> Result<Lines> {
         let asked: MeasureAsked = question::read(body)?;
         let (catalog, models) = (self.catalog.clone(), self.models.all());
         Ok(self.desk.start(move |_| Ok(serde_json::to_string(&measure::found(&asked, &catalog, &models)?)?)))
     }
 
-    /// Measured points that the server was started with, beside their forecasts.
+    /// Measured points that the server was started with, compared with their forecasts.
     pub(super) fn accuracy(&self) -> Lines {
         let (accuracy, catalog) = (self.accuracy.clone(), self.catalog.clone());
         self.desk.start(move |work| accuracy.answer(&catalog, work))
     }
 
-    /// The same of points that were dropped on the page.
+    /// Measured points that were dropped on the page, compared with their forecasts.
     pub(super) fn dropped_accuracy(&self, body: &[u8]) -> Result<Lines> {
         let asked: AccuracyAsked = question::read(body)?;
         let (accuracy, catalog) = (Accuracy::new(vec![(asked.name, asked.text)]), self.catalog.clone());
@@ -164,7 +164,7 @@ impl Api {
         said(&self.models.config(&question::read(body)?)?)
     }
 
-    /// The same of a GGUF's header.
+    /// Keeps a model from a dropped GGUF's header.
     pub(super) fn gguf(&self, name: &str, body: &[u8]) -> Result<String> {
         said(&self.models.gguf(name, body)?)
     }
@@ -174,7 +174,7 @@ fn said(known: &Known) -> Result<String> {
     Ok(serde_json::to_string(known)?)
 }
 
-/// A run that leaps and keeps nothing but its sums.
+/// A run with leaps that keeps only its sums.
 const LEAPING: Options =
     Options { leap: true, records: false, series: false, trace: None, end_when_missed: false };
 

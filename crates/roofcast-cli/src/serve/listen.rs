@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How long answers under way may take when the server is told to stop.
+/// Longest time of answers in progress after the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
@@ -25,12 +25,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let service = Arc::new(Service::new(Guard::new(&args.allow_host), api));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(args, service))?;
-    // Work that nobody listens to any more ends by itself; it is not waited for.
+    // Work without a listener ends by itself and is not waited for.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Listens, says where, and serves until it is told to stop.
+/// Listens, prints the address, and serves until it is told to stop.
 async fn serve(args: &ServeArgs, service: Arc<Service>) -> Result<()> {
     let (stop, stopped) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate())?;

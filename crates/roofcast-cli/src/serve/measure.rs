@@ -1,6 +1,6 @@
-//! A client's results beside forecast and limit: what binds, and what to change first.
+//! A client's results compared with forecast and limit: the bottleneck, and the first setting to change.
 //!
-//! Knows: the answer's shape. Reading results is [`super::results`]', forecasts are those of `validate`.
+//! Knows: the answer's shape. [`super::results`] reads results, `validate` makes forecasts.
 
 use super::question::MeasureAsked;
 use super::results;
@@ -19,10 +19,10 @@ use roofcast::{Error, Model};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Runs of one file.
+/// Most runs of one file.
 const MOST_RUNS: usize = 32;
 
-/// What the page shows.
+/// Data for the page.
 #[derive(Serialize)]
 pub(super) struct Answer {
     file: String,
@@ -36,7 +36,7 @@ pub(super) struct Answer {
 #[derive(Serialize)]
 pub(super) struct Run {
     source: &'static str,
-    /// As in `closed_loop`.
+    /// Kind of measurement, as in `closed_loop`.
     kind: &'static str,
     concurrency: Option<u64>,
     request_rate: Option<f64>,
@@ -45,21 +45,21 @@ pub(super) struct Run {
     measured: Metrics,
     forecast: Option<Metrics>,
     limit: Metrics,
-    /// Why it has no forecast.
+    /// Reason why it has no forecast.
     left_out: Option<String>,
     evidence: Evidence,
-    /// Of each metric: 10th and 90th percentile of measured over forecast.
+    /// 10th and 90th percentile of measured over forecast, by metric.
     bands: Vec<Option<[f64; 2]>>,
-    /// A decode step of the users at the limit.
+    /// Bottleneck of a decode step of these users at the limit.
     bound: Bound,
     terms: Terms,
-    /// Its time over the measured time per output token.
+    /// Limit of this step over the measured time per output token.
     limit_share: Option<f64>,
-    /// What to change first.
+    /// First setting to change.
     advice: String,
 }
 
-/// Every run of the file beside its forecast.
+/// Every run of the file, compared with its forecast.
 pub(super) fn found(asked: &MeasureAsked, catalog: &Catalog, models: &[Arc<Model>]) -> Result<Answer> {
     if models.iter().any(|model| model.name == asked.model) {
         let accepted = "a model of the catalog: forecasts of measured points are of these";
@@ -102,7 +102,7 @@ fn run(source: &'static str, row: &Measurement, catalog: &Catalog) -> Result<Run
     let deployment = Resolver::new(catalog).deployment(row)?;
     let mean = |lengths: Option<Lengths>| lengths.map(Lengths::mean);
     let (input, output) = (mean(row.input), mean(row.output));
-    // Half the answer is there in the mean.
+    // On average half of the answer is in context.
     let context = (input.unwrap_or(1.0) + output.unwrap_or(0.0) / 2.0).round().max(1.0);
     let batch = Batch::decode(row.concurrency.unwrap_or(1).max(1), context as u64);
     let decode = cost::limit(&deployment, &batch, Utilization::FULL);

@@ -1,6 +1,6 @@
-//! Models that were dropped on the page: a GGUF's header, or a `config.json` with what stands beside it.
+//! Models that were dropped on the page: a GGUF's header, or a `config.json` with its accompanying files.
 //!
-//! Knows: the last few of them, in memory, by names of their own. Nothing is written, and a restart forgets them.
+//! Knows: the last few models, in memory, under unique names. Nothing is written, and a restart forgets them.
 
 use super::question::PLACE;
 use anyhow::Result;
@@ -13,16 +13,16 @@ use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Models that are kept.
+/// Most models that are kept.
 const KEPT: usize = 16;
-/// Letters of a name.
+/// Most characters of a name.
 const MOST_NAME: usize = 80;
 
 /// The models that were dropped last.
 #[derive(Debug, Default)]
 pub(super) struct Models(Mutex<VecDeque<Arc<Model>>>);
 
-/// What was dropped beside a `config.json`.
+/// A dropped `config.json` with its accompanying files.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Dropped {
@@ -46,10 +46,10 @@ struct Header {
     length: u64,
 }
 
-/// What a model turned out to be.
+/// Description of a dropped model.
 #[derive(Debug, Serialize)]
 pub(super) struct Known {
-    /// What questions name it by.
+    /// Name of the model in questions.
     id: String,
     family: String,
     parameters: u64,
@@ -60,7 +60,7 @@ pub(super) struct Known {
 }
 
 impl Models {
-    /// All of them, for a question.
+    /// All models, for a question.
     pub(super) fn all(&self) -> Vec<Arc<Model>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -85,13 +85,13 @@ impl Models {
         known
     }
 
-    /// A GGUF's header, from the start of the file.
+    /// Keeps the model of a GGUF's header, from the start of the file.
     pub(super) fn gguf(&self, name: &str, bytes: &[u8]) -> Result<Known> {
         let header = gguf::header(name, bytes)?;
         Ok(self.keep(gguf::model(&id(name, bytes), name, &header)?))
     }
 
-    /// A config with what was dropped beside it.
+    /// Keeps the model of a config with its accompanying files.
     pub(super) fn config(&self, dropped: &Dropped) -> Result<Known> {
         let mut model =
             config::parse(&id(&dropped.name, dropped.config.as_bytes()), "config.json", &dropped.config)?;
@@ -119,7 +119,7 @@ impl Models {
     }
 }
 
-/// A name that no catalog entry has: what was dropped, with a mark of its contents.
+/// A name that no catalog entry has: the file's name, with a hash of its contents.
 fn id(name: &str, bytes: &[u8]) -> String {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect();
     let mark: String = Sha256::digest(bytes).iter().take(4).map(|byte| format!("{byte:02x}")).collect();

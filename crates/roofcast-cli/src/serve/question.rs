@@ -1,6 +1,6 @@
-//! A request's body as a question: a spec by the keys of spec files, and what verbs have as flags.
+//! A request's body as a question: a spec by the keys of spec files, and the verbs' flags.
 //!
-//! Knows: bounds on what is asked. The spec reaches the catalog and what was dropped on the page, no file of this machine.
+//! Knows: bounds on questions. The spec reaches the catalog and models dropped on the page, no file of this machine.
 
 use super::work::MOST_REQUESTS;
 use anyhow::{Context, Result};
@@ -12,12 +12,12 @@ use toml::Table;
 
 /// The place of a request in errors.
 pub(super) const PLACE: &str = "the request";
-/// Sequences, and tokens of one.
+/// Most sequences, and most tokens of one.
 const MOST: u64 = 1 << 30;
-/// Accelerators that a plan may look at.
+/// Most accelerators that a plan may consider.
 const MOST_ACCELERATORS: u64 = 1024;
 
-/// What the machine's limits are asked.
+/// Question for the machine's limits.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LimitsAsked {
@@ -42,7 +42,7 @@ pub(super) struct PlanAsked {
     pub(super) why: Option<String>,
 }
 
-/// Results of a client, and what they were measured on.
+/// A client's results, and the deployment that they were measured on.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MeasureAsked {
@@ -79,7 +79,7 @@ pub(super) fn positive(field: &str, value: u64) -> Result<u64> {
     }
 }
 
-/// Refuses traffic of more requests than one browser may have simulated.
+/// Refuses traffic with more requests than a browser may have simulated.
 pub(super) fn bounded(workload: Option<&Workload>) -> Result<()> {
     let Some(workload) = workload else { return Ok(()) };
     let asked = workload.total();
@@ -90,7 +90,7 @@ pub(super) fn bounded(workload: Option<&Workload>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a search without end.
+/// Refuses an unbounded search.
 pub(super) fn searched(spec: &roofcast::Spec) -> Result<()> {
     let most = spec.search.as_ref().and_then(|search| search.max_accelerators);
     match most.filter(|most| *most > MOST_ACCELERATORS) {

@@ -1,15 +1,16 @@
-//! A client's results in the keys of vLLM's benchmark client.
+//! A client's results, converted to the keys of vLLM's benchmark client.
 //!
-//! Knows: which keys `vllm bench serve --save-result`, `roofcast bench --json`, aiperf's profile export and guidellm's report
-//! have for the same, in the versions that differ. Sources: vLLM `vllm/benchmarks/serve.py`; aiperf
-//! `docs/reference/json-export-schema.md` (schema 1.0 to 1.5), `common/models/export_models.py` and `config/phases.py`;
-//! guidellm `benchmark/schemas/generative/metrics.py` and `schemas/base/statistics.py`, of 0.2 `benchmark/benchmark.py`.
+//! Knows: the corresponding keys of `vllm bench serve --save-result`, `roofcast bench --json`, aiperf's profile
+//! export and guidellm's report, in the versions that differ. Sources: vLLM `vllm/benchmarks/serve.py`; aiperf
+//! `docs/reference/json-export-schema.md` (schema 1.0 to 1.5), `common/models/export_models.py` and
+//! `config/phases.py`; guidellm `benchmark/schemas/generative/metrics.py` and `schemas/base/statistics.py`, of 0.2
+//! `benchmark/benchmark.py`.
 
 use anyhow::Result;
 use roofcast::Error;
 use serde_json::{Map, Value, json};
 
-/// Results, whose they are, and where a file has several, of which run.
+/// Results with their client, and their run in a file with several.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Results {
     pub(super) source: &'static str,
@@ -57,7 +58,8 @@ fn add(into: &mut Map<String, Value>, ours: &str, theirs: &Value, to_ms: f64) {
 fn aiperf(value: &Value) -> Value {
     let mean = |metric: &str| value[metric]["avg"].as_f64();
     let mut all = Map::new();
-    // Its inter_token_latency is (request_latency − time_to_first_token) / (output_sequence_length − 1): vLLM's TPOT.
+    // aiperf's inter_token_latency is (request_latency − time_to_first_token) / (output_sequence_length − 1), which
+    // is vLLM's TPOT.
     for (theirs, ours) in
         [("time_to_first_token", "ttft"), ("inter_token_latency", "tpot"), ("request_latency", "e2el")]
     {
@@ -85,7 +87,7 @@ fn aiperf(value: &Value) -> Value {
     together(all, rest)
 }
 
-/// Users and rate of the measured phase: of `phases`, before those of `loadgen`. Beside a rate the users are a bound.
+/// Users and rate of the measured phase: from `phases`, else from `loadgen`. With a rate the users are a bound.
 fn aiperf_load(config: &Value) -> (Value, Value) {
     let phases = config["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
     let measured = |phase: &&Value| phase["kind"] == "profiling" || phase["name"] == "profiling";
@@ -96,7 +98,7 @@ fn aiperf_load(config: &Value) -> (Value, Value) {
     (if rate.is_number() { Value::Null } else { users.clone() }, rate.clone())
 }
 
-/// Where guidellm counts the requests of a run, the measured ones first: from 0.4 on, 0.3, 0.2.
+/// Paths of guidellm's request counts of a run, the measured ones first: from 0.4 on, 0.3, 0.2.
 const COUNTS: [&str; 5] = [
     "/metrics/request_totals",
     "/request_totals",
@@ -105,11 +107,12 @@ const COUNTS: [&str; 5] = [
     "/run_stats/requests_made",
 ];
 
-/// Where it says how requests were sent: from 0.4 on, 0.3, 0.2.
+/// Paths of guidellm's load strategy: from 0.4 on, 0.3, 0.2.
 const STRATEGIES: [&str; 3] = ["/config/strategy", "/scheduler/strategy", "/args/strategy"];
 
-/// One of guidellm's benchmarks: each metric has statistics of its `successful` requests; request latency is in seconds, and
-/// `inter_token_latency_ms` leaves out the first token, as vLLM's TPOT does (`time_per_output_token_ms` has it in).
+/// Converts one of guidellm's benchmarks: each metric has statistics of its `successful` requests; request latency is
+/// in seconds, and `inter_token_latency_ms` leaves out the first token, as vLLM's TPOT does
+/// (`time_per_output_token_ms` includes it).
 fn guidellm(run: &Value) -> Value {
     let of = |metric: &str| &run["metrics"][metric]["successful"];
     let object = |places: &[&str]| {
@@ -152,7 +155,7 @@ fn together(mut all: Map<String, Value>, rest: Value) -> Value {
 mod tests {
     use super::*;
 
-    /// The one run of a file, and what it has under some keys.
+    /// Checks the one run of a file, and its values under some keys.
     fn holds(text: &str, source: &str, expected: &[(&str, f64)]) {
         let [found] = read("a.json", text).unwrap().try_into().unwrap();
         assert_eq!(found.source, source);
@@ -179,7 +182,8 @@ mod tests {
             ("max_concurrency", 2.0),
         ];
         holds(old, "aiperf", &expected);
-        // Schema 1.5: totals of their own, phases of which the first only warms up, a bound of users beside the rate.
+        // Schema 1.5: separate totals, phases of which the first only warms up, a bound of users together with the
+        // rate.
         let new = r#"{"schema_version": "1.5", "request_count": {"avg": 4}, "error_request_count": {"avg": 1},
             "request_latency": {"unit": "sec", "avg": 1.5}, "total_isl": {"avg": 410}, "total_osl": {"avg": 33},
             "input_config": {"phases": [{"name": "warmup", "kind": "warmup", "type": "concurrency", "concurrency": 1},

@@ -1,7 +1,7 @@
-//! What is asked for, and who answers: the files of the page, and its questions.
+//! Routes of the page: its files, and its questions.
 //!
-//! Knows: paths, methods, the order of checks, bounds on bodies, and the headers that keep a browser from doing more than the
-//! page needs. Knows nothing about connections.
+//! Knows: paths, methods, the order of checks, bounds on bodies, and the headers that keep a browser from doing more
+//! than the page needs. Knows nothing about connections.
 
 use super::api::Api;
 use super::work::Lines;
@@ -16,16 +16,16 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Bytes of a question.
+/// Most bytes of a question.
 const MOST_QUESTION: usize = 1 << 20;
-/// Bytes of a file that was dropped on the page, or of its header.
+/// Most bytes of a file that was dropped on the page, or of its header.
 const MOST_FILE: usize = 64 << 20;
 
-/// What every response has.
+/// Body type of every response.
 pub(crate) type Sent = Either<Full<Bytes>, Lines>;
 
-/// What a browser may do with a response: the page's own script and style run, it talks to this server alone, and nothing
-/// frames or reads it from elsewhere.
+/// Headers that restrict a browser: the page's own script and style run, it connects to this server alone, and no
+/// other site can frame or read it.
 const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
@@ -47,7 +47,7 @@ pub(crate) struct Service {
     api: Arc<Api>,
 }
 
-/// A request that is not answered.
+/// An error answer.
 struct Refusal(StatusCode, String);
 
 impl From<anyhow::Error> for Refusal {
@@ -56,12 +56,12 @@ impl From<anyhow::Error> for Refusal {
     }
 }
 
-/// How a question is answered.
+/// Kind of answer to a question.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// At once.
+    /// Answered at once.
     Whole(fn(&Api, &[u8]) -> anyhow::Result<String>),
-    /// As work goes on.
+    /// Streamed while work progresses.
     Follow(fn(&Api, &[u8]) -> anyhow::Result<Lines>),
 }
 
@@ -123,7 +123,7 @@ impl Service {
             Answer::Whole(answer) => answer(&api, &body).map(|text| whole("application/json", text)),
             Answer::Follow(answer) => answer(&api, &body).map(followed),
         };
-        // What is computed keeps no connection waiting; work that is followed starts from within the runtime.
+        // Computation never blocks a connection; streamed work starts within the runtime.
         let runtime = tokio::runtime::Handle::current();
         let done = tokio::task::spawn_blocking(move || {
             let _within = runtime.enter();
@@ -133,7 +133,7 @@ impl Service {
         Ok(done.await.map_err(lost)??)
     }
 
-    /// What is read without a question.
+    /// The answer to a path that needs no question.
     fn read(&self, path: &str) -> Option<Response<Sent>> {
         match (path, PAGE) {
             ("/", Some(page)) => Some(whole("text/html; charset=utf-8", page.html)),
@@ -147,7 +147,7 @@ impl Service {
     }
 }
 
-/// Who answers questions at `path`, of which type their bodies are, and how large.
+/// Handler of questions at `path`, with the content type and the largest size of their bodies.
 fn asked(path: &str, headers: &HeaderMap) -> Option<(Answer, &'static str, usize)> {
     const JSON: &str = "application/json";
     const BYTES: &str = "application/octet-stream";

@@ -1,6 +1,7 @@
-//! Errors in the words of llama.cpp's server.
+//! Errors with the messages of llama.cpp's server.
 //!
-//! Source: answers recorded from llama.cpp b11434; the parser's messages are those of the nlohmann/json that it is built with.
+//! Source: answers recorded from llama.cpp b11434; the parser's messages are those of the nlohmann/json that it is
+//! built with.
 
 use super::Refusal;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ pub(super) fn too_long(input: u64, context: u64) -> Value {
         "n_ctx": context})
 }
 
-/// A body that is no JSON because of the byte `found`, or of its end.
+/// A body that is no JSON because of the byte `found`, or because it ends early.
 pub(super) fn no_json(found: Option<u8>, error: &serde_json::Error) -> Value {
     let said = error.to_string();
     let (context, expected) = if said.contains("key must be") {
@@ -28,7 +29,7 @@ pub(super) fn no_json(found: Option<u8>, error: &serde_json::Error) -> Value {
     } else {
         ("value", "'[', '{', or a literal")
     };
-    // What ends too early is found one behind its last byte.
+    // An early end is reported one past the last byte.
     let column = error.column() + usize::from(error.is_eof());
     let unexpected = match found {
         _ if error.is_eof() => format!("unexpected end of input; expected {expected}"),
@@ -46,7 +47,7 @@ pub(super) fn no_json(found: Option<u8>, error: &serde_json::Error) -> Value {
 }
 
 impl Refusal {
-    /// As llama.cpp b11434 writes it.
+    /// The body that llama.cpp b11434 writes.
     pub(super) fn written_llama_cpp(&self) -> Value {
         let code = self.status.as_u16();
         if let Some(error) = &self.llama_cpp {

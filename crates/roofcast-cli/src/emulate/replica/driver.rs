@@ -1,7 +1,7 @@
-//! One engine on the wall clock: a thread that takes steps, waits until each has ended, and says what came of it.
+//! One engine on the wall clock: a thread that takes steps, waits until each has ended, and publishes its results.
 //!
-//! Knows: requests that came until a step ended are handed over before the next one; what a step sampled is heard when it
-//! ends. Times are those of the engine, so that a thread that wakes late loses nothing.
+//! Knows: requests that arrived until a step ended are handed over before the next one; sampled tokens are published
+//! when the step ends. Times are the engine's, so that a thread that wakes late loses nothing.
 
 use super::life::Life;
 use super::{Job, Message, Shared};
@@ -24,23 +24,24 @@ pub(super) struct Driver {
     pace: Pace,
     inbox: Receiver<Message>,
     shared: Arc<Shared>,
-    /// What a real server takes of a request before its engine has it.
+    /// Front-end server in front of the engine, if its time is modelled.
     server: Option<Ingest>,
-    /// Those that came after the last step ended, those in the server, and those whose caches are on their way, in order.
+    /// Requests that arrived after the last step ended, that are in the server, or whose caches are in transfer, in
+    /// order.
     coming: VecDeque<Box<Job>>,
     here: BTreeMap<u64, Life>,
     events: Vec<Event>,
     kv_events: Option<KvEvents>,
     paused: Option<PauseMode>,
-    /// Who is told that nothing runs any more.
+    /// Sender that is notified when nothing runs any more.
     stilled: Option<oneshot::Sender<()>>,
-    /// Whether the prefix cache is emptied when nothing is left.
+    /// True if the prefix cache is emptied when no request is left.
     clears: bool,
-    /// Whether a request of an adapter was ever here.
+    /// True if a request of an adapter was ever served.
     adapters: bool,
 }
 
-/// How long an idle engine sleeps before it looks whether its handle still exists.
+/// Longest sleep of an idle engine before it checks whether its handle still exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
 impl Driver {
@@ -91,19 +92,19 @@ impl Driver {
                 Some(done) => self.live_through(start, done),
                 None => self.show(),
             }
-            // Before it waits for a message: a pause that waits for the last request is over.
+            // Checked before waiting for a message, because a pause that waits for the last request may be over.
             if !self.works() {
                 self.rest();
             }
         }
     }
 
-    /// Whether there is something to compute, and it may be.
+    /// True if there is work and the engine is not paused.
     fn works(&self) -> bool {
         !self.engine.is_empty() && self.paused != Some(PauseMode::Keep)
     }
 
-    /// How long to wait for a message: not at all beside work, else until a cache that is on its way has come.
+    /// Longest wait for a message: zero if there is work, else until the next cache in transfer arrives.
     fn patience(&self) -> Duration {
         if self.works() {
             return Duration::ZERO;
@@ -118,11 +119,11 @@ impl Driver {
         match message {
             Message::Arrive(mut job) => {
                 self.adapters |= job.adapter.is_some();
-                // A cache that comes from another instance has passed that one's server.
+                // A request with a transferred cache has passed the other instance's server.
                 if let Some(server) = self.server.as_mut().filter(|_| job.asked.transferred == 0) {
                     job.asked.at = server.pass(job.asked.at, job.asked.prompt.len() as u64);
                 }
-                // Stamps of several threads may come out of order.
+                // Time stamps of several threads may come out of order.
                 let at = self.coming.partition_point(|other| other.asked.at <= job.asked.at);
                 self.coming.insert(at, job);
             }
@@ -151,7 +152,7 @@ impl Driver {
         }
     }
 
-    /// Takes a request out, wherever it is.
+    /// Removes a request in any state.
     fn abort(&mut self, number: u64) -> Option<Box<Job>> {
         let coming = self.coming.iter().position(|job| job.asked.number == number);
         let waited = coming.and_then(|at| self.coming.remove(at));
@@ -166,7 +167,7 @@ impl Driver {
         Some(job)
     }
 
-    /// Takes all requests out; `tell` lets their clients hear of it.
+    /// Aborts all requests; `tell` notifies their clients.
     fn abort_all(&mut self, tell: impl Fn(&Job)) {
         let coming = self.coming.iter().map(|job| job.asked.number);
         let numbers: Vec<u64> = coming.chain(self.here.keys().copied()).collect();
@@ -188,19 +189,19 @@ impl Driver {
         }
     }
 
-    /// Nothing to compute.
+    /// Called when there is no work.
     fn rest(&mut self) {
         if self.clears && self.engine.is_empty() {
             self.flush();
         }
         if let Some(stilled) = self.stilled.take() {
-            // Nothing is left to do where nobody waits for it any more.
+            // The receiver may have been dropped.
             _ = stilled.send(());
         }
         self.show();
     }
 
-    /// Those that the next step considers join the queue; an idle engine has waited for the first.
+    /// Adds the requests that the next step considers to the queue; an idle engine advances to the first.
     fn hand_over(&mut self) {
         while let Some(next) = self.coming.front() {
             let now = if self.engine.is_empty() { self.pace.now() } else { self.engine.received() };
@@ -219,7 +220,7 @@ impl Driver {
         }
     }
 
-    /// Waits until a step has ended, and says what came of it.
+    /// Waits until a step has ended, and publishes its results.
     fn live_through(&mut self, start: Ticks, done: Done) {
         self.begin(start);
         let due = self.pace.wall(done.end);
@@ -259,7 +260,7 @@ impl Driver {
         }
     }
 
-    /// What the step did to the prefix cache is told.
+    /// Publishes the step's changes of the prefix cache.
     fn tell_cache(&mut self) {
         let Some(kv_events) = &mut self.kv_events else { return };
         let mut told = Vec::new();
@@ -278,7 +279,7 @@ impl Driver {
         kv_events.tell(told);
     }
 
-    /// What the step that begins decided is seen at once.
+    /// Publishes the decisions of a step at its beginning.
     fn begin(&mut self, start: Ticks) {
         let mut metrics = self.shared.metrics();
         for event in &self.events {
@@ -314,7 +315,7 @@ impl Driver {
         let deferred = self.coming.iter().filter(|job| job.asked.transferred > 0).count() as u64;
         let mut levels = self.engine.levels();
         if self.paused.is_some() {
-            // What came meanwhile waits.
+            // Requests that arrived during a pause wait.
             levels.waiting += self.coming.len() as u64 - deferred;
         }
         let mut metrics = self.shared.metrics();

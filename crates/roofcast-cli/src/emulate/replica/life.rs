@@ -15,9 +15,9 @@ pub(super) struct Life {
     tokens: u64,
     pub(super) cached: u64,
     pub(super) preemptions: u64,
-    /// Whether it is computed now.
+    /// True if it is running.
     pub(super) runs: bool,
-    /// The hashes of its blocks, as far as they were told.
+    /// Hashes of its blocks that were published.
     pub(super) chain: Chain,
 }
 
@@ -36,7 +36,7 @@ impl Life {
         }
     }
 
-    /// So many tokens more are out.
+    /// Counts `tokens` newly sampled tokens.
     pub(super) fn sampled(&mut self, tokens: u64, at: Ticks, pace: &Pace, metrics: &mut Metrics) {
         match self.first {
             None => {
@@ -56,7 +56,7 @@ impl Life {
         self.job.asked.prompt.len() as u64
     }
 
-    /// Prompt tokens that came from another instance and were not here already.
+    /// Prompt tokens that were transferred from another instance and not cached already.
     pub(super) fn external(&self) -> u64 {
         self.job.asked.transferred.min(self.prompt()).saturating_sub(self.cached)
     }
@@ -64,7 +64,7 @@ impl Life {
     pub(super) fn ended(&self, pace: &Pace) -> Ended {
         let since = self.job.since;
         let admitted = self.admitted.unwrap_or(since);
-        // vLLM counts a queue's time from when the engine has a request.
+        // vLLM counts queue time from when the engine has received a request.
         let queued = if self.job.asked.transferred == 0 { self.job.asked.at } else { since };
         let first = self.first.unwrap_or(self.last);
         let span = |from: Ticks, to: Ticks| pace.seconds(to - from);

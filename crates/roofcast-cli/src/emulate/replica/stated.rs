@@ -1,7 +1,7 @@
-//! An engine whose latencies are stated: a request has its first token so long after it came, and each other so long after the
-//! one before, whatever else is here.
+//! An engine with fixed latencies: each request gets its first token a fixed time after its arrival, and every
+//! further token a fixed time after the previous one, regardless of load.
 //!
-//! Knows: when each token is due. Knows no scheduler, no memory and no cache: nothing waits, and nothing is found.
+//! Knows: when each token is due. Has no scheduler, memory or cache: requests never wait, and nothing is cached.
 
 use super::life::Life;
 use super::{Message, Shared};
@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long an idle engine sleeps before it looks whether its handle still exists.
+/// Longest sleep of an idle engine before it checks whether its handle still exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// What is stated, in the engine's time.
+/// Fixed latencies in engine time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Latencies {
     ttft: Ticks,
@@ -37,9 +37,9 @@ pub(super) struct Stated {
     pace: Pace,
     inbox: Receiver<Message>,
     shared: Arc<Shared>,
-    /// Requests, each with the tokens that are out.
+    /// Requests, each with its number of released tokens.
     here: BTreeMap<u64, (Life, usize)>,
-    /// When the next token of each is due.
+    /// Due time of each request's next token.
     due: BTreeSet<(Ticks, u64)>,
 }
 
@@ -71,7 +71,7 @@ impl Stated {
         }
     }
 
-    /// How long until the next token is due.
+    /// Time until the next token is due.
     fn patience(&self) -> Duration {
         let next = self.due.first().map(|(at, _)| self.pace.wall(*at));
         next.map_or(IDLE, |next| next.saturating_duration_since(Instant::now()).min(IDLE))
@@ -104,7 +104,7 @@ impl Stated {
         }
     }
 
-    /// Takes a request out.
+    /// Removes a request.
     fn remove(&mut self, number: u64) -> Option<Life> {
         let (life, said) = self.here.remove(&number)?;
         self.due.retain(|(_, other)| *other != number);
@@ -115,7 +115,7 @@ impl Stated {
         Some(life)
     }
 
-    /// Says the tokens that are due.
+    /// Releases the tokens that are due.
     fn say(&mut self) {
         let now = self.pace.now();
         while let Some((at, number)) = self.due.first().copied().filter(|(at, _)| *at <= now) {

@@ -1,7 +1,7 @@
-//! What pages of other sites may do: ask, as vLLM lets them, but never administer.
+//! Rights of pages of other sites: they may send requests, as in vLLM, but never administer.
 //!
 //! Knows: CORS as starlette's middleware answers it with vLLM's defaults, every origin, method and header without
-//! credentials (`--allowed-origins` and its kin of `entrypoints/openai/cli_args.py` of vLLM 0.32).
+//! credentials (`--allowed-origins` and related flags of `entrypoints/openai/cli_args.py` of vLLM 0.32).
 
 use super::super::response::whole;
 use super::super::stream::Sent;
@@ -15,7 +15,7 @@ const EVERYONE: HeaderValue = HeaderValue::from_static("*");
 /// Seconds that a browser may remember an answer.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The answer to a browser that asks beforehand, if it does.
+/// The answer to a preflight request, if it is one.
 pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response<Sent>> {
     let asks =
         headers.contains_key(header::ORIGIN) && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -32,7 +32,7 @@ pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response
     Some(response)
 }
 
-/// Lets the page that asked read the answer.
+/// Allows the requesting page to read the answer.
 pub(super) fn share(response: &mut Response<Sent>) {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, EVERYONE);
 }

@@ -1,4 +1,4 @@
-//! What changes a server: faults, pinned gauges, replicas that die, sleep.
+//! Control of a server: faults, pinned gauges, replicas that go down, sleep.
 
 use super::super::faults::Fault;
 use super::super::fields::Fields;
@@ -13,7 +13,7 @@ use hyper::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 impl Service {
-    /// Shows, sets or ends the fault that meets all requests.
+    /// Shows, sets or removes the fault for all requests.
     pub(super) fn change_fault(&self, method: &Method, body: &[u8]) -> Answered {
         match *method {
             Method::POST => {
@@ -26,7 +26,7 @@ impl Service {
         Ok(said(&json!({ "fault": self.faults.standing() })))
     }
 
-    /// Shows, sets or ends what gauges are pinned to.
+    /// Shows, adds or removes pins of gauges.
     pub(super) fn pin(&self, method: &Method, body: &[u8]) -> Answered {
         match *method {
             Method::POST => {
@@ -39,7 +39,7 @@ impl Service {
         Ok(said(&json!({ "pinned": self.pins.all() })))
     }
 
-    /// Shows or sets which engines are down; without any all are up.
+    /// Shows or sets which engines are down; an empty list brings all up.
     pub(super) fn change_replicas(&self, method: &Method, body: &[u8]) -> Answered {
         match *method {
             Method::POST => {
@@ -58,7 +58,7 @@ impl Service {
         Ok(said(&json!({ "down": self.group.down() })))
     }
 
-    /// Whether no engine is up.
+    /// True if no engine is up.
     pub(super) fn is_dead(&self) -> bool {
         self.group.down().len() == self.group.engines().len()
     }
@@ -71,7 +71,7 @@ impl Service {
         whole(StatusCode::OK, kind, self.group.metrics(&self.pins.values()).into())
     }
 
-    /// The load as ORCA reports it (vLLM's `entrypoints/serve/utils/orca_metrics.py`); none in a format that there is not.
+    /// The load in ORCA's format (vLLM's `entrypoints/serve/utils/orca_metrics.py`); `None` for an unknown format.
     pub(super) fn load(
         &self,
         engine: &super::super::replica::EngineHandle,
@@ -94,8 +94,8 @@ impl Service {
         HeaderValue::from_str(&text).ok()
     }
 
-    /// Sends the engines to sleep, as `level` and `mode` of a query say; answers when those that may end have ended, as
-    /// vLLM's `EngineCore.sleep` does.
+    /// Puts the engines to sleep, by `level` and `mode` of a query; answers when the requests that may end have
+    /// ended, as vLLM's `EngineCore.sleep` does.
     pub(super) async fn fall_asleep(&self, query: &str) -> Answered {
         let wrong = |field: &str, found: &str, accepted: &str| {
             let message = format!("{field} must be {accepted}, got {found}.");
@@ -113,7 +113,7 @@ impl Service {
             engine.metrics().sleeps(Some(level));
         }
         for paused in paused {
-            // One that was woken again has nothing to wait for.
+            // An engine that was woken meanwhile has nothing to wait for.
             _ = paused.await;
         }
         Ok(said(&json!({"status": "sleeping", "level": level})))
@@ -134,7 +134,7 @@ impl Service {
     }
 }
 
-/// The values of a parameter in a query, as they stand there.
+/// The values of a parameter in a query, not decoded.
 fn parameter<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     query
         .split('&')

@@ -1,12 +1,12 @@
-//! `/openapi.json`: what there is to ask, for clients that look before they ask.
+//! `/openapi.json`: the available paths, for clients that query it first.
 //!
-//! Knows: paths and methods, of which the routes are the source. Bodies are described as objects: what they may hold is said
-//! where it is refused.
+//! Knows: paths and methods, taken from the routes. Bodies are described as objects, because their checks are
+//! elsewhere.
 
 use super::Service;
 use serde_json::{Map, Value, json};
 
-/// Paths that may be there, of all servers that are emulated.
+/// Paths of all imitated servers.
 const PATHS: [&str; 21] = [
     "/v1/completions",
     "/v1/chat/completions",
@@ -32,7 +32,7 @@ const PATHS: [&str; 21] = [
 ];
 
 impl Service {
-    /// The description of those that this server has.
+    /// Description of this server's paths.
     pub(super) fn description(&self) -> Value {
         let mut paths = Map::new();
         for path in PATHS {

@@ -1,6 +1,6 @@
-//! How a request becomes work of an engine, and that an answer.
+//! Conversion of a request to an engine's work, and of the results to an answer.
 //!
-//! Knows: the order of checks, what an engine is asked, and what a response begins with.
+//! Knows: the order of checks, the engine's input, and the head of a response.
 
 use super::super::adapters::Adapter;
 use super::super::ask::{Ask, Endpoint};
@@ -27,15 +27,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bodies beyond this are parsed on a thread of their own, where they delay no other request.
+/// Size in bytes from which bodies are parsed on a separate thread, where they delay no other request.
 const LONG: usize = 128 << 10;
 /// Tokens of a completion where the client names no bound: OpenAI's default.
 const COMPLETION_TOKENS: u64 = 16;
-/// Asks for the load in an answer's head, and says it.
+/// Header that requests the load in an answer's head, and that carries it.
 const LOAD_FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
 const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// A request that may be served: where, when, as what.
+/// An accepted request, with its engine, time and model name.
 struct Admitted {
     ask: Ask,
     model: String,
@@ -43,9 +43,9 @@ struct Admitted {
     engine: Arc<EngineHandle>,
     key: RoutingKey,
     at: Ticks,
-    /// Tokens that the answer to each prompt may have.
+    /// Most tokens of the answer to each prompt.
     most: Vec<u64>,
-    /// The number of its first choice.
+    /// Number of its first choice.
     first: u64,
 }
 
@@ -89,7 +89,7 @@ impl Service {
         self.whole_answer(reply, in_flight, &engine, headers).await
     }
 
-    /// The answer when all of it is out.
+    /// The complete answer, after all tokens are released.
     async fn whole_answer(
         &self,
         mut reply: Reply,
@@ -124,7 +124,7 @@ impl Service {
         let engine = self.group.choose(key, at);
         let engine = engine.ok_or_else(|| if self.is_dead() { Refusal::dead() } else { Refusal::busy() })?;
         let here = [engine.in_flight(), engine.queued_tokens()];
-        // As vLLM's `check_admission` does.
+        // As in vLLM's `check_admission`.
         let full = here.iter().zip(&self.settings.max_queued).position(|(here, most)| here >= most);
         if let Some(reason) = full {
             engine.metrics().rejected(reason);
@@ -133,7 +133,7 @@ impl Service {
         Ok(Admitted { ask, model, adapter, engine, key, at, most, first })
     }
 
-    /// The engine of a rank; vLLM refuses one that there is not, others do not know of ranks.
+    /// The engine of a rank; vLLM refuses an unknown one, other servers ignore ranks.
     fn rank(&self, rank: i64) -> Result<Option<usize>, Refusal> {
         let count = self.group.engines().len();
         let found = usize::try_from(rank).ok().filter(|rank| *rank < count);
@@ -154,7 +154,7 @@ impl Service {
         }
     }
 
-    /// Sends all choices to the engine; what they will say.
+    /// Sends all choices to the engine; returns their texts.
     fn begin(&self, admitted: &Admitted, outlet: &Arc<Outlet>) -> Vec<Completion> {
         let Admitted { ask, engine, at, .. } = admitted;
         let choices = ask.prompts.len() * ask.n;
@@ -191,7 +191,7 @@ impl Service {
         answers
     }
 
-    /// How long a prompt's cache is on its way from another instance.
+    /// Transfer time of a prompt's cache from another instance.
     fn travel(&self, tokens: u64) -> Ticks {
         self.settings.link.as_ref().map_or(Ticks::ZERO, |way| way.time(tokens) + way.latency)
     }
@@ -217,9 +217,9 @@ impl Service {
         Reply { id, created: now(), model, fingerprint, answers, echoed, ask, kv_transfer, tokenizer, width }
     }
 
-    /// What a decode instance is told of a prompt's cache (`request_finished` of vLLM 0.32's
-    /// `distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py`). Blocks have no numbers outside the engine: these
-    /// count from 1.
+    /// Parameters that a decode instance needs to fetch a prompt's cache (`request_finished` of vLLM 0.32's
+    /// `distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py`). Blocks have no numbers outside the engine,
+    /// so these count from 1.
     fn handed_over(&self, id: &str, ask: &Ask) -> Value {
         let tokens = ask.prompts.first().map_or(0, |prompt| prompt.len() as u64);
         let size = self.fixed().map_or(16, |fixed| fixed.block_size).max(1);
@@ -230,7 +230,7 @@ impl Service {
             "remote_num_tokens": tokens})
     }
 
-    /// Tokens that the answer to each prompt may have.
+    /// Most tokens of the answer to each prompt.
     fn bounds(&self, ask: &Ask) -> Result<Vec<u64>, Refusal> {
         let longest = self.settings.max_model_len;
         let bound = |prompt: &Arc<[u32]>| {

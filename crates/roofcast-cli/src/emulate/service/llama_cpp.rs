@@ -1,4 +1,4 @@
-//! What llama.cpp's server has beside OpenAI's API.
+//! Endpoints of llama.cpp's server in addition to OpenAI's API.
 //!
 //! Source: answers recorded from llama.cpp b11434, and its `tools/server/README.md`.
 
@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use serde_json::{Value, json};
 
-/// The build whose API this is.
+/// Build whose API is imitated.
 const BUILD: &str = "b11434";
 
-/// The methods that a path takes.
+/// The methods that a path supports.
 pub(super) fn methods(path: &str) -> Option<&'static [Method]> {
     match path {
         "/completion" | "/completions" | "/tokenize" | "/detokenize" => Some(&[Method::POST]),
@@ -64,7 +64,7 @@ impl Service {
         })
     }
 
-    /// A slot for each sequence that may run; as many process as run.
+    /// One slot per possible sequence; as many are processing as requests run.
     fn slots(&self) -> Value {
         let running = self.group.engines().iter().map(|engine| engine.metrics().running()).sum::<u64>();
         let slot = |id: u64| {
@@ -74,7 +74,7 @@ impl Service {
         (0..self.slot_count()).map(slot).collect()
     }
 
-    /// The models in both of its forms.
+    /// The models in both of the server's forms.
     fn listed(&self) -> Value {
         let named = |name: &String| {
             json!({"name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model",

@@ -1,4 +1,4 @@
-//! What SGLang's server has beside OpenAI's API.
+//! Endpoints of SGLang's server in addition to OpenAI's API.
 //!
 //! Source: `entrypoints/http_server.py` of SGLang 0.5.23.
 
@@ -11,14 +11,14 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-/// The version whose API this is.
+/// Version whose API is imitated.
 const VERSION: &str = "0.5.23";
 
-/// What `/flush_cache` says when it has.
+/// Answer of `/flush_cache` on success.
 const FLUSHED: &str = "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting \
                        requests, the operation will not be performed.)\n";
 
-/// The methods that a path takes.
+/// The methods that a path supports.
 pub(super) fn methods(path: &str) -> Option<&'static [Method]> {
     match path {
         "/generate" => Some(&[Method::POST, Method::PUT]),

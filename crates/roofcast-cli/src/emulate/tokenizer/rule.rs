@@ -6,15 +6,15 @@
 
 use super::{Encoded, Tokenizer};
 
-/// Tokens of two and more ASCII characters begin here: the numbers below are the characters themselves.
+/// First ids of tokens of one, two, three and four ASCII characters; ids below 128 are the characters themselves.
 const OFFSETS: [u32; 4] = [0, 128, 128 + (1 << 14), 128 + (1 << 14) + (1 << 21)];
-/// The first number beyond tokens of ASCII characters.
+/// First id after tokens of ASCII characters.
 const ASCII_END: u32 = OFFSETS[3] + (1 << 28);
-/// One character beyond ASCII is this and its code point.
+/// Offset of a character beyond ASCII, to which its code point is added.
 const CHARACTERS: u32 = 1 << 29;
-/// What a chat's turn begins with.
+/// Token at the start of a chat's turn.
 const TURN_START: u32 = 1 << 30;
-/// What a chat's turn ends with.
+/// Token at the end of a chat's turn.
 const TURN_END: u32 = TURN_START + 1;
 
 /// The built-in tokenizer.
@@ -46,7 +46,7 @@ impl Tokenizer for Rule {
         Ok(tokens)
     }
 
-    /// A mark stands for what is no token.
+    /// The replacement character represents ids that are no token.
     fn text(&self, tokens: &[u32]) -> String {
         let mut text = String::with_capacity(tokens.len() * 4);
         for token in tokens {
@@ -96,7 +96,7 @@ impl Held {
     }
 }
 
-/// Adds the text of a token; what marks turns has none. False where there is no such token.
+/// Adds the text of a token; marks of turns have none. False if there is no such token.
 fn decode(token: u32, into: &mut String) -> bool {
     if token == TURN_START || token == TURN_END {
         return true;
@@ -142,14 +142,14 @@ mod tests {
         fn texts_come_back(text in "\\PC*|[ -~\n\t]{0,80}", more in any::<u32>()) {
             prop_assert_eq!(Rule.text(&tokens(&text)), text.clone());
             prop_assert_eq!(Rule.pieces(&tokens(&text)).concat(), text);
-            // Any number is a token that comes back as itself, or none.
+            // Any number is a token that encodes back to itself, or is no token.
             let mut one = String::new();
             if decode(more, &mut one) && !one.is_empty() {
                 prop_assert!(one.len() <= 4);
             }
         }
 
-        /// A text that goes on leaves its tokens as they are, all but the last.
+        /// Extending a text leaves all tokens but the last unchanged.
         #[test]
         fn prefixes_share_tokens(text in "[ -~]{1,60}", more in "[ -~]{0,20}") {
             let (whole, part) = (tokens(&format!("{text}{more}")), tokens(&text));

@@ -9,13 +9,13 @@ use crate::emulate::refusal::Refusal;
 use roofcast::{Error, Result};
 use tokenizers::Tokenizer as Library;
 
-/// Before a turn's role, behind it, and behind the turn.
+/// Texts before a turn's role, after it, and after the turn.
 type Marks = [&'static str; 3];
 
 /// Marks that are special tokens, of Qwen and others, and of Llama 3.
 const SPECIAL: [Marks; 2] =
     [["<|im_start|>", "\n", "<|im_end|>\n"], ["<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"]];
-/// Marks of a vocabulary without any of them.
+/// Marks for a vocabulary without special ones.
 const PLAIN: Marks = ["", ":\n", "\n\n"];
 
 const ACCEPTED: &str = "a tokenizer.json that Hugging Face's tokenizers 0.23 reads";
@@ -35,7 +35,7 @@ impl Vocabulary {
             message: format!("{what}; accepted: {ACCEPTED}"),
         };
         let mut library = Library::from_bytes(text).map_err(|e| wrong(e.to_string()))?;
-        // Bounds of a batch in training, which a server does not have.
+        // Truncation is for batches in training, which a server does not have.
         library.with_truncation(None).map_err(|e| wrong(e.to_string()))?;
         library.with_padding(None);
         let held = |mark: &str| mark.trim().is_empty() || library.token_to_id(mark.trim()).is_some();
@@ -94,13 +94,13 @@ impl Tokenizer for Vocabulary {
         self.library.id_to_token(token).unwrap_or_default()
     }
 
-    /// A token's text depends on the one before it, so that each is decoded behind the last ones whose text is out.
+    /// A token's text depends on the previous one, so each is decoded after the last ones whose text is complete.
     fn pieces(&self, tokens: &[u32]) -> Vec<String> {
         let mut pieces = Vec::with_capacity(tokens.len());
         let (mut from, mut out, mut before) = (0, 0, 0);
         for end in 1..=tokens.len() {
             let text = self.text(&tokens[from..end]);
-            // What ends within a character is held until that is whole.
+            // Text that ends within a character is held until the character is complete.
             let new = text.get(before..).filter(|new| !new.ends_with(char::REPLACEMENT_CHARACTER));
             pieces.push(new.unwrap_or_default().to_owned());
             if new.is_some() {

@@ -1,6 +1,7 @@
-//! `/v1/embeddings`: a vector of each prompt, of length one, the same for the same tokens.
+//! `/v1/embeddings`: a vector for each prompt, of length one, equal for equal tokens.
 //!
-//! Knows: how vectors are written, as numbers or in base64. They mean nothing: their numbers are drawn from the prompt.
+//! Knows: the format of vectors, as numbers or in base64. They have no meaning: their numbers are drawn from the
+//! prompt.
 
 use super::Reply;
 use serde_json::{Value, json};

@@ -1,13 +1,13 @@
 //! llama.cpp's `/completion`.
 //!
-//! Source: answers recorded from llama.cpp b11434, to whose keys a test holds these. Of the generation settings there are
-//! those that change an answer here.
+//! Source: answers recorded from llama.cpp b11434, whose keys a test compares. Generation settings are limited to
+//! those that affect an answer here.
 
 use super::{Out, Reply, json as write};
 use serde_json::{Value, json};
 
 impl Reply {
-    /// What stands at the end of a choice: in a stream without the text that is out already.
+    /// The final object of a choice; in a stream without the text that was sent already.
     fn llama_end(&self, choice: usize, out: &Out) -> Value {
         let (ask, answer) = (&self.ask, &self.answers[choice]);
         let (said, asked) = (answer.tokens.len() as u64, self.prompt(choice).len() as u64);
@@ -31,7 +31,7 @@ impl Reply {
         })
     }
 
-    /// The whole answer: a list where prompts were several.
+    /// The complete answer: a list for several prompts.
     pub(super) fn llama_completion(&self, out: &[Out]) -> Value {
         let mut all: Vec<Value> =
             out.iter().enumerate().map(|(choice, out)| self.llama_end(choice, out)).collect();
@@ -48,7 +48,7 @@ impl Reply {
         into.extend(b"\n\n");
     }
 
-    /// What a stream ends with.
+    /// Writes the end of a stream.
     pub(super) fn end_llama_completion(&self, out: &[Out], into: &mut Vec<u8>) {
         for (choice, out) in out.iter().enumerate() {
             into.extend(b"data: ");

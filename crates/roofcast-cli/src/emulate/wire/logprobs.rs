@@ -1,15 +1,15 @@
-//! Log probabilities: those that nothing computed have, the less likely ones made up.
+//! Log probabilities, made up because nothing is computed, with less likely alternatives.
 //!
 //! Source of the shapes: answers recorded from vLLM 0.32, and `_create_completion_logprobs` of its
-//! `entrypoints/openai/completion/serving.py`. Where a completion echoes its prompt, the prompt's tokens come first; the
-//! first of all has none.
+//! `entrypoints/openai/completion/serving.py`. If a completion echoes its prompt, the prompt's tokens come first; the
+//! very first has no probability.
 
 use super::super::ask::{Ask, Endpoint};
 use super::super::tokenizer::Tokenizer;
 use super::Reply;
 use serde_json::{Value, json};
 
-/// A prompt that comes back with log probabilities: the text of each token, and the characters of all.
+/// A prompt that is returned with log probabilities: the text of each token, and the characters of all.
 #[derive(Debug, Clone)]
 pub(crate) struct Echoed {
     pieces: Vec<String>,
@@ -17,7 +17,7 @@ pub(crate) struct Echoed {
 }
 
 impl Echoed {
-    /// Those of a request's prompts, where it asks for them.
+    /// Echoed prompts of a request, if it asks for them.
     pub(crate) fn all(ask: &Ask, tokenizer: &dyn Tokenizer) -> Vec<Echoed> {
         let asked = ask.echo && ask.logprobs.is_some();
         let prompts = ask.prompts.iter().filter(|_| asked);
@@ -31,7 +31,7 @@ impl Echoed {
     }
 }
 
-/// What a completion says of its tokens, a column each.
+/// Columns of a completion's log probabilities.
 #[derive(Default)]
 struct Columns {
     offsets: Vec<usize>,
@@ -41,7 +41,8 @@ struct Columns {
 }
 
 impl Columns {
-    /// A token that begins at a character; `beside` others are likely, and the first of a prompt is not.
+    /// Adds a token that begins at a character offset, with `beside` likely alternatives; a prompt's first token has
+    /// none.
     fn push(&mut self, offset: usize, text: &str, likely: Option<(u32, usize)>) {
         self.offsets.push(offset);
         self.tokens.push(text.to_owned());
@@ -100,12 +101,12 @@ impl Reply {
     }
 }
 
-/// Texts of made-up tokens that are less likely than the one said, `beside` with it.
+/// Texts of made-up alternatives to the token, `beside` including it.
 fn others(token: u32, beside: usize) -> impl Iterator<Item = (String, f64)> {
     (1..beside).map(move |place| (format!(" alternative{place}"), logprob(token, place)))
 }
 
-/// A made-up log probability: that of the token said, or of the one in place `place` behind it.
+/// A made-up log probability: of the token itself, or of the alternative at `place`.
 fn logprob(token: u32, place: usize) -> f64 {
     let share = f64::from(token.wrapping_mul(0x9e37_79b9) >> 16) / 65_536.0;
     -0.05 - share - place as f64

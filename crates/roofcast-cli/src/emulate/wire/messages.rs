@@ -34,7 +34,7 @@ impl Reply {
         self.anthropic_message(content, self.stop_reason().into(), json!(answer.stop_reason), usage)
     }
 
-    /// What a stream begins with: two events.
+    /// Writes the start of a stream: two events.
     pub(super) fn begin_anthropic(&self, into: &mut Vec<u8>) {
         let empty = self.anthropic_message(json!([]), Value::Null, Value::Null, self.anthropic_usage(0, 0));
         event(into, "message_start", json!({ "message": empty }));
@@ -52,7 +52,7 @@ impl Reply {
         event(into, "content_block_delta", json!({"index": 0, "delta": delta}));
     }
 
-    /// What a stream ends with: three events, or an error where the engine gave the answer up.
+    /// Writes the end of a stream: three events, or an error if the engine aborted the answer.
     pub(super) fn end_anthropic(&self, out: &[Out], into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         if answer.aborted {

@@ -18,7 +18,7 @@ impl Reply {
         json!({"id": self.message_id(), "type": "message", "role": "assistant", "status": status, "content": content})
     }
 
-    /// The response as it stands: while it is said, and at its end.
+    /// The response object, in progress or final.
     fn shell(&self, status: &str, output: Vec<Value>, usage: Value) -> Value {
         let most = self.ask.max_tokens;
         let incomplete =
@@ -53,7 +53,7 @@ impl Reply {
         self.shell(self.status(), vec![self.item("completed", vec![self.part(text)])], usage)
     }
 
-    /// What a stream begins with: four events.
+    /// Writes the start of a stream: four events.
     pub(super) fn begin_response(&self, into: &mut Vec<u8>) {
         let shell = self.shell("in_progress", Vec::new(), Value::Null);
         event(into, "response.created", 0, json!({ "response": shell }));
@@ -72,8 +72,8 @@ impl Reply {
         event(into, "response.output_text.delta", 4 + index, delta);
     }
 
-    /// What a stream ends with: four events. The last is of this name at the bound, too, where the response in it is incomplete
-    /// (`responses_stream_generator` of `entrypoints/openai/responses/serving.py`).
+    /// Writes the end of a stream: four events. The last has this name even for an incomplete response at the token
+    /// limit (`responses_stream_generator` of `entrypoints/openai/responses/serving.py`).
     pub(super) fn end_response(&self, out: &[Out], into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         let next = 4 + answer.tokens.len();

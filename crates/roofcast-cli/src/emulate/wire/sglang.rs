@@ -1,13 +1,13 @@
-//! SGLang's `/generate`: text and token numbers so far, with what is known of the request beside them.
+//! SGLang's `/generate`: text and token counts so far, with metadata of the request.
 //!
-//! Source: `_wait_one_response` and `_handle_batch_output` of `managers/tokenizer_manager.py` of SGLang 0.5.23. As there, each
-//! event of a stream repeats the text from its beginning.
+//! Source: `_wait_one_response` and `_handle_batch_output` of `managers/tokenizer_manager.py` of SGLang 0.5.23. As
+//! there, each event of a stream repeats the text from its beginning.
 
 use super::{Out, Reply, json as write};
 use serde_json::{Value, json};
 
 impl Reply {
-    /// The answer of a choice when `tokens` of it are out.
+    /// The answer of a choice after `tokens` tokens.
     fn generated_until(&self, choice: usize, tokens: usize, out: &Out) -> Value {
         let answer = &self.answers[choice];
         let last = tokens == answer.tokens.len();
@@ -30,7 +30,7 @@ impl Reply {
         json!({"text": text, "output_ids": &answer.tokens[..tokens], "meta_info": meta})
     }
 
-    /// The whole answer: a list where prompts or choices were several.
+    /// The complete answer: a list for several prompts or choices.
     pub(super) fn generated(&self, out: &[Out]) -> Value {
         let whole = |(choice, out)| self.generated_until(choice, self.answers[choice].tokens.len(), out);
         let mut all: Vec<Value> = out.iter().enumerate().map(whole).collect();

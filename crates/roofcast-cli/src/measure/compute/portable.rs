@@ -6,7 +6,7 @@ use super::{CHAINS, PANELS, STEPS, Turn, column, product};
 use std::array::from_fn;
 use std::hint::black_box;
 
-/// Whether `mul_add` is one instruction; elsewhere it would be a call.
+/// True if `mul_add` is one instruction; otherwise it would be a function call.
 const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
 fn add32(sum: f32, x: f32, y: f32) -> f32 {

@@ -1,6 +1,6 @@
 //! The inner loop on x86: AVX2 and AVX-512, with their dot products of bf16 and int8.
 //!
-//! Knows: which instruction takes a step. Whether the processor has it is asked by the caller.
+//! Knows: the instruction for a step. The caller checks that the processor has it.
 
 use super::{CHAINS, PANELS, STEPS, Turn, column, product};
 use std::arch::x86_64::*;
@@ -29,7 +29,7 @@ product!(
     _mm256_set1_pd(1.0),
     _mm256_setzero_pd(),
     |s, x, y| _mm256_fmadd_pd(x, y, s),
-    // All lanes are alike, and 4 of them.
+    // All 4 lanes are equal.
     |s| {
         let halves = _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd::<1>(s));
         _mm_cvtsd_f64(_mm_hadd_pd(halves, halves))
@@ -153,8 +153,8 @@ product!(
     |s| total8(s)
 );
 
-// Without a dot product of bytes: pairs to 16 bits, pairs of those to 32, and a sum. Ones are separated for every
-// accumulator, else the products would be taken once for all.
+// Without a dot product of bytes: pairs to 16 bits, pairs of these to 32, and a sum. Ones are separate for every
+// accumulator, else the multiplications would be shared by all.
 product!(
     #[target_feature(enable = "avx2")]
     int8_avx2,
