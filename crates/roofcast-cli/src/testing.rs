@@ -1,8 +1,9 @@
-//! What fuzzers and the corpus test drive: the parser of an emulator's requests, and what writes their answers.
+//! Entry points for fuzzers and the corpus test: the parser of an emulator's requests, and the writers of their
+//! answers.
 //!
-//! Results are dropped: a fuzzer looks for panics, hangs and memory.
+//! Results are dropped: a fuzzer looks for panics, hangs and excessive memory.
 
-/// Reads `body` as the body of a request to every endpoint, and writes the answer where it is one.
+/// Parses `body` as a request to every endpoint, and writes the answer if it is valid.
 pub fn request(body: &[u8]) {
     crate::emulate::exercise(body);
 }

@@ -1,4 +1,4 @@
-//! The verbs, one a file: resolve the input, ask the library, show the answer.
+//! The verbs, one per file: resolve the input, call the library, show the answer.
 
 #[cfg(feature = "network")]
 pub(crate) mod bench;
@@ -28,10 +28,10 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Sections of a spec that say what is served, on what, and how.
+/// Sections of a spec that describe the model, the hardware and the engine.
 pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parallelism", "engine"];
 
-/// The deployment that an answer is about, as JSON shows it.
+/// The deployment of an answer, as in the JSON document.
 #[derive(Serialize)]
 pub(crate) struct About<'a> {
     model: &'a str,
@@ -83,13 +83,13 @@ impl<'a> About<'a> {
         )
     }
 
-    /// The same and what was assumed, a line each.
+    /// The name, then the assumptions, a line each.
     pub(crate) fn title(&self) -> String {
         line(&self.name()) + &assumed(self.assumptions) + "\n"
     }
 }
 
-/// What several answers are about: their title where they have one in common, else what was assumed of any of them.
+/// The common title of several answers if they share one, otherwise all of their assumptions.
 pub(crate) fn common_title(abouts: &[About]) -> String {
     let first = abouts.first().map(About::title).unwrap_or_default();
     if abouts.iter().all(|about| about.title() == first) {
@@ -101,7 +101,7 @@ pub(crate) fn common_title(abouts: &[About]) -> String {
     if all.is_empty() { String::new() } else { assumed(&all) + "\n" }
 }
 
-/// What was assumed, a line each.
+/// The assumptions, a line each.
 pub(crate) fn assumed(assumptions: &[String]) -> String {
     assumptions.iter().map(|assumption| line(&format!("assumed: {assumption}"))).collect()
 }
@@ -116,7 +116,7 @@ pub(crate) fn bands(b: &Bands) -> String {
     format!("{times} ms{rate} (rests on {})", b.rests_on)
 }
 
-/// The same as factors of whatever the means are.
+/// The bands of a forecast in one line, as factors on the means.
 pub(crate) fn band_factors(b: &Bands) -> String {
     let factors = |name: &str, s: &Span| format!("{name} x{:.2} to x{:.2}", s.factors[0], s.factors[1]);
     let rate = b.output_tok_s.map(|s| format!(", {}", factors("output tok/s", &s))).unwrap_or_default();

@@ -1,7 +1,9 @@
-//! `web/src/generated.ts`: the types of what the page is answered, written from the structs that answer it.
+//! Generates `web/src/generated.ts`: the TypeScript types of the server's answers, derived from the Rust structs that
+//! are serialized.
 //!
-//! Each struct says its name, keys and values as it is serialized, which is what the page reads: renamed, flattened and left out
-//! as its attributes have it. Questions are asked so that what may be absent is there once and absent once.
+//! Each struct reports its name, keys and values as it is serialized, so that renamed, flattened and skipped keys
+//! appear as the page receives them. The questions are chosen so that every optional key is present in one answer and
+//! absent from another.
 
 mod shape;
 
@@ -169,7 +171,7 @@ fn roots() -> Vec<(&'static str, Shape)> {
 struct Types(BTreeMap<String, Object>);
 
 impl Types {
-    /// Puts together what is seen of one struct in several places.
+    /// Merges the shapes seen of one struct in several places.
     fn collect(&mut self, shape: &Shape) {
         for inner in [&shape.list, &shape.map].into_iter().flatten() {
             self.collect(inner);
@@ -223,7 +225,7 @@ fn text() -> String {
     let mut roots = roots();
     for (name, shape) in &mut roots {
         let object = shape.object.as_mut().unwrap();
-        // What is a root in one place is a part in another under its own name.
+        // A root in one answer is a part of another answer, under the name that it has there.
         object.name = None;
         types.collect(shape);
         writeln!(text, "\nexport interface {name} {}", body(shape.object.as_ref().unwrap(), 0)).unwrap();

@@ -1,7 +1,8 @@
-//! Long work for a browser: on a thread of its own, told line by line, ended when nobody listens or its time is over.
+//! Long work for a browser: runs on a thread of its own, reports progress line by line, and stops when nobody listens
+//! or its time limit has passed.
 //!
-//! Knows: lines of JSON, `{"progress": {"done", "all"}}` and at last `{"answer"}` or `{"error"}`; how much may be done for one
-//! request, and how many are worked on at once. Knows nothing about what is computed.
+//! Knows: lines of JSON, `{"progress": {"done", "all"}}` and at last `{"answer"}` or `{"error"}`; the limits on one
+//! request's work, and the number of requests worked on at once. Knows nothing about the computation.
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 
 /// Requests that a simulation may have.
 pub(super) const MOST_REQUESTS: u64 = 200_000;
-/// How long one request may be worked on.
+/// Time limit of one request.
 const MOST_TIME: Duration = Duration::from_secs(120);
 /// Requests that are worked on at once; the others are taken up in turn.
 const AT_ONCE: usize = 2;
@@ -27,7 +28,7 @@ const PAUSE_MS: u64 = 50;
 /// Lines that a reader may be behind.
 const BEHIND: usize = 16;
 
-/// How many are worked on.
+/// Limits the number of jobs that run at once.
 #[derive(Debug, Clone)]
 pub(super) struct Desk(Arc<Semaphore>);
 
@@ -36,11 +37,11 @@ pub(super) struct Desk(Arc<Semaphore>);
 pub(super) struct Work {
     out: mpsc::Sender<Bytes>,
     from: Instant,
-    /// Milliseconds from the start to the last line of progress.
+    /// Time of the last line of progress, in milliseconds since the start.
     told: AtomicU64,
 }
 
-/// The body that follows it.
+/// The body of the response: the lines that a job writes.
 #[derive(Debug)]
 pub(crate) struct Lines(mpsc::Receiver<Bytes>);
 
@@ -76,24 +77,24 @@ impl Desk {
 }
 
 impl Work {
-    /// So much is done of all; whether to go on.
+    /// Reports that `done` of `all` parts are done. True if the job shall go on.
     pub(super) fn at(&self, done: u64, all: u64) -> bool {
         let now = self.from.elapsed().as_millis() as u64;
         if now >= self.told.load(Ordering::Relaxed) + PAUSE_MS {
             self.told.store(now, Ordering::Relaxed);
             let line = format!("{}\n", json!({ "progress": { "done": done, "all": all } }));
-            // A reader who is behind does without.
+            // A reader who is behind misses this line; a later one holds a newer count.
             drop(self.out.try_send(line.into()));
         }
         self.goes_on()
     }
 
-    /// Whether somebody listens, and time is left.
+    /// True if somebody still listens and the time limit has not passed.
     pub(super) fn goes_on(&self) -> bool {
         !self.out.is_closed() && self.from.elapsed() < MOST_TIME
     }
 
-    /// Whether what was computed is all of it.
+    /// Fails if the job was stopped before its result was complete.
     fn whole(&self) -> Result<()> {
         match self.goes_on() {
             true => Ok(()),
@@ -121,7 +122,7 @@ impl Body for Lines {
 mod tests {
     use super::*;
 
-    /// Works until it is told to stop.
+    /// Works until it is stopped.
     fn endless(work: &Work) -> Result<String> {
         while work.at(0, 0) {
             std::thread::sleep(Duration::from_millis(1));
@@ -136,7 +137,7 @@ mod tests {
         let mut third = desk.start(|_| Ok("3".to_owned()));
         assert!(third.0.try_recv().is_err(), "more than {AT_ONCE} at once");
         drop(given_up);
-        // One of the two would work for ever, so what is third is done only if the other one ended.
+        // One of the first two jobs would run for ever, so the third one runs only if that job was stopped.
         assert_eq!(third.0.recv().await.unwrap(), "{\"answer\":3}\n");
     }
 

@@ -1,12 +1,12 @@
-//! Latencies as cumulative shares of the requests, as the page draws them.
+//! Latencies as cumulative distributions over the requests, as the page draws them.
 
 use roofcast::fleet::results::Sample;
 use serde::Serialize;
 
-/// Shares that a curve is drawn through.
+/// Points of a curve, at evenly spaced fractions of the requests.
 const SHARES: usize = 200;
 
-/// A latency as cumulative shares.
+/// The cumulative distribution of a latency.
 #[derive(Serialize)]
 pub(crate) struct Curve {
     metric: &'static str,

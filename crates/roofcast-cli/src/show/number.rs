@@ -15,12 +15,12 @@ pub(crate) fn grouped(n: u64) -> String {
     text
 }
 
-/// Milliseconds with three significant digits or more: `4.56`, `0.0123`, `1234`.
+/// Formats milliseconds with three significant digits or more: `4.56`, `0.0123`, `1234`.
 pub(crate) fn ms(time: Picoseconds) -> String {
     significant(time.ms())
 }
 
-/// At least three significant digits, no exponent.
+/// Formats a number with at least three significant digits and no exponent.
 pub(crate) fn significant(value: f64) -> String {
     let digits = match value.abs() {
         v if v == 0.0 || v >= 1000.0 => 0,

@@ -1,7 +1,7 @@
-//! How far long work has come, on a terminal, and whether Ctrl-C has ended it.
+//! Progress of long work on a terminal, and interruption by Ctrl-C.
 //!
-//! Knows: a bar on stderr that a pipe never sees, and the first Ctrl-C, after which what is done is shown; a second one
-//! ends the process.
+//! Knows: a bar on stderr that is drawn only on a terminal, and the first Ctrl-C, after which the finished part is
+//! shown; a second one ends the process.
 
 use crate::host::{self, Watch};
 use anyhow::{Context, Result};
@@ -15,26 +15,26 @@ use std::time::Duration;
 /// Signals that ask a process to end.
 const ENDS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// How often the time of a phase is drawn.
+/// Interval at which the elapsed time of a phase is redrawn.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Work that may take long.
 pub(crate) struct Progress {
     bar: ProgressBar,
     stopped: Arc<AtomicBool>,
-    /// Who asked, where that is a program.
+    /// The program that asked, if roofcast runs inside one.
     host: Option<Arc<dyn Watch>>,
 }
 
 impl Progress {
-    /// Starts to listen; `of` says what is counted. Short work ends before the bar is drawn.
+    /// Starts to listen for signals; `of` names the things that are counted. Short work ends before the bar is drawn.
     pub(crate) fn new(of: &str) -> Result<Progress> {
         let stopped = Arc::new(AtomicBool::new(false));
         if let Some(host) = host::watch() {
             return Ok(Progress { bar: ProgressBar::hidden(), stopped, host: Some(host) });
         }
         for signal in ENDS {
-            // The code by which a shell knows a process that a signal ended.
+            // Shells expect this exit code from a process that a signal ended.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stopped))
                 .and_then(|_| flag::register(signal, Arc::clone(&stopped)))
                 .context("waiting for Ctrl-C")?;
@@ -42,7 +42,7 @@ impl Progress {
         Ok(Progress { bar: drawn(&format!("{{wide_bar}} {{pos}}/{{len}} {of}")), stopped, host: None })
     }
 
-    /// The same of work of which nobody knows how much there is.
+    /// Starts to listen, for work whose amount is unknown.
     pub(crate) fn open(of: &str) -> Result<Progress> {
         let mut progress = Progress::new(of)?;
         if progress.host.is_none() {
@@ -51,7 +51,7 @@ impl Progress {
         Ok(progress)
     }
 
-    /// The same of few long phases: the time goes on where the count stands.
+    /// Starts to listen, for a few long phases: the elapsed time advances while the count stands still.
     pub(crate) fn phases(of: &str, all: u64) -> Result<Progress> {
         let mut progress = Progress::new(of)?;
         if progress.host.is_none() {
@@ -62,7 +62,7 @@ impl Progress {
         Ok(progress)
     }
 
-    /// The same of parts that are named one by one.
+    /// Starts to listen, for parts that are named one by one.
     pub(crate) fn named() -> Result<Progress> {
         let mut progress = Progress::new("parts")?;
         if progress.host.is_none() {
@@ -72,12 +72,12 @@ impl Progress {
         Ok(progress)
     }
 
-    /// Names the part that is begun.
+    /// Shows the name of the part that begins.
     pub(crate) fn say(&self, part: String) {
         self.bar.set_message(part);
     }
 
-    /// So much is done of all; whether to go on.
+    /// Reports that `done` of `all` parts are done. True if the work shall go on.
     pub(crate) fn at(&self, done: u64, all: u64) -> bool {
         self.bar.set_length(all);
         self.bar.set_position(done);
@@ -85,25 +85,25 @@ impl Progress {
         self.goes_on()
     }
 
-    /// So many more are done.
+    /// Adds `count` to the finished parts.
     pub(crate) fn more(&self, count: u64) {
         self.bar.inc(count);
         self.told();
     }
 
-    /// Tells the host what the bar shows.
+    /// Passes the bar's position and length to the host.
     fn told(&self) {
         if let Some(host) = &self.host {
             host.at(self.bar.position(), self.bar.length().unwrap_or_default());
         }
     }
 
-    /// Takes the line off the terminal while others may still count.
+    /// Clears the line on the terminal; other threads may still count.
     pub(crate) fn cleared(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Whether no signal has asked to end.
+    /// True if no signal has asked to end the work, and the host has not either.
     pub(crate) fn goes_on(&self) -> bool {
         !self.stopped.load(Ordering::Relaxed) && self.host.as_ref().is_none_or(|host| host.goes_on())
     }

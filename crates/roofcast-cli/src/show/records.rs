@@ -1,6 +1,6 @@
-//! Records into a file, in the form that its name ends with.
+//! Writes records into a file, in the format of its extension.
 //!
-//! Knows: extensions. The columns are the library's.
+//! Knows: extensions. The columns are defined by the library.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -11,7 +11,7 @@ use roofcast::Error;
 use roofcast::record::{Record, csv};
 use std::path::{Path, PathBuf};
 
-/// The form that a file's name asks for.
+/// The format of a file, by its extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     JsonLines,
@@ -21,7 +21,7 @@ enum Form {
 }
 
 impl Form {
-    /// The form of `path`, or the extensions that are accepted.
+    /// The format of `path`, or an error with the accepted extensions.
     fn of(path: &Path) -> Result<Form, Error> {
         match path.extension().and_then(|e| e.to_str()) {
             Some("jsonl") => Ok(Form::JsonLines),
@@ -42,14 +42,14 @@ const ACCEPTED: &str = "a file that ends with .jsonl, .csv or .parquet";
 const ACCEPTED: &str =
     "a file that ends with .jsonl or .csv (.parquet in a build with the feature `parquet`)";
 
-/// Where `--records` asks for them.
+/// The file of `--records`.
 pub(crate) struct Records {
     form: Form,
     target: Target,
 }
 
 impl Records {
-    /// What `--records` names, or why it cannot be written.
+    /// The file that `--records` names, or an error if it cannot be written.
     pub(crate) fn asked(path: Option<&PathBuf>) -> Result<Option<Records>> {
         let Some(path) = path else { return Ok(None) };
         Ok(Some(Records { form: Form::of(path)?, target: Target::of("--records", path)? }))

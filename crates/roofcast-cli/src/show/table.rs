@@ -1,6 +1,6 @@
 //! Tables for people: left-aligned names, right-aligned numbers, no frames, at most [`WIDTH`] columns.
 //!
-//! Knows: which columns a table may do without, and how long words wrap. `--wide` prints every column as wide as it is.
+//! Knows: the columns that a table may drop, and where words wrap. `--wide` prints every column at its full width.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Characters of a line.
 pub(crate) const WIDTH: usize = 100;
 
-/// What is wrapped has lines of at least so many characters.
+/// Minimum width, in characters, of the lines of a wrapped column.
 const NARROWEST: usize = 20;
 
 /// Between two columns.
 const GAP: usize = 2;
 
-/// Whether `--wide` was given.
+/// True if `--wide` was given.
 static WIDE: AtomicBool = AtomicBool::new(false);
 
-/// Prints what follows as wide as it is, or within [`WIDTH`].
+/// Sets whether the following output is printed at full width, or within [`WIDTH`].
 pub(crate) fn set_wide(wide: bool) {
     WIDE.store(wide, Ordering::Relaxed);
 }
 
-/// Whether tables have all their columns and rows.
+/// True if tables show all their columns and rows.
 pub(crate) fn is_wide() -> bool {
     WIDE.load(Ordering::Relaxed)
 }
 
-/// Characters of a line; none where there is no end to them.
+/// Characters of a line; `None` if lines are unlimited.
 fn width() -> Option<usize> {
     (!is_wide()).then_some(WIDTH)
 }
@@ -37,7 +37,7 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], names: usize) -> Stri
     fitted(header, rows, names, &[])
 }
 
-/// The same, which does without the columns of `spare`, in this order, until it fits.
+/// As [`table`], but drops the columns of `spare`, in this order, until it fits.
 pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare: &[usize]) -> String {
     let mut widths: Vec<usize> = header.iter().map(|name| name.chars().count()).collect();
     for row in rows {
@@ -102,7 +102,7 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     text
 }
 
-/// A sentence; what does not fit its line is in the next, two spaces in.
+/// A sentence; text beyond the first line continues in further lines, indented by two spaces.
 pub(crate) fn line(text: &str) -> String {
     let room = width().map_or(usize::MAX, |most| most - GAP);
     wrapped(text, room).join("\n  ") + "\n"
@@ -148,7 +148,7 @@ mod tests {
         let text = fitted(&header, &[row.to_vec()], 1, &[3, 2]);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.contains("second") && text.contains("--wide shows third, too"), "{text}");
-        // Nothing to spare: names wrap, numbers do not.
+        // No column can be dropped: names wrap, numbers do not.
         let long = "many words of a name that is longer than there is room in this line of the table for it";
         let text = table(&header, &[vec![long.to_owned(), "1".repeat(20), "2".repeat(20), "3".into()]], 1);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");

@@ -1,7 +1,8 @@
-//! A file to write: checked before any work is done, replaced whole or not at all.
+//! A file to write: checked before any work is done, and replaced whole or not at all.
 //!
-//! Knows: what is at a path. A regular file is replaced by a rename and keeps its mode and owner; what a symbolic
-//! link names is replaced, the link stays; a device, pipe or socket is written through. Knows nothing about contents.
+//! Knows: the kinds of files that a path may lead to. A regular file is replaced by a rename and keeps its mode and
+//! owner; behind a symbolic link its target is replaced and the link stays; a device, pipe or socket is written in
+//! place. Knows nothing about contents.
 
 use crate::host;
 use anyhow::{Context, Result};
@@ -16,30 +17,30 @@ use std::path::{Path, PathBuf};
 /// Endings of pictures in other formats.
 const PICTURES: [&str; 6] = ["png", "jpg", "jpeg", "pdf", "webp", "gif"];
 
-/// Symbolic links that are followed, as Linux does.
+/// Maximum number of symbolic links that are followed, as on Linux.
 const MOST_LINKS: usize = 40;
 
 /// A path that can be written.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// As it was given: what is written through is opened by this name.
+    /// The path as given; devices and pipes are opened by this name.
     given: PathBuf,
     way: Way,
 }
 
-/// How the bytes get there.
+/// Ways to write the bytes.
 #[derive(Debug)]
 enum Way {
-    /// Into what is there.
+    /// Written directly into the existing device or pipe.
     Through,
-    /// Into a temporary file, which then takes this name.
+    /// Written into a temporary file, which is then renamed to this path.
     Replace(PathBuf),
-    /// To the program that asks.
+    /// Handed to the program that asks.
     Host,
 }
 
 impl Target {
-    /// The target that `flag` names, or why it cannot be written.
+    /// The target that `flag` names, or an error if it cannot be written.
     pub(crate) fn of(flag: &str, path: &Path) -> Result<Target> {
         if host::draws(path) {
             return Ok(Target { given: path.to_owned(), way: Way::Host });
@@ -58,7 +59,7 @@ impl Target {
         Ok(Target { given: path.to_owned(), way })
     }
 
-    /// The same where the flag was given.
+    /// The target that `flag` names, if the flag was given.
     pub(crate) fn asked(flag: &str, path: Option<&PathBuf>) -> Result<Option<Target>> {
         path.map(|path| Target::of(flag, path)).transpose()
     }
@@ -76,14 +77,14 @@ impl Target {
         self.write(|out| lines.try_for_each(|line| writeln!(out, "{line}")))
     }
 
-    /// Writes what `write` writes; where it fails, a regular file is as it was.
+    /// Writes the output of `write`; if it fails, a regular file keeps its old contents.
     pub(crate) fn write(&self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
         let written = match &self.way {
             Way::Through => through(&self.given, write),
             Way::Replace(file) => replace(file, write),
             Way::Host => Err(io::Error::other("the program that asks takes text alone")),
         };
-        // Only standard output may lose its reader without a word.
+        // Only standard output may lose its reader silently.
         let named = |e: io::Error| match e.kind() {
             ErrorKind::BrokenPipe => io::Error::other("its reader has gone"),
             _ => e,
@@ -92,7 +93,7 @@ impl Target {
     }
 }
 
-/// How `path` is written, or what it is that cannot be.
+/// The way to write `path`, or the kind of thing that cannot be written.
 fn way(path: &Path) -> Result<Way, String> {
     let found = match path.metadata() {
         Ok(found) => Some(found),
@@ -107,7 +108,7 @@ fn way(path: &Path) -> Result<Way, String> {
                 .map(|()| Way::Through)
                 .map_err(|e| io::Error::from(e).to_string());
         }
-        // The superuser may write these too, but a file without the bit is to be kept.
+        // The superuser could write these as well, but a file without the write bit is meant to be kept.
         Some(m) if m.mode() & 0o222 == 0 => return Err("a read-only file".to_owned()),
         Some(_) => access(path, Access::WRITE_OK).map_err(|e| io::Error::from(e).to_string())?,
         None => {}
@@ -125,7 +126,7 @@ fn way(path: &Path) -> Result<Way, String> {
     Ok(Way::Replace(file))
 }
 
-/// What the links at `path` lead to, whether or not it is there.
+/// The path that the symbolic links at `path` lead to, which need not exist.
 fn followed(path: &Path) -> Result<PathBuf, String> {
     let mut file = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -149,7 +150,7 @@ fn through(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<(
 
 fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let new = std::fs::Permissions::from_mode(0o666);
-    // A name of its own, so that no file of the user's is in the way; it goes where anything fails.
+    // A unique name, so that no file of the user's is overwritten; the temporary file is removed if anything fails.
     let part = tempfile::Builder::new().prefix(".roofcast-").permissions(new).tempfile_in(folder(file))?;
     let mut out = BufWriter::new(part.as_file().try_clone()?);
     write(&mut out)?;
@@ -163,7 +164,7 @@ fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<(
     Ok(())
 }
 
-/// Mode and owner of the file that was there; a world-writable file of another user becomes the writer's.
+/// Copies mode and owner from the replaced file; a world-writable file of another user becomes the writer's.
 fn keep(part: &File, old: &Metadata) -> io::Result<()> {
     let mine = part.metadata()?;
     if (mine.uid(), mine.gid()) != (old.uid(), old.gid()) {

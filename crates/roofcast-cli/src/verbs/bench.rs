@@ -37,16 +37,16 @@ use view::View;
 /// The answer's schema.
 const SCHEMA: &str = "roofcast/bench/2";
 
-/// What is measured, as JSON shows it.
+/// The server and model that are measured, as in the JSON document.
 #[derive(Serialize)]
 struct Subject<'a> {
     url: &'a str,
     endpoint: &'static str,
     backend: &'static str,
-    /// vLLM's older name for the same.
+    /// vLLM's older name for the backend.
     endpoint_type: &'static str,
     model_id: &'a str,
-    /// The tokenizer's file, else the model.
+    /// The tokenizer's file, or else the model.
     tokenizer_id: &'a str,
     date: String,
 }
@@ -60,14 +60,14 @@ struct Point {
     max_concurrency: Option<u64>,
     #[serde(flatten)]
     report: Report,
-    /// Where the machine is known.
+    /// Limit and forecast, if the hardware is known.
     #[serde(flatten)]
     beside: Beside,
-    /// Where the server's metrics were read.
+    /// The server's metrics, if they were read.
     server: Option<ServerMetrics>,
 }
 
-/// The files asked for beside the records.
+/// The files to write in addition to the records.
 struct Files {
     rows: Option<Target>,
     picture: Option<Target>,
@@ -86,7 +86,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
-    // What is wrong with a sweep is said before anything is asked.
+    // Errors in a sweep are reported before any request is sent.
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
     let search = Search::asked(args)?;
     let varied = sweep.as_ref().and_then(|(key, values)| Some(key.at(*values.first()?)));

@@ -1,4 +1,5 @@
-//! `roofcast calibrate FILE…`: fits what an engine adds to its kernels, and judges the fit on what was left out.
+//! `roofcast calibrate FILE…`: fits the time that an engine adds to its kernels, and evaluates the fit on held-out
+//! rows.
 
 mod times;
 
@@ -26,16 +27,16 @@ const SCHEMA: &str = "roofcast/calibrate/2";
 
 #[derive(Default, Serialize)]
 struct Answer {
-    /// Rows of the files, and those that were fitted.
+    /// Number of rows in the files, and of fitted rows.
     rows: usize,
-    /// Whether Ctrl-C came before the fit was done: then there is no calibration.
+    /// True if Ctrl-C came before the fit was done; then there is no calibration.
     interrupted: bool,
     numbers: Vec<Number>,
-    /// Errors of what was left out in turn.
+    /// Errors on held-out rows, for each way of splitting them off.
     left_out: BTreeMap<LeaveOut, BTreeMap<&'static str, Errors>>,
 }
 
-/// Errors of one metric; shares of what was measured.
+/// Relative errors of one metric, as fractions of the measured value.
 #[derive(Clone, Copy, Serialize)]
 struct Errors {
     n: usize,

@@ -1,4 +1,4 @@
-//! `roofcast capacity`: what fits.
+//! `roofcast capacity`: the memory that a deployment needs, and the requests that fit.
 
 use super::{About, MACHINE};
 use crate::args::CapacityArgs;
@@ -56,7 +56,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// What the checkpoint's files hold.
+/// The tensors in the checkpoint's files.
 #[derive(Serialize)]
 struct Files {
     bytes: Bytes,
@@ -149,14 +149,14 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     Ok(if found.fits && starts { ExitCode::SUCCESS } else { exit::infeasible() })
 }
 
-/// A start-up log that has figures of memory.
+/// Reads a start-up log that reports memory.
 fn logged(path: &Path) -> anyhow::Result<Logged> {
     let accepted = "a log with lines as \"Model loading took … GiB\" or \"GPU KV cache size: … tokens\"";
     let found = Logged::read(&input::text(path)?);
     found.ok_or_else(|| Error::field(path.display(), "the log", "without figures of memory", accepted).into())
 }
 
-/// A log's terms beside the forecast.
+/// The memory terms in a log, compared with the forecast.
 #[derive(Serialize)]
 struct Measured {
     terms: Vec<Beside>,
@@ -206,7 +206,7 @@ fn csv_row(r: &Row) -> Vec<String> {
     row
 }
 
-/// The flags that a spec has no key for.
+/// The arguments for which a spec has no key.
 fn asked(args: &CapacityArgs) -> String {
     let context = args.context.map_or(String::new(), |n| format!(" --context {n}"));
     let users = args.users.map_or(String::new(), |n| format!(" --users {n}"));
@@ -301,7 +301,7 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
     table::pairs(&pairs) + &memory(deployment, c)
 }
 
-/// What the engine's log says when it starts: its weights, its cache and how many of the longest requests that holds.
+/// The figures that the engine logs at startup: weights, KV cache and the number of longest requests that fit in it.
 fn told(deployment: &Deployment, start: &Start) -> String {
     let engine = deployment.options.engine.name();
     if let Some(refusal) = &start.refusal {
@@ -344,7 +344,7 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
 }
 
-/// Every tensor, and the sums that the totals above are.
+/// Every tensor, and the sums that make up the totals.
 fn tensors(deployment: &Deployment) -> String {
     let rows = explain(deployment);
     let line = |r: &Row| {

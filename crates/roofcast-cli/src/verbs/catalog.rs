@@ -1,4 +1,4 @@
-//! `roofcast catalog`: what is embedded, filtered; one entry with its sources; a new entry.
+//! `roofcast catalog`: lists the embedded entries, shows one with its sources, or makes a new one.
 
 mod add;
 mod entry;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 const HEADER: [&str; 8] =
     ["kind", "id", "family", "parameters", "active", "memory_bytes", "formats", "usd_per_hour"];
 
-/// What passes, as JSON has it.
+/// The entries that pass the filter, as in the JSON document.
 #[derive(Serialize)]
 struct Entries<'a> {
     accelerators: Vec<&'a Accelerator>,
@@ -30,7 +30,7 @@ struct Entries<'a> {
     workloads: Vec<&'a Preset>,
 }
 
-/// The lines of what passes.
+/// The lines for the entries that pass the filter.
 struct Listing<'a> {
     entries: Vec<Listed<'a>>,
     workloads: Vec<&'a Preset>,
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What passes, in catalog order; what has the words in its id comes before what has them in another name.
+/// The entries that pass the filter, in catalog order; entries whose id matches come before the others.
 fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<'a>> {
     let mut entries: Vec<_> = catalog.listing()?.into_iter().filter(|listed| filter.entry(listed)).collect();
     entries.sort_by_key(|listed| !filter.by_id(&listed.line.id));
@@ -160,7 +160,7 @@ fn models_table(models: &[&Line]) -> String {
     table::table(&header, &models.iter().map(row).collect::<Vec<_>>(), 3)
 }
 
-/// Presets of `[workload]`, with their means and what one request is.
+/// Presets of `[workload]`, with their mean lengths and the kind of their requests.
 fn workloads(presets: &[&Preset]) -> String {
     let row = |w: &&Preset| {
         let answer = w.output_mean.map_or("–".to_owned(), |mean| format!("{mean:.0}"));

@@ -1,4 +1,4 @@
-//! `roofcast emulate`: an inference server whose engine is the one of `simulate`, on the wall clock.
+//! `roofcast emulate`: an inference server that runs the engine of `simulate` in real time.
 
 mod fleet;
 mod kv_events;
@@ -36,7 +36,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Answers whose lengths are drawn beforehand, for clients that leave them free.
+/// Number of output lengths drawn in advance, for requests that leave the length open.
 const LENGTHS: usize = 4096;
 
 /// Sections of a spec that an emulator reads.
@@ -88,8 +88,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked, and which server is spoken like. Behind llama.cpp's API runs vLLM's scheduler: its slots cannot be driven
-/// request by request.
+/// The scenario, and the API dialect of the server. llama.cpp's API is served by vLLM's scheduler, since llama.cpp's
+/// slots cannot be driven request by request.
 fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     let flags = [&args.deployment.flags.settings[..], &args.fleet.settings[..]];
     let source = Source::read(args.deployment.spec.as_deref(), EMPTY, &args.deployment.source, &flags)?;
@@ -109,7 +109,7 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     Ok((source.scenario(&[Setting::new("engine.scheduler", "vllm")])?, dialect))
 }
 
-/// Refuses what SGLang's scheduler has nothing for.
+/// Refuses features that SGLang's scheduler does not have.
 fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Result<()> {
     let asked = [
         ("--enable-lora", args.enable_lora),
@@ -126,7 +126,7 @@ fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Resu
     }
 }
 
-/// The mean context of a workload's requests, and lengths of their answers.
+/// The mean context of a workload's requests, and output lengths drawn from it.
 fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
     let context = (workload.input_mean() + workload.output_mean() / 2.0) as u64;
     let mut traffic = Traffic::new(&workload, "workload")?;
@@ -141,20 +141,21 @@ fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
     Ok((context, lengths))
 }
 
-/// What cuts texts into tokens.
+/// The tokenizer that splits texts.
 #[cfg(feature = "tokenizers")]
 fn tokenizer(args: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
     let Some(path) = &args.tokenizer else { return Ok(Arc::new(Rule)) };
     Ok(Arc::new(Vocabulary::parse(&path.display().to_string(), &input::text(path)?)?))
 }
 
-/// What cuts texts into tokens.
+/// The tokenizer that splits texts.
 #[cfg(not(feature = "tokenizers"))]
 fn tokenizer(_: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
     Ok(Arc::new(Rule))
 }
 
-/// What clients call the model: as vLLM what was asked for, and the model's own name where that is another.
+/// The names by which clients may call the model: as in vLLM the one that was given, and the model's own name if it
+/// differs.
 fn names(args: &EmulateArgs, typed: String, deployment: &Deployment) -> Vec<String> {
     let own = &deployment.model.name;
     match args.served_model_name.as_slice() {
@@ -209,7 +210,7 @@ fn settings(
         adapters: args.enable_lora.then_some(modules),
         link: match link {
             Some(link) => Some(way(link)?),
-            // Where the accelerator has a network, caches travel over it.
+            // KV caches are transferred over the accelerator's network, if it has one.
             None => way(LinkKind::Network).ok(),
         },
         tp: deployment.parallelism.tp,
@@ -218,7 +219,7 @@ fn settings(
     })
 }
 
-/// Listens, says where, and serves until it is told to stop.
+/// Listens, prints the addresses, and serves until a signal stops it.
 async fn serve(args: &EmulateArgs, mut text: String, services: Vec<Arc<Service>>) -> Result<()> {
     let (stop, stopped) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,4 +1,4 @@
-//! `roofcast hardware measure`: this machine as an accelerator, measured.
+//! `roofcast hardware measure`: measures this machine and describes it as an accelerator.
 
 use crate::args::MeasureArgs;
 use crate::exit;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Share of the time that a thread may wait for a processor before the user is warned.
+/// Fraction of the time that a thread may wait for a processor before the user is warned.
 const MOST_WAIT: f64 = 0.05;
 
 #[derive(Serialize)]
@@ -35,10 +35,10 @@ struct Answer {
     not_measured: Vec<&'static str>,
     gpus: Vec<Gpu>,
     gpu_notes: Vec<String>,
-    /// None where rates are missing.
+    /// The measured accelerator; `None` if rates are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     accelerator: Option<Accelerator>,
-    /// Whether Ctrl-C or SIGTERM came before all rates were measured.
+    /// True if Ctrl-C or SIGTERM came before all rates were measured.
     interrupted: bool,
 }
 
@@ -136,7 +136,7 @@ fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, progress: &Progress) 
             }
             progress.say(format!("memory, {} pages, threads: {threads}", named(&pages)));
             let Some(mut buffer) = Buffer::new(size, pages, threads)? else { continue };
-            // Copying overwrites what reading is checked against, so it comes last.
+            // Copying overwrites the data that reading is checked against, so it comes last.
             for operation in [Operation::Read, Operation::Copy] {
                 let bytes_per_s = buffer.measure(operation, threads, pace)?;
                 rates.push(MemoryRate {
@@ -178,8 +178,8 @@ fn compute_rates(
     Ok((rates, without))
 }
 
-/// The machine as the catalog describes one. Its rates are those of the fastest repeat: what disturbs a measurement
-/// only slows it, and a limit is what can be reached.
+/// The machine as a catalog entry. Its rates are from the fastest repeat: disturbances only slow a measurement down,
+/// and a limit is the rate that can be reached.
 fn accelerator(
     machine: &Machine,
     threads: usize,
@@ -244,7 +244,7 @@ fn interference(answer: &Answer) -> Option<String> {
     ))
 }
 
-/// Which formats have no instructions of their own.
+/// Lists the formats that have no instructions of their own.
 fn widened(compute: &[ComputeRate]) -> String {
     let wide = compute.iter().filter(|r| r.instructions.contains("widened"));
     let mut names: Vec<_> = wide.map(|r| format!("{} ({})", r.dtype, r.instructions)).collect();

@@ -28,7 +28,7 @@ impl Line {
         Line { key: key.path, flag: key.flag.map(|flag| format!("--{flag}")), about: key.about }
     }
 
-    /// Whether every word of a search is in it.
+    /// True if every word of a search is found in the line.
     fn has(&self, words: &[String]) -> bool {
         let text = format!("{} {} {}", self.key, self.flag.as_deref().unwrap_or_default(), self.about);
         let text = text.to_lowercase();

@@ -1,4 +1,4 @@
-//! `roofcast limits`: step times and what binds them, as one answer, a sweep or an intensity curve.
+//! `roofcast limits`: step times and their bottlenecks, as one answer, a sweep or an intensity curve.
 
 mod operators;
 mod sweep;
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The step that is asked for.
+/// The requested step.
 fn asked_of(args: &LimitsArgs, deployment: &mut Deployment) -> Question {
     let context = input::context(args.context, deployment);
     Question {
@@ -137,7 +137,7 @@ struct Compared<'a> {
     alternatives: &'a [Alternative],
 }
 
-/// The step with each setting of a kind.
+/// The requested step with each setting of a kind.
 fn compare(
     args: &LimitsArgs,
     deployment: &Deployment,
@@ -172,7 +172,7 @@ fn compare(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The flags that a spec has no key for.
+/// The arguments for which a spec has no key.
 fn asked(args: &LimitsArgs) -> String {
     let number = |flag: &str, n: Option<u64>| n.map_or(String::new(), |n| format!(" --{flag} {n}"));
     let share = |flag: &str, v: f64| if v < 1.0 { format!(" --{flag} {v}") } else { String::new() };
@@ -349,7 +349,7 @@ struct Curve<'a> {
     points: Vec<IntensityPoint>,
 }
 
-/// The intensity of one layer against batch.
+/// The arithmetic intensity of one layer over the batch size.
 fn curve(
     args: &LimitsArgs,
     deployment: &Deployment,

@@ -1,6 +1,6 @@
-//! What was asked, in the words of an answer: the load and the SLO.
+//! The question, in the words of an answer: the load and the SLO.
 //!
-//! Knows: how arrivals, lengths and bounds are said in a line each. Does not know: what came of them.
+//! Knows: how to describe arrivals, lengths and bounds in a line each. Knows nothing about the results.
 
 use crate::show::number::{grouped, percent, significant};
 use roofcast::spec::{Bound, Slo};
@@ -22,7 +22,7 @@ pub(super) fn load(workload: &Workload) -> String {
     format!("{load}, {input:.0} prompt and {output:.0} output tokens on average")
 }
 
-/// `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or that nobody gave one.
+/// `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or that no SLO was given.
 pub(super) fn slo(slo: &Slo) -> String {
     let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));
     let bound = |b: Bound| match slo.goodput {

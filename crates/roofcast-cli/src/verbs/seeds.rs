@@ -1,4 +1,4 @@
-//! `roofcast seeds`: every figure of the texts that roofcast grew from, recomputed.
+//! `roofcast seeds`: recomputes every figure of the texts from which roofcast was developed.
 
 use crate::args::SeedsArgs;
 use crate::input;
@@ -57,7 +57,7 @@ fn row(seed: &str, c: &Claim) -> Vec<String> {
     ]
 }
 
-/// The cells of one claim: claim, said, recomputed, roofcast, unit, verdict.
+/// The cells of one claim: claim, stated value, recomputed value, roofcast's value, unit, verdict.
 fn cells(c: &Claim) -> [String; 6] {
     let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), figure);
     [
@@ -70,7 +70,7 @@ fn cells(c: &Claim) -> [String; 6] {
     ]
 }
 
-/// The text in sections; an explanation follows its claim, or is below it where the line would be too wide.
+/// The text in sections; an explanation follows its claim, on a line of its own if the line would be too wide.
 fn people(text: &Text) -> String {
     let mut out = format!("seed {}: {}\n", text.seed, text.title);
     for claims in text.claims.chunk_by(|a, b| a.section == b.section) {
@@ -87,7 +87,7 @@ fn table(claims: &[Claim]) -> String {
         let length = |row: &[String; 6]| row[column].chars().count();
         rows.iter().chain([&header]).map(length).max().unwrap_or(0)
     });
-    // A claim that has no room beside its figures goes on below.
+    // A claim that is too long for its column continues on the next lines.
     let figures = widths[1..].iter().map(|w| w + 2).sum::<usize>() + 2;
     widths[0] = widths[0].min(WIDTH - figures.min(WIDTH));
     let room = WIDTH.saturating_sub(widths.iter().map(|w| w + 2).sum::<usize>() + 2);

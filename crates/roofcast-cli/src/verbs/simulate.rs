@@ -1,4 +1,4 @@
-//! `roofcast simulate`: what a benchmark client would measure.
+//! `roofcast simulate`: the metrics that a benchmark client would measure.
 
 mod series;
 mod sweep;
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use view::View;
 
-/// What `roofcast simulate` does when nothing is asked for.
+/// The spec that `roofcast simulate` runs without arguments.
 pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simulate/default.toml"));
 
 /// Sections of a spec that a simulation reads.
@@ -109,7 +109,7 @@ fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
     }
 }
 
-/// The files asked for.
+/// The files to write.
 struct Files {
     records: Option<Records>,
     series: Option<Target>,
@@ -168,7 +168,7 @@ fn sources(args: &SimulateArgs) -> Result<Vec<Source>> {
     }
 }
 
-/// Refuses what only one run has, beside several specs.
+/// Refuses files that only a single run can write, if there are several specs.
 fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
     let flags = [
         ("--records", args.records.is_some()),
@@ -185,7 +185,7 @@ fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
     }
 }
 
-/// The spec as it was resolved, with what it has no key for in the first line.
+/// Prints the resolved spec; its first line has the arguments for which a spec has no key.
 fn dump(args: &SimulateArgs) -> Result<ExitCode> {
     if args.spec.len() > 1 {
         return Err(Error::field("arguments", "--dump-spec", "beside several specs", "one spec").into());

@@ -1,4 +1,4 @@
-//! `roofcast validate FILE…`: forecasts beside what was measured.
+//! `roofcast validate FILE…`: compares forecasts with measurements.
 
 mod ranking;
 mod split;
@@ -35,16 +35,16 @@ const SCHEMA: &str = "roofcast/validate/2";
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: Report,
-    /// Which of the files' rows these are.
+    /// The side of the split to which the rows belong.
     split: Split,
-    /// Why rows are not in it, each with its line.
+    /// Reasons for refused rows, each with its line.
     refused: Vec<String>,
     runs: Vec<Replay>,
-    /// Whether rows are missing, as Ctrl-C came before they were forecast.
+    /// True if rows are missing because Ctrl-C came before they were forecast.
     interrupted: bool,
 }
 
-/// Rows that a thread forecasts before it looks whether to go on; what they have in common is resolved once for all.
+/// Number of rows that a thread forecasts between checks for Ctrl-C; data that they have in common is resolved once.
 const PIECE: usize = 256;
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
@@ -110,14 +110,14 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl Answer {
-    /// Which rows are shown and how many have a forecast, then their errors.
+    /// The selected rows, the number with a forecast, and their errors.
     fn people(&self) -> String {
         let first = line(&format!("{} ({})", tables::counted(&self.report), self.split.words()));
         format!("{first}\n{}", tables::errors(&self.report))
     }
 }
 
-/// The files that are written beside the answer.
+/// The files to write in addition to the answer.
 struct Files {
     per_row: Option<Target>,
     scatter: Option<Target>,
@@ -126,7 +126,7 @@ struct Files {
 }
 
 impl Files {
-    /// Checks what is asked for before any work.
+    /// Checks the arguments before any work.
     fn asked(args: &ValidateArgs) -> anyhow::Result<Files> {
         split::refuse_rows(args)?;
         input::measurements::idle(&args.files, &args.runs)?;
@@ -159,7 +159,7 @@ impl Files {
     }
 }
 
-/// Keeps the rows whose source, group and kind hold every one of `words`.
+/// Keeps the rows whose source, group and kind together contain every one of `words`.
 fn keep(rows: &mut Vec<Measurement>, words: &str) -> anyhow::Result<()> {
     rows.retain(|row| {
         let text = format!("{} {} {}", row.source, row.group(), row.kind.name()).to_lowercase();
@@ -186,7 +186,7 @@ fn compared(runs: &[Replay]) -> String {
     if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
 }
 
-/// A row for each metric of each run; `error` shows a share, `figure` a value.
+/// One row for each metric of each run; `error` formats a fraction, `figure` a value.
 fn of_runs(runs: &[Replay], error: fn(f64) -> String, figure: fn(f64) -> String) -> Vec<Vec<String>> {
     let row = |run: &Replay, name: &str, c: &Compared| {
         let figures = [c.mean_measured, c.mean_predicted].map(figure);
@@ -201,7 +201,7 @@ fn of_runs(runs: &[Replay], error: fn(f64) -> String, figure: fn(f64) -> String)
         .collect()
 }
 
-/// Rows are independent: each core takes pieces of them, until Ctrl-C.
+/// Forecasts the rows, which are independent: each core takes pieces, until Ctrl-C.
 fn in_parallel<'a>(
     rows: &'a [Measurement],
     catalog: &Catalog,

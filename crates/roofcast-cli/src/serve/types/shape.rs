@@ -1,10 +1,8 @@
-//! The shape of a value as it is serialized: names of structs, keys in order, what may be absent.
-//!
-//! Knows: serde's data model. What is seen of several values of one struct is put together. Test code, as its parent is.
+//! The shape of a value as it is serialized: names of structs, keys and types of values.
 
 use serde::ser::{self, Impossible, Serialize};
 
-/// What a value looks like in JSON.
+/// The JSON types that a value may have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Shape {
     pub(super) null: bool,
@@ -19,9 +17,9 @@ pub(super) struct Shape {
 /// A struct, or keys that were flattened into one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Object {
-    /// The struct's name; none where it was flattened.
+    /// Name of the struct; `None` if it was flattened into another.
     pub(super) name: Option<&'static str>,
-    /// In order; whether each was in all values.
+    /// Keys in order, each with its shape and whether every value seen had it.
     pub(super) fields: Vec<(String, Shape, bool)>,
 }
 
@@ -30,7 +28,7 @@ impl Shape {
         value.serialize(Tracer).unwrap()
     }
 
-    /// What is either.
+    /// Extends this shape by another, so that it accepts the values of both.
     pub(super) fn or(&mut self, other: &Shape) {
         self.null |= other.null;
         self.number |= other.number;

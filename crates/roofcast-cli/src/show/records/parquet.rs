@@ -38,7 +38,7 @@ enum Column {
     Counts(Vec<i64>),
     Times(Vec<f64>),
     Maybe(Vec<Option<f64>>),
-    /// Values, and for each or for an empty list its definition and repetition level.
+    /// Values, and their definition and repetition levels; an empty list has one pair of levels and no value.
     Lists(Vec<f64>, Vec<i16>, Vec<i16>),
     Words(Vec<ByteArray>),
     Notes(Vec<Option<ByteArray>>),
@@ -105,7 +105,7 @@ fn gaps(records: &[Record]) -> Column {
     Column::Lists(values, defined, repeated)
 }
 
-/// The values that are there, and for each place whether one is.
+/// The values that are present, and for each place its definition level.
 fn present<T: Clone>(all: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (all.iter().flatten().cloned().collect(), all.iter().map(|v| i16::from(v.is_some())).collect())
 }

@@ -1,7 +1,7 @@
-//! What the machine could do, beside what was measured.
+//! The machine's limit and forecast, to compare with the measured values.
 //!
-//! Knows: the limit of a decode step at the concurrency and context that were reached, the limit of a prompt, and the
-//! forecast of the same workload. Says which term binds and what to change.
+//! Knows: the limit of a decode step at the measured concurrency and context, the limit of a prefill, and the
+//! forecast of the workload. Names the bottleneck and suggests a change.
 
 use crate::bench::report::Report;
 use anyhow::Result;
@@ -15,7 +15,7 @@ use roofcast::workload::{Length, Workload};
 use roofcast::{Deployment, Forecaster, Spec};
 use serde::Serialize;
 
-/// Limit and forecast, where the machine is known.
+/// Limit and forecast, if the hardware is known.
 #[derive(Serialize, Default)]
 pub(super) struct Beside {
     pub(super) limit: Option<Limit>,
@@ -26,30 +26,30 @@ pub(super) struct Beside {
 #[derive(Serialize)]
 pub(super) struct Limit {
     pub(super) hardware: String,
-    /// The load that it is of.
+    /// The load to which the limit applies.
     batch: u64,
     context: u64,
     prompt: u64,
-    /// One decode step.
+    /// Time of one decode step, in milliseconds.
     pub(super) tpot_ms: f64,
-    /// Of the measured median.
+    /// Limit divided by the measured median TPOT.
     pub(super) tpot_share: Option<f64>,
     pub(super) bound: Bound,
     terms: Terms,
-    /// One prompt, alone.
+    /// Time of one prefill alone, in milliseconds.
     pub(super) ttft_ms: f64,
     pub(super) ttft_share: Option<f64>,
     prefill_bound: Bound,
-    /// What to change, in words.
+    /// The suggested change, in words.
     pub(super) advice: String,
 }
 
-/// The same workload through the engine in virtual time.
+/// The workload as simulated in virtual time.
 #[derive(Serialize)]
 pub(super) struct Forecast {
     pub(super) source: String,
-    /// Whether it is of prompts and answers as long in the mean as those that were served, since those that the workload
-    /// names were not.
+    /// True if prompts and outputs were forecast at the mean lengths of the served ones, because the workload's own
+    /// lengths were not reached.
     pub(super) of_served: bool,
     pub(super) mean_ttft_ms: f64,
     pub(super) median_ttft_ms: f64,
@@ -58,15 +58,16 @@ pub(super) struct Forecast {
     pub(super) mean_e2el_ms: f64,
     pub(super) request_throughput: f64,
     pub(super) output_throughput: f64,
-    /// Measured over forecast, of the medians.
+    /// Ratio of measured to forecast medians.
     pub(super) ttft_ratio: Option<f64>,
     pub(super) tpot_ratio: Option<f64>,
-    /// 10th and 90th percentile of what is measured where that is forecast.
+    /// 10th and 90th percentiles of measured values at such a forecast.
     pub(super) bands: Option<Bands>,
 }
 
 impl Beside {
-    /// `named` says whether prompts and answers have the lengths that the workload names, not a file's.
+    /// `named` is true if prompts and outputs have the lengths that the workload names, rather than lengths from a
+    /// file.
     pub(super) fn of(
         deployment: &Deployment,
         spec: &Spec,
@@ -90,16 +91,17 @@ impl Beside {
     }
 }
 
-/// The share of the tokens asked for from which a run has the answers that its workload names.
+/// Minimum fraction of the requested output tokens at which a run counts as having the outputs that its workload
+/// names.
 const AS_ASKED: f64 = 0.95;
 
-/// The workload with prompts and answers as long in the mean as those that were served.
+/// The workload with prompts and outputs at the mean lengths of the served ones.
 fn served(workload: &Workload, s: &Summary) -> Workload {
     let mean = |tokens: u64| Length::Tokens((tokens as f64 / s.completed as f64).round().max(1.0) as u64);
     let mut served = workload.clone();
     served.input_len = mean(s.total_input_tokens);
     served.output_len = mean(s.total_output_tokens);
-    // Shared beginnings are part of the prompts that were counted.
+    // Shared prefixes are part of the prompts that were counted.
     if let Some(prefix) = served.prefix
         && let Length::Tokens(whole) = &mut served.input_len
     {
@@ -112,7 +114,7 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
     let s = &report.summary;
     let prompt = (s.total_input_tokens / s.completed.max(1)).max(1);
     let batch = (report.achieved_concurrency.round() as u64).max(1);
-    // Half the answer is there in the mean.
+    // On average, half of the output is in the context.
     let context = prompt + s.total_output_tokens / s.completed.max(1) / 2;
     let decode = cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL);
     let prefill = cost::limit(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
@@ -155,10 +157,10 @@ fn share(of: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| of / whole)
 }
 
-/// Below this share of the limit the engine, not the machine, is what to look at first.
+/// Below this fraction of the limit, the engine rather than the hardware is the likely bottleneck.
 const SLACK: f64 = 0.4;
 
-/// What to change, by what binds a decode step.
+/// A suggested change, by the bottleneck of a decode step.
 pub(crate) fn advice(decode: &Cost, reached: Option<f64>) -> String {
     let binds = match decode.bound {
         Bound::Memory if decode.terms.kv > decode.terms.weights => {
@@ -190,7 +192,7 @@ pub(crate) fn advice(decode: &Cost, reached: Option<f64>) -> String {
 mod tests {
     use super::*;
 
-    /// Two answers of 64 tokens where 200 were asked for, to prompts of 300 of which a shared beginning is 100.
+    /// Two outputs of 64 tokens where 200 were requested, for prompts of 300 tokens with a shared prefix of 100.
     #[test]
     fn lengths_are_those_that_were_served() {
         let asked = "requests = 2\ninput_len = 200\noutput_len = 200\n[arrivals]\nkind = \"closed_loop\"\n\

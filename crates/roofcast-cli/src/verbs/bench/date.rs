@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 86_400;
 
-/// As in `20261121-022750`.
+/// Formats a date and time, as in `20261121-022750`.
 pub(super) fn of(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
     let (year, month, day) = civil(seconds / DAY);

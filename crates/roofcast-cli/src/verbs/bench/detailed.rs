@@ -11,9 +11,9 @@ pub(super) struct Detailed {
     ttfts: Vec<f64>,
     itls: Vec<Vec<f64>>,
     latencies: Vec<f64>,
-    /// From the start of the run.
+    /// Start times in seconds since the start of the run.
     start_times: Vec<f64>,
-    /// Empty where there was none.
+    /// Error messages; empty for requests without an error.
     errors: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Measured points as rows that `roofcast calibrate` and `validate` take.
+//! Measured points as rows for `roofcast calibrate` and `validate`.
 //!
-//! Knows: the columns that a served point fills in. Points that are not to be believed are left out.
+//! Knows: the columns that a served point fills in. Invalid points are skipped.
 
 use super::{Point, setup::Setup};
 use crate::show::target::Target;
@@ -32,7 +32,7 @@ const COLUMNS: [&str; 22] = [
     "stat",
 ];
 
-/// Refuses to write rows of an unknown machine, before anything is measured.
+/// Refuses, before anything is measured, to write rows without known hardware.
 pub(super) fn check(setup: &Setup) -> Result<()> {
     if setup.deployment.is_some() {
         return Ok(());
@@ -41,7 +41,7 @@ pub(super) fn check(setup: &Setup) -> Result<()> {
     Err(Error::field("arguments", "--measurements", "without a machine", accepted).into())
 }
 
-/// Writes the valid ones of `points`.
+/// Writes the valid points.
 pub(super) fn write(file: &Target, setup: &Setup, points: &[&Point]) -> Result<()> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
@@ -53,7 +53,7 @@ pub(super) fn write(file: &Target, setup: &Setup, points: &[&Point]) -> Result<(
     file.text(&String::from_utf8(bytes).context("the rows as text")?)
 }
 
-/// All columns of a point but its id; none where users pause or nothing sets a pace.
+/// All columns of a point but its id; `None` if users pause between requests or nothing sets a pace.
 fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
     let d = setup.deployment.as_ref()?;
     let (s, requested) = (&point.report.summary, point.report.requested);
@@ -63,7 +63,7 @@ fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
         _ => return None,
     };
     let mean = |tokens: u64| (tokens as f64 / s.completed as f64).round().to_string();
-    // Without streams there is no first token, and with one token none after it.
+    // Without streaming there is no time to the first token, and with one token there is no TPOT.
     let known = |ms: f64| if ms > 0.0 { ms.to_string() } else { String::new() };
     let p = d.parallelism;
     let mut row = vec![setup.url.clone(), kind.to_owned(), d.model.name.clone(), d.accelerator.id.clone()];

@@ -1,4 +1,4 @@
-//! What was measured as a picture: one run's latencies, or those of a sweep beside limit and forecast.
+//! Measured results as a picture: the latencies of one run, or of a sweep with limit and forecast.
 
 use super::Point;
 use super::beside::{Forecast, Limit};
@@ -55,7 +55,7 @@ fn latency(
     forecast: fn(&Forecast) -> f64,
     limit: fn(&Limit) -> f64,
 ) -> Vec<Curve> {
-    // Without streams there is no first token.
+    // Without streaming there is no time to the first token.
     let known = |ms: f64| (ms > 0.0).then_some(ms);
     let at = |index: usize| points.iter().map(move |(_, p)| known(measured(&p.report.summary)[index]));
     let forecasts = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(forecast));

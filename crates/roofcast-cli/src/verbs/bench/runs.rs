@@ -1,7 +1,7 @@
-//! `roofcast bench --runs N`: one load several times, with what the runs agree on.
+//! `roofcast bench --runs N`: repeats one load, and summarizes the runs.
 //!
-//! Knows: the interval of 95 % around the mean of a figure over the runs, by Student's t: runs differ by more than the requests
-//! within one, so that a figure of one run says nothing of its own spread.
+//! Knows: the 95 % confidence interval of a figure's mean over the runs, by Student's t. Runs differ by more than the
+//! requests within one, so that a single run does not show the spread of its figures.
 
 use super::setup::Setup;
 use super::{Files, Point, Subject, measurements, table};
@@ -18,7 +18,7 @@ const T95: [f64; 30] = [
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// Figures that have an interval.
+/// Figures that get a confidence interval.
 const FIGURES: [&str; 10] = [
     "request_throughput",
     "output_throughput",
@@ -88,14 +88,14 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, count: u64, files: &Files
     Ok(if valid { ExitCode::SUCCESS } else { exit::invalid() })
 }
 
-/// A figure of each valid run that has it.
+/// The values of a figure in the valid runs that have it.
 fn values(points: &[Point], figure: &str) -> Vec<f64> {
     let valid = points.iter().filter(|point| point.report.valid);
     let value = |point: &Point| serde_json::to_value(&point.report).ok()?.get(figure)?.as_f64();
     valid.filter_map(value).collect()
 }
 
-/// Mean and interval; none of fewer than two values.
+/// Mean and confidence interval; `None` for fewer than two values.
 fn interval(values: &[f64]) -> Option<Interval> {
     let n = values.len();
     let t = T95.get(n.checked_sub(2)?).copied().unwrap_or(1.96);

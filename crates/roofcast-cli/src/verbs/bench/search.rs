@@ -1,6 +1,6 @@
-//! `roofcast bench --find-rate LOW..HIGH` and `--find-users LOW..HIGH`: the highest load that keeps the SLO.
+//! `roofcast bench --find-rate LOW..HIGH` and `--find-users LOW..HIGH`: the highest load that meets the SLO.
 //!
-//! Knows: that latency grows with the load, so that the range can be halved, by ratio.
+//! Knows: latency grows with the load, so that the range can be bisected, by ratio.
 
 use super::setup::Setup;
 use super::sweep::Key;
@@ -14,10 +14,10 @@ use roofcast::spec::Slo;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// The search ends when what is known lies this close together.
+/// The search ends when the ratio of the bounds is at most this.
 const CLOSE: f64 = 1.05;
 
-/// What is searched for, and between what.
+/// The key that is searched, and its range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Search {
     pub(super) key: Key,
@@ -30,11 +30,11 @@ struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
     slo: Slo,
-    /// Of a search for a rate.
+    /// Result of a search for a rate, in requests per second.
     best_rate: Option<f64>,
-    /// Of a search for users.
+    /// Result of a search for a number of users.
     best_users: Option<u64>,
-    /// Whether the SLO is kept at the upper end, so that more may keep it, too.
+    /// True if the SLO is met at the upper end, so that a higher load may meet it as well.
     at_least: bool,
     points: Vec<Tried>,
 }
@@ -48,7 +48,7 @@ struct Tried {
 }
 
 impl Search {
-    /// What the arguments ask for, if it is a search.
+    /// The search that the arguments ask for, if any.
     pub(super) fn asked(args: &BenchArgs) -> Result<Option<Search>> {
         let accepted = "LOW..HIGH in requests per second above 0, LOW below HIGH, as 1..100";
         if let Some(text) = &args.find_rate {
@@ -59,7 +59,7 @@ impl Search {
         text.map(|text| Search::parse("--find-users", Key::Concurrency, text, accepted)).transpose()
     }
 
-    /// Both ends, as in `1..100`.
+    /// Parses both ends, as in `1..100`.
     fn parse(flag: &str, key: Key, text: &str, accepted: &str) -> Result<Search> {
         let fits = |v: &f64| match key {
             Key::Concurrency => v.fract() == 0.0 && (1.0..=1e6).contains(v),
@@ -73,7 +73,7 @@ impl Search {
         Ok(Search { key, low, high })
     }
 
-    /// What to try between the best that is known to keep the SLO and the least that is known not to; none where they
+    /// The next load to try, between the best known to meet the SLO and the least known to miss it; `None` if they
     /// are close.
     fn between(&self, good: f64, bad: f64) -> Option<f64> {
         let middle = (good * bad).sqrt();
@@ -85,7 +85,7 @@ impl Search {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 struct Found {
     best: Option<f64>,
     at_least: bool,
@@ -113,7 +113,7 @@ pub(super) fn run(
     finish(args, setup, &search, slo, found)
 }
 
-/// Halves the range, by ratio, until its ends are close. Where both ends keep the SLO there is nothing to halve.
+/// Bisects the range, by ratio, until its ends are close. If both ends meet the SLO, no bisection is needed.
 fn find(setup: &mut Setup, search: &Search, slo: &Slo) -> Result<Found> {
     let mut found = Found { best: None, at_least: false, points: Vec::new(), interrupted: false };
     let mut keeps = |value: f64, found: &mut Found| -> Result<bool> {
@@ -165,7 +165,7 @@ fn finish(args: &BenchArgs, setup: &Setup, search: &Search, slo: Slo, found: Fou
     })
 }
 
-/// The answer in a sentence.
+/// The result in a sentence.
 fn said(best: Option<f64>, users: bool, at_least: bool) -> String {
     let bound = if at_least { "at least " } else { "" };
     let open = if at_least { ", the upper end of the range" } else { "" };
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_tried_between_what_is_known() {
         let users = Search { key: Key::Concurrency, low: 1.0, high: 64.0 };
-        // √(1·64), √(8·64) = 22.6, and neighbours have nothing between them.
+        // √(1·64), √(8·64) = 22.6; neighbouring integers have no value between them.
         assert_eq!([(1.0, 64.0), (8.0, 64.0)].map(|(g, b)| users.between(g, b)), [Some(8.0), Some(23.0)]);
         assert_eq!((users.between(1.0, 2.0), users.between(1.0, 3.0)), (None, Some(2.0)));
         // Within 5 %.

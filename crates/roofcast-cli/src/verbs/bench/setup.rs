@@ -19,40 +19,40 @@ use roofcast::{Deployment, Error, Spec};
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-/// What flags say of a load beside the workload's keys.
+/// Settings of a load that flags give in addition to the workload's keys.
 #[derive(Debug, Clone, Copy)]
 struct LoadGiven {
-    /// Whether gaps are even.
+    /// True if the gaps between arrivals are constant.
     constant: bool,
-    /// Whether a time ends the run, not a number of requests.
+    /// True if a duration ends the run, rather than a number of requests.
     timed: bool,
-    /// Prompts of a file, as many as there are requests where nothing else says it.
+    /// Number of prompts in the file; the default number of requests.
     texts: Option<u64>,
 }
 
-/// All that a measurement needs.
+/// Everything that a measurement needs.
 pub(super) struct Setup {
     bench: Bench,
     pub(super) spec: Spec,
-    /// What the load is read from, and where that is, in errors.
+    /// Source of the load, and its location for errors.
     source: Source,
     place: String,
     given: LoadGiven,
     pub(super) workload: Workload,
     pub(super) judge: Judge,
-    /// The machine under the server, where it is named.
+    /// The hardware behind the server, if it is named.
     pub(super) deployment: Option<Deployment>,
     pub(super) url: String,
     endpoint: Endpoint,
     model: String,
     tokenizer: Option<String>,
     date: String,
-    /// How long an answer may take.
+    /// Time limit of a response.
     patience: Duration,
 }
 
 impl Setup {
-    /// `first` is the first value of what is varied, without which the load may not be whole.
+    /// `first` is the first value of each swept key, without which the load may be incomplete.
     pub(super) fn new(args: &BenchArgs, first: &[Setting]) -> Result<Setup> {
         let source = source(args)?;
         let scenario = source.scenario(first)?;
@@ -64,7 +64,7 @@ impl Setup {
         let given = LoadGiven { texts, ..LoadGiven::of(args) };
         let workload = load(&scenario, given, &place)?;
         let endpoint = endpoint(args)?;
-        // Limit and forecast are of answers.
+        // Limit and forecast exist only for endpoints that generate.
         let named = spec.hardware.accelerator.is_some() && endpoint.generates();
         let deployment = if named { Some(scenario.deployment()?) } else { None };
         let model = match &args.served_model {
@@ -109,12 +109,12 @@ impl Setup {
         })
     }
 
-    /// The load with a key at another value.
+    /// The load with one key at another value.
     pub(super) fn at(&self, setting: Setting) -> Result<Workload> {
         load(&self.source.scenario(&[setting])?, self.given, &self.place)
     }
 
-    /// One run.
+    /// Measures one run.
     pub(super) fn measure(&mut self, workload: &Workload) -> Result<(Point, Vec<Record>)> {
         let bar = progress(workload.total(), self.given.timed);
         let (url, patience) = (self.url.clone(), self.patience);
@@ -139,7 +139,7 @@ impl Setup {
         let point = Point {
             num_prompts: measured.records.len() as u64,
             request_rate: report.requested.rate.map_or("inf".into(), Into::into),
-            // vLLM's burstiness is the shape of gamma gaps: 1 is Poisson, and where there are none.
+            // vLLM's burstiness is the shape parameter of gamma-distributed gaps: 1 is Poisson, also without a rate.
             burstiness: match report.requested.rate {
                 Some(_) => Some(1.0 / workload.arrivals.cv2()).filter(|b| b.is_finite()),
                 None => Some(1.0),
@@ -152,7 +152,7 @@ impl Setup {
         Ok((point, measured.records))
     }
 
-    /// What the server calls the model.
+    /// Name by which the server knows the model.
     pub(super) fn served(&self) -> &str {
         &self.model
     }
@@ -170,7 +170,7 @@ impl Setup {
     }
 }
 
-/// Prints the spec that a measurement would have, load and SLO among it.
+/// Prints the spec of the measurement, including load and SLO.
 pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
     let source = source(args)?;
     let mut settings = first.to_vec();
@@ -199,13 +199,13 @@ pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
 /// Sections of a spec that a measurement reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "parallelism", "engine", "workload", "slo"];
 
-/// Says on stderr what is waited for, while nothing comes.
+/// Reports on stderr, while no answer arrives, that the client is waiting.
 fn silent(url: &str, patience: Duration) {
     let text = format!(
         "waiting: nothing has come from {url} for 5 s; an answer may take {} s (--timeout), Ctrl-C ends the run",
         patience.as_secs_f64()
     );
-    // A closed stderr loses this line alone.
+    // With stderr closed, only this line is lost.
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
@@ -247,7 +247,7 @@ fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
     }
 }
 
-/// The load where a spec says none.
+/// The load if a spec has none.
 const LOAD: &str = "input_len = 512\noutput_len = 128\n[arrivals]\nkind = \"closed_loop\"\nconcurrency = 1";
 
 /// The spec with the flags over it, and a load.
@@ -272,10 +272,10 @@ impl LoadGiven {
     }
 }
 
-/// More requests than any time is long enough for.
+/// More requests than any duration can serve.
 const ENDLESS: u64 = 100_000_000;
 
-/// The load of a scenario, with as many requests as there are prompts, or as its users take.
+/// The load of a scenario, with as many requests as there are prompts, or as its users need.
 fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> {
     let lacking = || Error::field(place, "workload", "missing", "a load");
     let mut workload = scenario.spec.workload.clone().ok_or_else(lacking)?;
@@ -291,7 +291,7 @@ fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> 
     Ok(workload)
 }
 
-/// Ten a user, and at least a hundred; all of a trace.
+/// Ten requests per user, and at least a hundred; for a trace, all of its requests.
 fn default_requests(arrivals: &Arrivals) -> Option<u64> {
     match arrivals {
         Arrivals::ClosedLoop { concurrency, .. } => Some((concurrency * 10).max(100)),

@@ -1,6 +1,6 @@
-//! What requests say: prompts of a file, or words, with what there is to know of them.
+//! The texts of requests: prompts from a file, or generated words, with notes on them.
 //!
-//! Knows: which files hold prompts, by their names' ends. What a row means is [`texts`]'s.
+//! Knows: the formats of prompt files, by their extensions. The meaning of a row is defined by [`texts`].
 
 use crate::args::BenchArgs;
 use crate::bench::texts::Text;
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What the arguments say is to be said. Lengths of recorded answers stand in for those that nothing else gives.
+/// The texts that the arguments ask for. Recorded output lengths are used if nothing else gives a length.
 pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
     let how = &args.how;
     let mut notes = Vec::new();
     let mut texts = how.prompts.as_deref().map(prompts).transpose()?.unwrap_or_default();
-    // A spec's [workload] has lengths of its own.
+    // A spec's `[workload]` gives lengths.
     let length_given = args.load.flags.get("workload.output_len").is_some() || args.deployment.spec.is_some();
     let estimated = texts.iter_mut().filter(|text| text.output_len.is_none() && text.recorded.is_some());
     if !length_given {
@@ -44,12 +44,12 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
     })
 }
 
-/// Where no seed is given, words that no earlier run has said.
+/// A seed for words that no earlier run has used, for when no seed is given.
 fn any_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
 }
 
-/// The prompts of a file: CSV and Parquet by their names, JSON else.
+/// The prompts of a file: CSV and Parquet by extension, JSON otherwise.
 fn prompts(path: &Path) -> Result<Vec<Text>> {
     let place = path.display().to_string();
     let ends = |end: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(end));
@@ -63,7 +63,7 @@ fn prompts(path: &Path) -> Result<Vec<Text>> {
     Ok(texts::parse(&place, &text)?)
 }
 
-/// Rows of CSV, a cell by the name of its column; a cell with JSON in it is what it holds.
+/// Rows of CSV, with cells by column name; a cell that holds JSON is parsed.
 fn cells(place: &str, text: &str) -> Result<Vec<Map<String, Value>>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -107,7 +107,7 @@ mod parquet {
         row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
     }
 
-    /// A cell: text, whole numbers, lists and groups of them; prompts have nothing else.
+    /// The value of a cell: text, integers, lists and groups; prompts have no other types.
     fn value(field: &Field) -> Value {
         match field {
             Field::Str(text) => text.as_str().into(),

@@ -1,4 +1,4 @@
-//! `roofcast bench --sweep KEY=VALUES`: one run a value, one row a run.
+//! `roofcast bench --sweep KEY=VALUES`: one run and one row per value.
 
 use super::setup::Setup;
 use super::{Files, Point, Subject, measurements, picture, table};
@@ -11,7 +11,7 @@ use roofcast::spec::settings::Setting;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// What can vary.
+/// Keys that can be swept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Concurrency,
@@ -32,7 +32,7 @@ impl Key {
         Key::ALL.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
     }
 
-    /// The spec's key at a value.
+    /// The spec's key with this value.
     pub(super) fn at(self, value: f64) -> Setting {
         match self {
             Key::Concurrency => Setting::new("workload.arrivals.concurrency", value as i64),
@@ -58,7 +58,7 @@ struct Swept {
     point: Point,
 }
 
-/// Key and values, as in `concurrency=1,2,4` or `input-len=1..500:50`.
+/// Parses key and values, as in `concurrency=1,2,4` or `input-len=1..500:50`.
 pub(super) fn parse(text: &str) -> Result<(Key, Vec<f64>)> {
     let wrong = || {
         let accepted =

@@ -174,7 +174,7 @@ fn load(r: &Report) -> String {
     }
 }
 
-/// Measured beside limit and forecast.
+/// Measured values in one table with limit and forecast.
 fn beside(beside: &Beside, r: &Report) -> String {
     let (Some(limit), Some(forecast)) = (&beside.limit, &beside.forecast) else { return String::new() };
     let of = |name: &str,
@@ -203,7 +203,7 @@ fn beside(beside: &Beside, r: &Report) -> String {
     format!("{}{}{served}\n\n", table::table(&header, &rows, 1), limit.advice)
 }
 
-/// What the server said of itself, but for what stood still at zero.
+/// The server's own metrics, without the ones that stayed at zero.
 fn metrics(server: &ServerMetrics) -> String {
     let gauges = server.gauges.iter().filter(|(_, level)| level.max > 0.0);
     let gauges =
@@ -215,7 +215,7 @@ fn metrics(server: &ServerMetrics) -> String {
     table::table(&["/metrics", "mean", "max", "grew by"], &rows, 1) + "\n"
 }
 
-/// Measured beside an earlier run.
+/// Measured values in one table with an earlier run's.
 fn compared(baseline: &Baseline, r: &Report) -> String {
     let ours = serde_json::to_value(r).unwrap_or_default();
     let rows: Vec<Vec<String>> = KEYS

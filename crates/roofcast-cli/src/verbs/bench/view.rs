@@ -1,4 +1,4 @@
-//! What the page shows of a measured run: the answer, and latencies as cumulative shares.
+//! Data for the page about a measured run: the answer, and latencies as cumulative distributions.
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;

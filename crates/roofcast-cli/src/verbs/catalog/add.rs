@@ -49,7 +49,7 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the config calls itself, as Hugging Face's ids are, else its folder's name.
+/// The model's id in the config if it looks like a Hugging Face id, otherwise the name of its folder.
 fn own_id(config: &serde_json::Value, file: &Path) -> String {
     let named = config["_name_or_path"].as_str().unwrap_or_default();
     if named.matches('/').count() == 1 && !named.starts_with(['/', '.']) && !named.ends_with('/') {
@@ -59,7 +59,7 @@ fn own_id(config: &serde_json::Value, file: &Path) -> String {
     folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The entry behind those of the file, if it is there.
+/// The text of the file with the entry appended, or the entry alone if there is no file yet.
 fn behind(output: &Path, id: &str, entry: &str) -> Result<String> {
     if !output.exists() {
         return Ok(entry.to_owned());

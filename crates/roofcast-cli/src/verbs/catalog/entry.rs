@@ -1,4 +1,4 @@
-//! One entry of the catalog: what it says and what follows from it, with the sources; models, accelerators and workloads in one form.
+//! One entry of the catalog with derived figures and sources; models, accelerators and workloads in one form.
 
 use crate::show::number::{count, grouped, significant};
 use crate::show::{self, table};
@@ -10,7 +10,7 @@ use roofcast::units::Bytes;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 
-/// A model's entry and what follows from it.
+/// A model's entry and figures derived from it.
 #[derive(Serialize)]
 pub(super) struct Facts<'a> {
     #[serde(skip)]
@@ -49,7 +49,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The context at which tokens are counted: short enough for every window to be open.
+/// The context length at which figures are given: the default, or the model's maximum if that is shorter.
 fn context(model: &Model) -> u64 {
     crate::input::DEFAULT_CONTEXT.min(model.max_context.unwrap_or(u64::MAX))
 }
@@ -62,7 +62,7 @@ struct Alone<'a> {
     published_parameters: Option<u64>,
     published_total: Option<&'a str>,
     published_active: Option<&'a str>,
-    /// What the name says, where it is not the entry's.
+    /// The interpretation of the given name, if it differs from the entry's.
     read_as: Option<&'a str>,
     config: &'a serde_json::Value,
 }
@@ -81,7 +81,7 @@ pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<
     }
     let named = match catalog.named(name) {
         Ok(named) => named,
-        // What has suggestions is what was meant.
+        // The kind with suggestions is most likely the one that was meant.
         Err(model) => match catalog.accelerator(name) {
             Err(chip) if !suggests(&model) && suggests(&chip) => return Err(chip.into()),
             _ => return Err(model.into()),
@@ -98,7 +98,7 @@ pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<
     if json { show::json("roofcast/model/1", &alone) } else { show::text(&model(&alone)?) }
 }
 
-/// Whether an error says what else may be meant.
+/// True if an error suggests other names.
 fn suggests(error: &Error) -> bool {
     matches!(error, Error::Unknown { hint, .. } if !hint.starts_with('`'))
 }

@@ -1,4 +1,4 @@
-//! Which entries are listed.
+//! Filters for the entries of the catalog.
 
 use crate::args::FilterArgs;
 use crate::args::values::Range;
@@ -8,7 +8,7 @@ use roofcast::preset::Preset;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The filters as they compare.
+/// The filters, prepared for comparison.
 pub(super) struct Filter {
     words: Vec<Text>,
     family: Option<String>,
@@ -38,7 +38,7 @@ impl Filter {
         })
     }
 
-    /// Whether an accelerator or a model passes.
+    /// True if an accelerator or a model passes the filters.
     pub(super) fn entry(&self, listed: &Listed) -> bool {
         let line = &listed.line;
         let names = [line.family.as_str(), line.vendor.as_str()];
@@ -53,7 +53,7 @@ impl Filter {
             })
     }
 
-    /// Whether a workload passes; it has names alone.
+    /// True if a workload passes the filters; it can be filtered by words only.
     pub(super) fn workload(&self, workload: &Preset) -> bool {
         self.found([workload.id.as_str(), workload.about.as_str()].into_iter())
             && self.family.is_none()
@@ -63,22 +63,22 @@ impl Filter {
             && self.format.is_none()
     }
 
-    /// Whether every word is in one of the names.
+    /// True if every word is found in one of the names.
     fn found<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
         let names: Vec<_> = names.filter(|_| !self.words.is_empty()).map(Text::of).collect();
         self.words.iter().all(|word| names.iter().any(|name| name.has(word)))
     }
 
-    /// Whether the words are in the id itself, and not only in other names.
+    /// True if the words are found in the id, and not only in other names.
     pub(super) fn by_id(&self, id: &str) -> bool {
         self.found([id].into_iter())
     }
 }
 
-/// Letters and digits, lower case, and the points of numbers. Numbers are kept whole: `3` is neither in `32` nor in `2.3`.
+/// Letters and digits in lower case, and decimal points. Numbers match whole: `3` is neither in `32` nor in `2.3`.
 struct Text {
     all: Vec<char>,
-    /// Whether something stood before the character that is left out, and at the end.
+    /// True for each character with a skipped character before it; the last value is for the end.
     apart: Vec<bool>,
 }
 
@@ -129,12 +129,12 @@ impl Wanted {
         Ok(Wanted { name, dtype })
     }
 
-    /// Whether a chip that computes in `a+b` has its dtype.
+    /// True if an accelerator that computes in the formats `a+b` has the wanted dtype.
     fn computed(&self, formats: &str) -> bool {
         self.dtype.is_some_and(|dtype| formats.split('+').any(|f| f == dtype.name()))
     }
 
-    /// Whether weights `a+b` have it: `fp8` is also `fp8-block`.
+    /// True if weights `a+b` have the wanted format: `fp8` also matches `fp8-block`.
     fn published(&self, weights: &str) -> bool {
         weights
             .split('+')

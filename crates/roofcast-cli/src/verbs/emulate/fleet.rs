@@ -1,7 +1,7 @@
-//! Which engines are behind which port, as `[fleet]` says.
+//! Assigns engines to ports, according to `[fleet]`.
 //!
-//! Knows: without a router every replica has a port of its own; with one there is one port for all of them. What pools are
-//! made of is the library's.
+//! Knows: without a router every replica has a port of its own; with one, all replicas share one port. The
+//! composition of pools is up to the library.
 
 use super::kv_events::kv_events;
 use crate::args::EmulateArgs;
@@ -21,20 +21,20 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::runtime::Runtime;
 
-/// What engines are started with.
+/// Settings with which engines are started.
 pub(super) struct Launch<'a> {
     pub(super) args: &'a EmulateArgs,
     pub(super) runtime: &'a Runtime,
     pub(super) dialect: Dialect,
     pub(super) pace: Pace,
-    /// Tokens that a request has in the mean.
+    /// Mean number of tokens of a request.
     pub(super) context: u64,
     pub(super) seed: u64,
-    /// What clients call the model.
+    /// Name by which clients know the model.
     pub(super) name: String,
-    /// Where errors are.
+    /// Location for errors.
     pub(super) place: String,
-    /// What is said at the start.
+    /// Messages printed at startup.
     pub(super) text: String,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) started: u64,
@@ -90,7 +90,7 @@ impl Launch<'_> {
         Ok(vec![Group::new(engines, front).apart(count, between, way)])
     }
 
-    /// As many engines as may be up at once.
+    /// The maximum number of engines that autoscaling may run.
     fn scaled(
         &mut self,
         forecaster: &Forecaster,
@@ -102,7 +102,7 @@ impl Launch<'_> {
         self.engines(&pool(forecaster, &all, "fleet.autoscale", None)?, true)
     }
 
-    /// The replicas of a deployment; `ranks` says whether they are told apart by number.
+    /// The replicas of a deployment; `ranks` is true if each one reports its index as its rank, rather than 0.
     fn engines(&mut self, forecaster: &Forecaster, ranks: bool) -> Result<Vec<Arc<EngineHandle>>> {
         let count = forecaster.deployment.parallelism.replicas;
         (0..count).map(|_| self.engine(forecaster, ranks)).collect()

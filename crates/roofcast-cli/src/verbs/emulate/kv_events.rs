@@ -1,4 +1,4 @@
-//! `--kv-events-config`: what tells of a replica's cache, and where.
+//! `--kv-events-config`: publishes the events of a replica's KV cache on its sockets.
 
 use crate::args::EmulateArgs;
 use crate::emulate::kv_events::{Endpoints, KvEvents, SEED, publish};
@@ -20,7 +20,7 @@ struct KvEventsConfig {
     #[serde(default)]
     topic: String,
     buffer_steps: Option<usize>,
-    /// Bounds of vLLM's queues, which are let pass.
+    /// Limits of vLLM's queues, which are accepted and ignored.
     #[serde(rename = "hwm")]
     _hwm: Option<u64>,
     #[serde(rename = "max_queue_size")]
@@ -31,7 +31,8 @@ fn yes() -> bool {
     true
 }
 
-/// What tells of replica `index`'s cache, of a rank, where that is asked for; its sockets are said in `text`.
+/// The publisher of the KV cache events of replica `index` and its rank, if configured; its sockets are reported in
+/// `text`.
 pub(super) fn kv_events(
     args: &EmulateArgs,
     (index, rank): (u64, u64),
@@ -80,7 +81,7 @@ pub(super) fn kv_events(
     Ok(Some(KvEvents::new(&seed, engine.capacity().block_size, outbox)))
 }
 
-/// Whether a port of replica `index` is one that a replica before it has for the other endpoint.
+/// True if a port of replica `index` collides with the other endpoint's port of an earlier replica.
 fn meet(endpoints: [&str; 2], index: u64) -> bool {
     let port = |endpoint: &str| endpoint.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     match endpoints.map(port) {
@@ -89,7 +90,7 @@ fn meet(endpoints: [&str; 2], index: u64) -> bool {
     }
 }
 
-/// An endpoint with its port moved by the replica's number, as vLLM moves it by the rank; a free port stays one.
+/// An endpoint with its port offset by the replica's number, as vLLM offsets it by the rank; port 0 stays 0.
 fn offset(endpoint: &str, index: u64) -> Option<String> {
     let (host, port) = endpoint.strip_prefix("tcp://")?.rsplit_once(':')?;
     let port: u16 = port.parse().ok()?;

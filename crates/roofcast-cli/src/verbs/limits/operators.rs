@@ -1,4 +1,4 @@
-//! Limit and forecast of a step, operator by operator, with what is beside the operators.
+//! Limit and forecast of a step, operator by operator, with the overhead outside the operators.
 
 use crate::show::number::{ms, percent, significant};
 use crate::show::table;
@@ -22,7 +22,7 @@ pub(super) fn table(cost: &Cost) -> String {
         "share",
         "rests on",
     ];
-    // A narrow page does without these first; widths of the operators are in the wide one.
+    // Columns that a narrow page drops, in this order; the wide page includes the shapes of the operators.
     const SPARE: [usize; 5] = [10, 3, 6, 2, 5];
     let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
     let row = |o: &Operator| {
@@ -62,7 +62,7 @@ pub(super) fn table(cost: &Cost) -> String {
     table::fitted(&header, &rows, 2, &SPARE)
 }
 
-/// The measurement behind an operator's forecast: `=` where its very shape was timed, `~` where one near it was.
+/// The measurement behind an operator's forecast: `=` if this exact shape was timed, `~` if a similar one was.
 pub(super) fn rests_on(operator: &Operator) -> String {
     let sign = |basis: &Basis| match (basis.evidence, basis.exact) {
         (Evidence::Nothing, _) => "",

@@ -1,6 +1,7 @@
-//! `roofcast limits --sweep KEY=VALUES`, of several keys each combination: one row a step.
+//! `roofcast limits --sweep KEY=VALUES`: one row per step; with several keys, one for each combination.
 //!
-//! Knows: which quantities of a step vary and what else a step of them takes; a key of the spec gives a deployment of its own.
+//! Knows: the quantities of a step that may vary, and the others that such a step needs; a key of the spec makes a
+//! deployment of its own.
 
 mod columns;
 mod measured;
@@ -27,7 +28,8 @@ use serde::Serialize;
 use std::process::ExitCode;
 use toml::Value;
 
-/// Quantities of a step; other keys are the spec's. Of `tp` the rest of the deployment stays as it is.
+/// Quantities of a step; all other keys belong to the spec. A sweep of `tp` leaves the rest of the deployment
+/// unchanged.
 const KEYS: [&str; 5] = ["batch", "context", "prefill", "tp", "position"];
 
 /// The document of a sweep.
@@ -40,16 +42,16 @@ struct Answer<'a> {
     about: Option<About<'a>>,
     sweep: Vec<&'a str>,
     points: &'a [Point],
-    /// Whether points are missing, as Ctrl-C or SIGTERM came before they were computed.
+    /// True if points are missing because Ctrl-C or SIGTERM came before they were computed.
     interrupted: bool,
 }
 
-/// What is varied, and the deployment at each combination of the spec's keys.
+/// The swept dimensions, and the deployment at each combination of the spec's keys.
 struct Space {
     dimensions: Vec<Dimension>,
     step: Step,
     machines: Vec<Machine>,
-    /// Whether a signal came before every deployment was compiled.
+    /// True if a signal came before every deployment was compiled.
     interrupted: bool,
 }
 
@@ -57,7 +59,7 @@ pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) 
     let progress = Progress::new("deployments")?;
     let space = Space::of(args, source, &progress)?;
     let combinations = product(&space.dimensions);
-    // A sweep whose deployments were cut short shows the points of those that there are.
+    // If compiling the deployments was interrupted, the sweep still shows the points of the compiled ones.
     let goes_on = || space.interrupted || progress.goes_on();
     let asked: Vec<&Vec<Value>> = combinations.iter().take_while(|_| goes_on()).collect();
     let points: Vec<Point> = asked.iter().filter_map(|v| space.asked(v, args)?.point(v)).collect();
@@ -119,7 +121,7 @@ impl Space {
         Ok(Space { machines, dimensions, step, interrupted })
     }
 
-    /// The points as a table of people or CSV; nothing where there are none.
+    /// Prints the points as a table for people or as CSV; prints nothing without points.
     fn print(&self, args: &LimitsArgs, points: &[Point]) -> Result<()> {
         let (csv, keys) = (args.output.csv, self.keys(args.output.csv));
         let Some(first) = self.machines.first().filter(|_| !points.is_empty()) else { return Ok(()) };
@@ -140,7 +142,7 @@ impl Space {
         print(&header, &rows, csv, &self.title(), keys.len())
     }
 
-    /// The question at one combination; none where it has no deployment.
+    /// The question at one combination; `None` if it has no deployment.
     fn asked<'a>(&'a self, values: &[Value], args: &LimitsArgs) -> Option<Asked<'a>> {
         let of = |wanted: bool| {
             let pairs = self.dimensions.iter().zip(values);
@@ -153,12 +155,12 @@ impl Space {
         Some(Asked { machine, step: self.step, keys: keys.collect(), output: args.output_len })
     }
 
-    /// The head of the columns of values.
+    /// Headings of the value columns.
     fn keys(&self, csv: bool) -> Vec<&str> {
         self.dimensions.iter().map(|d| if csv { d.path.as_str() } else { d.short() }).collect()
     }
 
-    /// What every row is about; what was assumed where that differs.
+    /// The properties that all rows share, then the assumptions in which they differ.
     fn title(&self) -> String {
         let abouts: Vec<_> = self.machines.iter().map(|m| About::of(&m.forecaster.deployment)).collect();
         common_title(&abouts)
@@ -183,14 +185,14 @@ fn machine(args: &LimitsArgs, source: &Source, of: &[Dimension], values: Vec<Val
     }
 }
 
-/// What a step computes.
+/// Kinds of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// A token of each of `batch` sequences of `context` tokens.
+    /// Decode of one token for each of `batch` sequences of `context` tokens.
     Decode,
-    /// The same behind prompts of `prefill` tokens, at a position of the output.
+    /// Decode of one token for each sequence after prompts of `prefill` tokens, at a position of the output.
     Position,
-    /// A prompt of `prefill` tokens.
+    /// Prefill of one prompt of `prefill` tokens.
     Prefill,
 }
 
@@ -213,7 +215,7 @@ impl Step {
         }
     }
 
-    /// The key that makes it.
+    /// The swept key that selects this kind.
     fn name(self) -> &'static str {
         match self {
             Step::Decode => "batch",
@@ -222,7 +224,7 @@ impl Step {
         }
     }
 
-    /// The quantities that it depends on.
+    /// The quantities on which the step depends.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Step::Decode => &["batch", "context", "tp", "output-len"],
@@ -235,7 +237,7 @@ impl Step {
         self.keys().contains(&key)
     }
 
-    /// Refuses a flag that changes nothing in such steps, or whose value is swept.
+    /// Refuses a flag that has no effect on such steps, or whose value is swept.
     fn check(self, args: &LimitsArgs, dimensions: &[Dimension]) -> Result<(), Error> {
         let tp = args.deployment.flags.get("parallelism.tp").is_some();
         let flags = [
@@ -261,13 +263,13 @@ impl Step {
     }
 }
 
-/// Columns that a narrow table does without, the first to go first.
+/// Columns that a narrow table drops, in this order.
 fn spare(header: &[&str]) -> Vec<usize> {
     let spare = ["MFU", "MBU", "p10", "p90", "tokens/s"];
     spare.iter().filter_map(|name| header.iter().position(|title| title == name)).collect()
 }
 
-/// `keys` columns are of words.
+/// The first `keys` columns hold words.
 fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str, keys: usize) -> Result<()> {
     if csv {
         show::csv(header, rows)?;

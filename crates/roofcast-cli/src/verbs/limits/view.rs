@@ -1,4 +1,4 @@
-//! What the page shows of a machine's limits: the answer, what fits, and the datasheet that both rest on.
+//! Data for the page about a machine's limits: the answer, the memory capacity, and the datasheet of both.
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;
@@ -35,7 +35,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What fits where `question` is asked.
+/// The memory capacity of the deployment for `question`.
 pub(crate) fn capacity_of(deployment: &Deployment, question: &Question) -> Capacity {
     roofcast::capacity::capacity(deployment, &asked(question))
 }

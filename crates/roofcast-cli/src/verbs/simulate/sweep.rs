@@ -1,4 +1,5 @@
-//! `roofcast simulate --sweep KEY=VALUES`, several keys or several specs: one run a combination, several at a time.
+//! `roofcast simulate --sweep KEY=VALUES`, several keys or several specs: one run per combination, several in
+//! parallel.
 
 #[cfg(feature = "parquet")]
 mod cells;
@@ -28,16 +29,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use toml::Value;
 
-/// The dimension of spec files.
+/// Name of the dimension for spec files.
 const SPEC: &str = "spec";
 
-/// The document of a sweep.
+/// The document's schema.
 const SCHEMA: &str = "roofcast/simulate-sweep/3";
 
 #[derive(Serialize)]
 struct Sweep<'a> {
     sweep: Vec<&'a str>,
-    /// Whether values are missing, as Ctrl-C came before their runs had ended.
+    /// True if values are missing because Ctrl-C came before their runs had ended.
     interrupted: bool,
     points: Vec<Point<'a>>,
 }
@@ -51,7 +52,7 @@ struct Point<'a> {
 
 /// A run of the sweep.
 struct Run {
-    /// A value for each dimension.
+    /// Values, one for each dimension.
     values: Vec<Value>,
     slo: Slo,
     deployment: Deployment,
@@ -75,7 +76,7 @@ impl Run {
     }
 }
 
-/// Every combination of the values of what varies.
+/// All combinations of the swept values.
 struct Space<'a> {
     args: &'a SimulateArgs,
     sources: Vec<Source>,
@@ -135,19 +136,19 @@ impl Space<'_> {
         let cell = self.cell(&values)?;
         let simulated = self.simulate(&cell, &mut |_, _| progress.goes_on());
         let mut simulation = simulated.with_context(|| format!("with {}", self.named(&values)))?;
-        // Many runs are kept until the last has ended, and these are not drawn.
+        // Many runs are kept until the last one has ended, and these are not drawn.
         simulation.latencies = Default::default();
         Ok(Run { values, slo: cell.scenario.spec.slo, deployment: cell.forecaster.deployment, simulation })
     }
 }
 
-/// Whether the runs are kept, in the place of an answer.
+/// True if the runs are kept in files instead of being printed.
 #[cfg(feature = "parquet")]
 pub(super) fn keeps(args: &SimulateArgs) -> bool {
     args.cells.cells.is_some()
 }
 
-/// They never are where nothing writes them.
+/// Without Parquet, nothing can write the runs.
 #[cfg(not(feature = "parquet"))]
 pub(super) fn keeps(_: &SimulateArgs) -> bool {
     false
@@ -166,7 +167,7 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
         progress.more(1);
         run
     };
-    // All results first: the error that is shown is that of the first value, whichever run ended first.
+    // All results first: the reported error is the first value's, in whatever order the runs ended.
     let runs: Vec<Option<Result<Run>>> = space.pool()?.install(|| space.points.par_iter().map(one).collect());
     drop(progress);
     let dimensions = space.dimensions;
@@ -197,7 +198,7 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     Ok(code(interrupted, served))
 }
 
-/// How a sweep ends: cut short, with requests that were served, or without any.
+/// Exit code of a sweep: interrupted, with served requests, or without any.
 fn code(interrupted: bool, served: bool) -> ExitCode {
     match served {
         _ if interrupted => exit::invalid(),
@@ -206,7 +207,8 @@ fn code(interrupted: bool, served: bool) -> ExitCode {
     }
 }
 
-/// What varies: the spec files where there are several, then each `--sweep`, the last fastest.
+/// The dimensions of the sweep: the spec files if there are several, then each `--sweep`, the last one varying
+/// fastest.
 fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
     let file = |path: &PathBuf| Value::from(path.display().to_string());
     let several = (args.spec.len() > 1)
@@ -260,7 +262,7 @@ fn row(point: &Json, interrupted: bool) -> Vec<String> {
     values.chain(columns.map(plain)).chain([interrupted.to_string()]).collect()
 }
 
-/// A value as CSV has it: `1`, where JSON has `1.0`.
+/// A value in CSV form: `1` where JSON has `1.0`.
 fn plain(value: &Json) -> String {
     match value {
         Json::Null => String::new(),
@@ -289,7 +291,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
         let at = overloaded.join("; ");
         table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
     };
-    // By name, as goodput is not always there.
+    // Selected by name, since goodput is not always present.
     let spare = ["preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99"];
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
@@ -297,7 +299,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     format!("{title}{text}{}{note}{}", caches(&keys, runs), spans(runs))
 }
 
-/// How far off the forecasts may be, a line for all values that are known alike.
+/// The error bands of the forecasts, one line for all values with equal bands.
 fn spans(runs: &[Run]) -> String {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for run in runs {
@@ -317,7 +319,7 @@ fn spans(runs: &[Run]) -> String {
     lines.iter().map(text).collect()
 }
 
-/// What lies between pieces and what finds blocks, where a run has either.
+/// External fragmentation and block tables, for runs that have either.
 fn caches(keys: &[&str], runs: &[Run]) -> String {
     let all = || runs.iter().map(|run| run.simulation.kv_cache);
     let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
@@ -343,7 +345,7 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
     table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), keys.len())
 }
 
-/// `judged` says whether there is an SLO to meet.
+/// `judged` is true if there is an SLO to meet.
 fn shown(run: &Run, judged: bool) -> Vec<String> {
     let (sum, s) = (&run.simulation.summary, &run.simulation);
     let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };

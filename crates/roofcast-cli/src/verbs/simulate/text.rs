@@ -55,8 +55,8 @@ fn asked(spec: &Spec) -> String {
     table::pairs(&pairs)
 }
 
-/// Requests answered a second while others came. Behind the last arrival a run drains, which says nothing of what can be
-/// sustained; where it was too short to tell that, the whole run counts.
+/// Requests completed per second while others arrived. After the last arrival a run only drains, which does not show
+/// the sustainable rate; if the run is too short for that distinction, the whole run counts.
 pub(super) fn answered_per_s(s: &Simulation) -> f64 {
     let ended = s.summary.completed + s.refused + s.rejected;
     let long_enough = !s.interrupted && s.load.too_short_below.is_none();
@@ -67,14 +67,14 @@ pub(super) fn answered_per_s(s: &Simulation) -> f64 {
     }
 }
 
-/// Seconds from the last arrival to the last answer, where that is a good part of the run.
+/// Seconds from the last arrival to the last answer, if that is a good part of the run.
 fn drain_s(s: &Simulation) -> Option<f64> {
     let came = s.summary.completed + s.refused + s.rejected;
     let span = came.saturating_sub(1) as f64 / s.load.offered_per_s.filter(|_| !s.interrupted)?;
     Some(s.summary.duration - span).filter(|drain| *drain >= 0.05 * s.summary.duration)
 }
 
-/// Requests of those answered that met the SLO, each second; none where nobody gave one.
+/// Completed requests per second that met the SLO; `None` without an SLO.
 pub(super) fn good_per_s(s: &Simulation) -> Option<f64> {
     s.summary.good.map(|good| answered_per_s(s) * good as f64 / s.summary.completed.max(1) as f64)
 }
@@ -151,7 +151,7 @@ fn drafts(s: &Simulation) -> String {
     format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
 }
 
-/// The replicas that serve, by pools.
+/// The serving replicas, by pool.
 fn fleet(s: &Simulation) -> String {
     let f = &s.fleet;
     let apart = f.prefill.iter().chain(&f.beside).any(|p| p.accelerator != f.serving.accelerator);
@@ -197,7 +197,7 @@ fn cache(s: &Simulation) -> String {
     )
 }
 
-/// What lies between pieces, where requests lie in one each.
+/// External fragmentation, if requests occupy contiguous pieces.
 fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
     let text = format!(
@@ -208,7 +208,7 @@ fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     Some(("gaps", text))
 }
 
-/// What finds blocks, where that is counted.
+/// HBM traffic and transfers of block tables, if they are counted.
 fn tables(s: &Simulation) -> Option<(&'static str, String)> {
     let t = s.kv_cache.tables?;
     let [read, sent] = [t.read_bytes, t.sent_bytes].map(|bytes| grouped(bytes.round() as u64));

@@ -1,4 +1,5 @@
-//! What the page shows of a run: the answer, latencies as cumulative shares, levels over time, and the first steps one by one.
+//! Data for the page about a run: the answer, latencies as cumulative distributions, levels over time, and the first
+//! steps one by one.
 
 use super::{Answer, SCHEMA, about};
 use crate::show::Document;
@@ -12,7 +13,7 @@ use roofcast::timeline::trace::{Event, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Events of steps and requests that the page shows one by one.
+/// Number of step and request events that the page shows one by one.
 pub(crate) const EVENTS: u64 = 12_000;
 
 /// The view's data.
@@ -21,9 +22,9 @@ pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     slo: Slo,
     distributions: Vec<Curve>,
-    /// Of each replica.
+    /// Levels over time, for each replica.
     series: &'a [Vec<Point>],
-    /// Of each replica.
+    /// First events, for each replica.
     timelines: Vec<Timeline>,
 }
 
@@ -32,11 +33,11 @@ pub(crate) struct View<'a> {
 struct Timeline {
     steps: Vec<Step>,
     requests: Vec<Life>,
-    /// Where the events end though the run goes on.
+    /// Time at which the recorded events end, if the run goes on.
     cut_at_ms: Option<f64>,
 }
 
-/// A step, or equal ones that were taken at once.
+/// A step, or a run of equal steps that were simulated at once.
 #[derive(Serialize)]
 struct Step {
     start_ms: f64,
@@ -70,7 +71,7 @@ struct Stay {
 }
 
 impl<'a> View<'a> {
-    /// Of a run that kept its series and [`EVENTS`] events.
+    /// The view of a run that kept its series and [`EVENTS`] events.
     pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, slo: &Slo) -> View<'a> {
         View {
             report: Document {

@@ -1,6 +1,6 @@
-//! `roofcast validate --ranking`: how good a plan's first choices are where all of them were measured.
+//! `roofcast validate --ranking`: judges a plan's first choices on sweeps in which every choice was measured.
 //!
-//! Knows how the answer is shown. What a sweep is and what counts is the library's.
+//! Knows how the answer is shown. The definitions of a sweep and of the score are the library's.
 
 use crate::args::ValidateArgs;
 use crate::show::number::{percent, significant};

@@ -1,6 +1,6 @@
-//! `roofcast validate --split`: which of the files' rows are shown, and what is refused of those that judge.
+//! `roofcast validate --split`: selects the rows that are shown, and refuses to show judging rows one by one.
 //!
-//! Knows which flags tell rows or deployments apart. Which side a row is on is the library's.
+//! Knows the flags that distinguish single rows or deployments. The library decides the side of a row.
 
 use crate::args::{SplitArg, ValidateArgs};
 use roofcast::Error;
@@ -9,18 +9,18 @@ use roofcast::validate::Report;
 use roofcast::validate::split::Side;
 use serde::Serialize;
 
-/// The rows that are shown, of those of the files.
+/// The rows that are shown, and the number of rows on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Split {
     shown: SplitArg,
-    /// Rows that may be looked at one by one.
+    /// Number of rows that may be inspected one by one.
     look: usize,
-    /// Rows that are read as a table only.
+    /// Number of rows that may only be read in aggregate.
     judge: usize,
 }
 
 impl Split {
-    /// Keeps the rows of the side that was asked for.
+    /// Keeps the rows of the selected side.
     pub(super) fn keep(shown: SplitArg, rows: &mut Vec<Measurement>) -> Result<Split, Error> {
         let look = rows.iter().filter(|row| Side::of(row) == Side::Look).count();
         let split = Split { shown, look, judge: rows.len() - look };
@@ -34,19 +34,19 @@ impl Split {
         Ok(split)
     }
 
-    /// As in `judge; the files have 2014 rows to look at, 6252 that judge`.
+    /// Formats the split, as in `judge; the files have 2014 rows to look at, 6252 that judge`.
     pub(super) fn words(self) -> String {
         let shown = self.shown.side().map_or("all", Side::name);
         format!("{shown}; the files have {} rows to look at, {} that judge", self.look, self.judge)
     }
 
-    /// What is shown of a report: of rows that judge no single deployment or row.
+    /// The part of a report that may be shown: judging rows appear in aggregate only.
     pub(super) fn shown(self, report: Report) -> Report {
         if self.shown == SplitArg::Judge { report.sealed() } else { report }
     }
 }
 
-/// Refuses to tell rows or deployments apart that only judge: whoever reads their residuals fits to them.
+/// Refuses flags that show single judging rows or deployments: whoever reads their residuals fits to them.
 pub(super) fn refuse_rows(args: &ValidateArgs) -> Result<(), Error> {
     let flags = [
         ("--per-row", args.per_row.is_some()),

@@ -1,6 +1,6 @@
-//! Errors as a table and as CSV, and measured rows beside their forecasts.
+//! Errors as a table and as CSV, and measured rows with their forecasts.
 //!
-//! Knows how the library's report is shown; what counts as an error is the library's.
+//! Knows how the library's report is shown; the definition of an error is the library's.
 
 use crate::show::number::significant;
 use crate::show::table::{line, table};
@@ -8,10 +8,10 @@ use roofcast::measurement::Metrics;
 use roofcast::validate::split::Side;
 use roofcast::validate::{Errors, Part, Point, Report};
 
-/// Groups that the table shows.
+/// Number of groups in the table.
 const WORST: usize = 10;
 
-/// Columns of the errors; shares are of what was measured.
+/// Columns of the errors, which are fractions of the measured value.
 pub(crate) const CSV: [&str; 12] = [
     "set",
     "part",
@@ -54,13 +54,13 @@ fn parts(report: &Report) -> impl Iterator<Item = (&str, &Part)> {
     kinds.chain(others.into_iter().flatten().map(|(name, part)| (name.as_str(), part)))
 }
 
-/// Columns that say which row it is.
+/// Columns that identify a row.
 const ROW: [&str; 5] = ["id", "source", "group", "side", "kind"];
-/// Columns of what a forecast's time goes to.
+/// Columns of a forecast's time by bottleneck.
 const PARTS: [&str; 7] =
     ["steps", "running", "server_ms", "memory_share", "compute_share", "communication_share", "host_share"];
 
-/// Measured, forecast and limit of every row, and what the forecast's time goes to.
+/// Measured value, forecast and limit of every row, and the forecast's time by bottleneck.
 pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let of_metric = |name| ["measured", "forecast", "limit"].map(|what| format!("{name}_{what}"));
@@ -102,12 +102,12 @@ fn parts_of(point: &Point) -> [String; PARTS.len()] {
     ]
 }
 
-/// How many rows have a forecast, in words.
+/// The number of rows that have a forecast, in words.
 pub(super) fn counted(report: &Report) -> String {
     format!("forecast: {} of {} rows", report.whole.predicted, report.whole.rows)
 }
 
-/// The errors of every part, those of kinds over groups, and why rows are left out.
+/// The errors of every part, the errors by kind over groups, and the reasons for skipped rows.
 pub(super) fn errors(report: &Report) -> String {
     let header = ["part", "metric", "rows", "median %", "p90 %", "bias %", "in band %"];
     let worst = report.groups.iter().take(WORST).map(|g| (g.group.as_str(), &g.part));

@@ -1,4 +1,4 @@
-//! What the page shows of forecasts beside what was measured: errors by part, and every row.
+//! Data for the page that compares forecasts with measurements: errors by part, and every row.
 
 use super::SCHEMA;
 use crate::show::Document;
@@ -23,7 +23,7 @@ struct Row<'a> {
     kind: Kind,
     model: &'a str,
     hardware: &'a str,
-    /// As in `tp 4 pp 2`.
+    /// Parallelism, as in `tp 4 pp 2`.
     topology: String,
     engine: &'a str,
     engine_version: &'a str,
@@ -36,10 +36,10 @@ struct Row<'a> {
     measured: Metrics,
     forecast: Option<Metrics>,
     limit: Metrics,
-    /// Why it has no forecast.
+    /// The reason for which it has no forecast.
     left_out: Option<&'a str>,
     evidence: Evidence,
-    /// Of each metric, in the order of the keys above: 10th and 90th percentile of measured over forecast.
+    /// 10th and 90th percentile of measured over forecast, for each metric in the order of the keys above.
     bands: Vec<Option<[f64; 2]>>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The degrees above one, and the accelerators in all.
+/// The parallel degrees above one, and the total number of accelerators.
 fn topology(asked: &RequestedParallelism) -> String {
     let degrees = [
         ("tp", asked.tp),

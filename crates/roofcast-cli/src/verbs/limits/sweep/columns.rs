@@ -8,11 +8,11 @@ use toml::Value;
 
 /// A column.
 pub(super) struct Column {
-    /// For people.
+    /// Title in the table.
     pub(super) title: &'static str,
-    /// In CSV.
+    /// Name in the CSV.
     pub(super) key: &'static str,
-    /// Whether a point has it.
+    /// True if a point has this column.
     pub(super) is: fn(&Point) -> bool,
     pub(super) people: fn(&Point) -> String,
     pub(super) plain: fn(&Point) -> String,

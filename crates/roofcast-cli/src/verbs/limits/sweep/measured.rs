@@ -1,4 +1,4 @@
-//! Measured steps beside a sweep: the rows of a CSV that were measured on its deployment, at its values.
+//! Measured steps to compare with a sweep: the rows of a CSV that were measured on its deployment, at its values.
 
 use super::point::Asked;
 use crate::input::text;

@@ -1,5 +1,5 @@
-//! A sweep as a picture: times above, what they give below; settings that are compared, and values of keys beside the x axis,
-//! as a curve each.
+//! A sweep as a picture: times in the upper plot, throughput in the lower one; each compared setting, and each
+//! combination of keys other than the x axis, is a curve.
 
 use super::super::super::About;
 use super::point::Point;
@@ -9,12 +9,12 @@ use crate::show::number::grouped;
 use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
 use toml::Value;
 
-/// Colours of series; the one after them is that of limits.
+/// Number of series colours; the next one is used for limits.
 const SERIES: usize = 7;
 
-/// Points that differ along the x axis alone, one for each of its values.
+/// Points that differ along the x axis only, one for each of its values.
 struct Group<'a> {
-    /// `tp 2`; empty where there is one group.
+    /// Name of the group, as in `tp 2`; empty if there is only one.
     name: String,
     points: Vec<Option<&'a Point>>,
 }
@@ -49,7 +49,7 @@ fn title(space: &Space) -> String {
     if names.all(|name| name == first) { first } else { format!("Sweep of {}", keys.join(", ")) }
 }
 
-/// What all points have in common.
+/// The values that all points have in common.
 fn held(space: &Space) -> String {
     let swept = |key: &str| space.dimensions.iter().any(|d| d.path == key);
     let Some(held) = space.machines.first().map(|m| m.question) else { return String::new() };
@@ -91,7 +91,7 @@ fn curve(group: &Group, name: &str, series: usize, look: Look, of: impl Fn(&Poin
     Curve::new(&name, series % SERIES, look, group.points.iter().map(|p| p.and_then(&of)))
 }
 
-/// Each group beside its limit, which has its colour where there are several groups.
+/// Each group with its limit, drawn in the group's colour if there are several groups.
 fn with_limits(
     groups: &[Group],
     forecast: fn(&Point) -> f64,

@@ -1,4 +1,4 @@
-//! One point of a sweep: what is asked at a combination of values, and what it costs.
+//! One point of a sweep: the step at a combination of values, and its cost.
 
 use super::Step;
 use roofcast::Forecaster;
@@ -9,30 +9,30 @@ use roofcast::limits::{Question, decode};
 use serde::Serialize;
 use toml::Value;
 
-/// A deployment of the sweep.
+/// One of the sweep's deployments.
 pub(super) struct Machine {
-    /// Values of the spec's keys that make it.
+    /// Values of the spec's keys that define the deployment.
     pub(super) values: Vec<Value>,
     pub(super) forecaster: Forecaster,
-    /// What is held.
+    /// The quantities of the step that do not vary.
     pub(super) question: Question,
     /// Settings that are compared.
     pub(super) compared: Vec<(String, Forecaster)>,
 }
 
-/// What is asked at one combination.
+/// The step at one combination of values.
 pub(super) struct Asked<'a> {
     pub(super) machine: &'a Machine,
     pub(super) step: Step,
-    /// Quantities of the step that vary.
+    /// Quantities of the step that vary, with their values.
     pub(super) keys: Vec<(&'a str, u64)>,
-    /// Tokens of an output, where evicted tokens are asked for.
+    /// Tokens of an output, if evicted tokens are requested.
     pub(super) output: Option<u64>,
 }
 
 #[derive(Serialize)]
 pub(super) struct Point {
-    /// One for each key.
+    /// Values, one for each key.
     pub(super) values: Vec<Value>,
     pub(super) limit_ms: f64,
     pub(super) weights_ms: f64,
@@ -46,10 +46,10 @@ pub(super) struct Point {
     pub(super) tokens_per_s: f64,
     pub(super) mfu: f64,
     pub(super) mbu: f64,
-    /// Of tokens at the forecast's rate, where the accelerator has a price.
+    /// Dollars per million tokens at the forecast throughput, if the accelerator has a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usd_per_million_tokens: Option<f64>,
-    /// KV tokens that leave with the requests which finish, in the mean of steps.
+    /// KV tokens freed per step, on average, by requests that finish.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) evicted_tokens_per_step: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +63,7 @@ pub(super) struct Compared {
 }
 
 impl Asked<'_> {
-    /// The point, at `values` of all keys; none where that many ranks do not divide the heads.
+    /// The point, at `values` of all keys; `None` if this number of ranks does not divide the heads.
     pub(super) fn point(&self, values: &[Value]) -> Option<Point> {
         let (tokens, one) = self.price(&self.machine.forecaster)?;
         let compare = |(name, forecaster): &(String, Forecaster)| {
@@ -92,7 +92,8 @@ impl Asked<'_> {
             mfu: one.mfu,
             mbu: one.mbu,
             usd_per_million_tokens: price.map(|usd| usd * hours / tokens as f64 * 1e6),
-            // A request of `context` tokens leaves with its last of `output`: one in each output/batch steps.
+            // A request frees `context` tokens with its last output token; one request finishes every output/batch
+            // steps.
             evicted_tokens_per_step: self
                 .output
                 .map(|output| (asked.batch * asked.context) as f64 / output as f64),
@@ -104,11 +105,11 @@ impl Asked<'_> {
         self.keys.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// What is held, and what varies.
+    /// The step's quantities: the swept values over the fixed ones.
     pub(super) fn question(&self) -> Question {
         let held = self.machine.question;
         let prefill = self.key("prefill").unwrap_or(held.prefill);
-        // The token at a position attends to the prompt and to all tokens up to itself.
+        // The token at a position attends to the prompt and to all output tokens up to itself.
         let behind = self.key("position").map(|position| prefill + position);
         Question {
             batch: self.key("batch").unwrap_or(held.batch),
@@ -118,7 +119,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Tokens that a step computes and what it costs on the deployment of `forecaster`.
+    /// Tokens that the step computes, and its cost on the deployment of `forecaster`.
     fn price(&self, forecaster: &Forecaster) -> Option<(u64, Cost)> {
         let q = self.question();
         let price = |forecaster: &Forecaster| match self.step {

@@ -1,7 +1,7 @@
-//! Cells of a sweep that are kept: a share of them a process, merged where all are there.
+//! Cells of a sweep that are kept in files: each process runs a part of them, and a merge shows the whole.
 //!
-//! Knows: a cell's key, which is made of everything that its answer depends on, so that another sweep finds the cells that it
-//! has in common with this one; and which cells a process runs. Running and showing are the sweep's.
+//! Knows: a cell's key, which covers everything that its answer depends on, so that another sweep finds the cells
+//! that both have in common; and the cells that a process runs. Running and showing are up to the sweep.
 
 use super::super::{Answer, about};
 use super::{Cell, Space};
@@ -22,34 +22,34 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toml::Value;
 
-/// For how long finished cells may stay in memory alone.
+/// Maximum time for which finished cells stay in memory only.
 const OFTEN: Duration = Duration::from_secs(1);
 
-/// What a process did for its share.
+/// The cells that a process worked on.
 #[derive(Serialize)]
 struct Share {
     /// Cells of the whole sweep.
     cells: usize,
-    /// Cells of the share.
+    /// Cells of this process.
     asked: usize,
-    /// Of them, those that were kept before.
+    /// Cells of this process that were kept before.
     kept: usize,
-    /// Those that this process ran.
+    /// Cells that this process ran.
     ran: usize,
-    /// Numbers of those that took longer than a cell may.
+    /// Numbers of the cells that exceeded the time limit of a cell.
     late: Vec<usize>,
-    /// Whether Ctrl-C came before the others had ended.
+    /// True if Ctrl-C came before the other cells had ended.
     interrupted: bool,
 }
 
-/// The key of a cell: the program's version and all that the answer depends on.
+/// The key of a cell: the program's version and everything that the answer depends on.
 pub(super) fn key(spec: &Spec, forecaster: &Forecaster, leap: bool) -> Result<String> {
     let mut key = Key::default();
     write!(key, "simulate {} {leap} {spec:?} {forecaster:?}", env!("CARGO_PKG_VERSION"))?;
     Ok(key.text())
 }
 
-/// Runs the share of a sweep's cells that `args` names, and keeps them in `folder`.
+/// Runs the part of a sweep's cells that `args` names, and keeps them in `folder`.
 pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
     let (args, output) = (&space.args.cells, &space.args.output);
     for (flag, given) in [("--csv", output.csv), ("--svg", space.args.svg.is_some())] {
@@ -105,16 +105,16 @@ pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
     Ok(if share.interrupted || !share.late.is_empty() { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
-/// What came of a cell.
+/// Outcome of a cell.
 enum Done {
     Kept,
     Ran,
-    /// Its number.
+    /// Time limit exceeded by the cell of this number.
     Late(usize),
     Interrupted,
 }
 
-/// The answer of a cell as compact JSON; none where its time was over or Ctrl-C came.
+/// The answer of a cell as compact JSON; `None` if its time limit was exceeded or Ctrl-C came.
 fn simulated(
     cell: &Cell,
     space: &Space,
@@ -124,7 +124,8 @@ fn simulated(
 ) -> Result<Option<String>> {
     let began = Instant::now();
     let mut watch = |_, _| {
-        // What ended before a long cell is not lost with it; where it cannot be written, the run ends and the last try says why.
+        // Cells that finished during a long one are written before it ends, so that they are not lost with it; if
+        // writing fails, the run ends and the last attempt reports the error.
         let kept = buffer.keep_if_due().is_ok();
         kept && progress.goes_on() && limit.is_none_or(|limit| began.elapsed() < limit)
     };
@@ -136,10 +137,10 @@ fn simulated(
     Ok(Some(serde_json::to_string(&Answer { about, simulation: &simulation })?))
 }
 
-/// Finished cells on their way to a file.
+/// Finished cells that are still to be written.
 struct Buffer<'a> {
     cells: &'a Cells,
-    /// When a file was last written, and what has ended since.
+    /// Time of the last write, and the cells that have finished since.
     waiting: Mutex<(Instant, Vec<(String, String)>)>,
 }
 
@@ -149,7 +150,7 @@ impl Buffer<'_> {
         self.keep_if_due()
     }
 
-    /// Writes what has ended, where the last file is old enough.
+    /// Writes the finished cells, if the last write is long enough ago.
     fn keep_if_due(&self) -> Result<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.1.is_empty() || waiting.0.elapsed() < OFTEN {
@@ -166,7 +167,7 @@ impl Buffer<'_> {
     }
 }
 
-/// The numbers of a share of `all` cells: every nth from the ith, or those that are named, or all.
+/// The numbers of the cells to run out of `all`: every nth from the ith, or the named ones, or all.
 fn share(all: usize, args: &CellsArgs) -> Result<Vec<usize>, Error> {
     if let Some(numbers) = &args.numbers {
         return match numbers.iter().find(|number| **number >= all) {
@@ -198,7 +199,7 @@ struct Missing {
     missing: Vec<usize>,
 }
 
-/// A sweep whose points are read when they are written.
+/// A sweep whose points are read from files while it is written.
 #[derive(Serialize)]
 struct Merged<'a> {
     sweep: Vec<&'a str>,
@@ -210,11 +211,11 @@ struct Merged<'a> {
 struct Points<'a> {
     space: &'a Space<'a>,
     cells: &'a Cells,
-    /// Number and key.
+    /// Numbers and keys of the cells that are present.
     there: &'a [(usize, String)],
 }
 
-/// The point of each cell that is there: the values, then the keys of its answer.
+/// The point of each cell that is present: the values, then the keys of its answer.
 fn points<S: Serializer>(all: &Points, to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(all.there.iter().filter_map(|(number, key)| all.point(*number, key)))
 }
@@ -229,7 +230,7 @@ impl Points<'_> {
     }
 }
 
-/// Prints what one run of the whole sweep would print, from the cells that are kept.
+/// Prints the document of one run of the whole sweep, from the cells that are kept.
 pub(super) fn merge(space: &Space, folder: &Path) -> Result<ExitCode> {
     let asked = &space.args.cells;
     let cells = Cells::open(folder)?;

@@ -1,4 +1,4 @@
-//! The sweep as a picture: latencies with what the SLO allows, then throughput.
+//! A sweep as a picture: latencies with the SLO's bounds, then throughput.
 
 use super::{Run, about};
 use crate::input::dimensions::{self, Dimension, number, word};
@@ -7,15 +7,15 @@ use roofcast::simulate::Simulation;
 use roofcast::spec::{Bound, Metric};
 use roofcast::summary::Summary;
 
-/// Runs that differ along the x axis alone.
+/// Runs that differ along the x axis only.
 struct Group<'a> {
-    /// `tp 2`; empty where there is one group.
+    /// Name of the group, as in `tp 2`; empty if there is only one.
     name: String,
     series: usize,
     runs: Vec<&'a Run>,
 }
 
-/// The last dimension of numbers is the x axis, else the last; each combination of the others is a series.
+/// The last numeric dimension is the x axis, or else the last one; each combination of the others is a series.
 pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
     let names: Vec<String> = runs.iter().map(|r| about(&r.deployment, &r.simulation).name()).collect();
     let same = names.iter().all(|name| Some(name) == names.first());
@@ -67,7 +67,7 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
     }
 }
 
-/// The runs by what they have beside the x axis.
+/// The runs grouped by their values in the other dimensions than the x axis.
 fn groups<'a>(dimensions: &[Dimension], runs: &'a [Run], axis: usize) -> Vec<Group<'a>> {
     let mut groups: Vec<Group> = Vec::new();
     for run in runs {
@@ -80,7 +80,7 @@ fn groups<'a>(dimensions: &[Dimension], runs: &'a [Run], axis: usize) -> Vec<Gro
     groups
 }
 
-/// Colours of series; the one after them is that of limits.
+/// Number of series colours; the next one is used for limits.
 const SERIES: usize = 7;
 
 fn curve(group: &Group, name: &str, series: usize, look: Look, of: fn(&Simulation) -> Option<f64>) -> Curve {
