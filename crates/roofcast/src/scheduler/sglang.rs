@@ -59,7 +59,7 @@ pub type RequestId = usize;
 /// Kind of batch of an iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
-    /// Nothing to compute.
+    /// No computation.
     #[default]
     Idle,
     /// Prompts.
@@ -98,9 +98,9 @@ pub struct Step {
     pub rows: Vec<RequestId>,
     /// Admitted requests, with the tokens found in the cache.
     pub admitted: Vec<(RequestId, u64)>,
-    /// Of these, those with tokens loaded from the host: tokens on the device, tokens loaded.
+    /// Admitted requests with tokens loaded from the host: tokens on the device, tokens loaded.
     pub loads: Vec<(RequestId, u64, u64)>,
-    /// Candidates that would have loaded so many tokens and did not.
+    /// Candidates that found their tokens on the host but did not load them, with the number of tokens.
     pub load_failed: Vec<(RequestId, u64)>,
     /// Requests that start to run, with their cached tokens.
     pub joined: Vec<(RequestId, u64)>,
@@ -360,8 +360,7 @@ impl Scheduler {
         if gone || last.kind == ForwardMode::Mixed || (self.running.is_empty() && !joining.is_empty()) {
             self.full = false;
         }
-        // In the overlap loop the results of a mixed batch are in flight, together with those of the rows that
-        // decoded in it.
+        // In the overlap loop, the results of a mixed batch and of the rows that decoded in it are in flight.
         let tick = self.overlaps() && last.kind == ForwardMode::Mixed;
         for (at, &id) in joining.iter().enumerate() {
             let r = &mut self.requests[id];

@@ -1,8 +1,8 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
 //!
-//! Knows: the decisions of vLLM's `Scheduler` and `AsyncScheduler`, by version (0.32, 0.33), held step for step to recorded
-//! traces by [`crate::conformance`]: windows, adapters, drafts and intervals of prompts among them. Knows nothing about time:
-//! its driver prices the steps.
+//! Knows: the decisions of vLLM's `Scheduler` and `AsyncScheduler`, by version (0.32, 0.33), tested step for step
+//! against recorded traces by [`crate::conformance`], with sliding windows, adapters, drafts and prefill intervals.
+//! Knows nothing about time: its driver prices the steps.
 
 mod adapters;
 mod blocks;
@@ -75,9 +75,9 @@ pub struct ScheduledRequest {
     pub decodes: bool,
     /// Drafts among the new tokens.
     pub drafts: u64,
-    /// Rows that stand for drafts among them, of a request that has none yet.
+    /// Padding rows in place of drafts, for a request that has no drafts yet.
     pub padding: u64,
-    /// Of the drafts, the accepted ones, as the scheduler's driver sets them.
+    /// Number of accepted drafts, set by the scheduler's driver.
     pub accepted: u64,
 }
 
@@ -90,9 +90,9 @@ struct Pass {
     threshold: Option<u64>,
     /// True if prompts must wait for a later step.
     decodes_alone: bool,
-    /// Whether prompts are computed in this one.
+    /// True if this step computes prompts.
     prompts: bool,
-    /// Whether a request with a token left to compute is given rows for drafts.
+    /// True if a request with one token left to compute gets padding rows for drafts.
     pads: bool,
 }
 
@@ -227,7 +227,7 @@ impl Scheduler {
         step
     }
 
-    /// What a step computes of a request, and what is known of it from then on.
+    /// Advances a request by its tokens in the step, and returns its work.
     fn scheduled(&mut self, (id, tokens): (RequestId, u64), step: &Step) -> ScheduledRequest {
         let k = self.config.num_speculative_tokens;
         let r = &mut self.requests[id];
@@ -239,7 +239,8 @@ impl Scheduler {
         if samples {
             r.placeholders += 1 + beyond;
         }
-        // Drafts are proposed after each token; those of a step under way are counted on before they are known.
+        // Drafts are proposed after each token; with asynchronous scheduling the drafts of a step in flight count
+        // before they are known.
         r.drafts = if samples && self.config.async_scheduling { k } else { 0 };
         r.in_prompt = !samples;
         let admitted = beyond > 0 && (step.new.contains(&id) || step.resumed.contains(&id));
@@ -276,7 +277,7 @@ impl Scheduler {
         finished
     }
 
-    /// Tokens of a request come; what was computed of rejected drafts is computed over.
+    /// Delivers a request's tokens; tokens computed for rejected drafts are computed again.
     fn deliver(&mut self, work: &ScheduledRequest) {
         let &ScheduledRequest { id, drafts, padding, accepted, .. } = work;
         let r = &mut self.requests[id];
@@ -296,7 +297,7 @@ impl Scheduler {
         }
     }
 
-    /// What this step may still compute.
+    /// The budget of this step.
     fn pass(&mut self) -> Pass {
         let held = self.interval.holds(self.running.is_empty());
         Pass {
@@ -328,7 +329,7 @@ impl Scheduler {
         while pass.budget > 0 && (self.running.len() as u64) < most {
             let Some(&id) = self.waiting.front() else { break };
             if self.requests[id].stale > 0 || !self.has_adapter_slot(id, &adapters) {
-                // Tokens of before its preemption are still under way, or others' adapters fill the slots: it waits
+                // Tokens from before its preemption are still in flight, or other adapters fill the slots: it waits
                 // without blocking the queue.
                 skipped.push(id);
                 self.deferred.insert(id);
@@ -347,7 +348,7 @@ impl Scheduler {
         }
     }
 
-    /// The head of the queue runs from now on.
+    /// Moves the head of the queue to the running requests.
     fn enter(&mut self, id: RequestId, admission: Admission, step: &mut Step, pass: &mut Pass) {
         let Admission { tokens, cached, prompt } = admission;
         self.waiting.pop_front();

@@ -119,7 +119,7 @@ impl Scheduler {
         }
     }
 
-    /// Tokens that a candidate computes, if it fits; what it has on the host alone is loaded then.
+    /// Tokens that a candidate computes, if it fits; its tokens that are only on the host are then loaded.
     fn try_candidate(&mut self, id: RequestId, budget: &mut Budget, step: &mut Step) -> Result<u64, Stop> {
         if self.config.prefill_max_requests.is_some_and(|most| step.extends.len() as u64 >= most) {
             return Err(Stop::Other);
@@ -135,7 +135,8 @@ impl Scheduler {
         if self.load_back(id, step) { Ok(new) } else { self.fit(id, 0, budget, step) }
     }
 
-    /// Tokens that a candidate computes with `loaded` tokens from the host, if it fits. Memory is taken for both alike.
+    /// Tokens that a candidate computes with `loaded` tokens from the host, if it fits. Loaded and computed tokens
+    /// need equal memory.
     fn fit(&self, id: RequestId, loaded: u64, budget: &Budget, step: &Step) -> Result<u64, Stop> {
         let r = &self.requests[id];
         let rest = self.known(id) - r.found;
@@ -146,7 +147,7 @@ impl Scheduler {
         budget.chunk(page, r.found + loaded, rest - loaded, step.extends.is_empty())
     }
 
-    /// Loads what a candidate has on the host alone; whether that is done.
+    /// Loads the candidate's tokens that are only on the host; true if they are loaded.
     fn load_back(&mut self, id: RequestId, step: &mut Step) -> bool {
         let r = &mut self.requests[id];
         let loaded = self.memory.load_back(r.host_end, r.host_hit);
@@ -232,7 +233,7 @@ impl Scheduler {
         true
     }
 
-    /// Allocates the pages of the batch's prompts; `admitted` of them are new.
+    /// Allocates the pages of the batch's prompts; `admitted` is the number of newly admitted ones.
     fn extend(&mut self, admitted: u64, step: &mut Step) {
         self.rows_held += admitted;
         let new: u64 = step.extends.iter().map(|e| e.new).sum();

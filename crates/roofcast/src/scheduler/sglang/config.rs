@@ -39,7 +39,7 @@ pub struct ServerArgs {
     pub prefill_max_requests: Option<u64>,
     /// True for the normal loop, which processes results before it decides the next batch.
     pub disable_overlap_schedule: bool,
-    /// The host tier, where there is one.
+    /// The host tier, if there is one.
     pub hicache: Option<HiCache>,
     /// Rules of the version.
     pub rules: Rules,
@@ -52,12 +52,12 @@ pub struct ServerArgs {
 pub struct HiCache {
     /// Tokens of the host pool, in whole pages.
     pub host_tokens: u64,
-    /// When KV is copied there.
+    /// Policy that decides when KV is copied to the host.
     pub write_policy: WritePolicy,
 }
 
 impl HiCache {
-    /// A host pool of `hicache_ratio` times the tokens of the device's: rounded down to pages, and one page more. Source: SGLang
+    /// A host pool of `hicache_ratio` times the device's tokens, rounded down to pages, plus one page. Source: SGLang
     /// 0.5.23, `mem_cache/memory_pool_host.py`.
     pub fn of_ratio(ratio: f64, device_tokens: u64, page: u64, write_policy: WritePolicy) -> HiCache {
         let tokens = (device_tokens as f64 * ratio) as u64;

@@ -27,8 +27,8 @@ impl Scheduler {
         self.memory.decodes_that_fit(most)
     }
 
-    /// Repeats the last decision `steps` times, and processes the results on the way: all but those of the last
-    /// decision, and in the overlap loop of the one before. Returns the sum over these decisions of the tokens
+    /// Repeats the last decision `steps` times and processes the results that arrive meanwhile: all but the last
+    /// decision's, and in the overlap loop all but the last two. Returns the sum over these decisions of the tokens
     /// allocated so far.
     pub fn repeat(&mut self, steps: u64) -> u128 {
         self.ratio.decay(steps);

@@ -9,7 +9,7 @@ use super::config::HiCache;
 use super::tree::host::Host;
 use super::tree::{Node, Tree};
 
-/// What is only on the host is loaded from so many tokens on, SGLang's `load_back_threshold`.
+/// Minimum number of tokens on the host that are loaded rather than recomputed, SGLang's `load_back_threshold`.
 const LOAD_BACK_TOKENS: u64 = 10;
 
 /// The pool of one replica.
@@ -107,8 +107,9 @@ impl Memory {
         }
     }
 
-    /// Takes `tokens` that are only on the host, on the way to `end`, back to the device, all or nothing; their path stays
-    /// locked until the load is reported. Whether that is done: few tokens are computed instead.
+    /// Loads `tokens` that are only on the host, on the path to `end`, onto the device, all or nothing; the path
+    /// stays locked until the load is reported as complete. True if they are loaded; fewer tokens than the threshold
+    /// are recomputed instead.
     pub(super) fn load_back(&mut self, end: Node, tokens: u64) -> bool {
         if tokens < LOAD_BACK_TOKENS {
             return false;
@@ -126,7 +127,7 @@ impl Memory {
         true
     }
 
-    /// The host tier, where there is one.
+    /// The host tier, if there is one.
     pub(super) fn host(&self) -> Option<&Host> {
         self.tree.as_ref().and_then(|tree| tree.host.as_ref())
     }

@@ -1,9 +1,9 @@
 //! The order of the queue in a pass.
 //!
-//! Knows: first come first served, by priority, and longest prefix first (on the device and on the host), which puts those last whose prompt another one
-//! in the queue is about to compute; beyond 128 that wait nothing is matched, and passes that match nothing use the
-//! prefixes of those that wait every so often, so that they are not evicted first. Source: SGLang 0.5.23,
-//! `managers/schedule_policy.py`. Knows nothing about admission.
+//! Knows: first come first served, by priority, and longest prefix first (on the device and on the host), in which a
+//! request goes last if another one in the queue is about to compute its prefix; with more than 128 waiting requests
+//! prefixes are not matched, and every 32nd pass without matching touches the prefixes of waiting requests, so that
+//! they are not evicted first. Source: SGLang 0.5.23, `managers/schedule_policy.py`. Knows nothing about admission.
 
 use super::tree::{Found, Tree};
 use super::{RequestId, Scheduler};
@@ -79,7 +79,7 @@ impl Scheduler {
         (r.node, r.found, r.host_end, r.host_hit) = (node, length, end, host);
     }
 
-    /// What of a request's first `length` tokens the tree has.
+    /// The cached part of a request's first `length` tokens.
     fn find(&mut self, id: RequestId, length: u64) -> Found {
         let Some(tree) = &self.memory.tree else { return Found::default() };
         // Shortcut: for most prompts not even the first page is cached.

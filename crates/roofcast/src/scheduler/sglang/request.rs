@@ -1,4 +1,4 @@
-//! A request: what it asks for, and how far it is.
+//! A request: its parameters and its progress.
 //!
 //! Knows nothing about the queue or the batch.
 
@@ -14,38 +14,38 @@ pub struct NewRequest {
     pub prompt: Box<[Run]>,
     /// The segment of its generated tokens, which are numbered from 0.
     pub output_segment: u32,
-    /// Its generated tokens themselves, where they are real ones that a later prompt may repeat token by token.
+    /// The generated tokens themselves, if they are real ones that a later prompt may repeat token by token.
     pub output_tokens: Option<Arc<[u32]>>,
     /// The client's bound on generated tokens, which estimates use.
     pub max_new_tokens: u64,
-    /// Tokens that it generates; where they are fewer than its bound, the last one ends it.
+    /// Number of generated tokens; if it is below the client's bound, the last one is an end token.
     pub output_len: u64,
-    /// Whether it generates as many as its bound, and says so.
+    /// True if the request generates up to its bound, and says so.
     pub ignore_eos: bool,
-    /// What `enable_priority_scheduling` sorts by; where absent, last.
+    /// Priority for `enable_priority_scheduling`; requests without one come last.
     pub priority: Option<i64>,
 }
 
-/// Where a request is.
+/// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Phase {
-    /// In the queue.
+    /// Waits in the queue.
     #[default]
     Waiting,
-    /// Its prompt is being computed.
+    /// Computes its prompt.
     Extending,
-    /// It decodes with the others.
+    /// Decodes with the others.
     Running,
-    /// It sat out because the result under way is its last.
+    /// Skips decodes because the result in flight is its last.
     Leaving,
-    /// It has all its tokens, or was aborted.
+    /// Has all its tokens, or was aborted.
     Finished,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct RequestState {
     pub(super) prompt: Box<[Run]>,
-    /// The content of its prompt's first page, where there is a tree and the prompt has a whole page.
+    /// The content of its prompt's first page, if there is a tree and the prompt has a whole page.
     pub(super) first_page: Option<Content>,
     pub(super) input: u64,
     pub(super) output_segment: u32,
@@ -55,30 +55,31 @@ pub(super) struct RequestState {
     pub(super) ignore_eos: bool,
     pub(super) priority: i64,
     pub(super) phase: Phase,
-    /// When it last entered the queue; larger is later.
+    /// Number of its last entry into the queue; larger is later.
     pub(super) entered: u64,
-    /// Tokens that the last look at the cache found on the device.
+    /// Tokens found on the device at the last look-up.
     pub(super) found: u64,
-    /// Those that it found behind them on the host alone, and where they end.
+    /// Tokens found after them that are only on the host, and the node at which they end.
     pub(super) host_hit: u64,
     pub(super) host_end: Node,
-    /// Tokens that it had when it was last a candidate or decoded beside prompts: what preemption for it counts.
+    /// Tokens of the request when it was last a candidate or decoded together with prompts; preemption on its behalf
+    /// counts these.
     pub(super) filled: u64,
-    /// Tokens generated whose results are there; while it runs, at its start ([`Running`]).
+    /// Generated tokens whose results have arrived; while it runs, the count at its start ([`Running`]).
     pub(super) generated: u64,
-    /// Tokens in its cache; while it runs, at its start.
+    /// Tokens in its cache; while it runs, the count at its start.
     pub(super) tokens: u64,
-    /// Of these, those that the tree has and it locks, and where they end.
+    /// Cached tokens that belong to the tree and are locked by the request, and the node at which they end.
     pub(super) shared: u64,
     pub(super) node: Node,
-    /// Tokens that it has put into the tree since it was admitted.
+    /// Tokens that it has inserted into the tree since its admission.
     pub(super) inserted: u64,
-    /// Whether its prompt is whole and the result of its last chunk is under way.
+    /// True if its prompt is complete and the result of its last chunk is in flight.
     pub(super) samples: bool,
 }
 
 impl RequestState {
-    /// As it arrives; `lowest` is the priority of one without any.
+    /// The state on arrival; `lowest` is the priority of requests without one.
     pub(super) fn new(arrival: NewRequest, first_page: Option<Content>, lowest: i64) -> RequestState {
         RequestState {
             first_page,

@@ -1,14 +1,14 @@
 //! Processing of a batch's results: tokens are delivered, requests end, and computed tokens enter the tree.
 //!
-//! Knows: whose result counts (not that of a request that ended or was preempted meanwhile), and which of a request's
-//! tokens others can share from when on. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`,
-//! `release_kv_cache` of `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
+//! Knows: results of requests that ended or were preempted meanwhile do not count; and when other requests can share
+//! which tokens. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`, `release_kv_cache` of
+//! `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
 
 use super::{ForwardMode, Phase, ROOT, RequestId, Scheduler, Step};
 use crate::kv_cache::prefix::real;
 use crate::workload::request::Run;
 
-/// The token that ends an answer; no other token equals it.
+/// The token that ends an output; no other token equals it.
 const END: Run = Run { segment: 0, start: 1 << 62, length: 1 };
 
 /// Results of a batch.

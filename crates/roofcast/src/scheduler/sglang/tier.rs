@@ -1,4 +1,4 @@
-//! The host tier, as the driver sees it: what was handed to the link, and what has arrived.
+//! The host tier, as the driver sees it: copies that were handed to the link, and copies that have arrived.
 
 use super::Scheduler;
 use super::tree::Tree;
@@ -10,23 +10,24 @@ impl Scheduler {
         self.memory.tree.as_ref().map_or(0, Tree::locked)
     }
 
-    /// With a host tier, its free tokens, and nodes on their way to the host and back.
+    /// Free tokens of the host tier, and numbers of nodes on their way to the host and back; `None` without a host
+    /// tier.
     pub fn host(&self) -> Option<[u64; 3]> {
         self.memory.host().map(Host::state)
     }
 
-    /// What happened to the host tier since this was last asked.
+    /// Events of the host tier since the last call.
     pub fn take_moves(&mut self) -> Moves {
         let host = self.memory.tree.as_mut().and_then(|tree| tree.host.as_mut());
         host.map(|host| std::mem::take(&mut host.moves)).unwrap_or_default()
     }
 
-    /// The oldest copy to the host that was submitted is there.
+    /// Reports that the oldest submitted copy to the host has arrived.
     pub fn stored(&mut self) {
         self.memory.tree.iter_mut().for_each(Tree::stored);
     }
 
-    /// The oldest load from the host that was submitted is there.
+    /// Reports that the oldest submitted load from the host has arrived.
     pub fn loaded(&mut self) {
         self.memory.tree.iter_mut().for_each(Tree::loaded);
     }

@@ -1,10 +1,11 @@
-//! The radix tree of token sequences that are in the cache, page by page.
+//! The radix tree of cached token sequences, page by page.
 //!
 //! Knows: sequences with a common prefix of whole pages share its nodes, a running request locks the nodes of its
-//! prefix, every node carries the stamp of its last use, and unlocked leaves are evicted whole, the oldest stamp first.
-//! Tokens are runs of segments, so a node costs the same however many it has. With a host tier ([`host`]) a node's KV is on
-//! the device, on the host or on both, and what is on the device is the top of the tree. Source: SGLang 0.5.23,
-//! `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or time.
+//! prefix, every node carries the stamp of its last use, and unlocked leaves are evicted whole, the oldest stamp
+//! first. Tokens are stored as runs of segments, so that a node's cost does not depend on their number. With a host
+//! tier ([`host`]) a node's KV is on the device, on the host or on both, and the nodes on the device form the top of
+//! the tree. Source: SGLang 0.5.23, `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or
+//! time.
 
 pub(super) mod host;
 mod leaves;
@@ -33,22 +34,22 @@ pub(super) struct Tree {
     children: ContentMap<Node>,
     /// Stamps issued so far.
     uses: u64,
-    /// Tokens on the device, and those of them that are locked.
+    /// Tokens on the device, and locked tokens among them.
     tokens: u64,
     locked: u64,
     /// The nodes of the last inserted path.
     path: Vec<Node>,
-    /// The host tier, where there is one.
+    /// The host tier, if there is one.
     pub(super) host: Option<Host>,
 }
 
-/// What of a sequence the tree has.
+/// The cached part of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Found {
-    /// Where the part on the device ends, and how long it is.
+    /// The node at which the part on the device ends, and its length in tokens.
     pub(super) node: Node,
     pub(super) length: u64,
-    /// Where what follows on the host alone ends, and how long that is.
+    /// The node at which the following part that is only on the host ends, and its length in tokens.
     pub(super) end: Node,
     pub(super) host: u64,
 }
@@ -60,17 +61,16 @@ struct Slot {
     parent: Node,
     /// Key under which the parent finds the node.
     key: Content,
-    /// How many nodes are directly below, and how many of them are on the device.
+    /// Number of children, and of children on the device.
     children: u32,
     device_children: u32,
     on_device: bool,
     copy: host::HostCopy,
     listed: leaves::Listed,
-    /// Requests and copies under way that hold it or a node below it.
+    /// Number of requests and copies in flight that lock this node or a descendant.
     locks: u32,
     stamp: u64,
-    /// Of an unlocked leaf of the device, those with the next older and the next newer stamp; the root ends the list on both
-    /// sides.
+    /// Neighbours of an unlocked leaf of the device in the order of stamps; the root ends the list on both sides.
     older: Node,
     newer: Node,
 }
@@ -127,8 +127,9 @@ impl Tree {
         found
     }
 
-    /// Adds the whole pages of `path`, of which the first `before` tokens were added for the same request earlier: the node
-    /// where they end, and how many tokens were on the device already. The others are on the device from now on.
+    /// Adds the whole pages of `path`, whose first `before` tokens the request had added earlier. Returns the node at
+    /// which they end, and the number of tokens that were on the device already. The others are on the device from
+    /// now on.
     pub(super) fn insert(&mut self, path: &[Run], before: u64) -> (Node, u64) {
         let whole = self.whole_pages(path);
         let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
@@ -234,8 +235,8 @@ impl Tree {
         }
     }
 
-    /// Frees the device of its oldest unlocked leaf; returns its tokens. Without a host copy the node goes, with what is
-    /// below.
+    /// Evicts the oldest unlocked leaf from the device; returns the number of its tokens. Without a host copy the
+    /// node is removed, with its descendants.
     pub(super) fn evict(&mut self) -> Option<u64> {
         let leaf = self.oldest()?;
         let length = self.nodes[leaf as usize].length;
@@ -247,7 +248,7 @@ impl Tree {
         Some(length)
     }
 
-    /// Takes a node without children out of the tree.
+    /// Removes a node without children from the tree.
     fn remove(&mut self, node: Node) {
         self.delist(node);
         let slot = std::mem::take(&mut self.nodes[node as usize]);
@@ -261,7 +262,7 @@ impl Tree {
             self.tokens -= slot.length;
             self.nodes[slot.parent as usize].device_children -= 1;
         }
-        // What an evicted leaf leaves bare is about as old as that leaf was: the oldest.
+        // A parent that became a leaf by an eviction is about as old as the evicted leaf: the oldest.
         self.enlist(slot.parent, ROOT);
     }
 

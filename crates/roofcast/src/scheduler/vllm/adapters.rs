@@ -14,7 +14,7 @@ impl Scheduler {
         self.deferred.len() as u64
     }
 
-    /// Adapters of which requests run, or up to 0.32 are computed in this step.
+    /// Adapters of running requests, or up to version 0.32 of requests that are computed in this step.
     pub(super) fn adapters_in_use(&self, step: &Step) -> BTreeSet<u32> {
         if self.max_loras == usize::MAX {
             return BTreeSet::new();
@@ -27,7 +27,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the adapter of a waiting request is `in_use` or may be, too.
+    /// True if the adapter of a waiting request is among `in_use`, or has a free slot.
     pub(super) fn has_adapter_slot(&self, id: RequestId, in_use: &BTreeSet<u32>) -> bool {
         let adapter = self.requests[id].adapter;
         let others = in_use.iter().filter(|adapter| **adapter != 0).count();

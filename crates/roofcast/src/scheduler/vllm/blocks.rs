@@ -1,24 +1,25 @@
-//! The blocks of a request: what admission takes and finds cached, what others can find of it, and what windows give back.
+//! The blocks of a request: blocks that admission takes and finds cached, contents that others can find, and blocks
+//! that sliding windows free.
 //!
-//! Knows: groups of layers with windows of their own take blocks from one pool, each with its own hashes. Source: vLLM 0.33,
-//! `v1/core/kv_cache_manager.py`, `kv_cache_coordinator.py` and `single_type_kv_cache_manager.py`. Knows nothing about which
-//! request is next.
+//! Knows: groups of layers with sliding windows of their own take blocks from one pool, each group with its own
+//! hashes. Source: vLLM 0.33, `v1/core/kv_cache_manager.py`, `kv_cache_coordinator.py` and
+//! `single_type_kv_cache_manager.py`. Knows nothing about the order of requests.
 
 use super::{Pass, RequestId, Scheduler};
 use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;
 use std::ops::Range;
 
-/// What a request holds of one group.
+/// The blocks of a request in one group.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
-    /// In the order of its tokens.
+    /// Blocks in the order of the tokens.
     pub(super) blocks: Vec<Block>,
-    /// How many of these, from the first on, fell out of the window and were given back.
+    /// Number of blocks, from the first on, that fell out of the sliding window and were freed.
     given_back: usize,
-    /// How many, from the first on, the pool knows the contents of.
+    /// Number of blocks, from the first on, whose contents are published to the prefix cache.
     cached: usize,
-    /// What it held before it was preempted.
+    /// Blocks that it held before it was preempted.
     former: Vec<Block>,
 }
 
@@ -28,22 +29,22 @@ impl Table {
     }
 }
 
-/// What admission takes.
+/// The result of an admission.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admission {
-    /// Tokens in this step.
+    /// Tokens computed in this step.
     pub(super) tokens: u64,
     /// Tokens found in the cache.
     pub(super) cached: u64,
-    /// Whether more than its last token was left to compute.
+    /// True if more than the last token was left to compute.
     pub(super) prompt: bool,
 }
 
-/// How a group's blocks lie before the tokens that a step computes.
+/// A group's blocks before the tokens that a step computes.
 struct Room {
-    /// Blocks of tokens that are found, or below the window.
+    /// Number of blocks that are cached, or outside the window.
     start: u64,
-    /// Of those found, the ones within the window.
+    /// Cached blocks within the window.
     hits: Range<usize>,
 }
 
@@ -53,7 +54,7 @@ impl Scheduler {
         let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { 0 };
         let cached = hits as u64 * self.config.block_size;
-        // What came from elsewhere is lost with a preemption; the last token is computed here in any case.
+        // Transferred tokens are lost with a preemption; the last token is always computed here.
         let r = &self.requests[id];
         let given = if r.preempted { 0 } else { r.transferred.min(known - 1) };
         let computed = cached.max(given);
@@ -83,7 +84,8 @@ impl Scheduler {
         Room { start: below.max(hits as u64), hits: hits.min(below as usize)..hits }
     }
 
-    /// Whether the blocks of a waiting request are free that it needs for its tokens up to place `end`, and for all it knows.
+    /// True if enough blocks are free for a waiting request's tokens up to `end`, and for all of its known tokens if
+    /// admission requires that.
     fn fits(&self, id: RequestId, rooms: &[Room], end: u64) -> bool {
         let config = &self.config;
         let kept = if self.running.is_empty() {
@@ -92,7 +94,7 @@ impl Scheduler {
             (config.watermark * f64::from(config.num_gpu_blocks)) as u64
         };
         let batches = if config.async_scheduling { 2 } else { 1 };
-        // A window gives back blocks while a long prompt is computed.
+        // A sliding window frees blocks while a long prompt is computed.
         let most = |window: Option<u64>| match window {
             None => u64::MAX,
             Some(window) => {
@@ -111,7 +113,7 @@ impl Scheduler {
         whole.max(needed) + overhead <= self.pool.free()
     }
 
-    /// Takes the blocks that were found, then new ones for `tokens` more than `computed`.
+    /// Takes the cached blocks, then new ones for `tokens` more than `computed`.
     fn take_in(&mut self, id: RequestId, rooms: &[Room], (computed, tokens): (u64, u64)) {
         let found: Vec<Vec<Block>> =
             rooms.iter().enumerate().map(|(group, room)| self.found(id, group, room.hits.clone())).collect();
@@ -132,8 +134,8 @@ impl Scheduler {
         self.cache_full_blocks(id, computed + tokens);
     }
 
-    /// Blocks for the tokens of a running request up to `end`; false where they are not free. What has fallen out of its
-    /// windows is given back before.
+    /// Takes blocks for the tokens of a running request up to `end`; false if they are not free. Blocks that have
+    /// fallen out of its sliding windows are freed first.
     pub(super) fn grow(&mut self, id: RequestId, end: u64) -> bool {
         let block = self.config.block_size;
         let r = &mut self.requests[id];
@@ -158,7 +160,7 @@ impl Scheduler {
         true
     }
 
-    /// Gives back all that a request holds; one that is preempted may find it again.
+    /// Frees all blocks of a request; a preempted request may find them again.
     pub(super) fn release(&mut self, id: RequestId) {
         for table in &mut self.requests[id].tables {
             self.pool.release(table.held());
@@ -166,8 +168,7 @@ impl Scheduler {
         }
     }
 
-    /// How many blocks of a request's known tokens are cached that every group can go on from; at least its last token is
-    /// computed anew.
+    /// Number of a request's first blocks that are cached in every group; at least its last token is computed again.
     fn hits(&mut self, id: RequestId) -> usize {
         let full = self.requests[id].known().saturating_sub(1) / self.config.block_size;
         let full = self.name_contents(id, full as usize);
@@ -175,7 +176,7 @@ impl Scheduler {
         let mut hits = full;
         loop {
             let before = hits;
-            // Full attention is asked first, and groups that are alike are asked together.
+            // Full attention is asked first, and equal groups are asked together.
             for (at, window) in windows
                 .iter()
                 .enumerate()
@@ -202,7 +203,7 @@ impl Scheduler {
         hits
     }
 
-    /// The most blocks, of `most`, of which those within a window of the next token are cached.
+    /// The largest number of blocks, up to `most`, whose blocks within a window of the next token are all cached.
     fn window_hit(&self, window: u64, most: usize, has: impl Fn(usize) -> bool) -> usize {
         let within = window.saturating_sub(1).div_ceil(self.config.block_size) as usize;
         let (mut end, mut run) = (most, 0);
@@ -251,8 +252,8 @@ impl Scheduler {
         }
     }
 
-    /// Names the contents of a request's first `count` blocks, as far as the tokens are known that their hashes cover; how
-    /// many of these are named.
+    /// Names the contents of a request's first `count` blocks, as far as the tokens that their hashes cover are
+    /// known; returns the number of named blocks.
     fn name_contents(&mut self, id: RequestId, count: usize) -> usize {
         let (block, ahead) = (self.config.block_size, self.config.hash_lookahead());
         let r = &mut self.requests[id];
@@ -272,7 +273,7 @@ impl Scheduler {
     }
 }
 
-/// How many of `tokens`, from the first on, no later token sees through a window.
+/// Number of `tokens`, from the first on, that no later token sees through the window.
 fn below_window(window: Option<u64>, tokens: u64) -> u64 {
     window.map_or(0, |window| (tokens + 1).saturating_sub(window))
 }

@@ -1,4 +1,4 @@
-//! Settings by vLLM's names, and what its versions decide differently.
+//! Settings by vLLM's names, and differences between its versions.
 
 use crate::version::Version;
 
@@ -31,21 +31,23 @@ pub struct SchedulerConfig {
     pub scheduler_reserve_full_isl: bool,
     /// Fraction of the blocks kept free when admitting while others run.
     pub watermark: f64,
-    /// Beside decodes prompts are computed in every so many steps; 1 is in each. Up to 0.32 vLLM heeds it in data-parallel
-    /// engines alone (`DPEngineCoreProc` of `v1/engine/core.py`).
+    /// Number of steps from one with prompts to the next while others decode; 1 is every step. Up to 0.32 vLLM
+    /// applies it only in data-parallel engines (`DPEngineCoreProc` of `v1/engine/core.py`).
     pub prefill_schedule_interval: u64,
     /// True for asynchronous scheduling, with two batches in flight: a sampled token is counted before its value is
     /// known.
     pub async_scheduling: bool,
-    /// Tokens that a draft proposes after each that is sampled.
+    /// Number of draft tokens proposed after each sampled token.
     pub num_speculative_tokens: u64,
-    /// Tokens beyond a step's that a running request has room for: the drafts of the next step.
+    /// Tokens beyond the current step's for which a running request has blocks: the drafts of the next step.
     pub num_lookahead_tokens: u64,
-    /// Whether the drafts are those of EAGLE or an MTP module, which compute a block's last token with the token after it.
+    /// True if the drafts come from EAGLE or an MTP module, which compute a block's last token together with the
+    /// token after it.
     pub eagle: bool,
-    /// The groups of layers that take blocks of their own from the one pool, by their windows; none is full attention.
+    /// Sliding windows of the groups of layers that take their own blocks from the common pool; `None` is full
+    /// attention.
     pub windows: Vec<Option<u64>>,
-    /// What the version decides.
+    /// Rules of the version.
     pub rules: Rules,
 }
 
@@ -55,28 +57,29 @@ impl SchedulerConfig {
         (filled + self.num_lookahead_tokens).min(self.max_model_len)
     }
 
-    /// Tokens after a block that its hash covers, so that the block exists for others once these are known.
+    /// Number of tokens after a block that its hash covers; the block can be shared once these are known.
     pub(super) fn hash_lookahead(&self) -> u64 {
         u64::from(self.eagle && self.rules.hashes_look_ahead)
     }
 }
 
-/// What vLLM's versions decide differently.
+/// Differences between vLLM's versions; true is the rule of 0.33.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// A request that preempts itself ends the running pass; else the pass goes on with the next one (0.33).
+    /// A request that preempts itself ends the pass over the running ones; otherwise the pass continues with the next
+    /// one (0.33).
     pub self_preemption_ends_pass: bool,
-    /// A block's hash covers the token after it where EAGLE drafts; else a hit drops its last block (0.33).
+    /// With EAGLE, a block's hash covers the token after it; otherwise a hit drops its last block (0.33).
     pub hashes_look_ahead: bool,
-    /// Adapters in use are those of all running requests; else of those that this step computes (0.33).
+    /// Adapters of all running requests count as in use; otherwise only adapters of requests in this step (0.33).
     pub running_adapters_count: bool,
-    /// `prefill_schedule_interval` counts from the last step with prompts; else from the first request of a busy period
-    /// (0.33).
+    /// `prefill_schedule_interval` counts from the last step with prompts; otherwise from the first request of a busy
+    /// period (0.33).
     pub interval_since_prefill: bool,
 }
 
 impl Rules {
-    /// Those of `version`; of the newest known, 0.33, where it has no order.
+    /// Rules of `version`; of the newest known version, 0.33, if `version` has no number.
     pub fn of(version: Option<&str>) -> Rules {
         let before = |first| {
             version

@@ -1,18 +1,18 @@
-//! `prefill_schedule_interval`: in which steps prompts are computed beside decodes.
+//! `prefill_schedule_interval`: the steps that compute prompts together with decodes.
 //!
 //! Source: vLLM 0.33, `v1/core/sched/scheduler.py`; 0.32, `DPEngineCoreProc` of `v1/engine/core.py`.
 
-/// The steps that have passed.
+/// State of the interval: counts the steps so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Interval {
-    /// Every so many steps; 1 is each.
+    /// Number of steps from one with prompts to the next; 1 is every step.
     interval: u64,
     since_prefill: bool,
-    /// Steps that computed something; up to 0.32 those decided since a request arrived at the empty engine.
+    /// Steps that computed anything; up to 0.32, steps decided since a request arrived at the idle engine.
     steps: u64,
-    /// The last of them with a prompt.
+    /// Number of the last step with a prompt.
     last: Option<u64>,
-    /// Whether one that was to compute prompts left some waiting, so that the next does, too.
+    /// True if a step that computed prompts left requests waiting, so that the next step computes prompts as well.
     wait: bool,
 }
 
@@ -21,7 +21,8 @@ impl Interval {
         Interval { interval: interval.max(1), since_prefill, ..Interval::default() }
     }
 
-    /// Whether the step that begins holds prompts back where sequences decode; `idle` says that nothing ran before it.
+    /// True if the step that begins holds prompts back while sequences decode; `idle` is true if nothing ran before
+    /// it.
     pub(super) fn holds(&mut self, idle: bool) -> bool {
         if self.interval == 1 {
             return false;
@@ -35,12 +36,13 @@ impl Interval {
         off_beat && !self.wait
     }
 
-    /// The waiting requests of a step that holds none back have been considered: `left` wait that it had no room for.
+    /// Records that a step without this restriction has considered the waiting requests; `left` is true if some still
+    /// wait.
     pub(super) fn considered(&mut self, left: bool) {
         self.wait = left;
     }
 
-    /// A step is decided, which computes something, of prompts or not.
+    /// Records that a step with any computation is decided; `prompts` is true if prompts are part of the step.
     pub(super) fn decided(&mut self, prompts: bool) {
         if self.since_prefill {
             self.steps += 1;

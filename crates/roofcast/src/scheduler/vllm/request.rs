@@ -24,13 +24,13 @@ pub(super) struct RequestState {
     pub(super) computed: u64,
     /// Tokens delivered.
     pub(super) generated: u64,
-    /// Sampled, not yet delivered, and still counted on (async); drafts under way are among them.
+    /// Tokens sampled but not yet delivered that still count (async scheduling), drafts in flight included.
     pub(super) placeholders: u64,
-    /// The same of before a preemption (async).
+    /// Tokens in flight from before a preemption, which no longer count (async scheduling).
     pub(super) stale: u64,
     /// Tokens drafted to follow its last token.
     pub(super) drafts: u64,
-    /// Its blocks, of each group.
+    /// Its blocks, one table for each group.
     pub(super) tables: Vec<Table>,
     pub(super) contents: Vec<Content>,
     pub(super) preempted: bool,

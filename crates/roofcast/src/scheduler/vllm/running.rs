@@ -1,4 +1,4 @@
-//! The running requests of a step: tokens in the list's order, and who is preempted where blocks run out.
+//! The running requests of a step: their tokens in order, and preemption when blocks run out.
 //!
 //! Source: vLLM 0.33, `v1/core/sched/scheduler.py`.
 
@@ -10,7 +10,7 @@ impl Scheduler {
         while index < self.running.len() && pass.budget > 0 {
             let id = self.running[index];
             let r = &self.requests[id];
-            // Its last token is sampled already: nothing is left to compute.
+            // The last token is sampled already: no token is left to compute.
             let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
             let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
@@ -21,7 +21,7 @@ impl Scheduler {
                 continue;
             }
             if !self.make_room(id, want, step, &mut pass.budget, &mut index) {
-                // The one that preempted itself is gone from its place, where the next one is now.
+                // A request that preempted itself has left the list, so the next one is now at its index.
                 if self.config.rules.self_preemption_ends_pass {
                     break;
                 }
@@ -48,7 +48,7 @@ impl Scheduler {
         while !self.grow(id, end) {
             let Some(victim) = self.victim() else { return false };
             if let Some(at) = step.scheduled.iter().position(|(s, _)| *s == victim) {
-                // Its tokens go back to the budget; it stood before the one being scheduled.
+                // The victim's tokens return to the budget; it came before the request being scheduled.
                 *budget += step.scheduled.remove(at).1;
                 *index -= 1;
             }
@@ -62,7 +62,7 @@ impl Scheduler {
         true
     }
 
-    /// Takes the request to preempt out of the running ones.
+    /// Removes the request to preempt from the running ones.
     fn victim(&mut self) -> Option<RequestId> {
         match self.config.policy {
             SchedulingPolicy::Fcfs => self.running.pop(),
@@ -86,7 +86,7 @@ impl Scheduler {
         }
     }
 
-    /// The order under priorities: smaller first.
+    /// Order under priorities: smaller first.
     fn rank(&self, id: RequestId) -> (i64, u64) {
         (self.requests[id].priority, self.requests[id].number)
     }

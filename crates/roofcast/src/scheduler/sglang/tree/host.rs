@@ -1,10 +1,11 @@
-//! The host tier of the tree, SGLang's HiCache: which nodes have a copy in host memory, which copies are under way.
+//! The host tier of the tree, SGLang's HiCache: nodes with a copy in host memory, and copies in flight.
 //!
-//! Knows: when a node is copied to the host (`write_through`: with its first insert, `write_through_selective`: with its
-//! second, `write_back`: when it leaves the device), that ancestors go first, what goes where the host has no room, and that
-//! a copy under way locks its path. A node keeps its host copy when it comes back to the device. Source: SGLang 0.5.23,
-//! `mem_cache/unified_cache/unified_tree_core.py` and `mem_cache/unified_radix_cache.py`. Not modelled: storage below the
-//! host tier, `hicache_host_memory_mode=buffer_only`. Knows nothing about how long copies take: the driver reports them
+//! Knows: the time at which a node is copied to the host (`write_through`: at its first insert,
+//! `write_through_selective`: at its second, `write_back`: when it leaves the device); ancestors are copied first,
+//! the oldest leaves are evicted if the host is full, and a copy in flight locks its path. A node keeps its host copy
+//! when it returns to the device. Source: SGLang 0.5.23, `mem_cache/unified_cache/unified_tree_core.py` and
+//! `mem_cache/unified_radix_cache.py`. Not modelled: storage below the host tier,
+//! `hicache_host_memory_mode=buffer_only`. Knows nothing about the duration of copies: the driver reports their ends
 //! ([`Tree::stored`], [`Tree::loaded`]).
 
 use super::{Node, ROOT, Slot, Tree};
@@ -14,17 +15,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WritePolicy {
-    /// With its first insert.
+    /// At its first insert.
     #[default]
     WriteThrough,
-    /// With its second insert.
+    /// At its second insert.
     WriteThroughSelective,
     /// When it leaves the device.
     WriteBack,
 }
 
 impl WritePolicy {
-    /// Inserts of a node from which on it is copied; none where uses do not matter.
+    /// Number of inserts at which a node is copied; `None` if inserts do not matter.
     fn threshold(self) -> Option<u32> {
         match self {
             WritePolicy::WriteThrough => Some(1),
@@ -34,28 +35,28 @@ impl WritePolicy {
     }
 }
 
-/// What a node has on the host.
+/// The host side of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HostCopy {
-    /// Whether it is there, or on its way.
+    /// True if the host copy exists, or is in flight.
     pub(super) there: bool,
-    /// Inserts that went over it while it was on the device.
+    /// Number of inserts that passed over the node while it was on the device.
     hits: u32,
-    /// The copies to the host and back that are under way, by number; 0 where none is.
+    /// Numbers of the copies to the host and back that are in flight; 0 for none.
     storing: u64,
     loading: u64,
-    /// Its place in the order in which nodes came to be on both sides; 0 where it is not in it.
+    /// Rank by the time from which the node has been on both sides; 0 if it is not ranked.
     duplicate: u64,
 }
 
 impl HostCopy {
-    /// Of the new upper part of a node that is split.
+    /// The state for the new upper part of a node that is split.
     pub(super) fn of_part(self) -> HostCopy {
         HostCopy { duplicate: 0, ..self }
     }
 }
 
-/// KV that is copied together over the link.
+/// KV that is copied over the link in one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Submission {
     /// Tokens from the device to the host.
@@ -64,24 +65,24 @@ pub enum Submission {
     Load(u64),
 }
 
-/// What happened to the host tier since [`crate::scheduler::sglang::Scheduler::take_moves`] was asked last.
+/// Events of the host tier since the last call of [`crate::scheduler::sglang::Scheduler::take_moves`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// Nodes copied to the host: number, tokens before it on its path, tokens.
+    /// Nodes copied to the host: number, tokens before the node on its path, tokens.
     pub stores: Vec<[u64; 3]>,
-    /// Numbers of those that are there.
+    /// Numbers of copies that have arrived.
     pub stored: Vec<u64>,
-    /// Nodes without room on the host: tokens before it, tokens.
+    /// Nodes that found no room on the host: tokens before the node, tokens.
     pub store_failed: Vec<[u64; 2]>,
     /// Tokens freed on the host.
     pub host_evicted: u64,
     /// Tokens freed on the device by eviction.
     pub device_evicted: u64,
-    /// Of these, those that are nowhere any more.
+    /// Tokens freed on the device that had no host copy, and are lost.
     pub dropped: u64,
-    /// Tokens that the decision waited for until they were on the host.
+    /// Tokens copied to the host while the decision waited for them.
     pub written_back: u64,
-    /// What was handed to the link.
+    /// Copies handed to the link.
     pub submitted: Vec<Submission>,
 }
 
@@ -94,15 +95,16 @@ pub(in crate::scheduler::sglang) struct Host {
     policy: WritePolicy,
     /// Tokens of free host pages.
     free: u64,
-    /// Unlocked leaves that are on the host alone, by stamp.
+    /// Unlocked leaves that are only on the host, by stamp.
     pub(super) leaves: BTreeSet<(u64, Node)>,
-    /// Nodes that came to be on both sides, in that order; what left one of them may still be here. Of write_back alone.
+    /// Nodes on both sides, in the order in which they came to be; entries of nodes that have since left one side may
+    /// remain. Used with `write_back` only.
     duplicates: BTreeMap<u64, Node>,
     born: u64,
-    /// Copies so far.
+    /// Number of copies to the host so far.
     stores: u64,
     loads: u64,
-    /// Copies that wait to be submitted, and those under way, in order; each submission is one copy over the link.
+    /// Copies that wait to be submitted, and submitted ones, in order; each submission is one copy over the link.
     storing: (Vec<Numbered>, VecDeque<Vec<Numbered>>),
     loading: (Vec<Numbered>, VecDeque<Vec<Numbered>>),
     pub(in crate::scheduler::sglang) moves: Moves,
@@ -125,7 +127,7 @@ impl Host {
         }
     }
 
-    /// Free tokens, and nodes on their way to the host and back.
+    /// Free tokens, and numbers of nodes on their way to the host and back.
     pub(in crate::scheduler::sglang) fn state(&self) -> [u64; 3] {
         let under_way = |(queued, submitted): &(Vec<Numbered>, VecDeque<Vec<Numbered>>)| {
             (queued.len() + submitted.iter().map(Vec::len).sum::<usize>()) as u64
@@ -133,12 +135,12 @@ impl Host {
         [self.free, under_way(&self.storing), under_way(&self.loading)]
     }
 
-    /// Whether evicting means waiting for a copy.
+    /// True if eviction from the device has to wait for a copy.
     pub(in crate::scheduler::sglang) fn writes_back(&self) -> bool {
         self.policy == WritePolicy::WriteBack
     }
 
-    /// A node leaves the tree.
+    /// Forgets a node that leaves the tree.
     pub(super) fn forget(&mut self, slot: &Slot) {
         self.duplicates.remove(&slot.copy.duplicate);
         if slot.copy.there {
@@ -149,7 +151,8 @@ impl Host {
 }
 
 impl Tree {
-    /// Counts an insert that went over a node on the device or made it, unless the request had inserted it before.
+    /// Counts an insert that passed over a node on the device or created it, unless the request had inserted it
+    /// before.
     pub(super) fn used(&mut self, node: Node, fresh: bool) {
         let Some(threshold) = self.host.as_ref().and_then(|host| host.policy.threshold()) else { return };
         let copy = &mut self.nodes[node as usize].copy;
@@ -159,7 +162,8 @@ impl Tree {
         }
     }
 
-    /// Copies a node and its ancestors without a copy to the host, the ancestors first, until there is no room.
+    /// Copies a node and its ancestors to the host, as far as they have no copy, ancestors first, until the host is
+    /// full.
     fn back_up(&mut self, node: Node) {
         let (mut chain, mut up) = (Vec::new(), node);
         while up != ROOT && !self.nodes[up as usize].copy.there {
@@ -176,7 +180,7 @@ impl Tree {
         }
     }
 
-    /// Takes host pages for a node: the number of its copy, or none where there is no room.
+    /// Allocates host pages for a node; returns the number of the copy, or `None` if there is no room.
     fn copy(&mut self, node: Node) -> Option<u64> {
         let length = self.nodes[node as usize].length;
         let start = self.start(node);
@@ -205,7 +209,7 @@ impl Tree {
         start
     }
 
-    /// Frees at least `tokens` on the host, if they can go; how many it were.
+    /// Frees at least `tokens` on the host if that many are evictable; returns the number of freed tokens.
     fn evict_host(&mut self, tokens: u64) -> u64 {
         let mut freed = self.give_up_duplicates(tokens);
         while freed < tokens
@@ -217,8 +221,8 @@ impl Tree {
         freed
     }
 
-    /// With write_back, gives host copies up of nodes that are on the device, too: first of those that are not about to leave
-    /// it.
+    /// With `write_back`, frees host copies of nodes that are also on the device; nodes that are about to leave the
+    /// device lose theirs last.
     fn give_up_duplicates(&mut self, tokens: u64) -> u64 {
         let Some(host) = self.host.as_mut().filter(|host| host.writes_back()) else { return 0 };
         let (mut freed, mut gone) = (0, Vec::new());
@@ -247,7 +251,7 @@ impl Tree {
         freed
     }
 
-    /// Keeps a node in the order of those on both sides, or out of it.
+    /// Adds a node to the order of nodes on both sides, or removes it.
     pub(super) fn track_duplicate(&mut self, node: Node) {
         let Some(host) = self.host.as_mut().filter(|host| host.writes_back()) else { return };
         let slot = &mut self.nodes[node as usize];
@@ -261,7 +265,8 @@ impl Tree {
         }
     }
 
-    /// A leaf leaves the device. Where it has no host copy it gets one now with write_back, and is lost otherwise.
+    /// Removes a leaf from the device. Without a host copy, `write_back` copies it now, and the other policies lose
+    /// it.
     pub(super) fn leave_device(&mut self, leaf: Node) {
         let (length, there) = (self.nodes[leaf as usize].length, self.nodes[leaf as usize].copy.there);
         let writes_back = self.host.as_ref().is_some_and(Host::writes_back);
@@ -273,7 +278,7 @@ impl Tree {
             host.moves.written_back += length;
             self.track_duplicate(leaf);
         } else if !there {
-            // What was below it on the host went when there was no room.
+            // Its descendants on the host were evicted when the host ran out of room.
             host.moves.dropped += length;
             return self.remove(leaf);
         }
@@ -287,7 +292,7 @@ impl Tree {
         self.enlist(parent, ROOT);
     }
 
-    /// What is on the host alone is on the device, too.
+    /// Marks a node that was only on the host as being on the device, too.
     pub(super) fn enter_device(&mut self, node: Node) {
         self.delist(node);
         let slot = &mut self.nodes[node as usize];
@@ -300,7 +305,8 @@ impl Tree {
         self.enlist(node, self.newest());
     }
 
-    /// Loads what is on the host alone on the way to `end`, which its lock keeps until [`Tree::loaded`].
+    /// Loads the nodes on the path to `end` that are only on the host; the lock on `end` keeps them until
+    /// [`Tree::loaded`].
     pub(in crate::scheduler::sglang) fn load(&mut self, end: Node) {
         let Some(host) = &mut self.host else { return };
         host.loads += 1;
@@ -315,17 +321,17 @@ impl Tree {
         chain.into_iter().rev().for_each(|node| self.enter_device(node));
     }
 
-    /// Hands the copies to the host that wait over to the link, as one.
+    /// Hands the waiting copies to the host over to the link, as one.
     pub(in crate::scheduler::sglang) fn submit_stores(&mut self) {
         let Some(host) = self.host.as_mut().filter(|host| !host.storing.0.is_empty()) else { return };
         let nodes = std::mem::take(&mut host.storing.0);
-        // Nodes may have been split since they were queued: their parts are one copy.
+        // Nodes may have been split since they were queued: their parts still form one copy.
         let tokens = nodes.iter().map(|(node, number)| part(&self.nodes, *node, *number)).sum();
         host.storing.1.push_back(nodes);
         host.moves.submitted.push(Submission::Store(tokens));
     }
 
-    /// Hands loads of `tokens` over to the link, as one.
+    /// Hands the waiting loads, of `tokens`, over to the link, as one.
     pub(in crate::scheduler::sglang) fn submit_loads(&mut self, tokens: u64) {
         let Some(host) = self.host.as_mut().filter(|host| !host.loading.0.is_empty()) else { return };
         let nodes = std::mem::take(&mut host.loading.0);
@@ -333,7 +339,7 @@ impl Tree {
         host.moves.submitted.push(Submission::Load(tokens));
     }
 
-    /// The oldest submitted copy to the host is there.
+    /// Completes the oldest submitted copy to the host.
     pub(in crate::scheduler::sglang) fn stored(&mut self) {
         let done = self.host.as_mut().and_then(|host| host.storing.1.pop_front());
         for (node, number) in done.unwrap_or_default() {
@@ -349,7 +355,7 @@ impl Tree {
         }
     }
 
-    /// The oldest submitted load is there.
+    /// Completes the oldest submitted load.
     pub(in crate::scheduler::sglang) fn loaded(&mut self) {
         let done = self.host.as_mut().and_then(|host| host.loading.1.pop_front());
         for (node, number) in done.unwrap_or_default() {
@@ -366,7 +372,7 @@ impl Tree {
     }
 }
 
-/// Tokens of the parts of a node that are one copy.
+/// Tokens of all parts of a node that belong to one copy.
 fn part(nodes: &[Slot], node: Node, number: u64) -> u64 {
     let (mut tokens, mut up) = (0, node);
     while nodes[up as usize].copy.storing == number {

@@ -1,25 +1,25 @@
-//! Unlocked leaves by their stamps: of the device in a list, of the host in a set.
+//! Unlocked leaves by their stamps: leaves of the device in a list, leaves of the host in a set.
 //!
-//! Knows: a leaf of the device has nothing on the device below it, a leaf of the host has nothing below it and is on the host
-//! alone; whoever changes what decides this takes the node out first and puts it back afterwards. Knows nothing about who
-//! evicts.
+//! Knows: a leaf of the device has no descendants on the device; a leaf of the host has no children and is only on
+//! the host. Before these properties change, the node is removed with `delist`, and afterwards added again with
+//! `enlist`. Knows nothing about eviction decisions.
 
 use super::{DEPTHS, Node, ROOT, Slot, Tree};
 
-/// Where an unlocked leaf is kept.
+/// The list that holds an unlocked leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Listed {
-    /// Nowhere.
+    /// No list.
     #[default]
     No,
-    /// Among the leaves of the device.
+    /// The leaves of the device.
     Device,
-    /// Among those of the host.
+    /// The leaves of the host.
     Host,
 }
 
 impl Slot {
-    /// Whether it is an unlocked leaf of the device.
+    /// True if the node is an unlocked leaf of the device.
     pub(super) fn is_free_leaf(&self) -> bool {
         self.on_device && self.device_children == 0 && self.locks == 0
     }
@@ -53,13 +53,14 @@ impl Tree {
         self.nodes[ROOT as usize].older
     }
 
-    /// The leaf of the device that goes first.
+    /// The leaf of the device that is evicted first.
     pub(super) fn oldest(&self) -> Option<Node> {
         Some(self.nodes[ROOT as usize].newer).filter(|leaf| *leaf != ROOT)
     }
 
-    /// Puts a node where it belongs. Its place among the leaves of the device is looked for from `near` on: what was just used
-    /// is the newest, and what an evicted leaf leaves bare is about as old as that leaf.
+    /// Adds a node to the list in which it belongs. Its place among the leaves of the device is searched from `near`:
+    /// a node that was just used is the newest, and a parent that became a leaf by an eviction is about as old as the
+    /// evicted leaf.
     pub(super) fn enlist(&mut self, node: Node, near: Node) {
         let slot = &self.nodes[node as usize];
         let (belongs, stamp) = (slot.belongs(), slot.stamp);
@@ -77,7 +78,7 @@ impl Tree {
         }
     }
 
-    /// Takes a node out of where it is kept, before what decides that changes.
+    /// Removes a node from its list, before its state changes.
     pub(super) fn delist(&mut self, node: Node) {
         let Slot { listed, older, newer, stamp, .. } = self.nodes[node as usize];
         match (listed, &mut self.host) {
