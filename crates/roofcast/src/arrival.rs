@@ -1,46 +1,46 @@
-//! A request as it comes to an engine, and its number there.
+//! A request in the form of an engine, and its sequence id.
 
 use crate::clock::Ticks;
 
 /// Index of a sequence in its engine.
 pub type SequenceId = u32;
 
-/// A request as it comes to an engine.
+/// A request as it arrives at an engine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Arrival {
-    /// Its number in the run.
+    /// Number of the request in the run.
     pub number: u64,
-    /// When its client sent it.
+    /// Time at which its client sent it.
     pub sent: Ticks,
-    /// When the engine has it.
+    /// Time at which the engine received it.
     pub at: Ticks,
     /// Prompt tokens.
     pub input: u32,
-    /// Tokens that it generates.
+    /// Output tokens.
     pub output: u32,
-    /// The client's bound on them, which is all that a scheduler knows of its end.
+    /// The client's bound on output tokens, which is all that a scheduler knows of its end.
     pub max_tokens: u32,
-    /// Whether it goes on to its bound and says so.
+    /// True if it generates up to its bound (`ignore_eos`).
     pub ignore_eos: bool,
-    /// What the queue sorts by, smaller first; 0 for all where order is that of arrival.
+    /// Sort key of the queue, smaller first; 0 for all in order of arrival.
     pub key: i64,
     /// The user that sent it.
     pub user: u32,
-    /// What its output's tokens are, for prompts that repeat them.
+    /// Segment of its output's tokens, for prompts that repeat them.
     pub output_segment: u32,
 }
 
 /// A request that has all its tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
-    /// As it came.
+    /// The request as it arrived.
     pub arrival: Arrival,
-    /// When its first token came.
+    /// Time of its first token.
     pub first: Ticks,
-    /// How often it was preempted.
+    /// Number of its preemptions.
     pub preemptions: u32,
     /// Tokens of its prompt that were found in the prefix cache.
     pub cached: u64,
-    /// Its name in its replica, where that keeps its cache for another.
+    /// Its id in its replica, if the replica keeps the cache for another one.
     pub id: SequenceId,
 }

@@ -6,44 +6,44 @@
 use crate::units::Picoseconds;
 use std::ops::{Add, AddAssign, Sub};
 
-/// Ticks of a picosecond.
+/// Ticks per picosecond.
 pub const TICKS_PER_PS: f64 = 256.0;
 const BITS: u32 = 8;
 
-/// What `steps` steps come to of which the first counts `first` and each later one `growth` more; fewer than 2³² steps, so that
-/// pairs of them are one word.
+/// Total of `steps` steps, the first of which counts `first` and each later one `growth` more; fewer than 2³² steps,
+/// so that their pairs fit one word.
 #[inline]
 pub fn sum_of_run(first: u64, growth: u64, steps: u64) -> u128 {
     let pairs = steps * steps.saturating_sub(1) / 2;
     u128::from(first) * u128::from(steps) + u128::from(growth) * u128::from(pairs)
 }
 
-/// A time or a span.
+/// A point in time or a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Ticks(pub u128);
 
 impl Ticks {
-    /// No time.
+    /// Zero duration.
     pub const ZERO: Ticks = Ticks(0);
-    /// Later than anything.
+    /// A time later than any other.
     pub const NEVER: Ticks = Ticks(u128::MAX);
 
-    /// In whole picoseconds, rounded down.
+    /// Time in whole picoseconds, rounded down.
     pub fn picoseconds(self) -> Picoseconds {
         Picoseconds(u64::try_from(self.0 >> BITS).unwrap_or(u64::MAX))
     }
 
-    /// In one word; a span too long for it is as long as it can say (20 hours).
+    /// Time in one word; longer durations saturate (20 hours).
     pub fn narrow(self) -> u64 {
         u64::try_from(self.0).unwrap_or(u64::MAX)
     }
 
-    /// In milliseconds, the unit of reports.
+    /// Time in milliseconds, the unit of reports.
     pub fn ms(self) -> f64 {
         self.0 as f64 / (TICKS_PER_PS * 1e9)
     }
 
-    /// In seconds.
+    /// Time in seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / (TICKS_PER_PS * 1e12)
     }
@@ -52,7 +52,7 @@ impl Ticks {
 impl std::ops::Div<u64> for Ticks {
     type Output = Ticks;
     fn div(self, parts: u64) -> Ticks {
-        // One word is divided many times faster than two.
+        // Dividing one word is many times faster than dividing two.
         match u64::try_from(self.0) {
             Ok(narrow) => Ticks::from(narrow / parts),
             Err(_) => Ticks(self.0 / u128::from(parts)),

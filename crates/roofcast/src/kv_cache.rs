@@ -1,6 +1,6 @@
 //! The KV cache of one replica, by kind.
 //!
-//! Knows: blocks and their holders, what of a prefix is still there. Knows nothing about time or policy.
+//! Knows: blocks and their holders, and which prefixes are still cached. Knows nothing about time or policy.
 
 pub mod contiguous;
 pub(crate) mod cursor;

@@ -1,7 +1,7 @@
-//! A workload through an engine in virtual time, and what came of it.
+//! Simulates a workload on an engine in virtual time, and reports the results.
 //!
-//! Knows: which replicas a deployment has, what their counts add up to, and whether the load was more than they can
-//! carry. What clients saw is in [`results`].
+//! Knows: the replicas of a deployment, the sums of their counts, and whether the offered load exceeded their
+//! capacity. Latencies as clients see them are in [`results`].
 
 mod provision;
 mod sums;
@@ -24,69 +24,70 @@ pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers, has_pools, pool, u
 use provision::{Provision, Requests};
 use serde::Serialize;
 
-/// What is kept of a run.
+/// Options of a run: speed, recorded data and early end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Take equal steps at once; the results are the same without.
+    /// Simulate equal steps at once; this does not change the results.
     pub leap: bool,
     /// Keep a record for each request.
     pub records: bool,
     /// Keep each replica's levels over time.
     pub series: bool,
-    /// Keep so many events of steps and requests, all replicas together.
+    /// Maximum number of step and request events to keep, over all replicas.
     pub trace: Option<u64>,
-    /// End when the 99th percentile of a bound of the SLO is missed for certain. What such a run reports is of its
-    /// requests up to then.
+    /// End the run when the bound on a 99th percentile is certain to be missed. Such a run reports only on its
+    /// requests until then.
     pub end_when_missed: bool,
 }
 
-/// A run and what came of it.
+/// A run and its results.
 #[derive(Debug, Clone, Serialize)]
 pub struct Simulation {
-    /// What a step was priced at.
+    /// Cost model of a step.
     pub cost: CostKind,
-    /// Whether the run was interrupted; what follows counts the requests that had ended.
+    /// True if the run was interrupted; the other fields then count the requests that had ended.
     pub interrupted: bool,
     /// Requests that came.
     pub requests: u64,
     /// Requests that no engine with these settings could serve.
     pub refused: u64,
-    /// Requests turned away because too much was queued.
+    /// Requests turned away because the queue was too long.
     pub rejected: u64,
-    /// What clients saw, in vLLM's keys.
+    /// Latencies and throughput as clients see them, by vLLM's keys.
     #[serde(flatten)]
     pub summary: Summary,
-    /// What the spec's engine came to.
+    /// Resolved settings of the engine.
     pub settings: Settings,
-    /// What the engines did, all replicas together.
+    /// Work of the engines, over all replicas.
     pub activity: Activity,
-    /// What the KV cache was used for.
+    /// Use of the KV cache.
     pub kv_cache: CacheUse,
-    /// What the replicas' time went to, in seconds of all of them together.
+    /// Seconds of the replicas' time by bottleneck, summed over the replicas.
     pub time: TimeShares,
-    /// A decode step at the mean batch and context of the run, at the limit; of a microbatch where stages work on several.
+    /// Limit of a decode step, in milliseconds, at the mean batch and context of the run; of a microbatch if several
+    /// pipeline stages work at one time.
     pub limit_tpot_ms: f64,
-    /// Dollars and joules.
+    /// Cost and energy.
     pub expense: Expense,
-    /// What served, and what went from one to the other.
+    /// The serving replicas, and KV transfers between them.
     pub fleet: FleetUse,
-    /// Whether more came than could be served.
+    /// The offered load, and whether it exceeded the capacity.
     pub load: OfferedLoad,
-    /// Whether the run ended before its last request because a bound of the SLO was missed for certain.
+    /// True if the run ended before its last request because a bound of the SLO was certain to be missed.
     #[serde(skip)]
     pub ended_early: bool,
-    /// What the means may turn out to be; none at the limit.
+    /// Error bands of the means; `None` if steps are priced at the limit.
     pub bands: Option<Bands>,
-    /// Every completed request's latencies.
+    /// Latencies of every completed request.
     #[serde(skip)]
     pub latencies: [(&'static str, Sample); 3],
-    /// One for each request, where they were kept.
+    /// One record for each request, if records were kept.
     #[serde(skip)]
     pub records: Vec<Record>,
-    /// Each replica's levels over the same intervals, where they were kept.
+    /// Levels over time of each replica, at common intervals, if they were kept.
     #[serde(skip)]
     pub series: Vec<Vec<Point>>,
-    /// Each replica's first events, where they were kept.
+    /// First events of each replica, if they were kept.
     #[serde(skip)]
     pub traces: Vec<Trace>,
 }
@@ -98,30 +99,30 @@ pub struct Settings {
     pub scheduler: SchedulerKind,
     /// The order of the queue.
     pub policy: QueuePolicy,
-    /// Requests that run at once.
+    /// Maximum number of requests that run at one time.
     pub max_num_seqs: u64,
-    /// Tokens of a step, of all data-parallel ranks together.
+    /// Token budget of a step, over all data-parallel ranks.
     pub max_num_batched_tokens: u32,
-    /// The longest request that is served, prompt and output.
+    /// Maximum tokens of a request, prompt and output.
     pub max_model_len: u32,
-    /// Whether a prompt may be split over steps.
+    /// True if a prompt may be split over steps (chunked prefill).
     pub enable_chunked_prefill: bool,
-    /// Whether blocks are found again by their content.
+    /// True if blocks are found again by their content (prefix cache).
     pub enable_prefix_caching: bool,
-    /// Whether the run leapt; the results are the same without.
+    /// True if equal steps were simulated at once, which does not change the results.
     pub leap: bool,
 }
 
-/// What the engines did.
+/// Work of the engines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Activity {
     /// Steps.
     pub steps: u64,
-    /// Requests running in a step, in the mean.
+    /// Mean number of running requests in a step.
     pub mean_running: f64,
-    /// The most in a step of one replica.
+    /// Maximum number of running requests in a step of one replica.
     pub max_running: u64,
-    /// The most waiting at one replica.
+    /// Maximum number of waiting requests at one replica.
     pub max_waiting: u64,
     /// Preemptions.
     pub preemptions: u64,
@@ -137,65 +138,66 @@ pub struct Activity {
     pub idle_tokens: u64,
     /// Drafts verified.
     pub drafted_tokens: u64,
-    /// Of these, the drafts that were rejected.
+    /// Drafts that were rejected.
     pub rejected_tokens: u64,
 }
 
-/// What the KV cache was used for, of one replica.
+/// Use of the KV cache of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CacheUse {
     /// Blocks that requests can hold.
     pub blocks: u64,
     /// Tokens of a block.
     pub block_size: u64,
-    /// Groups of layers that take a block each for the same tokens, as vLLM's do where some have a window.
+    /// Number of groups of layers that each take blocks for the tokens, as in vLLM when some layers have a sliding
+    /// window.
     pub groups: u64,
-    /// The most that were held.
+    /// Maximum number of held blocks.
     pub max_blocks: u64,
-    /// Share of the blocks held, in the mean over steps.
+    /// Mean fraction of the blocks that were held, over steps.
     pub mean_usage: f64,
-    /// Share of the held room that no token stood in, in the mean over steps.
+    /// Mean fraction of the held room without a token, over steps.
     pub internal_fragmentation: f64,
-    /// Share of the free room outside its longest gap, in the mean over attempts to admit; 0 where blocks are alike.
+    /// Mean fraction of the free room outside its longest gap, over attempts to admit; 0 for a cache of equal blocks.
     pub external_fragmentation: f64,
-    /// Attempts that failed though enough was free in sum.
+    /// Attempts that failed although enough room was free in total.
     pub scattered_refusals: u64,
-    /// The share at these.
+    /// Mean external fragmentation at these attempts.
     pub scattered_fragmentation: f64,
-    /// What finds blocks, where the spec names a layout.
+    /// Use of block tables, if the spec names a layout.
     pub tables: Option<Tables>,
 }
 
-/// What finds the blocks of the decodes of a step, in the mean.
+/// HBM traffic and transfers of block tables for the decodes of a step, on average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tables {
-    /// How tokens lie in memory.
+    /// Layout of a request's tokens in memory.
     pub layout: KvLayout,
-    /// Bytes that a layer reads that sees the whole context.
+    /// Bytes that a layer with full attention reads.
     pub read_bytes: f64,
     /// Bytes that the host sends to each device.
     pub sent_bytes: f64,
 }
 
-/// Seconds by what bound them.
+/// Seconds by bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct TimeShares {
-    /// Memory bandwidth.
+    /// Bound by memory bandwidth.
     pub memory_s: f64,
-    /// Arithmetic.
+    /// Bound by arithmetic.
     pub compute_s: f64,
-    /// Links.
+    /// Bound by links.
     pub communication_s: f64,
-    /// Host and launches.
+    /// Bound by the host and kernel launches.
     pub host_s: f64,
-    /// Moving caches between device and host.
+    /// Spent moving KV caches between device and host.
     pub swap_s: f64,
-    /// Nothing to do.
+    /// Idle.
     pub idle_s: f64,
 }
 
 impl TimeShares {
-    /// With something to do.
+    /// Seconds that are not idle.
     pub fn busy_s(&self) -> f64 {
         self.memory_s + self.compute_s + self.communication_s + self.host_s + self.swap_s
     }
@@ -212,21 +214,21 @@ impl TimeShares {
     }
 }
 
-/// What the run took.
+/// Cost and energy of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Expense {
-    /// Dollars per hour of all accelerators, where the price is known.
+    /// Dollars per hour of all accelerators, if the price is known.
     pub dollars_per_hour: Option<f64>,
     /// Dollars per million output tokens of the run.
     pub dollars_per_million_output_tokens: Option<f64>,
-    /// Board power over busy time and a fifth of it over idle time, where it is known.
+    /// Joules: board power over busy time and a fifth of it over idle time, if the power is known.
     pub joules: Option<f64>,
-    /// Of these, per output token.
+    /// Joules per output token.
     pub joules_per_output_token: Option<f64>,
 }
 
-/// Share of the board power that an idle accelerator takes. An assumption, of the size of the idle power of data-centre
-/// GPUs with their clocks up.
+/// Fraction of the board power that an idle accelerator draws. An assumption, close to the idle power of data-centre
+/// GPUs at full clocks.
 const IDLE_POWER: f64 = 0.2;
 
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
@@ -234,7 +236,8 @@ pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Opti
     simulate_while(forecaster, spec, place, options, &mut |_, _| true)
 }
 
-/// The same, which ends early where `watch` says no; it hears now and then how many requests have ended, of how many.
+/// As [`simulate`], but ends early when `watch` returns false; `watch` is called now and then with the number of
+/// ended requests and the number of all requests.
 pub fn simulate_while(
     forecaster: &Forecaster,
     spec: &Spec,
@@ -253,7 +256,7 @@ pub fn simulate_while(
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &forecaster.deployment.options.engine;
     let ranking = Ranking::new(engine, workload.seed);
-    // A client with a cap waits for answers: what it sends is not what was offered.
+    // With a cap on concurrency, a client waits for answers, so that it does not send at the offered rate.
     let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());
     let open = paced.map(|_| traffic.total());
     let mut results = Results::new(spec.slo, options.records, open);
@@ -285,14 +288,14 @@ pub fn simulate_while(
     Ok(sums::report(&provision, settings, fleet))
 }
 
-/// What one of `replicas` keeps over time; events are shared out evenly.
+/// The timeline that each of `replicas` records; the events are divided evenly.
 fn timeline(replicas: u64, options: Options) -> Option<Box<Timeline>> {
     let trace = options.trace.map(|most| Trace::new(most / replicas));
     let series = options.series.then(Series::default);
     (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
 }
 
-/// Tokens of a request half way through its output, in the mean.
+/// Mean number of tokens of a request when half of its output is generated.
 fn mean_context(workload: &Workload) -> u64 {
     (workload.input_mean() + workload.output_mean() / 2.0) as u64
 }

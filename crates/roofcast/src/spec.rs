@@ -1,7 +1,7 @@
-//! The spec: what a user writes in TOML or flags, parsed and not yet believed.
+//! The spec: the user's TOML or flags, parsed but not validated.
 //!
-//! Knows: names and shapes of keys; unknown keys are refused. What they mean together is decided once, in
-//! [`crate::deployment`] and [`crate::plan`].
+//! Knows: names and shapes of keys; unknown keys are refused. Their meaning is resolved in [`crate::deployment`] and
+//! [`crate::plan`].
 
 mod fleet;
 mod kernels;
@@ -250,7 +250,7 @@ impl EngineSpec {
         self.name.as_deref().unwrap_or("vllm")
     }
 
-    /// Whether its version is `first` or later; the newest counts where none with an order is named.
+    /// True if the version is `first` or later; an unknown version counts as the newest.
     pub fn is_since(&self, first: &str) -> bool {
         self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
     }
@@ -260,12 +260,12 @@ impl EngineSpec {
         self.scheduler.or_else(|| SchedulerKind::of_engine(self.name())).unwrap_or_default()
     }
 
-    /// Whether requests come through a server.
+    /// True if requests come through an API server.
     pub fn served(&self) -> bool {
         self.served.unwrap_or(true)
     }
 
-    /// Whether that server is a Python program.
+    /// True if this server is a Python program.
     pub fn has_python_server(&self) -> bool {
         self.served() && self.frontend != Frontend::Dynamo && self.name() != "llama.cpp"
     }
@@ -288,7 +288,7 @@ impl Spec {
         let whole = table.clone();
         let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| {
             let (path, message) = (e.path().to_string(), e.inner().message());
-            // What is found is not in the message of an untagged type.
+            // For an untagged type, the error message does not include the value that was found.
             let found = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
             let found = found.map(ToString::to_string);
             Error::Parse { place: place.to_owned(), message: told(&path, message, found.as_deref()) }

@@ -1,30 +1,30 @@
 //! Events of single requests, for drivers that report each as it happens.
 
-/// What happened to a request, in the order of the engine's decisions.
+/// Event of a request, in the order of the engine's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It is computed from now on; so many tokens of it were in the cache.
+    /// Admitted: its computation starts.
     Admitted {
         /// The request.
         number: u64,
         /// Tokens found in the prefix cache.
         cached: u64,
-        /// Whether it ran before and was preempted.
+        /// True if it ran before and was preempted.
         resumed: bool,
     },
-    /// Its blocks are given to another request; it waits again.
+    /// Preempted: its blocks are freed, and it waits again.
     Preempted {
         /// The request.
         number: u64,
     },
-    /// It has so many tokens more.
+    /// New tokens were sampled.
     Sampled {
         /// The request.
         number: u64,
-        /// How many.
+        /// Number of tokens.
         tokens: u64,
     },
-    /// It has all its tokens.
+    /// All its tokens are sampled.
     Finished {
         /// The request.
         number: u64,

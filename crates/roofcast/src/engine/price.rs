@@ -1,8 +1,8 @@
 //! The price of a step in ticks, so that sums over steps are exact integers.
 //!
-//! Knows: a step of decodes alone is affine in the total context, which is what lets the engine leap; what depends on
-//! nothing but the number of rows or of decodes is computed once. All times are [`crate::timing`]'s. Knows nothing about
-//! schedules.
+//! Knows: a step of decodes alone is affine in the total context, which allows the engine to leap; times that depend
+//! only on the number of rows or of decodes are computed once. All times come from [`crate::timing`]. Knows nothing
+//! about schedules.
 
 use crate::batch::{Seen, Sequences};
 use crate::clock::{TICKS_PER_PS, Ticks};
@@ -13,21 +13,21 @@ use crate::tally::Tally;
 use crate::timing::Timing;
 use std::borrow::Cow;
 
-/// Ticks of a second.
+/// Ticks per second.
 const TICKS: f64 = 1e12 * TICKS_PER_PS;
-/// Steps of more rows are priced anew each time.
+/// Rows of a step up to which prices are cached.
 const MOST_ROWS: usize = 1 << 16;
 
 /// The price of a step of `n` decodes: `fixed + attending(seen)`.
 #[derive(Debug, Clone, Default)]
 pub struct Decode {
-    /// Whatever the context.
+    /// Context-independent ticks.
     pub fixed: u64,
-    /// Per token seen.
+    /// Ticks per token seen.
     slope: u64,
-    /// Per token seen within each reach.
+    /// Ticks per token seen within each reach.
     slopes: Vec<u64>,
-    /// What of `fixed` is bound by what.
+    /// Context-independent time, split by bottleneck.
     shares: Shares<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Decode {
         Decode { fixed: shares.total(), slope: whole(step.slope), slopes, shares }
     }
 
-    /// What is taken for the tokens that are seen, or grown by: `slope · all + Σ slopes[r] · within[r]`.
+    /// Ticks for the tokens seen, or for their growth: `slope · all + Σ slopes[r] · within[r]`.
     #[inline(always)]
     pub fn attending(&self, seen: Seen) -> u64 {
         let mut ticks = self.slope * seen.all;
@@ -56,25 +56,25 @@ impl Decode {
 #[derive(Debug, Clone)]
 pub struct Price {
     timing: Timing,
-    /// Whether the attention of some operator is bound by memory, for the shares.
+    /// True if some operator's attention is memory-bound, for the breakdown by bottleneck.
     slopes_memory: bool,
-    /// Prices of decodes alone by their number, as they are met.
+    /// Prices of decodes alone by their number, computed on first use.
     decodes: Vec<Option<Box<Decode>>>,
-    /// Times of the products by the rows that they compute, and by those that are sampled.
+    /// Times of the GEMMs by computed rows, and by sampled rows.
     products: [Products; 2],
 }
 
-/// Times of products by rows, as they are met; not a number before.
+/// Times of GEMMs by rows, computed on first use; NaN before.
 type Products = Vec<[f64; 2]>;
 
 impl Price {
-    /// In ticks what `timing` has in seconds.
+    /// Prices in ticks for the times of `timing` in seconds.
     pub fn new(timing: Timing) -> Price {
         let slopes_memory = timing.attention_is_memory_bound();
         Price { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
     }
 
-    /// The windows of operators that do not see the whole context, in tokens.
+    /// Sliding windows of operators without full attention, in tokens.
     pub fn reaches(&self) -> &[u64] {
         &self.timing.model.reaches
     }
@@ -95,7 +95,7 @@ impl Price {
     pub fn mixed(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
-        // One stage has one pass: an iterator over it took as long as its price.
+        // One stage has one pass, and an iterator over a single pass took as long as its price.
         let shares = if timing.model.parallelism.pp == 1 {
             priced(timing, known, &timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
         } else {
@@ -105,13 +105,14 @@ impl Price {
         (Ticks::from(shares.total()), shares)
     }
 
-    /// What a step takes on top for `tokens` that pass `adapters` distinct adapters, each like `adapter`.
+    /// Time that LoRA adapters add to a step, for `tokens` that use `adapters` distinct adapters, each like
+    /// `adapter`.
     pub fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<u64> {
         let tokens = tokens.div_ceil(self.timing.model.parallelism.attention_dp);
         ticks(self.timing.adapters(adapter, adapters, tokens))
     }
 
-    /// What most of a step of `n` decodes goes to, of which what they see takes `attending`.
+    /// Bottleneck of a step of `n` decodes whose context-dependent part takes `attending`.
     pub fn bound(&mut self, n: u64, attending: u64) -> &'static str {
         let memory = self.slopes_memory;
         let mut shares = self.decode(n).shares;
@@ -119,11 +120,11 @@ impl Price {
         shares.largest()
     }
 
-    /// What the time of a run went to.
+    /// Time of a run by bottleneck.
     pub fn account(&mut self, tally: &Tally) -> Shares<Ticks> {
         let mut shares = tally.mixed;
         let memory = self.slopes_memory;
-        // What decodes took beyond what any context takes is attention's.
+        // The time of decodes beyond their context-independent part is attention's.
         let mut attending = tally.decoding;
         for (n, steps) in tally.decodes.iter().enumerate().filter(|(_, steps)| **steps > 0) {
             let Decode { fixed, shares: by, .. } = self.decode(n as u64);
@@ -144,7 +145,7 @@ impl Price {
     }
 }
 
-/// A pass in ticks.
+/// Price of a pass in ticks.
 #[inline(always)]
 fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass) -> Shares<u64> {
     let computed = products(timing, computed, (Rows::Computed, pass.rows));
@@ -152,7 +153,7 @@ fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass)
     ticks(timing.pass(pass, [computed, sampled]))
 }
 
-/// The products of so many rows, looked up where they were met before.
+/// Times of the GEMMs of `rows` rows, from the cache if known.
 #[inline(always)]
 fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
     let index = rows as usize;
@@ -162,7 +163,7 @@ fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f6
     }
 }
 
-/// The same where so many rows are met for the first time: computed, and kept for the next.
+/// Computes and caches the times of the GEMMs of `rows` rows.
 #[cold]
 fn first_met(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
     let (index, products) = (rows as usize, timing.products(of, rows));
@@ -196,14 +197,14 @@ mod tests {
         Forecaster::embedded(deployment).unwrap()
     }
 
-    /// 10 tokens at 2 ticks, of which operators with a window see 4 at 3: 20 + 12.
+    /// 10 tokens at 2 ticks, and 4 within a window at 3: 20 + 12.
     #[test]
     fn contexts_and_windows_have_prices_of_their_own() {
         let decode = Decode { slope: 2, slopes: vec![3], ..Decode::default() };
         assert_eq!(decode.attending(Seen { all: 10, within: &[4] }), 32);
     }
 
-    /// A step that is priced as a whole takes what its line says: it grows by its slope a token of context.
+    /// A step priced as a whole agrees with its affine form: it grows by its slope per token of context.
     #[test]
     fn a_step_grows_by_its_slope() {
         let timing = llama_on_an_h100().timing(CostKind::Forecast);
@@ -218,8 +219,9 @@ mod tests {
         }
     }
 
-    /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads in
-    /// 39.126 ns: three steps of two sequences that see 200, 202 and 204 tokens read 23.71 µs more than steps that see none.
+    /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads
+    /// in 39.126 ns: three steps of two sequences that see 200, 202 and 204 tokens read 23.71 µs more than steps that
+    /// see none.
     #[test]
     fn what_decodes_take_for_their_context_is_attentions() {
         let mut price = Price::new(llama_on_an_h100().timing(CostKind::Limit));

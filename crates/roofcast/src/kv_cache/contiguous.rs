@@ -1,15 +1,15 @@
-//! An address space that requests take in single pieces, as engines did before paging.
+//! An address space that requests use in contiguous pieces, as engines did before paging.
 //!
-//! Knows: a piece goes to the first gap that is long enough, and gaps that touch are one. So room can be free in sum and
-//! yet in no gap: external fragmentation. Costs the gaps, of which there are at most as many as pieces and one more.
-//! Knows nothing about requests or time.
+//! Knows: a piece goes to the first gap that is long enough, and adjacent gaps merge. So enough room can be free in
+//! total and yet in no single gap: external fragmentation. Cost grows with the gaps, of which there is at most one
+//! more than pieces. Knows nothing about requests or time.
 
 use std::collections::BTreeMap;
 
 /// The space.
 #[derive(Debug, Clone)]
 pub struct Space {
-    /// Length of each gap, by where it starts; no two touch.
+    /// Length of each gap, by its start; no two are adjacent.
     gaps: BTreeMap<u64, u64>,
     free: u64,
 }
@@ -20,7 +20,7 @@ impl Space {
         Space { gaps: (size > 0).then_some((0, size)).into_iter().collect(), free: size }
     }
 
-    /// What is free in sum.
+    /// Total free length.
     pub fn free(&self) -> u64 {
         self.free
     }
@@ -30,12 +30,12 @@ impl Space {
         self.gaps.values().copied().max().unwrap_or(0)
     }
 
-    /// Share of the free room that lies outside the longest gap.
+    /// Fraction of the free room that lies outside the longest gap.
     pub fn fragmentation(&self) -> f64 {
         if self.free == 0 { 0.0 } else { 1.0 - self.largest() as f64 / self.free as f64 }
     }
 
-    /// Takes `length` from the first gap that has it: where the piece starts.
+    /// Allocates `length` from the first gap that is long enough; returns the start of the piece.
     pub fn take(&mut self, length: u64) -> Option<u64> {
         let (start, gap) = self.gaps.iter().find(|(_, gap)| **gap >= length).map(|(s, g)| (*s, *g))?;
         self.gaps.remove(&start);
@@ -46,7 +46,7 @@ impl Space {
         Some(start)
     }
 
-    /// Gives a piece back.
+    /// Frees a piece.
     pub fn give_back(&mut self, start: u64, length: u64) {
         self.free += length;
         let (mut from, mut gap) = (start, length);
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!([4, 3, 3].map(|length| space.take(length)), [Some(0), Some(4), Some(7)]);
         space.give_back(0, 4);
         space.give_back(7, 3);
-        // 4 + 3 are free in two gaps: 1 − 4/7 of it is beside the longest.
+        // 4 + 3 are free in two gaps: the fraction 1 − 4/7 is outside the longest.
         assert_eq!((space.free(), space.largest(), space.take(5)), (7, 4, None));
         assert!((space.fragmentation() - 3.0 / 7.0).abs() < 1e-12);
         space.give_back(4, 3);
@@ -84,7 +84,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Against a map of every address: the lowest run of free ones that is long enough, and the longest.
+        /// Compared with a map of every address: the lowest free run that is long enough, and the longest.
         #[test]
         fn first_fit_is_first_fit(size in 1_usize..60, moves in prop::collection::vec((any::<bool>(), 1_usize..20), 0..80)) {
             let mut space = Space::new(size as u64);

@@ -1,6 +1,6 @@
-//! Going over a sequence of runs, token by token or page by page.
+//! Traversal of a sequence of runs, token by token or page by page.
 //!
-//! Knows nothing about what the sequence is compared with.
+//! Knows nothing about other sequences that it is compared with.
 
 use crate::kv_cache::prefix::Content;
 use crate::workload::request::Run;
@@ -13,7 +13,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// What is left of the run here, or the next one.
+    /// The rest of the current run, or the next run.
     pub(crate) fn rest(&mut self, runs: &[Run]) -> Option<Run> {
         while let Some(run) = runs.get(self.run) {
             if self.offset < run.length {
@@ -25,7 +25,7 @@ impl Cursor {
         None
     }
 
-    /// The next `length` tokens, which the cursor passes.
+    /// Passes the next `length` tokens, run by run, to `each`.
     pub(crate) fn take(&mut self, runs: &[Run], length: u64, mut each: impl FnMut(Run)) {
         let mut left = length;
         while left > 0
@@ -38,8 +38,8 @@ impl Cursor {
         }
     }
 
-    /// How many tokens, in whole pages and at most `most`, follow in `runs` from here, which passes them, as in `same` from
-    /// its first on.
+    /// Number of tokens, in whole pages and at most `most`, that follow in `runs` from here and equal the beginning
+    /// of `same`; moves past them.
     pub(crate) fn pass_common(&mut self, same: &[Run], runs: &[Run], most: u64, page: u64) -> u64 {
         let (mut here, mut there, mut length) = (Cursor::default(), *self, 0);
         while length < most
@@ -58,7 +58,7 @@ impl Cursor {
         length
     }
 
-    /// The content of the next page, which the cursor does not pass.
+    /// The content of the next page, without moving.
     pub(crate) fn page(mut self, runs: &[Run], page: u64) -> Content {
         let mut content = Content::START;
         self.take(runs, page, |run| content = content.then(run));

@@ -1,24 +1,24 @@
-//! A pool of KV blocks with vLLM's prefix cache by extents: blocks in a row that the same requests hold.
+//! A pool of KV blocks with vLLM's prefix cache by extents: contiguous blocks with equal holders.
 //!
-//! Knows: the counts that [`super::paged`] comes to, at the cost of the extents touched rather than of their blocks. Free
-//! blocks without content are alike and are taken first, so they are a number. Blocks with content are nodes of a radix
-//! tree of token runs. A request gives its blocks back last to first: free nodes are in a list in order of eviction, each
-//! is evicted from its end, and none before the nodes below it. Equal contents that were computed twice are copies of one
-//! node; the oldest is the one that is found. Knows nothing about which requests are admitted or preempted.
+//! Knows: the counts of [`super::paged`], at the cost of the extents touched rather than of their blocks. Free blocks
+//! without content are interchangeable and used first, so they are a number. Blocks with content are nodes of a radix
+//! tree of token runs. A request frees its blocks last to first: free nodes are in a list in order of eviction, each
+//! is evicted from its end, and none before its descendants. Equal contents that were computed twice are copies of
+//! one node; look-ups return the oldest. Knows nothing about which requests are admitted or preempted.
 
 use super::cursor::Cursor;
 use super::prefix::{Content, ContentMap};
 use crate::slab::Slab;
 use crate::workload::request::Run;
 
-/// A node's number, and a copy's.
+/// Index of a node, and of a copy.
 type NodeId = u32;
 type CopyId = u32;
 
 /// No node, and no copy.
 const NONE: u32 = u32::MAX;
 
-/// The node of no blocks.
+/// The root, which has no blocks.
 const ROOT: NodeId = 0;
 
 /// The pool.
@@ -28,63 +28,64 @@ pub(crate) struct Extents {
     block: u64,
     nodes: Slab<Node>,
     copies: Slab<Copied>,
-    /// Nodes by the one above them and the content of their first block.
+    /// Nodes by their parent and the content of their first block.
     children: ContentMap<NodeId>,
     /// Free blocks without content.
     blank: u64,
-    /// Free blocks with content, and the copies that have them, the next to be evicted first.
+    /// Free blocks with content, and the list of their copies, the next to be evicted first.
     cached: u64,
     head: CopyId,
     tail: CopyId,
-    /// Holders of blocks beyond the first, over all blocks.
+    /// Holders of blocks in addition to the first, over all blocks.
     repeated: u64,
 }
 
-/// Contents in a row.
+/// A run of contents.
 #[derive(Debug, Clone)]
 struct Node {
-    /// The tokens; none where only `owner` can hold them.
+    /// The tokens; empty if only `owner` can hold them.
     runs: Vec<Run>,
     blocks: u64,
     parent: NodeId,
-    /// Content of the first block, where others may hold it.
+    /// Content of the first block, if others may hold it.
     first: Option<Content>,
     owner: Option<u64>,
-    /// How many nodes are below it at once.
+    /// Number of direct children.
     children: u32,
     /// The oldest of its copies; newer ones follow by [`Copied::newer`].
     oldest: CopyId,
 }
 
-/// The blocks that hold the contents of a node.
+/// A set of blocks with the contents of a node.
 #[derive(Debug, Clone, Copy)]
 struct Copied {
     node: NodeId,
-    /// Requests that hold it.
+    /// Number of requests that hold the copy.
     holders: u32,
-    /// The next copy of the same node.
+    /// The next newer copy of the node.
     newer: CopyId,
-    /// The copy that has the blocks before these, where they were one until the node was split.
+    /// The copy with the preceding blocks, if both were one until the node was split.
     above: CopyId,
     /// Neighbours in the order of eviction, while it is free.
     previous: CopyId,
     next: CopyId,
 }
 
-/// Blocks with content, from a prompt's first on: those that a request holds, or that are found for it.
+/// Blocks with content, from a prompt's first on: held by a request, or found for it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Path {
-    /// How many.
+    /// Number of blocks.
     pub(crate) blocks: u64,
     extents: Vec<Extent>,
-    /// The node that ends where the shared ones do, and that place in the tokens.
+    /// The node at the end of the shared blocks, and that position in the tokens.
     node: NodeId,
     at: Cursor,
-    /// The node of those that only its owner can hold; it is kept when they are given back.
+    /// The node of the blocks that only its owner can hold; kept when the blocks are freed.
     own: Option<NodeId>,
 }
 
-/// A copy, and its blocks when it was taken: if its node was split since, those of the copies above it are among them.
+/// A copy, and its blocks when it was allocated: if its node was split since, they include the blocks of the copies
+/// above it.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     copy: CopyId,
@@ -109,17 +110,17 @@ impl Extents {
         }
     }
 
-    /// Blocks that no request holds, those with a cached content among them.
+    /// Blocks that no request holds, cached ones included.
     pub(crate) fn free(&self) -> u64 {
         self.blank + self.cached
     }
 
-    /// How often held blocks are held beyond once.
+    /// Number of holders of blocks in addition to the first, over all blocks.
     pub(crate) fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// Looks for the first blocks of `runs`, at most `most`: `found` is those that are cached, in a row.
+    /// Looks up the first blocks of `runs`, at most `most`; sets `found` to the cached ones, in a row.
     pub(crate) fn find(&self, runs: &[Run], most: u64, found: &mut Path) {
         found.clear();
         found.own = None;
@@ -135,7 +136,8 @@ impl Extents {
         }
     }
 
-    /// Adds to `found` the next blocks of `owner`, at most `most`, that `path` had when they were given back.
+    /// Adds to `found` the next blocks of `owner`, at most `most`, that `path` had when they were freed and that are
+    /// still cached.
     pub(crate) fn find_own(&self, path: &Path, owner: u64, most: u64, found: &mut Path) {
         let is_own = |id: &NodeId| self.nodes[*id as usize].owner == Some(owner);
         let Some(id) = path.own.filter(is_own).filter(|_| most > 0) else { return };
@@ -144,13 +146,13 @@ impl Extents {
         found.own = Some(id);
     }
 
-    /// How many of the found blocks no request holds: taking them costs a free block each.
+    /// Number of found blocks that no request holds: holding them uses a free block each.
     pub(crate) fn unheld(&self, found: &Path) -> u64 {
         let free = found.extents.iter().filter(|e| self.copies[e.copy as usize].holders == 0);
         free.map(|e| e.blocks).sum()
     }
 
-    /// Takes what was found.
+    /// Holds the found blocks.
     pub(crate) fn hold(&mut self, found: &mut Path) {
         for extent in &mut found.extents {
             let node = self.copies[extent.copy as usize].node;
@@ -172,7 +174,7 @@ impl Extents {
         }
     }
 
-    /// Takes `count` free blocks, evicting what they cache; there are as many.
+    /// Allocates `count` free blocks, evicting cached contents; the caller has checked that they exist.
     pub(crate) fn take(&mut self, count: u64) {
         let blank = count.min(self.blank);
         self.blank -= blank;
@@ -182,7 +184,7 @@ impl Extents {
         }
     }
 
-    /// Says what the next blocks of a request hold, up to its block `to`: the tokens of `runs`.
+    /// Records the contents of the next blocks of a request, up to its block `to`: the tokens of `runs`.
     pub(crate) fn name(&mut self, path: &mut Path, runs: &[Run], to: u64) {
         while path.blocks < to
             && let Some(child) = self.child(path.node, runs, path.at)
@@ -209,7 +211,7 @@ impl Extents {
         path.at.take(runs, left * self.block, |run| new.push(run));
     }
 
-    /// Says that the next blocks of a request, up to its block `to`, hold what only `owner` can have.
+    /// Records that the next blocks of a request, up to its block `to`, hold contents unique to `owner`.
     pub(crate) fn name_own(&mut self, path: &mut Path, owner: u64, to: u64) {
         let left = to.saturating_sub(path.blocks);
         if left == 0 || path.own.is_some_and(|own| self.lengthens(path, own, left)) {
@@ -221,7 +223,7 @@ impl Extents {
         path.push(self.copy(id), left);
     }
 
-    /// Gives back what a request holds, last to first, with `blank` blocks that have no content.
+    /// Frees the blocks of a request, last to first, with `blank` blocks without content.
     pub(crate) fn release(&mut self, path: &mut Path, blank: u64) {
         self.blank += blank;
         for extent in path.extents.iter().rev() {
@@ -243,7 +245,7 @@ impl Extents {
         path.clear();
     }
 
-    /// Adds `blocks` to `id`, if it is the last node of `path` and no other request knows it.
+    /// Adds `blocks` to `id`, if it is the last node of `path` and no other request knows it; true if it did.
     fn lengthens(&mut self, path: &mut Path, id: NodeId, blocks: u64) -> bool {
         let Some(last) = path.extents.last_mut() else { return false };
         let Copied { node, holders, newer, .. } = self.copies[last.copy as usize];
@@ -266,7 +268,7 @@ impl Extents {
         self.children.get(&at.page(runs, self.block).below(node)).copied()
     }
 
-    /// How many blocks of `node`, at most `most`, follow in `runs` from `at`, which passes them.
+    /// Number of blocks of `node`, at most `most`, that follow in `runs` from `at`; moves `at` past them.
     fn common(&self, node: NodeId, runs: &[Run], at: &mut Cursor, most: u64) -> u64 {
         at.pass_common(&self.nodes[node as usize].runs, runs, most * self.block, self.block) / self.block
     }
@@ -292,7 +294,7 @@ impl Extents {
         self.copies[last as usize].newer = copy;
     }
 
-    /// Gives the first `blocks` of a node, and of each of its copies, to a new node above it.
+    /// Moves the first `blocks` of a node, and of each of its copies, into a new node above it.
     fn split(&mut self, id: NodeId, blocks: u64) -> NodeId {
         let tokens = blocks * self.block;
         let node = &mut self.nodes[id as usize];
@@ -325,7 +327,7 @@ impl Extents {
         above
     }
 
-    /// Takes up to `most` blocks of a free copy, from its end.
+    /// Evicts up to `most` blocks of a free copy, from its end; returns their number.
     fn evict(&mut self, copy: CopyId, most: u64) -> u64 {
         let Copied { node: id, newer, .. } = self.copies[copy as usize];
         let node = &mut self.nodes[id as usize];
@@ -420,7 +422,7 @@ impl Path {
         self.blocks += blocks;
     }
 
-    /// Forgets all but which blocks were its own.
+    /// Empties the path, except for the record of the owner's blocks.
     fn clear(&mut self) {
         self.extents.clear();
         (self.blocks, self.node, self.at) = (0, ROOT, Cursor::default());

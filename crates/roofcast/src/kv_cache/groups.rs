@@ -1,17 +1,18 @@
-//! Layers that keep the same tokens of a sequence, and the blocks that each group of them takes of one pool.
+//! Groups of layers with equal retention of tokens, and the blocks of each in a common pool.
 //!
-//! Knows: vLLM gives layers with a window groups of their own, as many layers in each as in those that see everything, so
-//! that all take blocks of the same bytes; a group with a window gives back the blocks that have fallen out of it, so a
+//! Knows: vLLM puts layers with a sliding window into separate groups, each with as many layers as a full-attention
+//! group, so that all blocks have equal bytes; a group with a window frees the blocks that have left the window, so a
 //! sequence holds the first few and then no more. Counted are ⌈tokens/b⌉ blocks of b tokens, with a window w at most
-//! ⌈(w − 1)/b⌉ + 1, which it needs wherever the window begins; that a piece of a prompt longer than the window holds more
-//! while it is computed is left out. Knows nothing about which request holds which blocks.
+//! ⌈(w − 1)/b⌉ + 1, which is needed at any alignment; a prompt chunk longer than the window holds more during its
+//! step, which is left out. Knows nothing about which request holds which blocks.
 //!
 //! Source: vLLM 0.13, `v1/core/kv_cache_utils.py` (`_get_kv_cache_groups_uniform_page_size`) and
 //! `single_type_kv_cache_manager.py` (`SlidingWindowManager`).
 
 use std::collections::BTreeMap;
 
-/// Tokens of a block. A power of two, as it is as a rule, divides by a shift: several divisions stand on a request's way.
+/// Tokens of a block. A power of two, the usual case, divides by a shift, because several divisions are on a
+/// request's hot path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSize {
     tokens: u64,
@@ -19,12 +20,12 @@ pub struct BlockSize {
 }
 
 impl BlockSize {
-    /// Blocks of so many tokens, at least one.
+    /// Blocks of `tokens` tokens, at least one.
     pub fn new(tokens: u64) -> BlockSize {
         BlockSize { tokens, shift: tokens.is_power_of_two().then(|| tokens.trailing_zeros()) }
     }
 
-    /// Tokens of one.
+    /// Tokens of a block.
     #[inline(always)]
     pub fn tokens(self) -> u64 {
         self.tokens
@@ -57,18 +58,18 @@ impl BlockSize {
 pub struct Groups {
     block: BlockSize,
     all: Vec<Group>,
-    /// Whether there is one, which keeps everything.
+    /// True if there is one group, with full attention.
     one: bool,
 }
 
-/// Groups that are alike.
+/// Groups with equal retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// How many.
+    /// Number of groups.
     pub count: u64,
-    /// Blocks that a sequence holds in each at most.
+    /// Most blocks of a sequence in each group.
     pub most: u64,
-    /// Tokens that the next one sees there at most.
+    /// Most tokens that the next token attends to there.
     window: u64,
 }
 
@@ -78,8 +79,8 @@ impl Groups {
         Groups::new(block, vec![Group { count: 1, most: u64::MAX, window: u64::MAX }])
     }
 
-    /// Of layers by their window, `u64::MAX` where there is none, in blocks of `block` tokens; and the layers of a group.
-    /// None where no layer has a window.
+    /// Groups of `layers`, which are counted by window (`u64::MAX` for none), in blocks of `block` tokens, and the
+    /// layers of a group. `None` if no layer has a window.
     pub fn of_windows(layers: &BTreeMap<u64, u64>, block: u64) -> Option<(Groups, u64)> {
         if layers.keys().all(|window| *window == u64::MAX) {
             return None;
@@ -99,18 +100,18 @@ impl Groups {
         Groups { block: BlockSize::new(block), all, one }
     }
 
-    /// Whether there is one, which keeps everything.
+    /// True if there is one group, with full attention.
     #[inline]
     pub fn are_one(&self) -> bool {
         self.one
     }
 
-    /// The kinds.
+    /// Kinds of groups.
     pub fn kinds(&self) -> &[Group] {
         &self.all
     }
 
-    /// How many.
+    /// Number of groups.
     pub fn count(&self) -> u64 {
         self.all.iter().map(|group| group.count).sum()
     }
@@ -120,7 +121,7 @@ impl Groups {
         self.block.tokens()
     }
 
-    /// The same, to divide by.
+    /// The block size, for divisions.
     pub fn block_size(&self) -> BlockSize {
         self.block
     }
@@ -132,13 +133,13 @@ impl Groups {
         if self.are_one() { blocks } else { self.of_all(blocks) }
     }
 
-    /// Blocks of a sequence that has `blocks` in a group without a window.
+    /// Blocks of a sequence that has `blocks` in a full-attention group.
     #[inline(never)]
     fn of_all(&self, blocks: u64) -> u64 {
         self.all.iter().map(|group| group.count * blocks.min(group.most)).sum()
     }
 
-    /// Tokens of the longest sequence that `blocks` blocks hold, or very many.
+    /// Tokens of the longest sequence that fits `blocks` blocks, or 2^32.
     pub fn longest(&self, blocks: u64) -> u64 {
         let (mut fits, mut beyond) = (0, 1 << 32);
         while beyond - fits > 1 {
@@ -148,7 +149,8 @@ impl Groups {
         fits * self.block()
     }
 
-    /// Room of a sequence's blocks, in tokens of a group, summed over its next tokens while it has 0 to `tokens` − 1.
+    /// Slots of a sequence's blocks, summed over groups and over its lengths with the next token, from 0 to `tokens`
+    /// − 1.
     pub fn room_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
             let full = group.most.saturating_mul(self.block());
@@ -159,7 +161,7 @@ impl Groups {
         self.all.iter().map(of).sum()
     }
 
-    /// Of these blocks, the slots of tokens that the next token attends to.
+    /// Used part of these slots: the tokens that the next token attends to.
     pub fn kept_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
             let rising = u128::from(tokens.min(group.window.saturating_add(1)));
@@ -170,8 +172,8 @@ impl Groups {
         self.all.iter().map(of).sum()
     }
 
-    /// Blocks in which a sequence and its next token lie, summed while it has 0 to `tokens` − 1: 1, 2, … n of them for a block
-    /// each, and n + 1 for the rest. `tokens` is below 2³².
+    /// Blocks that a sequence and its next token occupy, summed over lengths from 0 to `tokens` − 1: 1, 2, … n for a
+    /// block each, and n + 1 for the rest. `tokens` is below 2³².
     #[inline(always)]
     pub fn spanned_below(&self, tokens: u64) -> u128 {
         let (whole, rest) = self.block.divide(tokens);
@@ -183,7 +185,7 @@ impl Groups {
 mod tests {
     use super::*;
 
-    /// One group that sees all and five with a window of 8 tokens, in blocks of 4: ⌈7/4⌉ + 1 = 3 blocks at most.
+    /// One full-attention group and five with a window of 8 tokens, in blocks of 4: ⌈7/4⌉ + 1 = 3 blocks at most.
     fn six() -> Groups {
         let all = vec![
             Group { count: 1, most: u64::MAX, window: u64::MAX },
@@ -196,9 +198,9 @@ mod tests {
     fn blocks_by_hand() {
         let blocks = [0, 1, 4, 5, 12, 13, 40].map(|tokens| six().blocks(tokens));
         assert_eq!(blocks, [0, 6, 6, 12, 18, 19, 10 + 15]);
-        // 18 blocks hold 12 tokens, 19 hold 16, 17 hold no third block of each.
+        // 18 blocks hold 12 tokens, 19 hold 16, 17 are too few for a third block in each group.
         assert_eq!([17, 18, 19, 25].map(|blocks| six().longest(blocks)), [8, 12, 16, 40]);
-        // Alone, a window never needs more.
+        // Windowed groups alone never need more.
         let window = Groups::new(4, six().all[1..].to_vec());
         assert!(window.longest(15) > 1 << 33 && window.longest(14) == 8);
     }

@@ -1,20 +1,21 @@
-//! How a request's tokens lie in memory, and what an attention kernel reads to find them.
+//! Layout of a request's tokens in memory, and the tables that an attention kernel reads to find them.
 //!
-//! Knows: vLLM hands kernels a table with a row of block numbers a sequence, FlashInfer the rows in use one after another
-//! with a pointer to each; vAttention and single pieces need neither, and vAttention's pages are of memory, not of tokens.
-//! Lengths, which every kernel gets, are not counted. Knows nothing about which request holds which blocks, or when.
+//! Knows: vLLM gives kernels a table with a row of block numbers per sequence, FlashInfer the used rows one after
+//! another with a pointer to each; vAttention and contiguous pieces need neither, and vAttention's pages are pages of
+//! memory, not of tokens. Lengths, which every kernel gets, are not counted. Knows nothing about which request holds
+//! which blocks, or when.
 //!
-//! Sources: vLLM 0.11 `v1/worker/block_table.py` (rows of `cdiv(max_model_len, block_size)` 32-bit numbers, of which those
+//! Sources: vLLM 0.11 `v1/worker/block_table.py` (rows of `cdiv(max_model_len, block_size)` 32-bit numbers; the rows
 //! of running requests are copied to the device with every step); FlashInfer (MLSys 2025, arXiv 2501.01005), whose
-//! `plan` takes 32-bit `indptr` and `indices`; vAttention (ASPLOS 2025, arXiv 2405.04437): each layer's keys and values
-//! grow in pages of 2 MiB a request.
+//! `plan` takes 32-bit `indptr` and `indices`; vAttention (ASPLOS 2025, arXiv 2405.04437): each layer's keys and
+//! values grow in pages of 2 MiB a request.
 
 use crate::spec::KvLayout;
 
 /// Bytes of a block's number or a pointer.
 const ENTRY: u128 = 4;
 
-/// Blocks of `block` tokens in which the last `seen` of `context` tokens lie.
+/// Number of blocks of `block` tokens that contain the last `seen` of `context` tokens.
 pub fn span(seen: u64, context: u64, block: u64) -> u64 {
     context.div_ceil(block) - context.saturating_sub(seen) / block
 }
@@ -31,7 +32,7 @@ impl KvLayout {
             }
     }
 
-    /// Bytes that the host sends to the device for the same, where a sequence has at most `longest` blocks.
+    /// Bytes of these tables that the host sends to the device, if a sequence has at most `longest` blocks.
     pub fn sent(self, sequences: u128, blocks: u128, longest: u128) -> u128 {
         match self {
             KvLayout::Paged => ENTRY * sequences * longest,
@@ -47,8 +48,8 @@ mod tests {
     #[test]
     fn tables_by_hand() {
         use KvLayout::*;
-        // 1000 tokens fill 62 blocks of 16 and half of another. The last 128 of them are tokens 872 to 999, in blocks 54
-        // to 62; the last 128 of 1008 are 880 to 1007, in blocks 55 to 62.
+        // 1000 tokens fill 62 blocks of 16 and half of another. The last 128 are tokens 872 to 999, in blocks 54 to
+        // 62; the last 128 of 1008 are 880 to 1007, in blocks 55 to 62.
         assert_eq!([span(1000, 1000, 16), span(128, 1000, 16), span(128, 1008, 16)], [63, 9, 8]);
         // Two sequences of 63 and 10 blocks: 73 numbers of 4 bytes, and two pointers.
         let all = [Paged, Flashinfer, Vattention, Contiguous];

@@ -5,7 +5,7 @@
 
 use super::prefix::{Content, ContentMap};
 
-/// A block's number.
+/// Index of a block.
 pub type Block = u32;
 
 /// "No block" in the free list's links.
@@ -14,47 +14,48 @@ const NONE: u32 = u32::MAX;
 /// The pool.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// Those that were taken at least once, and the first of the others, which stands in the free list for all of them.
+    /// Blocks that were allocated at least once, and the first of the others, which represents all others in the free
+    /// list.
     blocks: Vec<Slot>,
-    /// How many blocks there are.
+    /// Number of blocks.
     count: u32,
     /// First and last of the free list.
     head: u32,
     tail: u32,
     free: u64,
-    /// Holders beyond the first, over all blocks.
+    /// Holders in addition to the first, over all blocks.
     repeated: u64,
-    /// The oldest block of each content that others may hold; newer ones of the same content follow by [`Slot::same`].
+    /// The oldest block of each shareable content; newer ones with equal content follow by [`Slot::same`].
     cached: ContentMap<Block>,
-    /// Contents stored and removed, where they are asked for.
+    /// Contents stored and removed, if they are recorded.
     changes: Option<Vec<Change>>,
 }
 
-/// What the cache takes in or lets go.
+/// A change of the cache's contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Full blocks of a request can be found from now on.
     Stored {
         /// The request.
         owner: u64,
-        /// Which of its blocks is the first.
+        /// Index of the first such block in the request.
         first: u64,
-        /// What they hold.
+        /// Contents of the blocks.
         contents: Vec<Content>,
     },
-    /// A block that held this is another's.
+    /// A cached block was reused.
     Removed {
-        /// What it held.
+        /// Former content of the block.
         content: Content,
     },
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Requests that hold it.
+    /// Number of requests that hold the block.
     holders: u32,
     content: Option<Content>,
-    /// The next newer block of the same content.
+    /// The next newer block with equal content.
     same: u32,
     previous: u32,
     next: u32,
@@ -77,27 +78,28 @@ impl Pool {
         }
     }
 
-    /// Keeps changes from now on until they are taken.
+    /// Records changes from now on.
     pub fn watch(&mut self) {
         self.changes = Some(Vec::new());
     }
 
-    /// The changes that are kept, where they are.
+    /// The recorded changes, if any are recorded.
     pub fn changes(&mut self) -> Option<&mut Vec<Change>> {
         self.changes.as_mut()
     }
 
-    /// Blocks that no request holds, those with a cached content among them.
+    /// Blocks that no request holds, cached ones included.
     pub fn free(&self) -> u64 {
         self.free
     }
 
-    /// How often held blocks are held beyond once.
+    /// Number of holders of blocks in addition to the first, over all blocks.
     pub fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// The oldest block that holds `content`. An own content is looked for where its owner last had it.
+    /// The oldest block that holds `content`. A content unique to one request is looked up where its owner last had
+    /// it.
     pub fn find(&self, content: Content, own: Option<Block>) -> Option<Block> {
         if !content.is_own() {
             return self.cached.get(&content).copied();
@@ -107,12 +109,12 @@ impl Pool {
         own.filter(holds)
     }
 
-    /// How many of `blocks` no request holds: taking them costs a free block each.
+    /// Number of `blocks` that no request holds: holding them uses a free block each.
     pub fn unheld(&self, blocks: &[Block]) -> u64 {
         blocks.iter().filter(|b| self.blocks[**b as usize].holders == 0).count() as u64
     }
 
-    /// Takes cached blocks.
+    /// Holds cached blocks.
     pub fn hold(&mut self, blocks: &[Block]) {
         for &block in blocks {
             match self.blocks[block as usize].holders {
@@ -123,7 +125,7 @@ impl Pool {
         }
     }
 
-    /// Takes `count` blocks from the head of the free list onto `taken`, evicting what they cache; all or none.
+    /// Allocates `count` blocks from the head of the free list onto `taken`, evicting their contents; all or none.
     pub fn allocate(&mut self, count: u64, taken: &mut Vec<Block>) -> bool {
         if count > self.free {
             return false;
@@ -138,7 +140,7 @@ impl Pool {
         true
     }
 
-    /// Says what a full block holds, so that others may hit it.
+    /// Records the content of a full block, so that others may hit it.
     pub fn cache(&mut self, block: Block, content: Content) {
         if self.blocks[block as usize].content.is_some() {
             return;
@@ -159,10 +161,10 @@ impl Pool {
         }
     }
 
-    /// Gives back a request's blocks, last to first: those without a cached content to the head as a group, the others
+    /// Frees a request's blocks, last to first: blocks without cached content go to the head as a group, the others
     /// to the tail.
     pub fn release(&mut self, blocks: &[Block]) {
-        // The last plain block given back goes behind the head group's earlier ones.
+        // The last plain block freed goes after the earlier ones of the head group.
         let mut plain = NONE;
         for &block in blocks.iter().rev() {
             let slot = &mut self.blocks[block as usize];
@@ -208,7 +210,7 @@ impl Pool {
     fn unlink(&mut self, block: Block) {
         let slot = self.blocks[block as usize];
         let (mut before, mut after) = (slot.previous, slot.next);
-        // Of those that were never taken the next one stands where the first did.
+        // The first never-allocated block is replaced in the list by the next one.
         let heir = block + 1;
         if self.blocks.len() == heir as usize && heir < self.count {
             self.blocks.push(slot);

@@ -1,7 +1,8 @@
-//! Which replicas serve a workload, and what they are made of.
+//! The replicas that serve a workload, and their deployments.
 //!
-//! Knows: equal replicas of one deployment, as many as may be up, or pools of two variations of it, on accelerators of one or of
-//! two kinds, one for prompts and one for decodes or both for all. Knows nothing about traffic.
+//! Knows: equal replicas of one deployment, as many as autoscaling may start, or pools of two variations of it, on
+//! one or two kinds of accelerators: one pool for prefill and one for decode, or two that both serve whole requests.
+//! Knows nothing about traffic.
 
 use super::{IDLE_POWER, TimeShares};
 use crate::accelerator::Accelerator;
@@ -20,13 +21,13 @@ use serde::Serialize;
 use std::iter::repeat_n;
 use std::ops::Range;
 
-/// What a fleet is made of.
+/// The replicas of a fleet.
 pub(super) struct Provision {
-    /// Where others decode: the replicas that compute prompts.
+    /// The replicas that compute prompts, if prefill and decode are disaggregated.
     pub(super) prefill: Option<Pool>,
-    /// The replicas that decode, and compute prompts unless others do.
+    /// The replicas that decode, and compute prompts unless prefill is disaggregated.
     pub(super) serving: Pool,
-    /// Replicas on other accelerators that serve the same requests.
+    /// Replicas on other accelerators that serve whole requests as well.
     pub(super) beside: Option<Pool>,
     fleet: FleetSpec,
 }
@@ -36,16 +37,16 @@ pub(super) struct Pool {
     pub(super) forecaster: Forecaster,
     pub(super) config: EngineConfig,
     policy: Policy,
-    /// Tokens that a request has in the mean.
+    /// Mean number of tokens of a request.
     context: u64,
 }
 
-/// What the requests of a workload have, in the mean.
+/// Properties of a workload's requests, on average.
 #[derive(Clone, Copy)]
 pub(super) struct Requests {
-    /// Tokens half way through the output.
+    /// Tokens of a request when half of its output is generated.
     pub(super) context: u64,
-    /// Whether prompts have tokens in common.
+    /// True if prompts share tokens.
     pub(super) shared: bool,
 }
 
@@ -56,17 +57,17 @@ impl Pool {
         Ok(Pool { forecaster, config, policy, context })
     }
 
-    /// On what.
+    /// The accelerator.
     pub(super) fn chip(&self) -> &Accelerator {
         &self.forecaster.deployment.accelerator
     }
 
-    /// How many replicas.
+    /// Number of replicas.
     fn count(&self) -> u64 {
         self.forecaster.deployment.parallelism.replicas
     }
 
-    /// Accelerators of each.
+    /// Accelerators of each replica.
     fn accelerators(&self) -> u64 {
         self.forecaster.deployment.parallelism.count() / self.count()
     }
@@ -78,39 +79,39 @@ impl Pool {
     }
 }
 
-/// What served.
+/// The serving replicas of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FleetUse {
     /// Accelerators of all replicas.
     pub accelerators: u64,
-    /// The replicas that compute prompts for others, where there are some.
+    /// The replicas that compute prompts for others, if prefill is disaggregated.
     pub prefill: Option<PoolUse>,
-    /// The others.
+    /// All other replicas.
     pub serving: PoolUse,
-    /// Those on other accelerators that serve the same requests.
+    /// Replicas on other accelerators that serve whole requests as well.
     pub beside: Option<PoolUse>,
-    /// What went from the ones to the others.
+    /// KV transfers from prefill to decode replicas.
     pub transfers: Option<Transfers>,
-    /// How many were up, where that varied.
+    /// Number of replicas over time, with autoscaling.
     pub autoscale: Option<ScalingUse>,
 }
 
 /// Replicas that started and stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ScalingUse {
-    /// Seconds that replicas were up, from the beginning of their start-up.
+    /// Seconds that replicas were up, including their start-up.
     pub replica_seconds: f64,
-    /// How many were up in the mean of the run.
+    /// Mean number of replicas over the run.
     pub mean_replicas: f64,
-    /// The most at once.
+    /// Maximum number of replicas at one time.
     pub max_replicas: u64,
-    /// How often one was started beside the first.
+    /// Number of replicas started after the first ones.
     pub started: u64,
-    /// How often one was stopped.
+    /// Number of replicas stopped.
     pub stopped: u64,
 }
 
-/// What scaling came to in a run of `duration` seconds.
+/// Use of autoscaling in a run of `duration` seconds.
 fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
     let replica_seconds = (0..scaling.count()).map(|index| scaling.lasted(index).seconds()).sum();
     ScalingUse {
@@ -125,32 +126,32 @@ fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
 /// Replicas of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PoolUse {
-    /// Catalog id of what they run on.
+    /// Catalog id of the accelerator.
     pub accelerator: String,
-    /// How many.
+    /// Number of replicas.
     pub replicas: u64,
-    /// Accelerators of each.
+    /// Accelerators of each replica.
     pub accelerators_each: u64,
-    /// Share of their time in which they computed.
+    /// Fraction of their time in which they computed.
     pub busy: f64,
-    /// KV blocks of each that requests can hold.
+    /// KV blocks of each replica.
     pub blocks: u64,
-    /// Dollars per hour of all while they are up, where the price is known.
+    /// Dollars per hour of all replicas while they are up, if the price is known.
     pub dollars_per_hour: Option<f64>,
-    /// Board power over busy time and a fifth of it over idle time, where it is known.
+    /// Joules: board power over busy time and a fifth of it over idle time, if the power is known.
     pub joules: Option<f64>,
 }
 
-/// Caches that went from replica to replica.
+/// KV transfers between replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Transfers {
-    /// How many.
+    /// Number of transfers.
     pub count: u64,
-    /// Milliseconds on the link, in the mean.
+    /// Mean time on the link, in milliseconds.
     pub mean_ms: f64,
 }
 
-/// What served, and how long of its time.
+/// The serving replicas, and the fraction of their time in which they computed.
 pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
     let scaling = fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration));
     let pool = |pool: &Pool, times: &[TimeShares]| {
@@ -187,7 +188,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
 }
 
 impl Provision {
-    /// What `[fleet]` makes of a deployment; `place` names the spec in errors.
+    /// Resolves `[fleet]` for a deployment; `place` names the spec in errors.
     pub(super) fn resolve(
         forecaster: &Forecaster,
         fleet: &FleetSpec,
@@ -232,12 +233,12 @@ impl Provision {
         }
         let mut prefill = Pool::of(pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?, requests)?;
         prefill.config.hands_over = true;
-        // What a decode replica has of earlier prompts is not looked for: caches come whole.
+        // A decode replica does not look for prefixes in its cache, because caches are transferred whole.
         let serving = Pool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
         Ok(Provision { prefill: Some(prefill), serving, beside: None, fleet: fleet.clone() })
     }
 
-    /// As many equal replicas as may be up at once.
+    /// Equal replicas, up to the maximum of autoscaling.
     fn scaling(
         forecaster: &Forecaster,
         fleet: &FleetSpec,
@@ -266,18 +267,18 @@ impl Provision {
         Ok(Provision { prefill: None, serving, beside: None, fleet: fleet.clone() })
     }
 
-    /// What starts and stops replicas, if anything does.
+    /// The autoscaler, if the fleet has one.
     pub(super) fn autoscaler(&self) -> Option<Scaling> {
         self.fleet.autoscale.map(Scaling::new)
     }
 
-    /// The replicas, those that compute prompts for others first, those beside the others last.
+    /// The replicas: first the prefill pool, then the serving one, then the ones on other accelerators.
     pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         pools.flat_map(|pool| pool.replicas(seed, leap)).collect()
     }
 
-    /// The servers in front of them, where those take time.
+    /// The API servers in front of the replicas, if they take time.
     pub(super) fn ingest(&self) -> Option<Servers> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         let server = |pool: &Pool| Ingest::of(&pool.forecaster, pool.config.cost);
@@ -285,12 +286,12 @@ impl Provision {
         each.collect::<Option<Vec<_>>>().map(Servers::new)
     }
 
-    /// Replicas that compute prompts for others.
+    /// Number of replicas that compute prompts for others.
     pub(super) fn prefillers(&self) -> u64 {
         self.prefill.as_ref().map_or(0, Pool::count)
     }
 
-    /// The pools, if prompts are computed apart.
+    /// The pools, if prefill and decode are disaggregated.
     pub(super) fn pools(&self, seed: u64, place: &str) -> Result<Option<Pools>> {
         let Some(prefill) = &self.prefill else { return Ok(None) };
         let Some(link) = self.fleet.link else {
@@ -302,7 +303,7 @@ impl Provision {
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
     }
 
-    /// The router among the replicas that take requests.
+    /// The router over the replicas that take new requests.
     pub(super) fn router(&self, seed: u64) -> Router {
         let routing = self.fleet.prefill.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         let router = Router::new(routing, seed);
@@ -315,18 +316,19 @@ impl Provision {
         }
     }
 
-    /// Of all `replicas` those that are neither for prompts alone nor beside the others.
+    /// Range, among all `replicas`, of the serving pool: neither prefill replicas nor replicas on other accelerators.
     pub(super) fn servers(&self, replicas: usize) -> Range<usize> {
         let beside = self.beside.as_ref().map_or(0, Pool::count) as usize;
         self.prefillers() as usize..replicas - beside
     }
 
-    /// The replicas that compute prompts, where these run on other accelerators than those that decode.
+    /// The prefill pool, if it runs on other accelerators than the decode pool.
     pub(super) fn elsewhere(&self) -> Option<&Pool> {
         self.prefill.as_ref().filter(|pool| pool.chip().id != self.serving.chip().id)
     }
 
-    /// `replicas` by what they run on: one kind of accelerators, or one for prefill and one for decode, or one beside the other.
+    /// `replicas` by accelerator: one range for a uniform fleet, two for prefill and decode, or for two kinds that
+    /// both serve.
     pub(super) fn sides(&self, replicas: usize) -> Vec<(&Accelerator, Range<usize>)> {
         let serving = self.servers(replicas);
         let prompts = self.prefill.iter().map(|pool| (pool.chip(), 0..serving.start));
@@ -347,7 +349,7 @@ impl Provision {
     }
 }
 
-/// Refuses a weight that is none, or of nothing.
+/// Refuses a weight that is out of range, or has no pool.
 fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
     let Some(weight) = fleet.beside_weight else { return Ok(()) };
     let accepted = match fleet.beside {
@@ -358,7 +360,7 @@ fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
     Err(Error::field(place, "fleet.beside_weight", weight, accepted))
 }
 
-/// Replicas on other accelerators, beside those of `forecaster`.
+/// Replicas on other accelerators that serve requests together with the ones of `forecaster`.
 fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &str) -> Result<Pool> {
     if spec.router.is_some() {
         let accepted = "left out: fleet.router is that of all replicas";
@@ -367,10 +369,10 @@ fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &
     Pool::of(pool(forecaster.elsewhere(), spec, "fleet.beside", None)?, requests)
 }
 
-/// The schedulers whose replicas hand caches over.
+/// Schedulers whose replicas can hand KV caches to others.
 const POOLED: &str = "vllm, tensorrt-llm or tensorrt-llm-max-utilization";
 
-/// Whether a scheduler's replicas hand caches over to others, or why not.
+/// Succeeds if a scheduler's replicas can hand KV caches to others, otherwise returns the reason.
 pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static str> {
     match scheduler {
         SchedulerKind::Vllm | SchedulerKind::TensorrtLlm | SchedulerKind::TensorrtLlmMaxUtilization => Ok(()),
@@ -381,7 +383,7 @@ pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static s
     }
 }
 
-/// Refuses a number of replicas where `[fleet]` has its own, for the reason given.
+/// Refuses a number of replicas if `[fleet]` sets it, with the given reason.
 pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
     let asked = deployment.options.parallelism;
     for (field, value) in [("replicas", asked.replicas), ("count", asked.count)] {
@@ -392,8 +394,8 @@ pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<(
     Ok(())
 }
 
-/// A deployment of a pool's replicas: like that of `forecaster` but for what the pool says; `section` names the pool in
-/// errors, `prefix_caching` says whether it has a prefix cache where that is not left as it is.
+/// The deployment of a pool's replicas: `forecaster`'s with the pool's settings over it. `section` names the pool in
+/// errors; `prefix_caching`, if given, replaces the setting.
 pub fn pool(
     forecaster: &Forecaster,
     spec: &PoolSpec,

@@ -1,6 +1,6 @@
-//! What a run adds up to: the counts of its replicas as one answer.
+//! Sums over a run: combines the counts of its replicas into one answer.
 //!
-//! Knows: how steps, blocks and times become means and shares. Knows nothing about how the run went.
+//! Knows: the means and fractions that steps, blocks and times give. Knows nothing about the course of the run.
 
 use super::provision::{self, Pool, Provision, ScalingUse};
 use super::{Activity, CacheUse, Expense, IDLE_POWER, Settings, Simulation, Tables, TimeShares};
@@ -37,7 +37,7 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
     let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
     let used = provision::used(provision, &fleet, &times, summary.duration);
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
-    // Batch and cache are those of the replicas that decode, of two kinds those of the first.
+    // Batch and cache are taken from the serving pool: the decode replicas, or the first of two kinds.
     let serving = &tallies[provision.servers(tallies.len())];
     let decoding = activity(serving);
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
@@ -69,8 +69,8 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
     }
 }
 
-/// The bands of a run; where all that came was served, the load set the throughput. First tokens come from where prompts are
-/// computed.
+/// The bands of a run; if all requests were served, the load sets the throughput. Times to the first token come from
+/// the replicas that compute prompts.
 fn bands(provision: &Provision, summary: &Summary, load: &OfferedLoad, limit_tpot_ms: f64) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;
     let means = Means {
@@ -90,7 +90,7 @@ fn bands(provision: &Provision, summary: &Summary, load: &OfferedLoad, limit_tpo
     }
 }
 
-/// A decode step of the mean batch and context at the limit.
+/// Limit of a decode step at the mean batch and context.
 fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
     let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
     let batch = activity.mean_running.round().max(1.0) as u64;
@@ -155,7 +155,7 @@ fn tables(layout: KvLayout, config: &EngineConfig, tallies: &[&Tally]) -> Tables
     }
 }
 
-/// What a replica's time went to, which was up for `up`.
+/// A replica's time by bottleneck, over the `up` ticks that it was up.
 fn time(replica: &mut dyn Replica, up: Ticks) -> TimeShares {
     let Shares { memory, compute, communication, host } = replica.shares();
     let busy = memory + compute + communication + host + replica.tally().swapping;
@@ -176,7 +176,7 @@ fn expense(
     scaling: Option<ScalingUse>,
 ) -> Expense {
     let accelerators = |index: usize| provision.accelerators(index) as f64;
-    // Those that start and stop cost while they are up.
+    // Replicas that start and stop are paid for while they are up.
     let paid = |replicas: Range<usize>| -> f64 {
         scaling.map_or_else(|| replicas.map(accelerators).sum(), |s| accelerators(0) * s.mean_replicas)
     };

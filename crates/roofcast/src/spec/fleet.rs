@@ -25,19 +25,19 @@ pub struct FleetSpec {
 }
 
 impl FleetSpec {
-    /// Names of the accelerators of a fleet, of which the first is the other kind where there are two: those that compute prompts
-    /// or stand beside, and those that decode. `own` where a pool names none.
+    /// Names of the accelerators of a fleet; the first is the other kind if there are two: the kind that computes
+    /// prompts, or that serves as well, then the kind that decodes. `own` for pools that name none.
     pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {
         let other = self.prefill.as_ref().or(self.beside.as_ref());
         [other, self.decode.as_ref()].map(|pool| pool.and_then(|pool| pool.accelerator.as_deref()).or(own))
     }
 }
 
-/// The most requests that a replica beside the others gets for one of theirs; its inverse is the least.
+/// Largest weight of a replica on other accelerators against the fleet's own; the inverse is the smallest.
 pub const MOST_WEIGHT: f64 = 1e3;
-/// The most replicas that start and stop.
+/// Maximum number of replicas with autoscaling.
 const MOST_REPLICAS: u64 = 1024;
-/// The longest that a start-up or patience may be: a day.
+/// Maximum of a start-up or idle time in seconds: a day.
 const LONGEST_S: f64 = 86_400.0;
 
 /// `[fleet.autoscale]`.
@@ -62,7 +62,7 @@ fn one() -> u64 {
 }
 
 impl AutoscaleSpec {
-    /// Refuses what cannot be.
+    /// Refuses values that are out of range.
     pub fn check(&self, place: &str) -> Result<()> {
         let counts = [
             ("target_in_flight", self.target_in_flight, 1 << 20),
@@ -85,7 +85,8 @@ impl AutoscaleSpec {
     }
 }
 
-/// `[fleet.prefill]`, `[fleet.decode]` and `[fleet.beside]`: equal replicas; what is absent is as in `[parallelism]` and `[engine]`.
+/// `[fleet.prefill]`, `[fleet.decode]` and `[fleet.beside]`: equal replicas; missing keys are taken from
+/// `[parallelism]` and `[engine]`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolSpec {
@@ -124,7 +125,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// As in a spec.
+    /// Name of the value in a spec.
     pub fn name(self) -> &'static str {
         match self {
             LinkKind::Nvlink => "nvlink",

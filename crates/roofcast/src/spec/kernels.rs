@@ -1,11 +1,11 @@
-//! Keys of `[engine]` that choose kernels: how attention is computed, where its cache lies, the server in front of the
+//! Keys of `[engine]` that choose kernels: the attention backend, the KV layout, and the server in front of the
 //! engine.
 //!
-//! Knows: their names. What they cost is [`crate::coefficients`]'s, what they take of the memory [`crate::memory`]'s.
+//! Knows: their names. Their cost is defined in [`crate::coefficients`], their memory in [`crate::memory`].
 
 use serde::{Deserialize, Serialize};
 
-/// How a decode's attention is computed.
+/// Algorithms for the attention of decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionBackend {
@@ -24,7 +24,7 @@ impl AttentionBackend {
     pub const ALL: [AttentionBackend; 3] =
         [AttentionBackend::Naive, AttentionBackend::FlashAttention, AttentionBackend::FlashDecoding];
 
-    /// As in a spec.
+    /// Name of the value in a spec.
     pub fn name(self) -> &'static str {
         match self {
             AttentionBackend::Naive => "naive",
@@ -47,7 +47,7 @@ pub enum Frontend {
     Dynamo,
 }
 
-/// How a request's tokens lie in memory.
+/// Layouts of a request's tokens in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KvLayout {
@@ -62,7 +62,7 @@ pub enum KvLayout {
 }
 
 impl KvLayout {
-    /// As in a spec.
+    /// Name of the value in a spec.
     pub fn name(self) -> &'static str {
         match self {
             KvLayout::Paged => "paged",

@@ -1,9 +1,9 @@
-//! Every key of a spec: its path, its flag, what it says.
+//! Every key of a spec: its path, its flag and its description.
 //!
-//! Knows: names, kinds and one line on each, from which flags, `--help`, sweeps and the comments of a written spec are made.
-//! Knows nothing about what keys mean together.
+//! Knows: names, types and one line on each key, from which flags, `--help`, sweeps and the comments of a written
+//! spec are generated. Knows nothing about how keys depend on each other.
 
-/// What a key holds.
+/// Types of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A word.
@@ -25,33 +25,33 @@ pub enum Kind {
 /// One key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// Its dotted path, as in `engine.max_num_seqs`.
+    /// Dotted path, as in `engine.max_num_seqs`.
     pub path: &'static str,
-    /// Its flag without dashes; none where `--set` alone reaches it.
+    /// Flag without dashes; `None` if only `--set` reaches it.
     pub flag: Option<&'static str>,
-    /// What it holds.
+    /// Type of the value.
     pub kind: Kind,
-    /// What it says, with unit and default.
+    /// Description with unit and default.
     pub about: &'static str,
-    /// Whether the short help leaves it out.
+    /// True if the short help omits it.
     pub rare: bool,
 }
 
 impl Key {
-    /// The section that it is in first: `engine` of `engine.speculative.draft_model`.
+    /// The top-level section of the key: `engine` for `engine.speculative.draft_model`.
     pub fn section(&self) -> &'static str {
         self.path.split('.').next().unwrap_or_default()
     }
 }
 
-/// The key with this path, or with this flag; dashes and underscores are the same, and users are the concurrency.
+/// The key with this path or flag; dashes and underscores are equivalent, and `users` means the concurrency.
 pub fn find(name: &str) -> Option<&'static Key> {
     let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
     let named = |key: &&Key| key.flag == Some(flag.as_str()) && key.section() != "search";
     KEYS.iter().find(|key| key.path == name).or_else(|| KEYS.iter().find(named))
 }
 
-/// The comment of a section where it has one.
+/// The comment of a section, if it has one.
 pub fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::spec::Spec;
 
-    /// The keys that a section takes, from the refusal of one that it does not.
+    /// The keys that a section accepts, taken from the error message about an unknown key.
     fn accepted(section: &str, with: &str) -> Vec<String> {
         let text = format!("[{section}]\nno_such_key = 1\n{with}");
         let message = toml::from_str::<Spec>(&text).unwrap_err().message().to_owned();
@@ -311,7 +311,7 @@ mod tests {
                     continue;
                 }
                 let path = format!("{section}.{name}");
-                // It is refused: the router is that of all replicas.
+                // This key is refused: one router serves all replicas.
                 if path == "fleet.beside.router" {
                     continue;
                 }

@@ -1,8 +1,8 @@
 //! Numbers as people write them on a command line: `8k`, `1e4`, `1_000`, `50ms`, `2s`.
 //!
-//! Knows: suffixes and units. Does not know: which numbers a key takes.
+//! Knows: suffixes and units. Knows nothing about which numbers a key accepts.
 
-/// A unit of time, in which a key is counted.
+/// Units of keys that hold a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds: keys that end with `_ms`.
@@ -12,7 +12,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit of the key at `path`, none where it is no time.
+    /// The unit of the key at `path`; `None` if it holds no time.
     pub fn of_key(path: &str) -> Option<Unit> {
         if path.ends_with("_ms") {
             return Some(Unit::Milliseconds);
@@ -20,7 +20,7 @@ impl Unit {
         path.ends_with("_s").then_some(Unit::Seconds)
     }
 
-    /// As in text.
+    /// Name of the unit in text.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Milliseconds => "milliseconds",
@@ -40,7 +40,7 @@ impl Unit {
 const COUNTS: [(char, f64); 6] =
     [('k', 1e3), ('m', 1e6), ('g', 1e9), ('K', 1024.0), ('M', 1_048_576.0), ('G', 1_073_741_824.0)];
 
-/// Units of time with their seconds. One that ends as another does comes first.
+/// Units of time in seconds. A unit that ends like another one comes first.
 const TIMES: [(&str, f64); 8] = [
     ("ms", 1e-3),
     ("us", 1e-6),
@@ -52,7 +52,7 @@ const TIMES: [(&str, f64); 8] = [
     ("h", 3600.0),
 ];
 
-/// Beyond this a double does not hold every whole number.
+/// Above this, a double cannot represent every integer.
 const LARGEST: f64 = 9.0e15;
 
 /// A whole number: `4096`, `1_000`, `1e4`, `8k` (8,000), `8K` (8,192).
@@ -79,7 +79,7 @@ pub fn real(text: &str) -> Option<f64> {
     plain(text).or_else(|| whole(text).map(|n| n as f64))
 }
 
-/// A time in `unit`, which a number alone has: `50ms`, `2s`, `1.5min`.
+/// A time in `unit`, which is also assumed for a number without a unit: `50ms`, `2s`, `1.5min`.
 pub fn time(text: &str, unit: Unit) -> Option<f64> {
     let text = text.trim();
     if let Some(number) = plain(text) {
@@ -87,7 +87,7 @@ pub fn time(text: &str, unit: Unit) -> Option<f64> {
     }
     let (number, seconds) =
         TIMES.iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, seconds)))?;
-    // In this order 50 ms are 50 and 2 s are 2000, exactly.
+    // In this order of operations, 50 ms is exactly 50 and 2 s is exactly 2000.
     let factor = seconds / unit.seconds();
     plain(number.trim_end())
         .map(|n| if factor < 1.0 { n / (1.0 / factor).round() } else { n * factor.round() })
@@ -98,7 +98,7 @@ fn plain(text: &str) -> Option<f64> {
     digits(text)?.parse().ok().filter(|v: &f64| v.is_finite())
 }
 
-/// A text without the underscores between its digits; none where there are others.
+/// The text without underscores between digits; `None` if it has underscores elsewhere.
 fn digits(text: &str) -> Option<String> {
     let between = |(at, _): (usize, &str)| {
         let digit =

@@ -1,6 +1,6 @@
-//! Words of `[engine]` that choose how requests are scheduled and how a step is priced.
+//! Values of `[engine]` that choose how requests are scheduled and how a step is priced.
 //!
-//! Knows their spelling. Which scheduler has which of them is [`crate::engine::settings`]'s.
+//! Knows their spelling. [`crate::engine::settings`] defines which scheduler accepts which of them.
 
 use serde::Deserialize;
 
@@ -50,7 +50,7 @@ impl SchedulerKind {
         SchedulerKind::Static,
     ];
 
-    /// That of an engine, where it has one of its own here.
+    /// The scheduler of an engine, if it is modelled here.
     pub fn of_engine(name: &str) -> Option<SchedulerKind> {
         match name {
             "vllm" => Some(SchedulerKind::Vllm),
@@ -61,7 +61,7 @@ impl SchedulerKind {
         }
     }
 
-    /// As a spec has it.
+    /// Name of the value in a spec.
     pub fn name(self) -> &'static str {
         match self {
             SchedulerKind::Vllm => "vllm",
@@ -114,7 +114,7 @@ pub enum SchedulePolicy {
     Lpm,
 }
 
-/// What becomes of a preempted request's cache.
+/// Handling of a preempted request's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PreemptionMode {
@@ -125,7 +125,7 @@ pub enum PreemptionMode {
     Swap,
 }
 
-/// What is reserved for a request when it is admitted.
+/// Space reserved for a request at its admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReservationKind {
@@ -138,13 +138,13 @@ pub enum ReservationKind {
     Oracle,
 }
 
-/// Prices of a step.
+/// Cost models of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostKind {
-    /// What the machine's limits allow.
+    /// The limits of the hardware.
     Limit,
-    /// What is expected, by the calibration.
+    /// The expected time, by the calibration.
     #[default]
     Forecast,
 }

@@ -1,4 +1,4 @@
-//! `[search]`: what a plan may choose from, and what it minimises.
+//! `[search]`: the choices that a plan searches, and its objective.
 
 use super::LinkKind;
 use crate::router::Routing;
@@ -57,7 +57,7 @@ pub struct SearchSpec {
     pub power_w: BTreeMap<String, f64>,
 }
 
-/// What a plan minimises.
+/// Objectives of a plan; all are minimised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {

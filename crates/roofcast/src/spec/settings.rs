@@ -1,7 +1,7 @@
-//! Settings laid over a spec: what flags, sweeps and other programs' command lines say of its keys.
+//! Settings laid over a spec: keys set by flags, sweeps and other programs' command lines.
 //!
-//! Knows: how a setting of one key changes others, as a rate makes closed-loop arrivals open ones. What the keys may hold is
-//! checked where a spec is parsed.
+//! Knows: the effects of a setting on other keys, as a rate turns closed-loop arrivals into open ones. The values of
+//! keys are checked where a spec is parsed.
 
 use super::keys::{self, KEYS};
 use crate::catalog::Catalog;
@@ -15,7 +15,7 @@ use toml::{Table, Value};
 pub struct Setting {
     /// The dotted path.
     pub path: String,
-    /// What it is set to.
+    /// The new value.
     pub value: Value,
 }
 
@@ -25,14 +25,14 @@ impl Setting {
         Setting { path: path.to_owned(), value: value.into() }
     }
 
-    /// How a person calls the key: its flag where it has one.
+    /// The name by which users know the key: its flag if it has one.
     pub fn name(&self) -> String {
         let flag = KEYS.iter().find(|key| key.path == self.path).and_then(|key| key.flag);
         flag.map_or_else(|| self.path.clone(), |flag| format!("--{flag}"))
     }
 }
 
-/// `table` with the settings over it, in the order of [`KEYS`]; of two of one key the later wins.
+/// `table` with the settings over it, in the order of [`KEYS`]; if two set one key, the later wins.
 pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
     let rank = |s: &&Setting| KEYS.iter().position(|key| key.path == s.path).unwrap_or(KEYS.len());
     let mut ordered: Vec<&Setting> = settings.iter().collect();
@@ -56,7 +56,7 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
     Ok(table)
 }
 
-/// Sets the value at a dotted path, whatever is there.
+/// Sets the value at a dotted path, replacing any existing one.
 pub fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
     let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
     section(table, sections)?.insert(last.to_owned(), value);
@@ -73,7 +73,7 @@ pub fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     inner.get(last)
 }
 
-/// The section at a dotted path, made where it is absent.
+/// The section at a dotted path, created if it is missing.
 fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
     let mut inner = table;
     for name in path.split('.').filter(|name| !name.is_empty()) {
@@ -85,7 +85,7 @@ fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
     Ok(inner)
 }
 
-/// An engine by name brings its scheduler in place of the file's; another setting may replace it.
+/// Sets the engine by name, which replaces the file's scheduler; another setting may set a scheduler again.
 fn engine(table: &mut Table, name: &str) -> Result<()> {
     let engine = section(table, "engine")?;
     engine.insert("name".into(), name.into());
@@ -95,7 +95,8 @@ fn engine(table: &mut Table, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// `4`: so many replicas. `3P1D`: three that compute prompts and one that decodes, over the network where no link is named.
+/// Parses `4` as a number of replicas, and `3P1D` as three prefill and one decode replica, over the network if no
+/// link is named.
 fn split(table: &mut Table, text: &str) -> Result<()> {
     let count = |s: &str| s.parse::<i64>().ok().filter(|n| (1..=65_536).contains(n));
     let lower = text.trim().to_lowercase();
@@ -124,7 +125,7 @@ fn split(table: &mut Table, text: &str) -> Result<()> {
     }
 }
 
-/// Traffic of a preset or of a trace file, in place of lengths and of the arrivals where it has its own.
+/// Sets the traffic of a preset or a trace file, which replaces the lengths, and the arrivals if it has its own.
 fn workload(table: &mut Table, traffic: &str) -> Result<()> {
     let workload = section(table, "workload")?;
     for key in ["preset", "input_len", "output_len", "prefix", "rate"] {
@@ -147,7 +148,7 @@ fn workload(table: &mut Table, traffic: &str) -> Result<()> {
     Ok(())
 }
 
-/// A key of `[workload.arrivals]`, with the kind of arrivals that has it.
+/// Sets a key of `[workload.arrivals]`, and the kind of arrivals that has this key.
 fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
     let workload = section(table, "workload")?;
     let of_preset = workload.contains_key("preset") && !workload.contains_key("arrivals");
@@ -179,7 +180,7 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
         new.insert("rate".into(), rate);
     }
     new.insert(key.to_owned(), value);
-    // Recorded requests that come at another pace keep their lengths.
+    // Recorded requests keep their lengths if their arrivals are replaced.
     if old.get("kind").and_then(Value::as_str) == Some("trace") && kind != "trace" {
         let mut observed = Table::new();
         observed.insert("kind".into(), "empirical".into());
@@ -209,8 +210,8 @@ const ALL: &[&str] = &[
     "scale",
 ];
 
-/// `table` with one name for each key, and with its relative paths counted from `folder` instead of from where the program
-/// runs.
+/// `table` with one name for each key, and with relative paths resolved against `folder` rather than the working
+/// directory.
 pub fn rooted(mut table: Table, folder: &Path) -> Table {
     for (other, name) in [("max_running_requests", "max_num_seqs"), ("page_size", "block_size")] {
         if let Some(Value::Table(engine)) = table.get_mut("engine")
@@ -261,7 +262,7 @@ fn get_mut<'a>(table: &'a mut Table, path: &str) -> Option<&'a mut Value> {
     inner.get_mut(last)
 }
 
-/// The dotted path that `name` means: a flag's name, or a path with a point in it.
+/// The dotted path for `name`: a flag's name, or a path with a point in it.
 pub fn path(name: &str) -> Option<&str> {
     keys::find(name).map(|key| key.path).or_else(|| name.contains('.').then_some(name))
 }

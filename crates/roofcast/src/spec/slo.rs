@@ -1,7 +1,7 @@
-//! `[slo]`: bounds that a deployment must keep.
+//! `[slo]`: latency bounds that a deployment must meet.
 //!
-//! Knows: the latencies and their percentiles that have bounds, by the keys `ttft_p99_ms`, `tpot_p90_ms` and so on, and how many
-//! requests may be beyond a bound. Knows nothing about how a latency is measured.
+//! Knows: the latencies and their percentiles that have bounds, by the keys `ttft_p99_ms`, `tpot_p90_ms` and so on,
+//! and the number of requests that may exceed a bound. Knows nothing about how a latency is measured.
 
 use crate::error::{Error, Result};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
@@ -19,10 +19,10 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All of them, in the order of [`Slo::bounds`].
+    /// All metrics, in the order of [`Slo::bounds`].
     pub const ALL: [Metric; 3] = [Metric::Ttft, Metric::Tpot, Metric::E2el];
 
-    /// As in text.
+    /// Name of the metric in text.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Ttft => "TTFT",
@@ -46,10 +46,10 @@ pub enum Percentile {
 }
 
 impl Percentile {
-    /// All of them, ascending.
+    /// All percentiles, ascending.
     pub const ALL: [Percentile; 4] = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
 
-    /// As in text.
+    /// Name of the percentile in text.
     pub fn name(self) -> &'static str {
         match self {
             Percentile::P50 => "p50",
@@ -59,7 +59,7 @@ impl Percentile {
         }
     }
 
-    /// The share of the requests that it covers.
+    /// The fraction of the requests that it covers.
     pub fn share(self) -> f64 {
         match self {
             Percentile::P50 => 0.5,
@@ -70,30 +70,30 @@ impl Percentile {
     }
 }
 
-/// What one key of `[slo]` asks: a percentile of a latency is at most so many milliseconds.
+/// One bound of `[slo]`: the maximum of a latency's percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// Of which latency.
+    /// The bounded latency.
     pub metric: Metric,
-    /// Which percentile of it.
+    /// The bounded percentile.
     pub percentile: Percentile,
-    /// Milliseconds.
+    /// The maximum in milliseconds.
     pub ms: f64,
 }
 
 impl Bound {
-    /// As in `TTFT p99`.
+    /// Name of the bound, as in `TTFT p99`.
     pub fn name(&self) -> String {
         format!("{} {}", self.metric.name(), self.percentile.name())
     }
 }
 
-/// `[slo]`: bounds that every plan must keep.
+/// `[slo]`: bounds that every plan must meet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Slo {
     /// Milliseconds by metric and percentile.
     ms: [[Option<f64>; 4]; 3],
-    /// The share of the requests that must keep every bound; where absent each bound holds at its percentile.
+    /// The fraction of the requests that must meet every bound; without it each bound applies to its percentile.
     pub goodput: Option<f64>,
 }
 
@@ -114,17 +114,17 @@ impl Slo {
         all.filter_map(move |p| ms[p as usize].map(|ms| Bound { metric, percentile: p, ms }))
     }
 
-    /// Milliseconds that a request may take to be a good one: the bound of the highest percentile.
+    /// Maximum latency of a good request in milliseconds: the bound of the highest percentile.
     pub fn of_a_request(&self, metric: Metric) -> Option<f64> {
         self.of(metric).next().map(|bound| bound.ms)
     }
 
-    /// Milliseconds of the lowest bound of a metric, which the mean must be about.
+    /// The lowest bound of a metric in milliseconds, which the mean should not exceed by much.
     pub fn lowest(&self, metric: Metric) -> Option<f64> {
         self.of(metric).map(|bound| bound.ms).min_by(f64::total_cmp)
     }
 
-    /// Whether there are any bounds.
+    /// True if there is any bound.
     pub fn is_bounded(&self) -> bool {
         self.bounds().next().is_some()
     }
@@ -134,18 +134,18 @@ impl Slo {
         self.ms[metric as usize][percentile as usize]
     }
 
-    /// The same with one bound more, or without it.
+    /// A copy with this bound set, or removed.
     pub fn with(mut self, metric: Metric, percentile: Percentile, ms: Option<f64>) -> Slo {
         self.ms[metric as usize][percentile as usize] = ms;
         self
     }
 
-    /// The share of the requests that must keep `bound`.
+    /// The fraction of the requests that must meet `bound`.
     pub fn kept(&self, bound: &Bound) -> f64 {
         self.goodput.unwrap_or(bound.percentile.share())
     }
 
-    /// Requests of so many that must keep every bound, where a share of them must.
+    /// Number of requests, of `requests` in all, that must meet every bound; `None` without a goodput.
     pub fn needed(&self, requests: u64) -> Option<u64> {
         self.goodput.map(|share| (share * requests as f64).ceil() as u64)
     }
@@ -188,7 +188,7 @@ pub fn key(metric: Metric, percentile: Percentile) -> &'static str {
     KEYS[metric as usize * Percentile::ALL.len() + percentile as usize]
 }
 
-/// Keys of `[slo]`; those of bounds first, by metric, then by percentile.
+/// Keys of `[slo]`: first the bounds, by metric, then by percentile.
 const KEYS: [&str; 13] = [
     "ttft_p50_ms",
     "ttft_p90_ms",
@@ -236,7 +236,7 @@ impl<'de> Visitor<'de> for Keys {
     }
 }
 
-/// The 99th percentiles always, the others where they are bounded.
+/// Always writes the 99th percentiles, the others if they are bounded.
 impl Serialize for Slo {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_struct("Slo", KEYS.len())?;

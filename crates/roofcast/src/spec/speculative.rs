@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fmt::Display;
 
-/// The most drafts at once.
+/// Maximum number of draft tokens per step.
 const MOST_DRAFTS: u64 = 64;
 
 /// `[engine.speculative]`; `draft_model` or `draft_cost`.
@@ -26,7 +26,7 @@ pub struct SpeculativeSpec {
 }
 
 impl EngineSpec {
-    /// Drafts as far as memory is concerned: how many, and which model.
+    /// Settings needed for the memory of drafting: the number of drafts, and the draft model.
     pub(crate) fn drafted(&self) -> Result<Option<&SpeculativeSpec>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
         let count = spec.num_speculative_tokens;
@@ -48,7 +48,7 @@ impl EngineSpec {
         }
     }
 
-    /// Drafts and how many of them are right, checked together with what they depend on.
+    /// Drafting and its acceptance rate, checked together with the keys that they depend on.
     pub(crate) fn speculative(&self) -> Result<Option<(&SpeculativeSpec, f64)>> {
         let Some(spec) = self.drafted()? else { return Ok(None) };
         let Some(rate) = spec.acceptance_rate else {

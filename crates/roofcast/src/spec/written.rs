@@ -1,17 +1,17 @@
 //! A spec as text: every key with a comment that gives its meaning and unit.
 //!
-//! Knows: how a table is written so that parsing it gives it back. Knows nothing about what was resolved.
+//! Knows: how to write a table so that parsing it returns the table. Knows nothing about resolved values.
 
 use super::keys::{KEYS, about_section};
 use super::settings::get;
 use toml::{Table, Value};
 
-/// A key that is not set, and what holds without it.
+/// A key that is not set, with its effective value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Absent {
-    /// Its path.
+    /// Path of the key.
     pub path: &'static str,
-    /// What holds, as TOML writes it; nothing where that is not known.
+    /// The effective value in TOML; `None` if it is unknown.
     pub holds: Option<Value>,
 }
 
@@ -44,7 +44,7 @@ fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
     for key in KEYS {
         let Some(last) = of(key.path) else { continue };
         match found.and_then(|section| section.get(&last)) {
-            // A length may be a table of its own.
+            // A length may be a table.
             Some(value) => lines.push((format!("{last} = {value}"), without_default(key.about))),
             None => {
                 let Some(absent) = absent.iter().find(|a| a.path == key.path) else { continue };
@@ -56,7 +56,7 @@ fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
     if lines.is_empty() && !found.is_some_and(Table::is_empty) {
         return None;
     }
-    // A section of comments alone is one, too: empty, it might mean something.
+    // A section with only comments is commented out as well, since an empty section might have a meaning.
     let mark = if found.is_some() { "" } else { "# " };
     let width = lines.iter().map(|(text, _)| text.chars().count()).filter(|n| *n <= 44).max().unwrap_or(0);
     let about = about_section(name).map_or(String::new(), |about| format!("# {about}\n"));

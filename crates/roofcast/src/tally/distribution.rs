@@ -6,7 +6,7 @@ use crate::clock::{TICKS_PER_PS, Ticks, sum_of_run};
 use crate::summary::Statistics;
 use crate::units::float;
 
-/// Bits of the mantissa that tell bins apart.
+/// Bits of the mantissa that index a bin.
 const BITS: u32 = 9;
 const LOWER: u32 = 52 - BITS;
 
@@ -15,7 +15,7 @@ const LOWER: u32 = 52 - BITS;
 pub struct Distribution {
     count: u64,
     sum: u128,
-    /// Index of the first bin kept.
+    /// Index of the first stored bin.
     first: usize,
     bins: Vec<u64>,
 }
@@ -24,12 +24,12 @@ fn bin(span: Ticks) -> usize {
     (float(span.0).to_bits() >> LOWER) as usize
 }
 
-/// The least span of a bin, in ticks.
+/// Smallest duration of a bin, in ticks.
 fn floor(bin: usize) -> f64 {
     f64::from_bits((bin as u64) << LOWER)
 }
 
-/// The least whole number from `ticks` on.
+/// The smallest whole number not below `ticks`.
 fn ceil(ticks: f64) -> u64 {
     let whole = ticks as u64;
     whole + u64::from((whole as f64) < ticks)
@@ -69,7 +69,7 @@ impl Distribution {
         let (mut at, mut left) = (first, steps);
         while left > 0 {
             let bin = bin(Ticks::from(at));
-            // Steps that stay below the next bin.
+            // Number of steps that stay below the next bin.
             let here =
                 if left == 1 { left } else { (ceil(floor(bin + 1)) - at).div_ceil(growth).max(1).min(left) };
             *self.slot(bin) += weight * here;
@@ -78,7 +78,7 @@ impl Distribution {
         }
     }
 
-    /// Adds all of another's.
+    /// Adds all durations of another distribution.
     pub fn merge(&mut self, other: &Distribution) {
         self.count += other.count;
         self.sum += other.sum;
@@ -101,7 +101,7 @@ impl Distribution {
             self.first = bin;
         }
         if bin < self.first {
-            // Room in front for an octave, so that a falling series does not move the bins each time.
+            // Spare room for an octave in front, so that a falling series does not move the bins each time.
             let first = bin.saturating_sub(1 << BITS);
             self.bins.splice(0..0, std::iter::repeat_n(0, self.first - first));
             self.first = first;
@@ -110,12 +110,12 @@ impl Distribution {
         self.bins.resize(most, 0);
     }
 
-    /// How many spans.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Sum of the durations.
     pub fn sum(&self) -> Ticks {
         Ticks(self.sum)
     }
@@ -134,7 +134,7 @@ impl Distribution {
         0.0
     }
 
-    /// Share of the spans at most `ms`, by whole bins.
+    /// Fraction of the durations of at most `ms`, by whole bins.
     pub fn share_within(&self, ms: f64) -> f64 {
         let most = bin(Ticks((ms * TICKS_PER_PS * 1e9) as u128));
         let within: u64 =
@@ -200,7 +200,7 @@ mod tests {
             assert!((found / exact - 1.0).abs() < 1e-3, "{found} {exact}");
         }
         assert!((d.share_within(250.0) - 0.25).abs() < 2e-3);
-        // A week is more than a word of ticks.
+        // A week exceeds a word of ticks.
         let mut long = Distribution::default();
         long.add(ms(7 * 86_400_000), 3);
         assert!(

@@ -1,7 +1,7 @@
-//! What a server needs of the engine: requests with tokens of their own, events of single requests, and aborts.
+//! Interface of the engine for a server: requests with real tokens, events of single requests, and aborts.
 //!
-//! Knows: which rows of a batch have a token when its results come. A request that is taken out while it runs ends with its
-//! next token, as in SGLang; nothing is said of it from then on.
+//! Knows: which rows of a batch have a token when its results arrive. A request that is aborted while it runs ends
+//! with its next token, as in SGLang, and reports no further events.
 
 use super::{Batch, Life, Sglang};
 use crate::arrival::Arrival;
@@ -11,18 +11,18 @@ use crate::scheduler::sglang::{NewRequest, RequestId};
 use crate::scheduler::state::decodes::Decodes;
 
 impl<D: Decodes> Sglang<D> {
-    /// The same, which keeps events of single requests until they are taken; made without leaps.
+    /// Returns the engine with recording of single requests' events; it must not leap.
     pub(in crate::engine) fn reporting(mut self) -> Sglang<D> {
         self.events = Some(Vec::new());
         self
     }
 
-    /// Moves what happened since the last call to `into`.
+    /// Moves the events since the last call to `into`.
     pub(in crate::engine) fn take_events(&mut self, into: &mut Vec<Event>) {
         into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
     }
 
-    /// A request joins those that are not received yet, with its tokens.
+    /// Adds a request with its tokens to the ones that are not received yet.
     pub(in crate::engine) fn join(&mut self, arrival: Arrival, prefix: Prefix) {
         let ranked = self.config.scheduler.enable_priority_scheduling;
         let arrival = Arrival { key: if ranked { arrival.key } else { 0 }, ..arrival };
@@ -38,7 +38,7 @@ impl<D: Decodes> Sglang<D> {
         self.inbox.push_back((arrival, request));
     }
 
-    /// Takes the request of this number out, wherever it is. False where it is not here.
+    /// Aborts the request of this number in any state. False if it is unknown.
     pub(in crate::engine) fn abort(&mut self, number: u64) -> bool {
         let before = self.inbox.len();
         self.inbox.retain(|(arrival, _)| arrival.number != number);
@@ -61,12 +61,12 @@ impl<D: Decodes> Sglang<D> {
         pool.saturating_sub(self.scheduler.kv().iter().sum()) / config.page_size
     }
 
-    /// Requests that are not taken out: the scheduler has those that end with their next token, too.
+    /// Number of requests that were not aborted; the scheduler also has aborted ones until their next token.
     pub(in crate::engine) fn present(&self) -> u64 {
         self.lives.iter().filter(|life| life.here).count() as u64 + self.inbox.len() as u64
     }
 
-    /// Keeps an event of a request, where events are kept and it is here.
+    /// Records an event of a request, if events are recorded and the request was not aborted.
     pub(super) fn report(&mut self, id: RequestId, event: impl FnOnce(u64) -> Event) {
         if let Some(events) = &mut self.events
             && self.lives[id].here
@@ -75,7 +75,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// The rows of a batch that have a token more when its results come, before they are processed.
+    /// Reports the rows of a batch that get a token with its results, before they are processed.
     pub(super) fn report_decoded(&mut self, batch: &Batch) {
         if self.events.is_none() {
             return;

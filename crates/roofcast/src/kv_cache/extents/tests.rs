@@ -11,7 +11,7 @@ struct Twin {
     number: u64,
     runs: Vec<Run>,
     tokens: Tokens,
-    /// Tokens from here on are its own.
+    /// Tokens from here on are unique to the request.
     own_from: u64,
     length: u64,
     path: Path,
@@ -31,7 +31,7 @@ impl Twin {
         Twin { number, runs, tokens, own_from: shared, length, ..Twin::default() }
     }
 
-    /// What the first `count` blocks hold, by the names that the other pool knows.
+    /// Contents of the first `count` blocks, by the names of the other pool.
     fn contents(&mut self, count: u64) -> &[Content] {
         while (self.contents.len() as u64) < count {
             let (index, past) = (self.contents.len(), self.contents.last().copied());
@@ -44,7 +44,7 @@ impl Twin {
         &self.contents[..count as usize]
     }
 
-    /// Admits it, if there is room, with all of its blocks; whether both pools agree on what is found.
+    /// Admits the request with all of its blocks, if there is room; true if both pools agree on the cached part.
     fn admit(&mut self, extents: &mut Extents, pool: &mut Pool) -> bool {
         let full = (self.length - 1) / BLOCK;
         let shared = full.min(self.own_from / BLOCK);
@@ -87,7 +87,7 @@ impl Twin {
     }
 }
 
-/// The segments of a prompt with their lengths, which others have, too, and whether its end is its own.
+/// The shared segments of a prompt with their lengths, and true if its end is unique.
 type Segments = (Vec<(u32, u64)>, bool);
 
 fn prompts() -> impl Strategy<Value = Vec<Segments>> {
@@ -98,7 +98,7 @@ fn prompts() -> impl Strategy<Value = Vec<Segments>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 2000 } else { 20_000 }))]
 
-    /// Requests come and go in any order, some again after a preemption: what is found, free and shared is the same.
+    /// Requests come and go in any order, some again after a preemption: cached, free and shared counts agree.
     #[test]
     fn extents_are_blocks(prompts in prompts(), moves in prop::collection::vec((0..8_usize, 0..3_u64), 1..60), room in 8..40_u32) {
         let (mut extents, mut pool) = (Extents::new(u64::from(room), BLOCK), Pool::new(room));
@@ -112,7 +112,7 @@ proptest! {
             } else {
                 prop_assert!(twin.admit(&mut extents, &mut pool), "found differs");
             }
-            // Decodes of others take blocks and give them back without content.
+            // Decodes of other requests allocate blocks and free them without content.
             let taken = decoded.min(extents.free());
             extents.take(taken);
             extents.blank += taken;
@@ -124,9 +124,10 @@ proptest! {
     }
 }
 
-/// Five blocks, and two prompts of two blocks with the first in common: the second finds one, three are held. Both leave, the
-/// first one first. Of the blocks then taken two are blank, the third is the second block of the first prompt, the fourth
-/// that of the second, the last the one in common.
+/// Five blocks, and two prompts of two blocks with a common first block: the second prompt hits one, so three are
+/// held. Both leave, the first one first. Afterwards five blocks are allocated: the first two are blank, the third
+/// holds the second block of the first prompt, the fourth the second block of the second prompt, and the last the
+/// common block.
 #[test]
 fn a_prompt_is_evicted_from_its_end() {
     let run = |segment, length| Run { segment, start: 0, length };

@@ -1,9 +1,9 @@
 //! Sequences that decode: each computes one token a step, all together.
 //!
-//! Two ways to keep them, one behaviour. [`Each`] touches every sequence in every step and is the reference.
-//! [`Lockstep`] touches none: a sequence is kept as its offset to a common step counter, so that the total context, the
-//! blocks that a step needs and the next finish are read off counters, for one step or for many.
-//! Knows nothing about time, policy, or which request is next.
+//! Two implementations with one behaviour. [`Each`] touches every sequence in every step and is the reference.
+//! [`Lockstep`] touches none: a sequence is stored as its offset to a common step counter, so that the total context,
+//! the blocks that a step needs and the next finish are derived from counters, for one step or for many. Knows
+//! nothing about time, policy, or which request is next.
 
 use super::ring::Ring;
 use crate::arrival::SequenceId;
@@ -12,7 +12,7 @@ use crate::kv_cache::groups::{BlockSize, Group, Groups};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Remaining steps of a sequence whose end is not known here: its owner takes it out.
+/// Remaining steps of a sequence whose end is not known here: its owner removes it.
 pub const ENDLESS: u32 = u32::MAX;
 
 /// A sequence as it begins to decode.
@@ -30,36 +30,37 @@ pub struct Entry {
 
 /// A set of sequences that decode in lockstep.
 pub trait Decodes {
-    /// None, for layers that take blocks by `groups` and operators of which some see as far as `reaches`.
+    /// An empty set, for layers in `groups` and operators with windows `reaches`.
     fn new(groups: &Groups, reaches: &[u64]) -> Self;
-    /// How many.
+    /// Number of sequences.
     fn len(&self) -> u64;
-    /// Whether there are none.
+    /// True if there are no sequences.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// What they see in the next step: Σ context, and Σ min(context, reach) for each reach.
+    /// Tokens seen in the next step: Σ context, and Σ min(context, reach) for each reach.
     fn seen(&self) -> Seen<'_>;
-    /// How much [`Decodes::seen`] grows with a step, until [`Decodes::steady`] ends.
+    /// Growth of [`Decodes::seen`] per step, valid until [`Decodes::steady`] ends.
     fn growth(&self) -> Seen<'_>;
     /// KV tokens held.
     fn held(&self) -> u64;
-    /// Blocks that the next `steps` steps need.
+    /// Blocks that the next `steps` steps allocate.
     fn needs(&self, steps: u64) -> u64;
-    /// Steps until a sequence ends, fills a reach or has all the blocks of a window; at least 1 where there is a sequence.
+    /// Steps until a sequence ends, fills a reach or has all the blocks of a window; at least 1 if there is a
+    /// sequence.
     fn steady(&self) -> u64;
-    /// Tokens in the cache and remaining steps of one.
+    /// Cached tokens and remaining steps of a sequence.
     fn progress(&self, id: SequenceId) -> (u32, u32);
     /// Adds a sequence.
     fn insert(&mut self, entry: Entry);
-    /// Takes one out, with its tokens in the cache and its remaining steps.
+    /// Removes a sequence; returns its cached tokens and its remaining steps.
     fn remove(&mut self, id: SequenceId) -> (u32, u32);
-    /// Computes `steps` tokens of every sequence; `steps` is at most [`Decodes::steady`]. Those that end leave, in order
-    /// of admission, with their tokens in the cache.
+    /// Computes `steps` tokens of every sequence; `steps` is at most [`Decodes::steady`]. Sequences that end are
+    /// moved to `ended`, in order of admission, with their cached tokens.
     fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>);
 }
 
-/// Every sequence by itself: the reference.
+/// Every sequence stored singly: the reference.
 #[derive(Debug, Clone)]
 pub struct Each {
     groups: Groups,
@@ -139,15 +140,15 @@ impl Decodes for Each {
     }
 }
 
-/// All sequences by one counter.
+/// All sequences stored relative to one counter.
 #[derive(Debug, Clone)]
 pub struct Lockstep {
     block: BlockSize,
     /// Steps so far.
     step: i64,
-    /// The residue of sequences whose last block is full when the next step starts: −step, by the block.
+    /// Residue of sequences whose last block is full when the next step starts: −step, by the block.
     full: u64,
-    /// What each sequence was when it came, by id.
+    /// State of each sequence at its start, by id.
     members: Vec<Member>,
     len: u64,
     held: u64,
@@ -156,10 +157,10 @@ pub struct Lockstep {
     /// The step that computes the last token of the next sequence that ends, or `i64::MAX`.
     next_end: i64,
     reaches: Vec<WindowReach>,
-    /// Whether a reach or a window can be filled.
+    /// True if a reach or a window can be filled.
     bounded: bool,
     seen: Vec<u64>,
-    /// How many sequences see more with every token, by reach.
+    /// Number of sequences that see more with every token, by reach.
     growth: Vec<u64>,
 }
 
@@ -168,47 +169,47 @@ struct Member {
     /// `computed − step`, and its residue by the block.
     offset: i64,
     residue: u32,
-    /// Tells this stay from earlier ones of the same id; odd while it is in.
+    /// Number of the stay of this id; odd while the sequence is in the set.
     stay: u32,
     /// Step that computes its last token.
     end: i64,
     order: u64,
 }
 
-/// How far back sequences see, and when those that still see more with every token no longer do.
+/// A window, and the times at which sequences fill it.
 #[derive(Debug, Clone)]
 struct WindowReach {
     most: u64,
-    /// When growing sequences fill the reach, with id and stay; those gone are passed over.
+    /// Steps at which growing sequences fill the reach, with id and stay; entries of removed sequences are skipped.
     fills: BinaryHeap<Reverse<(i64, SequenceId, u32)>>,
 }
 
-/// The sequences that still take blocks in groups that are alike.
+/// Sequences that still allocate blocks in groups of one kind.
 #[derive(Debug, Clone)]
 struct Growing {
-    /// How many groups.
+    /// Number of groups.
     groups: u64,
-    /// When a sequence has all the blocks of the window.
+    /// Steps at which sequences have all the blocks of the window.
     reach: WindowReach,
-    /// How many sequences have not, in all and by `(computed − step) mod block`.
+    /// Number of growing sequences, in all and by `(computed − step) mod block`.
     count: u64,
     residues: Vec<u64>,
 }
 
 impl Growing {
     fn new(group: &Group, block: u64) -> Growing {
-        // A sequence of most × block tokens takes no more: the next one would be at most × block + 1.
+        // A sequence of most × block tokens allocates no more: the next token would be at most × block + 1.
         let reach = WindowReach::new(group.most.saturating_mul(block).saturating_add(1));
         Growing { groups: group.count, reach, count: 0, residues: vec![0; block as usize] }
     }
 
-    /// How many blocks a group needs in `steps` steps, the sequences of residue `from` in the first.
+    /// Blocks that a group allocates in `steps` steps, with the sequences of residue `from` in the first.
     fn needs(&self, steps: u64, from: u64) -> u64 {
-        // A sequence needs a block in each step that starts with its last one full: once a block, and once more for those
-        // that are full within the remaining steps.
+        // A sequence needs a block in each step that starts with its last one full: once per block, and once more for
+        // sequences that are full within the remaining steps.
         let block = self.residues.len() as u64;
         let (times, rest) = if steps < block { (0, steps) } else { (steps / block, steps % block) };
-        // The residues of those full at later steps are one less each, around.
+        // The residues of sequences that are full at later steps are one less each, cyclically.
         let below = rest.min(from + 1);
         let (first, around) = (from + 1 - below, rest - below);
         let of = |range: std::ops::Range<u64>| -> u64 {
@@ -223,7 +224,7 @@ impl WindowReach {
         WindowReach { most, fills: BinaryHeap::new() }
     }
 
-    /// A sequence comes; whether it grows.
+    /// Adds a sequence; true if it grows.
     fn insert(&mut self, step: i64, offset: i64, id: SequenceId, stay: u32) -> bool {
         let grows = self.grows(step, offset);
         if grows && self.bounded() {
@@ -232,7 +233,7 @@ impl WindowReach {
         grows
     }
 
-    /// The next sequence that fills the reach by `step`, which no longer grows.
+    /// The next sequence that fills the reach by `step` and stops growing.
     fn filled<'a>(&mut self, step: i64, members: &'a [Member]) -> Option<&'a Member> {
         while let Some(Reverse((fill, id, stay))) = self.fills.peek().copied() {
             let member = &members[id as usize];
@@ -252,7 +253,7 @@ impl WindowReach {
         self.most != u64::MAX
     }
 
-    /// Whether a sequence of `offset` sees more with the step after the next.
+    /// True if a sequence of `offset` sees more in the step after the next.
     fn grows(&self, step: i64, offset: i64) -> bool {
         !self.bounded() || self.fill(offset) > step
     }
@@ -265,7 +266,7 @@ impl WindowReach {
 }
 
 impl Lockstep {
-    /// Sequences that fill a reach by now no longer grow.
+    /// Stops the growth of sequences that have filled a reach.
     fn fill(&mut self) {
         for (reach, growth) in self.reaches.iter_mut().zip(&mut self.growth) {
             while reach.filled(self.step, &self.members).is_some() {
@@ -280,7 +281,7 @@ impl Lockstep {
         }
     }
 
-    /// Takes out those that end now, in order of admission, with their tokens in the cache.
+    /// Removes the sequences that end now, in order of admission, with their cached tokens.
     #[inline(always)]
     fn end(&mut self, ended: &mut Vec<(SequenceId, u32)>) {
         let from = ended.len();
@@ -294,7 +295,7 @@ impl Lockstep {
         }
     }
 
-    /// Takes one out, with its tokens in the cache.
+    /// Removes a sequence; returns it with its cached tokens.
     #[inline(always)]
     fn take(&mut self, id: SequenceId) -> (Member, u32) {
         let member = self.members[id as usize];

@@ -1,9 +1,9 @@
 //! KV transfers: requests whose prompt was computed by another replica, and whose cache is sent here.
 //!
-//! Knows: the cache stays where it is until the request is admitted, which then counts in `max_num_seqs` and takes its
-//! blocks; caches are sent one after another over the link while other requests compute; with its cache a request
-//! decodes. So decoding replicas pull, and the memory of prefilling ones is the queue between them, as in DistServe
-//! (OSDI 2024, 4.3) and in vLLM's NIXL connector. Knows nothing about where a cache comes from.
+//! Knows: the cache stays at its source until the request is admitted, which then counts in `max_num_seqs` and
+//! allocates its blocks; caches are sent one after another over the link while other requests compute; with its cache
+//! a request decodes. So decoding replicas pull, and the memory of prefilling ones is the queue between them, as in
+//! DistServe (OSDI 2024, 4.3) and in vLLM's NIXL connector. Knows nothing about where a cache comes from.
 
 use super::{Decodes, Entry, Mark, Phase, Sequence, SequenceId, State, Ticks};
 use crate::arrival::Departure;
@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, VecDeque};
 /// A request with its first token, which another replica computed.
 #[derive(Debug, Clone, Copy)]
 pub struct KvTransfer {
-    /// As it left there.
+    /// The request as it left the prefill replica.
     pub departure: Departure,
-    /// How long its cache takes on the link.
+    /// Time of its cache on the link.
     pub travel: Ticks,
-    /// From its last byte's sending to its arrival.
+    /// Time from the sending of the last byte to its arrival.
     pub latency: Ticks,
 }
 
@@ -25,16 +25,16 @@ pub struct KvTransfer {
 pub(super) struct KvTransfers {
     /// Waiting requests.
     waiting: BTreeMap<SequenceId, KvTransfer>,
-    /// Requests whose cache is on its way, with its time of arrival.
+    /// Requests whose cache is in transfer, with its time of arrival.
     travelling: VecDeque<(Ticks, SequenceId)>,
-    /// When the link is free.
+    /// Time at which the link is free.
     link: Ticks,
-    /// Admitted since the last call of [`State::drain_admitted`]: number, and when the cache arrives.
+    /// Requests admitted since the last call of [`State::drain_admitted`]: number, and arrival time of the cache.
     admitted: Vec<(u64, Ticks)>,
 }
 
 impl<D: Decodes> State<D> {
-    /// A request joins the queue at `at`, its cache elsewhere.
+    /// Adds a request to the queue at `at`, with its cache elsewhere.
     pub fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
         let Departure { arrival, first, preemptions, cached, .. } = transfer.departure;
         if let Some(timeline) = &mut self.timeline {
@@ -54,18 +54,18 @@ impl<D: Decodes> State<D> {
         self.transfers.waiting.insert(id, transfer);
     }
 
-    /// Tokens of `id` whose cache is fetched when it is admitted.
+    /// Tokens of `id` whose cache is fetched at admission.
     #[inline(always)]
     pub(super) fn comes_with(&self, id: SequenceId) -> u32 {
         self.transfers.waiting.get(&id).map_or(0, |transfer| transfer.departure.arrival.input)
     }
 
-    /// Requests whose cache is on its way; they count in `max_num_seqs`.
+    /// Number of requests whose cache is in transfer; they count in `max_num_seqs`.
     pub fn travelling(&self) -> u64 {
         self.transfers.travelling.len() as u64
     }
 
-    /// Takes blocks for the cache of `id` and fetches it, if it is elsewhere; whether it is.
+    /// Allocates blocks for the cache of `id` and fetches it, if it is elsewhere; true if it is.
     #[inline(always)]
     pub(super) fn pull(&mut self, id: SequenceId) -> bool {
         if self.transfers.waiting.is_empty() {
@@ -73,7 +73,7 @@ impl<D: Decodes> State<D> {
         }
         let Some(transfer) = self.transfers.waiting.remove(&id) else { return false };
         let arrival = transfer.departure.arrival;
-        // What is reserved to the end is reserved with the cache.
+        // Reservations to the end are made together with the cache.
         let blocks = if self.grows() { self.blocks(arrival.input) } else { self.admission_blocks(id, 0) };
         self.free -= blocks;
         self.sequences[id as usize].held = blocks;
@@ -87,7 +87,7 @@ impl<D: Decodes> State<D> {
         true
     }
 
-    /// Requests whose cache has arrived decode from now on.
+    /// Starts to decode requests whose cache has arrived.
     pub fn land(&mut self) {
         while let Some(&(there, id)) = self.transfers.travelling.front()
             && there <= self.clock
@@ -106,7 +106,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// When the next cache arrives.
+    /// Arrival time of the next cache.
     pub fn landing(&self) -> Ticks {
         self.transfers.travelling.front().map_or(Ticks::NEVER, |(there, _)| *there)
     }

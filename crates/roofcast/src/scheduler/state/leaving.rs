@@ -1,6 +1,6 @@
-//! Leaving: preemption, swapping and completion, and the blocks that each gives back.
+//! Leaving: preemption, swapping and completion, and the blocks that each frees.
 //!
-//! Knows: the blocks and the tokens that go with a request. Knows nothing about which request is preempted
+//! Knows: the blocks and the tokens of a leaving request. Knows nothing about which request is preempted
 //! ([`crate::scheduler`]).
 
 use super::{Phase, State};
@@ -12,7 +12,7 @@ use crate::scheduler::state::decodes::{Decodes, Entry};
 use crate::timeline::Mark;
 
 impl<D: Decodes> State<D> {
-    /// Preempts the last admitted one.
+    /// Preempts the request that was admitted last.
     pub fn preempt_last(&mut self) -> Option<SequenceId> {
         let id = loop {
             let (order, id) = self.stack.pop()?;
@@ -29,7 +29,7 @@ impl<D: Decodes> State<D> {
         self.leave(id);
     }
 
-    /// Out of the running ones: back to the queue's head to be computed anew, or to the host's memory.
+    /// Removes a running request: to the head of the queue for recomputation, or to the host's memory.
     fn leave(&mut self, id: SequenceId) {
         let decoding = self.sequence(id).phase == Phase::Decode;
         if decoding {
@@ -74,7 +74,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Brings the first that was swapped out back to decode; the blocks must be free.
+    /// Swaps the first swapped-out request back in to decode; the blocks must be free.
     pub fn swap_in(&mut self) {
         let id = self.swapped.remove(0);
         let s = self.sequence(id);
@@ -121,7 +121,7 @@ impl<D: Decodes> State<D> {
         gone
     }
 
-    /// Gives back what is kept of a sequence that another replica decodes.
+    /// Frees the blocks kept for a sequence that another replica decodes.
     pub fn release(&mut self, id: SequenceId) {
         self.vacate(id, 0);
     }
@@ -136,11 +136,11 @@ impl<D: Decodes> State<D> {
         self.sequences.vacate(id as usize);
     }
 
-    /// Frees `blocks` blocks of a sequence that has `computed` tokens in the cache.
+    /// Frees `blocks` blocks of a sequence that has `computed` cached tokens.
     #[inline(always)]
     fn give_back(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
         match &mut self.cache {
-            // Blocks that others hold, too, stay taken.
+            // Blocks with further holders stay allocated.
             Cache::Blocks(identity) => {
                 identity.leave(id, blocks, computed, generated);
                 self.free = identity.free();
@@ -153,9 +153,9 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the room of its blocks, and what of it
-    /// no token stood in when the step began. Where it has reserved its room, that is all it has: what a static batch
-    /// computes beyond an answer's end has no slot.
+    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the slots of its blocks, and the
+    /// slots without a token at the start of the step. With a reservation the slots are the reservation: tokens that
+    /// a static batch computes beyond an answer's end have no slot.
     #[inline(always)]
     fn count_slack(&mut self, id: SequenceId, computed: u32) {
         let s = &self.sequences[id as usize];

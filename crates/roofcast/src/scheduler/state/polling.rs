@@ -1,26 +1,28 @@
-//! Admission polling: in which steps a scheduler considers waiting requests. Some engines poll for them every few steps,
-//! some hold them until they fill a step.
+//! Admission polling: the steps in which a scheduler considers waiting requests. Some engines poll for them every few
+//! steps, some hold them until they fill a step.
 //!
-//! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with prompts
-//! (0.5, `managers/scheduler_recv_skipper.py`); TensorRT-LLM holds prompts beside decodes until they fill
-//! `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed, and with
-//! `attention_dp_enable_balance` until every data-parallel rank has one or `attention_dp_time_out_iters` steps have (1.1,
-//! `_torch/pyexecutor/py_executor.py`). An idle engine polls at once. Knows nothing about which requests are admitted then.
+//! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with
+//! prompts (0.5, `managers/scheduler_recv_skipper.py`); TensorRT-LLM holds prompts while others decode until they
+//! fill `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed, and with
+//! `attention_dp_enable_balance` until every data-parallel rank has one or `attention_dp_time_out_iters` steps have
+//! (1.1, `_torch/pyexecutor/py_executor.py`). An idle engine polls at once. Knows nothing about which requests are
+//! then admitted.
 
 use crate::clock::Ticks;
 
-/// What delays waiting requests.
+/// Settings that delay waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PollingConfig {
     /// Steps of decodes between two polls for new requests; up to 1 each step polls.
     pub recv_interval: u64,
-    /// Steps that prompts wait beside decodes at most.
+    /// Most steps that prompts wait while others decode.
     pub wait_steps: u64,
     /// Tokens, of the prompts and the decodes, that end the wait.
     pub wait_tokens: u64,
-    /// Prompts that end it.
+    /// Number of prompts that ends the wait.
     pub wait_prompts: u64,
-    /// Whether a step is scheduled while the one before it runs, so that requests that arrive meanwhile wait for the next.
+    /// True if a step is scheduled while the previous one runs, so that requests that arrive meanwhile wait for the
+    /// next.
     pub overlaps: bool,
 }
 
@@ -30,14 +32,14 @@ pub(crate) struct AdmissionPolling {
     pub(crate) config: PollingConfig,
     /// Steps of decodes since the last poll.
     passed: u64,
-    /// Requests that arrived up to then have been received.
+    /// Requests that arrived by this time have been received.
     received: Ticks,
-    /// When the last step began.
+    /// Start of the last step.
     began: Ticks,
     /// Steps that prompts have waited.
     waited: u64,
     held: bool,
-    /// Whether every step considers every waiting request.
+    /// True if every step considers every waiting request.
     open: bool,
 }
 
@@ -47,14 +49,14 @@ impl AdmissionPolling {
         AdmissionPolling { config, open, ..AdmissionPolling::default() }
     }
 
-    /// Whether this step considers a request that arrived `at`.
+    /// True if this step considers a request that arrived `at`.
     pub(crate) fn admits(&self, at: Ticks) -> bool {
         self.open
             || !self.held
                 && (at <= self.received || (self.config.recv_interval <= 1 && !self.config.overlaps))
     }
 
-    /// A step is about to be scheduled; new requests are received if a poll is due or the engine is idle.
+    /// Prepares a step: new requests are received if a poll is due or the engine is idle.
     pub(crate) fn poll(&mut self, now: Ticks, idle: bool) {
         if self.open {
             return;
@@ -66,18 +68,18 @@ impl AdmissionPolling {
         }
     }
 
-    /// Decides whether the step holds its `prompts` waiting prompts back, whose tokens and those of decodes are `tokens`.
+    /// Decides whether the step holds back its `prompts` waiting prompts; `tokens` counts them and the decodes.
     pub(crate) fn hold(&mut self, prompts: u64, tokens: u64) {
         let few = tokens < self.config.wait_tokens || prompts < self.config.wait_prompts;
         self.held = few && self.waited < self.config.wait_steps;
     }
 
-    /// Whether every step considers every waiting request.
+    /// True if every step considers every waiting request.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether requests are received only every few steps.
+    /// True if requests are received only every few steps.
     pub(crate) fn polls(&self) -> bool {
         self.config.recv_interval > 1
     }
@@ -91,14 +93,14 @@ impl AdmissionPolling {
         }
     }
 
-    /// `steps` steps of decodes have passed, of which the last began at `began`. Requests that arrived before the last one
+    /// Counts `steps` steps of decodes, the last of which began at `began`. Requests that arrived before the last one
     /// did so before the first.
     pub(crate) fn decoded(&mut self, steps: u64, began: Ticks) {
         if self.open {
             return;
         }
         if self.polls() {
-            // A poll was due between them.
+            // A poll was due within these steps.
             if self.passed + steps > self.config.recv_interval {
                 self.received = began;
             }
@@ -108,7 +110,7 @@ impl AdmissionPolling {
         self.waited += if self.held { steps } else { 0 };
     }
 
-    /// A step with prompts has passed that began then.
+    /// Counts a step with prompts that began at `began`.
     pub(crate) fn prefilled(&mut self, began: Ticks) {
         self.began = began;
         (self.passed, self.waited) = (0, 0);
@@ -119,7 +121,7 @@ impl AdmissionPolling {
 mod tests {
     use super::*;
 
-    /// Of an interval of 3 the polls are before the steps 0, 3, 6; after a step with prompts, at once.
+    /// With an interval of 3 polls are before the steps 0, 3, 6; after a step with prompts, at once.
     #[test]
     fn requests_are_received_every_third_step() {
         let mut polling =
@@ -140,8 +142,8 @@ mod tests {
         assert!(polling.admits(Ticks(80)));
     }
 
-    /// Of an interval of 3, four steps taken at once have a poll before the fourth, which begins at 40: a request of
-    /// time 5 is received then, one of time 45 is not. Two steps have none between them.
+    /// With an interval of 3, four steps taken at once have a poll before the fourth, which begins at 40: a request
+    /// of time 5 is received then, one of time 45 is not. Two steps have no poll between them.
     #[test]
     fn polls_within_a_leap_count() {
         let after = |steps: u64, began: u128| {
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(after(2, 20), [false, false]);
     }
 
-    /// 100 tokens wait until 900 are there, two steps at most; after a step with prompts anew.
+    /// 100 tokens wait until 900 are there, two steps at most; after a step with prompts the count restarts.
     #[test]
     fn prompts_are_held_until_they_fill_a_step_or_time_is_up() {
         let mut polling = AdmissionPolling::new(PollingConfig {

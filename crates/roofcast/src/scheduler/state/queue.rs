@@ -3,7 +3,7 @@
 use crate::arrival::SequenceId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// By what a queue is ordered.
+/// Sort order of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// By arrival; preempted requests return to the head.
@@ -20,7 +20,7 @@ pub(crate) enum Queue {
     Key(BTreeMap<(i64, u64), SequenceId>),
 }
 
-/// The first by key: apart from its callers, whose code is part of every step.
+/// The first by key; not inlined, because its callers are part of every step.
 #[inline(never)]
 fn first(queue: &BTreeMap<(i64, u64), SequenceId>) -> Option<SequenceId> {
     queue.first_key_value().map(|(_, id)| *id)
@@ -43,7 +43,7 @@ impl Queue {
         }
     }
 
-    /// Puts back one that ran already.
+    /// Puts back a request that ran already.
     pub(crate) fn push_front(&mut self, id: SequenceId, key: i64, number: u64) {
         match self {
             Queue::Arrival(queue) => queue.push_front(id),

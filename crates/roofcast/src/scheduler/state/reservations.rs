@@ -1,7 +1,7 @@
-//! Where in an address space each request's reservation lies.
+//! Positions of the requests' reservations in an address space.
 //!
-//! Knows: which attempts to admit found no gap that is long enough, and how scattered the free room was then. An attempt
-//! counts once for as long as nothing moves, however many steps look at it. Knows nothing about how much is reserved.
+//! Knows: admission attempts that found no gap long enough, and the fragmentation then. A repeated attempt counts
+//! once as long as nothing changes. Knows nothing about the size of reservations.
 
 use crate::arrival::SequenceId;
 use crate::kv_cache::contiguous::Space;
@@ -22,7 +22,7 @@ impl Reservations {
         Reservations { space: Space::new(blocks), starts: Vec::new(), refused: None }
     }
 
-    /// Whether `id` can have `blocks` in one piece.
+    /// True if `id` can have `blocks` contiguous blocks.
     pub(super) fn attempt(&mut self, id: SequenceId, blocks: u64, tally: &mut Tally) -> bool {
         let fits = self.space.largest() >= blocks;
         if fits || self.refused != Some(id) {
@@ -35,7 +35,7 @@ impl Reservations {
         fits
     }
 
-    /// Takes `blocks` for `id`; there is a gap for them.
+    /// Allocates `blocks` for `id`; the caller has checked for a gap.
     pub(super) fn take(&mut self, id: SequenceId, blocks: u64) {
         self.refused = None;
         let index = id as usize;
@@ -45,7 +45,7 @@ impl Reservations {
         self.starts[index] = self.space.take(blocks).unwrap_or(0);
     }
 
-    /// Gives back the `blocks` of `id`.
+    /// Frees the `blocks` of `id`.
     pub(super) fn give_back(&mut self, id: SequenceId, blocks: u64) {
         self.refused = None;
         self.space.give_back(self.starts[id as usize], blocks);

@@ -1,12 +1,12 @@
 //! A calendar of ends: which sequences end at which step, soonest first.
 //!
-//! A ring of buckets for the steps near by, with a bitmap to find the next one, and an ordered map for those far away.
-//! Every operation costs a few words; far ends are moved once.
+//! A ring of buckets for near steps, with a bitmap to find the next one, and an ordered map for far steps. Every
+//! operation costs a few words; far ends are moved once.
 
 use crate::arrival::SequenceId;
 use std::collections::BTreeSet;
 
-/// Steps that the ring spans; 64 words of 64 bits, so that one more word says which of them are not empty.
+/// Steps that the ring spans; 64 words of 64 bits, so that one more word indexes the non-empty ones.
 const SPAN: i64 = 4096;
 const NONE: SequenceId = SequenceId::MAX;
 
@@ -19,7 +19,7 @@ pub(crate) struct Ring {
     links: Vec<[SequenceId; 2]>,
     words: [u64; 64],
     word_map: u64,
-    /// Ends that were too far away when they came, and the soonest of them.
+    /// Ends that were too far away when inserted, and the soonest of these.
     far: BTreeSet<(i64, SequenceId)>,
     soonest: i64,
 }
@@ -38,7 +38,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// `id` ends at step `end`, later than `now`.
+    /// Inserts `id`, which ends at step `end`, later than `now`.
     #[inline(always)]
     pub(crate) fn insert(&mut self, now: i64, end: i64, id: SequenceId) {
         if end - now >= SPAN {
@@ -60,7 +60,7 @@ impl Ring {
         near.or_else(|| self.far.first().map(|(end, _)| *end))
     }
 
-    /// Takes one that ends at `now`.
+    /// Removes a sequence that ends at `now`.
     #[inline(always)]
     pub(crate) fn pop(&mut self, now: i64) -> Option<SequenceId> {
         self.fetch(now);
@@ -72,14 +72,14 @@ impl Ring {
         Some(id)
     }
 
-    /// Takes out `id`, which was to end at `end`.
+    /// Removes `id`, which was to end at `end`.
     pub(crate) fn remove(&mut self, end: i64, id: SequenceId) {
         if !self.far.remove(&(end, id)) {
             self.unlink(end, id);
         }
     }
 
-    /// Moves far ends that have come near. At most half the ring is ahead of the ones moved, so none laps another.
+    /// Moves far ends that have come near. At most half the ring is ahead of the moved ones, so none laps another.
     #[inline(always)]
     fn fetch(&mut self, now: i64) {
         if self.soonest - now < SPAN {
@@ -89,7 +89,7 @@ impl Ring {
 
     #[cold]
     fn bring_near(&mut self, now: i64) {
-        // Where the soonest was taken out meanwhile, this looks once too often.
+        // If the soonest was removed meanwhile, this looks once too often, which is harmless.
         while self.soonest - now < SPAN {
             if let Some(&(end, id)) = self.far.first().filter(|(end, _)| end - now < SPAN) {
                 self.far.pop_first();
@@ -169,7 +169,7 @@ mod tests {
         two.sort();
         assert_eq!((two, ring.pop(5)), ([Some(0), Some(2)], None));
         assert_eq!((ring.next(5), ring.pop(4_100)), (Some(4_100), Some(1)));
-        // Beyond the ring the far ones answer.
+        // Beyond the ring the map of far ends answers.
         assert_eq!(
             (ring.next(4_100), ring.next(99_999), ring.pop(100_000)),
             (Some(100_000), Some(100_000), Some(3))

@@ -1,4 +1,4 @@
-//! Blocks: what a sequence takes when it is admitted, goes on or decodes, and whether that is free.
+//! Blocks that a sequence needs at admission, for further chunks or for decodes, and whether they are free.
 //!
 //! Knows nothing about which requests are admitted or preempted.
 
@@ -6,13 +6,13 @@ use super::{Decodes, Reservation, Sequence, SequenceId, State};
 use crate::scheduler::state::cache::Cache;
 
 impl<D: Decodes> State<D> {
-    /// Blocks of `tokens`.
+    /// Blocks for `tokens` tokens.
     #[inline(always)]
     pub fn blocks(&self, tokens: u32) -> u64 {
         self.config.groups.blocks(u64::from(tokens))
     }
 
-    /// Blocks that a request takes when it is admitted to compute `tokens` beyond those that are in the cache.
+    /// Blocks that a request needs at admission to compute `tokens` in addition to its cached ones.
     #[inline(always)]
     pub fn admission_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let Sequence { arrival, known, ready, .. } = self.sequence(id);
@@ -25,7 +25,7 @@ impl<D: Decodes> State<D> {
             Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Bound => {
-                // A request whose decode is another replica's comes with max_tokens = 1: TensorRT-LLM's
+                // A request that another replica decodes has max_tokens = 1 here: TensorRT-LLM's
                 // `serve/openai_disagg_server.py`.
                 let whole = arrival.max_tokens.max(arrival.output);
                 let bound = if self.config.hands_over { 1 } else { whole };
@@ -39,8 +39,8 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Whether a request can be admitted to compute `tokens`: its blocks are free, and where it takes them in one piece
-    /// there is a gap for them.
+    /// True if a request can be admitted to compute `tokens`: its blocks are free, and in one gap if they must be
+    /// contiguous.
     pub fn has_room(&mut self, id: SequenceId, tokens: u32) -> bool {
         let blocks = self.admission_blocks(id, tokens);
         match &mut self.cache {
@@ -66,15 +66,15 @@ impl<D: Decodes> State<D> {
         if self.grows() { self.decodes.needs(steps) } else { 0 }
     }
 
-    /// Takes the `blocks` that the next decodes need; they must be free.
+    /// Allocates the `blocks` that the next decodes need; they must be free.
     #[inline(always)]
     pub fn take_decode_blocks(&mut self, blocks: u64) {
         self.free -= blocks;
         self.cache.decode(blocks);
     }
 
-    /// Of `steps` steps of decodes, as many as the free blocks allow: their blocks are taken beyond those of the first,
-    /// which the policy has taken.
+    /// Number of decode steps, at most `steps`, that the free blocks allow; allocates their blocks in addition to the
+    /// first step's, which the policy has allocated.
     #[inline(always)]
     pub(crate) fn take_blocks_of(&mut self, steps: u64) -> u64 {
         let first = self.decode_blocks(1);
@@ -89,7 +89,8 @@ impl<D: Decodes> State<D> {
         enough
     }
 
-    /// Of `steps` steps, the most that the free blocks allow beyond the first, whose blocks are taken.
+    /// The most decode steps, at most `steps`, that the free blocks allow in addition to the first, whose blocks are
+    /// allocated.
     fn affordable(&self, steps: u64, first: u64) -> u64 {
         let (mut enough, mut too_many) = (1, steps);
         while too_many - enough > 1 {

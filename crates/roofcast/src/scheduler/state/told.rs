@@ -1,7 +1,7 @@
-//! What a timeline is told, where one is kept.
+//! Recording of steps and requests in a timeline, if one is kept.
 //!
-//! Knows: most runs keep none, so that what builds a segment stands apart from the step's code. Knows nothing about what a
-//! timeline does with it.
+//! Knows: most runs keep none, so the code that builds segments is separate from the step's code. Knows nothing about
+//! how a timeline uses them.
 
 use super::State;
 use crate::arrival::SequenceId;
@@ -10,7 +10,7 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> State<D> {
-    /// Tells the timeline what became of a request.
+    /// Records a mark of a request in the timeline.
     #[inline(always)]
     pub(super) fn mark(&mut self, id: SequenceId, mark: Mark) {
         if self.timeline.is_some() {
@@ -26,7 +26,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// A step that starts now, with what can be told before it is priced.
+    /// A segment for a step that starts now, as far as known before it is priced.
     fn segment(&self) -> Segment {
         Segment {
             start: self.clock,
@@ -43,7 +43,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Tells the timeline of `steps` steps of decodes up to `end`, that began with `used` blocks.
+    /// Records `steps` steps of decodes up to `end` in the timeline, which began with `used` blocks.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_of_decodes(&mut self, end: Ticks, steps: u64, used: u64, bound: &'static str) {
@@ -52,7 +52,8 @@ impl<D: Decodes> State<D> {
         self.tell(&Segment { end, steps, output_tokens, blocks, bound, ..self.segment() });
     }
 
-    /// Tells it of a step of chunks beside `decodes` decodes up to `end`, of so many tokens of prompts and of outputs.
+    /// Records a step of chunks together with `decodes` decodes up to `end`, with its tokens of prompts and of
+    /// outputs.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_of_chunks(
