@@ -1,4 +1,4 @@
-//! What vLLM's server turns away, and prompts in every so many steps of a data-parallel engine.
+//! Requests that vLLM's server turns away, and prefill intervals of a data-parallel engine.
 
 use super::fleets::{deployment, holds, spec};
 use super::runs::workloads;
@@ -7,8 +7,8 @@ use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Outcome;
 use roofcast::spec::{EngineSpec, FleetSpec};
 
-/// Ten requests of 100 tokens come at once. With room for four requests the first four are let in; with 250 prompt tokens
-/// the fourth finds 300 of them waiting.
+/// Ten requests of 100 tokens come at once. With room for four requests the first four are accepted; with room for
+/// 250 prompt tokens the fourth finds 300 waiting and is turned away.
 #[test]
 fn who_comes_beyond_a_limit_is_turned_away() {
     let workload =
@@ -27,8 +27,8 @@ fn who_comes_beyond_a_limit_is_turned_away() {
         let let_in = |r: &&roofcast::record::Record| r.outcome == Outcome::Completed;
         assert!(run.records.iter().filter(let_in).map(|r| r.id).eq(0..served), "{limit}");
     }
-    // A request counts until its last token is there, its prompt until its first: of two that come 1 ms apart and take
-    // longer than that, the second finds the first.
+    // A request counts until its last token is generated, its prompt until the first: of two that come 1 ms apart and
+    // take longer than that, the second finds the first.
     let apart = "[workload]\nrequests = 2\ninput_len = 1000\noutput_len = 50\narrivals = { kind = \"constant\", rate = 1000.0 }\n";
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{apart}")).unwrap().rejected, 1);
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_tokens = 1000\n{apart}")).unwrap().rejected, 1);
@@ -74,7 +74,7 @@ proptest! {
         prop_assert!(run.activity.max_running <= requests.unwrap_or(u64::MAX));
     }
 
-    /// Prompts that wait for their step are computed all the same.
+    /// Prompts that wait for their step are computed in the end.
     #[test]
     fn nothing_is_lost_between_prefill_steps(
         workload in workloads(),

@@ -1,4 +1,4 @@
-//! Attention backends beside kernel times that were published, and what they do to steps.
+//! Attention backends against published kernel times, and their effect on steps.
 
 use roofcast::cost::Utilization;
 use roofcast::deployment::Options;
@@ -63,8 +63,9 @@ fn split_contexts_take_what_was_measured() {
     }
 }
 
-/// What one block a sequence and head takes has the shape of the occupancy over sequences and contexts: within 12.5 % of one
-/// constant, and 1.3 % from one to four sequences, where the fewest blocks run and the constant shows best.
+/// The time of a kernel with one block per sequence and head follows the occupancy over sequences and contexts:
+/// within 12.5 % of one constant, and within 1.3 % from one to four sequences, where the fewest blocks run and the
+/// constant shows best.
 #[test]
 fn occupancy_is_what_was_measured() {
     let ratios = MEASURED.map(|(batch, context, flash, _)| (batch, forecast(batch, context)[0] / flash));
@@ -103,9 +104,9 @@ fn the_chapter_has_these_forecasts() {
     }
 }
 
-/// One block a sequence and head fills 108 multiprocessors no better at twice the context: but for starting, twice the time,
-/// so that as many tokens more take as long again; a split context reads what the cache holds, so that its time is that of
-/// the calibration itself.
+/// One block per sequence and head does not fill 108 multiprocessors better at twice the context: apart from
+/// starting, it takes twice the time, so that each further 8192 tokens add an equal time. A split context reads the
+/// cache at the calibration's efficiency, so that its time is the calibration's.
 #[test]
 fn backends_differ_in_what_they_read() {
     let attention =

@@ -6,7 +6,7 @@ use roofcast::{Catalog, testing};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// What a value may be bent into.
+/// Values that replace a value of the config.
 fn bent() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
@@ -75,7 +75,7 @@ const KEYS: &[&str] = &[
     "vocab_size",
 ];
 
-/// One change: a key (of the config, or a new one) and what becomes of it.
+/// One change: a key (of the config, or a new one) and its new value.
 #[derive(Debug, Clone)]
 enum Change {
     Set(usize, Value),

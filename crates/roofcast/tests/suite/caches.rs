@@ -1,4 +1,4 @@
-//! What caches are kept in: tables, pages of memory, groups of layers, and every block back in the end.
+//! Storage of KV caches: tables, pages of memory, groups of layers, and the return of every block at the end.
 
 use super::runs::{conserved, deployment, records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
@@ -19,10 +19,10 @@ use roofcast::spec::{CostKind, EngineSpec, KvLayout};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prompt, Workload};
 use std::sync::Arc;
 
-/// A request of 100 tokens that generates 50, in blocks of 16: 49 steps decode it with contexts of 101 to 149 tokens, which
-/// lie in 7 blocks (101 to 112, 12 of them), 8 (113 to 128, 16), 9 (129 to 144, 16) and 10 (145 to 149, 5): 406 blocks.
-/// vLLM's kernel reads 4 bytes of each, FlashInfer's as many for a pointer with every step, vAttention's none. The host
-/// sends rows for 1024 tokens, 64 blocks; or what FlashInfer reads; or nothing.
+/// A request of 100 tokens that generates 50, in blocks of 16: 49 steps decode it with contexts of 101 to 149 tokens,
+/// which occupy 7 blocks (101 to 112, 12 steps), 8 (113 to 128, 16), 9 (129 to 144, 16) and 10 (145 to 149, 5): 406
+/// blocks. vLLM's kernel reads 4 bytes for each, FlashInfer's 4 more per step for a pointer, vAttention's none. The
+/// host sends rows for 1024 tokens, 64 blocks; or the entries that FlashInfer reads; or nothing.
 #[test]
 fn tables_of_a_request_by_hand() {
     for (layout, read, sent) in [("paged", 406, 49 * 64), ("flashinfer", 455, 455), ("vattention", 0, 0)] {
@@ -44,12 +44,12 @@ fn tables_of_a_request_by_hand() {
             (tables.read_bytes, tables.sent_bytes),
             (f64::from(4 * read) / 49.0, f64::from(4 * sent) / 49.0)
         );
-        // A token's keys in a layer: 8 heads × 128 × 2 bytes; 2 MiB hold 1024 of them.
+        // A token's keys in a layer are 8 heads × 128 × 2 bytes; 2 MiB hold 1024 such tokens.
         assert_eq!(cache.block_size, if layout == "vattention" { 1024 } else { 16 });
     }
 }
 
-/// What a table adds to a step is what is read of it: 40 sequences of 1000 tokens have 63 blocks of 16 each, in 32 layers.
+/// A table adds its own HBM traffic to a step: 40 sequences of 1000 tokens have 63 blocks of 16 each, in 32 layers.
 #[test]
 fn tables_are_read_like_the_cache() {
     let step = |layout| {
@@ -82,9 +82,9 @@ fn half_a_page_of_a_sequence_is_empty() {
     };
     let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
     let tally = fleet.replicas[0].tally();
-    // Inputs are spread over whole pages, so contexts are over a page: 0 to 1023 of 1024 are empty before a token comes in,
-    // ⌈(c + 1)/b⌉ b − c of them, b/2 + 1/2 in the mean. 2000 lengths of standard deviation b/√12 put the mean within five
-    // standard errors: 5 × 296/√2000 = 33.
+    // Inputs are spread over whole pages, so contexts are spread over a page: 0 to 1023 of 1024 tokens are empty
+    // before a token comes in, ⌈(c + 1)/b⌉ b − c in general, b/2 + 1/2 on average. 2000 lengths of standard deviation
+    // b/√12 put the mean within five standard errors: 5 × 296/√2000 = 33.
     let empty = tally.slack_steps as f64 / tally.decoding_steps as f64;
     assert!((empty - 512.5).abs() < 33.0, "{empty}");
 }
@@ -101,7 +101,7 @@ fn groups_of_models_by_hand() {
     let (gemma, bytes) = groups("google/gemma-3-27b-it");
     assert_eq!((gemma.count(), bytes.0), (7, 10 * 16 * 128 * 2 * 2 * 16));
     assert_eq!([1000, 4000].map(|tokens| gemma.blocks(tokens)), [441, 640]);
-    // Where all layers see all there is one group, and where they keep latents, too.
+    // If all layers see all tokens there is one group; likewise if they keep latents.
     for name in ["meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"] {
         assert!(layer_groups(&deployment_of_eight(name), 16).is_none());
     }
@@ -174,8 +174,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a scheduler keeps its cache in, and whoever shares, is preempted or swapped: no more is taken than there is,
-    /// no less than what is held, and in the end nothing.
+    /// For every scheduler, with shared prefixes, preemption and swapping: no more blocks are taken than exist, no
+    /// fewer than are needed, and none remain taken at the end.
     #[test]
     fn every_block_comes_back(
         spec in schedulers(),
@@ -200,7 +200,7 @@ proptest! {
             let state = &engine.state;
             prop_assert!(state.used() <= state.config.blocks);
             let held = state.held_tokens() - state.shared_tokens();
-            // Rows of a static batch that have ended compute on, beyond what was reserved for them.
+            // Rows of a static batch that have ended compute on, beyond their reservation.
             let kept = held <= state.used() * u64::from(state.config.block_size);
             prop_assert!(kept || reserves && state.tally.idle_tokens > 0, "{held} {}", state.used());
         }

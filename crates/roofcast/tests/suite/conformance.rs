@@ -4,7 +4,7 @@ use super::support::{data, shared};
 use roofcast::conformance::{compare, parse};
 use std::path::Path;
 
-/// Replays every trace of a folder; how many there were.
+/// Replays every trace of a folder; returns their number.
 fn replayed(folder: &Path) -> usize {
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ext| ext == "json"));
@@ -42,7 +42,7 @@ fn every_recorded_step_of_the_newest_vllm_is_reproduced() {
     assert_eq!((replayed(&root.join("plain")), replayed(&root.join("extended"))), (9, 6));
 }
 
-/// The same of the few traces that a clone carries.
+/// Replays the few traces that a clone of the repository contains.
 #[test]
 fn recorded_steps_beside_the_tests_are_reproduced() {
     assert_eq!((replayed(&data("conformance/vllm-0.32")), replayed(&data("conformance/vllm-0.33"))), (4, 2));
@@ -79,7 +79,7 @@ fn a_changed_decision_is_found() {
     assert!(error.contains("config.page_size"), "{error}");
 }
 
-/// The same of what a host tier did: a load of one token fewer, and a copy that begins elsewhere.
+/// A host-tier event changed by hand is found: a load of one token fewer, and a copy that begins elsewhere.
 #[test]
 fn a_changed_move_between_tiers_is_found() {
     let text = include_str!("../data/conformance/sglang-0.5.23-hicache/c01_tiny.json");
@@ -103,7 +103,8 @@ fn every_recorded_step_of_sglang_is_reproduced() {
     assert_eq!(replayed(&root.join("public")), 23);
 }
 
-/// The same with HiCache's host tier: three write policies, both loops, pages of 16, a host smaller than the device.
+/// Recordings with HiCache's host tier: three write policies, both loops, pages of 16, a host pool smaller than the
+/// device's.
 #[test]
 fn every_recorded_step_of_hicache_is_reproduced() {
     let Some(root) = shared("conformance/sglang-0.5.23-hicache") else { return };

@@ -1,4 +1,4 @@
-//! What fuzzers kept: every input of every parser, replayed.
+//! Replays the inputs that fuzzers kept, for every parser.
 
 use roofcast::testing;
 use std::path::Path;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-/// The request's tokens: those of a shared segment are the segment's, all others nobody else's.
+/// The request's tokens: tokens of a shared segment are the segment's, all others are unique to the request.
 fn asked(number: u64, request: &Request) -> Asked {
     let shared = match &request.prompt {
         Prompt::Shared { segment, length } => (*segment, *length),
@@ -37,7 +37,7 @@ fn asked(number: u64, request: &Request) -> Asked {
     }
 }
 
-/// What becomes of each request: when its first token came, when its last, how often it was preempted, what was cached.
+/// The fate of each request: times of its first and last token, number of preemptions, cached tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Life {
     first: Ticks,
@@ -47,7 +47,7 @@ struct Life {
     cached: u64,
 }
 
-/// Drives an engine as a server would: what came until a step ended is handed over before the next.
+/// Drives an engine as a server would: requests that arrive during a step are handed over before the next one.
 fn driven(online: &mut Online, mut coming: Vec<Asked>, aborted: impl Fn(u64, u64) -> bool) -> Vec<Life> {
     let mut lives = vec![Life::default(); coming.len()];
     coming.reverse();
@@ -241,8 +241,8 @@ fn ten_tokens(number: u64, prompt: u32) -> Asked {
     }
 }
 
-/// A prompt of 1000 tokens whose cache came from elsewhere computes its last token alone: 1 + 9 decoded are 10 tokens,
-/// beside 1009 where it computes its own, and its first token is out sooner.
+/// A prompt of 1000 tokens whose cache was computed elsewhere computes only its last token here: 1 + 9 decoded are 10
+/// tokens, against 1009 if it computes its own, and its first token comes sooner.
 #[test]
 fn what_came_from_elsewhere_is_not_computed() {
     let run = |transferred: u64| {
@@ -262,7 +262,7 @@ fn what_came_from_elsewhere_is_not_computed() {
     assert!(given.1 < own.1, "{given:?} after {own:?}");
 }
 
-/// Two requests of the same tokens, one after the other: the second finds the first's blocks where the adapter is the same.
+/// Two requests with equal tokens, one after the other: the second finds the first's blocks if both use one adapter.
 #[test]
 fn adapters_share_no_blocks() {
     let cached = |adapters: [u32; 2]| {
@@ -278,12 +278,13 @@ fn adapters_share_no_blocks() {
         };
         events.iter().find_map(admitted).unwrap()
     };
-    // 64 tokens are four blocks of 16, of which the last is computed for its last token.
+    // 64 tokens are four blocks of 16; the last block is computed again for its last token.
     assert_eq!([[0, 0], [3, 3], [0, 3], [2, 3]].map(cached), [48, 48, 0, 0]);
 }
 
-/// Two requests at once after a pause are both in the first step. Where a step is scheduled while the one before it runs, what
-/// came before that one began is in the next; where not, what came before it ended.
+/// Two requests at one time after a pause are both in the first step. If a step is scheduled while the previous one
+/// runs, requests that came before the previous one began are in the next step; otherwise requests that came before
+/// it ended.
 #[test]
 fn requests_at_once_are_in_one_step() {
     let second = Ticks::from(roofcast::units::Picoseconds(1_000_000_000_000));
@@ -299,7 +300,8 @@ fn requests_at_once_are_in_one_step() {
     }
 }
 
-/// With one slot for adapters requests of a second one wait, while those of the first and of none run.
+/// With one slot for adapters, requests for a second adapter wait, while requests for the first adapter and for none
+/// run.
 #[test]
 fn adapters_wait_for_a_slot() {
     let mut online = online(EngineSpec::default());
@@ -318,9 +320,10 @@ fn adapters_wait_for_a_slot() {
     assert_eq!(events.iter().filter_map(admitted).collect::<Vec<_>>(), [0, 2, 3, 1]);
 }
 
-/// Beside an adapter's rank a layer of Llama-3.1-8B has 81,920 inputs and outputs: q and o 4096 + 4096, k and v 4096 + 1024,
-/// gate, up and down 4096 + 14,336. With rank 16 in 32 layers that are 41.9 million weights, 83.9 MB, which 3.35 TB/s read in
-/// 25.04 µs, once for each adapter in a step; 1000 tokens compute 83.9 GFLOP, which takes 84.8 µs at 989.4 TFLOP/s.
+/// For each rank of an adapter, a layer of Llama-3.1-8B has 81,920 inputs and outputs: q and o 4096 + 4096, k and v
+/// 4096 + 1024, gate, up and down 4096 + 14,336. With rank 16 in 32 layers these are 41.9 million weights, 83.9 MB,
+/// which take 25.04 µs to read at 3.35 TB/s, once for each adapter in a step; 1000 tokens compute 83.9 GFLOP, which
+/// takes 84.8 µs at 989.4 TFLOP/s.
 #[test]
 fn adapters_take_time() {
     let engine = || EngineSpec { cost: CostKind::Limit, ..EngineSpec::default() };

@@ -57,7 +57,7 @@ proptest! {
         prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
         prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
         prop_assert_eq!((a.decoding_steps, a.spanned_blocks, a.spread_steps), (b.decoding_steps, b.spanned_blocks, b.spread_steps));
-        // What is in blocks and is left empty in them is at most what was held, whoever shares it.
+        // The empty room in held blocks is at most the held room, with shared prefixes as well.
         let most = u128::from(b.steps * b.blocks_peak) * block_size;
         prop_assert!((b.token_steps + b.slack_steps) as i128 + b.spread_steps <= (most + b.shared_steps) as i128);
     }
@@ -83,8 +83,9 @@ proptest! {
         conserved(&blocks, workload.requests.unwrap());
         prop_assert_eq!(records(&counted).len(), records(&blocks).len());
         for (a, b) in records(&counted).iter().zip(records(&blocks)) {
-            // A preempted request whose last chunk is one token is a decode here and a chunk there: the same work, whose
-            // time per token of context is rounded to a tick (1/256 ps) in one of them: up to 20 ps a step of milliseconds.
+            // A preempted request whose last chunk is one token is a decode in one engine and a chunk in the other:
+            // equal work, but its time per token of context is rounded to a tick (1/256 ps) in one of the two: up to
+            // 20 ps for a step of milliseconds.
             let near = |a: roofcast::units::Picoseconds, b: roofcast::units::Picoseconds| a.0.abs_diff(b.0) <= 1 + a.0 / 1_000_000_000;
             let first = a.first_token.zip(b.first_token).is_none_or(|(a, b)| near(a, b));
             prop_assert!(first && near(a.finished, b.finished) && a.preemptions == b.preemptions
@@ -239,8 +240,8 @@ fn every_combination_serves_or_is_refused() {
     assert!(refused > 1000, "{refused}");
 }
 
-/// Where `max_num_seqs` run, a leap goes on beyond the steps at which requests are received. `leaping_is_stepping`
-/// found this case.
+/// While `max_num_seqs` requests run, a leap goes on beyond the steps at which requests are received.
+/// `leaping_is_stepping` found this case.
 #[test]
 fn a_leap_receives_requests_when_a_step_does() {
     let spec = EngineSpec {

@@ -1,4 +1,5 @@
-//! Families beside the real configs: published totals from the keys of their `config.json`, and their work by hand.
+//! Model families, in addition to the real configs: published totals from the keys of their `config.json`, and their
+//! work by hand.
 
 use crate::support::model;
 use roofcast::batch::Batch;
@@ -30,7 +31,8 @@ fn totals_that_are_published_exactly() {
     assert_eq!(read(&mamba).kv_bytes_per_token(KvFormat::BF16, 100).0, 0);
 }
 
-/// Totals within 6 % of the name's figure, active ones within 15 %, in billions; the keys are those of the makers' files.
+/// Totals within 6 % of the figure in the name, active parameters within 15 %, in billions; the keys are from the
+/// makers' files.
 #[test]
 fn totals_of_names() {
     let kda: Vec<u64> = (1..27).filter(|l| l % 4 != 0).collect();
@@ -93,7 +95,7 @@ fn totals_of_names() {
     }
 }
 
-/// The same of catalog entries. Qwen3-Next has 3.6B active with lm_head; its name counts neither table.
+/// Totals of catalog entries. Qwen3-Next has 3.6B active parameters with lm_head; its name counts neither table.
 #[test]
 fn totals_of_names_in_the_catalog() {
     for (name, total, active) in [
@@ -114,8 +116,8 @@ fn agree(name: &str, model: &Model, total: f64, active: f64, apart: u64) {
     assert!(off(p.active - apart, active) <= 0.15, "{name}: {} active", p.active);
 }
 
-/// gemma-4-E2B: 2.3B effective by its card, which is what remains without the table of per-layer inputs; 20 of 35 layers
-/// keep no keys of their own and have an MLP of twice the width.
+/// gemma-4-E2B: 2.3B effective parameters by its card, which is the total without the table of per-layer inputs; 20
+/// of 35 layers keep no keys and have an MLP of twice the width.
 #[test]
 fn per_layer_inputs_and_shared_caches() {
     let local: Vec<&str> =
@@ -129,7 +131,7 @@ fn per_layer_inputs_and_shared_caches() {
     let table = 262_144 * 35 * 256;
     let effective = (model.parameters().total - table) as f64 / 1e9;
     assert!((effective / 2.3 - 1.0).abs() <= 0.02, "{effective}");
-    // Of the first 15 layers 3 are global, with one head of 512; 12 see 512 tokens, with one of 256.
+    // Among the first 15 layers 3 are global, with one head of 512; 12 see 512 tokens, with one head of 256.
     assert_eq!(model.kv_elements_per_sequence(1000), 3 * 1000 * 1024 + 12 * 512 * 512);
     assert_eq!(model.kv_elements_per_token(1000), 3 * 1024);
 }
@@ -148,7 +150,7 @@ fn alternating_streams() {
     let model = read(&gemma);
     let total = model.parameters().total as f64 / 1e9;
     assert!((total / 6.87 - 1.0).abs() <= 0.01, "{total}");
-    // Of the first 20 layers 4 are global.
+    // Among the first 20 layers 4 are global.
     assert_eq!(model.kv_elements_per_token(1000), 4 * 1024);
 }
 
@@ -169,8 +171,8 @@ fn searched_blocks_by_hand() {
     assert!(matches!(model.layers[1].mixer, Mixer::None));
 }
 
-/// LongCat: a block is two layers of attention and MLP, with experts beside the first. hidden 8, 2 heads, ranks of 4; of
-/// 6 experts 2 compute nothing, so that 3 choices compute 2.
+/// LongCat: a block is two layers of attention and MLP, with experts parallel to the first. hidden 8, 2 heads, ranks
+/// of 4; 2 of 6 experts compute nothing, so that 3 choices compute 2 on average.
 #[test]
 fn zero_experts_by_hand() {
     let longcat = json!({"model_type": "longcat_flash", "hidden_size": 8, "ffn_hidden_size": 16,
@@ -213,8 +215,8 @@ fn local_layers_of_gpt_neo() {
     assert_eq!(neo.kv_elements_per_sequence(1000), 6 * 2 * 768 * (1000 + 256));
 }
 
-/// Olmo-Hybrid: 24 gated delta nets of 30 heads of 96 and 192, whose projections, gates and convolutions are those of
-/// Qwen3-Next; 8 layers of 30 heads of 128 with norms over all of them. OLMo-1's norms have no weights.
+/// Olmo-Hybrid: 24 gated delta nets with 30 heads of 96 and 192, with projections, gates and convolutions as in
+/// Qwen3-Next; 8 layers with 30 heads of 128 and norms over all heads. OLMo-1's norms have no weights.
 #[test]
 fn olmos_by_hand() {
     let mlp = 3 * 3840 * 11_008 + 2 * 3840;
@@ -276,7 +278,7 @@ fn heads_a_layer_by_hand() {
     assert_eq!(total(json!("per-element")), model.parameters().total + (2 + 4) * (4 - 1) * 8);
 }
 
-/// Seed-OSS has biases on q, k and v and says apart whether o has one; Muse has a gate an element and four norms.
+/// Seed-OSS has biases on q, k and v, and a separate key for o's; Muse has a gate for each element and four norms.
 #[test]
 fn biases_and_gates_by_hand() {
     let config = |model_type: &str| {
@@ -359,7 +361,7 @@ fn the_work_of_a_hybrid_by_hand() {
     assert_eq!(kv_bytes(&prompt), 36 * bytes + 12 * 5 * 1024 * 2);
 }
 
-/// DeepSeek-V3.2 at 10,000 tokens: 61 layers read the best 2048 of them, absorbed, and score all 10,000.
+/// DeepSeek-V3.2 at 10,000 tokens: 61 layers read the best 2048, absorbed, and score all 10,000.
 #[test]
 fn the_work_of_an_indexer_by_hand() {
     let name = "deepseek-ai/DeepSeek-V3.2";
@@ -400,8 +402,8 @@ fn the_work_of_compressed_entries_by_hand() {
     let attention = works(name, &Batch::decode(1, 8192), Family::Attention);
     let pairs = 2 * 128 + 21 * (128 + 512) + 20 * (128 + 64);
     assert_eq!(flops(&attention), pairs * 4 * 64 * 512);
-    // Compressor states are read and written: 2 · 4 · (8 · 1280) and 2 · 4 · (128 · 512) bytes. In the step that closes
-    // a window the new entry is written beside the 512 that are read.
+    // Compressor states are read and written: 2 · 4 · (8 · 1280) and 2 · 4 · (128 · 512) bytes. In the step that
+    // closes a window the new entry is written in addition to the 512 that are read.
     let state = 21 * 2 * 4 * 8 * 1280 + 20 * 2 * 4 * 128 * 512;
     let rows = 2 * 128 + 21 * (128 + 513) + 20 * (128 + 64);
     assert_eq!(kv_bytes(&attention), rows * 512 * 2 + 2 * state);

@@ -22,14 +22,15 @@ pub(super) fn deployment(parallelism: RequestedParallelism, engine: EngineSpec) 
     Deployment::resolve(model(LLAMA), accelerator, &options).unwrap()
 }
 
-/// What came of a workload, with its records.
+/// Simulates a workload and keeps its records.
 pub(super) fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
     let spec = Spec { workload: Some(workload.clone()), fleet, ..Spec::default() };
     let options = simulate::Options { leap, records: true, ..simulate::Options::default() };
     simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options).unwrap()
 }
 
-/// Stepping, leaping and leaping again are the same, nothing is lost, and every token is paid for.
+/// Asserts that stepping, leaping and leaping again agree, that nothing is lost, and that every token is accounted
+/// for.
 pub(super) fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
     let all = [false, true, true].map(|leap| run(deployment, workload, fleet.clone(), leap));
     let [stepping, leaping, again] = &all;
@@ -126,7 +127,7 @@ pub(super) fn spec(text: &str) -> roofcast::Result<Simulation> {
     on("h100-sxm", text)
 }
 
-/// The same on `accelerator`.
+/// A run of `text` after the model and `accelerator`.
 fn on(accelerator: &str, text: &str) -> roofcast::Result<Simulation> {
     let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"{accelerator}\"\n");
     let mut spec = Spec::parse("test", &format!("{head}{text}"))?;
@@ -199,7 +200,7 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     close(apart.summary.ttft.mean, prompt);
     let latency = fast.latency_s.max(slow.latency_s) * 1e3;
     close(apart.summary.e2el.mean, prompt + travel + latency + decodes.e2el.mean - decodes.ttft.mean);
-    // Dollars: one H100 and two A100. Joules: each side's watts over its busy time and a fifth of them over the rest.
+    // Dollars: one H100 and two A100. Joules: each side's watts over its busy time, and a fifth over its idle time.
     let [dollars, watts] = [
         [&h100, &a100].map(|chip| chip.price.as_ref().unwrap().usd_per_hour),
         [&h100, &a100].map(|chip| chip.power_w.unwrap()),
@@ -218,7 +219,8 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     close(sides[0].joules.unwrap(), joules(sides[0], watts[0], 1.0));
     close(sides[1].joules.unwrap(), joules(sides[1], watts[1], 2.0));
     close(apart.expense.joules.unwrap(), sides.iter().map(|side| side.joules.unwrap()).sum());
-    // The A100 has less left beside its weights than the H100: 80 GB less half of them against 80 GB less all.
+    // The A100 has less memory left after weights than the H100: 80 GB less half of the weights, against 80 GB less
+    // all.
     assert!(sides.iter().all(|side| side.blocks > 0) && sides[0].blocks < sides[1].blocks);
     let message = on("a100-sxm-80gb", &format!("{ONE}{}", fleet.replace("network", "nvlink"))).unwrap_err();
     let accepted = "network or pcie, which h100-sxm and a100-sxm-80gb have both";
@@ -238,14 +240,15 @@ fn a_capped_client_is_between_users_and_an_open_loop() {
     close(capped.summary.duration, users.summary.duration);
     close(capped.summary.ttft.mean, users.summary.ttft.mean);
     let capped = with(flood, "max_concurrency = 4\n");
-    // What waits at the client is not the server's queue: it is not overloaded, and no first token is late.
+    // Requests that wait at the client are not in the server's queue: the server is not overloaded, and no first
+    // token is late.
     assert!(!capped.load.overloaded && capped.load.offered_per_s.is_none());
     let [free, open] = [with(flood, "max_concurrency = 60\n"), with(flood, "")];
     assert_eq!(free.records, open.records);
     assert!(open.summary.ttft.mean > 5.0 * capped.summary.ttft.mean);
 }
 
-/// One H100 of weight 1 beside two L40S of weight 0.25: of 600 requests 400 and twice 100.
+/// One H100 of weight 1 and two L40S of weight 0.25: of 600 requests they get 400 and twice 100.
 #[test]
 fn two_kinds_of_replicas_get_their_shares() {
     let with = |more: &str| {
@@ -298,7 +301,8 @@ fn a_full_decode_pool_holds_prefill_back() {
     assert!(first(&narrow, 3) > narrow[1].finished);
 }
 
-/// 1000 and 3 tokens need 63 blocks of 16, beside vLLM's null block; a prompt with its first token needs as many.
+/// 1000 and 3 tokens need 63 blocks of 16, in addition to vLLM's null block; a prompt with its first token needs as
+/// many.
 #[test]
 fn what_one_pool_cannot_hold_is_refused() {
     for (prefill, decode, refused) in [(64, 64, 0), (63, 64, 1), (64, 63, 1), (2, 1000, 1)] {
@@ -317,8 +321,9 @@ fn caches_follow_one_another() {
     let load = "[workload]\nrequests = 2\ninput_len = 1000\noutput_len = 2\narrivals = { kind = \"constant\", rate = 1e9 }\n";
     let text = "[fleet]\nlink = \"pcie\"\nprefill = { replicas = 2 }\ndecode = {}\n";
     let records = spec(&format!("{load}{text}")).unwrap().records;
-    // The prompts are computed side by side, 1 ns apart; each cache takes 131.072 MB / 25 GB/s = 5.24288 ms and comes 10 µs
-    // after its last byte has left. One decode reads 15 GB at 3.35 TB/s, some 4.5 ms, and is over before the second lands.
+    // The prompts are computed in parallel, 1 ns apart; each cache takes 131.072 MB / 25 GB/s = 5.24288 ms and
+    // arrives 10 µs after its last byte was sent. One decode reads 15 GB at 3.35 TB/s, some 4.5 ms, and is over
+    // before the second cache arrives.
     let gap = |n: usize| records[n].finished.ms() - records[n].first_token.unwrap().ms();
     assert!((4.4..5.24).contains(&(gap(0) - 5.24288 - 0.01)), "{}", gap(0));
     close(gap(1) - gap(0), 5.24288 - 1e-6);
@@ -355,8 +360,9 @@ fn what_cannot_be_a_fleet_is_refused() {
     }
 }
 
-/// 2 ms of a request and 1 µs of each of its 1,000 tokens in turn, 5 ms beside others: one that comes alone is 8 ms later. Of
-/// three at once the first goes into a step of its own, as without a server all three would into one.
+/// The server takes 2 ms for a request and 1 µs for each of its 1,000 tokens one after the other, and 5 ms in
+/// parallel to others: a single request is 8 ms later. Of three at once the first is in a step alone, while without a
+/// server all three would share one.
 #[test]
 fn a_server_takes_its_time_of_each_request() {
     let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
@@ -394,8 +400,8 @@ fn a_server_takes_its_time_of_each_request() {
     assert!((first - alone[0]).abs() < 1e-6 && at_once > without[0] * 1.5, "{first} {at_once}");
 }
 
-/// vLLM takes 0.92 of the memory and keeps its cache in what weights and activations leave of that; TensorRT-LLM's cache
-/// takes nine tenths of what they leave of all.
+/// vLLM takes 0.92 of the memory and keeps its cache in the part that weights and activations leave; TensorRT-LLM's
+/// cache takes nine tenths of the memory that they leave.
 #[test]
 fn tensorrt_llm_takes_its_share_of_what_is_free() {
     let rank = |name: &str| {
@@ -411,8 +417,9 @@ fn tensorrt_llm_takes_its_share_of_what_is_free() {
     assert!(same(trt.kv_bytes, (usable.0 - rest_of(trt).0) * 9 / 10), "{trt:?}");
 }
 
-/// 4096 sequences sample of 128,256 tokens: 22 bytes of each are 11.6 GB in vLLM, 38 while it sorted them, beside the
-/// output of 8192 tokens, 4096 values of 2 bytes each; 6 bytes are 3.15 GB.
+/// 4096 sequences sample from 128,256 tokens: 22 bytes for each are 11.6 GB in vLLM (38 bytes in versions that
+/// sorted), in addition to the output of 8192 tokens, 4096 values of 2 bytes each; TensorRT-LLM's 6 bytes are 3.15
+/// GB.
 #[test]
 fn tensorrt_llm_samples_without_a_sort() {
     let activations = |name: &str, version: Option<&str>| {

@@ -12,7 +12,7 @@ use roofcast::spec::{CostKind, EngineSpec};
 use roofcast::workload::{Arrivals, Length, Prefix, Workload};
 use std::sync::Arc;
 
-/// One request alone takes the limit of its prompt, and that of a decode at every context from there on.
+/// One request alone takes the limit of its prefill, and the limit of a decode at every following context.
 #[test]
 fn one_request_is_the_limits() {
     for (name, chip, tp, layout) in [
@@ -49,8 +49,9 @@ fn one_request_is_the_limits() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A steady batch at the limit is what `limits` says of it, however it is shared: each round of `users` sequences takes a
-    /// decode step of the batch, pipeline stages and data-parallel ranks included. And no forecast of it is faster.
+    /// A steady batch at the limit takes the times that `limits` gives, for every parallelism: each round of `users`
+    /// sequences takes a decode step of the batch, pipeline stages and data-parallel ranks included. No forecast is
+    /// faster.
     #[test]
     fn a_steady_batch_is_the_limits(
         shape in prop::sample::select(vec![
@@ -119,8 +120,9 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
         let tally = fleet.replicas[0].tally();
         let evicted = (batch * 40 * (prompt + output - 1)) as f64 / tally.decode_steps as f64;
         let formula = (batch * (prompt + output)) as f64 / output as f64;
-        // Prompts are computed beside decodes, in steps in which their own request does not generate yet: at most a step
-        // for each of the G that it takes, and one for each token of the budget that the prompts of a wave fill.
+        // Prompts are computed together with decodes, in steps in which their own request does not yet generate: at
+        // most one step for each of the G output tokens, and one for each token budget that the prompts of a wave
+        // fill.
         let prefills = (batch * prompt).div_ceil(8192) as f64;
         let most = 1.0 + (1.0 + prefills) / output as f64;
         assert!(
@@ -130,7 +132,7 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
     }
 }
 
-/// A server of prompts and one of outputs, each alone: what one takes in a second over what the other does is
+/// One server only prefills, one only decodes: the throughput of the first over the second's is
 /// B·t_prefill/(G·t_step).
 #[test]
 fn servers_of_prompts_for_one_that_generates() {

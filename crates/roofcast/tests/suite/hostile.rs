@@ -1,5 +1,5 @@
-//! Input that nobody would write: configs and specs with keys taken away, changed or cut off. Nothing may panic, and
-//! nothing may take long; what is refused is refused by name.
+//! Malformed input: configs and specs with keys removed, changed or cut off. Nothing may panic, and nothing may take
+//! long; errors name the key or file.
 
 use proptest::prelude::*;
 use roofcast::record::{Format, Records};
@@ -111,7 +111,7 @@ proptest! {
         testing::config(&text);
         let cut = text.char_indices().map(|(i, _)| i).nth(cut).unwrap_or(text.len());
         testing::config(&text[..cut]);
-        // What is refused names the file.
+        // Errors name the file.
         if let Err(error) = config::parse("m", "m.json", &text) {
             prop_assert!(error.to_string().contains("m.json"), "{error}");
         }
@@ -135,7 +135,7 @@ proptest! {
         let at = |n: usize| text.char_indices().map(|(i, _)| i).nth(n).unwrap_or(text.len());
         let changed = format!("{}{with}{}", &text[..at(from)], &text[at(from + length)..]);
         testing::records(&changed);
-        // What is refused names file and line.
+        // Errors name file and line.
         if let Some(Err(error)) = Records::new("r", changed.as_bytes(), format).find(Result::is_err) {
             prop_assert!(error.to_string().starts_with("r:"), "{error}");
         }

@@ -79,7 +79,7 @@ fn imports(module: &Module, text: &str, all: &BTreeMap<Module, String>) -> BTree
     named.into_iter().filter_map(absolute).filter_map(file).filter(apart).collect()
 }
 
-/// What can be reached from `from`.
+/// Modules that can be reached from `from`.
 fn reached(from: &Module, edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Module> {
     let mut seen = BTreeSet::new();
     let mut next: Vec<&Module> = edges[from].iter().collect();
@@ -91,7 +91,7 @@ fn reached(from: &Module, edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSe
     seen
 }
 
-/// The files of a crate whose root is `root`, each with those that it imports.
+/// The files of a crate with root module `root`, each with the files that it imports.
 fn edges(folder: &Path, root: &str) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut all = BTreeMap::new();
     sources(folder, &[], &mut all);
@@ -118,7 +118,7 @@ fn assert_no_circles(edges: &BTreeMap<Module, BTreeSet<Module>>) {
 #[test]
 fn no_file_or_module_imports_itself_through_others() {
     let edges = edges(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "lib");
-    // The reader sees what is there: the forecaster puts a calibration's coefficients to a deployment.
+    // The reader finds existing imports: the forecaster applies a calibration's coefficients to a deployment.
     let names = |m: &str| vec![m.to_owned()];
     assert!(edges[&names("forecaster")].contains(&names("deployment")));
     assert_no_circles(&edges);

@@ -34,7 +34,7 @@ fn with_base(id: &str) -> (Catalog, String) {
     (mine, base.to_owned())
 }
 
-/// Whether or not the base is in the catalog yet.
+/// Checks every id, whether its base is in the catalog or not.
 #[test]
 fn formats_of_measured_ids_are_what_was_measured() {
     let Some(rows) = rows() else { return };
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// Names without formats stay those of their entries.
+/// Names without formats get their entry's formats.
 #[test]
 fn ids_of_entries_say_nothing_more() {
     for entry in catalog().models().unwrap() {
@@ -156,7 +156,7 @@ fn names_as_people_write_them() {
     }
 }
 
-/// What a family has that is not modelled is said instead of names that look alike.
+/// Families with an unmodelled part are refused with the reason, rather than with similar names.
 #[test]
 fn families_that_are_not_modelled_say_why() {
     for (name, why) in [

@@ -49,7 +49,7 @@ fn batches() -> impl Strategy<Value = Batch> {
     })
 }
 
-/// The same deployment on a chip with other rates.
+/// The deployment on a chip with other rates.
 fn faster(d: &Deployment, memory: f64, compute: f64) -> Deployment {
     let mut chip = (*d.accelerator).clone();
     chip.bandwidth_bytes_per_s = ByteRate(chip.bandwidth_bytes_per_s.0 * memory);
@@ -96,8 +96,8 @@ proptest! {
 
     #[test]
     fn a_prompt_in_one_piece_has_the_flops_of_its_tokens(model in models(), tokens in 1..200_u64) {
-        // Prefill of P tokens and P decodes of 1 .. P do the same matrix and attention work per layer, where attention
-        // keeps keys and values apart; lm_head runs once against P times.
+        // Prefill of P tokens and P decodes of 1 .. P do equal GEMM and attention work per layer, if attention stores
+        // separate keys and values; lm_head runs once against P times.
         let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let d = Deployment::resolve(model, chip, &Options::default()).unwrap();
         let latent = d.model.layers.iter().any(|l| matches!(l.mixer, roofcast::model::Mixer::Latent(_)));

@@ -1,6 +1,7 @@
-//! Public rows that judge the cost model, and how far from them its forecasts may be.
+//! Public rows that judge the cost model, and the maximum error of its forecasts on them.
 //!
-//! `scripts/judge.py` chooses the rows, by hashes. What they show is a table by kind: single residuals are not read.
+//! `scripts/judge.py` chooses the rows, by hashes. They are shown as a table by kind only: single residuals are not
+//! read.
 
 use crate::support::{catalog, data};
 use roofcast::calibration::Calibration;
@@ -57,7 +58,7 @@ fn table(report: &Report) -> String {
     text
 }
 
-/// What is worse than `bounds` allow: a median by a tenth, or fewer rows with a forecast.
+/// Violations of `bounds`: a median that is a tenth larger, or fewer rows with a forecast.
 fn worse(bounds: &Bounds, found: &Bounds) -> Vec<String> {
     let mut all = Vec::new();
     for ((kind, metric), (rows, bound)) in bounds {

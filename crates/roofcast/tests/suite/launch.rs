@@ -1,4 +1,4 @@
-//! Commands start what was planned, or say why there is none.
+//! Launch commands start the planned deployment, or give the reason for having none.
 
 use roofcast::Spec;
 use roofcast::catalog::Catalog;
@@ -7,7 +7,7 @@ use roofcast::deployment::{Deployment, Options};
 use roofcast::plan::{Launch, Role, launches};
 use std::sync::Arc;
 
-/// What starts a replica of `model` on `chip` with the keys of `spec`, by engine.
+/// The launch command for a replica of `model` on `chip` with the keys of `spec`, by engine.
 fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
     let spec = Spec::parse("launch.toml", spec).unwrap();
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
@@ -85,7 +85,7 @@ fn a_described_checkpoint_is_not_its_base() {
     for described in ["qwen3-32b-awq", "llama-3.1-8b-w8a8", "llama-3.1-8b:q4_k_m"] {
         assert!(vllm(described).starts_with("none: "), "{}", vllm(described));
     }
-    // What shares another's shape is called by its own id.
+    // A model with another model's shape keeps its own id.
     let of = |name: &str| Catalog::embedded().unwrap().named(name).unwrap().model().unwrap().name;
     assert_eq!(of("deepseek-r1-distill-qwen-32b"), "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B");
     assert_eq!(of("deepseek-r1-fp8"), "deepseek-ai/DeepSeek-R1");
@@ -115,10 +115,11 @@ fn commands_are_those_of_the_chip_and_the_schedule() {
     for engine in ["sglang", "tensorrt-llm"] {
         assert!(command("v100-32gb", "", engine).contains("does not run on v100"), "{engine}");
     }
-    // Another engine's plan splits prompts, which TensorRT-LLM does when it is told to.
+    // Another engine's plan splits prompts, which TensorRT-LLM does only with a flag.
     assert!(command("h100-sxm", "", "tensorrt-llm").ends_with("--enable_chunked_prefill"));
     let own = "[engine]\nname = \"tensorrt-llm\"\n";
-    // Its share is of what is free, as the spec's is for this engine: vLLM's 0.9 · 85.0 GB would leave it less.
+    // TensorRT-LLM's fraction applies to free memory, as the spec's does for this engine: vLLM's 0.9 · 85.0 GB would
+    // leave it less.
     assert!(command("h100-sxm", own, "tensorrt-llm").contains("--kv_cache_free_gpu_memory_fraction 0.9 "));
     assert!(!command("h100-sxm", own, "tensorrt-llm").contains("--enable_chunked_prefill"));
     let fp8_cache = format!("[precision]\nkv = \"fp8\"\n{own}");
@@ -152,7 +153,7 @@ fn there_is_no_command_without_its_checkpoint_or_engine() {
     assert!(of("vllm").command.unwrap().contains("--tensor-parallel-size 4"));
 }
 
-/// vLLM's and SGLang's parsers take every flag of the commands: their names are those of `catalog/engines`.
+/// vLLM's and SGLang's parsers accept every flag of the commands: the flags are in `catalog/engines`.
 #[test]
 fn commands_are_read_back() {
     let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n[engine]\nmax_num_queued_reqs = 100\n\

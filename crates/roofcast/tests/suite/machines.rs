@@ -84,7 +84,8 @@ fn entries_are_plausible() {
 fn fewer_bits_are_no_slower() {
     // B300's and GB300's int8 units are cut by the maker.
     let cut = ["b300-sxm", "gb300"];
-    // Processors widen what they have no instructions for, as engines do on the P40, whose fp16 is slower than its fp32.
+    // CPUs widen formats for which they have no instructions, as engines do on the P40, whose fp16 is slower than its
+    // fp32.
     let has_sixteen = |chip: &&&Accelerator| chip.vendor != "cpu" && chip.id != "p40";
     for chip in catalog().accelerators().unwrap().iter().filter(has_sixteen) {
         let id = &chip.id;
@@ -102,8 +103,8 @@ fn fewer_bits_are_no_slower() {
     }
 }
 
-/// Entries are cores times clock; NVIDIA prints AI TOPS beside: sparse int8 on Ada, sparse fp4 on Blackwell, so twice the
-/// dense rate.
+/// Entries are cores times clock; NVIDIA also prints AI TOPS: sparse int8 on Ada, sparse fp4 on Blackwell, so twice
+/// the dense rate.
 #[test]
 fn ai_tops_of_geforce_are_the_printed_ones() {
     for (id, dtype, tops) in [

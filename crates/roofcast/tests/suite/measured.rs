@@ -5,8 +5,8 @@ use roofcast::calibration::Calibration;
 use roofcast::measurement::{Kind, read};
 use roofcast::validate::{Resolver, point, points, report};
 
-/// Requests in flight beyond what the memory holds wait: the batch is what fits. The rows were measured by others; no
-/// figure here was fitted to them.
+/// Requests beyond the memory's capacity wait: the batch is the number that fits. The rows were measured by others;
+/// no figure here was fitted to them.
 #[test]
 fn no_measured_step_beats_its_limit() {
     let Some(file) = shared("validation/measurements.csv") else { return };
@@ -53,7 +53,7 @@ fn what_ran_beyond_its_models_maximum_is_forecast() {
     assert!(forecast.ttft_ms > points[0].limit.ttft_ms && forecast.tpot_ms > points[0].limit.tpot_ms);
 }
 
-/// Points of engines and chips of 2025 and 2026: at least 95 in 100 are forecast. What is left out says why.
+/// Points of engines and chips of 2025 and 2026: at least 95 in 100 are forecast. Skipped rows give the reason.
 #[test]
 fn newer_measurements_are_forecast() {
     let Some(file) = shared("validation/measurements-2.csv") else { return };
@@ -143,9 +143,10 @@ fn labels_as_sources_write_them_are_forecast() {
     assert!(left_out.is_empty(), "{left_out:#?}");
 }
 
-/// The limit of Llama-3.1-8B in 16 bits on an H100 for one sequence of 512 + 64/2 tokens: 8,030,261,248 parameters less
-/// the embedding's 525,336,576 are 15.01 GB, the cache's 544 · 131,072 B 0.07 GB, at 3.35 TB/s 4.50 ms. Requests in flight may
-/// wait, so 64 users have the same; the other 63 sequences of one step read 4.49 GB more, 1.34 ms.
+/// The limit of Llama-3.1-8B in 16 bits on an H100 for one sequence of 512 + 64/2 tokens: 8,030,261,248 parameters
+/// less the embedding's 525,336,576 are 15.01 GB, the cache's 544 · 131,072 B 0.07 GB, at 3.35 TB/s 4.50 ms. Requests
+/// in flight may wait, so the limit for 64 users is equal; the other 63 sequences of one step read 4.49 GB more, 1.34
+/// ms.
 #[test]
 fn limits_are_of_what_surely_decodes_together() {
     let mut resolver = Resolver::new(catalog());
@@ -182,11 +183,11 @@ fn batches_that_do_not_fit_are_left_out() {
         assert!(reason.contains("512") && reason.contains("8224 tokens"), "{reason}");
     }
     assert!(points[2].forecast.is_ok(), "{:?}", points[2].forecast);
-    // Of users those that do not fit wait.
+    // Users that do not fit wait.
     assert!(points[3].forecast.is_ok(), "{:?}", points[3].forecast);
 }
 
-/// What a client sends at once is a burst of so many, under either name.
+/// A client that sends all requests at once makes a burst of that size, under either name.
 #[test]
 fn a_burst_is_all_that_its_client_sends() {
     let header = "kind,model,hardware,engine,weights,input_len,output_len,concurrency,settings,ttft_ms\n";
@@ -201,7 +202,7 @@ fn a_burst_is_all_that_its_client_sends() {
     assert!(points[3].forecast.as_ref().unwrap_err().contains("num_prompts"));
 }
 
-/// What a chip has no unit for runs weight-only, and what ran fitted.
+/// Formats without hardware support run weight-only, and a configuration that ran is taken to fit.
 #[test]
 fn what_ran_is_believed() {
     let row = |model: &str, hardware: &str, weights: &str, input: u64| {
@@ -221,8 +222,8 @@ fn what_ran_is_believed() {
         let row = row("Qwen/Qwen3-32B", "h100-sxm", "bf16", input);
         resolver.deployment(&row).unwrap().engine.gpu_memory_utilization
     };
-    // 77.0 GB of 85.5 are the default's; less 65.5 of weights and 4.4 beside them, 7.0 are left, and 32,064 tokens of 262,144 B take
-    // 8.4 GB. All of it leaves 15.6.
+    // By default 77.0 GB of 85.5 are used; less 65.5 for weights and 4.4 for the rest, 7.0 remain, while 32,064
+    // tokens of 262,144 B take 8.4 GB. Using all memory leaves 15.6.
     assert_eq!((utilization(8000), utilization(32_000)), (0.9, 1.0));
 }
 

@@ -1,4 +1,4 @@
-//! Parameters and KV of the catalog's models against what their makers publish.
+//! Parameters and KV of the catalog's models against their makers' published figures.
 
 use crate::support::{catalog, model, shared};
 use roofcast::Forecaster;
@@ -115,7 +115,7 @@ const CONFIGS: [(&str, f64, f64); 48] = [
     ("zai-org--GLM-5", 744.0, 40.0),
 ];
 
-/// Totals that are known exactly, by the README beside the configs.
+/// Totals that are known exactly, from the README next to the configs.
 const EXACT: [(&str, u64); 5] = [
     ("Qwen--Qwen3-32B", 32_762_123_264),
     ("Qwen--Qwen3-30B-A3B", 30_532_122_624),
@@ -124,9 +124,9 @@ const EXACT: [(&str, u64); 5] = [
     ("openai--gpt-oss-20b", 20_914_757_184),
 ];
 
-/// Totals within 6 % of the maker's figure, active ones within 15 %. Sources beside the names: the model cards of
-/// MiniMax-M3 (428B with its vision tower, 23B), DeepSeek-V4 (1.6T, 49B; 284B, 13B), Step-3.7-Flash (196B language
-/// backbone, 11B). Of Kimi K3 no maker's figure is known here: it is read.
+/// Totals within 6 % of the maker's figure, active parameters within 15 %. Sources in addition to the names: the
+/// model cards of MiniMax-M3 (428B with its vision tower, 23B), DeepSeek-V4 (1.6T, 49B; 284B, 13B), Step-3.7-Flash
+/// (196B language backbone, 11B). For Kimi K3 no figure by the maker is known here, so it is only parsed.
 #[test]
 fn real_configs_have_the_parameters_of_their_names() {
     let Some(root) = real_configs() else { return };
@@ -146,7 +146,7 @@ fn real_configs_have_the_parameters_of_their_names() {
     }
 }
 
-/// The folder of real configs, or none with a word where it is not beside the checkout.
+/// The folder of real configs; prints a line and returns `None` if it is not next to the checkout.
 fn real_configs() -> Option<std::path::PathBuf> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/configs");
     if !root.exists() {
@@ -228,8 +228,8 @@ fn every_machine_of_the_measurements_is_in_the_catalog() {
     }
 }
 
-/// What is kept besides keys and values. Qwen3.5-27B: 48 of 64 layers keep 48 · 128 · 128 · 4 B of state and 3 · 10,240 · 2 B
-/// of convolution inputs; 16 keep 2 · 4 · 256 · 2 B a token.
+/// State in addition to keys and values. Qwen3.5-27B: 48 of 64 layers keep 48 · 128 · 128 · 4 B of state and 3 ·
+/// 10,240 · 2 B of convolution inputs; 16 keep 2 · 4 · 256 · 2 B per token.
 #[test]
 fn states_do_not_grow_with_context() {
     use roofcast::precision::KvFormat;
@@ -237,7 +237,7 @@ fn states_do_not_grow_with_context() {
     let state = 48 * (48 * 128 * 128 * 4 + 3 * 10_240 * 2);
     assert_eq!(model.kv_bytes_per_token(KvFormat::BF16, 8192).0, 16 * 2 * 4 * 256 * 2);
     assert_eq!(model.kv_bytes_per_sequence(KvFormat::BF16, 8192).0, state + 8192 * 65_536);
-    // An 8-bit cache halves what grows and leaves states as they are.
+    // An 8-bit cache halves the part that grows and leaves states unchanged.
     assert_eq!(model.kv_bytes_per_sequence(KvFormat::FP8, 8192).0, state + 8192 * 32_768);
 }
 
@@ -251,9 +251,9 @@ fn indexers_keep_keys_of_their_own() {
     assert_eq!(per_token("zai-org/GLM-5.3-FP8"), 78 * 576 * 2 + 21 * 132);
 }
 
-/// DeepSeek-V4-Flash at 8192: layers of ratio 4 keep 128 + 2048 vectors of 512, those of 128 keep 128 + 64, two keep the window;
-/// an indexer 2048 keys of 132 B. 43 layers: 2 of ratio 0, 21 of 4, 20 of 128. Blocks under way in fp32, values and gates: 128 · 512
-/// a layer of 128; 8 · (1024 + 256) one of 4, where blocks overlap.
+/// DeepSeek-V4-Flash at 8192: layers of ratio 4 keep 128 + 2048 vectors of 512, layers of ratio 128 keep 128 + 64,
+/// two keep the window; an indexer 2048 keys of 132 B. 43 layers: 2 of ratio 0, 21 of 4, 20 of 128. Unfinished blocks
+/// in fp32, values and gates: 128 · 512 for a layer of 128; 8 · (1024 + 256) for one of 4, where blocks overlap.
 #[test]
 fn compressed_layers_keep_blocks() {
     use roofcast::precision::KvFormat;
@@ -301,8 +301,9 @@ fn float32_checkpoints_are_served_in_16_bits() {
     assert!(model("openai-community/gpt2").assumptions.iter().any(|a| a.contains("--weights fp32")));
 }
 
-/// Solar Open 2: 12 of 48 layers attend, with a gate as wide as the queries; 36 are Kimi delta attention of 64 heads of 128, whose
-/// decay and output gate have rank 128, with 4 taps on q, k and v and a bias a channel. 321 experts of 1280 a layer, one of them shared.
+/// Solar Open 2: 12 of 48 layers attend, with a gate as wide as the queries; 36 are Kimi delta attention with 64
+/// heads of 128, whose decay and output gate have rank 128, with 4 taps on q, k and v and a bias for each channel.
+/// 321 experts of 1280 in each layer, one shared.
 #[test]
 fn solar_open_2_by_hand() {
     let (hidden, wide) = (4096, 64 * 128);
@@ -335,7 +336,7 @@ fn deepseek_ocr_by_hand() {
     assert_eq!(read.kv_elements_per_token(100), 12 * 2 * 1280);
 }
 
-/// HyperCLOVA X norms what comes out of attention and MLP, too: 4 norms of 8 a layer, 2 where its config says so.
+/// HyperCLOVA X also norms the outputs of attention and MLP: 4 norms of 8 per layer, 2 if its config says so.
 #[test]
 fn norms_of_hyperclova_x() {
     let of = |key: &str| {
@@ -358,8 +359,8 @@ fn weights(name: &str, chip: &str, weights: Option<&str>) -> Deployment {
     Deployment::resolve(model, accelerator, &options).unwrap()
 }
 
-/// Asked for in its own format, a checkpoint is what it is: of gpt-oss experts alone are in 4 bits, of Kimi K2.5 too, of
-/// Gemma 4 in NVIDIA's no attention.
+/// Requesting a checkpoint's own format leaves it unchanged: in gpt-oss only the experts are in 4 bits, likewise in
+/// Kimi K2.5; in NVIDIA's Gemma 4 attention is not.
 #[test]
 fn a_checkpoints_format_by_name_is_the_checkpoint() {
     for (name, format) in [
@@ -388,7 +389,7 @@ fn published_checkpoints_say_what_a_format_leaves() {
     assert_eq!(weights("deepseek-ai/DeepSeek-R1", "b200-sxm", Some("bf16")).weights, "bf16");
 }
 
-/// Configs whose architecture is not modelled are refused by a type or a key of theirs; those that are like a known one are
+/// Configs of an unmodelled architecture are refused by one of their types or keys; configs like a known one are
 /// read.
 #[test]
 fn configs_that_are_not_read_right_are_refused() {
@@ -419,9 +420,9 @@ fn configs_that_are_not_read_right_are_refused() {
     }
 }
 
-/// Ouro-1.4B passes its 24 layers four times. A layer: 4 · 2048² of attention, 3 · 2048 · 5632 of the MLP, four norms of 2048:
-/// 51,388,416. All: 24 of them, two tables of 49152 · 2048, a norm of 2048 and a gate of 2049: 1,434,652,673. A token keeps
-/// 4 · 24 · 2 · 16 · 128 elements of 2 bytes.
+/// Ouro-1.4B passes its 24 layers four times. A layer: 4 · 2048² of attention, 3 · 2048 · 5632 of the MLP, four norms
+/// of 2048: 51,388,416. In total: 24 layers, two tables of 49152 · 2048, a norm of 2048 and a gate of 2049:
+/// 1,434,652,673. A token keeps 4 · 24 · 2 · 16 · 128 elements of 2 bytes.
 #[test]
 fn layers_that_are_passed_again_by_hand() {
     let text = r#"{"model_type": "ouro", "total_ut_steps": 4, "num_hidden_layers": 24, "hidden_size": 2048,
@@ -438,7 +439,7 @@ fn layers_that_are_passed_again_by_hand() {
     let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let whole = Deployment::resolve(Arc::new(model.clone()), Arc::clone(&chip), &Options::default()).unwrap();
     assert_eq!(whole.weight_bytes, Bytes(2 * total));
-    // What a step reads of weights: the layers four times, the head once; the embedding is looked up.
+    // Weights read by a step: the layers four times, the head once; the embedding is looked up.
     let utilization = Utilization { mfu: 1.0, mbu: 1.0 };
     let question = Question { batch: 1, context: 1000, prefill: 1000, utilization };
     let step = limits(&Forecaster::ideal(whole), &question).decode;

@@ -1,5 +1,5 @@
-//! What no forecast may do, over the chips of the catalog, engines, models and weight formats. A failing case is printed with its
-//! seed.
+//! Bounds that no forecast may violate, over the chips of the catalog, engines, models and weight formats. A failing
+//! case is printed with its seed.
 
 use crate::support::{catalog, model};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// None where the machine or the engine refuses it.
+    /// The forecaster of the case; `None` if the machine or the engine refuses it.
     fn forecaster(&self, format: &str) -> Option<Forecaster> {
         let chip = catalog().accelerator(catalog().accelerator_names().nth(self.chip)?).ok()?;
         let options = Options {
@@ -67,7 +67,7 @@ fn read(operator: &Operator) -> f64 {
     (operator.weight_bytes.0 + operator.kv_bytes.0) as f64 / operator.layers as f64
 }
 
-/// Whether the operator's time rests on a kernel that was timed.
+/// True if the operator's time is based on a kernel that was timed.
 fn timed(operator: &Operator) -> bool {
     operator.rests_on.as_ref().is_some_and(|basis| basis.evidence != Evidence::Nothing)
 }

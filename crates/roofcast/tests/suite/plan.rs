@@ -1,4 +1,5 @@
-//! The planner: what it calls best meets the SLO when it is simulated, nothing cheaper does, and pruning loses nothing.
+//! The planner: its best deployment meets the SLO when simulated, nothing cheaper does, and pruning does not lose the
+//! best.
 
 use crate::support::model;
 use proptest::prelude::*;
@@ -52,7 +53,7 @@ fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {
     simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "best.toml", options).unwrap()
 }
 
-/// Whether a run meets the SLO of `text`, by its printed figures alone.
+/// True if a run meets the SLO of `text`, judged only by its printed figures.
 fn meets(text: &str, run: &Simulation) -> bool {
     let slo = Spec::parse("plan.toml", text).unwrap().slo;
     let s = &run.summary;
@@ -63,7 +64,7 @@ fn meets(text: &str, run: &Simulation) -> bool {
     kept && !run.load.overloaded && run.refused == 0
 }
 
-/// So many problems, the same in every run; what fails is told as it is.
+/// The number of problems, equal in every run; failures are reported without shrinking.
 fn few(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -127,7 +128,7 @@ proptest! {
 proptest! {
     #![proptest_config(few(12))]
 
-    /// Simulating all that fits finds the same best as ruling out what limit and estimate rule out.
+    /// Simulating every deployment that fits yields the best that pruning by limit and estimate yields.
     #[test]
     fn pruning_never_loses_the_best(text in problem()) {
         let text = text.replace("max_accelerators = 4", "max_accelerators = 2");
@@ -146,8 +147,8 @@ fn every_deployment_is_accounted_for() {
     let plan =
         planned(&format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n"), false)
             .unwrap();
-    // Shapes of tp 1, 2 and 4 with 4, 2 and 1 numbers of replicas, with three budgets on H100 and two
-    // on L4, where one of them is the engine's own.
+    // Shapes of tp 1, 2 and 4 with 4, 2 and 1 numbers of replicas, with three budgets on H100 and two on L4, whose
+    // engine default is one of the searched values.
     assert_eq!(plan.considered, (3 + 2) * (4 + 2 + 1));
     let left: u64 = plan.left_out.iter().map(|l| l.count).sum();
     assert_eq!(left + plan.feasible + plan.dearer, plan.considered, "{:?}", plan.left_out);
@@ -155,7 +156,7 @@ fn every_deployment_is_accounted_for() {
     let best = plan.best.unwrap();
     assert!(plan.pareto.contains(&best) && plan.ranked[0] == best && best.stage == Stage::Simulation);
     assert!(plan.ranked.iter().all(|row| row.cost_per_hour >= best.cost_per_hour));
-    // What carries more than the load carries the load: 10 requests/s.
+    // A deployment that carries more than the load also carries the load: 10 requests/s.
     assert!(best.max_requests_per_s.unwrap() >= 10.0);
 }
 
@@ -209,7 +210,8 @@ fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {
     assert_eq!(why[0].cost_per_hour, Some(5.0));
 }
 
-/// Two kinds of accelerators that serve the same requests: each number of either, and the spec of each repeats its proof.
+/// Two kinds of accelerators that both serve whole requests: each number of either, and the spec of each repeats its
+/// proof.
 #[test]
 fn two_kinds_of_replicas_share_a_load() {
     let search = "accelerators = [\"l40s\", \"h100-sxm\"]\nmax_accelerators = 3\ntp = [1]\nmixed = true\n\
@@ -234,15 +236,15 @@ fn two_kinds_of_replicas_share_a_load() {
         assert_eq!(row.cost_per_hour, Some((counts[0] + 3 * counts[1]) as f64));
         assert_eq!(row.hardware(), format!("{} × l40s + {} × h100-sxm", counts[0], counts[1]));
     }
-    // No fleet of one kind is as cheap, and what ruled out by means loses nothing.
+    // No fleet of one kind is as cheap, and pruning by means does not lose the best.
     let pruned = planned(&text, false).unwrap();
     assert_eq!(pruned.best.map(|best| best.spec), plan.best.map(|best| best.spec));
     let users = text.replace("kind = \"poisson\"\nrate = 24", "kind = \"closed_loop\"\nconcurrency = 8");
     assert!(planned(&users, false).unwrap_err().to_string().contains("search.mixed"));
 }
 
-/// What the limit of one side misses is not combined with another chip: no L4 decodes 8 B weights in 16 bits, 16 GB at 300 GB/s,
-/// within 10 ms, but it computes prompts.
+/// A chip that misses the limit of one side is not combined for it: no L4 decodes 8 B weights in 16 bits, 16 GB at
+/// 300 GB/s, within 10 ms, but it computes prompts.
 #[test]
 fn two_chips_are_combined_only_where_the_limit_of_each_side_allows_it() {
     let search = "accelerators = [\"h100-sxm\", \"l4\"]\nmax_accelerators = 2\ntp = [1]\ndisaggregated = true\n\
@@ -271,8 +273,8 @@ fn engines_without_pools_are_named_with_the_reason() {
     assert!(together.not_apart.is_empty());
 }
 
-/// Requests come for 20 times as long as one decodes at its bound: 20 · 200 · 0.05 s · 10/s = 2000; what is asked for beyond
-/// that is done. A workload's own number makes a proof longer, never shorter.
+/// Requests arrive for 20 times the longest decode time of one request: 20 · 200 · 0.05 s · 10/s = 2000; a larger
+/// requested number is used. A workload's own number makes a proof longer, never shorter.
 #[test]
 fn a_proof_has_the_requests_that_were_asked_for() {
     let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 1\nmax_num_batched_tokens = [8192]\n";
@@ -327,8 +329,8 @@ fn a_named_deployment_is_accounted_for() {
     assert!(ask("colour=red").unwrap_err().to_string().contains("accelerator, count, tp"));
 }
 
-/// Between 10 and 20 ms there are no bounds of a median above that of a 99th percentile, and beside a goodput there is one of a
-/// metric.
+/// Between 10 and 20 ms no bound of a median is above a bound of the 99th percentile, and with a goodput each metric
+/// has one bound.
 #[test]
 fn bounds_that_contradict_each_other_are_refused() {
     let slo = |keys: &str| Spec::parse("plan.toml", &format!("[slo]\n{keys}")).map(|spec| spec.slo);
@@ -394,8 +396,8 @@ fn own_prices_and_powers_take_the_place_of_the_catalogs() {
     }
 }
 
-/// A search that is stopped after so many looks at whether to go on: what it proved is proven, and no deployment below its
-/// bound meets the SLO.
+/// A search that is stopped after a number of progress checks: its proofs hold, and no deployment below its bound
+/// meets the SLO.
 #[test]
 fn a_plan_that_is_stopped_keeps_what_it_knows() {
     let text = format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n");

@@ -1,4 +1,4 @@
-//! How long a new request waits until a scheduler considers it, counted in steps of the requests that decode.
+//! Time that a new request waits until a scheduler considers it, counted in steps of decodes.
 
 use crate::runs::{deployment, records, served};
 use roofcast::deployment::{Deployment, Options};
@@ -13,7 +13,7 @@ pub(super) fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     second_on(RequestedParallelism::default(), engine, after_s, leap)
 }
 
-/// The same on accelerators that share the work so.
+/// As [`second`], on accelerators with this parallelism.
 fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
     let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
@@ -66,7 +66,7 @@ fn tensorrt_llm_schedules_beside_the_step_before() {
     near(later(overlapped, alone), 1.0);
 }
 
-/// vLLM does so from 0.14 on, where it is not told otherwise, and before where it is.
+/// vLLM does so by default from 0.14 on, and before only if set.
 #[test]
 fn vllm_schedules_beside_the_step_before_since_0_14() {
     let of = |version: Option<&str>, ahead| EngineSpec {

@@ -1,5 +1,5 @@
-//! What tests of the engine run: random workloads and schedulers, a run stepping or leaping, and what two runs must have in
-//! common.
+//! Helpers for tests of the engine: random workloads and schedulers, stepping and leaping runs, and comparisons of
+//! two runs.
 
 use super::support::{catalog, model};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
 }
 
-/// The same with data-parallel attention.
+/// The deployment with data-parallel attention.
 pub(super) fn spread(deployment: Deployment, ranks: u64) -> Deployment {
     let parallelism =
         RequestedParallelism { tp: Some(1), attention_dp: Some(ranks), ..RequestedParallelism::default() };
@@ -70,7 +70,7 @@ pub(super) fn same(ours: &[Record], theirs: &[Record]) {
     }
 }
 
-/// Nothing is lost, nothing ends twice, every token is paid for.
+/// Asserts that nothing is lost, nothing ends twice, and every token is accounted for.
 pub(super) fn conserved(fleet: &Fleet, requests: u64) {
     let (records, replica) = (records(fleet), &fleet.replicas[0]);
     assert!(records.iter().map(|r| r.id).eq(0..requests));
@@ -91,7 +91,7 @@ pub(super) fn conserved(fleet: &Fleet, requests: u64) {
     assert!(replica.is_empty());
 }
 
-/// What was kept over time: levels, the phases of requests and the steps.
+/// The recorded timeline: levels, the phases of requests and the steps.
 pub(super) fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<Segment>) {
     let end = fleet.replicas[0].clock();
     let timeline = fleet.replicas[0].timeline().take().unwrap();
@@ -100,7 +100,7 @@ pub(super) fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<
     assert!(cut.is_none() && events.is_sorted_by_key(|(at, _)| *at));
     let mut phases: Vec<_> =
         events.iter().copied().filter(|(_, e)| !matches!(e, Event::Steps(_) | Event::Idle)).collect();
-    // Those of the same time come in the order in which they were told.
+    // Events at one time are in the order in which they were recorded.
     phases.sort_by_cached_key(|(at, event)| (*at, format!("{event:?}")));
     let steps = events.into_iter().filter_map(|(_, event)| match event {
         Event::Steps(segment) => Some(segment),
@@ -109,7 +109,8 @@ pub(super) fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<
     (points, phases, steps.collect())
 }
 
-/// A leap shows what its steps show: who runs and waits is exact; tokens and blocks within it rise steadily.
+/// A leap shows the data of its steps: running and waiting counts are exact; tokens and blocks within it rise
+/// steadily.
 pub(super) fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
     let ((a, phases, steps), (b, same_phases, leaps)) = (shown(stepping), shown(leaping));
     assert_eq!(phases, same_phases);

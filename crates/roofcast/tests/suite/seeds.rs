@@ -112,8 +112,8 @@ fn all_twelve_cells_of_seed_003_are_exact() {
     }
 }
 
-/// What llama.cpp allocated stays below what 24 GiB hold, and the forecast is within 3.2 % of it, 17 % for 32B, whose weights
-/// leave little.
+/// llama.cpp's allocation stays below the capacity of 24 GiB, and the forecast is within 3.2 % of the allocation, 17
+/// % for 32B, whose weights leave little.
 #[test]
 fn no_measured_column_beats_its_limit() {
     let claims: Vec<Claim> =
@@ -128,7 +128,7 @@ fn no_measured_column_beats_its_limit() {
             assert!(said > ours, "{}: {said} ms beat {ours}", claim.claim);
             continue;
         }
-        // The farthest: 11,611 tokens beside 11,250 are 3.21 %; slots of llama.cpp have no blocks to round to.
+        // The largest error: 11,611 tokens against 11,250 are 3.21 %; slots of llama.cpp have no blocks to round to.
         let most = if claim.claim.starts_with("32B") { 0.17 } else { 0.0322 };
         assert!((ours / said - 1.0).abs() < most, "{}: {said}, forecast {ours}", claim.claim);
         let limit: f64 = claim.why.rsplit(' ').next().unwrap().parse().unwrap();
@@ -142,7 +142,7 @@ fn no_measured_column_beats_its_limit() {
     assert_eq!((q8.said.as_str(), q8.roofcast), ("28398", Some(28_229.0)));
 }
 
-/// Behind gevent, forecasts are within 8 % up to 16 users, 8 of 32B: so many the cache holds to the end.
+/// Behind gevent, forecasts are within 8 % up to 16 users, 8 for 32B: as many as the cache holds to the end.
 #[test]
 fn gevents_cells_are_forecast() {
     let cells: Vec<Claim> =

@@ -146,8 +146,8 @@ fn configs() -> impl Strategy<Value = ServerArgs> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Everyone ends with all its tokens, in both loops and whatever is set; the pool is what is free, kept and held; the
-    /// latch means what it says, and at the end everything is free or evictable.
+    /// Every request ends with all its tokens, in both loops and with every setting; the pool is the sum of free,
+    /// cached and held tokens; the latch means what it says, and at the end everything is free or evictable.
     #[test]
     fn nothing_is_lost(config in configs(), requests in requests()) {
         let mut scheduler = Scheduler::new(config.clone());
@@ -240,9 +240,9 @@ fn the_overlap_loop_decides_a_batch_ahead() {
     assert_eq!(wait(true), wait(false));
 }
 
-/// A pool of 1000 tokens, one row. The second request is of higher priority and never was a candidate: what is preempted for
-/// it is reckoned from its bound alone, 98, which is free. The one row that decodes beside prompts stays counted in that pass,
-/// so that 900 + 98 + 1 tokens do not fit in 1000 - 1. Nothing runs then; the next pass admits it.
+/// A pool of 1000 tokens, one row. The second request has higher priority and never was a candidate: preemption on
+/// its behalf counts only its bound, 98, which is free. The one row that decodes together with prompts stays counted
+/// in that pass, so that 900 + 98 + 1 tokens do not fit in 1000 - 1. Nothing runs then; the next pass admits it.
 #[test]
 fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
     for (overlap, leap) in [(false, false), (false, true), (true, false), (true, true)] {

@@ -1,4 +1,4 @@
-//! Speculative decoding: what is accepted, what it takes, and that nothing is lost.
+//! Speculative decoding: accepted tokens, their cost, and that nothing is lost.
 
 use super::runs::{conserved, deployment, records, same, served, workloads};
 use super::support::{catalog, model};
@@ -40,7 +40,7 @@ fn close(found: f64, expected: f64) {
     assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
 }
 
-/// What an H100 reads at 3.35 TB/s, in milliseconds.
+/// Milliseconds that an H100 takes to read `bytes` at 3.35 TB/s.
 fn reading(bytes: f64) -> f64 {
     bytes / 3.35e12 * 1e3
 }
@@ -105,7 +105,7 @@ fn the_mean_advance_is_leviathans() {
     }
 }
 
-/// A model that drafts takes a pass a token, and its weights and cache are beside the other's.
+/// A draft model takes a pass for each token, and its weights and cache are held in addition to the target's.
 #[test]
 fn a_small_model_drafts_for_a_large_one() {
     let text = format!(
@@ -122,8 +122,8 @@ fn a_small_model_drafts_for_a_large_one() {
     };
     let step = reading(WEIGHTS + 3.0 * ROW + 1003.0 * KV) + pass(1004) + pass(1005);
     close(run.summary.e2el.mean - run.summary.ttft.mean, step);
-    // Of the room for KV the small model's 1,235,814,400 weights of 2 bytes are gone (its embedding is its lm_head), and a
-    // token takes 2 × 8 × 64 × 16 × 2 = 32,768 bytes more. One block is vLLM's own.
+    // The room for KV is smaller by the small model's 1,235,814,400 weights of 2 bytes (its embedding is its
+    // lm_head), and a token takes 2 × 8 × 64 × 16 × 2 = 32,768 bytes more. One block is vLLM's own.
     let room = memory::ranks(&large)[0].kv_bytes.0 - 2 * 1_235_814_400;
     assert_eq!(run.kv_cache.blocks, room / ((131_072 + 32_768) * 16) - 1);
     // It has room for the next two drafts: 1003 tokens and two are 63 blocks of 16. With four drafts 1005 and four are 64.
@@ -179,7 +179,7 @@ fn what_cannot_be_drafted_is_refused() {
     }
 }
 
-/// The same drafts by a small model.
+/// The deployment with a small model as drafter.
 fn drafted(mut engine: EngineSpec) -> Deployment {
     let speculative = engine.speculative.as_mut().unwrap();
     (speculative.draft_model, speculative.draft_cost) = (Some(SMALL.to_owned()), None);
@@ -212,7 +212,7 @@ fn speculative() -> impl Strategy<Value = EngineSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Tokens scheduled = Σ (prompt + output − 1) − hits + recomputed + rejected drafts, and the same run twice.
+    /// Tokens scheduled = Σ (prompt + output − 1) − hits + recomputed + rejected drafts, and two runs agree.
     #[test]
     fn drafts_lose_nothing(workload in workloads(), spec in speculative(), modelled in any::<bool>()) {
         let deployment = if modelled { drafted(spec) } else { deployment(LLAMA, spec) };
@@ -223,7 +223,8 @@ proptest! {
         same(records(&fleet), records(&served(&deployment, &workload, true)));
     }
 
-    /// What is accepted of a request does not depend on who runs beside it, where neither budget nor memory cuts drafts.
+    /// The accepted drafts of a request do not depend on the requests that run with it, if neither budget nor memory
+    /// cuts drafts.
     #[test]
     fn acceptance_is_the_requests_own(workload in workloads(), spec in speculative(), max_num_seqs in 1_u64..20) {
         // In a closed loop requests are numbered as answers come.

@@ -1,4 +1,4 @@
-//! Memory beside what engines' own start-up logs say, row by row and term by term.
+//! Memory against the engines' own start-up logs, row by row and term by term.
 
 use crate::support::{catalog, shared};
 use roofcast::deployment::Options;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const GIB: f64 = 1_073_741_824.0;
 
-/// What a rank holds that PyTorch does not: 0.13 GiB.
+/// Memory that a rank holds outside PyTorch: 0.13 GiB.
 const NOT_TORCH: Bytes = Bytes(139_586_437);
 /// A row on the smaller of two cards of one name; another has the larger.
 const WRONG_CARD: &str = "43";
@@ -25,7 +25,7 @@ fn rows(text: &str) -> Vec<Row> {
     reader.deserialize().map(|row| row.unwrap()).collect()
 }
 
-/// A number of a cell; none of an empty one, or of what the engine chose itself (`default (0.92)`, `auto`).
+/// A cell as a number; `None` if it is empty or the engine's own choice (`default (0.92)`, `auto`).
 fn number<T: std::str::FromStr>(row: &Row, column: &str) -> Option<T> {
     row[column].parse().ok()
 }
@@ -60,7 +60,7 @@ fn engine(row: &Row) -> EngineSpec {
     }
 }
 
-/// The formats of a row, in the words of `--weights` and `--kv`; none where the model's id says it.
+/// The formats of a row, in the words of `--weights` and `--kv`; `None` if the model's id says them.
 fn precision(row: &Row, said: bool) -> PrecisionSpec {
     let weights = match row["weights"].as_str() {
         _ if said => None,
@@ -95,14 +95,14 @@ fn deployment(row: &Row) -> Result<Deployment, Error> {
     )
 }
 
-/// What a row says beside what is forecast, as forecast over measured − 1.
+/// Comparisons for one row, as forecast over measured − 1.
 #[derive(Debug)]
 struct Compared {
     id: String,
     kv: Option<f64>,
     weights: Option<f64>,
     refused: bool,
-    /// Whether it started; none where a log does not say for how long requests.
+    /// True if the engine started; `None` if the log gives no longest request.
     started: Option<bool>,
 }
 
@@ -119,7 +119,7 @@ fn compare(row: &Row) -> Compared {
     };
     let kv = over(start.kv_tokens as f64, "measured_kv_tokens");
     let kv = kv.or_else(|| over(gib(start.kv_bytes), "measured_kv_gib"));
-    // Of llama.cpp the file's size is what is known.
+    // For llama.cpp, the file's size is known.
     let weights = if row["engine"] == "llama.cpp" { d.weight_bytes } else { start.weight_bytes };
     // "W is weights + non-torch".
     let weights = weights + if row["note"].contains("non-torch") { NOT_TORCH } else { Bytes::ZERO };
@@ -194,8 +194,8 @@ fn start_up_logs_of_real_engines() {
     }
 }
 
-/// Llama-3.1-8B on an H100 under vLLM 0.11: 0.9 of 79.18 GiB less 16,060,522,496 B of weights, the sampler's
-/// 38 · 128,256 · 1024 B beside 8192 tokens of 4096 values in 2 B, and 0.13 GiB.
+/// Llama-3.1-8B on an H100 under vLLM 0.11: 0.9 of 79.18 GiB less 16,060,522,496 B of weights, the sampler's 38 ·
+/// 128,256 · 1024 B together with 8192 tokens of 4096 values in 2 B, and 0.13 GiB.
 #[test]
 fn llama_on_an_h100_by_hand() {
     let engine =
@@ -232,7 +232,7 @@ fn a_refusal_says_what_would_do() {
     assert_eq!((refusal.needed_bytes, refusal.available_bytes), (Bytes(513 * 16 * 131_072), Bytes(1 << 30)));
     assert_eq!((refusal.longest, refusal.gpu_memory_utilization, refusal.max_num_seqs), (8192, None, None));
     assert!(memory::starts(&llama(asked(8192, Some(1 << 30), None))).is_ok());
-    // 131,072 tokens need 16 GiB. Of 0.42 · 79.18 GiB some are left; what would do is just enough.
+    // 131,072 tokens need 16 GiB. With 0.42 · 79.18 GiB some are left; the suggested value is just enough.
     let tight = memory::start(&llama(asked(131_072, None, Some(0.42))), 0).refusal.unwrap();
     let (share, fewer) = (tight.gpu_memory_utilization.unwrap(), tight.max_num_seqs);
     assert!(memory::starts(&llama(asked(131_072, None, Some(share)))).is_ok(), "{share}");

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers that several tests use.
 
 use roofcast::{Catalog, Model, model};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) fn data(path: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
 }
 
-/// A file or folder of the shared data; says so where it is absent.
+/// A file or folder of the shared data; prints a line if it is absent.
 pub(crate) fn shared(path: &str) -> Option<std::path::PathBuf> {
     let found = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
     if found.exists() {

@@ -225,7 +225,7 @@ fn spearman(rows: &[(u64, u64)]) -> f64 {
     product(&x, &y) / (product(&x, &x) * product(&y, &y)).sqrt()
 }
 
-/// A preset's figures are those of its data.
+/// Asserts that a preset's figures agree with its data.
 fn agrees(id: &str, rows: &[(u64, u64)], trace: Option<&Trace>) {
     let preset = catalog().workload(id).unwrap();
     let close = |a: f64, b: f64, slack: f64| assert!((a - b).abs() <= slack, "{id}: {a} for {b}");

@@ -1,4 +1,4 @@
-//! Workloads from TOML to requests: what is drawn, shared, said and thought, and what is refused.
+//! Workloads from TOML to requests: drawn lengths, shared prefixes, conversations and pauses, and refused keys.
 
 use proptest::prelude::*;
 use roofcast::Spec;

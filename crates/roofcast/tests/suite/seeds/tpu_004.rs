@@ -34,11 +34,11 @@ pub(super) const GOLDENS: &[Golden] = &[
     ("step on 4×2", 17.284, 17.3238),
     // 32 over the step.
     ("throughput on 4×2", 1851.43, 1847.17),
-    // the same over 8.
+    // as above, over 8.
     ("throughput per chip on 4×2", 231.429, 230.897),
     // 112e9/(16·8.1e11); (72.66 − 2.10 + 42.95)e9/(16·819e9).
     ("step on 4×4", 8.64198, 8.66188),
-    // the same over 16.
+    // as above, over 16.
     ("throughput per chip on 4×4", 231.429, 230.897),
     // == critical batch ==
     // 1.97e14/8.2e11; 197e12/819e9.
@@ -145,23 +145,23 @@ pub(super) const GOLDENS: &[Golden] = &[
     ("latency at batch 1", 5.43767, 5.48666),
     // batch over latency over 16.
     ("throughput at batch 1", 0.0114939, 0.0113913),
-    // the same.
+    // as above.
     ("latency at batch 8", 6.15377, 6.20365),
     // batch over latency over 16.
     ("throughput at batch 8", 0.081251, 0.0805978),
-    // the same.
+    // as above.
     ("latency at batch 32", 8.60897, 8.66188),
     // batch over latency over 16.
     ("throughput at batch 32", 0.232316, 0.230897),
-    // the same.
+    // as above.
     ("latency at batch 64", 11.8826, 11.9395),
     // batch over latency over 16.
     ("throughput at batch 64", 0.336627, 0.335022),
-    // the same.
+    // as above.
     ("latency at batch 120", 17.6114, 17.6754),
     // batch over latency over 16.
     ("throughput at batch 120", 0.425861, 0.424319),
-    // the same.
+    // as above.
     ("latency at batch 138", 20.2469, 20.2892),
     // batch over latency over 16.
     ("throughput at batch 138", 0.425992, 0.425103),
@@ -192,8 +192,8 @@ pub(super) const GOLDENS: &[Golden] = &[
     ("parameters", 8.0, 9.0812),
     // 2·32·8·128·8192·240 B.
     ("KV cache", 128.849, 128.849),
-    // 240·(2·4096 + 3·14336)·2 B; sampling: 240·128,256·22 B.
-    // 240 · (128,256 · 22 + 2 · 4096): sampling beside the last layer's output.
+    // 240·(2·4096 + 3·14336)·2 B; sampling: 240·128,256·22 B. 240 · (128,256 · 22 + 2 · 4096): sampling in addition
+    // to the last layer's output.
     ("activations, B·(2·D + 3·F) in bf16", 0.024576, 0.679158),
     // 136.85/16 = 8.55; (9.08 + 128.85)/16 = 8.62, up.
     ("fewest chips", 9.0, 9.0),
