@@ -1,4 +1,4 @@
-//! The book and the binary: what a chapter shows of roofcast's output is that output, and its commands run.
+//! The book and the binary: output of roofcast shown in a chapter is the binary's output, and its commands run.
 //!
 //! A block between `<!-- generated: roofcast … -->` and `<!-- end -->` is the verb's text in a fence. `UPDATE_DOCS=1`
 //! rewrites the blocks; look at them before you commit.
@@ -24,7 +24,7 @@ fn roofcast(arguments: &str) -> (String, i32) {
         .output()
         .unwrap();
     let code = output.status.code().unwrap_or(-1);
-    // 4 is an answer, too: what was asked for does not fit.
+    // Exit code 4 is an answer as well: the deployment does not fit.
     assert!(code == 0 || code == 4, "roofcast {arguments}: {}", String::from_utf8_lossy(&output.stderr));
     (String::from_utf8(output.stdout).unwrap(), code)
 }
@@ -128,7 +128,7 @@ fn commands_of_the_seed_chapters_run() {
     assert!(count >= 12, "only {count} commands");
 }
 
-/// A line of a shell in `folder`, which has `study.toml`; what it prints.
+/// Runs a shell line in `folder`, which has `study.toml`; returns its output.
 fn in_a_shell(line: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     let here = Path::new(env!("CARGO_BIN_EXE_roofcast")).parent().unwrap().display().to_string();
     let path = format!("{here}:{}", std::env::var("PATH").unwrap_or_default());
@@ -139,7 +139,7 @@ fn in_a_shell(line: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands of roofcast in a chapter's blocks of shell: continued lines joined, without comments and what is piped on.
+/// The commands of roofcast in a chapter's shell blocks: continued lines joined, without comments and pipes.
 fn commands(text: &str) -> Vec<String> {
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let lines =

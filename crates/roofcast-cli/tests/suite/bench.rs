@@ -21,7 +21,7 @@ use crate::schedule::{self, Schedule};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Lag is the machine's while tests share it.
+/// While tests share the machine, lag is the machine's, not the client's.
 const CALM: &str = "--max-lag 100000";
 
 fn exact() -> String {
@@ -33,7 +33,7 @@ fn at_least(answer: &Value, key: &str, least: f64) {
     assert!(found >= least, "{key} is {found}, below {least}");
 }
 
-/// A run that is believed: one that other work on this machine slowed, as it says itself, is repeated.
+/// A valid run: one that other work on this machine slowed down, as it reports itself, is repeated.
 fn believed(arguments: &str) -> crate::support::Run {
     let mut run = crate::support::roofcast(arguments);
     for _ in 0..9 {
@@ -45,7 +45,7 @@ fn believed(arguments: &str) -> crate::support::Run {
     run
 }
 
-/// Its answer and exit code.
+/// The answer and exit code of a valid run.
 fn believed_json(arguments: &str) -> (serde_json::Value, i32) {
     let run = believed(&format!("{arguments} --json"));
     (serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{arguments}: {e}: {}", run.err)), run.code)

@@ -24,7 +24,7 @@ fn a_format_in_the_id_is_taken_and_said() {
     let bytes = |question: &str| json(question).0["weight_bytes"].as_u64().unwrap();
     let named = bytes(&format!("{base} x/Qwen3-32B-quantized.w4a16"));
     assert_eq!(named, bytes(&format!("{base} Qwen/Qwen3-32B --weights w4a16")));
-    // What is asked for goes before what the id says, and that is said.
+    // A requested format overrides the id's, and the output says so.
     let out = first_lines(&format!("{base} Qwen/Qwen3-32B-FP8 --weights w4"));
     assert!(out.contains("w4 weights") && out.contains("weights w4 as asked, not fp8-block"), "{out}");
     let plain = bytes(&format!("{base} Qwen/Qwen3-32B"));
@@ -92,7 +92,7 @@ fn filters_pass_what_they_say() {
     // 8.19e9 weights of 16 bits are 15.3 GiB, 14.8e9 are 27.5 GiB.
     assert!(models.contains(&"Qwen/Qwen3-8B".to_owned()) && !models.contains(&"Qwen/Qwen3-14B".to_owned()));
     assert!(ids("--search h100sxm", "accelerators").contains(&"h100-sxm".to_owned()));
-    // The 3 of qwen3 is not that of an alias in qwen-32b.
+    // The 3 of qwen3 does not match an alias's in qwen-32b.
     let found = run(["catalog", "--search", "qwen3 32b"]).out;
     assert!(
         found.lines().nth(1).unwrap().starts_with("Qwen/Qwen3-32B ") && !found.contains("Qwen2.5"),
@@ -154,7 +154,7 @@ fn adding_ones_own_is_as_documented() {
     assert!(last.starts_with("my-org/my-model on 1 × h100-sxm") && last.contains("309M total"), "{last}");
     let text = std::fs::read_to_string(folder.path().join("mine.toml")).unwrap();
     assert!(text.contains("num_key_value_heads") && !text.contains("rms_norm_eps"), "{text}");
-    // The same id again is refused and the file stays; another one follows it.
+    // Adding an id again is refused and the file stays unchanged; another id is appended.
     let again = "roofcast catalog add my-model --id my-org/my-model --output mine.toml";
     let (code, _, err) = in_folder(folder.path(), again);
     assert!(code == 2 && err.contains("mine.toml") && err.contains("my-org/my-model"), "{err}");

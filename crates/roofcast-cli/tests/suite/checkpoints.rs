@@ -8,7 +8,7 @@ use std::path::Path;
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128, "torch_dtype": "bfloat16"}"#;
 
-/// Its tensors, outermost dimension first.
+/// Tensors of the llama, outermost dimension first.
 const TENSORS: [(&str, &str, &[u64]); 12] = [
     ("model.embed_tokens.weight", "token_embd.weight", &[100, 64]),
     ("model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight", &[64, 64]),
@@ -174,7 +174,8 @@ fn damaged_files_are_refused() {
     assert!(run.err.contains("config.json"), "{}", run.err);
 }
 
-/// NVIDIA's `hf_quant_config.json` beside a config: the formats where the config has none, the KV format where only it has.
+/// NVIDIA's `hf_quant_config.json` next to a config: the formats if the config has none, and the KV format if only it
+/// has one.
 #[test]
 fn a_quantization_file_beside_the_config_counts() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Wrong input: one clear line that names place, field, what was found and what is accepted; exit code 2.
+//! Wrong input: one clear line with the place, the field, the value found and the accepted values; exit code 2.
 
 use crate::support::{file, roofcast, run};
 
@@ -35,8 +35,8 @@ fn flags_that_cannot_be() {
     refused(&format!("{base} h100-sxm --ep 2 --count 2"), &["`ep` is 2", "no experts"]);
 }
 
-/// Phi-4 has 40 query heads and 10 KV heads (its config.json: num_attention_heads, num_key_value_heads). 4 divides the 40 but
-/// neither divides 10 nor is a multiple of it; over 20 ranks each KV head is there twice.
+/// Phi-4 has 40 query heads and 10 KV heads (its config.json: num_attention_heads, num_key_value_heads). 4 divides
+/// 40, but neither divides 10 nor is a multiple of 10; over 20 ranks each KV head is replicated twice.
 #[test]
 fn ranks_divide_query_heads_and_divide_or_repeat_kv_heads() {
     let base = "limits --model phi-4 --hardware h100-sxm --tp";
@@ -60,7 +60,7 @@ fn commands_that_start_nothing() {
     refused(&format!("{qwen} 1000000"), &["`--max-model-len` is 1000000", "at most the 40960 tokens"]);
     let other = "python -m sglang.launch_server --model-path Qwen/Qwen3-32B --context-length 40961";
     refused(other, &["`--context-length` is 40961", "at most the 40960 tokens"]);
-    // What lets the engine start is taken.
+    // Values with which the engine can start are accepted.
     let accepted = |arguments: &[&str]| {
         let rest = ["--hardware", "h200-sxm", "--requests", "2"];
         let run = run(["simulate"].into_iter().chain(arguments.iter().copied()).chain(rest));
@@ -226,7 +226,7 @@ fn measurements_that_cannot_be() {
     refused(&format!("validate examples/measured.csv --calibration {path}"), &["mine.toml", "level"]);
 }
 
-/// A key, what else `[engine]` says, and what the refusal says.
+/// A key, further keys of `[engine]`, and the parts of the error message.
 const CACHES: &[(&str, &str, &[&str])] = &[
     ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "llama.cpp, orca, static"]),
     ("engine.kv_layout=vattention", "scheduler = \"orca\"", &["kv_layout", "vattention", "vllm-v0"]),

@@ -1,4 +1,4 @@
-//! Flags, specs and sweeps say the same things; what is dumped is read back.
+//! Flags, specs and sweeps have equal effects; a dumped spec is read back.
 
 use crate::support::{file, json, roofcast, root, run};
 
@@ -57,7 +57,7 @@ fn planned(asked: &str) -> serde_json::Value {
     answer
 }
 
-/// What a live server is asked is a spec, too: dumped again it is the same.
+/// The load for a live server is a spec as well: dumping it again gives an equal spec.
 #[test]
 fn the_load_of_a_server_is_dumped() {
     let bench = "bench --url http://127.0.0.1:1";
@@ -77,7 +77,7 @@ fn the_load_of_a_server_is_dumped() {
     }
 }
 
-/// The answer of `verb FILE rest`, and that of what it dumps, with the flags that the dump's first line has.
+/// The answer of `verb FILE rest`, and the answer of its dump, with the flags in the dump's first line.
 fn dumped(verb: &str, asked: &str) {
     let text = answer(&format!("{verb} {asked} --dump-spec"));
     let (_folder, path) = file("dump.toml", text.as_bytes());
@@ -171,7 +171,7 @@ fn two_specs_are_compared_and_drawn() {
     for name in ["chunked.toml", "orca.toml", "p99"] {
         assert!(drawn.contains(name), "{name}");
     }
-    // Without a key the two are beside each other.
+    // Without a swept key, the two specs are compared by file.
     let table = answer(&format!("simulate {one} {two}"));
     assert!(table.contains("chunked.toml") && table.contains("orca.toml"), "{table}");
 }
@@ -220,7 +220,7 @@ fn an_engines_command_is_read() {
     let wrong = run(["limits", "--from-command", "vllm serve m --max-num-seq-s 3", "--hardware", "h100-sxm"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("--max-num-seq-s") && wrong.err.contains("--max-num-seqs"), "{}", wrong.err);
-    // What a plan says to start is read back as what it planned.
+    // A command in a plan's output is read back as the planned deployment.
     let (plan, _) = json("plan --model llama-3.1-70b --hardware h100-sxm --rate 5 --weights fp8");
     let start = plan["launch"][0]["command"].as_str().unwrap();
     let found = run(["limits", "--from-command", start, "--hardware", "h100-sxm", "--json"]);

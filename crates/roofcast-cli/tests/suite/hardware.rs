@@ -112,7 +112,7 @@ fn quantized_blocks_compute_in_int8_on_a_processor() {
     assert!(run.code == 2 && run.err.contains("fp8"), "{}", run.err);
 }
 
-/// Rows that name one's own machine and model by their files, beside which they are.
+/// Rows that name one's own machine and model by files in the rows' folder.
 #[test]
 fn rows_name_machines_and_models_by_path() {
     let (folder, _) = file("round.toml", ROUND.as_bytes());
@@ -146,7 +146,7 @@ fn an_accelerator_file_holds_one() {
     let (folder, path) = file("round.toml", one.as_bytes());
     let (answer, code) = json(&format!("limits --model llama-3.2-1b --hardware {path}"));
     assert_eq!((code, answer["hardware"].as_str()), (0, Some("round")));
-    // From a spec the path counts from the spec's folder.
+    // In a spec, the path is relative to the spec's folder.
     let spec = folder.path().join("spec.toml");
     std::fs::write(&spec, "[model]\nname = \"llama-3.2-1b\"\n[hardware]\naccelerator = \"round.toml\"\n")
         .unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn cargo(arguments: &[&str]) {
     let mut command = Command::new(env!("CARGO"));
-    // What is set of this test's own package would have dependencies built anew.
+    // Variables that Cargo sets for this test's own package would cause dependencies to be rebuilt.
     for (name, _) in std::env::vars()
         .filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
     {

@@ -1,4 +1,4 @@
-//! Long work on a terminal shows how far it is; Ctrl-C keeps what is done and marks it as partial.
+//! Long work on a terminal shows its progress; Ctrl-C keeps the finished part and marks it as partial.
 
 use super::support::{file, root};
 use rustix::fs::{Mode, OFlags, open};
@@ -17,14 +17,14 @@ fn command(arguments: &str) -> Command {
     command
 }
 
-/// Whether the process catches SIGINT by now: bit 1 of the mask of signals that are caught.
+/// True if the process catches SIGINT by now: bit 1 of the mask of caught signals.
 fn listens(child: &Child) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
 }
 
-/// Runs, presses Ctrl-C when it has computed for a second, and gives what it printed.
+/// Runs a command, presses Ctrl-C when it has computed for a second, and returns its output.
 fn interrupted(arguments: &str) -> Output {
     let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     stopped(&child, arguments);
@@ -47,7 +47,7 @@ fn signalled(child: &Child, arguments: &str, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// What a terminal sees of a run, which is interrupted as [`interrupted`] does where it is not to end by itself.
+/// Output of a run on a terminal; the run is interrupted as in [`interrupted`] unless it ends by itself.
 fn on_terminal(arguments: &str, ends: bool) -> String {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
@@ -87,7 +87,7 @@ fn a_run_that_is_interrupted_says_so_in_every_form() {
     let completed = answer["completed"].as_u64().unwrap();
     assert_eq!(answer["interrupted"], true);
     assert!((1..90_000_000).contains(&completed), "{completed}");
-    // Whether the queue would have grown is not known.
+    // It is unknown whether the queue would have grown.
     assert_eq!(answer["load"]["overloaded"], false);
 
     let run = interrupted(&format!("simulate --requests {ENDLESS} --csv"));
@@ -155,7 +155,8 @@ fn a_plan_that_judged_nothing_does_not_say_that_nothing_meets_the_slo() {
     let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     let count = |key: &str| answer.pointer(key).and_then(serde_json::Value::as_u64).unwrap();
     let pruned: u64 = ["/pruned/memory", "/pruned/limit", "/pruned/estimate"].into_iter().map(count).sum();
-    // Nothing is dearer than a best that is not there: every deployment that was not ruled out waits to be judged.
+    // Without a best deployment nothing costs more than the best: every deployment that was not ruled out waits to be
+    // judged.
     assert_eq!((count("/dearer"), count("/unjudged")), (0, count("/considered") - pruned));
 }
 
@@ -226,7 +227,7 @@ fn rows_that_are_forecast_by_then_are_judged() {
 fn a_terminal_sees_how_far_it_is_and_a_pipe_does_not() {
     let seen = on_terminal("simulate --requests 100000", true);
     assert!(seen.contains("/100000 requests"), "{seen}");
-    // How many simulations a plan takes is not known before it has an answer.
+    // The number of a plan's simulations is unknown before it has an answer.
     let seen = on_terminal("plan examples/plan-70b.toml --exhaustive", false);
     assert!(seen.contains(" simulations, ") && !seen.contains("/0 simulations"), "{seen}");
     let piped = command("simulate --requests 1000").output().unwrap();

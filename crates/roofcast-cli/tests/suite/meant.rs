@@ -6,7 +6,7 @@ use std::fs;
 
 const MACHINE: &str = "--hardware h100-sxm";
 
-/// What an answer says of a model under a name.
+/// The capacity answer for a model under a name.
 fn capacity(model: &str) -> Value {
     let (answer, code) = json(&format!("capacity --model {model} {MACHINE}"));
     assert_eq!(code, 0, "{model}");
@@ -121,7 +121,7 @@ fn an_adapter_is_not_its_model() {
     }
 }
 
-/// What was read into a name is said by every verb, of a sweep over machines, too.
+/// Every verb reports the interpretation of a name, as does a sweep over machines.
 #[test]
 fn what_was_assumed_is_said() {
     let model = "--model dolphin-2.9-llama3-8b --hardware h100-sxm";

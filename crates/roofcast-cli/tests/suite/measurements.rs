@@ -17,7 +17,7 @@ fn records_of_a_simulation_are_a_closed_loop() {
     assert_eq!((code, answer["rows"].as_u64(), answer["predicted"].as_u64()), (0, Some(1), Some(1)));
     let metrics = answer["kinds"]["closed_loop"]["metrics"].as_object().unwrap();
     assert_eq!(metrics.keys().collect::<Vec<_>>(), ["e2e_ms", "tpot_ms", "ttft_ms"]);
-    // The same traffic through the same simulator: 40 requests are WAVES of ten, each 3 ms after an answer.
+    // The measured traffic through an equal simulator: 40 requests are WAVES of ten, each 3 ms after an answer.
     for metric in ["e2e_ms", "tpot_ms", "ttft_ms"] {
         assert!(metrics[metric]["median_ape"].as_f64().unwrap() < 1e-6, "{metric}: {answer}");
     }
@@ -158,8 +158,8 @@ fn wrong_rows_are_refused_and_others_go_on() {
     assert_eq!(answer["refused"].as_array().unwrap().len(), 3);
 }
 
-/// A row of the residuals says what the forecast is made of: a step has all four shares, a run some time without anything to
-/// do, and what is left out has none.
+/// A row of the residuals shows the parts of its forecast: a step has fractions of all four bottlenecks, a run also
+/// some idle time, and a skipped row has none.
 #[test]
 fn rows_say_what_their_forecasts_are_made_of() {
     let text = "id,source,kind,model,hardware,weights,input_len,output_len,context_len,concurrency,tpot_ms\n\
@@ -179,7 +179,7 @@ fn rows_say_what_their_forecasts_are_made_of() {
     let figure = |row: usize, column: &str| rows[row][column].parse::<f64>().unwrap();
     assert_eq!((figure(0, "steps"), figure(0, "running"), &*rows[0]["side"]), (1.0, 8.0, "look"));
     assert!((share(0) - 1.0).abs() < 0.01 && (0.5..1.0).contains(&share(1)), "{} {}", share(0), share(1));
-    // 80 requests of 64 tokens, 8 at once: 640 steps and what their prompts take.
+    // 80 requests of 64 tokens, 8 at once: 640 steps and some for their prompts.
     assert!(figure(1, "steps") >= 630.0 && figure(1, "running") <= 8.0, "{:?}", rows[1]);
     assert!(figure(0, "server_ms") == 0.0 && figure(1, "server_ms") > 0.0, "{:?}", rows[1]);
     assert!(rows[2]["left_out"].contains("limit") && rows[2]["steps"].is_empty());

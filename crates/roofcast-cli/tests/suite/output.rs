@@ -1,4 +1,4 @@
-//! What the verbs print: figures by hand, documented keys, tables as people see them.
+//! Output of the verbs: figures checked by hand, documented keys, tables as people see them.
 
 use crate::support::{json, roofcast, root};
 
@@ -24,8 +24,8 @@ fn llama_8b_on_an_h100() {
     assert_eq!(answer["prefill"]["bound"], "compute");
 }
 
-/// 68.45e9 weights in 8 bits + lm_head's 1.05e9 in 16 = 70.55 GB, KV 64 · 4096 · 163,840 B = 42.95 GB, over 4 · 3.35 TB/s
-/// = 8.47 ms; links: 160 all-reduces of 64 · 8192 · 2 B, 3/2 of it at 450 GB/s = 0.559 ms.
+/// 68.45e9 weights in 8 bits + lm_head's 1.05e9 in 16 = 70.55 GB, KV 64 · 4096 · 163,840 B = 42.95 GB, over 4 · 3.35
+/// TB/s = 8.47 ms; links: 160 all-reduces of 64 · 8192 · 2 B, each times 3/2 at 450 GB/s = 0.559 ms.
 #[test]
 fn llama_70b_on_four_h100() {
     let (answer, _) = json(
@@ -63,7 +63,7 @@ fn mfu_scales_compute_alone() {
         full["prefill"]["terms"]["flops_ms"].as_f64().unwrap() / 0.4,
         1e-6,
     );
-    // What is slowed is named as such.
+    // A slowed operator has its bottleneck named.
     let qkv =
         part["prefill"]["operators"].as_array().unwrap().iter().find(|o| o["name"] == "qkv_proj").unwrap();
     assert_eq!(qkv["bound"], "compute");
@@ -213,7 +213,7 @@ pub(crate) fn assert_documented(question: &str, answer: &serde_json::Value) {
     assert!(documented.contains(answer["schema"].as_str().unwrap()), "{question}");
 }
 
-/// Every key, but those of a model's `config`, which are Hugging Face's, of a `spec`, and dtypes.
+/// All keys, except the keys of a model's `config`, which are Hugging Face's, of a `spec`, and dtypes.
 pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -320,7 +320,7 @@ fn sixteen_bits_are_sixteen_bits_on_any_chip() {
     }
 }
 
-/// A served length below the model's bounds the longest context, and what a plan may serve.
+/// A maximum length below the model's bounds the longest context, and the lengths that a plan may serve.
 #[test]
 fn max_model_len_bounds_what_is_served() {
     let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\nmax_model_len = 1000\n[workload]\ninput_len = 900\noutput_len = 200\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n";

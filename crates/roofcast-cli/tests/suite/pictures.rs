@@ -88,7 +88,7 @@ fn a_plan_without_an_answer_is_drawn_too() {
         &svg,
         &["0 fit and keep the SLO", "no deployment meets the SLO", "times what the SLO allows", ">SLO<"],
     );
-    // A point for each that came near, with what it is and what it missed.
+    // A point for each deployment that came near, with its description and the bound that it missed.
     assert!(svg.matches(" × h100-sxm as ").count() > 1 && svg.contains("are allowed</title>"), "{svg}");
 }
 
@@ -104,7 +104,7 @@ fn measurements_stand_against_their_forecasts() {
     }
 }
 
-/// Whether the run is to be believed is not asked: a server that answers at once outruns its client.
+/// The run need not be valid: a server that answers at once outruns its client.
 #[test]
 fn what_a_server_did_is_drawn() {
     let (url, _) = crate::scripted::start(|_, stream| crate::scripted::good(stream));

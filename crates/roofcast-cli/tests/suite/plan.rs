@@ -1,4 +1,4 @@
-//! The worked problems of the texts, each an example, and what a plan gives to take away.
+//! The worked problems of the texts, each an example, and the files that a plan writes.
 
 use super::support::{file, json, roofcast, run};
 
@@ -22,8 +22,8 @@ fn ten_thousand_users_on_v100() {
     );
 }
 
-/// LLaMA-3-70B: 70.55e9 parameters, 2.10e9 of them embedding and lm_head, which stay at 16 bits. A request of 8192 tokens has
-/// 2 · 80 · 8 · 128 · 8192 values of KV. Chips of 16 GB:
+/// LLaMA-3-70B: 70.55e9 parameters, of which embedding and lm_head, 2.10e9, stay at 16 bits. A request of 8192 tokens
+/// has 2 · 80 · 8 · 128 · 8192 values of KV. Chips of 16 GB:
 ///
 /// * bf16: 141.1 GB of weights, 2.684 GB a request: 16 chips leave 114.9 GB, 42 requests; 32 leave 370.9, 138.
 /// * int8: 4.2 + 68.45 = 72.66 GB, 1.342 GB: 8 leave 55.3, 41; 16 leave 183.3, 136.
@@ -74,7 +74,7 @@ fn rtx_4090_for_32_users() {
         answer["what_if"].as_array().unwrap().iter().find(|w| w["change"] == "a replica is lost").unwrap();
     assert_eq!(lost["meets"], false);
     assert!(lost["because"].as_str().unwrap().contains("of which 11 fit"), "{lost}");
-    // Without the convention the same question has another answer: it counts.
+    // Without the convention the question has another answer, so the convention has an effect.
     let (plain, _) = json("plan examples/plan-4090-users.toml --set hardware.convention=default");
     assert_eq!(plain["best"]["count"], 2);
 }
@@ -99,7 +99,7 @@ fn what_starts_and_checks_the_best_is_written() {
     assert!(text("kubernetes.yaml").contains("nvidia.com/gpu: \"1\""));
     assert!(text("llm-d.yaml").contains("modelCommand: vllmServe"));
     assert!(text("dynamo.yaml").contains("kind: DynamoGraphDeployment"));
-    // The line parses as bench takes it, and its spec is what simulate repeats.
+    // `bench` parses the line, and `simulate` repeats its spec.
     let line = text("bench.sh");
     let words = line.lines().nth(1).unwrap().replace("best.toml", out.join("best.toml").to_str().unwrap());
     let words = words.replace("http://HOST:8000", "http://127.0.0.1:1");
@@ -201,7 +201,7 @@ fn a_share_of_the_requests_may_miss_the_bounds() {
 
 #[test]
 fn a_plan_begins_from_what_runs() {
-    // The run of what the command starts: simulated, twice as slow.
+    // The current deployment, started by this command: its measured run is simulated, at half the speed.
     let command =
         "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 8192 --max-num-seqs 256";
     let (folder, _) = file("x", b"");
@@ -226,7 +226,7 @@ fn a_plan_begins_from_what_runs() {
     let current = &answer["current"];
     let ratio =
         current["measured"]["tpot_ms"].as_f64().unwrap() / current["forecast"]["tpot_ms"].as_f64().unwrap();
-    // In a closed loop times are in proportion: the factor is what was measured over what was forecast.
+    // In a closed loop times are proportional: the factor is measured over forecast.
     let slower = current["slower"].as_f64().unwrap();
     assert!((slower / ratio - 1.0).abs() < 0.05, "{slower} {ratio}");
     let now = &current["now"]["e2el_ms"].as_f64().unwrap();
@@ -253,7 +253,7 @@ fn every_row_of_the_csv_says_on_which_front_it_is() {
     let on = lines.filter(|line| line.split(',').nth(column) == Some("true")).count();
     let front = answer["pareto_throughput"].as_array().unwrap();
     assert_eq!(on, front.len());
-    // None of the front is beaten in both; the first has the most tokens.
+    // No point of the front is dominated; the first has the most tokens.
     for pair in front.windows(2) {
         let of = |row: &serde_json::Value, key: &str| row[key].as_f64().unwrap();
         assert!(of(&pair[0], "output_tok_s_per_accelerator") > of(&pair[1], "output_tok_s_per_accelerator"));
@@ -295,7 +295,8 @@ fn first_choices_are_judged_where_all_were_measured() {
     );
 }
 
-/// What a plan wrote for a cluster is read back as what it planned; a label of its nodes names their accelerator.
+/// A cluster manifest that a plan wrote is read back as the planned deployment; a label of its nodes names their
+/// accelerator.
 #[test]
 fn a_plan_begins_from_a_manifest() {
     let chat = CHAT.replace("rate = 10", "rate = 30").replace("max_accelerators = 2", "max_accelerators = 4");

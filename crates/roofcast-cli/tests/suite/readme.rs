@@ -1,4 +1,4 @@
-//! What README claims is run.
+//! Runs the commands that README shows.
 
 use crate::support::{roofcast, root};
 use std::path::Path;
@@ -20,7 +20,7 @@ fn every_command_of_the_readme_runs() {
     let here = Path::new(env!("CARGO_BIN_EXE_roofcast")).parent().unwrap().display().to_string();
     let path = format!("{here}:{}", std::env::var("PATH").unwrap_or_default());
     let commands = commands();
-    // Servers run until they are told to end: their own tests start them.
+    // Servers run until they are stopped: their own tests start them.
     let serves = |c: &str| c.starts_with("roofcast emulate") || c.starts_with("roofcast serve");
     for command in commands.iter().filter(|c| !serves(c)) {
         let measures = command.starts_with("roofcast bench");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// A spec that serves; what cannot be replaces a part of it.
+/// A valid spec; invalid parts replace a part of it.
 const SPEC: &str = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 20\n\
                     input_len = 100\noutput_len = 10\narrivals = { kind = \"poisson\", rate = 1.0 }\n";
 
@@ -10,7 +10,7 @@ const LIMITS: &str = "limits --model llama-3.1-8b --hardware h100-sxm";
 const CAPACITY: &str = "capacity --model llama-3.1-8b --hardware h100-sxm";
 const BENCH: &str = "bench --url http://127.0.0.1:1 --model m";
 
-/// Arguments behind those of a verb.
+/// Arguments that are appended to a verb's.
 const FLAGS: &[(&str, &[&str])] = &[
     (
         LIMITS,
@@ -213,7 +213,7 @@ const FLAGS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What replaces a part of the spec, and the verb that reads it.
+/// Replacements for a part of the spec, and the verb that reads it.
 const SPECS: &[(&str, &str, &str)] = &[
     ("simulate", "input_len = 100", "input_len = 0"),
     ("simulate", "input_len = 100", "input_len = -3"),
@@ -308,7 +308,7 @@ fn files_that_cannot_be() {
     snapshot("refused-files", &told.collect::<Vec<_>>());
 }
 
-/// Runs in a folder of its own with `files`; the command and what it says on stderr.
+/// Runs in a folder of its own with `files`; returns the command and its message on stderr.
 fn refused(arguments: &str, files: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     files.iter().for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());

@@ -1,7 +1,7 @@
-//! A server with an exact schedule: the first token so long after the request, each other so long after the one before.
+//! A server with an exact schedule: fixed times from the request to the first token, and from each token to the next.
 //!
-//! One thread, one task a connection. Prompts count a token a word, and `EXTRA` for what a template would add. `GET /kept` tells how
-//! the schedule was kept: timers and a busy machine make any server late.
+//! One thread, one task per connection. It counts one token for each word of a prompt, and `EXTRA` for a template.
+//! `GET /kept` reports how closely the schedule was kept: timers and a busy machine make any server late.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// Tokens that it counts beside the words.
+/// Tokens that it counts in addition to the words.
 pub(crate) const EXTRA: usize = 3;
 
 /// When tokens come.
@@ -19,7 +19,7 @@ pub(crate) struct Schedule {
     pub(crate) itl: Duration,
 }
 
-/// What was kept of the schedule: how many first tokens and gaps, and their times in all.
+/// Adherence to the schedule: numbers of first tokens and gaps, and the sums of their times.
 #[derive(Debug, Default)]
 struct Kept {
     firsts: u32,

@@ -16,7 +16,7 @@ pub(crate) struct Asked {
     pub(crate) body: serde_json::Value,
 }
 
-/// What it was asked so far.
+/// The requests received so far.
 pub(crate) type Seen = Arc<Mutex<Vec<Asked>>>;
 
 /// Starts a server; `reply` gets the number of the request and the connection, and closes it by returning false.
@@ -26,7 +26,7 @@ pub(crate) fn start(
     start_reading(move |n, _, stream| reply(n, stream))
 }
 
-/// The same where the answer depends on what is asked.
+/// Starts a server whose `reply` also sees the request.
 pub(crate) fn start_reading(
     reply: impl Fn(usize, &Asked, &mut dyn Stream) -> bool + Send + Sync + 'static,
 ) -> (String, Seen) {
@@ -43,7 +43,7 @@ pub(crate) fn start_reading(
     (url, seen)
 }
 
-/// The same where the answer depends on whether a request is the first of its connection.
+/// Starts a server whose `reply` gets true for the first request of a connection.
 pub(crate) fn start_first(
     reply: impl Fn(bool, &mut dyn Stream) -> bool + Send + Sync + 'static,
 ) -> (String, Seen) {
@@ -63,7 +63,7 @@ pub(crate) fn start_first(
     (url, seen)
 }
 
-/// The same over TLS, with a certificate for 127.0.0.1 that `tests/fixtures/tls/ca.pem` vouches for.
+/// Starts a server with TLS, with a certificate for 127.0.0.1 that `tests/fixtures/tls/ca.pem` vouches for.
 pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 'static) -> String {
     let file = |name: &str| crate::support::root().join("crates/roofcast-cli/tests/fixtures/tls").join(name);
     let chain = CertificateDer::pem_file_iter(file("server.pem")).unwrap().map(Result::unwrap).collect();
@@ -87,7 +87,7 @@ pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 
     url
 }
 
-/// What a connection needs: plain or TLS.
+/// A connection, plain or TLS.
 pub(crate) trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
@@ -161,7 +161,7 @@ pub(crate) fn good(stream: &mut dyn Stream) -> bool {
     stream.write_all(format!("{HEAD}{}{}{usage}0\r\n\r\n", token(), token()).as_bytes()).is_ok()
 }
 
-/// An unused port: what is sent there is refused.
+/// An unused port: connections to it are refused.
 pub(crate) fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())

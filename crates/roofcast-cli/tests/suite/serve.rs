@@ -1,5 +1,5 @@
-//! `roofcast serve` as browsers and others meet it: real processes on loopback. What the page does with the answers is tested in
-//! a browser (`scripts/test-web`).
+//! `roofcast serve` as browsers and others meet it: real processes on loopback. The page's own code is tested in a
+//! browser (`scripts/test-web`).
 
 #[path = "serve/guarded.rs"]
 mod guarded;
@@ -50,7 +50,7 @@ impl Server {
         Server { address: address.to_owned(), process }
     }
 
-    /// Sends a request with these lines of head beside Host and length.
+    /// Sends a request with these header lines, in addition to Host and length.
     fn send(&self, first: &str, head: &str, body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
@@ -73,7 +73,7 @@ impl Server {
 
     fn raw(&self, first: &str, head: &str, body: &[u8]) -> Answer {
         let mut text = Vec::new();
-        // What was refused early may be reset behind the refusal.
+        // The connection may be reset after an early refusal.
         _ = self.send(first, head, body).read_to_end(&mut text);
         let text = String::from_utf8_lossy(&text).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{first}: {text:?}"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const SWEEP: &str = "--requests 60 --sweep tp=1,2 --sweep rate=2,4,8";
 
-/// What stands on standard error where the input is bad.
+/// Standard error for bad input.
 fn bad(arguments: &str) -> String {
     let run = roofcast(arguments);
     assert_eq!(run.code, 2, "{arguments}: {}", run.out);
@@ -19,7 +19,7 @@ fn kept(folder: &Path) -> usize {
     files.filter(|file| file.extension().is_some_and(|e| e == "parquet")).count()
 }
 
-/// What a share says it did.
+/// The JSON that one process prints for its part of the cells.
 fn share(asked: &str, folder: &Path) -> serde_json::Value {
     let run = roofcast(&format!("simulate {asked} --cells {} --json", folder.display()));
     serde_json::from_str(&run.out).unwrap()

@@ -1,4 +1,4 @@
-//! `roofcast simulate` as a user meets it: what it writes beside the summary.
+//! `roofcast simulate` as a user meets it: files that it writes in addition to the summary.
 
 use crate::support::{json, roofcast};
 use roofcast::coefficients::Load;
@@ -6,7 +6,7 @@ use roofcast::record::{Format, Record, Records};
 use roofcast::summary::Summary;
 use std::path::{Path, PathBuf};
 
-/// A folder for a run's files, and a file of it.
+/// A folder for a run's files, and the path of one file.
 fn folder(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -46,7 +46,8 @@ fn records_in_either_form_are_the_same_and_add_up_to_the_summary() {
     near("output_throughput", summary.output_throughput());
 }
 
-/// A file with drafts, and one whose replicas start and stop, say so; the same bytes again, and step by step.
+/// An example with drafts, and one whose replicas start and stop, show them; repeated and stepwise runs give equal
+/// bytes.
 #[test]
 fn drafts_and_replicas_that_start_are_shown() {
     for (example, says) in
@@ -112,7 +113,7 @@ kind = "poisson"
 rate = 20.0
 "#;
 
-/// The same with two batches in flight, decided block by block.
+/// The workload with two batches in flight, decided block by block.
 fn asynchronous() -> String {
     PREEMPTING.replace("num_gpu_blocks", "async_scheduling = true\nnum_gpu_blocks")
 }

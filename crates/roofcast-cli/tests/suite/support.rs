@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What a run left behind.
+/// The result of a run.
 pub(crate) struct Run {
     /// Exit code.
     pub(crate) code: i32,

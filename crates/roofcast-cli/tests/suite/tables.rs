@@ -19,7 +19,7 @@ const SCHEMA: &str = "message gemm {
     required double latency;
 }";
 
-/// A product by dtype, rows and the side of its square of weights, and what it took in milliseconds.
+/// A GEMM by dtype, rows and the side of its square weight matrix, and its time in milliseconds.
 type Line = (&'static str, i64, i64, f64);
 
 /// Writes a table below `folder`, a row group for each of `groups`.
@@ -77,7 +77,7 @@ fn a_folder_of_tables_becomes_a_file_of_times() {
     table(folder.path(), "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet", zstd, &[first, second]);
     let slower = squares(2.0);
     table(folder.path(), "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet", Compression::SNAPPY, &[&slower]);
-    // What is not known is counted, what is not used is named.
+    // Unknown rows are counted, unused files are named.
     let odd = vec![("ternary", 1, 16_384, 1.0); 30];
     table(folder.path(), "h100_sxm/gemm/trtllm/1.0/gemm_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "h100_sxm/mhc/vllm/0.24.0/mhc_module_perf.parquet", zstd, &[&odd]);

@@ -1,4 +1,4 @@
-//! Files that are written: none is replaced by surprise, and what cannot be written is said before any work.
+//! Output files: none is replaced by surprise, and a file that cannot be written is reported before any work.
 
 use crate::support::{Run, roofcast, root};
 use std::fs;
@@ -201,7 +201,7 @@ fn outputs_are_files_of_their_own() {
     assert_eq!(run.code, 0, "{}", run.err);
 }
 
-/// `ulimit -f` ends a process with SIGXFSZ by default: nothing is left of what it had begun.
+/// `ulimit -f` ends a process with SIGXFSZ by default: no partial file is left.
 #[test]
 fn a_size_limit_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use super::schedule::{Schedule, start};
 use super::support::roofcast;
 use std::time::Duration;
 
-/// What every verb that prints a table is asked.
+/// Commands for every verb that prints a table.
 const ASKED: &[&str] = &[
     "limits --model meta-llama/Llama-3.1-70B --hardware h100-sxm --count 4 --weights fp8 --kv 8 --batch 64",
     "limits --model deepseek-ai/DeepSeek-V3 --hardware h200-sxm --count 8 --batch 256",
@@ -31,7 +31,7 @@ const ASKED: &[&str] = &[
     "calibrate examples/measured.csv",
 ];
 
-/// Asserts that no line of what is printed is too long; commands to copy stay whole.
+/// Asserts that no output line is too long; commands to copy stay whole.
 fn fits(arguments: &str) -> String {
     let run = roofcast(arguments);
     assert!([0, 3].contains(&run.code), "{arguments}: {}", run.err);

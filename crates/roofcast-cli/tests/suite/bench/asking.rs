@@ -1,4 +1,4 @@
-//! What is sent: prompts, keys, headers, bodies, certificates, and arguments that cannot be.
+//! Requests as sent: prompts, keys, headers, bodies, certificates; and invalid arguments.
 
 use super::{CALM, exact};
 use crate::schedule::EXTRA;
@@ -90,7 +90,7 @@ fn prompts_from_a_file() {
         "bench --url {} --model m --endpoint chat --output-len 3 --prompts {path} {CALM}",
         exact()
     ));
-    // Two words and one, three tokens beside each; two tokens as the line says and three by default.
+    // Two words and one, with three extra tokens each; two output tokens as the line says and three by default.
     let count = |key: &str| answer[key].as_u64();
     assert_eq!(
         (count("total_input_tokens"), count("total_output_tokens")),
@@ -133,8 +133,8 @@ fn arguments_that_cannot_be() {
     }
 }
 
-/// A server that counts nothing in its answers: its tokenizer is asked instead, in vLLM's form and in llama.cpp's. It takes three
-/// tokens for what surrounds a text and two for each of the longer words.
+/// A server that counts no tokens in its answers: its tokenizer is asked, in vLLM's form and in llama.cpp's. It
+/// counts three tokens around a text and two for each of the longer words.
 #[test]
 fn a_servers_tokenizer_is_asked_where_it_counts_nothing() {
     let tokens = |text: &str| 3 + text.split(' ').map(|w| if w.len() > 4 { 2 } else { 1 }).sum::<usize>();

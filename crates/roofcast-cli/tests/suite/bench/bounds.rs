@@ -1,4 +1,4 @@
-//! When a run begins and ends, and what of it counts.
+//! Begin and end of a run, and the requests in it that count.
 
 use super::{CALM, exact};
 use crate::schedule::{self, Schedule};
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
 
-/// Answers of 30 + 2 · 4 = 38 ms to one user for half a second: 14 at most, and what is in flight at the end is answered.
+/// Answers of 30 + 2 · 4 = 38 ms to one user for half a second: 14 at most, and requests in flight at the end are
+/// answered.
 #[test]
 fn a_run_bound_by_time() {
     let (answer, _) =
@@ -21,7 +22,7 @@ fn a_run_bound_by_time() {
     assert_eq!(answer["num_prompts"], completed);
 }
 
-/// Of a hundred requests to a server that is always busy three are sent.
+/// A hundred requests to a server that is always busy: three are sent.
 #[test]
 fn a_run_that_stops_on_failures() {
     let (url, seen) = scripted::start(|_, stream| stream.write_all(BUSY.as_bytes()).is_ok());
@@ -31,7 +32,8 @@ fn a_run_that_stops_on_failures() {
     assert!(answer["invalid_because"].to_string().contains("--max-failures"), "{answer}");
 }
 
-/// Ten requests, one every 100 ms: the first 250 ms are warm-up, the last 150 ms cool-down. Left are those due at 300 to 700 ms.
+/// Ten requests, one every 100 ms: the first 250 ms are warm-up, the last 150 ms cool-down. The requests due at 300
+/// to 700 ms count.
 #[test]
 fn warm_up_and_cool_down_by_time() {
     let (answer, _) = json(&format!(
@@ -42,7 +44,7 @@ fn warm_up_and_cool_down_by_time() {
     assert_eq!(answer["window"], value!({"warmup": 0, "cooldown": 0, "warmup_s": 0.25, "cooldown_s": 0.15}));
 }
 
-/// All requests are given up after 10 ms of the 1.5 s that the first token takes: no failures, and nothing measured.
+/// All requests are given up after 10 ms, while the first token takes 1.5 s: no failures, and nothing measured.
 #[test]
 fn requests_that_the_client_gives_up() {
     let slow = Schedule { ttft: Duration::from_millis(1500), itl: Duration::from_millis(1) };
@@ -71,7 +73,7 @@ fn repeated_runs_have_intervals() {
     assert_eq!(answer["runs"].as_array().unwrap().len(), 3);
     let valid = answer["runs"].as_array().unwrap().iter().filter(|run| run["valid"] == true).count();
     let ttft = answer["intervals"].as_array().unwrap().iter().find(|i| i["figure"] == "mean_ttft_ms");
-    // Runs that other work on this machine slowed are not believed.
+    // Runs that other work on this machine slowed down are not valid.
     if valid > 1 {
         let ttft = ttft.unwrap_or_else(|| panic!("{answer}"));
         let figure = |key: &str| ttft[key].as_f64().unwrap();
@@ -120,7 +122,8 @@ fn a_server_that_is_waited_for() {
     assert!(run.code == 2 && run.err.contains("not ready after 0.6 s"), "{}", run.err);
 }
 
-/// A server that takes requests and says nothing, while it is probed: what is waited for is said, and Ctrl-C prints what there is.
+/// A server that accepts requests and sends nothing while it is probed: the client reports that it waits, and Ctrl-C
+/// prints the partial result.
 #[test]
 fn a_mute_server_is_named_and_can_be_left() {
     let (url, _) = scripted::start(|_, stream| stream.read(&mut [0]).is_err());

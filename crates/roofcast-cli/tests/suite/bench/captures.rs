@@ -1,4 +1,5 @@
-//! What real servers sent, byte for byte: wires cut anywhere, refusals, and reads at their recorded times.
+//! Recorded responses of real servers, byte for byte: streams cut anywhere, refusals, and reads at their recorded
+//! times.
 
 use super::{CALM, at_least};
 use crate::scripted::{self, Stream};
@@ -11,8 +12,8 @@ fn capture(name: &str) -> Option<Vec<u8>> {
     Some(std::fs::read(shared(&format!("captures/{name}"))?).unwrap())
 }
 
-/// Each request gets the same response, the k-th in two pieces that part after k bytes, in the head, in an HTTP chunk's length or in
-/// the middle of a token: all are the same answer.
+/// Each request gets the recorded response, the k-th in two pieces split after k bytes: in the head, in an HTTP
+/// chunk's length or in the middle of a token. All are read as one and the same answer.
 #[test]
 fn a_recorded_wire_cut_anywhere() {
     // Counted by eye: tokens, chunks with tokens, prompt tokens where there is usage.

@@ -13,7 +13,7 @@ fn faulty(fault: impl Fn(&mut dyn Stream) -> bool + Send + Sync + 'static, flags
         "bench --url {url} --model m --requests 3 --output-len 2 --assume-tokens {CALM} {flags}"
     ));
     assert_eq!((code, &answer["valid"]), (3, &Value::Bool(false)), "{answer}");
-    // What was right is kept, and every request has an end.
+    // Correct answers are kept, and every request has an end.
     assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(2), Some(1)), "{answer}");
     assert_eq!(answer["total_output_tokens"], 4);
     let failures = answer["failures"].as_object().unwrap();
@@ -168,7 +168,7 @@ fn connections_that_are_closed_as_they_are_used_again() {
     assert_eq!(seen.lock().unwrap().len(), 5);
 }
 
-/// Where a new connection is closed without a word, too, the server is gone.
+/// If new connections are closed silently as well, the server is gone.
 #[test]
 fn connections_that_are_always_closed() {
     let (url, _) = scripted::start(|_, _| false);
@@ -220,7 +220,7 @@ fn a_server_that_hangs_before_it_is_asked() {
     assert_eq!((code, &answer["failures"]["timeout"]["count"]), (3, &2.into()), "{answer}");
 }
 
-/// The same, and a user who has had enough while connections are opened.
+/// Such a server, and a user who interrupts while connections are opened.
 #[test]
 fn an_interrupt_before_the_first_request() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

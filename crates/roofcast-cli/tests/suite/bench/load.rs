@@ -1,4 +1,4 @@
-//! What is offered: closed and open loops, sweeps, searches, workloads of a spec.
+//! Offered load: closed and open loops, sweeps, searches, workloads of a spec.
 
 use super::{CALM, at_least, believed_json, exact};
 use crate::schedule::{self, EXTRA, Schedule};
@@ -7,8 +7,8 @@ use crate::support::{file, json};
 use serde_json::Value;
 use std::time::Duration;
 
-/// 12 requests of 9 tokens: the first 30 ms after its request, the others 4 ms apart, so that an answer takes 30 + 8 · 4 = 62 ms
-/// and three users need four rounds of it. No clock can show less.
+/// 12 requests of 9 tokens: the first 30 ms after its request, the others at gaps of 4 ms, so that an answer takes 30
+/// + 8 · 4 = 62 ms and three users need four rounds of such answers. No clock can show less.
 #[test]
 fn a_closed_loop_against_an_exact_schedule() {
     for endpoint in ["chat", "completions"] {
@@ -22,7 +22,7 @@ fn a_closed_loop_against_an_exact_schedule() {
             (count("completed"), count("failed"), count("num_prompts")),
             (Some(12), Some(0), Some(12))
         );
-        // The server counts 3 tokens beside the words: the prompts have so many words less.
+        // The server counts 3 tokens in addition to the words: the prompts have 3 words less.
         assert_eq!(answer["exact_prompts"], 1.0, "{EXTRA}");
         assert_eq!((count("total_input_tokens"), count("total_output_tokens")), (Some(240), Some(108)));
         // Stamps are of reads, which may come together: the last gap may be short, never the whole.
@@ -110,7 +110,7 @@ fn the_highest_rate_that_keeps_an_slo() {
     assert!(answer["points"].as_array().unwrap().iter().any(|p| p["meets_slo"] == false));
 }
 
-/// Arrivals, lengths and shared prefixes of a spec's [workload] are what is offered.
+/// The load has the arrivals, lengths and shared prefixes of a spec's [workload].
 #[test]
 fn a_specs_workload_is_offered() {
     let (url, seen) = scripted::start(|_, stream| good(stream));

@@ -1,5 +1,5 @@
-//! Situations that users of load generators and of OpenAI-compatible servers reported, each against a small server. The
-//! report is named beside it.
+//! Problems that users of load generators and of OpenAI-compatible servers reported, each against a small server.
+//! Each test links its report.
 
 use super::CALM;
 use crate::scripted::{self, Asked, HEAD, Stream, chunk, good, tells, token};
@@ -79,8 +79,8 @@ fn an_error_within_a_choice_keeps_its_words() {
     assert_eq!((code, &answer["failures"]["stream_error"]["first"]), (3, &"provider is gone".into()));
 }
 
-/// Answers of 64 tokens where 200 were asked for: https://github.com/ai-dynamo/aiperf/pull/644 and
-/// https://github.com/ai-dynamo/dynamo/issues/3731. The forecast beside them is of the 64.
+/// Answers of 64 tokens where 200 were requested: https://github.com/ai-dynamo/aiperf/pull/644 and
+/// https://github.com/ai-dynamo/dynamo/issues/3731. The forecast shown with them is for 64 tokens.
 #[test]
 fn shorter_answers_than_asked_for_are_said() {
     let machine = "--model llama-3.1-8b --hardware h100-sxm --served-model m";
@@ -104,7 +104,7 @@ fn shorter_answers_than_asked_for_are_said() {
     // 64 of 200.
     assert_eq!((&answer["short_answers"], answer["answered_share"].as_f64()), (&2.into(), Some(0.32)));
     assert_eq!(answer["forecast"]["of_served"], true);
-    // Where the server may stop by itself, it is said and the run is valid.
+    // If the server may stop by itself, this is reported and the run is valid.
     let answer = run(r#"--extra-body {"ignore_eos":null}"#);
     assert!(says(&answer, "warnings", "128 of 400 tokens"), "{answer}");
     assert!(!says(&answer, "invalid_because", "tokens"), "{answer}");
@@ -152,8 +152,9 @@ fn a_warm_prefix_cache_is_said() {
     assert!(says(&answer, "warnings", "3 prompts had been said before"), "{answer}");
 }
 
-/// A server that closes kept connections as they are used again (https://github.com/vllm-project/vllm-omni/issues/1374): five
-/// users have five of them, and each request is sent again once, on a connection of its own, not on every kept one.
+/// A server that closes kept connections when they are reused
+/// (https://github.com/vllm-project/vllm-omni/issues/1374): five users have five connections, and each request is
+/// sent again once, on a new connection, not on every kept one.
 #[test]
 fn a_request_is_sent_again_once_and_counted() {
     let (url, seen) = scripted::start_first(|first, stream| {
@@ -196,7 +197,7 @@ fn percentiles_of_few_requests_are_said_to_be_none() {
     assert!(says(&answered(&sent, 2, 5, "").0, "warnings", "5 requests: the 95th"));
 }
 
-/// A search whose upper end is good knows a bound, not the highest rate (the search is that of
+/// A search whose upper end meets the SLO knows a bound, not the highest rate (the search is from
 /// https://github.com/vllm-project/guidellm/issues/197).
 #[test]
 fn a_search_that_ends_at_its_upper_end_says_so() {
@@ -204,7 +205,7 @@ fn a_search_that_ends_at_its_upper_end_says_so() {
     let search = format!(
         "bench --url {url} --model m --requests 3 --output-len 2 --assume-tokens --constant --find-rate 10..12 --slo-e2el 60000 {CALM}"
     );
-    // A run that other work on this machine slowed is not believed, and keeps no SLO.
+    // A run that other work on this machine slowed down is not valid, and meets no SLO.
     let mut tries = (0..9).map(|_| json(&search));
     let (answer, code) = tries.find(|(answer, _)| answer["at_least"] == true).unwrap();
     assert_eq!((code, &answer["best_rate"]), (0, &12.0.into()), "{answer}");

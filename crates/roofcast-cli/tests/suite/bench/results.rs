@@ -1,4 +1,4 @@
-//! What is told: vLLM's keys, records, limits, rows, metrics, earlier results.
+//! Reported results: vLLM's keys, records, limits, rows, metrics, earlier results.
 
 use super::{CALM, believed, exact};
 use crate::schedule::{self, Schedule};
@@ -16,7 +16,7 @@ fn vllms_keys_are_all_there() {
         "bench --url {} --model m --requests 2 --output-len 3 --concurrency 1 --detailed {CALM}",
         exact()
     ));
-    // What describes their client and its queue, and what was said.
+    // Keys that describe vLLM's client and its queue, and generated texts.
     let theirs_alone = ["label", "rtfx", "queue_times", "generated_texts"];
     let number = |value: &Value| value.is_number();
     for (key, value) in theirs.as_object().unwrap() {
@@ -26,7 +26,7 @@ fn vllms_keys_are_all_there() {
             assert!(kinds.iter().all(|is| is(found) == is(value)), "{key} is {found}, theirs {value}");
         }
     }
-    // The parts of an answer are the whole of it.
+    // The parts of an answer add up to the whole.
     let list = |key: &str| ours[key].as_array().unwrap().clone();
     for i in 0..2 {
         let gaps: f64 = list("itls")[i].as_array().unwrap().iter().map(|g| g.as_f64().unwrap()).sum();
@@ -50,13 +50,14 @@ fn records_are_a_line_a_request() {
         text.lines().map(|line| roofcast::record::Record::from_line("run.jsonl", line).unwrap()).collect();
     assert_eq!(records.iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     assert!(records.iter().all(|r| r.output_len == 3 && r.itl.len() == 2 && r.scheduled <= r.sent));
-    // Of five, two are warm-up and one is cool-down.
+    // Two of five are warm-up and one is cool-down.
     let answer: Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!((answer["completed"].as_u64(), answer["total_output_tokens"].as_u64()), (Some(2), Some(6)));
 }
 
-/// Measured at 30 ms and 4 ms beside an H100's limit for Llama-3.1-8B: (15.01 GB + KV) at 3.35 TB/s, 4.48 ms and a little for
-/// one user. The server's four milliseconds are faster than that, which no server of that model can be.
+/// Measured times of 30 ms and 4 ms against an H100's limit for Llama-3.1-8B: (15.01 GB + KV) at 3.35 TB/s, 4.48 ms
+/// and a little for one user. The scripted server's four milliseconds are faster than that, which no server of that
+/// model can be.
 #[test]
 fn the_limit_and_the_forecast_stand_beside() {
     let (answer, _) = json(&format!(
@@ -73,7 +74,7 @@ fn the_limit_and_the_forecast_stand_beside() {
     );
     let forecast = answer["forecast"]["median_tpot_ms"].as_f64().unwrap();
     assert!(forecast > limit, "{forecast} beats {limit}");
-    // The forecast is what `simulate` says of the same workload.
+    // The forecast equals `simulate`'s for this workload.
     let spec = "[model]\nname = \"meta-llama/Llama-3.1-8B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 4\n\
         input_len = 100\noutput_len = 9\n[workload.arrivals]\nkind = \"closed_loop\"\nconcurrency = 1\n";
     let (_folder, path) = file("spec.toml", spec.as_bytes());

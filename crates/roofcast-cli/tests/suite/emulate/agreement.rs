@@ -1,14 +1,14 @@
-//! `bench` against `emulate` measures what `simulate` forecasts of the same requests.
+//! `bench` against `emulate` measures the values that `simulate` forecasts for these requests.
 
 use super::Server;
 use crate::support::{file, json};
 use serde_json::Value;
 
-/// Steps of tens of milliseconds and prompts of hundreds, beside which a busy machine's delays are small.
+/// Steps of tens of milliseconds and prompts of hundreds, compared with which a busy machine's delays are small.
 const SPEC: &str = "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[hardware]\naccelerator = \"epyc-9654\"\n\
     [engine]\nenable_prefix_caching = true\nmax_num_batched_tokens = 512\nmax_model_len = 2048\n";
 
-/// How often a load is repeated where the machine did not keep up.
+/// Number of attempts for a load if the machine did not keep up.
 const TRIES: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ impl Scenario {
         )
     }
 
-    /// What is forecast and what is measured: where the machine kept up, or at the last try.
+    /// Forecast and measured results: of an attempt in which the machine kept up, or of the last one.
     fn both(&self) -> (Value, Value, f64) {
         let (_folder, path) = file("load.toml", self.spec().as_bytes());
         let (forecast, code) = json(&format!("simulate {path}"));
@@ -45,7 +45,7 @@ impl Scenario {
             let (measured, _) = json(&format!("bench {path} --url {} --max-lag 100000", server.url()));
             let steps = server.metric("roofcast:schedule_lag_seconds_count");
             let late_ms = 1e3 * server.metric("roofcast:schedule_lag_seconds_sum") / steps;
-            // What client and server were late by themselves: measured by their own clocks, not by the result.
+            // Delays of client and server themselves, measured by their own clocks rather than by the result.
             let lag_ms = measured["client"]["lag_ms_mean"].as_f64().unwrap()
                 + measured["client"]["send_delay_ms_p99"].as_f64().unwrap()
                 + late_ms;
@@ -104,9 +104,9 @@ fn bench_measures_what_simulate_forecasts() {
     };
     let prefix = "[workload.prefix]\nlength = 600\ncount = 2\nshare = 0.8\n";
     let shared = Scenario { requests: 20, rate: 2.5, lengths: [300, 900, 10, 40], prefix, ..calm };
-    // What a server takes of each request is in the forecast alone.
+    // Only the forecast includes the server's time per request.
     let served = Scenario { cost: "forecast", requests: 16, rate: 1.0, lengths: [100, 300, 10, 30], ..calm };
-    // The same behind SGLang's scheduler, whose overlap loop decides a batch ahead.
+    // The load with SGLang's scheduler, whose overlap loop decides a batch ahead.
     let sglang = Scenario { engine: "name = \"sglang\"\nmax_num_seqs = 4", ..overload };
     let tree = Scenario { engine: "name = \"sglang\"", ..shared };
     let loads = [

@@ -1,4 +1,4 @@
-//! What answers say, how long they are, and what the cache remembers of them.
+//! Texts and lengths of answers, and their reuse from the prefix cache.
 
 use super::{Server, TINY};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn lengths_stops_and_echo() {
     let usage = |answer: &Value, key: &str| answer["usage"][key].as_u64().unwrap();
     assert_eq!((usage(&whole, "prompt_tokens"), usage(&whole, "completion_tokens")), (3, 30));
     assert_eq!(whole["choices"][0]["finish_reason"], "length");
-    // The same prompt has the same answer; a stop string ends it before itself.
+    // A repeated prompt gets an equal answer; a stop string ends the answer before the string.
     let words: Vec<&str> = text.split(' ').collect();
     let body = json!({"prompt": "the end of", "max_tokens": 30, "ignore_eos": true, "stop": words[7]});
     let stopped = completion(&server, body);
@@ -45,7 +45,7 @@ fn lengths_stops_and_echo() {
     assert!(given.head.contains("x-request-id: mine"));
 }
 
-/// A stream says, token by token, what the whole answer says.
+/// A stream adds up, token by token, to the text of the whole answer.
 #[test]
 fn a_stream_says_what_the_whole_answer_says() {
     let server = Server::start(TINY, "");

@@ -5,7 +5,7 @@ use crate::support::root;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What the script imports, with the versions that it was written with.
+/// Packages that the script imports, with the versions for which it was written.
 const PACKAGES: [&str; 5] =
     ["openai==3.54.0", "prometheus-client==0.26.0", "pyzmq==27.3.0", "msgspec==0.22.0", "PyYAML==6.0.3"];
 

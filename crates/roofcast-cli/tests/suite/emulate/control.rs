@@ -1,4 +1,5 @@
-//! What changes a server while it runs: sleep, adapters, pinned gauges; caches that come from elsewhere; `/v1/responses`.
+//! Changes to a server while it runs: sleep, adapters, pinned gauges; caches that come from elsewhere;
+//! `/v1/responses`.
 
 use super::{Server, TINY, begin, read};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ const PATH: &str = "/v1/completions";
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 8, "ignore_eos": true}"#;
 const LONG: &str = r#"{"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "stream": true}"#;
 
-/// Who sleeps aborts what is here and lets wait what comes; woken, it serves that.
+/// A sleeping server aborts its current requests and queues new ones; once awake, it serves them.
 #[test]
 fn a_server_sleeps_and_wakes() {
     let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.05");
@@ -32,7 +33,7 @@ fn a_server_sleeps_and_wakes() {
     std::thread::sleep(Duration::from_millis(300));
     server.until("vllm:num_requests_waiting{", |n| n == 1.0);
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
-    // Awake is who has both its memories back.
+    // The server is awake once both its memories are back.
     let woken = server.post("/wake_up?tags=weights", "").json();
     assert_eq!(woken, json!({"status": "sleeping", "tags": ["weights"]}));
     assert_eq!(server.get("/is_sleeping").json(), json!({"is_sleeping": true}));
@@ -59,8 +60,9 @@ fn kept_requests_go_on() {
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
 }
 
-/// Sleep that waits is answered when what is here has all its tokens. What comes then waits; at level 1 its prompt is
-/// computed again, at level 0 three of its four blocks are found, of which the last is computed for its last token.
+/// Sleep with mode `wait` is answered when the current requests have all their tokens. New requests wait; at level 1
+/// their prompt is computed again, at level 0 three of its four blocks are found, while the fourth is computed for
+/// its last token.
 #[test]
 fn running_requests_end_before_sleep() {
     let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.05");
@@ -126,9 +128,9 @@ fn adapters_come_and_go() {
     assert_eq!(server.post(PATH, r#"{"model": "second", "prompt": "a"}"#).status, 404);
 }
 
-/// Beside an adapter's rank a layer of Qwen3-0.6B has 22,528 inputs and outputs: q and o 1024 + 2048, k and v 1024 + 1024,
-/// gate, up and down 1024 + 3072. With rank 256 in 28 layers that are 161 million weights, 323 MB, which 3.35 TB/s read in
-/// 96.4 µs, in each of ten gaps between eleven tokens.
+/// For each rank of an adapter, a layer of Qwen3-0.6B has 22,528 inputs and outputs: q and o 1024 + 2048, k and v
+/// 1024 + 1024, gate, up and down 1024 + 3072. With rank 256 in 28 layers these are 161 million weights, 323 MB,
+/// which take 96.4 µs to read at 3.35 TB/s, in each of ten gaps between eleven tokens.
 #[test]
 fn adapters_take_time() {
     let flags = "--enable-lora --max-lora-rank 256 --lora-modules first=/adapters/first";
@@ -145,7 +147,7 @@ fn adapters_take_time() {
     assert!((longer / expected - 1.0).abs() < 1e-3, "{longer} s for {expected}");
 }
 
-/// A gauge says what it is pinned to, in the scrape and in the head of an answer; what is no gauge is refused.
+/// A pinned gauge shows its value, in the scrape and in the head of an answer; names that are no gauge are refused.
 #[test]
 fn gauges_are_pinned() {
     let server = Server::start(TINY, "--allow-faults");
@@ -169,8 +171,8 @@ fn gauges_are_pinned() {
     assert_eq!(server.metric("vllm:num_requests_waiting{"), 0.0);
 }
 
-/// A prompt is computed at one instance and goes on at another: that one is told where the cache is, fetches it over the
-/// link, and computes one token of it.
+/// A prompt is computed at one instance and continued at another, which receives the location of the cache, fetches
+/// it over the link, and computes one token.
 #[test]
 fn a_prompt_computed_elsewhere_is_not_computed_again() {
     let (prefill, decode) = (Server::start(TINY, ""), Server::start(TINY, "--transfer-link pcie"));
@@ -196,7 +198,7 @@ fn a_prompt_computed_elsewhere_is_not_computed_again() {
     assert!(count == 1.0 && sum >= 0.0046, "{sum} s");
 }
 
-/// Text or messages in, one message out, whole and as events whose text is the same.
+/// Text or messages in, one message out, whole and as events that add up to the text.
 #[test]
 fn responses_in_their_simplest_form() {
     let server = Server::start(TINY, "");

@@ -1,4 +1,5 @@
-//! What fuzzers found interesting in the parser of requests, read and answered again, and the same with pieces missing.
+//! Inputs that fuzzers found interesting in the parser of requests, read and answered again, whole and with pieces
+//! missing.
 
 use crate::support::root;
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ fn corpus() -> Vec<Vec<u8>> {
     files.into_iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// None panics, whatever it is.
+/// No input causes a panic.
 #[test]
 fn requests_of_the_corpus_are_read() {
     corpus().iter().for_each(|body| roofcast_cli::testing::request(body));

@@ -65,7 +65,8 @@ fn sglang_says_what_it_is() {
     assert_eq!(server.get("/version").status, 404);
 }
 
-/// By SGLang's names and labels, whole answers apart from streams; no creation times, as from its several processes.
+/// Metrics by SGLang's names and labels, whole answers separate from streams; no creation times, as from its several
+/// processes.
 #[test]
 fn sglang_metrics() {
     let server = sglang();

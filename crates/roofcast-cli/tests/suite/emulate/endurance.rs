@@ -79,7 +79,7 @@ fn too_much_is_refused() {
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
 }
 
-/// Connections that a process of this machine may have open beside those of the test itself.
+/// Number of connections that this machine allows a process, with a reserve for the test itself.
 fn connections(most: u64) -> u64 {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();

@@ -66,7 +66,8 @@ fn a_slow_start_listens_late() {
     assert_eq!(server.get("/health").status, 200);
 }
 
-/// In vLLM's two formats, where a client asks for one: nothing waits, and what the answer held is free again.
+/// Answers report the load in vLLM's two formats, if a client asks for one: no request waits, and the room of the
+/// answer is free again.
 #[test]
 fn answers_report_the_load_on_demand() {
     let server = Server::start(TINY, "");

@@ -134,8 +134,8 @@ fn idle_replicas_stop() {
     server.until("roofcast:replicas_up", |n| n == 1.0);
 }
 
-/// One of two dies: its stream is cut, and the router goes on with the other. Without any the server is not healthy; those
-/// that come back take requests.
+/// One of two engines dies: its stream is cut, and the router continues with the other one. Without any engine the
+/// server is not healthy; engines that come back take requests.
 #[test]
 fn a_router_goes_on_without_one_that_dies() {
     let flags = "--replicas 2 --router round_robin --allow-faults --time-scale 0.02";

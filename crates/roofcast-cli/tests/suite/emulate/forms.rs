@@ -1,4 +1,4 @@
-//! Answers of a form: JSON by a schema, vectors, Anthropic's messages; and what pages of other sites may do.
+//! Answers with a form: JSON by a schema, vectors, Anthropic's messages; and the permissions of other sites' pages.
 
 use super::{Server, TINY};
 use crate::support::json as run_json;
@@ -11,8 +11,8 @@ fn posted(server: &Server, path: &str, body: &Value) -> Value {
     answer.json()
 }
 
-/// What langchain's `with_structured_output` and openai's `.parse()` ask for: the schema of a class, with definitions and an
-/// optional field, whose values must parse.
+/// The request of langchain's `with_structured_output` and openai's `.parse()`: the schema of a class, with
+/// definitions and an optional field, whose values must parse.
 #[test]
 fn an_answer_by_a_schema_parses() {
     let server = Server::start(TINY, "");
@@ -64,7 +64,7 @@ fn embeddings_are_vectors_of_the_prompts() {
     assert_eq!(server.post("/v1/embeddings", r#"{"input": []}"#).status, 400);
 }
 
-/// `bench` asks every endpoint that is emulated in its own form, and counts what the emulator says that it sent.
+/// `bench` uses every emulated endpoint in its own form, and its counts agree with the emulator's.
 #[test]
 fn bench_reads_every_endpoint() {
     let server = Server::start(TINY, "");
@@ -150,8 +150,8 @@ fn pages_of_other_sites_ask_but_do_not_administer() {
     assert!(paths["/v1/chat/completions"]["post"].is_object() && paths["/sleep"].is_null(), "{paths}");
 }
 
-/// Latencies that are stated, by the names of llm-d-inference-sim: 40 ms to the first token, 10 ms to each of the next four, of
-/// every request, whatever else is there. No clock can show less; the server counts what it says.
+/// Stated latencies, by the names of llm-d-inference-sim: 40 ms to the first token, 10 ms to each of the next four,
+/// for every request, whatever the load. No clock can show less; the server counts the tokens that it sends.
 #[test]
 fn latencies_may_be_stated() {
     let server = Server::start(TINY, "--time-to-first-token 40 --inter-token-latency 10");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
 
-/// Runs what waits for a socket, at most half a minute.
+/// Runs a future that waits for a socket, for at most half a minute.
 pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), future).await.unwrap() })
@@ -74,8 +74,8 @@ fn ask(server: &Server, tokens: std::ops::Range<u32>, max_tokens: u64) {
     assert_eq!(server.post("/v1/completions", &body.to_string()).status, 200);
 }
 
-/// Of 128 tokens the eight blocks of 16 are stored with the hashes that vLLM's chain has for them; a prompt that needs their
-/// room removes them, last first; the replay says all of it again, and −1 behind it.
+/// A prompt of 128 tokens stores its eight blocks of 16 with the hashes of vLLM's chain; a prompt that needs their
+/// room removes them, last first; the replay repeats all events, followed by −1.
 #[test]
 fn what_the_cache_stores_and_removes_is_told() {
     let spec =
@@ -123,7 +123,8 @@ fn what_the_cache_stores_and_removes_is_told() {
     );
     // SHA-256 over canonical CBOR of [root, [1000, …, 1015], null], its low 64 bits, computed with Python's hashlib.
     assert_eq!(stored[0]["block_hashes"][0], FIRST_HASH);
-    // 11 blocks, nine for each prompt: the second takes what the first's release put last in the queue, from its end.
+    // 11 blocks, nine for each prompt: the second takes the blocks that the first's release put last in the queue,
+    // from its end.
     let removed: Vec<&Value> = events.iter().filter(|e| e["type"] == "BlockRemoved").collect();
     let gone: Vec<&Value> = removed.iter().flat_map(|e| e["block_hashes"].as_array().unwrap()).collect();
     let kept = stored[0]["block_hashes"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! What a gateway meets beside answers: names, keys, ids, ranks, kinds of bodies, and prompts that come back.
+//! Needs of a gateway other than answers: names, keys, ids, ranks, content types of bodies, and echoed prompts.
 
 use super::{Server, TINY, begin};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn a_model_has_the_name_that_was_typed() {
     assert!(server.get("/metrics").body.contains("model_name=\"qwen3-0.6b\""));
 }
 
-/// Where vLLM takes JSON alone it is said to be JSON; whatever stands behind a semicolon.
+/// Where vLLM accepts only JSON, the content type must say so, with any parameters after a semicolon.
 #[test]
 fn bodies_say_that_they_are_json() {
     let server = Server::start(TINY, "--enable-lora --enable-sleep-mode");
@@ -97,8 +97,8 @@ fn requests_get_ids() {
     }
 }
 
-/// "the end of" is three tokens by the built-in rule, at characters 0, 3 and 7: they stand before the answer's, the first
-/// without a probability. The pieces of a stream are the same.
+/// "the end of" is three tokens by the built-in rule, at characters 0, 3 and 7: they come before the answer's tokens,
+/// the first without a probability. The pieces of a stream add up to this.
 #[test]
 fn a_prompt_comes_back_with_its_log_probabilities() {
     let server = Server::start(TINY, "");
@@ -185,7 +185,8 @@ fn a_request_waits_for_its_adapters_slot() {
     assert_eq!(server.metric("vllm:num_requests_running"), 1.0);
 }
 
-/// What a scheduler or a number of replicas has nothing for is refused before anything listens, with what to do.
+/// Features that a scheduler or a number of replicas does not support are refused before anything listens, with a
+/// hint.
 #[test]
 fn what_cannot_be_served_is_said_at_the_start() {
     let (_folder, path) = crate::support::file("spec.toml", TINY.as_bytes());

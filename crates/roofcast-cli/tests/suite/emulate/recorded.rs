@@ -15,7 +15,7 @@ pub(super) fn recorded(name: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1).unwrap().parse().unwrap(), body))
 }
 
-/// The keys of a value in their order, with the kinds of what is there.
+/// The shape of a value: its keys in order, with the types of their values.
 pub(super) fn shape(value: &Value) -> String {
     match value {
         Value::Object(map) => {
@@ -175,7 +175,7 @@ fn metrics_are_the_recorded_ones() {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
     for (name, (kind, labels)) in theirs {
         assert_eq!(ours[&name].0, kind, "{name}");
-        // Settings of the cache differ from version to version; some of them are here.
+        // The cache's settings differ from version to version; some are emulated.
         if name != "vllm:cache_config_info" {
             assert_eq!(ours[&name].1, labels, "{name}");
         }

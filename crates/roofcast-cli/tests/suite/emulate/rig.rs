@@ -1,4 +1,4 @@
-//! `examples/emulate`: what its files name is there, and what they ask of the binary it has.
+//! `examples/emulate`: the files named there exist, and the flags used there are the binary's.
 
 use crate::support::{roofcast, root};
 use serde_json::Value;

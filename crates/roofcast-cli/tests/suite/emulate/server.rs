@@ -1,4 +1,4 @@
-//! `roofcast emulate` as a process, and what a client says to it.
+//! `roofcast emulate` as a process, and helpers that send requests to it.
 
 use crate::support::{file, root};
 use serde_json::Value;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 /// A running server, stopped when it goes.
 pub(crate) struct Server {
     pub(crate) process: Child,
-    /// The first port's, and all of them.
+    /// Address of the first port, and addresses of all ports.
     pub(crate) address: String,
     pub(crate) addresses: Vec<String>,
-    /// Where KV events are published, and said again.
+    /// Endpoints where KV events are published, and replayed.
     pub(crate) kv_events: Vec<String>,
     _folder: tempfile::TempDir,
 }
@@ -35,7 +35,7 @@ impl Server {
         Server::start_on(1, spec, flags)
     }
 
-    /// One that listens on so many ports.
+    /// A server that listens on this number of ports.
     pub(crate) fn start_on(ports: usize, spec: &str, flags: &str) -> Server {
         let (folder, path) = file("spec.toml", spec.as_bytes());
         let mut process = Command::new(env!("CARGO_BIN_EXE_roofcast"))

@@ -1,6 +1,6 @@
-//! Load for as long as it is asked for: no request is lost, nothing is left behind, memory stays what it was.
+//! Load for a given time: no request is lost, nothing is left behind, memory does not grow.
 //!
-//! `ROOFCAST_SOAK_SECONDS` says how long; 6 seconds without it.
+//! `ROOFCAST_SOAK_SECONDS` sets the time; 6 seconds without it.
 
 use super::{Server, TINY};
 use std::io::Read;
@@ -62,7 +62,7 @@ fn a_soak_leaves_nothing_behind() {
         let end = Instant::now() + Duration::from_secs(seconds);
         std::thread::scope(|scope| (0..6).for_each(|c| drop(scope.spawn(move || client(c, end)))));
     };
-    // What is allocated once is there after the first sixth.
+    // Memory that is allocated once is allocated after the first sixth.
     run((seconds / 6).max(1));
     let before = resident(&server);
     run(seconds - (seconds / 6).max(1));

@@ -108,14 +108,14 @@ fn turns_are_marked_with_what_the_file_has() {
     assert_eq!(tokens(&lines, open), json!(expected));
 }
 
-/// " the" is the one word that is a token with its space: answers are made of it.
+/// " the" is the only word that is one token with its space: answers consist of it.
 #[test]
 fn answers_are_tokens_of_the_file() {
     let (server, _folder) = server(&vocabulary(&MERGES, true), "");
     let mut body = json!({"prompt": "the the", "max_tokens": 3, "ignore_eos": true, "return_token_ids": true, "echo": true});
     let whole = post(&server, "/v1/completions", body.clone());
     let choice = &whole["choices"][0];
-    // As in vLLM, a prompt that comes back by number does not by text.
+    // Like vLLM, a prompt given as token numbers is not echoed as text.
     assert_eq!((&choice["text"], &choice["token_ids"]), (&json!(" the the the"), &json!([258, 258, 258])));
     let echo = json!({"prompt": "the the", "max_tokens": 3, "ignore_eos": true, "echo": true});
     assert_eq!(post(&server, "/v1/completions", echo)["choices"][0]["text"], "the the the the the");
@@ -165,7 +165,7 @@ fn a_character_is_out_with_the_token_that_ends_it() {
     };
     let pieces = said(&body);
     assert_eq!(pieces, ["{", "\"", "c", "\"", ":", "\"", "", "é", "\"", "}"]);
-    // Cut within the character, the half of it is not said.
+    // If the output is cut within the character, its half is not sent.
     body["max_tokens"] = 7.into();
     assert_eq!(said(&body).concat(), "{\"c\":\"");
 }
@@ -189,7 +189,7 @@ fn kv_events_have_the_tokens_of_the_file() {
 /// SHA-256 over canonical CBOR of [root, [259, 258, …, 258], null], its low 64 bits, computed with Python's hashlib.
 const BLOCK_HASH: u64 = 4_921_947_397_205_464_647;
 
-/// llama.cpp's server adds special tokens where it is told to.
+/// llama.cpp's server adds special tokens only on request.
 #[test]
 fn llama_cpp_tokenizes_without_special_tokens() {
     let (server, _folder) = server(&vocabulary(&MERGES, true), "--engine llama.cpp");

@@ -40,7 +40,7 @@ fn a_call_has_the_arguments_that_the_tool_takes() {
     let named = ask(&server, &chat(json!({"type": "function", "function": {"name": "clock"}})));
     assert_eq!(named["choices"][0]["finish_reason"], "stop");
     assert_eq!(named["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{}");
-    // Where the model may choose, it answers in words.
+    // If the model may choose, it answers in words.
     let free = ask(&server, &chat(json!("auto")));
     assert!(free["choices"][0]["message"].get("tool_calls").is_none());
     // A call that is longer than allowed is cut off.
@@ -53,7 +53,7 @@ fn a_call_has_the_arguments_that_the_tool_takes() {
     );
 }
 
-/// Piece by piece what the whole call is, and its name and id once.
+/// The pieces of a streamed call add up to the whole call, with its name and id once.
 #[test]
 fn a_stream_of_a_call_adds_up() {
     let server = Server::start(TINY, "");
@@ -73,7 +73,7 @@ fn a_stream_of_a_call_adds_up() {
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
 }
 
-/// A turn with the call and what the tool said finds the first turn in the cache, as one with words does.
+/// A second turn with the call and the tool's result finds the first turn in the cache, like a turn with words.
 #[test]
 fn a_call_that_comes_back_is_found_in_the_cache() {
     let server = Server::start(TINY, "");

@@ -1,4 +1,5 @@
-//! What the server keeps out: other hosts, origins and sites, files of the machine, bodies without end.
+//! Requests that the server refuses: from other hosts, origins and sites, for files of the machine, bodies without
+//! end.
 
 use super::{LLAMA, Server, machine};
 use crate::support::{json, root};
@@ -58,7 +59,7 @@ fn every_answer_has_the_headers_that_keep_a_browser_in() {
         }
         assert!(!head.contains("access-control-allow"), "{path}");
     }
-    // The page has no script of its own in it: what the policy lets run comes from the two files.
+    // The page has no inline script: the policy's allowed scripts come from the two files.
     let page = server.get("/").body;
     let scripts = page
         .split("<script")
@@ -118,7 +119,7 @@ fn bodies_are_limited() {
     let server = Server::start("");
     let head = "Content-Type: application/json\r\n";
     assert_eq!(server.raw("POST /api/limits", head, &vec![b' '; (1 << 20) + 1]).status, 413);
-    // A length that is only told is refused before anything is read.
+    // An excessive declared length is refused before anything is read.
     let told = "Content-Type: application/json\r\nContent-Length: 99999999999\r\n";
     assert_eq!(server.raw("POST /api/measure", told, b"").status, 413);
     for (path, body, part) in [
