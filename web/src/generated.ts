@@ -472,6 +472,7 @@ export interface FleetUse {
   beside: PoolUse | null;
   transfers: Transfers | null;
   autoscale: ScalingUse | null;
+  prefixes: unknown;
 }
 
 export interface FlopsPerDollar {

@@ -62,6 +62,10 @@ pub trait Replica {
     fn prompt_tokens(&self) -> u64 {
         0
     }
+    /// Tokens of a prompt in the prefix cache, in whole blocks; 0 where nothing is found by content.
+    fn cached(&self, prompt: &Prompt) -> u64;
+    /// KV blocks that requests hold, and all KV blocks.
+    fn blocks(&self) -> (u64, u64);
     /// When the next step begins, where there is something to compute.
     fn due(&self) -> Option<Ticks> {
         (!self.is_empty()).then(|| self.clock())
@@ -311,6 +315,15 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn prompt_tokens(&self) -> u64 {
         self.state.prompt_tokens
+    }
+
+    fn cached(&self, prompt: &Prompt) -> u64 {
+        self.state.cached(prompt)
+    }
+
+    fn blocks(&self) -> (u64, u64) {
+        let all = self.state.config.blocks;
+        (all.saturating_sub(self.state.free()), all)
     }
 
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {

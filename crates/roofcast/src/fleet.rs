@@ -5,6 +5,7 @@
 //! for pools and front-end servers only are `inline(never)`, for the reason that [`crate::engine`] gives.
 
 mod admission;
+mod caches;
 mod flow;
 mod ingest;
 mod pools;
@@ -13,6 +14,7 @@ mod scaling;
 mod way;
 
 pub use admission::Admission;
+pub use caches::FoundPrefixes;
 pub use ingest::{Ingest, Servers};
 pub use pools::Pools;
 pub use scaling::Scaling;
@@ -23,10 +25,12 @@ use crate::arrival::Departure;
 use crate::clock::Ticks;
 use crate::engine::Replica;
 use crate::error::{Error, Result};
+use crate::router::cache::Asked;
 use crate::router::{self, Router};
 use crate::spec::{EngineSpec, QueuePolicy};
 use crate::workload::prediction::Guesses;
 use crate::workload::{Prompt, Request, Traffic};
+use caches::Caches;
 use ingest::Passing;
 use results::Results;
 
@@ -51,6 +55,10 @@ pub struct Fleet {
     pub admission: Option<Admission>,
     /// HTTP servers in front of the replicas; `None` if they take no time.
     pub servers: Option<Servers>,
+    /// True if the prompt tokens that choices find in caches are counted.
+    pub counts_prefixes: bool,
+    /// Prompt tokens that choices found in caches.
+    pub prefixes: FoundPrefixes,
     /// Indices of the replicas that accept requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
@@ -62,7 +70,21 @@ impl Fleet {
         let open = (0..replicas.len()).collect();
         let departures = Vec::new();
         let (pools, scaling, admission, servers) = (None, None, None, None);
-        Fleet { replicas, router, ranking, results, pools, scaling, admission, servers, open, departures }
+        let (counts_prefixes, prefixes) = (false, FoundPrefixes::default());
+        Fleet {
+            replicas,
+            router,
+            ranking,
+            results,
+            pools,
+            scaling,
+            admission,
+            servers,
+            counts_prefixes,
+            prefixes,
+            open,
+            departures,
+        }
     }
 
     /// Returns the fleet with disaggregated prefill and decode.
@@ -213,13 +235,28 @@ impl Fleet {
             let starting = scaling.look(arrival.sent, in_flight, &idle, &mut self.open);
             starting.into_iter().for_each(|index| self.replicas[index].restart());
         }
-        let load = |index: usize| load(&self.replicas, &self.servers, index);
-        let prefix = router::prefix(&request.prompt);
-        let index = self.router.choose(request.user, prefix, load, &self.open);
+        let index = if self.open.len() > 1 && (self.router.weighs_caches() || self.counts_prefixes) {
+            self.choose_by_cache(&request)
+        } else {
+            let load = |index: usize| load(&self.replicas, &self.servers, index);
+            let prefix = router::prefix(&request.prompt);
+            self.router.choose(request.user, prefix, load, &self.open)
+        };
         match &mut self.servers {
             Some(servers) => servers.take(index, arrival, request.prompt),
             None => self.receive(index, arrival, request.prompt, traffic),
         }
+    }
+
+    /// Lets the router choose with the caches in view, and counts the prompt tokens that its choice finds.
+    #[inline(never)]
+    fn choose_by_cache(&mut self, request: &Request) -> usize {
+        let seen = Caches { replicas: &self.replicas, servers: &self.servers, prompt: &request.prompt };
+        let asked =
+            Asked { user: request.user, prompt: &request.prompt, input: u64::from(request.input_len) };
+        let index = self.router.choose_by_cache(&asked, &seen, &self.open);
+        self.prefixes.add(asked.input, index, &self.open, &seen);
+        index
     }
 
     /// Moves a request from its server to the engine.

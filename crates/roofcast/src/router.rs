@@ -1,41 +1,16 @@
 //! Routers: the choice of a replica for a request.
 //!
 //! Knows: everything that a router in front of engines can see: the replicas that are up, the number of requests on
-//! each, and the beginning of a prompt.
+//! each, the beginning of a prompt, and for the policies of [`cache`] the cached tokens and the load that replicas report.
 
+pub mod cache;
+mod history;
+
+pub use crate::spec::Routing;
+use crate::spec::RoutingSpec;
 use crate::workload::Prompt;
-use serde::{Deserialize, Serialize};
+use cache::{Asked, CachePolicy, Replicas};
 use std::collections::BTreeMap;
-
-/// Routing policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Routing {
-    /// The replicas in turn.
-    #[default]
-    RoundRobin,
-    /// The replica with the fewest requests.
-    LeastLoaded,
-    /// The less loaded of two at random.
-    PowerOfTwo,
-    /// The replica that served the prompt's prefix before, unless it has far more requests than the least loaded one.
-    PrefixAware,
-    /// The replica that served the session before.
-    SessionSticky,
-}
-
-impl Routing {
-    /// Name of the policy in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            Routing::RoundRobin => "round_robin",
-            Routing::LeastLoaded => "least_loaded",
-            Routing::PowerOfTwo => "power_of_two",
-            Routing::PrefixAware => "prefix_aware",
-            Routing::SessionSticky => "session_sticky",
-        }
-    }
-}
 
 /// A router and its memory of earlier choices.
 #[derive(Debug, Clone)]
@@ -50,6 +25,8 @@ pub struct Router {
     weights: Vec<f64>,
     /// Credit of each replica in weighted round robin.
     owed: Vec<f64>,
+    /// The policy that weighs caches, where `routing` is one of those.
+    cache: Option<CachePolicy>,
 }
 
 /// Requests by which a replica may exceed the least loaded one and still be chosen for its prefix.
@@ -59,7 +36,33 @@ impl Router {
     /// A router without memory of choices; `seed` of its draws.
     pub fn new(routing: Routing, seed: u64) -> Router {
         let (weights, owed) = (Vec::new(), Vec::new());
-        Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new(), weights, owed }
+        Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new(), weights, owed, cache: None }
+    }
+
+    /// Adds the settings of policies that weigh caches; `block` is the number of tokens of a KV block.
+    pub fn weighing_caches(self, settings: RoutingSpec, block: u64) -> Router {
+        let weighs = self.routing.weighs_caches();
+        Router { cache: weighs.then(|| CachePolicy::new(self.routing, settings, block)), ..self }
+    }
+
+    /// Chooses the replica of a request by a policy that weighs caches; by [`Router::choose`] where the policy is another.
+    pub fn choose_by_cache(&mut self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> usize {
+        let Some(mut policy) = self.cache.take() else {
+            let load = |index| replicas.in_flight(index);
+            return self.choose(asked.user, prefix(asked.prompt), load, candidates);
+        };
+        let chosen = match candidates {
+            [only] => *only,
+            _ => policy.choose(asked, replicas, candidates, &mut |count| self.draw(count)),
+        };
+        policy.sent(asked, chosen);
+        self.cache = Some(policy);
+        chosen
+    }
+
+    /// True if [`Router::choose_by_cache`] reads what replicas report.
+    pub fn weighs_caches(&self) -> bool {
+        self.cache.is_some()
     }
 
     /// Returns the router with replicas of unequal capacity: round robin chooses in proportion to the weights, and
@@ -91,6 +94,10 @@ impl Router {
                 None => self.least(&load, candidates),
             },
             (_, Routing::SessionSticky) => self.remembered(user, u64::MAX, candidates, &load),
+            // Decode replicas of a disaggregated fleet get whole caches: only their load counts.
+            (_, Routing::DynamoKv | Routing::LlmD | Routing::CacheAware | Routing::Kvaware) => {
+                self.least(&load, candidates)
+            }
         }
     }
 

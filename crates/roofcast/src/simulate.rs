@@ -264,6 +264,7 @@ pub fn simulate_while(
         results = results.ending_when_missed(traffic.total());
     }
     let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
+    fleet.counts_prefixes = provision.serving.config.prefixes != Prefixes::Unknown;
     fleet.admission = Admission::of(engine, fleet.replicas.len());
     fleet.servers = provision.ingest();
     if let Some(pools) = provision.pools(workload.seed, place)? {

@@ -14,7 +14,7 @@ mod slo;
 mod speculative;
 pub mod written;
 
-pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec};
+pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use scheduling::{
     CostKind, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind,

@@ -49,6 +49,8 @@ mod physics;
 mod plan;
 #[path = "suite/polling.rs"]
 mod polling;
+#[path = "suite/routing.rs"]
+mod routing;
 #[path = "suite/runs.rs"]
 mod runs;
 #[path = "suite/scaling.rs"]

@@ -497,6 +497,15 @@ class Autoscale(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class FoundPrefixes(Part):
+    """Prompt tokens that the router's choices found in prefix caches; `most_tokens` is the best of all replicas."""
+
+    prompt_tokens: int
+    found_tokens: int
+    most_tokens: int
+
+
+@dataclass(init=False, repr=False, eq=False)
 class Fleet(Part):
     """The replicas that served, by pools."""
 
@@ -506,6 +515,7 @@ class Fleet(Part):
     beside: Pool | None = None
     transfers: Transfers | None = None
     autoscale: Autoscale | None = None
+    prefixes: FoundPrefixes | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

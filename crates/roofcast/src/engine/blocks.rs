@@ -182,11 +182,7 @@ impl Blocks {
     }
 
     pub(super) fn held_blocks(&self) -> u64 {
-        self.usable() - self.scheduler.free_blocks()
-    }
-
-    fn usable(&self) -> u64 {
-        u64::from(self.config.num_gpu_blocks) - 1
+        self.config.usable_blocks() - self.scheduler.free_blocks()
     }
 
     /// The time of a step and what binds it, and its account.
@@ -370,7 +366,7 @@ impl Replica for Blocks {
     fn serves(&self, arrival: &Arrival) -> bool {
         let whole = u64::from(arrival.input) + u64::from(arrival.output);
         whole <= self.config.max_model_len
-            && whole.div_ceil(self.config.block_size) <= self.usable()
+            && whole.div_ceil(self.config.block_size) <= self.config.usable_blocks()
             && (self.config.enable_chunked_prefill || whole <= self.config.max_num_batched_tokens)
     }
 
@@ -406,6 +402,14 @@ impl Replica for Blocks {
 
     fn prompt_tokens(&self) -> u64 {
         self.prompt_tokens
+    }
+
+    fn cached(&self, prompt: &Prompt) -> u64 {
+        self.scheduler.cached(prompt)
+    }
+
+    fn blocks(&self) -> (u64, u64) {
+        (self.config.usable_blocks() - self.scheduler.free_blocks(), self.config.usable_blocks())
     }
 
     fn step(&mut self, _horizon: Ticks, departed: &mut Vec<Departure>) -> bool {

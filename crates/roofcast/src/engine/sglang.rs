@@ -19,7 +19,7 @@ use crate::arrival::Departure;
 use crate::batch::{Seen, Sequences};
 use crate::clock::Ticks;
 use crate::kv_cache::groups::Groups;
-use crate::kv_cache::prefix::Outputs;
+use crate::kv_cache::prefix::{Outputs, Tokens};
 use crate::scheduler::sglang::budget::CLIP_MAX_NEW_TOKENS;
 use crate::scheduler::sglang::{self, ForwardMode, RequestId, Scheduler, Step};
 use crate::scheduler::state::decodes::{Decodes, ENDLESS, Entry};
@@ -390,6 +390,22 @@ impl<D: Decodes> Replica for Sglang<D> {
 
     fn waiting(&self) -> u64 {
         self.scheduler.waiting_count() + self.inbox.len() as u64
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        let queued = self.scheduler.waiting().map(|id| u64::from(self.lives[id].arrival.input));
+        queued.sum::<u64>() + self.inbox.iter().map(|(arrival, _)| u64::from(arrival.input)).sum::<u64>()
+    }
+
+    fn cached(&self, prompt: &Prompt) -> u64 {
+        self.scheduler.cached(Tokens::of_prompt(prompt).runs())
+    }
+
+    fn blocks(&self) -> (u64, u64) {
+        let page = self.config.scheduler.page_size;
+        let all = self.config.scheduler.max_total_tokens;
+        let free: u64 = self.scheduler.kv().iter().sum();
+        (all.saturating_sub(free) / page, all / page)
     }
 
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {

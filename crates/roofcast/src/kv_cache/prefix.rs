@@ -95,6 +95,30 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// The tokens of a prompt up to where it is its own.
+    pub fn of_prompt(prompt: &Prompt) -> Tokens {
+        let mut tokens = Tokens::default();
+        match prompt {
+            Prompt::Own => {}
+            Prompt::Shared { segment, length } => {
+                tokens.push(Run { segment: *segment, start: 0, length: u64::from(*length) })
+            }
+            Prompt::Runs(runs) => runs.iter().for_each(|run| tokens.push(*run)),
+        }
+        tokens
+    }
+
+    /// Content hashes of the first whole blocks of `block` tokens, each of which covers `ahead` tokens more.
+    pub fn contents(mut self, (block, ahead): (u64, u64)) -> Vec<Content> {
+        let mut past = Content::START;
+        let mut contents = Vec::new();
+        for _ in 0..self.length.saturating_sub(ahead) / block {
+            past = self.name_next(past, (block, ahead));
+            contents.push(past);
+        }
+        contents
+    }
+
     /// Adds a run; one that continues the last extends it, so that equal tokens are equal runs.
     pub fn push(&mut self, run: Run) {
         self.length += run.length;
@@ -212,18 +236,12 @@ impl Outputs {
     pub fn prefix(&mut self, prompt: Prompt) -> Prefix {
         let output_segment = self.0;
         self.0 = if self.0 <= OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
-        let mut tokens = Tokens::default();
-        let own_from = match prompt {
+        let own_from = match &prompt {
             Prompt::Own => 0,
-            Prompt::Shared { segment, length } => {
-                tokens.push(Run { segment, start: 0, length: u64::from(length) });
-                u64::from(length)
-            }
-            Prompt::Runs(runs) => {
-                runs.iter().for_each(|run| tokens.push(*run));
-                u64::MAX
-            }
+            Prompt::Shared { length, .. } => u64::from(*length),
+            Prompt::Runs(_) => u64::MAX,
         };
+        let tokens = Tokens::of_prompt(&prompt);
         Prefix { tokens, own_from, output_segment, output_tokens: None }
     }
 }

@@ -315,6 +315,11 @@ impl Scheduler {
         [self.memory.available, self.memory.evictable()]
     }
 
+    /// Tokens at the beginning of `path` in the prefix cache on the device, in whole pages.
+    pub fn cached(&self, path: &[Run]) -> u64 {
+        self.memory.tree.as_ref().map_or(0, |tree| tree.holds(path))
+    }
+
     /// Tokens of a request: its prompt and the generated ones whose results have arrived.
     fn known(&self, id: RequestId) -> u64 {
         self.requests[id].input + self.generated(id)

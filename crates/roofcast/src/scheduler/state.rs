@@ -24,6 +24,7 @@ use crate::scheduler::config::{EngineConfig, Reservation};
 use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::timeline::{Mark, Timeline};
+use crate::workload::Prompt;
 use cache::Cache;
 use decodes::{Decodes, Entry};
 use polling::AdmissionPolling;
@@ -245,6 +246,11 @@ impl<D: Decodes> State<D> {
     /// Sequences swapped out, first out first.
     pub fn swapped(&self) -> &[SequenceId] {
         &self.swapped
+    }
+
+    /// Tokens of `prompt` in the prefix cache, in whole blocks.
+    pub fn cached(&self, prompt: &Prompt) -> u64 {
+        self.cache.holds(prompt)
     }
 
     /// Free blocks.

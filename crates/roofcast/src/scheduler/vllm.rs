@@ -14,8 +14,9 @@ mod running;
 pub use config::{Rules, SchedulerConfig, SchedulingPolicy};
 
 use crate::kv_cache::paged::Pool;
-use crate::kv_cache::prefix::{Prefix, push_output};
+use crate::kv_cache::prefix::{Prefix, Tokens, push_output};
 use crate::slab::Slab;
+use crate::workload::Prompt;
 use blocks::{Admission, Table};
 use interval::Interval;
 use request::RequestState;
@@ -182,6 +183,15 @@ impl Scheduler {
     /// The pool of blocks.
     pub(crate) fn pool(&mut self) -> &mut Pool {
         &mut self.pool
+    }
+
+    /// Tokens of `prompt` in the prefix cache of the first group of layers, in whole blocks.
+    pub fn cached(&self, prompt: &Prompt) -> u64 {
+        let block = self.config.block_size;
+        let contents = Tokens::of_prompt(prompt).contents((block, self.config.hash_lookahead()));
+        contents.iter().take_while(|content| self.pool.find(content.of_group(0), None).is_some()).count()
+            as u64
+            * block
     }
 
     /// Number of waiting requests.

@@ -10,7 +10,7 @@ use crate::deployment::Deployment;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, Ingest, Pools, Scaling, Servers, Way};
+use crate::fleet::{Fleet, FoundPrefixes, Ingest, Pools, Scaling, Servers, Way};
 use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
@@ -94,6 +94,8 @@ pub struct FleetUse {
     pub transfers: Option<Transfers>,
     /// Number of replicas over time, with autoscaling.
     pub autoscale: Option<ScalingUse>,
+    /// Prompt tokens that the router's choices found in prefix caches, where there were choices.
+    pub prefixes: Option<FoundPrefixes>,
 }
 
 /// Replicas that started and stopped.
@@ -184,6 +186,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         beside: provision.beside.as_ref().map(|p| pool(p, beside)),
         transfers,
         autoscale: scaling,
+        prefixes: Some(fleet.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
     }
 }
 
@@ -195,6 +198,13 @@ impl Provision {
         requests: Requests,
         place: &str,
     ) -> Result<Provision> {
+        fleet.routing.check(place)?;
+        if let Some(router) = fleet.decode.as_ref().and_then(|pool| pool.router).filter(|r| r.weighs_caches())
+        {
+            let accepted =
+                "round_robin, least_loaded, power_of_two, session_sticky: decode replicas get whole caches";
+            return Err(Error::field(place, "fleet.decode.router", router.name(), accepted));
+        }
         if let Some(autoscale) = &fleet.autoscale {
             return Provision::scaling(forecaster, fleet, autoscale, requests, place);
         }
@@ -306,7 +316,8 @@ impl Provision {
     /// The router over the replicas that take new requests.
     pub(super) fn router(&self, seed: u64) -> Router {
         let routing = self.fleet.prefill.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
-        let router = Router::new(routing, seed);
+        let block = u64::from(self.serving.config.block_size);
+        let router = Router::new(routing, seed).weighing_caches(self.fleet.routing, block);
         match (&self.beside, self.fleet.beside_weight) {
             (Some(beside), Some(weight)) => {
                 let [equal, other] = [self.serving.count(), beside.count()].map(|n| n as usize);

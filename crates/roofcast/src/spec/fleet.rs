@@ -1,7 +1,6 @@
 //! `[fleet]`: how replicas share the traffic.
 
 use crate::error::{Error, Result};
-use crate::router::Routing;
 use serde::{Deserialize, Serialize};
 
 /// `[fleet]`.
@@ -10,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct FleetSpec {
     /// How a replica is chosen for a request.
     pub router: Routing,
+    /// Settings of the routers that weigh caches.
+    pub routing: RoutingSpec,
     /// Replicas that compute prompts alone; `decode` goes with it.
     pub prefill: Option<PoolSpec>,
     /// Replicas that decode alone.
@@ -30,6 +31,131 @@ impl FleetSpec {
     pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {
         let other = self.prefill.as_ref().or(self.beside.as_ref());
         [other, self.decode.as_ref()].map(|pool| pool.and_then(|pool| pool.accelerator.as_deref()).or(own))
+    }
+}
+
+/// Routing policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// The replicas in turn.
+    #[default]
+    RoundRobin,
+    /// The replica with the fewest requests.
+    LeastLoaded,
+    /// The less loaded of two at random.
+    PowerOfTwo,
+    /// The replica that served the prompt's prefix before, unless it has far more requests than the least loaded one.
+    PrefixAware,
+    /// The replica that served the session before.
+    SessionSticky,
+    /// Least cost of uncached prompt blocks and blocks in use: NVIDIA Dynamo's KV router.
+    DynamoKv,
+    /// Highest weighted sum of prefix, queue and KV cache scores: llm-d's inference scheduler.
+    LlmD,
+    /// Longest prefix sent before while loads are balanced, the shortest queue otherwise: SGLang's model gateway.
+    CacheAware,
+    /// Longest cached prefix where few tokens are left to compute: vLLM production stack's `kvaware`.
+    Kvaware,
+}
+
+impl Routing {
+    /// Name of the policy in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Routing::RoundRobin => "round_robin",
+            Routing::LeastLoaded => "least_loaded",
+            Routing::PowerOfTwo => "power_of_two",
+            Routing::PrefixAware => "prefix_aware",
+            Routing::SessionSticky => "session_sticky",
+            Routing::DynamoKv => "dynamo_kv",
+            Routing::LlmD => "llm_d",
+            Routing::CacheAware => "cache_aware",
+            Routing::Kvaware => "kvaware",
+        }
+    }
+
+    /// True if the policy weighs the cached tokens of replicas (`router::cache`).
+    pub fn weighs_caches(self) -> bool {
+        matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::CacheAware | Routing::Kvaware)
+    }
+}
+
+/// `[fleet.routing]`: weights and thresholds of the routers that weigh caches, by each router's own names and defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoutingSpec {
+    /// Dynamo: blocks credited for one cached block (`overlap_score_credit`).
+    pub overlap_score_credit: f64,
+    /// Dynamo: weight of the blocks still to prefill.
+    pub prefill_load_scale: f64,
+    /// Dynamo: weight of one request in flight, in blocks.
+    pub decode_active_request_weight: f64,
+    /// Dynamo: 0 takes the least cost; above 0 draws by the softmax of costs over their range.
+    pub router_temperature: f64,
+    /// llm-d: weight of the cached share of the prompt.
+    pub prefix_cache_weight: f64,
+    /// llm-d: weight of the shorter queue.
+    pub queue_weight: f64,
+    /// llm-d: weight of the free share of the KV cache.
+    pub kv_cache_utilization_weight: f64,
+    /// SGLang's gateway: share of a prompt that must match.
+    pub cache_threshold: f64,
+    /// SGLang's gateway: requests between the most and the least loaded replica up to which loads are balanced.
+    pub balance_abs_threshold: f64,
+    /// SGLang's gateway: ratio of these loads up to which they are balanced.
+    pub balance_rel_threshold: f64,
+    /// vLLM production stack: uncached prompt tokens at most for the choice by cache.
+    pub kv_aware_threshold: f64,
+}
+
+impl Default for RoutingSpec {
+    /// Defaults of Dynamo 1.6.1 (`dynamo-kv-router/src/scheduling/config.rs`), llm-d inference scheduler 520af478
+    /// (`pkg/epp/config/loader/defaults.go`), SGLang's model gateway (command line, 2026) and vLLM production stack a6c01db0
+    /// (`src/vllm_router/parsers/parser.py`).
+    fn default() -> RoutingSpec {
+        RoutingSpec {
+            overlap_score_credit: 1.0,
+            prefill_load_scale: 1.0,
+            decode_active_request_weight: 0.0,
+            router_temperature: 0.0,
+            prefix_cache_weight: 3.0,
+            queue_weight: 2.0,
+            kv_cache_utilization_weight: 2.0,
+            cache_threshold: 0.3,
+            balance_abs_threshold: 64.0,
+            balance_rel_threshold: 1.5,
+            kv_aware_threshold: 2000.0,
+        }
+    }
+}
+
+impl RoutingSpec {
+    /// Refuses weights and thresholds that are negative or no number.
+    ///
+    /// # Errors
+    /// Names the key, what was found and what is accepted.
+    pub fn check(&self, place: &str) -> Result<()> {
+        let values = [
+            ("overlap_score_credit", self.overlap_score_credit, MOST_WEIGHT),
+            ("prefill_load_scale", self.prefill_load_scale, MOST_WEIGHT),
+            ("decode_active_request_weight", self.decode_active_request_weight, MOST_WEIGHT),
+            ("router_temperature", self.router_temperature, MOST_WEIGHT),
+            ("prefix_cache_weight", self.prefix_cache_weight, MOST_WEIGHT),
+            ("queue_weight", self.queue_weight, MOST_WEIGHT),
+            ("kv_cache_utilization_weight", self.kv_cache_utilization_weight, MOST_WEIGHT),
+            ("cache_threshold", self.cache_threshold, 1.0),
+            ("balance_abs_threshold", self.balance_abs_threshold, 1e9),
+            ("balance_rel_threshold", self.balance_rel_threshold, 1e9),
+            ("kv_aware_threshold", self.kv_aware_threshold, 1e9),
+        ];
+        for (key, found, most) in values {
+            if !(0.0..=most).contains(&found) {
+                let accepted = format!("0 to {most}");
+                return Err(Error::field(place, format!("fleet.routing.{key}"), found, accepted));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `[search]`: the choices that a plan searches, and its objective.
 
 use super::LinkKind;
-use crate::router::Routing;
+use super::Routing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

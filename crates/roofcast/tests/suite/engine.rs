@@ -10,7 +10,8 @@ use roofcast::fleet::{Fleet, Ranking};
 use roofcast::router::{Router, Routing};
 use roofcast::scheduler::config::{EngineConfig, Reservation};
 use roofcast::spec::{
-    EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind, Slo,
+    EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, RoutingSpec, SchedulePolicy,
+    SchedulerKind, Slo,
 };
 use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 
@@ -100,15 +101,15 @@ proptest! {
 
     /// However many replicas and whoever chooses: nothing is lost, and leaping is stepping.
     #[test]
-    fn fleets_lose_nothing(workload in workloads(), replicas in 2_usize..5, kind in 0_usize..5, spec in schedulers()) {
+    fn fleets_lose_nothing(workload in workloads(), replicas in 2_usize..5, kind in 0_usize..9, spec in schedulers()) {
         use Routing::*;
-        let routing = [RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, SessionSticky][kind];
+        let routing = [RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware, SessionSticky, DynamoKv, LlmD, CacheAware, Kvaware][kind];
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let serve = |leap: bool| {
             let replica = |_| replica(&deployment, workload.seed, leap).unwrap();
             let results = Results::new(Slo::default(), true, None);
             let ranking = Ranking::new(&deployment.options.engine, workload.seed);
-            let router = Router::new(routing, workload.seed);
+            let router = Router::new(routing, workload.seed).weighing_caches(RoutingSpec::default(), 16);
             let mut fleet = Fleet::new((0..replicas).map(replica).collect(), router, ranking, results);
             fleet.serve(&mut Traffic::new(&workload, "test").unwrap()).unwrap();
             fleet

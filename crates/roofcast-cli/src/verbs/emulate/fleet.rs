@@ -50,6 +50,12 @@ impl Launch<'_> {
     ) -> Result<Vec<Group>> {
         let missing = |field: &str, accepted: &str| Error::field(&self.place, field, "missing", accepted);
         let router = |routing: Routing| Router::new(routing, self.seed);
+        let pools = [&fleet.prefill, &fleet.decode].into_iter().flatten().filter_map(|pool| pool.router);
+        if let Some(router) = pools.chain([fleet.router]).find(|router| router.weighs_caches()) {
+            let accepted = "round_robin, least_loaded, power_of_two, prefix_aware, session_sticky: to emulate a router that \
+                            weighs caches, run that router in front of replicas that publish --kv-events";
+            return Err(Error::field(&self.place, "fleet.router", router.name(), accepted).into());
+        }
         if let Some(autoscale) = &fleet.autoscale {
             let group = self.scaled(forecaster, autoscale)?;
             return Ok(vec![

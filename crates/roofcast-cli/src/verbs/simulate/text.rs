@@ -5,6 +5,7 @@ use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
+use roofcast::fleet::FoundPrefixes;
 use roofcast::simulate::{PoolUse, Simulation};
 use roofcast::spec::CostKind;
 
@@ -31,6 +32,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
         ("steps", steps(s)),
         ("KV cache", cache(s)),
     ];
+    facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
     facts.extend(gaps(s).into_iter().chain(tables(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
@@ -149,6 +151,15 @@ fn drafts(s: &Simulation) -> String {
     let a = &s.activity;
     let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
     format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
+}
+
+/// Prompt tokens in the cache of the chosen replica, and in the cache of the best one.
+fn routing(prefixes: &FoundPrefixes) -> String {
+    let share = |tokens: u64| percent(tokens as f64 / prefixes.prompt_tokens as f64);
+    let (found, most) = (share(prefixes.found_tokens), share(prefixes.most_tokens));
+    format!(
+        "{found} of prompt tokens cached on the chosen replica, {most} on the replica with most of each prompt"
+    )
 }
 
 /// The serving replicas, by pool.

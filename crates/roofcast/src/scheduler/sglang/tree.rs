@@ -127,6 +127,24 @@ impl Tree {
         found
     }
 
+    /// Tokens at the beginning of `path` that are on the device, in whole pages; unlike [`Tree::find`] it leaves no stamp.
+    pub(super) fn holds(&self, path: &[Run]) -> u64 {
+        let whole = self.whole_pages(path);
+        let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
+        while length < whole
+            && let Some(&child) = self.children.get(&self.key(node, path, at))
+            && self.nodes[child as usize].on_device
+        {
+            let common = self.common(child, path, &mut at, whole - length);
+            length += common;
+            if common < self.nodes[child as usize].length {
+                break;
+            }
+            node = child;
+        }
+        length
+    }
+
     /// Adds the whole pages of `path`, whose first `before` tokens the request had added earlier. Returns the node at
     /// which they end, and the number of tokens that were on the device already. The others are on the device from
     /// now on.

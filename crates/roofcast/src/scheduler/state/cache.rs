@@ -7,6 +7,7 @@ use super::reservations::Reservations;
 use crate::arrival::{Arrival, SequenceId};
 use crate::kv_cache::prefix::Prefix;
 use crate::scheduler::config::{EngineConfig, Prefixes};
+use crate::workload::Prompt;
 
 /// The kinds.
 #[derive(Debug, Clone)]
@@ -38,6 +39,14 @@ impl Cache {
         match self {
             Cache::Blocks(identity) => identity.arrive(id, arrival.number, prefix),
             Cache::Counted | Cache::Reservations(_) => {}
+        }
+    }
+
+    /// Tokens of `prompt` that are there, in whole blocks.
+    pub(super) fn holds(&self, prompt: &Prompt) -> u64 {
+        match self {
+            Cache::Blocks(identity) => identity.holds(prompt),
+            Cache::Counted | Cache::Reservations(_) => 0,
         }
     }
 

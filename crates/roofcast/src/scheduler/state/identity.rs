@@ -7,7 +7,7 @@
 use crate::arrival::SequenceId;
 use crate::kv_cache::extents::{Extents, Path};
 use crate::kv_cache::prefix::{Prefix, Tokens};
-use crate::workload::request::Run;
+use crate::workload::request::{Prompt, Run};
 
 /// The blocks of one replica.
 #[derive(Debug, Clone)]
@@ -47,6 +47,13 @@ impl Identity {
     /// Tokens that requests hold beyond the first that holds them.
     pub(super) fn shared_tokens(&self) -> u64 {
         self.pool.repeated() * self.block
+    }
+
+    /// Tokens of `prompt` that the pool has, in whole blocks.
+    pub(super) fn holds(&self, prompt: &Prompt) -> u64 {
+        let (tokens, mut found) = (Tokens::of_prompt(prompt), Path::default());
+        self.pool.find(tokens.runs(), tokens.len() / self.block, &mut found);
+        found.blocks * self.block
     }
 
     /// A request joins the queue.

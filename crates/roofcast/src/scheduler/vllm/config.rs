@@ -57,6 +57,11 @@ impl SchedulerConfig {
         (filled + self.num_lookahead_tokens).min(self.max_model_len)
     }
 
+    /// Blocks that requests can hold: vLLM keeps one back as the null block.
+    pub(crate) fn usable_blocks(&self) -> u64 {
+        u64::from(self.num_gpu_blocks) - 1
+    }
+
     /// Number of tokens after a block that its hash covers; the block can be shared once these are known.
     pub(super) fn hash_lookahead(&self) -> u64 {
         u64::from(self.eagle && self.rules.hashes_look_ahead)

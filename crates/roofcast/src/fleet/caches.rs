@@ -1,0 +1,57 @@
+//! Replicas as a router that weighs caches sees them, and the prompt tokens that its choices found there.
+//!
+//! Knows: counts that replicas and the servers in front of them report. Does not know: policies ([`crate::router::cache`]).
+
+use super::Servers;
+use crate::engine::Replica;
+use crate::router::cache::Replicas;
+use crate::workload::Prompt;
+
+/// Prompt tokens in the prefix caches of replicas when the router chose one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct FoundPrefixes {
+    /// Prompt tokens of all requests.
+    pub prompt_tokens: u64,
+    /// Tokens in the cache of the chosen replica.
+    pub found_tokens: u64,
+    /// Tokens in the cache of the replica that had most; the difference to `found_tokens` is the router's regret.
+    pub most_tokens: u64,
+}
+
+impl FoundPrefixes {
+    /// Adds a request of `prompt` tokens that went to replica `chosen` of `candidates`.
+    pub(super) fn add(&mut self, prompt: u64, chosen: usize, candidates: &[usize], seen: &Caches) {
+        self.prompt_tokens += prompt;
+        self.found_tokens += seen.cached(chosen);
+        self.most_tokens += candidates.iter().map(|index| seen.cached(*index)).max().unwrap_or(0);
+    }
+}
+
+/// The replicas' reports on one prompt.
+pub(super) struct Caches<'a> {
+    pub(super) replicas: &'a [Box<dyn Replica>],
+    pub(super) servers: &'a Option<Servers>,
+    pub(super) prompt: &'a Prompt,
+}
+
+impl Replicas for Caches<'_> {
+    fn in_flight(&self, index: usize) -> u64 {
+        self.replicas[index].in_flight() + self.servers.as_ref().map_or(0, |servers| servers.inside(index))
+    }
+
+    fn waiting(&self, index: usize) -> u64 {
+        self.replicas[index].waiting()
+    }
+
+    fn prompt_tokens(&self, index: usize) -> u64 {
+        self.replicas[index].prompt_tokens()
+    }
+
+    fn blocks(&self, index: usize) -> (u64, u64) {
+        self.replicas[index].blocks()
+    }
+
+    fn cached(&self, index: usize) -> u64 {
+        self.replicas[index].cached(self.prompt)
+    }
+}

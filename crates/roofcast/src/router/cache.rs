@@ -1,0 +1,286 @@
+//! Routing policies that weigh cached prefixes against load.
+//!
+//! Knows: the formulas of NVIDIA Dynamo's KV router, llm-d's inference scheduler, SGLang's model gateway and vLLM production
+//! stack's `kvaware`, and their settings ([`RoutingSpec`]). Dynamo, llm-d and `kvaware` read the replicas' caches (KV events
+//! that arrive at once); SGLang's gateway remembers the prompts that it sent. Ties go to a draw.
+//! Does not know: delays of events, tokenization in the router, caches below HBM.
+
+use super::Routing;
+use super::history::History;
+use crate::spec::RoutingSpec;
+use crate::workload::Prompt;
+
+/// A request that needs a replica.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// User or session.
+    pub user: u32,
+    /// Identity of the prompt's tokens.
+    pub prompt: &'a Prompt,
+    /// Prompt tokens.
+    pub input: u64,
+}
+
+/// What replicas report to a router, by their index.
+pub trait Replicas {
+    /// Requests waiting or running.
+    fn in_flight(&self, index: usize) -> u64;
+    /// Requests waiting.
+    fn waiting(&self, index: usize) -> u64;
+    /// Prompt tokens of requests without a first token.
+    fn prompt_tokens(&self, index: usize) -> u64;
+    /// KV blocks that requests hold, and all KV blocks.
+    fn blocks(&self, index: usize) -> (u64, u64);
+    /// Tokens of the request's prompt in the prefix cache, in whole blocks.
+    fn cached(&self, index: usize) -> u64;
+}
+
+/// A policy with its settings and its memory.
+#[derive(Debug, Clone)]
+pub(super) struct CachePolicy {
+    routing: Routing,
+    settings: RoutingSpec,
+    /// Tokens of a KV block.
+    block: f64,
+    history: History,
+}
+
+/// A draw below a count.
+type Draw<'a> = &'a mut dyn FnMut(usize) -> usize;
+
+impl CachePolicy {
+    pub(super) fn new(routing: Routing, settings: RoutingSpec, block: u64) -> CachePolicy {
+        CachePolicy { routing, settings, block: block as f64, history: History::default() }
+    }
+
+    /// Records that `asked` went to replica `chosen`.
+    pub(super) fn sent(&mut self, asked: &Asked, chosen: usize) {
+        if self.routing == Routing::CacheAware {
+            self.history.insert(chosen, asked.prompt);
+        }
+    }
+
+    /// Chooses one of at least two candidates.
+    pub(super) fn choose(
+        &self,
+        asked: &Asked,
+        replicas: &dyn Replicas,
+        candidates: &[usize],
+        draw: Draw,
+    ) -> usize {
+        match self.routing {
+            Routing::LlmD => self.highest_score(asked, replicas, candidates, draw),
+            Routing::CacheAware => self.balanced_match(asked, replicas, candidates, draw),
+            Routing::Kvaware => self.holder(asked, replicas, candidates, draw),
+            _ => self.least_cost(asked, replicas, candidates, draw),
+        }
+    }
+
+    /// Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`), in blocks: cost = `prefill_load_scale` ×
+    /// max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks, 0) + blocks in use +
+    /// `decode_active_request_weight` × requests. Least cost, or a draw by softmax(−cost / (range × temperature)).
+    fn least_cost(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize], draw: Draw) -> usize {
+        let s = &self.settings;
+        let cost = |&index: &usize| {
+            let prefill = (replicas.prompt_tokens(index) + asked.input) as f64 / self.block;
+            let credit = s.overlap_score_credit * replicas.cached(index) as f64 / self.block;
+            let requests = s.decode_active_request_weight * replicas.in_flight(index) as f64;
+            s.prefill_load_scale * (prefill - credit).max(0.0) + replicas.blocks(index).0 as f64 + requests
+        };
+        let costs: Vec<f64> = candidates.iter().map(cost).collect();
+        let [least, most] = extremes(&costs);
+        if s.router_temperature == 0.0 || least == most {
+            return highest(candidates, &costs.iter().map(|c| -c).collect::<Vec<_>>(), draw);
+        }
+        let weight = |c: &f64| libm::exp((least - c) / ((most - least) * s.router_temperature));
+        let weights: Vec<f64> = costs.iter().map(weight).collect();
+        by_weight(candidates, &weights, draw)
+    }
+
+    /// llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score, each score within 0 and 1: cached blocks /
+    /// prompt blocks; (longest queue − own queue) / (longest − shortest), 1 where they are equal; 1 − KV cache use.
+    fn highest_score(
+        &self,
+        asked: &Asked,
+        replicas: &dyn Replicas,
+        candidates: &[usize],
+        draw: Draw,
+    ) -> usize {
+        let s = &self.settings;
+        let queues: Vec<f64> = candidates.iter().map(|index| replicas.waiting(*index) as f64).collect();
+        let [shortest, longest] = extremes(&queues);
+        let score = |(&index, queue): (&usize, &f64)| {
+            let prefix = replicas.cached(index) as f64 / asked.input.max(1) as f64;
+            let queue = if longest > shortest { (longest - queue) / (longest - shortest) } else { 1.0 };
+            let (held, all) = replicas.blocks(index);
+            let room = 1.0 - held as f64 / all.max(1) as f64;
+            s.prefix_cache_weight * prefix + s.queue_weight * queue + s.kv_cache_utilization_weight * room
+        };
+        let scores: Vec<f64> = candidates.iter().zip(&queues).map(score).collect();
+        highest(candidates, &scores, draw)
+    }
+
+    /// SGLang's model gateway (policy `cache_aware`): the shortest queue where most − least > `balance_abs_threshold` and
+    /// most > `balance_rel_threshold` × least; else the replica with the longest match where its share exceeds
+    /// `cache_threshold`; else the replica with the least remembered text.
+    fn balanced_match(
+        &self,
+        asked: &Asked,
+        replicas: &dyn Replicas,
+        candidates: &[usize],
+        draw: Draw,
+    ) -> usize {
+        let s = &self.settings;
+        let loads: Vec<f64> = candidates.iter().map(|index| replicas.in_flight(*index) as f64).collect();
+        let [least, most] = extremes(&loads);
+        if most - least > s.balance_abs_threshold && most > least * s.balance_rel_threshold {
+            return highest(candidates, &loads.iter().map(|l| -l).collect::<Vec<_>>(), draw);
+        }
+        let matched = |index: &usize| self.history.matched(*index, asked.prompt) as f64;
+        let matches: Vec<f64> = candidates.iter().map(matched).collect();
+        if extremes(&matches)[1] > s.cache_threshold * asked.input as f64 {
+            return highest(candidates, &matches, draw);
+        }
+        let spare: Vec<f64> = candidates.iter().map(|index| -(self.history.tokens(*index) as f64)).collect();
+        highest(candidates, &spare, draw)
+    }
+
+    /// vLLM production stack a6c01db0 (`routers/routing_logic.py`, `kvaware`): the replica with the longest cached prefix where
+    /// at most `kv_aware_threshold` tokens of the prompt are not cached there, else the replica with the fewest requests.
+    fn holder(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize], draw: Draw) -> usize {
+        let cached: Vec<f64> = candidates.iter().map(|index| replicas.cached(*index) as f64).collect();
+        let longest = extremes(&cached)[1];
+        if longest > 0.0 && asked.input as f64 - longest <= self.settings.kv_aware_threshold {
+            return highest(candidates, &cached, draw);
+        }
+        let idle: Vec<f64> = candidates.iter().map(|index| -(replicas.in_flight(*index) as f64)).collect();
+        highest(candidates, &idle, draw)
+    }
+}
+
+/// Least and most of values.
+fn extremes(values: &[f64]) -> [f64; 2] {
+    values.iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(*v), high.max(*v)])
+}
+
+/// The candidate with the highest value; among equals a draw.
+fn highest(candidates: &[usize], values: &[f64], draw: Draw) -> usize {
+    let most = extremes(values)[1];
+    let equals: Vec<usize> =
+        candidates.iter().zip(values).filter(|(_, value)| **value == most).map(|(index, _)| *index).collect();
+    match equals.as_slice() {
+        [only] => *only,
+        _ => equals[draw(equals.len())],
+    }
+}
+
+/// A candidate drawn in proportion to its weight.
+fn by_weight(candidates: &[usize], weights: &[f64], draw: Draw) -> usize {
+    const STEPS: usize = 1 << 20;
+    let mut left = weights.iter().sum::<f64>() * draw(STEPS) as f64 / STEPS as f64;
+    for (index, weight) in candidates.iter().zip(weights) {
+        left -= weight;
+        if left < 0.0 {
+            return *index;
+        }
+    }
+    candidates[candidates.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::Router;
+
+    /// Requests in flight, waiting, queued prompt tokens, blocks in use of 1000, and cached tokens of each replica.
+    struct Reported(Vec<[u64; 5]>);
+
+    impl Replicas for Reported {
+        fn in_flight(&self, index: usize) -> u64 {
+            self.0[index][0]
+        }
+        fn waiting(&self, index: usize) -> u64 {
+            self.0[index][1]
+        }
+        fn prompt_tokens(&self, index: usize) -> u64 {
+            self.0[index][2]
+        }
+        fn blocks(&self, index: usize) -> (u64, u64) {
+            (self.0[index][3], 1000)
+        }
+        fn cached(&self, index: usize) -> u64 {
+            self.0[index][4]
+        }
+    }
+
+    fn chosen(routing: Routing, settings: RoutingSpec, input: u64, reported: &[[u64; 5]]) -> usize {
+        let mut router = Router::new(routing, 1).weighing_caches(settings, 16);
+        let prompt = Prompt::Shared { segment: 1, length: input as u32 };
+        let candidates: Vec<usize> = (0..reported.len()).collect();
+        let asked = Asked { user: 0, prompt: &prompt, input };
+        router.choose_by_cache(&asked, &Reported(reported.to_vec()), &candidates)
+    }
+
+    #[test]
+    fn dynamo_weighs_uncached_blocks_against_blocks_in_use() {
+        // 1600 tokens are 100 blocks of 16. A: nothing cached, 10 blocks in use: 100 + 10 = 110. B: 80 blocks cached, 85 in
+        // use: 20 + 85 = 105. With half the credit B is 60 + 85 = 145.
+        let reported = [[1, 0, 0, 10, 0], [4, 0, 0, 85, 1280]];
+        let whole = RoutingSpec::default();
+        assert_eq!(chosen(Routing::DynamoKv, whole, 1600, &reported), 1);
+        let half = RoutingSpec { overlap_score_credit: 0.5, ..whole };
+        assert_eq!(chosen(Routing::DynamoKv, half, 1600, &reported), 0);
+    }
+
+    #[test]
+    fn llm_d_adds_prefix_queue_and_room() {
+        // A: 3 × 0 + 2 × 1 + 2 × 0.9 = 3.8. B: 3 × 0.8 + 2 × 0 + 2 × 0.5 = 3.4. With a prefix weight of 4: 3.8 and 4.2.
+        let reported = [[1, 0, 0, 100, 0], [9, 5, 0, 500, 1280]];
+        assert_eq!(chosen(Routing::LlmD, RoutingSpec::default(), 1600, &reported), 0);
+        let prefix = RoutingSpec { prefix_cache_weight: 4.0, ..RoutingSpec::default() };
+        assert_eq!(chosen(Routing::LlmD, prefix, 1600, &reported), 1);
+    }
+
+    #[test]
+    fn kvaware_follows_the_cache_up_to_its_threshold() {
+        // 5000 tokens of which 3200 are cached leave 1800, below 2000; of which 2400 are cached leave 2600.
+        let near = [[1, 0, 0, 0, 0], [9, 0, 0, 0, 3200]];
+        let far = [[1, 0, 0, 0, 0], [9, 0, 0, 0, 2400]];
+        assert_eq!(chosen(Routing::Kvaware, RoutingSpec::default(), 5000, &near), 1);
+        assert_eq!(chosen(Routing::Kvaware, RoutingSpec::default(), 5000, &far), 0);
+    }
+
+    #[test]
+    fn the_gateway_follows_its_history_while_loads_are_balanced() {
+        let prompt = Prompt::Shared { segment: 1, length: 1000 };
+        let asked = Asked { user: 0, prompt: &prompt, input: 1200 };
+        let mut router = Router::new(Routing::CacheAware, 1).weighing_caches(RoutingSpec::default(), 16);
+        let idle = Reported(vec![[0; 5]; 3]);
+        let first = router.choose_by_cache(&asked, &idle, &[0, 1, 2]);
+        // 1000 of 1200 tokens match: 0.83 > 0.3.
+        assert_eq!(router.choose_by_cache(&asked, &idle, &[0, 1, 2]), first);
+        // A prompt without a match goes where least text is remembered.
+        let other = Prompt::Shared { segment: 2, length: 1000 };
+        let other = Asked { prompt: &other, ..asked };
+        assert_ne!(router.choose_by_cache(&other, &idle, &[0, 1, 2]), first);
+        // 65 more requests than the least, and more than 1.5 times as many: the shortest queue.
+        let mut busy = vec![[10, 0, 0, 0, 0]; 3];
+        busy[first] = [75, 0, 0, 0, 0];
+        assert_ne!(router.clone().choose_by_cache(&asked, &Reported(busy.clone()), &[0, 1, 2]), first);
+        busy[first] = [74, 0, 0, 0, 0];
+        assert_eq!(router.choose_by_cache(&asked, &Reported(busy), &[0, 1, 2]), first);
+    }
+
+    #[test]
+    fn a_temperature_draws_among_costs() {
+        // Costs 110 and 105, range 5, temperature 1: weights e^-1 and 1, so the dearer one is drawn 27 % of the time.
+        let reported = Reported(vec![[1, 0, 0, 10, 0], [4, 0, 0, 85, 1280]]);
+        let settings = RoutingSpec { router_temperature: 1.0, ..RoutingSpec::default() };
+        let mut router = Router::new(Routing::DynamoKv, 7).weighing_caches(settings, 16);
+        let prompt = Prompt::Own;
+        let asked = Asked { user: 0, prompt: &prompt, input: 1600 };
+        let first = (0..10_000).filter(|_| router.choose_by_cache(&asked, &reported, &[0, 1]) == 0).count();
+        let expected = 10_000.0 / (1.0 + std::f64::consts::E);
+        assert!((first as f64 - expected).abs() < 200.0, "{first} of {expected}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Prompts that a router sent to each replica: an approximate index of their caches.
+//!
+//! Knows: content hashes of consecutive blocks of [`BLOCK`] tokens, and how long ago each was sent; the oldest go where a
+//! replica's index has [`MOST`] blocks. Does not know: what a replica evicted or generated.
+
+use crate::kv_cache::prefix::{Content, Tokens};
+use crate::workload::Prompt;
+use std::collections::BTreeMap;
+
+/// Tokens of an indexed block.
+const BLOCK: u64 = 16;
+/// Blocks indexed for one replica at most: llm-d's older approximate index held 31,250 blocks an endpoint.
+const MOST: usize = 31_250;
+
+/// The index of all replicas.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    replicas: BTreeMap<usize, Sent>,
+    uses: u64,
+}
+
+/// The index of one replica: last use of each block, and blocks by last use.
+#[derive(Debug, Clone, Default)]
+struct Sent {
+    last: BTreeMap<Content, u64>,
+    order: BTreeMap<u64, Content>,
+}
+
+impl History {
+    /// Adds the prompt's shareable blocks to the index of `replica`.
+    pub(super) fn insert(&mut self, replica: usize, prompt: &Prompt) {
+        let sent = self.replicas.entry(replica).or_default();
+        // Last blocks first, so that the first blocks of a prompt are the newest and go last.
+        for content in contents(prompt).into_iter().rev() {
+            self.uses += 1;
+            if let Some(before) = sent.last.insert(content, self.uses) {
+                sent.order.remove(&before);
+            }
+            sent.order.insert(self.uses, content);
+        }
+        while sent.last.len() > MOST
+            && let Some((_, oldest)) = sent.order.pop_first()
+        {
+            sent.last.remove(&oldest);
+        }
+    }
+
+    /// Tokens at the prompt's beginning that were sent to `replica` before.
+    pub(super) fn matched(&self, replica: usize, prompt: &Prompt) -> u64 {
+        let Some(sent) = self.replicas.get(&replica) else { return 0 };
+        let matched = contents(prompt).iter().take_while(|content| sent.last.contains_key(content)).count();
+        matched as u64 * BLOCK
+    }
+
+    /// Tokens indexed for `replica`.
+    pub(super) fn tokens(&self, replica: usize) -> u64 {
+        self.replicas.get(&replica).map_or(0, |sent| sent.last.len() as u64 * BLOCK)
+    }
+}
+
+/// Content hashes of the prompt's whole blocks that another prompt may repeat.
+fn contents(prompt: &Prompt) -> Vec<Content> {
+    Tokens::of_prompt(prompt).contents((BLOCK, 0))
+}
