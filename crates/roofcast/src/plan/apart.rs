@@ -1,8 +1,9 @@
-//! Deployments with prefill and decode apart.
+//! Deployments with disaggregated prefill and decode.
 //!
-//! Knows: which shapes can be the two sides of a fleet, how many replicas each side has, and which engines have pools. Sides of
-//! one chip are combined in every number; sides of two chips only where the limit of each keeps its part of the SLO and of
-//! the load, which is exact: what is left out here the limit would rule out. Knows nothing about queues.
+//! Knows: the shapes that can be the two sides of a fleet, the numbers of replicas on each side, and the engines that
+//! support it. Sides on one chip are combined in every number; sides on two chips only if the limit of each meets its
+//! part of the SLO and of the load, which is exact: the limit would rule out all combinations that are skipped here.
+//! Knows nothing about queues.
 
 use super::feasibility::Judge;
 use super::space::{Candidate, Pool, Shape};
@@ -11,11 +12,11 @@ use crate::simulate::has_pools;
 use crate::spec::LinkKind;
 use std::collections::BTreeSet;
 
-/// The most deployments of a search.
+/// Maximum number of deployments in a search.
 const MOST_CANDIDATES: usize = 2_000_000;
 
-/// Deployments with prefill and decode apart, of those `shapes` that hold the model: formats and engine are the same on
-/// either side, chip, cut and number of replicas are each side's own. The settings are the first that were asked for.
+/// Disaggregated deployments of `shapes`, which hold the model: both sides have equal formats and engines, each side
+/// has its own chip, parallelism and number of replicas. The scheduler's settings are the first requested ones.
 pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     let space = judge.space;
     let shape = |index: usize| &space.shapes[index];
@@ -51,8 +52,9 @@ pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     Ok(found)
 }
 
-/// From how many replicas on either side two shapes are looked at; none where they cannot be a fleet. Two chips are of one
-/// vendor, whose engines hand caches over, have the same format of caches, and a link that joins them.
+/// The smallest numbers of prefill and decode replicas for which two shapes are considered; `None` if they cannot
+/// form a fleet. Two chips must be from one vendor whose engines hand KV caches over, have equal cache formats, and
+/// have a link between them.
 fn least(judge: &Judge, prefill: usize, decode: usize) -> Option<[u64; 2]> {
     let [prompts, others] = [prefill, decode].map(|index| &judge.space.shapes[index].chip);
     if prompts.id == others.id {

@@ -1,7 +1,7 @@
-//! The accelerators that a search looks at.
+//! The accelerators of a search.
 //!
-//! Knows: which the spec names, those for rent where it names none, and its own prices and powers in the place of the
-//! catalog's. Knows nothing about how they are used.
+//! Knows: the ones that the spec names, or all rentable ones, and the spec's prices and powers that replace the
+//! catalog's. Knows nothing about their use.
 
 use crate::accelerator::{Accelerator, Price};
 use crate::catalog::Catalog;
@@ -10,10 +10,10 @@ use crate::spec::SearchSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The most dollars an hour, or watts, of an accelerator.
+/// Maximum of a spec's price in dollars per hour, and of a power in watts.
 const MOST_OWN: f64 = 1e6;
 
-/// The accelerators that are looked at, with the prices and powers that the spec has of its own.
+/// The accelerators of the search, with the spec's own prices and powers.
 pub(super) fn chips(
     search: &SearchSpec,
     catalog: &Catalog,
@@ -40,7 +40,7 @@ pub(super) fn chips(
     } else {
         names.into_iter().map(|name| catalog.accelerator(name).map(own)).collect::<Result<_>>()?
     };
-    // Names of one chip are one chip.
+    // Two names of one chip count once.
     let mut seen = BTreeSet::new();
     chips.retain(|chip| seen.insert(chip.id.clone()));
     for (key, values) in [("search.prices", &prices), ("search.power_w", &powers)] {
@@ -52,7 +52,7 @@ pub(super) fn chips(
     Ok(chips.into_iter().map(Arc::new).collect())
 }
 
-/// Values of the spec's own by catalog id.
+/// The spec's own values by catalog id.
 fn owned(key: &str, values: &BTreeMap<String, f64>, catalog: &Catalog) -> Result<BTreeMap<String, f64>> {
     let one = |(name, value): (&String, &f64)| match *value {
         value if value > 0.0 && value <= MOST_OWN => Ok((catalog.accelerator(name)?.id.clone(), value)),

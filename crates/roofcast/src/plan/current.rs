@@ -1,8 +1,10 @@
-//! What runs already: what was measured of it beside forecast and limit, and what one change of its settings would do.
+//! The current deployment: its measurement compared with forecast and limit, and the effect of single changes to its
+//! settings.
 //!
-//! Knows: a measured run calibrates the forecast of its own deployment by one factor on the times of steps, so that the TPOT
-//! of the run (else its E2EL, else its TTFT) is forecast as it was measured. Changes take no more accelerators than there are, one
-//! at a time, and are simulated under the plan's workload. Knows nothing about the search for something else.
+//! Knows: a measured run calibrates the forecast of its own deployment by one factor on step times, so that the run's
+//! TPOT (or else its E2EL, or else its TTFT) is forecast as measured. Changes use no more accelerators than there
+//! are, one change at a time, and are simulated under the plan's workload. Knows nothing about the search for other
+//! deployments.
 
 use super::demand::Demand;
 use super::feasibility::deployment;
@@ -20,61 +22,61 @@ use crate::validate::point;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Times that the factor is fitted: at a rate, what runs at once depends on it.
+/// Iterations of fitting the factor; at a given rate, the number of running requests depends on the factor.
 const FITS: usize = 8;
-/// A factor that changes by less is found.
+/// The fit ends when the factor changes by less than this fraction.
 const CLOSE: f64 = 1e-3;
-/// Tokens of a step that are tried.
+/// Token budgets of a step that are tried.
 const BUDGETS: [u64; 4] = [1024, 2048, 8192, 16_384];
 
-/// What runs, and what it could do.
+/// The current deployment, and alternatives to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Current {
-    /// Accelerators in all.
+    /// Total number of accelerators.
     pub count: u64,
     /// Catalog id.
     pub accelerator: String,
-    /// Dollars per hour; none where the catalog has no price.
+    /// Dollars per hour; `None` if the catalog has no price.
     pub cost_per_hour: Option<f64>,
-    /// The run's figures as they were measured.
+    /// Measured figures of the run.
     pub measured: Metrics,
-    /// The same as forecast before.
+    /// Forecast figures before calibration.
     pub forecast: Metrics,
-    /// The same at the machine's limits.
+    /// Figures at the hardware's limits.
     pub limit: Metrics,
-    /// How many times as long as forecast its steps take.
+    /// Factor of measured over forecast step times.
     pub slower: f64,
-    /// What it does under the plan's workload, calibrated.
+    /// Results under the plan's workload, calibrated.
     pub now: Alternative,
-    /// What one change would do, the best first.
+    /// Results of single changes, the best first.
     pub changes: Vec<Alternative>,
 }
 
-/// A deployment that takes the accelerators that are there.
+/// A deployment on the existing accelerators.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
-    /// What changes, as keys of the spec.
+    /// The change, as keys of the spec.
     pub change: String,
-    /// Whether it meets the SLO.
+    /// True if it meets the SLO.
     pub meets: bool,
-    /// Why it does not.
+    /// The reason if it does not.
     pub because: Option<String>,
     /// Time to first token, 99th percentile.
     pub ttft_p99_ms: f64,
     /// Time per output token, 99th percentile.
     pub tpot_p99_ms: f64,
-    /// End to end, mean.
+    /// Mean end-to-end latency.
     pub e2el_ms: f64,
     /// Output tokens per second.
     pub output_tok_s: f64,
-    /// Share by which answers come faster than now, in the mean.
+    /// Fraction by which answers are faster than now, on average.
     pub gain: f64,
 }
 
-/// What `row` says of the deployment of `spec`, and what changes of it would do under its workload.
+/// Compares the measurement `row` with the deployment of `spec`, and simulates changes under the spec's workload.
 ///
 /// # Errors
-/// A spec without accelerator or workload, a deployment that does not fit, a run that is faster than its limit.
+/// If the spec has no accelerator or workload, the deployment does not fit, or the run is faster than its limit.
 pub fn current(
     spec: &Spec,
     model: &Arc<Model>,
@@ -97,7 +99,7 @@ pub fn current(
     let forecast = point::forecast(row, &forecaster)?;
     let slower = slower(row, &forecaster, &least)?;
     let mut trials = vec![trial("as it is".to_owned(), &base, model, chip, slower)?];
-    // What does not go together on this chip is no change of it.
+    // Settings that are invalid on this chip are not offered as changes.
     trials.extend(
         changed(&base, &forecaster)
             .into_iter()
@@ -135,7 +137,7 @@ pub fn current(
 /// One of the figures of a run.
 type Figure = fn(&Metrics) -> Option<f64>;
 
-/// By what the times of steps are multiplied for the run's own figure to be forecast.
+/// The factor on step times with which the forecast equals the run's measured figure.
 fn slower(row: &Measurement, forecaster: &Forecaster, limit: &Metrics) -> Result<f64> {
     let figures: [(&str, Figure); 3] =
         [("tpot_ms", |m| m.tpot_ms), ("e2e_ms", |m| m.e2e_ms), ("ttft_ms", |m| m.ttft_ms)];
@@ -186,7 +188,7 @@ fn alternative(change: String, because: Option<String>, run: &Simulation) -> Alt
     }
 }
 
-/// Specs that differ from `base` in one thing and take as many accelerators.
+/// Specs that differ from `base` in one setting and use as many accelerators.
 fn changed(base: &Spec, forecaster: &Forecaster) -> Vec<(String, Spec)> {
     let d = &forecaster.deployment;
     let mut all: Vec<(String, Spec)> = Vec::new();

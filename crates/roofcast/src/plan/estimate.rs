@@ -1,13 +1,13 @@
-//! One replica in steady state, on the workload's means: what memory holds, what the limits allow, what is forecast.
+//! One replica in steady state, on the workload's means: capacity of the memory, limits, and forecast.
 //!
 //! Knows: with B requests in flight, each of G output tokens and t_prefill of a prompt's share of a step,
 //!
 //! * a step that also carries its share of prompts takes `τ(B) = t_decode(B) + B/G · t_prefill`, which is the TPOT;
 //! * B requests in flight are served at `B / (G · τ(B))` requests per second.
 //!
-//! At the limit no request takes less than its FLOPs over the peak rate, nor than its KV bytes and its share of the weights in the
-//! fullest batch over the bandwidth: a replica's rate is below the inverse of the larger. Knows nothing about queues: those
-//! are the simulation's.
+//! At the limit no request takes less than its FLOPs over the peak rate, nor less than its KV bytes and its share of
+//! the weights in the fullest batch over the bandwidth: a replica's rate is below the inverse of the larger. Knows
+//! nothing about queues, which are simulated.
 
 use super::demand::Demand;
 use crate::batch::Batch;
@@ -19,40 +19,42 @@ use crate::memory;
 use crate::spec::{Bound, CostKind, Metric, Percentile, Slo};
 use crate::timing::Timing;
 
-/// Prompts that are computed together at most, for their share of a step.
+/// Maximum number of prompts computed together, for their share of a step.
 const MOST_PROMPTS: u64 = 16;
 
-/// What a replica can do.
+/// The capabilities of a replica.
 #[derive(Debug, Clone)]
 pub(super) struct Estimate {
-    /// Requests of full length that memory holds at once.
+    /// Number of requests of full length that fit in memory.
     pub(super) held: u64,
-    /// Tokens of the longest request that is served; none without a bound.
+    /// Tokens of the longest served request; `None` without a bound.
     pub(super) longest: Option<u64>,
-    /// Requests of a mean context that memory and the engine hold.
+    /// Number of requests with a mean context that memory and the engine hold.
     pub(super) batch: u64,
-    /// Milliseconds of the shortest step at the limit.
+    /// Shortest step at the limit, in milliseconds.
     pub(super) step_limit_ms: f64,
-    /// The longest prompt alone that a bound on TTFT is about; where there is none, that of a 99th percentile.
+    /// The long prompt for the highest bounded percentile of TTFT; without a bound, for the goodput or the 99th
+    /// percentile.
     pub(super) prompt: Prompt,
-    /// The prompt of every bound on TTFT.
+    /// The long prompt of every bound on TTFT.
     pub(super) prompts: Vec<(Bound, Prompt)>,
-    /// Requests per second at the limit: of whole requests, of their prompts alone, and of their decodes alone.
+    /// Requests per second at the limit: for whole requests, for prefill only, and for decode only.
     pub(super) limit_rates: Rates,
-    /// The same as forecast, with the fullest batch.
+    /// Forecast requests per second with the fullest batch.
     pub(super) rates: Rates,
-    /// Requests in flight and rate at the highest load that keeps the bound on TPOT in the mean; none where one breaks it.
+    /// Requests in flight and rate at the highest load that meets the bound on TPOT on average; `None` if one request
+    /// already misses it.
     pub(super) within: Option<(u64, f64)>,
-    /// The same of decodes alone.
+    /// As [`Estimate::within`], for decode only.
     pub(super) within_decode: Option<(u64, f64)>,
 }
 
-/// Milliseconds of a long prompt alone.
+/// Time of a long prompt alone, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Prompt {
-    /// At the limit.
+    /// Limit.
     pub(super) limit_ms: f64,
-    /// At the price that counts.
+    /// Time by the chosen cost model.
     pub(super) ms: f64,
 }
 
@@ -65,7 +67,8 @@ pub(super) struct Rates {
 }
 
 impl Estimate {
-    /// Of `forecaster`'s replica at the price that counts; `slack` is by what the bound on TPOT may be exceeded.
+    /// The estimate of `forecaster`'s replica by the chosen cost model; `slack` is the factor by which the bound on
+    /// TPOT may be exceeded.
     pub(super) fn of(
         forecaster: &Forecaster,
         demand: &Demand,
@@ -102,18 +105,18 @@ impl Estimate {
         }
     }
 
-    /// Prefill replicas of this shape for one decode replica of it, where the two are apart.
+    /// Ratio of prefill to decode replicas of this shape, if the two are disaggregated.
     pub(super) fn prefill_per_decode(&self) -> f64 {
         if self.rates.prefill > 0.0 { self.rates.decode / self.rates.prefill } else { 0.0 }
     }
 }
 
-/// Step times of one deployment at one price.
+/// Step times of one deployment by one cost model.
 struct Pricer {
     timing: Timing,
     context: u64,
     output: f64,
-    /// Milliseconds that a prompt takes of steps with others; 0 where caches may hold it.
+    /// Time of a prompt when computed together with others, in milliseconds; 0 if it may be cached.
     prompt_ms: f64,
 }
 
@@ -140,12 +143,12 @@ impl Pricer {
         self.ms(&Batch::decode(batch, context))
     }
 
-    /// A prompt of so many tokens alone.
+    /// Time of a prompt of `tokens` alone, in milliseconds.
     fn alone_ms(&self, tokens: u64) -> f64 {
         self.ms(&Batch::prefill(1, tokens.max(1)))
     }
 
-    /// TPOT with `batch` in flight, with or without prompts among the decodes.
+    /// TPOT with `batch` requests in flight, with or without prompts among the decodes.
     fn tpot_ms(&self, batch: u64, prompts: bool) -> f64 {
         let prompts = if prompts { batch as f64 / self.output * self.prompt_ms } else { 0.0 };
         self.step_ms(batch, self.context) + prompts
@@ -164,7 +167,8 @@ impl Pricer {
         }
     }
 
-    /// The most in flight whose TPOT is within `bound`, and their rate: both grow with the requests in flight.
+    /// The largest number of requests in flight whose TPOT is within `bound`, and their rate: both grow with the
+    /// requests in flight.
     fn highest(&self, most: u64, bound: Option<f64>, prompts: bool) -> Option<(u64, f64)> {
         let keeps = |batch: u64| bound.is_none_or(|ms| self.tpot_ms(batch, prompts) <= ms);
         let most = most.max(1);
@@ -183,7 +187,7 @@ impl Pricer {
     }
 }
 
-/// Rates that no replica of `deployment` exceeds with at most `batch` requests at once.
+/// Upper bounds of a replica's rates with at most `batch` requests in flight.
 fn limit_rates(deployment: &Deployment, demand: &Demand, batch: u64) -> Rates {
     let batch = batch.max(1);
     let terms = |batch: &Batch| -> Terms { limit(deployment, batch, Utilization::FULL).terms };
@@ -194,7 +198,7 @@ fn limit_rates(deployment: &Deployment, demand: &Demand, batch: u64) -> Rates {
         tokens => terms(&Batch::prefill(lanes, tokens)).flops.seconds() / lanes as f64,
     };
     let step = terms(&Batch::decode(batch, demand.context()));
-    // The first token comes with the prompt.
+    // The first token comes with the prefill.
     let tokens = (demand.output - 1.0).max(0.0) / batch as f64;
     let computing = step.flops.seconds() * tokens;
     let moving = (step.weights.seconds() + step.kv.seconds()) * tokens;

@@ -1,16 +1,16 @@
 //! Fleets of replicas on two accelerators behind one router.
 //!
-//! Knows: which shapes are combined, in every number of either: those of two chips with the same formats and engine, each of
-//! which keeps the SLO by itself at the limit and in steady state. What of the load each gets is [`Judge::deployed`]'s.
+//! Knows: the shapes that are combined, in every number of either: two chips with equal formats and engine, each of
+//! which meets the SLO by itself at the limit and in steady state. The division of the load is [`Judge::deployed`]'s.
 
 use super::feasibility::Judge;
 use super::space::{Candidate, Pool};
 use crate::error::{Error, Result};
 
-/// Fleets of two kinds of `shapes`, with the first settings that were asked for.
+/// Fleets of two kinds out of `shapes`, with the first requested settings.
 ///
 /// # Errors
-/// A load without a rate: what of it each kind gets is not known.
+/// If the load has no rate, so that it cannot be divided between the kinds.
 pub(super) fn mixed(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     if judge.demand.rate.is_none() {
         let accepted = "arrivals with a rate, which two kinds of replicas can share";

@@ -1,7 +1,7 @@
-//! What formats cost in the quality of answers, as far as somebody measured it.
+//! Effects of formats on the quality of answers, as far as they were measured.
 //!
-//! Knows: one line a format, with its source, from `catalog/quality.toml`, and which formats have none. Nothing is computed
-//! from it: a plan says it beside its rows.
+//! Knows: one line for each format, with its source, from `catalog/quality.toml`, and the formats without an entry.
+//! Nothing is computed from it: a plan shows it together with its rows.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -9,24 +9,24 @@ use std::collections::BTreeSet;
 
 const FILE: &str = include_str!("../../catalog/quality.toml");
 const PLACE: &str = "catalog/quality.toml";
-/// Formats that lose nothing.
+/// Formats without a loss of quality.
 const WHOLE: [&str; 3] = ["bf16", "fp16", "fp32"];
 /// The note on a format without an entry.
 const UNKNOWN: &str = "no measurement was found";
 
-/// What a format costs.
+/// The effect of a format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quality {
-    /// As in `fp8`.
+    /// Name of the format, as in `fp8`.
     pub format: String,
-    /// Of `weights` or of the `kv` cache.
+    /// `weights` or `kv`, for formats of the KV cache.
     pub of: String,
-    /// What was found, or that nothing was.
+    /// The measured effect, or a note that there is no measurement.
     pub note: String,
-    /// Who found it; none where nobody did.
+    /// Author of the measurement; `None` without a measurement.
     pub source: Option<String>,
-    /// Where it says so.
+    /// Address of the source.
     pub url: Option<String>,
 }
 
@@ -37,7 +37,7 @@ struct File {
 }
 
 impl Quality {
-    /// Whether it is about `weights` or `kv`, names of formats as a choice has them.
+    /// True if the entry applies to one of the formats `weights` or `kv`, named as in a choice.
     pub fn is_of(&self, weights: &str, kv: &str) -> bool {
         match self.of.as_str() {
             "kv" => self.format == kv,
@@ -51,7 +51,8 @@ fn parts(weights: &str) -> impl Iterator<Item = &str> {
     weights.split('+')
 }
 
-/// A note on each of these formats of weights and of KV caches: those of the file in its order, then the formats without.
+/// A note on each of these formats of weights and KV caches: first the file's entries in order, then formats without
+/// an entry.
 pub(super) fn notes(weights: &[String], kv: &[String]) -> Result<Vec<Quality>> {
     let file: File = toml::from_str(FILE).map_err(|e| Error::toml(PLACE, FILE, "", &e))?;
     let weights = weights.iter().flat_map(|weights| parts(weights)).map(|format| ("weights", format));
