@@ -15,7 +15,7 @@ use crate::parallelism::{Parallelism, RequestedParallelism};
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::quantized_kernel;
 use crate::scheduler;
-use crate::spec::{AttentionBackend, Convention, EngineSpec, KvLayout, PrecisionSpec, Spec};
+use crate::spec::{AttentionBackend, Convention, EngineSpec, KvLayout, PrecisionSpec, Spec, StateDtype};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
 
@@ -212,6 +212,7 @@ impl Deployment {
             Some(watts) => Arc::new(accelerator.limited(watts)?),
             None => accelerator,
         };
+        let model = with_states(model, options.engine.mamba_ssm_dtype.unwrap_or_default())?;
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
@@ -331,12 +332,27 @@ impl Deployment {
     }
 }
 
+/// `model` with recurrent states of that dtype.
+fn with_states(model: Arc<Model>, dtype: StateDtype) -> Result<Arc<Model>> {
+    let Some(bytes) = dtype.bytes() else { return Ok(model) };
+    let mut other = Model::clone(&model);
+    if !other.set_state_element(bytes) {
+        let accepted = format!("left out: {} keeps no recurrent state whose dtype is chosen", model.name);
+        return Err(Error::field("engine", "mamba_ssm_dtype", dtype.name(), accepted));
+    }
+    Ok(Arc::new(other))
+}
+
 impl EngineSettings {
     /// vLLM's default tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on except for the A100,
     /// 16,384 tokens from 160 GiB on since 0.28, else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to
     /// 0.32). vLLM asks NVML for the memory, which has no answer where the GPU shares the host's, and then uses the
-    /// smallest defaults. For other engines the A100 is no exception.
+    /// smallest defaults. SGLang has its own; for other engines
+    /// the A100 is no exception.
     pub(crate) fn batch_defaults(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64) {
+        if engine.name() == "sglang" {
+            return utilization::sglang_batch(engine, accelerator);
+        }
         let unified = ["gb10", "jetson-thor"].iter().any(|id| accelerator.id.starts_with(id));
         let excepted = engine.name() == "vllm" && (accelerator.id.starts_with("a100") || unified);
         let gib = if excepted { 0 } else { accelerator.usable_bytes.0 >> 30 };
@@ -385,7 +401,7 @@ impl EngineSettings {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
         };
-        let usual = utilization::default(spec, accelerator, parallelism);
+        let usual = utilization::default(spec, accelerator, parallelism, model);
         let utilization = spec.gpu_memory_utilization.unwrap_or(usual);
         if !(utilization > 0.0 && utilization <= 1.0) {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));

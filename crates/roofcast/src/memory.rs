@@ -2,13 +2,14 @@
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in
 //! whole blocks; a draft model is counted in addition, with weights and KV of its own. Files by engine know its other
-//! memory: [`vllm`], [`llama_cpp`]; [`start`] has the engine's verdict at start-up. TensorRT-LLM's fraction applies
+//! memory: [`vllm`], [`sglang`], [`llama_cpp`]; [`start`] has the engine's verdict at start-up. TensorRT-LLM's fraction applies
 //! to the free remainder: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`. With
 //! `ideal`: nominal memory, perfect sharding, nothing reserved.
 
 mod llama_cpp;
 pub mod log;
 mod pages;
+mod sglang;
 mod start;
 mod vllm;
 
@@ -53,6 +54,8 @@ pub struct Rank {
     pub activation_bytes: Bytes,
     /// Bytes of runtime and communication buffers.
     pub runtime_bytes: Bytes,
+    /// SGLang's pool of recurrent states; other engines page states with the KV cache.
+    pub state_bytes: Bytes,
     /// Bytes that remain for KV.
     pub kv_bytes: Bytes,
     /// Bytes that are missing if weights and reserves alone do not fit.
@@ -63,10 +66,14 @@ pub struct Rank {
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
     let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |d| sequence_bytes(d, stage, context));
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
+    let pooled = sglang::pool(deployment, stage, Bytes::ZERO).is_some();
     blocks
         .iter()
         .map(|(b, layers)| {
-            let kept = b.mixer.rank_bytes(deployment.kv, context, parts(deployment, &b.mixer));
+            let parts = parts(deployment, &b.mixer);
+            let kept = b.mixer.rank_bytes(deployment.kv, context, parts);
+            let kept =
+                if pooled { kept.saturating_sub(b.mixer.rank_bytes(deployment.kv, 0, parts)) } else { kept };
             (kept + block_slack(deployment, &b.mixer, context)) * *layers
         })
         .fold(draft + compute_buffer(deployment) * context, |all, layers| all + layers)
@@ -92,12 +99,32 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
     let budget_bytes = budget(deployment, weight_bytes + activation_bytes + runtime_bytes);
     let taken = weight_bytes + activation_bytes + runtime_bytes;
     let left = budget_bytes.saturating_sub(taken);
+    let state_bytes = sglang::pool(deployment, stage, left).map_or(Bytes::ZERO, |pool| pool.bytes);
+    let (taken, left) = (taken + state_bytes, left.saturating_sub(state_bytes));
     let (kv_bytes, most) = match asked_room(deployment, stage) {
         Some(asked) => (asked, deployment.accelerator.usable_bytes.saturating_sub(asked)),
         None => (left, budget_bytes),
     };
     let short_by_bytes = taken.saturating_sub(most);
-    Rank { budget_bytes, weight_bytes, activation_bytes, runtime_bytes, kv_bytes, short_by_bytes }
+    Rank {
+        budget_bytes,
+        weight_bytes,
+        activation_bytes,
+        runtime_bytes,
+        state_bytes,
+        kv_bytes,
+        short_by_bytes,
+    }
+}
+
+/// Requests that one replica may run at once by its pool of recurrent states; none where no such pool bounds them.
+pub fn running(deployment: &Deployment) -> Option<u64> {
+    let of_stage = |(stage, rank): (usize, Rank)| {
+        let held = rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
+        sglang::pool(deployment, stage, rank.budget_bytes.saturating_sub(held)).map(|pool| pool.requests)
+    };
+    let least = ranks(deployment).into_iter().enumerate().filter_map(of_stage).min()?;
+    Some(least.saturating_mul(deployment.parallelism.attention_dp))
 }
 
 /// KV bytes that the user sets explicitly, in bytes or in blocks, regardless of free memory.
@@ -220,7 +247,8 @@ pub fn sequences(deployment: &Deployment, context: u64) -> u64 {
         // Perfect sharding: the free bytes of all ranks add up.
         return pooled_tokens(deployment, context) / context.max(1);
     }
-    replica.saturating_mul(deployment.parallelism.attention_dp)
+    let held = replica.saturating_mul(deployment.parallelism.attention_dp);
+    running(deployment).map_or(held, |most| held.min(most))
 }
 
 /// KV tokens that fit one replica, for sequences of `context`: room × context / bytes of such a sequence.
@@ -276,7 +304,7 @@ pub fn block_tokens(deployment: &Deployment) -> u64 {
         .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(deployment, m).cache))
         .min();
     match token {
-        Some(token) if state > 0 => {
+        Some(token) if state > 0 && deployment.options.engine.name() != "sglang" => {
             let tokens = u64::try_from(state.div_ceil(u128::from(token.max(1)))).unwrap_or(1 << 32);
             tokens.min(1 << 32).next_multiple_of(size)
         }

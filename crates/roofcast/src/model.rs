@@ -128,6 +128,11 @@ pub struct Parameters {
 }
 
 impl Model {
+    /// Sets the bytes of an element of every recurrent state. Returns whether the model has such a state.
+    pub fn set_state_element(&mut self, bytes: u64) -> bool {
+        self.layers.iter_mut().fold(false, |found, layer| layer.mixer.set_state_element(bytes) || found)
+    }
+
     /// Layers whose weights are stored: one pass's layers.
     pub fn held_layers(&self) -> &[Layer] {
         let count = self.layers.len() / self.passes.max(1) as usize;

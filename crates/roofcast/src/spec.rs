@@ -17,7 +17,8 @@ pub mod written;
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use scheduling::{
-    CostKind, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind,
+    CostKind, MambaStrategy, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,
+    SchedulerKind, StateDtype,
 };
 pub use search::{Objective, SearchSpec};
 pub use slo::{Bound, Metric, Percentile, Slo, key as slo_key};
@@ -183,6 +184,12 @@ pub struct EngineSpec {
     pub prefill_max_requests: Option<u64>,
     /// Whether SGLang keeps nothing for others; false where absent.
     pub disable_radix_cache: Option<bool>,
+    /// Recurrent states that SGLang's pool holds; what the memory leaves where absent.
+    pub max_mamba_cache_size: Option<u64>,
+    /// Bytes of SGLang's pool of recurrent states over those of its keys and values; 0.9 where absent.
+    pub mamba_full_memory_ratio: Option<f64>,
+    /// How SGLang's radix cache keeps recurrent states.
+    pub mamba_radix_cache_strategy: Option<MambaStrategy>,
     /// Whether SGLang decides a step only when the results of the one before it are there; false where absent.
     pub disable_overlap_schedule: Option<bool>,
     /// Which requests SGLang retracts first; those with the fewest tokens where absent.
@@ -215,6 +222,8 @@ pub struct EngineSpec {
     pub attention_dp_enable_balance: Option<bool>,
     /// For how many steps at most; 50 where absent.
     pub attention_dp_time_out_iters: Option<u64>,
+    /// The dtype of recurrent states; the model's where absent.
+    pub mamba_ssm_dtype: Option<StateDtype>,
     /// Whether towers for images and sound are left out, as by vLLM's `--language-model-only`; false where absent.
     pub language_model_only: Option<bool>,
     /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
@@ -258,6 +267,11 @@ impl EngineSpec {
     /// The scheduling policy: the one that is named, else the engine's own.
     pub fn scheduler(&self) -> SchedulerKind {
         self.scheduler.or_else(|| SchedulerKind::of_engine(self.name())).unwrap_or_default()
+    }
+
+    /// Whether SGLang leaves prefixes in its cache for others.
+    pub fn keeps_radix_cache(&self) -> bool {
+        !self.disable_radix_cache.unwrap_or(self.enable_prefix_caching == Some(false))
     }
 
     /// True if requests come through an API server.

@@ -309,7 +309,7 @@ fn told(deployment: &Deployment, start: &Start) -> String {
     }
     let ranks = deployment.parallelism.attention_dp * deployment.parallelism.replicas;
     let each = if ranks > 1 { format!(", each of {ranks} engines") } else { String::new() };
-    let pairs = [
+    let mut pairs = vec![
         ("weights", format!("{} an accelerator", gib(start.weight_bytes.as_f64()))),
         ("KV cache", format!("{}, {} tokens{each}", gib(start.kv_bytes.as_f64()), grouped(start.kv_tokens))),
         (
@@ -317,6 +317,12 @@ fn told(deployment: &Deployment, start: &Start) -> String {
             format!("{:.2} requests of {} tokens", start.max_concurrency, grouped(start.max_model_len)),
         ),
     ];
+    if let Some(most) = start.max_running_requests {
+        pairs.push((
+            "running",
+            format!("at most {} requests, by the pool of recurrent states{each}", grouped(most)),
+        ));
+    }
     format!("at start {engine} says\n{}", table::pairs(&pairs))
 }
 
@@ -336,9 +342,14 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
     } else {
         "usable × utilization"
     };
-    let header = ["memory per accelerator", of, "weights", "activations", "runtime", "KV"];
+    let pooled = c.ranks.iter().any(|rank| rank.state_bytes > Bytes::ZERO);
+    let mut header = vec!["memory per accelerator", of, "weights", "activations", "runtime"];
+    header.extend(pooled.then_some("states"));
+    header.push("KV");
     let row = |(stage, r): (usize, &roofcast::memory::Rank)| {
-        let sizes = [r.budget_bytes, r.weight_bytes, r.activation_bytes, r.runtime_bytes, r.kv_bytes];
+        let mut sizes = vec![r.budget_bytes, r.weight_bytes, r.activation_bytes, r.runtime_bytes];
+        sizes.extend(pooled.then_some(r.state_bytes));
+        sizes.push(r.kv_bytes);
         std::iter::once(format!("stage {}", stage + 1)).chain(sizes.iter().map(|b| b.gb())).collect()
     };
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)

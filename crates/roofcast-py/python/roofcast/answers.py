@@ -362,6 +362,7 @@ class Rank(Part):
     weight_bytes: int
     activation_bytes: int
     runtime_bytes: int
+    state_bytes: int
     kv_bytes: int
     short_by_bytes: int
 

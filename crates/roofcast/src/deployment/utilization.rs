@@ -1,39 +1,65 @@
-//! The fraction of memory that an engine uses by default.
+//! The share of the memory that an engine takes where none is asked for, and SGLang's chunk and bound on requests.
 //!
-//! Knows: vLLM's and TensorRT-LLM's constants, llama.cpp, which keeps nothing back, and SGLang's rule that leaves
-//! room for activations and graphs: by memory, chunk, captured batch and ranks. [`crate::memory`] knows to which
-//! memory the fraction applies.
+//! Knows: vLLM's and TensorRT-LLM's constants, llama.cpp, which keeps no share back, and the rule by which SGLang leaves
+//! room for activations and graphs: by memory, chunk, captured steps, ranks and the size of a vision tower. What a share is
+//! of is [`crate::memory`]'s. DeepEP's buffers and SGLang's pools sized after capture are not counted.
 //!
-//! Sources: `vllm/config/cache.py` of vLLM 0.19 and 0.20; `server_args.py` of SGLang 0.4.2, 0.4.8 to 0.5.2 and 0.5.3
-//! to 0.5.8, `arg_groups/memory_hook.py` of 0.5.23.
+//! Sources: `vllm/config/cache.py` of vLLM 0.19 and 0.20; `server_args.py` of SGLang 0.4.2, 0.4.8 to 0.5.2, 0.5.3 to
+//! 0.5.18, `arg_groups/memory_hook.py` of 0.5.20 and 0.5.23.
 
 use crate::accelerator::Accelerator;
+use crate::model::Model;
+use crate::model::mixer::Mixer;
 use crate::parallelism::Parallelism;
 use crate::spec::EngineSpec;
 
-/// The first version of vLLM whose default is 0.92; before it was 0.9.
+/// The first version of vLLM whose share is 0.92; it was 0.9 before.
 const VLLM_RAISED: &str = "0.20.0";
-/// The first version of SGLang whose fraction depends on the memory; before, it depended on the ranks alone.
+/// The first version whose fraction comes from the memory; before, it came from the ranks alone.
 const BY_MEMORY: &str = "0.4.8";
 /// The first version whose rule counts the chunk and the largest captured batch.
 const BY_CHUNK: &str = "0.5.3";
+/// The first version that captures steps with prompts and leaves room for them.
+const PREFILL_GRAPHS: &str = "0.5.10";
+/// The first version that keeps no room of its own for drafts.
+const DRAFTS_COUNTED: &str = "0.5.14";
+/// The first version with the chunk and captured batch of cards below 35 GiB raised; 0.5.20 has the old ones.
+const SMALL_RAISED: &str = "0.5.21";
+/// Requests that run at once where nothing is asked for: the least of a rule that gives up to 4096 where the pool holds more
+/// than four of the longest requests (`resolve_max_num_reqs`).
+const SGLANG_REQUESTS: u64 = 2048;
 /// MiB of a GiB, as the rules count.
 const GIB: f64 = 1024.0;
-/// Default fraction of `engine` on `chip`.
-pub(super) fn default(engine: &EngineSpec, chip: &Accelerator, parallelism: Parallelism) -> f64 {
+/// The share of `engine` on `chip`.
+pub(super) fn default(
+    engine: &EngineSpec,
+    chip: &Accelerator,
+    parallelism: Parallelism,
+    model: &Model,
+) -> f64 {
     match engine.name() {
         "llama.cpp" => 1.0,
-        "sglang" => fraction(engine, chip, parallelism),
+        "sglang" => fraction(engine, chip, parallelism, model),
         "vllm" if engine.is_since(VLLM_RAISED) => 0.92,
         _ => 0.9,
     }
 }
 
-/// Tokens of a chunk and the largest captured batch, by memory in MiB (`_handle_gpu_memory_settings`, 0.5.8).
-fn defaults(mib: f64, tp: u64) -> (u64, u64) {
+/// Tokens of SGLang's chunk and its bound on running requests.
+pub(super) fn sglang_batch(engine: &EngineSpec, chip: &Accelerator) -> (u64, u64) {
+    (by_memory(engine, mib(chip), 1).0, SGLANG_REQUESTS)
+}
+
+fn mib(chip: &Accelerator) -> f64 {
+    chip.usable_bytes.as_f64() / f64::from(1 << 20)
+}
+
+/// Tokens of a chunk and the largest captured batch, by memory in MiB (`_handle_gpu_memory_settings`, 0.5.8 to 0.5.23).
+fn by_memory(engine: &EngineSpec, mib: f64, tp: u64) -> (u64, u64) {
     let narrow = tp < 4;
     match mib / GIB {
         gib if gib < 20.0 => (2048, 8),
+        gib if gib < 35.0 && engine.is_since(SMALL_RAISED) => (4096, if narrow { 48 } else { 160 }),
         gib if gib < 35.0 => (2048, if narrow { 24 } else { 80 }),
         gib if gib < 60.0 => (4096, if narrow { 32 } else { 160 }),
         gib if gib < 160.0 => (8192, if narrow { 256 } else { 512 }),
@@ -42,8 +68,8 @@ fn defaults(mib: f64, tp: u64) -> (u64, u64) {
 }
 
 /// SGLang's `mem_fraction_static`.
-fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism) -> f64 {
-    let mib = chip.usable_bytes.as_f64() / f64::from(1 << 20);
+fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Model) -> f64 {
+    let mib = mib(chip);
     // SGLang's tensor-parallel ranks hold the data-parallel ones of attention.
     let (tp, ranks) = (p.stage_ranks(), p.stage_ranks() * p.pp);
     if !engine.is_since(BY_MEMORY) {
@@ -56,14 +82,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism) -> f64 {
         };
     }
     let kept = if engine.is_since(BY_CHUNK) {
-        let (chunk, batch) = defaults(mib, tp);
-        let chunk = engine.chunked_prefill_size.and_then(|n| u64::try_from(n).ok()).unwrap_or(chunk);
-        let mut kept = 512.0 + chunk.max(2048) as f64 * 1.5 + batch as f64 * 2.0 + ranks as f64 / 8.0 * GIB;
-        if p.attention_dp > 1 {
-            let more = if batch > 300 { 4.5 } else { 3.0 };
-            kept += (batch * p.attention_dp) as f64 * more;
-        }
-        if mib > 60.0 * GIB { kept.max(10.0 * GIB) } else { kept }
+        kept(engine, p, model, mib)
     } else {
         let gib = match mib / GIB {
             gib if gib < 35.0 => 2.8 + ranks as f64 / 10.0,
@@ -73,7 +92,45 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism) -> f64 {
         };
         (gib + if p.attention_dp > 1 { 4.0 } else { 0.0 }) * GIB
     };
-    let drafts = if engine.speculative.is_some() { 2.0 * GIB } else { 0.0 };
+    let drafts = engine.speculative.is_some() && !engine.is_since(DRAFTS_COUNTED);
+    let drafts = if drafts { 2.0 * GIB } else { 0.0 };
     let share = ((mib - kept - drafts) / mib * 1000.0).round() / 1000.0;
-    share.clamp(0.01, 1.0)
+    (share * of_tower(engine, model)).clamp(0.01, 1.0)
+}
+
+/// MiB that are left for activations and graphs.
+fn kept(engine: &EngineSpec, p: Parallelism, model: &Model, mib: f64) -> f64 {
+    let ranks = p.stage_ranks() * p.pp;
+    let (chunk, batch) = by_memory(engine, mib, p.stage_ranks());
+    let chunk = engine.chunked_prefill_size.and_then(|n| u64::try_from(n).ok()).unwrap_or(chunk);
+    let bound = engine.max_num_seqs.filter(|_| engine.is_since(SMALL_RAISED));
+    let batch = bound.map_or(batch, |bound| batch.min(bound));
+    let mut kept = 512.0 + chunk.max(2048) as f64 * 1.5 + batch as f64 * 2.0 + ranks as f64 / 8.0 * GIB;
+    if p.attention_dp > 1 {
+        let more = if batch > 300 { 4.5 } else { 3.0 };
+        kept += (batch * p.attention_dp) as f64 * more;
+    }
+    if engine.is_since(PREFILL_GRAPHS) && engine.enforce_eager != Some(true) {
+        let latent = model.layers.iter().any(|layer| matches!(layer.mixer, Mixer::Latent(_)));
+        kept += if latent { 1.5 * GIB } else { 8.0 * captured(chunk) as f64 };
+    }
+    if mib > 60.0 * GIB { kept.max(10.0 * GIB) } else { kept }
+}
+
+/// Sizes of the steps with prompts that are captured: multiples of 4 up to 32, of 16 up to 256, of 32 up to 512, of 64 up to
+/// 1024, of 256 up to 4096 and of 512 beyond (`generate_prefill_cuda_graph_batch_sizes`, 0.5.23).
+fn captured(chunk: u64) -> u64 {
+    let spans = [(0, 32, 4), (32, 256, 16), (256, 512, 32), (512, 1024, 64), (1024, 4096, 256)];
+    let upto = |(from, to, step): (u64, u64, u64)| chunk.min(to).saturating_sub(from) / step;
+    spans.into_iter().map(upto).sum::<u64>() + chunk.saturating_sub(4096) / 512
+}
+
+/// The factor for a model with a vision tower: 0.95, and a tenth less for each time that its layers × width² are those of
+/// ViT-L's 24 and 1024 once more, up to a fifth (`adjust_mem_fraction_for_vlm`, 0.5.9 to 0.5.23).
+fn of_tower(engine: &EngineSpec, model: &Model) -> f64 {
+    let Some(tower) = model.tower.filter(|_| engine.language_model_only != Some(true)) else { return 1.0 };
+    let size = |layers: u64, width: u64| layers as f64 * (width as f64).powi(2);
+    let [layers, width] = tower.by_plain_keys;
+    let ratio = size(layers.unwrap_or(24), width.unwrap_or(1024)) / size(24, 1024);
+    0.95 * (1.0 - 0.1 * (ratio - 1.0)).clamp(0.8, 1.05)
 }

@@ -62,6 +62,7 @@ impl EngineConfig {
             (None, Some(own)) => own,
             _ => deployment.seats(),
         };
+        let max_num_seqs = seated(deployment, max_num_seqs)?;
         let slotted = profile.shares_cache_by_slots && spec.max_model_len.is_none();
         let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
         let ranks = deployment.parallelism.attention_dp;
@@ -110,11 +111,24 @@ impl EngineConfig {
     }
 }
 
+/// `asked` sequences, or as many as there are recurrent states for, where an engine keeps those in a pool of their own.
+fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
+    match memory::running(deployment) {
+        Some(0) => Err(Error::WillNotStart(format!(
+            "{} does not start: its pool of recurrent states holds none for a running request; it would with more \
+             memory, a larger mamba_full_memory_ratio or max_mamba_cache_size",
+            deployment.options.engine.name()
+        ))),
+        Some(most) => Ok(most.min(asked)),
+        None => Ok(asked),
+    }
+}
+
 /// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
 /// which without them changes nothing but what a preempted request finds of its own.
 fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool) -> Prefixes {
     if profile.prefixes == Prefixes::Tree {
-        return if sglang::keeps_prefixes(spec) { Prefixes::Tree } else { Prefixes::Unknown };
+        return if spec.keeps_radix_cache() { Prefixes::Tree } else { Prefixes::Unknown };
     }
     let shareable = spec.kv_layout != Some(KvLayout::Vattention);
     if spec.enable_prefix_caching.unwrap_or(shared && shareable) {
@@ -156,7 +170,7 @@ fn usable_blocks(spec: &EngineSpec, profile: &Profile, room: u64) -> Result<u64>
 /// Whether a prompt may be split over steps.
 fn chunks(spec: &EngineSpec, profile: &Profile) -> bool {
     let own = match spec.scheduler() {
-        SchedulerKind::Sglang => sglang::chunk(spec).is_some(),
+        SchedulerKind::Sglang => sglang::chunk(spec, 1).is_some(),
         _ => profile.enable_chunked_prefill,
     };
     spec.enable_chunked_prefill.unwrap_or(own)
@@ -166,7 +180,7 @@ fn chunks(spec: &EngineSpec, profile: &Profile) -> bool {
 fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
     let spec = &deployment.options.engine;
     let own = match spec.scheduler() {
-        SchedulerKind::Sglang => Some(sglang::budget(spec)),
+        SchedulerKind::Sglang => Some(sglang::budget(spec, deployment.engine.max_num_batched_tokens)),
         _ => profile.max_num_batched_tokens,
     };
     let budget = match (spec.max_num_batched_tokens, own) {

@@ -5,7 +5,7 @@
 //! cache. Figures are per engine: data-parallel ranks and replicas have one each.
 
 use super::pages::Pool;
-use super::{Rank, beside_weights, budget, padded, ranks, sequence_bytes, share};
+use super::{Rank, beside_weights, budget, padded, ranks, running, sequence_bytes, share};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::units::Bytes;
@@ -24,6 +24,9 @@ pub struct Start {
     pub kv_tokens: u64,
     /// Requests of `max_model_len` tokens that fit at one time.
     pub max_concurrency: f64,
+    /// Requests that run at once, of any length, if a pool of recurrent states bounds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_running_requests: Option<u64>,
     /// Reason why it does not start, if it does not.
     pub refusal: Option<Refusal>,
 }
@@ -134,6 +137,7 @@ pub fn start(deployment: &Deployment, context: u64) -> Start {
         kv_bytes,
         kv_tokens: tokens,
         max_concurrency,
+        max_running_requests: running(deployment).map(|most| most / deployment.parallelism.attention_dp),
         refusal: tightest.and_then(|room| refusal(deployment, room, longest)),
     }
 }

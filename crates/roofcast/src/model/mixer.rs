@@ -138,6 +138,17 @@ impl Mixer {
         }
     }
 
+    /// Sets the bytes of an element of the recurrent state. Returns whether the mixer has one with a
+    /// configurable dtype.
+    pub fn set_state_element(&mut self, bytes: u64) -> bool {
+        match self {
+            Mixer::GatedDelta(d) => d.state_element = bytes,
+            Mixer::Mamba2(m) | Mixer::Both(_, m) => m.state_element = bytes,
+            _ => return false,
+        }
+        true
+    }
+
     /// Bytes of the state that a sequence keeps, independent of its length and of the KV format.
     pub fn state_bytes(&self) -> u128 {
         self.state().map_or(0, |s| s.bytes)

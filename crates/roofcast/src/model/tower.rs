@@ -28,6 +28,8 @@ pub struct Tower {
     pub patches_per_token: u64,
     /// Tokens of the largest image, where a step's token budget may be smaller.
     pub largest: Option<u64>,
+    /// Its layers and width by the keys `num_hidden_layers` and `hidden_size` alone, as SGLang reads them.
+    pub by_plain_keys: [Option<u64>; 2],
 }
 
 impl Tower {
@@ -64,6 +66,7 @@ impl Tower {
             patch_width: 2 * (width + inner),
             patches_per_token: merge * merge,
             largest,
+            by_plain_keys: [count(&["num_hidden_layers"]), count(&["hidden_size"])],
         })
     }
 }

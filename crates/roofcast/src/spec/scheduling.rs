@@ -103,6 +103,57 @@ pub enum RetractionPolicy {
     Priority,
 }
 
+/// How SGLang's radix cache keeps recurrent states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MambaStrategy {
+    /// As its version does for the model.
+    #[default]
+    Auto,
+    /// A step waits for the results of the one before it.
+    NoBuffer,
+    /// Two states more a request, so that schedules overlap.
+    ExtraBuffer,
+    /// One of the two only when it is needed.
+    ExtraBufferLazy,
+}
+
+/// The dtype of recurrent states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StateDtype {
+    /// The model's.
+    #[default]
+    Auto,
+    /// 32 bits.
+    Float32,
+    /// 16 bits.
+    Bfloat16,
+    /// 16 bits.
+    Float16,
+}
+
+impl StateDtype {
+    /// Bytes of an element, where they are not the model's.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            StateDtype::Auto => None,
+            StateDtype::Float32 => Some(4),
+            StateDtype::Bfloat16 | StateDtype::Float16 => Some(2),
+        }
+    }
+
+    /// The name of its key's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            StateDtype::Auto => "auto",
+            StateDtype::Float32 => "float32",
+            StateDtype::Bfloat16 => "bfloat16",
+            StateDtype::Float16 => "float16",
+        }
+    }
+}
+
 /// SGLang's orders of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

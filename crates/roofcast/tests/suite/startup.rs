@@ -2,9 +2,10 @@
 
 use crate::support::{catalog, shared};
 use roofcast::deployment::Options;
+use roofcast::engine::config::EngineConfig;
 use roofcast::memory::{self, Start};
 use roofcast::parallelism::RequestedParallelism;
-use roofcast::spec::{EngineSpec, PrecisionSpec, SpeculativeSpec};
+use roofcast::spec::{EngineSpec, PrecisionSpec, SpeculativeSpec, StateDtype};
 use roofcast::units::Bytes;
 use roofcast::{Deployment, Error};
 use std::collections::BTreeMap;
@@ -242,6 +243,95 @@ fn a_refusal_says_what_would_do() {
     assert!(fewer.is_none_or(|count| count < 1024), "{fewer:?}");
     let told = memory::starts(&llama(asked(131_072, None, Some(0.42)))).unwrap_err().to_string();
     assert!(told.contains("131072 tokens needs 16.00 GiB") && told.contains("max_model_len up to"), "{told}");
+}
+
+/// Qwen3.6-27B in fp8 on an H200 under SGLang 0.5.16: 48 of 64 layers keep 48 matrices of 128 × 128 in fp32 and three inputs
+/// of (2 · 16 + 48) · 128 channels in bf16. Of the room 0.9 of 1.9 are states, five of which a running request holds; with
+/// 0.5.9 three, without the radix cache one, and in 16 bits nearly twice as many.
+#[test]
+fn sglang_pools_recurrent_states() {
+    let of = |version: &str, other: EngineSpec| {
+        let engine = EngineSpec {
+            name: Some("sglang".into()),
+            version: Some(version.into()),
+            gpu_memory_utilization: Some(0.8),
+            ..other
+        };
+        let chip = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+        let model = crate::support::model("Qwen/Qwen3.6-27B-FP8");
+        Deployment::resolve(model, chip, &Options { engine, ..Options::default() }).unwrap()
+    };
+    let state = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 + 48) * 128 * 2);
+    let by_default = of("0.5.16", EngineSpec::default());
+    let rank = memory::ranks(&by_default)[0];
+    let room = rank.kv_bytes + rank.state_bytes;
+    let states = (room.as_f64() * 0.9 / 1.9 / state as f64) as u64;
+    assert_eq!(rank.state_bytes, Bytes(states * state));
+    assert_eq!(
+        (memory::running(&by_default), memory::start(&by_default, 0).max_running_requests),
+        (Some(states / 5), Some(states / 5))
+    );
+    // 16 layers of 2 · 4 · 256 values of 2 B a token, and no state in what a request takes of the cache.
+    assert_eq!(memory::tokens(&by_default, 9216), rank.kv_bytes.0 / 65_536);
+    assert_eq!(memory::sequences(&by_default, 9216), states / 5);
+    let (config, _) = EngineConfig::resolve(&by_default, 9216, false).unwrap();
+    assert_eq!(config.max_num_seqs, states / 5);
+    assert_eq!(memory::running(&of("0.5.9", EngineSpec::default())), Some(states / 3));
+    let no_tree =
+        EngineSpec { disable_radix_cache: Some(true), max_num_seqs: Some(40), ..EngineSpec::default() };
+    let bounded = of("0.5.16", no_tree);
+    assert_eq!(
+        (memory::running(&bounded), memory::ranks(&bounded)[0].state_bytes),
+        (Some(40), Bytes(40 * state))
+    );
+    let asked = of("0.5.16", EngineSpec { max_mamba_cache_size: Some(100), ..EngineSpec::default() });
+    assert_eq!(
+        (memory::running(&asked), memory::ranks(&asked)[0].state_bytes),
+        (Some(20), Bytes(100 * state))
+    );
+    let narrow =
+        of("0.5.16", EngineSpec { mamba_ssm_dtype: Some(StateDtype::Bfloat16), ..EngineSpec::default() });
+    let half = state - 48 * 48 * 128 * 128 * 2;
+    assert_eq!(memory::running(&narrow), Some((room.as_f64() * 0.9 / 1.9 / half as f64) as u64 / 5));
+    let none = of("0.5.16", EngineSpec { max_mamba_cache_size: Some(4), ..EngineSpec::default() });
+    assert!(
+        EngineConfig::resolve(&none, 9216, false).unwrap_err().to_string().contains("max_mamba_cache_size")
+    );
+    // vLLM and others page states beside keys and values.
+    let vllm =
+        Deployment::resolve(by_default.model.clone(), by_default.accelerator.clone(), &Options::default())
+            .unwrap();
+    assert_eq!((memory::running(&vllm), memory::ranks(&vllm)[0].state_bytes), (None, Bytes::ZERO));
+}
+
+/// SGLang's share on an H200 of 139.8 GiB: 512 + 1.5 · 8192 + 2 · 256 + 1024/8 MiB stay free, and since 0.5.10 8 MiB for each
+/// of 58 captured chunks; a tower whose size its plain keys do not say counts as 24 layers of its width.
+#[test]
+fn sglang_leaves_room_by_its_rule() {
+    let share = |model: &str, version: &str| {
+        let engine = EngineSpec {
+            name: Some("sglang".into()),
+            version: Some(version.into()),
+            ..EngineSpec::default()
+        };
+        let chip = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+        let d = Deployment::resolve(
+            crate::support::model(model),
+            chip,
+            &Options { engine, ..Options::default() },
+        );
+        d.unwrap().engine.gpu_memory_utilization
+    };
+    let mib = catalog().accelerator("h200-sxm").unwrap().usable_bytes.as_f64() / 1_048_576.0;
+    let kept = 512.0 + 1.5 * 8192.0 + 2.0 * 256.0 + 128.0;
+    let rounded = |kept: f64| ((mib - kept) / mib * 1000.0).round() / 1000.0;
+    let llama = "meta-llama/Llama-3.1-8B-Instruct";
+    assert_eq!(share(llama, "0.5.8"), rounded(kept));
+    let sizes = 8 + 14 + 8 + 8 + 12 + 8;
+    assert_eq!(share(llama, "0.5.16"), rounded(kept + 8.0 * f64::from(sizes)));
+    let tower = 0.95 * (1.0 - 0.1 * (1152.0 * 1152.0 / (1024.0 * 1024.0) - 1.0));
+    let of_images = share("Qwen/Qwen3.6-27B-FP8", "0.5.16");
+    assert!((of_images - rounded(kept + 8.0 * f64::from(sizes)) * tower).abs() < 1e-9, "{of_images}");
 }
 
 /// Each of 8 ranks of vLLM runs 256; SGLang's ranks share them.

@@ -1,7 +1,7 @@
 //! SGLang's settings, resolved: its defaults, and what it refuses.
 //!
-//! Source of the defaults: SGLang 0.5.23, `server_args.py` and `environ.py`; `chunked_prefill_size` is 8192 as on GPUs of 60
-//! to 160 GB.
+//! Source of the defaults: SGLang 0.5.23, `server_args.py` and `environ.py`; those that the memory decides, chunk and
+//! requests, come with the deployment.
 
 use crate::error::{Error, Result};
 use crate::scheduler::config::EngineConfig;
@@ -9,8 +9,6 @@ use crate::scheduler::sglang::{self, Rules};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::spec::{EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
 
-/// Tokens of a chunk where the spec is silent.
-pub(crate) const CHUNKED_PREFILL_SIZE: u64 = 8192;
 const MAX_PREFILL_TOKENS: u64 = 16_384;
 const PREEMPTION_THRESHOLD: i64 = 10;
 
@@ -26,7 +24,7 @@ pub struct SglangConfig {
 }
 
 /// Keys that are SGLang's alone, and whether they are set.
-pub(crate) fn own_keys(spec: &EngineSpec) -> [(&'static str, bool); 13] {
+pub(crate) fn own_keys(spec: &EngineSpec) -> [(&'static str, bool); 16] {
     [
         ("chunked_prefill_size", spec.chunked_prefill_size.is_some()),
         ("max_prefill_tokens", spec.max_prefill_tokens.is_some()),
@@ -40,27 +38,25 @@ pub(crate) fn own_keys(spec: &EngineSpec) -> [(&'static str, bool); 13] {
         ("schedule_low_priority_values_first", spec.schedule_low_priority_values_first.is_some()),
         ("disable_priority_preemption", spec.disable_priority_preemption.is_some()),
         ("priority_scheduling_preemption_threshold", spec.priority_scheduling_preemption_threshold.is_some()),
+        ("max_mamba_cache_size", spec.max_mamba_cache_size.is_some()),
+        ("mamba_full_memory_ratio", spec.mamba_full_memory_ratio.is_some()),
+        ("mamba_radix_cache_strategy", spec.mamba_radix_cache_strategy.is_some()),
         ("scheduler_recv_interval", spec.scheduler_recv_interval.is_some()),
     ]
 }
 
-/// Whether a spec leaves prefixes in the cache for others.
-pub(crate) fn keeps_prefixes(spec: &EngineSpec) -> bool {
-    !spec.disable_radix_cache.unwrap_or(spec.enable_prefix_caching == Some(false))
-}
-
-/// Tokens of a chunk; none where prompts are not chunked.
-pub(crate) fn chunk(spec: &EngineSpec) -> Option<u64> {
+/// Tokens of a chunk, `own` where the spec is silent; none where prompts are not chunked.
+pub(crate) fn chunk(spec: &EngineSpec, own: u64) -> Option<u64> {
     match spec.chunked_prefill_size {
         Some(size) => u64::try_from(size).ok().filter(|size| *size > 0),
         None if spec.enable_chunked_prefill == Some(false) => None,
-        None => Some(spec.max_num_batched_tokens.unwrap_or(CHUNKED_PREFILL_SIZE)),
+        None => Some(spec.max_num_batched_tokens.unwrap_or(own)),
     }
 }
 
 /// Tokens of a step where the spec is silent: a chunk, or whole prompts.
-pub(crate) fn budget(spec: &EngineSpec) -> u64 {
-    chunk(spec).or(spec.max_prefill_tokens).unwrap_or(CHUNKED_PREFILL_SIZE)
+pub(crate) fn budget(spec: &EngineSpec, own: u64) -> u64 {
+    chunk(spec, own).or(spec.max_prefill_tokens).unwrap_or(own)
 }
 
 /// Refuses keys that contradict each other, or belong to others.
@@ -94,13 +90,18 @@ impl SglangConfig {
         let counts = [
             ("max_prefill_tokens", spec.max_prefill_tokens),
             ("prefill_max_requests", spec.prefill_max_requests),
+            ("max_mamba_cache_size", spec.max_mamba_cache_size),
         ];
+        let ratio = spec.mamba_full_memory_ratio.unwrap_or(1.0);
+        if !(1e-3..=1e3).contains(&ratio) {
+            return Err(Error::field("engine", "mamba_full_memory_ratio", ratio, "0.001 to 1000"));
+        }
         if let Some((field, Some(value))) =
             counts.into_iter().find(|(_, value)| value.is_some_and(|v| v == 0 || v > 1 << 30))
         {
             return Err(Error::field("engine", field, value, "1 to 2^30"));
         }
-        let chunked_prefill_size = chunk(spec);
+        let chunked_prefill_size = chunk(spec, u64::from(config.max_num_batched_tokens));
         if let Some(size) = spec.chunked_prefill_size
             && size > 0
             && size % i64::from(config.block_size) != 0
@@ -120,7 +121,7 @@ impl SglangConfig {
             chunked_prefill_size,
             enable_mixed_chunk: spec.enable_mixed_chunk.unwrap_or(false) && chunked_prefill_size.is_some(),
             page_size: u64::from(config.block_size),
-            disable_radix_cache: !keeps_prefixes(spec),
+            disable_radix_cache: !spec.keeps_radix_cache(),
             enable_priority_scheduling: spec.enable_priority_scheduling.unwrap_or(ranked),
             // What `policy` sorts by is smaller first.
             schedule_low_priority_values_first: spec.schedule_low_priority_values_first.unwrap_or(ranked),

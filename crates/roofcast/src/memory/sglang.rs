@@ -1,0 +1,120 @@
+//! SGLang's pool of recurrent states beside its cache of keys and values, and how many requests it lets run.
+//!
+//! Knows: `states = room × ratio/(1 + ratio) / bytes of a state`, with `mamba_full_memory_ratio`; a running request holds
+//! three states with the radix cache (its own, and two that the tree may keep), up to two more as buffers of a schedule that
+//! overlaps, and one without the cache. Drafts need a snapshot for every drafted token. Knows nothing about the tree. The
+//! padding slot of 0.5.18 and later, one state of hundreds, is not counted.
+//!
+//! Sources: `handle_max_mamba_cache` and `_calculate_mamba_ratio` of `model_runner.py` in SGLang 0.5.4 to 0.5.6,
+//! `model_runner_kv_cache_mixin.py` in 0.5.7 to 0.5.15, `mem_cache/kv_cache_configurator.py` in 0.5.16 to 0.5.23;
+//! `_mamba_radix_cache_resolution` of `arg_groups/overrides.py` in 0.5.23, `server_args.py` before.
+
+use super::parts;
+use crate::deployment::Deployment;
+use crate::spec::{EngineSpec, MambaStrategy};
+use crate::units::Bytes;
+
+/// Bytes of states over bytes of keys and values, where none is asked for.
+const RATIO: f64 = 0.9;
+/// The states of a running request under a radix cache.
+const HELD: u64 = 3;
+/// The requests that run with drafts where no bound is asked for (`server_args.py`, 0.5.9).
+const WITH_DRAFTS: u64 = 48;
+
+/// The first version that buffers states by itself so that schedules may overlap.
+const BUFFERS: &str = "0.5.14";
+/// The first version that does so for Kimi Linear.
+const BUFFERS_KDA: &str = "0.5.18";
+/// The first version that reserves snapshots for the running requests, and not for every state.
+const SNAPSHOTS_BY_REQUEST: &str = "0.5.7";
+/// The first version whose snapshots come out of the states' share of the room.
+const SNAPSHOTS_SHARE: &str = "0.5.13";
+
+/// The pool of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pool {
+    /// Bytes of states and of drafts' snapshots.
+    pub(super) bytes: Bytes,
+    /// Requests that run at once.
+    pub(super) requests: u64,
+}
+
+/// The pool on a rank of `stage` that has `room` for states, keys and values; none where no layer has a state, or where
+/// nothing else is cached.
+pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option<Pool> {
+    let engine = &deployment.options.engine;
+    let caches = deployment.stages.iter().flat_map(|s| &s.blocks).any(|(b, _)| b.mixer.kv_elements(1) > 0);
+    if engine.name() != "sglang" || deployment.ideal || !caches {
+        return None;
+    }
+    let state = state_bytes(deployment, stage);
+    if state == Bytes::ZERO {
+        return None;
+    }
+    let ranks = deployment.parallelism.attention_dp;
+    let drafted = engine.speculative.as_ref().map_or(0, |s| s.num_speculative_tokens + 1);
+    let bound = engine.max_num_seqs.or((drafted > 0).then_some(WITH_DRAFTS));
+    let running = bound.map(|bound| (bound / ranks).max(1));
+    let each = states_of_a_request(deployment);
+    let asked = match engine.max_mamba_cache_size {
+        Some(states) => Some(states / ranks),
+        None => running.filter(|_| !engine.keeps_radix_cache()),
+    };
+    let ratio = engine.mamba_full_memory_ratio.unwrap_or(RATIO);
+    let share = room.as_f64() * ratio / (1.0 + ratio) / state.as_f64();
+    let snapshots = |states: u64| match running {
+        Some(running) if engine.is_since(SNAPSHOTS_SHARE) => running.min(states / each) * drafted,
+        Some(running) if engine.is_since(SNAPSHOTS_BY_REQUEST) => running * drafted,
+        _ => states * drafted,
+    };
+    let by_memory = || {
+        let of_drafts = drafted as f64;
+        let states = if engine.is_since(SNAPSHOTS_SHARE) {
+            share / (1.0 + of_drafts / each as f64)
+        } else if engine.is_since(SNAPSHOTS_BY_REQUEST) {
+            let reserved = (running.unwrap_or(0) * drafted) as f64;
+            share - reserved * ratio / (1.0 + ratio)
+        } else {
+            share / (1.0 + of_drafts)
+        };
+        states.max(0.0) as u64
+    };
+    let states = asked.unwrap_or_else(by_memory);
+    Some(Pool { bytes: state * (states + snapshots(states)), requests: states / each })
+}
+
+/// Bytes of a request's states in all layers of a rank.
+fn state_bytes(deployment: &Deployment, stage: usize) -> Bytes {
+    let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
+    blocks.iter().fold(Bytes::ZERO, |all, (block, layers)| {
+        let whole = block.mixer.recurrence().map_or(0, |state| state.bytes);
+        let held = whole.div_ceil(u128::from(parts(deployment, &block.mixer).state));
+        all + Bytes(u64::try_from(held).unwrap_or(u64::MAX)) * *layers
+    })
+}
+
+/// States that a running request holds.
+fn states_of_a_request(deployment: &Deployment) -> u64 {
+    let engine = &deployment.options.engine;
+    if !engine.keeps_radix_cache() {
+        return 1;
+    }
+    let overlaps = engine.disable_overlap_schedule != Some(true);
+    match engine.mamba_radix_cache_strategy.unwrap_or_default() {
+        MambaStrategy::NoBuffer => HELD,
+        MambaStrategy::ExtraBufferLazy => HELD + 1,
+        MambaStrategy::ExtraBuffer => HELD + if overlaps { 2 } else { 1 },
+        MambaStrategy::Auto if buffers(engine, &deployment.model.architecture) && overlaps => HELD + 2,
+        MambaStrategy::Auto => HELD,
+    }
+}
+
+/// Whether states are buffered where nothing is said.
+fn buffers(engine: &EngineSpec, architecture: &str) -> bool {
+    let first = match architecture {
+        "lfm2" | "lfm2_moe" | "jet_nemotron" => return false,
+        "kimi_linear" => BUFFERS_KDA,
+        _ => BUFFERS,
+    };
+    engine.is_since(first)
+}
