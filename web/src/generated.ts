@@ -673,6 +673,7 @@ export interface Rank {
   weight_bytes: number;
   activation_bytes: number;
   runtime_bytes: number;
+  state_bytes: number;
   kv_bytes: number;
   short_by_bytes: number;
 }
