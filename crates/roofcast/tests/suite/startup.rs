@@ -2,9 +2,9 @@
 
 use crate::support::{catalog, shared};
 use roofcast::deployment::Options;
-use roofcast::engine::config::EngineConfig;
 use roofcast::memory::{self, Start};
 use roofcast::parallelism::RequestedParallelism;
+use roofcast::scheduler::config::EngineConfig;
 use roofcast::spec::{EngineSpec, PrecisionSpec, SpeculativeSpec, StateDtype};
 use roofcast::units::Bytes;
 use roofcast::{Deployment, Error};
