@@ -130,7 +130,8 @@ pub struct Parameters {
 impl Model {
     /// Sets the bytes of an element of every recurrent state. Returns whether the model has such a state.
     pub fn set_state_element(&mut self, bytes: u64) -> bool {
-        self.layers.iter_mut().fold(false, |found, layer| layer.mixer.set_state_element(bytes) || found)
+        let set = self.layers.iter_mut().map(|layer| layer.mixer.set_state_element(bytes));
+        set.filter(|set| *set).count() > 0
     }
 
     /// Layers whose weights are stored: one pass's layers.
