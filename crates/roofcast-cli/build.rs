@@ -1,18 +1,19 @@
-//! Embeds the page that `npm run build` left in `web/dist`, where it is there. Runs nothing and writes to `OUT_DIR` alone.
+//! Embeds the page that `npm run build` left in `web/dist`, if it is there. Runs nothing and writes only to
+//! `OUT_DIR`.
 
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 use std::{env, fs};
 
-/// The files of the page, all of them or none.
+/// The files of the page; all must be present, or no page is embedded.
 const FILES: [&str; 3] = ["index.html", "page.js", "page.css"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let web = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../web");
     let dist = web.join("dist");
     let built = FILES.iter().all(|name| dist.join(name).is_file());
-    // A path that is not there would have the crate built anew each time; a package has no `web` at all.
+    // Watching a missing path would rebuild the crate each time; a package has no `web` folder at all.
     let watched = [&dist, &web].into_iter().find(|folder| folder.is_dir());
     let watched = watched.map_or_else(|| "build.rs".to_owned(), |folder| folder.display().to_string());
     writeln!(std::io::stdout(), "cargo::rerun-if-changed={watched}")?;

@@ -1,8 +1,9 @@
-//! What `roofcast emulate` costs: start-up, processor time of a streamed token, how far tokens are from where the engine has
-//! them, and whether 2,000 streams keep their pace. `cargo bench -p roofcast-cli --bench emulate`.
+//! Cost of `roofcast emulate`: start-up, processor time per streamed token, deviation of token times from the
+//! engine's, and whether 2,000 streams keep their pace. `cargo bench -p roofcast-cli --bench emulate`.
 //!
-//! Processor times are the server's own, from `/proc`, in hundredths of a second; the client runs beside it on the same
-//! machine, whose kernel's share of a token stands first. `ROOFCAST_BENCH_STREAMS` and `ROOFCAST_BENCH_TOKENS` change the last part's 2,000 streams of 200 tokens.
+//! Processor times are the server's own, from `/proc`, in hundredths of a second; the client runs on the server's
+//! machine, and the kernel's part of a token is printed first. `ROOFCAST_BENCH_STREAMS` and `ROOFCAST_BENCH_TOKENS`
+//! change the last part's 2,000 streams of 200 tokens.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)] // a benchmark may stop, and prints
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -74,7 +75,7 @@ impl Drop for Server {
     }
 }
 
-/// One stream: when each of its tokens came, in seconds since `begin`.
+/// One stream: times of its tokens in seconds since `begin`.
 async fn stream(address: String, tokens: usize, number: usize, begin: Instant) -> Vec<f64> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let body =
@@ -105,7 +106,7 @@ async fn stream(address: String, tokens: usize, number: usize, begin: Instant) -
     times
 }
 
-/// So many streams at once.
+/// Runs `count` streams at one time.
 fn streams(server: &Server, count: usize, tokens: usize) -> Vec<Vec<f64>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let begin = Instant::now();
@@ -118,8 +119,8 @@ fn streams(server: &Server, count: usize, tokens: usize) -> Vec<Vec<f64>> {
     })
 }
 
-/// How far gaps between tokens are from the line through them, which steps of one batch lie on: mean and 99th percentile
-/// in milliseconds. The first tokens come while others still join.
+/// Deviation of gaps between tokens from the line through them, on which steps of one batch lie: mean and 99th
+/// percentile in milliseconds. The first tokens are skipped, since others still join then.
 fn gap_errors(times: &[Vec<f64>]) -> (f64, f64) {
     let gaps =
         times.iter().flat_map(|t| t.windows(2).enumerate().skip(20).map(|(i, w)| (i as f64, w[1] - w[0])));
@@ -175,7 +176,7 @@ fn bare_send() -> f64 {
     1e6 * (thread_seconds() - begin - reading) / f64::from(rounds * 256)
 }
 
-/// What a run of streams cost, beside what the engine says of it.
+/// Prints the cost of a run of streams, with the engine's own figures.
 fn run(server: &Server, count: usize, tokens: usize) {
     let (processor, begin) = (server.processor(), Instant::now());
     let times = streams(server, count, tokens);
@@ -202,8 +203,8 @@ fn number(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The time scale at which a step of `count` streams takes `seconds`: what the engine needs for it, at a clock slow enough
-/// that all streams run together.
+/// The time scale at which a step of `count` streams takes `seconds`: the engine's step time, measured at a clock
+/// slow enough that all streams run together.
 fn scale(count: usize, seconds: f64) -> f64 {
     let probe = Server::start(PROBE);
     streams(&probe, count, 40);

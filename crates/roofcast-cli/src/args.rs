@@ -1,4 +1,4 @@
-//! Command-line arguments. Flags and spec files say the same things; flags win.
+//! Command-line arguments. Flags and spec files have equal meanings; flags take precedence.
 
 #[cfg(feature = "network")]
 mod bench;

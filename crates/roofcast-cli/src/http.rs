@@ -20,7 +20,7 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 pub(crate) enum Unread {
     /// It is larger than accepted.
     TooLarge,
-    /// Its connection ended early.
+    /// The connection ended early.
     EndedEarly,
     /// It took too long.
     TooSlow,

@@ -1,4 +1,4 @@
-//! A question of Python's: its arguments, the thread that answers it, progress and signals meanwhile.
+//! A question from Python: its arguments, the thread that answers it, and progress and signals meanwhile.
 
 use crate::error::Error;
 use crate::table::Table;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a signal or a progress display waits at most.
+/// Maximum delay of a signal or a progress display.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What came of a question.
@@ -35,7 +35,7 @@ pub(crate) struct Answer {
     records: Option<Py<Table>>,
 }
 
-/// How far the work is, and whether it goes on.
+/// Progress of the work, and whether it goes on.
 struct Watched {
     done: AtomicU64,
     all: AtomicU64,
@@ -99,14 +99,14 @@ pub(crate) fn ask(
     let worker = thread::spawn(move || done.send(roofcast_cli::ask::answer(question)));
     let waited = wait(py, &answers, &watched, progress.as_ref());
     watched.stopped.store(true, Relaxed);
-    // The worker's own result has come through the channel.
+    // The worker's result has already come through the channel.
     py.detach(|| drop(worker.join()));
     let found = waited?.map_err(Error::new_err)?;
     let table = records.then(|| Py::new(py, Table::of_records(&found.records)?)).transpose()?;
     Ok(Answer { text: found.text, notes: found.notes, picture: found.picture, records: table })
 }
 
-/// Waits for the answer without Python's lock; signals are looked at and progress is told in between.
+/// Waits for the answer without Python's lock; signals are checked and progress is reported in between.
 fn wait(
     py: Python<'_>,
     answers: &Mutex<Receiver<Result<host::Answer, String>>>,
@@ -185,8 +185,8 @@ pub(crate) fn toml(json: &str) -> PyResult<String> {
     Ok(table.to_string())
 }
 
-/// TOML has no null: a key whose value is none is left out. A whole number is one, as NumPy's and JavaScript's are written with
-/// a point: 1000.0 requests are 1000.
+/// TOML has no null: keys with a null value are omitted. Whole numbers become integers, since NumPy and JavaScript
+/// write them with a decimal point: 1000.0 requests are 1000.
 fn without_null(value: serde_json::Value) -> serde_json::Value {
     match value {
         serde_json::Value::Object(keys) => {

@@ -1,7 +1,7 @@
-//! `roofcast._native`: what the Python package `roofcast` asks of Rust.
+//! `roofcast._native`: the functions of Rust that the Python package `roofcast` calls.
 //!
 //! Knows: Python's values, its lock and its signals, Arrow's C interface. Questions go to the program's own verbs
-//! ([`roofcast_cli::host`]), so an answer is what `roofcast VERB --json` prints.
+//! ([`roofcast_cli::host`]), so an answer is the output of `roofcast VERB --json`.
 
 mod ask;
 mod error;

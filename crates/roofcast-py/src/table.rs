@@ -115,7 +115,7 @@ pub(crate) fn table(json: &str) -> PyResult<Table> {
     let flat: Vec<Map<String, Value>> = rows.into_iter().map(|row| flattened("", row)).collect();
     let mut names: Vec<String> = Vec::new();
     for name in flat.iter().flat_map(Map::keys) {
-        // Rows mostly have the same keys in the same order.
+        // Rows mostly have equal keys in equal order.
         if !names.contains(name) {
             names.push(name.clone());
         }

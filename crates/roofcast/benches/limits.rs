@@ -1,4 +1,4 @@
-//! How fast the cost model answers: `cargo bench`. CPU time of this process; quote medians.
+//! Speed of the cost model: `cargo bench`. CPU time of this process; quote medians.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

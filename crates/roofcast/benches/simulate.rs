@@ -1,5 +1,5 @@
-//! How fast the engine is: 10,000 requests of the workload on which simulators are compared, by scheduler, load and cache.
-//! `benches/peers/simulate.py` pairs whole runs with a peer.
+//! Speed of the engine: 10,000 requests of the workload on which simulators are compared, by scheduler, load and
+//! cache. `benches/peers/simulate.py` pairs whole runs with a peer.
 #![allow(missing_docs, clippy::unwrap_used)] // divan's generated items; a benchmark may stop
 
 use roofcast::deployment::Options;

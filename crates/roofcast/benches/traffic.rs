@@ -1,4 +1,4 @@
-//! How fast requests are drawn: `cargo bench --bench traffic`. CPU time of this process; quote medians.
+//! Speed of drawing requests: `cargo bench --bench traffic`. CPU time of this process; quote medians.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

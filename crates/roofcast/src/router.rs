@@ -25,7 +25,7 @@ pub struct Router {
     weights: Vec<f64>,
     /// Credit of each replica in weighted round robin.
     owed: Vec<f64>,
-    /// The policy that weighs caches, where `routing` is one of those.
+    /// The cache-aware policy, if `routing` is one.
     cache: Option<CachePolicy>,
 }
 
@@ -45,7 +45,7 @@ impl Router {
         Router { cache: weighs.then(|| CachePolicy::new(self.routing, settings, block)), ..self }
     }
 
-    /// Chooses the replica of a request by a policy that weighs caches; by [`Router::choose`] where the policy is another.
+    /// Chooses the replica of a request by a cache-aware policy; for other policies, as [`Router::choose`].
     pub fn choose_by_cache(&mut self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> usize {
         let Some(mut policy) = self.cache.take() else {
             let load = |index| replicas.in_flight(index);
@@ -60,7 +60,7 @@ impl Router {
         chosen
     }
 
-    /// True if [`Router::choose_by_cache`] reads what replicas report.
+    /// True if [`Router::choose_by_cache`] reads the replicas' reports.
     pub fn weighs_caches(&self) -> bool {
         self.cache.is_some()
     }

@@ -1,4 +1,4 @@
-//! What `roofcast bench` is told: the load, how requests are made, what counts.
+//! Arguments of `roofcast bench`: the load, the form of requests, and the part of the run that counts.
 
 use super::flags::{Flags, Load};
 use super::values::*;

@@ -1,4 +1,4 @@
-//! What `roofcast calibrate` is told: measured files, what the runs of some of them ran on, tables of kernel times.
+//! Arguments of `roofcast calibrate`: measured files, the deployments of measured runs, tables of kernel times.
 
 use super::OutputArgs;
 use super::values::{positive, rate};

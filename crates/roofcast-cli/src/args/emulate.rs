@@ -1,4 +1,4 @@
-//! What `roofcast emulate` is told: what is served, and how it is reached.
+//! Arguments of `roofcast emulate`: the served deployment, and the addresses that it listens on.
 
 use super::DeploymentArgs;
 use super::flags::{Flags, Routed};

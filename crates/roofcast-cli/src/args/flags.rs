@@ -73,7 +73,7 @@ pub(crate) struct Flags<S> {
 }
 
 impl<S> Flags<S> {
-    /// The value of a key, where its flag was given.
+    /// The value of a key, if its flag was given.
     pub(crate) fn get(&self, path: &str) -> Option<&Value> {
         self.settings.iter().find(|s| s.path == path).map(|s| &s.value)
     }

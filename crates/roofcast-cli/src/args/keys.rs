@@ -1,4 +1,4 @@
-//! What `roofcast keys` is told.
+//! Arguments of `roofcast keys`.
 
 use super::OutputArgs;
 use clap::Args;

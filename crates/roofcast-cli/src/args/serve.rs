@@ -1,4 +1,4 @@
-//! What `roofcast serve` is told: how the page is reached.
+//! Arguments of `roofcast serve`: the address of the page.
 
 use super::values::address;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! What `roofcast validate` is told: measured files, which of their rows count, and what is written.
+//! Arguments of `roofcast validate`: measured files, the rows that count, and the files to write.
 
 use super::{OutputArgs, RunsArgs};
 use clap::{Args, ValueEnum};
@@ -58,7 +58,7 @@ pub(crate) enum SplitArg {
 }
 
 impl SplitArg {
-    /// The side; nothing where every row counts.
+    /// The side of the split; `None` if every row counts.
     pub(crate) fn side(self) -> Option<Side> {
         match self {
             SplitArg::Look => Some(Side::Look),

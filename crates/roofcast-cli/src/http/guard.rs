@@ -1,4 +1,4 @@
-//! Check of requests: only those that a page of this server can have sent are accepted.
+//! Check of requests: only requests that a page of this server can have sent are accepted.
 //!
 //! Knows: another site's page may reach this server under its own host name (DNS rebinding) or send requests to it
 //! (CSRF). The first shows in `Host`, the second in `Origin` and `Sec-Fetch-Site`. Addresses cannot be rebound, names

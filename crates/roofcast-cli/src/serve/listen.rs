@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Longest time of answers in progress after the server is told to stop.
+/// Maximum time for answers in progress after the server is asked to stop.
 const DRAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Listens, prints the address, and serves until it is told to stop.
+/// Listens, prints the address, and serves until a signal stops it.
 async fn serve(args: &ServeArgs, service: Arc<Service>) -> Result<()> {
     let (stop, stopped) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,4 +1,4 @@
-//! `roofcast plan`: what to deploy.
+//! `roofcast plan`: finds the deployment to run.
 
 mod files;
 mod measured;
@@ -23,13 +23,13 @@ use serde::Serialize;
 use std::process::ExitCode;
 use view::View;
 
-/// What `roofcast plan` does when nothing is asked for.
+/// The spec that `roofcast plan` runs without arguments.
 const DEFAULT: Base = ("the default plan", include_str!("plan/default.toml"));
 
 /// Sections of a spec that a plan reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "engine", "workload", "slo", "search"];
 
-/// The file of the best's spec, in [`PlanArgs::launch_dir`] and in the line that checks it.
+/// Name of the best deployment's spec file, in [`PlanArgs::launch_dir`] and in the command that checks it.
 const SPEC: &str = "best.toml";
 
 /// The answer's schema.
@@ -42,14 +42,15 @@ pub(crate) struct Answer<'a> {
     minimise: Objective,
     #[serde(flatten)]
     plan: &'a Plan,
-    /// The spec of the best: `roofcast simulate` repeats its proof.
+    /// The spec of the best deployment, with which `roofcast simulate` repeats its proof.
     spec: Option<String>,
-    /// The command that measures the best where it runs, with that spec as best.toml.
+    /// The command that measures the best deployment where it runs, with that spec as best.toml.
     bench: Option<String>,
-    /// What runs already, where a measured run was given.
+    /// The current deployment, if a measured run was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Current>,
-    /// Files of an earlier plan in the folder of `--launch-dir` that this one has no text for, and that are gone.
+    /// Files of an earlier plan in the folder of `--launch-dir` that were removed because this plan does not write
+    /// them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     removed: Vec<String>,
 }
@@ -124,9 +125,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     })
 }
 
-/// The line that measures `best` where it runs, by the load and the bounds of its own spec.
+/// The command that measures `best` where it runs, with the load and the bounds of its own spec.
 fn bench(best: &Choice) -> String {
-    // What several replicas serve is behind one address.
+    // Several replicas are served behind one address.
     let whose =
         if best.replicas > 1 || best.prefill.is_some() || best.beside.is_some() { "ROUTER" } else { "HOST" };
     format!("roofcast bench {SPEC} --url http://{whose}:8000")

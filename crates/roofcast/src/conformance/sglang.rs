@@ -99,7 +99,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What the host tier did in this iteration, and when what was submitted in it ends.
+    /// Records the host tier's events in this iteration, and schedules the ends of its submitted copies.
     fn moved(&mut self, index: u64, record: &mut TierStep) {
         let moves = self.scheduler.take_moves();
         let [store, load] = self.trace.delays;

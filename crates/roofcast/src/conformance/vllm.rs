@@ -96,7 +96,7 @@ impl<'a> Replay<'a> {
         });
     }
 
-    /// Which drafts of a step are accepted.
+    /// Sets the accepted drafts of a step.
     fn verify(&mut self, step: &mut Step) {
         for work in step.work.iter_mut().filter(|work| work.samples && work.drafts > 0) {
             let accept = &self.trace.requests[work.id].accept;

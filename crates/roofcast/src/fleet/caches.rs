@@ -1,6 +1,7 @@
-//! Replicas as a router that weighs caches sees them, and the prompt tokens that its choices found there.
+//! Caches of replicas, as a cache-aware router sees them, and the prompt tokens that its choices found there.
 //!
-//! Knows: counts that replicas and the servers in front of them report. Does not know: policies ([`crate::router::cache`]).
+//! Knows: counts that replicas and the servers in front of them report. Knows nothing about policies
+//! ([`crate::router::cache`]).
 
 use super::Servers;
 use crate::engine::Replica;

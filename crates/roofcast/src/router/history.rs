@@ -1,7 +1,8 @@
 //! Prompts that a router sent to each replica: an approximate index of their caches.
 //!
-//! Knows: content hashes of consecutive blocks of [`BLOCK`] tokens, and how long ago each was sent; the oldest go where a
-//! replica's index has [`MOST`] blocks. Does not know: what a replica evicted or generated.
+//! Knows: content hashes of consecutive blocks of [`BLOCK`] tokens, and the order of their last uses; the oldest are
+//! removed if a replica's index exceeds [`MOST`] blocks. Knows nothing about tokens that a replica evicted or
+//! generated.
 
 use crate::kv_cache::prefix::{Content, Tokens};
 use crate::workload::Prompt;

@@ -45,7 +45,7 @@ fn routers_that_weigh_caches_find_more_than_turns() {
     }
 }
 
-/// The best replica has at least what the chosen one has, and the whole fleet no more than all shared tokens.
+/// The best replica has at least the chosen one's tokens, and the whole fleet at most all shared tokens.
 #[test]
 fn the_choice_is_held_beside_the_best() {
     let turns = served(SchedulerKind::Vllm, Routing::RoundRobin);

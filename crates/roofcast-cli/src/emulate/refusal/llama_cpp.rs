@@ -1,7 +1,7 @@
 //! Errors with the messages of llama.cpp's server.
 //!
-//! Source: answers recorded from llama.cpp b11434; the parser's messages are those of the nlohmann/json that it is
-//! built with.
+//! Source: answers recorded from llama.cpp b11434; the parser's messages come from the nlohmann/json with which it is
+//! built.
 
 use super::Refusal;
 use serde_json::{Value, json};

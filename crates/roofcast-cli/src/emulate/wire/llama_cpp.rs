@@ -1,7 +1,7 @@
 //! llama.cpp's `/completion`.
 //!
-//! Source: answers recorded from llama.cpp b11434, whose keys a test compares. Generation settings are limited to
-//! those that affect an answer here.
+//! Source: answers recorded from llama.cpp b11434, whose keys a test compares. Only generation settings that affect
+//! an answer here are supported.
 
 use super::{Out, Reply, json as write};
 use serde_json::{Value, json};

@@ -41,8 +41,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Adds a token that begins at a character offset, with `beside` likely alternatives; a prompt's first token has
-    /// none.
+    /// Adds a token that begins at a character offset, with alternatives to it; a prompt's first token has none.
     fn push(&mut self, offset: usize, text: &str, likely: Option<(u32, usize)>) {
         self.offsets.push(offset);
         self.tokens.push(text.to_owned());

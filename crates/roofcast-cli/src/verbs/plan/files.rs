@@ -1,7 +1,7 @@
-//! The files that start and check a plan's best, in one folder.
+//! The files that start and check a plan's best deployment, in one folder.
 //!
-//! Knows: their names, and by a sum of each whether somebody has edited it since: an edit is never lost. What is in them is the
-//! library's.
+//! Knows: their names, and by a checksum of each whether somebody has edited it since: an edit is never lost. Their
+//! contents are up to the library.
 
 use super::{Answer, SPEC};
 use crate::show::target::Target;
@@ -10,7 +10,7 @@ use roofcast::Error;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// Every name that a plan writes: of engines' commands, of manifests, of the spec and of its check.
+/// All file names that a plan writes: engines' commands, manifests, the spec and its check.
 const NAMES: [&str; 9] = [
     "vllm.sh",
     "sglang.sh",
@@ -22,12 +22,12 @@ const NAMES: [&str; 9] = [
     SPEC,
     BENCH,
 ];
-/// The file of the line that measures.
+/// The file with the benchmark command.
 const BENCH: &str = "bench.sh";
-/// The file with a line for each of them: the sum of what a plan wrote, and its name, as `sha256sum` prints them.
+/// The file of checksums: one line for each file that a plan wrote, as `sha256sum` prints them.
 const SUMS: &str = ".roofcast-plan";
 
-/// The folder, where files can be written to it without losing an edit, or it can be made.
+/// The folder, if files can be written to it without losing an edit, or if it can be created.
 pub(super) fn checked(path: &Path) -> Result<PathBuf> {
     let refused = |found: String| {
         let place = format!("{:?}, {found}", path.display().to_string());
@@ -39,7 +39,8 @@ pub(super) fn checked(path: &Path) -> Result<PathBuf> {
             unedited(path)?;
         }
         Ok(_) => return Err(refused("a file".to_owned()).into()),
-        // Whether it can be made is known when it was: it goes again, and the plan makes it when there is one.
+        // Creating the folder and removing it again shows that it can be created; the plan creates it when it has an
+        // answer.
         Err(_) => std::fs::create_dir(path)
             .and_then(|()| std::fs::remove_dir(path))
             .map_err(|error| refused(error.to_string()))?,
@@ -47,8 +48,8 @@ pub(super) fn checked(path: &Path) -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// Writes what there is of a plan with a best, and removes what an earlier one wrote and this one does not: it would start
-/// something else. Names what was removed.
+/// Writes the files of a plan with a best deployment, and removes files of an earlier plan that this one does not
+/// write, since they would start something else. Returns the names of the removed files.
 pub(super) fn write(folder: &Path, answer: &Answer) -> Result<Vec<String>> {
     let mut files: Vec<(String, String)> = Vec::new();
     let starts = |engine| answer.plan.launch.iter().any(|l| l.engine == engine && l.command.is_some());
@@ -99,7 +100,7 @@ pub(super) fn write(folder: &Path, answer: &Answer) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Refuses a folder in which a file is not as a plan wrote it.
+/// Refuses a folder with a file that was changed since a plan wrote it.
 fn unedited(folder: &Path) -> Result<()> {
     let sums = std::fs::read_to_string(folder.join(SUMS)).unwrap_or_default();
     for name in NAMES {

@@ -1,7 +1,7 @@
-//! A plan that begins from what runs: an engine's command and a client's result against it.
+//! A plan that starts from a running deployment: an engine's command and a client's result against it.
 //!
-//! Knows: without a spec the load of the run is the plan's, and settings that the command gives are no longer given in the search.
-//! What a run says of a forecast is the library's.
+//! Knows: without a spec, the load of the run is the plan's load, and settings given by the command are no longer
+//! fixed in the search. The comparison of run and forecast is up to the library.
 
 use crate::args::PlanArgs;
 use crate::input::filled;

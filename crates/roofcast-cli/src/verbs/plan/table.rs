@@ -50,7 +50,7 @@ pub(super) const CSV: [&str; 42] = [
     "interrupted",
 ];
 
-/// A row for each deployment that met the SLO, best first.
+/// One row for each deployment that met the SLO, best first.
 pub(super) fn csv_rows(found: &Plan) -> Vec<Vec<String>> {
     let row = |c: &Choice| {
         let on = [found.pareto.contains(c), found.pareto_throughput.contains(c), found.interrupted];
@@ -83,12 +83,12 @@ fn csv_row(c: &Choice) -> Vec<String> {
     row
 }
 
-/// A unit variant's name in a spec.
+/// The name of a unit variant in a spec.
 pub(super) fn word(value: impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// How replicas are combined: `4 × tp 2`, `2P tp 4 + 1D tp 8`.
+/// The combination of replicas: `4 × tp 2`, `2P tp 4 + 1D tp 8`.
 pub(super) fn pools(c: &Choice) -> String {
     let cut = |tp: u64, pp: u64, dp: u64, ep: u64| {
         let degrees = [("pp", pp), ("dp", dp), ("ep", ep)].into_iter().filter(|(_, n)| *n > 1);
@@ -103,7 +103,7 @@ pub(super) fn pools(c: &Choice) -> String {
     }
 }
 
-/// The accelerators of a row: `h200-sxm`, or of two kinds `h100 + h200`, each up to its first part with a digit.
+/// The accelerators of a row: `h200-sxm`, or for two kinds `h100 + h200`, each up to its first part with a digit.
 fn chips(c: &Choice) -> String {
     fn short(id: &str) -> &str {
         let digit = id.find(|c: char| c.is_ascii_digit()).unwrap_or(id.len());
@@ -115,17 +115,17 @@ fn chips(c: &Choice) -> String {
     }
 }
 
-/// What rows of one table differ in beside numbers, and whether there are more columns than fit.
+/// Columns that the rows of a table need because they differ in them, and whether all columns are shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Columns {
     pub(super) wide: bool,
     pub(super) engines: bool,
     pub(super) routers: bool,
-    /// Tokens of a step, in which rows differ that look alike.
+    /// Token budget of a step, if rows are otherwise equal.
     pub(super) tokens: bool,
 }
 
-/// The highest percentile of a latency that the SLO bounds, and its milliseconds; the 99th where it bounds none.
+/// The highest percentile of a latency that the SLO bounds, and its milliseconds; the 99th if it bounds none.
 pub(super) fn latency(c: &Choice, metric: Metric) -> (&'static str, f64) {
     let bound = c.bounds.iter().find(|bound| bound.metric == metric.name());
     bound.map_or_else(
@@ -147,7 +147,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         format!("{} {percentile}", metric.name())
     });
     let mut header = vec!["count", "accelerator", "as", "formats", &ttft, &tpot];
-    // There is no room for both.
+    // The line has no room for both columns.
     let bound = wide || !columns.tokens;
     header.extend(bound.then_some("bound"));
     header.push("chance");
@@ -190,7 +190,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
     table::table(&header, &list.into_iter().map(row).collect::<Vec<_>>(), words)
 }
 
-/// The first of each deployment, whatever its scheduler's settings.
+/// The first row of each deployment, ignoring its scheduler's settings.
 pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
     let mut seen = std::collections::BTreeSet::new();
     let key = |c: &Choice| {
@@ -199,7 +199,7 @@ pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
     list.iter().filter(|c| seen.insert(key(c))).collect()
 }
 
-/// Throughput of an accelerator against what one user gets.
+/// Throughput of an accelerator against the token rate of one user.
 pub(super) fn throughput(list: &[Choice]) -> String {
     let header = ["count", "accelerator", "as", "formats", "tok/s each", "tok/s a user", "$/M tokens"];
     let row = |c: &Choice| {
@@ -212,7 +212,7 @@ pub(super) fn throughput(list: &[Choice]) -> String {
     table::table(&header, &list.iter().map(row).collect::<Vec<_>>(), 4)
 }
 
-/// Deployments that are no answer, or were asked for, each with what came of it.
+/// Deployments that miss the SLO or were requested by name, each with its result.
 pub(super) fn near(list: &[Near]) -> String {
     let mut text = String::new();
     for n in list {

@@ -18,9 +18,9 @@ use roofcast::workload::Workload;
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
 use std::sync::Arc;
 
-/// Rows of the ranked table without `--wide`.
+/// Number of rows of the ranked table without `--wide`.
 const ROWS: usize = 10;
-/// Columns of a command's line.
+/// Maximum width of a command's line in characters.
 const COMMAND: usize = 90;
 
 pub(super) fn people(
@@ -95,7 +95,7 @@ pub(super) fn people(
     Ok(text)
 }
 
-/// What is known where the search was stopped.
+/// The partial result of a search that was stopped.
 fn partial(found: &Plan, minimise: Objective) -> String {
     let bound = |value: f64| match minimise {
         Objective::CostPerHour => format!("at less than ${}/h", dollars(Some(value))),
@@ -118,7 +118,7 @@ fn partial(found: &Plan, minimise: Objective) -> String {
     )) + "\n"
 }
 
-/// What is known where no deployment met the SLO, or none had by the time the search was stopped.
+/// The result if no deployment met the SLO, or none had by the time the search was stopped.
 fn none(found: &Plan) -> String {
     let told = match (found.is_open(), found.simulated) {
         (false, _) => "no deployment meets the SLO; nearest came",
@@ -130,7 +130,7 @@ fn none(found: &Plan) -> String {
     format!("{told}\n\n{}", near(&found.nearest))
 }
 
-/// What runs, what it does, and what to change first.
+/// The current deployment, its figures, and the change to make first.
 fn current(now: &Current, found: &Plan) -> String {
     let ms = |m: Option<f64>| m.map_or_else(|| "–".to_owned(), significant);
     let row = |name: &str, m: &Metrics| {
@@ -162,7 +162,7 @@ fn current(now: &Current, found: &Plan) -> String {
     text
 }
 
-/// What the formats of the rows cost, as far as somebody measured it.
+/// The effect of the rows' formats on quality, as far as it was measured.
 fn quality(found: &Plan) -> String {
     let stands = |q: &&Quality| found.ranked.iter().any(|c| q.is_of(&c.weights, &c.kv));
     let line = |q: &Quality| {
@@ -214,7 +214,7 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> Str
 /// The replica of a choice, resolved again.
 fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choice) -> Result<Deployment> {
     let mut options = Options::of(spec);
-    // Only what was searched over: the checkpoint's own formats have no name that says all.
+    // Only searched keys are set: the names of a checkpoint's own formats do not describe them completely.
     let search = spec.search.clone().unwrap_or_default();
     if !search.weights.is_empty() {
         options.precision.weights = Some(choice.weights.clone());
@@ -234,7 +234,7 @@ fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choic
     Ok(Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)?)
 }
 
-/// Limits and capacity of the best choice's replica, whose steps take `slower` times what is forecast.
+/// Limits and capacity of the best choice's replica, whose steps take `slower` times the forecast.
 fn best_in_detail(
     spec: &Spec,
     model: &Arc<Model>,
@@ -311,7 +311,7 @@ fn proof(best: &Choice) -> String {
     format!("simulated: {}; {}-bound{chance}", times.join(", "), best.bound)
 }
 
-/// What would make the steps of a deployment faster.
+/// The resource that would make the steps of a deployment faster.
 fn to_add(bound: &str) -> &'static str {
     match bound {
         "compute" => "FLOPs: most of the busy time goes to arithmetic",

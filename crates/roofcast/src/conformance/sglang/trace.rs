@@ -96,12 +96,12 @@ pub struct RecordedStep {
     /// Requests finished in this iteration's results, in order.
     #[serde(default)]
     pub finished: Vec<String>,
-    /// What the host tier did, where there is one.
+    /// Events of the host tier, if there is one.
     #[serde(flatten)]
     pub tier: TierStep,
 }
 
-/// What a host tier did in an iteration.
+/// Events of a host tier in an iteration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TierStep {

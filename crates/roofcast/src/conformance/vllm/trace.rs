@@ -181,7 +181,7 @@ enum GroupKind {
     SlidingWindow,
 }
 
-/// What proposes drafts.
+/// Sources of drafts.
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Method {
@@ -278,7 +278,7 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool, version: &str) ->
     })
 }
 
-/// The windows of a trace's groups of layers: one without where it says nothing.
+/// The windows of a trace's groups of layers; one group without a window by default.
 fn windows(place: &str, groups: Option<&[Group]>) -> Result<Vec<Option<u64>>> {
     let Some(groups) = groups else { return Ok(vec![None]) };
     if groups.is_empty() || groups.len() > MOST_GROUPS {
