@@ -1,8 +1,10 @@
-//! The share of the memory that an engine takes where none is asked for, and SGLang's chunk and bound on requests.
+//! The default fraction of the memory that an engine uses, and SGLang's defaults for its chunk and its number of
+//! requests.
 //!
-//! Knows: vLLM's and TensorRT-LLM's constants, llama.cpp, which keeps no share back, and the rule by which SGLang leaves
-//! room for activations and graphs: by memory, chunk, captured steps, ranks and the size of a vision tower. What a share is
-//! of is [`crate::memory`]'s. DeepEP's buffers and SGLang's pools sized after capture are not counted.
+//! Knows: vLLM's and TensorRT-LLM's constants; llama.cpp, which leaves no memory unused; and the rule by which SGLang
+//! leaves room for activations and graphs, by memory, chunk, captured steps, ranks and the size of a vision tower.
+//! [`crate::memory`] defines the memory to which a fraction applies. DeepEP's buffers and SGLang's pools sized after
+//! capture are not counted.
 //!
 //! Sources: `vllm/config/cache.py` of vLLM 0.19 and 0.20; `server_args.py` of SGLang 0.4.2, 0.4.8 to 0.5.2, 0.5.3 to
 //! 0.5.18, `arg_groups/memory_hook.py` of 0.5.20 and 0.5.23.
@@ -13,24 +15,24 @@ use crate::model::mixer::Mixer;
 use crate::parallelism::Parallelism;
 use crate::spec::EngineSpec;
 
-/// The first version of vLLM whose share is 0.92; it was 0.9 before.
+/// The first version of vLLM with a default utilization of 0.92; before, it was 0.9.
 const VLLM_RAISED: &str = "0.20.0";
-/// The first version whose fraction comes from the memory; before, it came from the ranks alone.
+/// The first version whose fraction depends on the memory; before, it depended only on the ranks.
 const BY_MEMORY: &str = "0.4.8";
 /// The first version whose rule counts the chunk and the largest captured batch.
 const BY_CHUNK: &str = "0.5.3";
-/// The first version that captures steps with prompts and leaves room for them.
+/// The first version that captures steps with prompts and reserves memory for them.
 const PREFILL_GRAPHS: &str = "0.5.10";
-/// The first version that keeps no room of its own for drafts.
+/// The first version that reserves no separate memory for drafts.
 const DRAFTS_COUNTED: &str = "0.5.14";
 /// The first version with the chunk and captured batch of cards below 35 GiB raised; 0.5.20 has the old ones.
 const SMALL_RAISED: &str = "0.5.21";
-/// Requests that run at once where nothing is asked for: the least of a rule that gives up to 4096 where the pool holds more
-/// than four of the longest requests (`resolve_max_num_reqs`).
+/// Default maximum number of running requests: the smallest value of a rule that gives up to 4096 if the pool holds
+/// more than four of the longest requests (`resolve_max_num_reqs`).
 const SGLANG_REQUESTS: u64 = 2048;
 /// MiB of a GiB, as the rules count.
 const GIB: f64 = 1024.0;
-/// The share of `engine` on `chip`.
+/// The default fraction of the memory for `engine` on `chip`.
 pub(super) fn default(
     engine: &EngineSpec,
     chip: &Accelerator,
@@ -98,7 +100,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
     (share * of_tower(engine, model)).clamp(0.01, 1.0)
 }
 
-/// MiB that are left for activations and graphs.
+/// MiB that remain for activations and graphs.
 fn kept(engine: &EngineSpec, p: Parallelism, model: &Model, mib: f64) -> f64 {
     let ranks = p.stage_ranks() * p.pp;
     let (chunk, batch) = by_memory(engine, mib, p.stage_ranks());
@@ -125,8 +127,8 @@ fn captured(chunk: u64) -> u64 {
     spans.into_iter().map(upto).sum::<u64>() + chunk.saturating_sub(4096) / 512
 }
 
-/// The factor for a model with a vision tower: 0.95, and a tenth less for each time that its layers × width² are those of
-/// ViT-L's 24 and 1024 once more, up to a fifth (`adjust_mem_fraction_for_vlm`, 0.5.9 to 0.5.23).
+/// The factor for a model with a vision tower: 0.95, reduced by a tenth for each additional multiple of ViT-L's
+/// layers × width² (24 layers of 1024), by at most a fifth (`adjust_mem_fraction_for_vlm`, 0.5.9 to 0.5.23).
 fn of_tower(engine: &EngineSpec, model: &Model) -> f64 {
     let Some(tower) = model.tower.filter(|_| engine.language_model_only != Some(true)) else { return 1.0 };
     let size = |layers: u64, width: u64| layers as f64 * (width as f64).powi(2);

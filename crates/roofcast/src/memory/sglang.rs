@@ -1,9 +1,10 @@
-//! SGLang's pool of recurrent states beside its cache of keys and values, and how many requests it lets run.
+//! SGLang's pool of recurrent states in addition to its cache of keys and values, and the number of running requests
+//! that the pool allows.
 //!
-//! Knows: `states = room × ratio/(1 + ratio) / bytes of a state`, with `mamba_full_memory_ratio`; a running request holds
-//! three states with the radix cache (its own, and two that the tree may keep), up to two more as buffers of a schedule that
-//! overlaps, and one without the cache. Drafts need a snapshot for every drafted token. Knows nothing about the tree. The
-//! padding slot of 0.5.18 and later, one state of hundreds, is not counted.
+//! Knows: `states = room × ratio/(1 + ratio) / bytes of a state`, with `mamba_full_memory_ratio`; a running request
+//! holds three states with the radix cache (its own, and two that the tree may keep), up to two more as buffers of an
+//! overlapping schedule, and one without the cache. Drafts need a snapshot for every draft token. Knows nothing about
+//! the tree. The padding slot of 0.5.18 and later, one state of hundreds, is not counted.
 //!
 //! Sources: `handle_max_mamba_cache` and `_calculate_mamba_ratio` of `model_runner.py` in SGLang 0.5.4 to 0.5.6,
 //! `model_runner_kv_cache_mixin.py` in 0.5.7 to 0.5.15, `mem_cache/kv_cache_configurator.py` in 0.5.16 to 0.5.23;
@@ -14,33 +15,33 @@ use crate::deployment::Deployment;
 use crate::spec::{EngineSpec, MambaStrategy};
 use crate::units::Bytes;
 
-/// Bytes of states over bytes of keys and values, where none is asked for.
+/// Default ratio of the bytes of states to the bytes of keys and values.
 const RATIO: f64 = 0.9;
-/// The states of a running request under a radix cache.
+/// Number of states that a running request holds with a radix cache.
 const HELD: u64 = 3;
-/// The requests that run with drafts where no bound is asked for (`server_args.py`, 0.5.9).
+/// Default number of running requests with drafts (`server_args.py`, 0.5.9).
 const WITH_DRAFTS: u64 = 48;
 
-/// The first version that buffers states by itself so that schedules may overlap.
+/// The first version that buffers states by default, so that schedules may overlap.
 const BUFFERS: &str = "0.5.14";
-/// The first version that does so for Kimi Linear.
+/// The first version that buffers Kimi Linear's states by default.
 const BUFFERS_KDA: &str = "0.5.18";
-/// The first version that reserves snapshots for the running requests, and not for every state.
+/// The first version that reserves snapshots for the running requests rather than for every state.
 const SNAPSHOTS_BY_REQUEST: &str = "0.5.7";
-/// The first version whose snapshots come out of the states' share of the room.
+/// The first version whose snapshots are taken from the states' part of the room.
 const SNAPSHOTS_SHARE: &str = "0.5.13";
 
-/// The pool of one rank.
+/// The pool of states of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pool {
     /// Bytes of states and of drafts' snapshots.
     pub(super) bytes: Bytes,
-    /// Requests that run at once.
+    /// Maximum number of running requests.
     pub(super) requests: u64,
 }
 
-/// The pool on a rank of `stage` that has `room` for states, keys and values; none where no layer has a state, or where
-/// nothing else is cached.
+/// The pool on a rank of `stage` that has `room` for states, keys and values; `None` if no layer has a state, or if
+/// nothing but states is cached.
 pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option<Pool> {
     let engine = &deployment.options.engine;
     let caches = deployment.stages.iter().flat_map(|s| &s.blocks).any(|(b, _)| b.mixer.kv_elements(1) > 0);
@@ -109,7 +110,7 @@ fn states_of_a_request(deployment: &Deployment) -> u64 {
     }
 }
 
-/// Whether states are buffered where nothing is said.
+/// True if states are buffered by default.
 fn buffers(engine: &EngineSpec, architecture: &str) -> bool {
     let first = match architecture {
         "lfm2" | "lfm2_moe" | "jet_nemotron" => return false,

@@ -21,7 +21,7 @@ pub struct Asked<'a> {
     pub input: u64,
 }
 
-/// What replicas report to a router, by their index.
+/// Reports of replicas to a router, by their index.
 pub trait Replicas {
     /// Requests waiting or running.
     fn in_flight(&self, index: usize) -> u64;
@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn a_temperature_draws_among_costs() {
-        // Costs 110 and 105, range 5, temperature 1: weights e^-1 and 1, so the dearer one is drawn 27 % of the time.
+        // Costs 110 and 105, range 5, temperature 1: weights e^-1 and 1, so the costlier one is drawn 27 % of the
+        // time.
         let reported = Reported(vec![[1, 0, 0, 10, 0], [4, 0, 0, 85, 1280]]);
         let settings = RoutingSpec { router_temperature: 1.0, ..RoutingSpec::default() };
         let mut router = Router::new(Routing::DynamoKv, 7).weighing_caches(settings, 16);
