@@ -1,8 +1,8 @@
-//! What a KV block holds, as an identity: the tokens of its own and of every block before it.
+//! Identity of a KV block's content: its own tokens and those in every block before it.
 //!
 //! Tokens are known by segment and position only, so a block's content is a list of runs, hashed together with the
-//! identity of the block before it into 126 bits, as vLLM hashes token ids. Blocks that no other request can ever hold
-//! are known by their owner instead and need no hashing.
+//! identity of the previous block into 126 bits, as vLLM hashes token ids. Blocks that no other request can ever hold
+//! are identified by their owner and need no hashing.
 
 use crate::workload::request::{OWN_SEGMENTS, Prompt, Run};
 use std::collections::HashMap;
@@ -13,19 +13,19 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Content(u128);
 
-/// Marks the contents that only their owner can hold.
+/// Marks contents that only their owner can hold.
 const OWN: u128 = 1 << 127;
 
 impl Content {
-    /// The past of a first block.
+    /// The identity before the first block.
     pub const START: Content = Content(0);
 
-    /// The `index`th block of a request that shares it with no other.
+    /// The `index`th block of a request, which shares it with no other.
     pub fn own(owner: u64, index: usize) -> Content {
         Content(OWN | u128::from(owner) << 32 | index as u128)
     }
 
-    /// Whether only its owner can hold it.
+    /// True if only its owner can hold it.
     pub fn is_own(self) -> bool {
         self.0 & OWN != 0
     }
@@ -46,7 +46,7 @@ impl Content {
         Content((u128::from(high ^ node) << 64 | u128::from(low ^ node.rotate_left(32))) & !OWN)
     }
 
-    /// The identity of what follows this by `run`; blocks are told apart by where they end.
+    /// The identity of this content extended by `run`; blocks are distinguished by their ends.
     pub(crate) fn then(self, run: Run) -> Content {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
         let mut lanes = [low, high];
@@ -85,17 +85,17 @@ fn mix(value: u64) -> u64 {
     v ^ v >> 33
 }
 
-/// The tokens of a sequence: its prompt and what it generated.
+/// The tokens of a sequence: prompt and output.
 #[derive(Debug, Clone, Default)]
 pub struct Tokens {
     runs: Vec<Run>,
     length: u64,
-    /// Run, and position in it, where the next block to be named begins.
+    /// Run, and position in the run, at the start of the next block to be named.
     named: (usize, u64),
 }
 
 impl Tokens {
-    /// The tokens of a prompt up to where it is its own.
+    /// The tokens of a prompt, up to its unique part.
     pub fn of_prompt(prompt: &Prompt) -> Tokens {
         let mut tokens = Tokens::default();
         match prompt {
@@ -130,30 +130,30 @@ impl Tokens {
         }
     }
 
-    /// Run by run.
+    /// The runs in order.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// How many tokens.
+    /// Number of tokens.
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether there are none.
+    /// True if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The identity of the next `block` tokens behind `past`, and of `ahead` tokens after them; blocks are named in order,
-    /// each once.
+    /// The identity of the next `block` tokens after `past`, and of `ahead` tokens after these; blocks are named in
+    /// order, each once.
     pub fn name_next(&mut self, past: Content, (block, ahead): (u64, u64)) -> Content {
         let (content, end) = self.name(past, self.named, block);
         self.named = end;
         self.name(content, end, ahead).0
     }
 
-    /// The identity of `tokens` tokens from a place on behind `past`, and the place after them.
+    /// The identity of `tokens` tokens from a place on, after `past`; also returns the place after them.
     fn name(&self, past: Content, from: (usize, u64), tokens: u64) -> (Content, (usize, u64)) {
         let (mut index, mut at) = from;
         let (mut left, mut content) = (tokens, past);
@@ -176,22 +176,22 @@ impl Tokens {
     }
 }
 
-/// What of a request's tokens others may have, too.
+/// Tokens of a request that other requests may share.
 #[derive(Debug, Clone, Default)]
 pub struct Prefix {
-    /// The prompt up to where it is its own.
+    /// The prompt, up to its unique part.
     pub tokens: Tokens,
-    /// Tokens from here on are its own; beyond everything where its output may be repeated, too.
+    /// Position from which tokens are unique to the request; `u64::MAX` if its output may be repeated, too.
     pub own_from: u64,
     /// The segment of its output.
     pub output_segment: u32,
-    /// The tokens of its output, where they are real ones that a later prompt may repeat token by token.
+    /// Real output tokens, which a later prompt may repeat token by token; `None` if they are synthetic.
     pub output_tokens: Option<Arc<[u32]>>,
 }
 
 impl Prefix {
-    /// A prompt of real tokens, and the output that will follow it. Each token is a run of its own: the same token is the
-    /// same run wherever it is.
+    /// A prompt of real tokens, and the output that will follow. Each token is a run, so equal tokens are equal runs
+    /// anywhere.
     pub fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> Prefix {
         let mut tokens = Tokens::default();
         prompt.iter().for_each(|token| tokens.push(real(*token)));
@@ -204,7 +204,7 @@ pub(crate) fn real(token: u32) -> Run {
     Run { segment: token, start: 0, length: 1 }
 }
 
-/// Adds `length` tokens of an output from its token `start` on: those of `real_ones`, or of the segment.
+/// Adds `length` tokens of an output from its token `start` on: from `real_ones`, or from the segment.
 pub(crate) fn push_output(
     tokens: &mut Tokens,
     (segment, real_ones): (u32, Option<&[u32]>),
@@ -220,7 +220,7 @@ pub(crate) fn push_output(
     }
 }
 
-/// Numbers the outputs of requests from the top, where no traffic has segments.
+/// Numbers outputs of requests downwards from the largest segment, which traffic never uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Outputs(u32);
 
@@ -231,8 +231,8 @@ impl Default for Outputs {
 }
 
 impl Outputs {
-    /// The prefix of a prompt, with a segment for its output. After 2^31 requests numbers are used again: by then what
-    /// had them is long evicted.
+    /// The prefix of a prompt, with a segment for its output. After 2^31 requests numbers are reused, when the first
+    /// users are long evicted.
     pub fn prefix(&mut self, prompt: Prompt) -> Prefix {
         let output_segment = self.0;
         self.0 = if self.0 <= OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn real_tokens_are_found_in_prompts_and_outputs_alike() {
-        // Tokens 7 8 9 said after a prompt of 7 are the same content as a prompt of 7 7 8 9.
+        // Output tokens 7 8 9 after a prompt of 7 have the content of a prompt of 7 7 8 9.
         let mut said = Prefix::of_tokens(&[7], Arc::from([7, 8, 9, 10])).tokens;
         push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 0, 2);
         push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 2, 1);
@@ -282,7 +282,7 @@ mod tests {
             }
             same.push((past[0] == past[1], past[0] == past[2]));
         }
-        // The third block holds 8 tokens of segment 1 and 8 of segment 2: from there on the others differ.
+        // The third block holds 8 tokens of segment 1 and 8 of segment 2: later ones differ.
         assert_eq!(same, [(true, true), (true, true), (true, false), (true, false)]);
         assert!(Content::own(3, 1).is_own() && !past[0].is_own());
     }

@@ -1,6 +1,7 @@
-//! What a replica knows of its KV cache beyond how many blocks are free, by the cache's kind.
+//! State of a replica's KV cache beyond the number of free blocks, by kind of cache.
 //!
-//! Knows: which kind it is and what all kinds are told. Knows nothing about which requests are admitted or preempted.
+//! Knows: the kind, and the events that all kinds receive. Knows nothing about which requests are admitted or
+//! preempted.
 
 use super::identity::Identity;
 use super::reservations::Reservations;
@@ -9,14 +10,14 @@ use crate::kv_cache::prefix::Prefix;
 use crate::scheduler::config::{EngineConfig, Prefixes};
 use crate::workload::Prompt;
 
-/// The kinds.
+/// Kinds of cache.
 #[derive(Debug, Clone)]
 pub(super) enum Cache {
-    /// Blocks are alike: their count is all.
+    /// Interchangeable blocks: their count suffices.
     Counted,
-    /// Which request holds which blocks, where prefixes are found by block.
+    /// Identity of the blocks of each request, with prefix caching by block.
     Blocks(Box<Identity>),
-    /// Reservations in one piece each.
+    /// Contiguous reservations.
     Reservations(Reservations),
 }
 
@@ -28,12 +29,12 @@ impl Cache {
         match config.prefixes {
             Prefixes::Unknown => Cache::Counted,
             Prefixes::Blocks => Cache::Blocks(Box::new(Identity::new(config.blocks, config.block_size))),
-            // SGLang's engine has its tree itself.
+            // SGLang's engine keeps its tree itself.
             Prefixes::Tree => Cache::Counted,
         }
     }
 
-    /// A request joins the queue; `prefix` is what others may have of it.
+    /// Adds a request to the queue; `prefix` is its shareable part.
     #[inline(always)]
     pub(super) fn arrive(&mut self, id: SequenceId, arrival: &Arrival, prefix: Prefix) {
         match self {
@@ -50,7 +51,7 @@ impl Cache {
         }
     }
 
-    /// How many of a request's `known` tokens are there.
+    /// Number of a request's `known` tokens that are cached.
     #[inline(always)]
     pub(super) fn find(&mut self, id: SequenceId, known: u32) -> u32 {
         match self {
@@ -59,7 +60,7 @@ impl Cache {
         }
     }
 
-    /// A request is admitted, takes `blocks` and computes `tokens`.
+    /// Admits a request, which allocates `blocks` and computes `tokens`.
     #[inline(always)]
     pub(super) fn admit(&mut self, id: SequenceId, blocks: u64, tokens: u32) {
         match self {
@@ -69,7 +70,7 @@ impl Cache {
         }
     }
 
-    /// Decodes take `blocks`.
+    /// Allocates `blocks` for decodes.
     #[inline(always)]
     pub(super) fn decode(&mut self, blocks: u64) {
         match self {
@@ -78,7 +79,7 @@ impl Cache {
         }
     }
 
-    /// A request that has left does not come back.
+    /// Forgets a request that has left for good.
     #[inline(always)]
     pub(super) fn forget(&mut self, id: SequenceId) {
         match self {
@@ -87,7 +88,7 @@ impl Cache {
         }
     }
 
-    /// Tokens that requests hold beyond the first that holds them.
+    /// Tokens that requests hold in addition to the first holder.
     #[inline(always)]
     pub(super) fn shared_tokens(&self) -> u64 {
         match self {
