@@ -241,6 +241,7 @@ export interface Accelerator {
   peak_flops: Record<string, number>;
   link: Link | null;
   network: Network | null;
+  host_link?: HostLink | null;
   price: Price | null;
   sources: Source[];
   fp16_accumulate_flops?: number | null;
@@ -485,6 +486,11 @@ export interface Headroom {
   metric: string;
   percentile: string | null;
   share: number;
+}
+
+export interface HostLink {
+  kind: string;
+  bytes_per_s: number;
 }
 
 export interface KvCache {

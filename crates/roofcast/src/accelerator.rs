@@ -65,6 +65,9 @@ pub struct Accelerator {
     /// Network between nodes.
     #[serde(default)]
     pub network: Option<Network>,
+    /// Link to the host's memory, where it is not `link`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_link: Option<HostLink>,
     /// On-demand price.
     #[serde(default)]
     pub price: Option<Price>,
@@ -93,6 +96,16 @@ pub struct MemoryOption {
     pub memory_bytes: Bytes,
     /// Memory that the driver reports to a program.
     pub usable_bytes: Bytes,
+}
+
+/// Link between an accelerator and the memory of its host.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostLink {
+    /// Kind of link, as in `pcie5`, `nvlink-c2c`.
+    pub kind: String,
+    /// Bytes per second in one direction.
+    pub bytes_per_s: ByteRate,
 }
 
 /// Link between the accelerators of a node.
@@ -324,6 +337,9 @@ impl Accelerator {
                     "1 to 6 on a torus, else none",
                 ));
             }
+        }
+        if let Some(link) = &self.host_link {
+            positive("host_link.bytes_per_s", link.bytes_per_s.0, 1e15)?;
         }
         if let Some(network) = &self.network {
             positive("network.bytes_per_s", network.bytes_per_s.0, 1e15)?;

@@ -51,6 +51,9 @@ pub struct Capacity {
     pub compute_bytes_per_token: Bytes,
     /// Tokens that the whole deployment can cache.
     pub kv_tokens: u64,
+    /// Tokens that the host's memory holds beside, where it is a tier of the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_kv_tokens: Option<u64>,
     /// Sequences of the context that fit at one time.
     pub max_batch: u64,
     /// Longest single sequence in tokens, at most the model's maximum.
@@ -94,6 +97,7 @@ pub fn capacity(deployment: &Deployment, question: &Question) -> Capacity {
     let sequences = memory::sequences(deployment, context);
     let ranks = memory::ranks(deployment);
     let kv_tokens = memory::tokens(deployment, context).saturating_mul(replicas);
+    let host = memory::host_tier(deployment, memory::tokens(deployment, context)).ok().flatten();
     let fits = kv_tokens > 0;
     let short_by_bytes = if fits { Bytes::ZERO } else { missing(deployment, context) };
     let users =
@@ -108,6 +112,7 @@ pub fn capacity(deployment: &Deployment, question: &Question) -> Capacity {
         kv_bytes_per_sequence: per_sequence(deployment, context),
         compute_bytes_per_token: memory::compute_buffer(deployment),
         kv_tokens,
+        host_kv_tokens: host.map(|host| host.tokens.saturating_mul(replicas)),
         max_batch: sequences.saturating_mul(replicas),
         longest_context: longest_context(deployment),
         users,

@@ -9,3 +9,4 @@ pub mod groups;
 pub mod layout;
 pub mod paged;
 pub mod prefix;
+pub mod tier;

@@ -6,6 +6,7 @@
 //! to the free remainder: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`. With
 //! `ideal`: nominal memory, perfect sharding, nothing reserved.
 
+mod host;
 mod llama_cpp;
 pub mod log;
 mod pages;
@@ -13,6 +14,7 @@ mod sglang;
 mod start;
 mod vllm;
 
+pub use host::host_tier;
 use pages::Pool;
 pub use start::{Refusal, Start, start, starts};
 

@@ -166,6 +166,26 @@ pub struct CacheUse {
     pub scattered_fragmentation: f64,
     /// Use of block tables, if the spec names a layout.
     pub tables: Option<Tables>,
+    /// What the host's memory was used for, where it is a tier of the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostUse>,
+}
+
+/// What the host's memory was used for as a tier of the cache, over all replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct HostUse {
+    /// Tokens that the host pool of one replica holds.
+    pub tokens: u64,
+    /// Share of the tokens of admitted requests that were found on the device.
+    pub device_hit_rate: f64,
+    /// Share that was loaded from the host.
+    pub host_hit_rate: f64,
+    /// Tokens loaded from the host.
+    pub loaded_tokens: u64,
+    /// Tokens copied to the host.
+    pub stored_tokens: u64,
+    /// Tokens evicted from the device that the host did not have.
+    pub dropped_tokens: u64,
 }
 
 /// HBM traffic and transfers of block tables for the decodes of a step, on average.

@@ -18,7 +18,7 @@ pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routi
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use scheduling::{
     CostKind, MambaStrategy, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,
-    SchedulerKind, StateDtype,
+    SchedulerKind, StateDtype, WritePolicy,
 };
 pub use search::{Objective, SearchSpec};
 pub use slo::{Bound, Metric, Percentile, Slo, key as slo_key};
@@ -190,6 +190,14 @@ pub struct EngineSpec {
     pub mamba_full_memory_ratio: Option<f64>,
     /// How SGLang's radix cache keeps recurrent states.
     pub mamba_radix_cache_strategy: Option<MambaStrategy>,
+    /// Whether SGLang keeps KV in the host's memory, too (HiCache); false where absent.
+    pub enable_hierarchical_cache: Option<bool>,
+    /// Host tokens per device token; 2 where absent.
+    pub hicache_ratio: Option<f64>,
+    /// GB of the host pool of each rank, in place of the ratio; 0 is none.
+    pub hicache_size: Option<f64>,
+    /// When KV is copied to the host; with its first insert where absent.
+    pub hicache_write_policy: Option<WritePolicy>,
     /// Whether SGLang decides a step only when the results of the one before it are there; false where absent.
     pub disable_overlap_schedule: Option<bool>,
     /// Which requests SGLang retracts first; those with the fewest tokens where absent.

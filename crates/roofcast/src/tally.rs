@@ -51,6 +51,12 @@ pub struct Tally {
     pub swapped_tokens: u64,
     /// Tokens found in the prefix cache, at every admission.
     pub cached_tokens: u64,
+    /// Of these, the tokens that were loaded from the host tier.
+    pub loaded_tokens: u64,
+    /// Tokens copied to the host tier.
+    pub stored_tokens: u64,
+    /// Tokens evicted from the device that no tier keeps.
+    pub dropped_tokens: u64,
     /// Tokens computed.
     pub scheduled_tokens: u64,
     /// Tokens computed for a batch that waits for its longest.
@@ -92,7 +98,7 @@ pub struct Tally {
     pub decoding: u128,
     /// What the time of the other steps went to.
     pub mixed: Shares<u128>,
-    /// Time of swaps.
+    /// Time of swaps, and what batches waited for copies between tiers.
     pub swapping: Ticks,
     /// Time with nothing to do.
     pub idle: Ticks,

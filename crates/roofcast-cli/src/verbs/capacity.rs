@@ -117,6 +117,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         oversubscription_percent: (args.oversubscription * 100.0).round() as u64,
         users: args.users,
     };
+    memory::host_tier(&deployment, 0)?;
     let found = capacity(&deployment, &question);
     let log = args.measured_log.as_deref().map(logged).transpose()?;
     let measured = log.map(|log| Measured::of(&log, &found, &memory::start(&deployment, context)));
@@ -225,6 +226,7 @@ fn facts(c: &Capacity) -> Vec<(&'static str, u64)> {
         ("kv_bytes_per_token", c.kv_bytes_per_token.0),
         ("kv_bytes_per_sequence", c.kv_bytes_per_sequence.0),
         ("kv_tokens", c.kv_tokens),
+        ("host_kv_tokens", c.host_kv_tokens.unwrap_or(0)),
         ("max_batch", c.max_batch),
         ("longest_context", c.longest_context),
         ("users", c.users),
@@ -253,6 +255,8 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
     }
     if c.fits {
         pairs.push(("KV tokens", grouped(c.kv_tokens)));
+        pairs
+            .extend(c.host_kv_tokens.map(|tokens| ("in host memory", format!("{} tokens", grouped(tokens)))));
         pairs.push((
             "largest batch",
             format!("{} of {} tokens", grouped(c.max_batch), grouped(question.context)),

@@ -207,6 +207,7 @@ fn accelerator(
         memory_options: vec![],
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
         multiprocessors: None,
+        host_link: None,
         fp16_accumulate_flops: None,
         in_band_ecc: false,
         node_size: 1,

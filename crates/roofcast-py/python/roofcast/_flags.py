@@ -109,6 +109,14 @@ class DeploymentFlags(TypedDict, total=False):
     """Requests of a step with prompts, SGLang's [default: no bound]"""
     disable_radix_cache: bool | None
     """Whether SGLang keeps no prefixes [default: false]"""
+    enable_hierarchical_cache: bool | None
+    """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
+    hicache_ratio: float | None
+    """HiCache's host tokens per device token [default: 2]"""
+    hicache_size: float | None
+    """GB of HiCache's host pool on each rank, in place of the ratio"""
+    hicache_write_policy: Word | None
+    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default: write_through]"""
     disable_overlap_schedule: bool | None
     """Whether SGLang decides a step after the results of the one before it [default: false]"""
     retraction_policy: Word | None
@@ -361,6 +369,14 @@ class PlanFlags(TypedDict, total=False):
     """Requests of a step with prompts, SGLang's [default: no bound]"""
     disable_radix_cache: bool | None
     """Whether SGLang keeps no prefixes [default: false]"""
+    enable_hierarchical_cache: bool | None
+    """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
+    hicache_ratio: float | None
+    """HiCache's host tokens per device token [default: 2]"""
+    hicache_size: float | None
+    """GB of HiCache's host pool on each rank, in place of the ratio"""
+    hicache_write_policy: Word | None
+    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default: write_through]"""
     disable_overlap_schedule: bool | None
     """Whether SGLang decides a step after the results of the one before it [default: false]"""
     retraction_policy: Word | None

@@ -385,6 +385,7 @@ class Capacity(Served):
     longest_context: int
     users: int
     ranks: list[Rank]
+    host_kv_tokens: int | None = None
     deployments_for_users: int | None = None
     min_accelerators: int | None = None
     smallest_topology: Topology | None = None
@@ -453,6 +454,7 @@ class KvCacheUse(Part):
     scattered_refusals: int
     scattered_fragmentation: float
     tables: dict[str, Any] | None = None
+    host: dict[str, Any] | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

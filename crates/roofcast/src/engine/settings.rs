@@ -99,6 +99,7 @@ impl EngineConfig {
             contiguous: profile.reserves && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
             layout: spec.kv_layout,
             swap_tokens: swap_tokens(deployment, spec, context)?,
+            host: memory::host_tier(deployment, blocks * block_size)?,
             scheduler: spec.scheduler(),
             queue: spec.policy,
             cost: spec.cost,

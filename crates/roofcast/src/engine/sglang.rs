@@ -6,6 +6,7 @@
 //! taken at once; without `leap` every batch is taken by itself, with the same results.
 
 mod account;
+mod copies;
 mod driven;
 pub(crate) mod settings;
 
@@ -29,6 +30,7 @@ use crate::tally::Tally;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use crate::workload::request::Run;
+use copies::Copies;
 use std::collections::VecDeque;
 
 /// Where in the segment of its output the positions of a request's own prompt tokens begin.
@@ -54,6 +56,8 @@ pub struct Sglang<D> {
     decoded: Ticks,
     fresh: Vec<RequestId>,
     departures: Vec<Departure>,
+    /// Copies to and from the host tier, where there is one.
+    copies: Option<Copies>,
     /// Requests that ended: the next decision may still name them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
@@ -82,6 +86,8 @@ struct Batch {
     step: Box<Step>,
     time: u64,
     growth: u64,
+    /// Of the time, what it waits for copies between tiers.
+    waits: u64,
     /// Rows whose first decode this is.
     fresh: Vec<RequestId>,
     segment: Segment,
@@ -103,6 +109,7 @@ impl<D: Decodes> Sglang<D> {
             decoded: Ticks::ZERO,
             fresh: Vec::new(),
             departures: Vec::new(),
+            copies: config.host.map(Copies::new),
             leaving: Vec::new(),
             outputs: Outputs::default(),
             leap,
@@ -137,8 +144,10 @@ impl<D: Decodes> Sglang<D> {
     /// which another decision may have something.
     fn decide(&mut self) -> Result<Batch, bool> {
         self.receive();
+        self.settle(self.clock);
         let closed = self.scheduler.blocked();
         let step = self.scheduler.schedule();
+        let written_back = self.moved();
         self.opened = closed && !self.scheduler.blocked();
         self.leaving.drain(..).for_each(|id| self.scheduler.forget(id));
         for &(id, tokens) in &step.joined {
@@ -158,8 +167,9 @@ impl<D: Decodes> Sglang<D> {
         }
         let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
         let (time, growth, bound) = self.cost(&step);
-        let segment = self.segment(&step, bound);
-        Ok(Batch { step, time, growth, fresh, segment })
+        let waits = self.copying(&step, time, written_back);
+        let segment = self.segment(&step, if waits > time { "swap" } else { bound });
+        Ok(Batch { step, time: time + waits, growth, waits, fresh, segment })
     }
 
     /// A batch, or as many equal ones as begin before `horizon`; false where there is nothing to compute.
@@ -167,7 +177,7 @@ impl<D: Decodes> Sglang<D> {
         let mut batch = match self.decide() {
             Ok(batch) => batch,
             Err(changed) => {
-                let Some(before) = self.pending.take() else { return changed };
+                let Some(before) = self.pending.take() else { return changed || self.await_copy() };
                 self.deliver(&before, 0);
                 self.scheduler.recycle(before.step);
                 return true;
@@ -207,7 +217,8 @@ impl<D: Decodes> Sglang<D> {
     /// How many decisions like the one on `batch` follow it before `horizon`; the first of them comes `late`r, the others
     /// as batches end. Never beyond the next poll of the inbox where the server polls every few batches.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
-        if !self.leap || self.opened || batch.step.kind != ForwardMode::Decode {
+        let copies = batch.waits > 0 || self.copies();
+        if !self.leap || self.opened || copies || batch.step.kind != ForwardMode::Decode {
             return 0;
         }
         let waits = self.polling.polls() || !self.inbox.is_empty();
@@ -263,6 +274,7 @@ impl<D: Decodes> Sglang<D> {
         let fresh: Vec<RequestId> = fresh.iter().copied().filter(|id| self.scheduler.decodes(*id)).collect();
         self.report_decoded(batch);
         let results = self.scheduler.process(step);
+        self.moved();
         if step.decodes > 0 {
             for id in &fresh {
                 self.tally.itl.add(one - self.lives[*id].last, 1);
@@ -285,21 +297,6 @@ impl<D: Decodes> Sglang<D> {
         for id in results.finished {
             self.depart(id);
         }
-    }
-
-    fn depart(&mut self, id: RequestId) {
-        let life = self.lives[id];
-        self.departures.push(Departure {
-            arrival: life.arrival,
-            first: life.first.unwrap_or(self.clock),
-            preemptions: life.preemptions,
-            cached: life.cached,
-            id: 0,
-        });
-        self.leaving.push(id);
-        self.mark(id, Mark::Finished);
-        self.report(id, |number| Event::Finished { number });
-        self.lives[id].here = false;
     }
 
     fn mark(&mut self, id: RequestId, mark: Mark) {
@@ -365,7 +362,9 @@ impl<D: Decodes> Replica for Sglang<D> {
     fn wait_until(&mut self, time: Ticks) {
         if time > self.clock {
             // It is idle meanwhile.
+            self.settle(time);
             let step = self.scheduler.schedule();
+            self.moved();
             self.leaving.drain(..).for_each(|id| self.scheduler.forget(id));
             for &id in &step.left {
                 self.rows.remove(id as u32);
@@ -417,6 +416,7 @@ impl<D: Decodes> Replica for Sglang<D> {
     fn restart(&mut self) {
         self.scheduler = Scheduler::new(self.config.scheduler.clone());
         self.pending = None;
+        self.copies = self.config.host.map(Copies::new);
         self.leaving.clear();
         self.fresh.clear();
     }

@@ -5,6 +5,7 @@
 use super::state::polling::PollingConfig;
 use super::state::queue::Order;
 use crate::kv_cache::groups::Groups;
+use crate::kv_cache::tier::HostTier;
 use crate::scheduler::vllm;
 use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind};
 
@@ -47,6 +48,8 @@ pub struct EngineConfig {
     pub layout: Option<KvLayout>,
     /// KV tokens that the host's memory holds.
     pub swap_tokens: u64,
+    /// The host's memory as a tier of the cache, where it is one.
+    pub host: Option<HostTier>,
     /// Which scheduler it is.
     pub scheduler: SchedulerKind,
     /// The order in which requests are admitted.

@@ -26,7 +26,7 @@ pub use config::{HiCache, Rules, ServerArgs};
 pub use memory::Usage;
 pub use request::NewRequest;
 pub use results::Results;
-pub use tree::host::{Moves, Submission, WritePolicy};
+pub use tree::host::{Moves, Submission};
 
 use super::{Policy, Profile};
 use crate::scheduler::config::Prefixes;

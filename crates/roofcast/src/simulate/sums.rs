@@ -3,7 +3,7 @@
 //! Knows: the means and fractions that steps, blocks and times give. Knows nothing about the course of the run.
 
 use super::provision::{self, Pool, Provision, ScalingUse};
-use super::{Activity, CacheUse, Expense, IDLE_POWER, Settings, Simulation, Tables, TimeShares};
+use super::{Activity, CacheUse, Expense, HostUse, IDLE_POWER, Settings, Simulation, Tables, TimeShares};
 use crate::accelerator::Accelerator;
 use crate::bands::{Bands, Means};
 use crate::batch::Batch;
@@ -139,6 +139,22 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
         scattered_refusals: scattered.count,
         scattered_fragmentation: scattered.value(),
         tables: config.layout.map(|layout| tables(layout, config, tallies)),
+        host: config.host.map(|host| host_use(host.tokens, tallies)),
+    }
+}
+
+/// What a host tier of `tokens` was used for. A request has the tokens found and those computed before it decodes.
+fn host_use(tokens: u64, tallies: &[&Tally]) -> HostUse {
+    let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
+    let (cached, loaded) = (sum(|t| t.cached_tokens), sum(|t| t.loaded_tokens));
+    let admitted = (cached + sum(|t| t.scheduled_tokens) - sum(|t| t.decoding_steps)) as f64;
+    HostUse {
+        tokens,
+        device_hit_rate: ratio((cached - loaded) as f64, admitted),
+        host_hit_rate: ratio(loaded as f64, admitted),
+        loaded_tokens: loaded,
+        stored_tokens: sum(|t| t.stored_tokens),
+        dropped_tokens: sum(|t| t.dropped_tokens),
     }
 }
 

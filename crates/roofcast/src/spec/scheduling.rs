@@ -154,6 +154,19 @@ impl StateDtype {
     }
 }
 
+/// When SGLang's HiCache copies KV to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WritePolicy {
+    /// With its first insert into the radix tree.
+    #[default]
+    WriteThrough,
+    /// With its second insert.
+    WriteThroughSelective,
+    /// When it leaves the device.
+    WriteBack,
+}
+
 /// SGLang's orders of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -4,10 +4,10 @@ use super::polling::{STEP_MS, near, second};
 use super::runs::{conserved, deployment, records, same, same_over_time, served, workloads};
 use proptest::prelude::*;
 use roofcast::scheduler::sglang::{
-    ForwardMode, HiCache, NewRequest, Rules, Scheduler, ServerArgs, Step, Submission, WritePolicy,
+    ForwardMode, HiCache, NewRequest, Rules, Scheduler, ServerArgs, Step, Submission,
 };
-use roofcast::spec::RetractionPolicy;
 use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
+use roofcast::spec::{RetractionPolicy, WritePolicy};
 use roofcast::workload::request::Run;
 
 /// Specs over pages, both loops, mixed chunks, whole prompts, retraction, priorities and polling.
@@ -48,9 +48,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn leaping_is_stepping(workload in workloads(), spec in specs(900..4000), bound in proptest::option::of(1_u64..600), windowed in any::<bool>()) {
+    fn leaping_is_stepping(workload in workloads(), spec in specs(900..4000), bound in proptest::option::of(1_u64..600), windowed in any::<bool>(), tier in tiers()) {
         let workload = roofcast::workload::Workload { max_tokens: bound, ..workload };
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
+        let tier = tier.filter(|_| !windowed && spec.disable_radix_cache != Some(true));
+        let spec = EngineSpec {
+            enable_hierarchical_cache: tier.map(|_| true),
+            hicache_ratio: tier.map(|(pages, _)| pages as f64 / 40.0),
+            hicache_write_policy: tier.map(|(_, policy)| policy),
+            ..spec
+        };
         let deployment = deployment(name, spec);
         let mut stepping = served(&deployment, &workload, false);
         let mut leaping = served(&deployment, &workload, true);
@@ -64,6 +71,8 @@ proptest! {
         prop_assert_eq!((a.idle, a.mixed, a.cached_tokens), (b.idle, b.mixed, b.cached_tokens));
         prop_assert_eq!((a.shared_steps, a.slack_steps, a.spanned_blocks), (b.shared_steps, b.slack_steps, b.spanned_blocks));
         prop_assert_eq!((a.recomputed_tokens, a.idle_tokens, a.decoding_steps), (b.recomputed_tokens, b.idle_tokens, b.decoding_steps));
+        prop_assert_eq!((a.loaded_tokens, a.stored_tokens, a.dropped_tokens), (b.loaded_tokens, b.stored_tokens, b.dropped_tokens));
+        prop_assert_eq!(a.swapping, b.swapping);
         // A gap for every token but the first of each answer.
         let gaps: u64 = records(&leaping).iter().filter(|r| r.first_token.is_some()).map(|r| r.output_len - 1).sum();
         prop_assert_eq!(b.itl.count(), gaps);
@@ -267,4 +276,39 @@ fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
         assert!(second.finished < first.finished);
         conserved(&fleet, 2);
     }
+}
+
+/// Five prompts of 1000 tokens of their own, one after another and then all again, in a device pool of 2500 tokens and a host pool of 5251. Two and a
+/// half are on the device, so the first of the second round are nowhere without a host tier, and on the host with it; what is
+/// loaded is every token of a prompt but the one that has to be computed.
+#[test]
+fn a_host_tier_keeps_what_leaves_the_device() {
+    let engine = EngineSpec {
+        scheduler: Some(SchedulerKind::Sglang),
+        num_gpu_blocks: Some(2500),
+        cost: CostKind::Limit,
+        ..EngineSpec::default()
+    };
+    let tiered =
+        EngineSpec { enable_hierarchical_cache: Some(true), hicache_ratio: Some(2.1), ..engine.clone() };
+    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.jsonl\" }\n";
+    let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
+    let lines: Vec<String> = (0..10)
+        .map(|i| {
+            let ids = [i % 5 * 2 + 1, i % 5 * 2 + 2];
+            format!(
+                "{{\"timestamp\":{},\"input_length\":1000,\"output_length\":2,\"hash_ids\":{ids:?}}}",
+                i * 1000
+            )
+        })
+        .collect();
+    workload.load("test", |_| Ok::<_, roofcast::Error>(lines.join("\n"))).unwrap();
+    let loaded = |engine: EngineSpec| {
+        let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", engine), &workload, true);
+        let tally = fleet.replicas[0].tally();
+        (tally.cached_tokens, tally.loaded_tokens, tally.swapping > roofcast::clock::Ticks::ZERO)
+    };
+    assert_eq!(loaded(engine), (0, 0, false));
+    let (cached, loaded, waited) = loaded(tiered);
+    assert_eq!((cached, loaded, waited), (5 * 999, 5 * 999, true));
 }

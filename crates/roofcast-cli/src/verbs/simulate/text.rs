@@ -34,7 +34,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     ];
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
-    facts.extend(gaps(s).into_iter().chain(tables(s)));
+    facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
     let rows = s.summary.metrics().map(|(name, s)| {
@@ -217,6 +217,21 @@ fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
         grouped(k.scattered_refusals)
     );
     Some(("gaps", text))
+}
+
+/// Hit rates of the device and the host tier, if there is one.
+fn host(s: &Simulation) -> Option<(&'static str, String)> {
+    let h = s.kv_cache.host?;
+    let text = format!(
+        "{} of the tokens of admitted requests from the device, {} loaded from the host ({} tokens of {}), {} copied there, {} lost",
+        percent(h.device_hit_rate),
+        percent(h.host_hit_rate),
+        grouped(h.loaded_tokens),
+        grouped(h.tokens),
+        grouped(h.stored_tokens),
+        grouped(h.dropped_tokens)
+    );
+    Some(("KV tiers", text))
 }
 
 /// HBM traffic and transfers of block tables, if they are counted.

@@ -2,9 +2,10 @@
 
 use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
-use crate::scheduler::sglang::{HiCache, Rules, ServerArgs, WritePolicy};
+use crate::scheduler::sglang::{HiCache, Rules, ServerArgs};
 use crate::spec::RetractionPolicy;
 use crate::spec::SchedulePolicy;
+use crate::spec::WritePolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
 //! What is counted of each batch: tokens, rows, and what the pool was used for.
 
 use super::{Batch, Sglang};
+use crate::arrival::Departure;
 use crate::clock::{Ticks, sum_of_run};
 use crate::engine::event::Event;
-use crate::scheduler::sglang::{ForwardMode, Step};
+use crate::scheduler::sglang::{ForwardMode, RequestId, Step};
 use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
 
@@ -37,9 +38,25 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
+    /// A request has ended.
+    pub(super) fn depart(&mut self, id: RequestId) {
+        let life = self.lives[id];
+        self.departures.push(Departure {
+            arrival: life.arrival,
+            first: life.first.unwrap_or(self.clock),
+            preemptions: life.preemptions,
+            cached: life.cached,
+            id: 0,
+        });
+        self.leaving.push(id);
+        self.mark(id, Mark::Finished);
+        self.report(id, |number| Event::Finished { number });
+        self.lives[id].here = false;
+    }
+
     /// Counts a batch and `more` like it, which are decided herewith.
     pub(super) fn count(&mut self, batch: &mut Batch, more: u64) {
-        let Batch { step, segment, time, growth, .. } = batch;
+        let Batch { step, segment, time, growth, waits, .. } = batch;
         let usage = self.scheduler.usage();
         let taken = if more > 0 { self.scheduler.repeat(more) } else { 0 };
         let (n, steps) = (step.decodes, 1 + more);
@@ -67,7 +84,7 @@ impl<D: Decodes> Sglang<D> {
             tally.spanned_blocks += (u128::from(usage.spanned) * many + taken) / u128::from(page);
         }
         if step.kind == ForwardMode::Decode {
-            tally.decoded(n, steps, sum_of_run(*time, *growth, steps));
+            tally.decoded(n, steps, sum_of_run(*time - *waits, *growth, steps));
         }
         segment.blocks = [usage.room / page, used];
     }

@@ -4,8 +4,9 @@
 //! requests, come with the deployment.
 
 use crate::error::{Error, Result};
+use crate::kv_cache::tier::HostTier;
 use crate::scheduler::config::EngineConfig;
-use crate::scheduler::sglang::{self, Rules};
+use crate::scheduler::sglang::{self, HiCache, Rules};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::spec::{EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
 
@@ -19,12 +20,14 @@ pub struct SglangConfig {
     pub scheduler: sglang::ServerArgs,
     /// Tokens of a request, prompt and output.
     pub max_model_len: u64,
+    /// The host tier, where there is one.
+    pub(crate) host: Option<HostTier>,
     /// When requests are received.
     pub(crate) polling: PollingConfig,
 }
 
 /// Keys that are SGLang's alone, and whether they are set.
-pub(crate) fn own_keys(spec: &EngineSpec) -> [(&'static str, bool); 16] {
+pub(crate) fn own_keys(spec: &EngineSpec) -> [(&'static str, bool); 20] {
     [
         ("chunked_prefill_size", spec.chunked_prefill_size.is_some()),
         ("max_prefill_tokens", spec.max_prefill_tokens.is_some()),
@@ -41,6 +44,10 @@ pub(crate) fn own_keys(spec: &EngineSpec) -> [(&'static str, bool); 16] {
         ("max_mamba_cache_size", spec.max_mamba_cache_size.is_some()),
         ("mamba_full_memory_ratio", spec.mamba_full_memory_ratio.is_some()),
         ("mamba_radix_cache_strategy", spec.mamba_radix_cache_strategy.is_some()),
+        ("enable_hierarchical_cache", spec.enable_hierarchical_cache.is_some()),
+        ("hicache_ratio", spec.hicache_ratio.is_some()),
+        ("hicache_size", spec.hicache_size.is_some()),
+        ("hicache_write_policy", spec.hicache_write_policy.is_some()),
         ("scheduler_recv_interval", spec.scheduler_recv_interval.is_some()),
     ]
 }
@@ -76,7 +83,18 @@ pub(crate) fn check(spec: &EngineSpec) -> Result<()> {
     if spec.disable_radix_cache.is_some() && spec.enable_prefix_caching.is_some() {
         return refused("enable_prefix_caching", "left out beside disable_radix_cache, its opposite");
     }
-    Ok(())
+    let tiered = spec.enable_hierarchical_cache == Some(true);
+    let alone = spec.disable_radix_cache.unwrap_or(spec.enable_prefix_caching == Some(false));
+    if tiered && alone {
+        return refused("enable_hierarchical_cache", "with a radix tree: disable_radix_cache left out");
+    }
+    let sized =
+        [spec.hicache_ratio.is_some(), spec.hicache_size.is_some(), spec.hicache_write_policy.is_some()];
+    let named = ["hicache_ratio", "hicache_size", "hicache_write_policy"];
+    match named.into_iter().zip(sized).find(|(_, set)| *set && !tiered) {
+        Some((field, _)) => refused(field, "with enable_hierarchical_cache"),
+        None => Ok(()),
+    }
 }
 
 impl SglangConfig {
@@ -134,7 +152,10 @@ impl SglangConfig {
             retraction_policy: spec.retraction_policy.unwrap_or_default(),
             prefill_max_requests: spec.prefill_max_requests,
             disable_overlap_schedule: spec.disable_overlap_schedule.unwrap_or(false),
-            hicache: None,
+            hicache: config.host.map(|host| HiCache {
+                host_tokens: host.tokens,
+                write_policy: spec.hicache_write_policy.unwrap_or_default(),
+            }),
             rules: Rules::of(spec.version.as_deref().filter(|_| spec.name() == "sglang")),
             records: false,
         };
@@ -144,6 +165,7 @@ impl SglangConfig {
         Ok(SglangConfig {
             scheduler,
             max_model_len: u64::from(config.max_model_len),
+            host: config.host,
             polling: config.polling,
         })
     }

@@ -1,8 +1,7 @@
 //! Settings by SGLang's names, and differences between its versions.
 
 use super::SchedulePolicy;
-use super::tree::host::WritePolicy;
-use crate::spec::RetractionPolicy;
+use crate::spec::{RetractionPolicy, WritePolicy};
 
 /// Settings of a scheduler.
 #[derive(Debug, Clone, PartialEq)]

@@ -177,8 +177,12 @@ impl Memory {
         self.spanned += tokens;
     }
 
-    /// Number of decodes, at most `most`, that fit one after another, with eviction.
+    /// Number of decodes, at most `most`, that fit one after another, with eviction; if an eviction waits for a copy, the
+    /// decodes that evict nothing.
     pub(super) fn decodes_that_fit(&self, most: u64) -> u64 {
+        if self.host().is_some_and(Host::writes_back) && self.evictable() > 0 {
+            return self.count(most, self.available, self.rows * self.page);
+        }
         self.count(most, self.reclaimable(), 0)
     }
 
@@ -266,7 +270,8 @@ impl Memory {
         let locked = self.tree.as_ref().map_or(0, Tree::locked);
         Usage {
             room: self.floor(tokens) - self.reclaimable(),
-            shared: self.claims - locked,
+            // What only a copy to the host locks is claimed by nobody.
+            shared: self.claims.saturating_sub(locked),
             spanned: self.spanned,
         }
     }

@@ -9,29 +9,15 @@
 //! ([`Tree::stored`], [`Tree::loaded`]).
 
 use super::{Node, ROOT, Slot, Tree};
+use crate::spec::WritePolicy;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// When KV is copied to the host, SGLang's `hicache_write_policy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WritePolicy {
-    /// At its first insert.
-    #[default]
-    WriteThrough,
-    /// At its second insert.
-    WriteThroughSelective,
-    /// When it leaves the device.
-    WriteBack,
-}
-
-impl WritePolicy {
-    /// Number of inserts at which a node is copied; `None` if inserts do not matter.
-    fn threshold(self) -> Option<u32> {
-        match self {
-            WritePolicy::WriteThrough => Some(1),
-            WritePolicy::WriteThroughSelective => Some(2),
-            WritePolicy::WriteBack => None,
-        }
+/// Number of inserts at which a node is copied; `None` if inserts do not matter.
+fn threshold(policy: WritePolicy) -> Option<u32> {
+    match policy {
+        WritePolicy::WriteThrough => Some(1),
+        WritePolicy::WriteThroughSelective => Some(2),
+        WritePolicy::WriteBack => None,
     }
 }
 
@@ -154,7 +140,7 @@ impl Tree {
     /// Counts an insert that passed over a node on the device or created it, unless the request had inserted it
     /// before.
     pub(super) fn used(&mut self, node: Node, fresh: bool) {
-        let Some(threshold) = self.host.as_ref().and_then(|host| host.policy.threshold()) else { return };
+        let Some(threshold) = self.host.as_ref().and_then(|host| threshold(host.policy)) else { return };
         let copy = &mut self.nodes[node as usize].copy;
         copy.hits += u32::from(fresh);
         if fresh && !copy.there && copy.hits >= threshold {
