@@ -6,7 +6,7 @@ rows=${1:?the measurements CSV}
 cd "$(dirname "$0")/.."
 roofcast=${ROOFCAST:-}
 if [ -z "$roofcast" ]; then
-    cargo build --release --locked -p roofcast-cli
+    cargo build --release --locked -p roofcast-cli --features full
     roofcast=${CARGO_TARGET_DIR:-target}/release/roofcast
 fi
 

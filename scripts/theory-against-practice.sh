@@ -30,7 +30,7 @@ esac
 
 roofcast=${ROOFCAST:-$folder/bin/roofcast}
 if [ ! -x "$roofcast" ]; then
-  cargo install --quiet --locked --path "$scripts/../crates/roofcast-cli" --root "$folder" --target-dir "$folder/target"
+  cargo install --quiet --locked --path "$scripts/../crates/roofcast-cli" --features full --root "$folder" --target-dir "$folder/target"
 fi
 
 run="$folder/$name"

@@ -9,6 +9,7 @@ mod caveats;
 mod client;
 mod clock;
 mod dialect;
+pub(crate) mod energy;
 mod failure;
 mod lag;
 pub(crate) mod load;
@@ -19,6 +20,7 @@ mod ready;
 pub(crate) mod report;
 pub(crate) mod request;
 mod response;
+mod saturation;
 pub(crate) mod scrape;
 mod servers;
 mod stop;
@@ -34,7 +36,9 @@ pub(crate) mod window;
 use anyhow::{Context, Result};
 use ask::Asker;
 use caveats::Given;
+use client::Client;
 use clock::Clock;
+use energy::{Energy, Metering, Source};
 use lag::Lag;
 use load::{Bounds, Cancelling, Means};
 use probe::Probed;
@@ -73,6 +77,8 @@ pub(crate) enum Told {
 pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
     servers: Arc<Servers>,
+    /// Where power is read.
+    power: Vec<Source>,
     form: Form,
     how: How,
     prompts: Prompts,
@@ -120,12 +126,14 @@ pub(crate) struct Measured {
     pub(crate) records: Vec<Record>,
     /// Metrics of the server, if they were read.
     pub(crate) server: Option<ServerMetrics>,
+    /// What was drawn, where that was told.
+    pub(crate) energy: Option<Energy>,
 }
 
 impl Bench {
     /// Prepares a bench.
     pub(crate) fn new(
-        targets: Vec<Target>,
+        (targets, power): (Vec<Target>, Vec<Option<Target>>),
         form: Form,
         how: How,
         speech: Speech,
@@ -144,6 +152,11 @@ impl Bench {
             .context("the runtime of the client")?;
         allow_connections();
         let servers = Arc::new(Servers::new(targets, clock)?);
+        let source = |target: Option<Target>| match target {
+            Some(target) => Ok(Source::Exporter(Arc::new(Client::new(target, clock)?))),
+            None => Ok(Source::Here),
+        };
+        let power = power.into_iter().map(source).collect::<Result<Vec<_>>>()?;
         let stop = {
             let _within = runtime.enter();
             Stop::new().context("waiting for Ctrl-C")?
@@ -156,7 +169,8 @@ impl Bench {
             shares_prompts: false,
         };
         let prompts = Prompts::new(speech.seed, speech.vocabulary);
-        let mut bench = Bench { runtime, servers, form, how, prompts, stop, stopped: false, lag, given };
+        let mut bench =
+            Bench { runtime, servers, power, form, how, prompts, stop, stopped: false, lag, given };
         if let Some(most) = how.ready {
             bench.wait_ready(most)?;
         }
@@ -207,7 +221,7 @@ impl Bench {
         let requested = requested(workload);
         let given = Given { shares_prompts: traffic.shares_prompts(), ..self.given.clone() };
         let before = cpu_seconds();
-        let (run, server) = self.runtime.block_on(async {
+        let (run, server, energy) = self.runtime.block_on(async {
             let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD) as usize;
             let talks = matches!(workload.arrivals, Arrivals::Sessions { .. });
             let scrape =
@@ -222,18 +236,30 @@ impl Bench {
                 bounds: self.how.bounds,
                 cancelling: self.how.cancelling,
             };
+            let metering =
+                if self.power.is_empty() { None } else { Some(Metering::start(self.power.clone()).await) };
             let run = load::drive(means, traffic, &mut self.stop, tell).await;
+            let tokens = run.records.iter().map(|record| record.output_len).sum();
+            let energy = match metering {
+                Some(metering) => metering.stop(tokens).await,
+                None => None,
+            };
             match scrape {
-                Some(scrape) => (run, Some(scrape.stop().await)),
-                None => (run, None),
+                Some(scrape) => (run, Some(scrape.stop().await), energy),
+                None => (run, None, energy),
             }
         });
         // No run repeats the words of another, so that no cache helps from run to run.
         self.prompts.seed = self.prompts.seed.wrapping_add(1);
         self.prompts.said += run.records.len() as u64;
         let cpu_s = cpu_seconds() - before;
-        let report = Report::of(&run, server.as_ref(), (requested, &given), judge, cpu_s);
-        Ok(Measured { report, records: run.records, server })
+        let mut report = Report::of(&run, server.as_ref(), (requested, &given), judge, cpu_s);
+        if energy.is_none() && !self.power.is_empty() {
+            report
+                .warnings
+                .push("no energy: what --power names tells none under a name that is known".to_owned());
+        }
+        Ok(Measured { report, records: run.records, server, energy })
     }
 }
 

@@ -29,6 +29,7 @@ mod wire;
 pub(crate) use completion::Author;
 
 use ask::{Ask, Endpoint};
+pub(crate) use completion::Calling;
 use outlet::Out;
 use replica::EngineHandle;
 use std::io::Write;
@@ -68,7 +69,8 @@ const FEW: usize = 8;
 
 /// Reads a body as every endpoint does, and writes the complete answer and the stream if it is a valid request.
 pub(crate) fn exercise(body: &[u8]) {
-    static AUTHOR: LazyLock<Author> = LazyLock::new(|| Author::new(Arc::new(Rule), vec![3, 7]));
+    static AUTHOR: LazyLock<Author> =
+        LazyLock::new(|| Author::new(Arc::new(Rule), vec![3, 7], Calling { share: 0.5, most: 3 }));
     let endpoints = [
         Endpoint::Completions,
         Endpoint::Chat,

@@ -3,6 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use roofcast::Error;
 use std::error::Error as _;
+use std::ffi::OsString;
 use std::io::Write;
 use std::num::{ParseFloatError, ParseIntError};
 use std::process::ExitCode;
@@ -36,16 +37,62 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Exits for arguments that do not parse, or for help. An invalid value is reported like invalid values in files.
-pub(crate) fn misused(error: &clap::Error) -> ExitCode {
-    match value_error(error) {
-        Some(told) => fail(&told.into()),
-        None => {
-            // If stderr is closed, too, nothing can be reported.
-            drop(error.print());
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-        }
+/// Ends where arguments do not parse, or where help is asked for. Values that cannot be are told as values of files are, all of
+/// them at once: `parse` says what is wrong with the arguments that are left without those already told.
+pub(crate) fn misused(
+    error: &clap::Error,
+    mut arguments: Vec<OsString>,
+    parse: impl Fn(Vec<OsString>) -> Option<clap::Error>,
+) -> ExitCode {
+    if let Some(verb) = left_out(error) {
+        return fail(
+            &Error::field("arguments", "the verb", format!("{verb}, which this build leaves out"), WITH_IT)
+                .into(),
+        );
     }
+    let Some(first) = value_error(error) else {
+        // Nothing is left to do where stderr is closed, too.
+        drop(error.print());
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    };
+    let mut told = vec![first.to_string()];
+    let mut wrong = without_value(error, &mut arguments).then(|| parse(arguments.clone())).flatten();
+    while let Some(next) = wrong.take() {
+        let Some(text) = value_error(&next).map(|error| error.to_string()) else { break };
+        // Of two equal pairs the wrong one may have gone.
+        if told.contains(&text) {
+            break;
+        }
+        told.push(text);
+        wrong = without_value(&next, &mut arguments).then(|| parse(arguments.clone())).flatten();
+    }
+    fail(&anyhow::anyhow!(told.join("\n")))
+}
+
+/// How a program is built that has every verb.
+const WITH_IT: &str = "a build with it: `cargo install --locked --path crates/roofcast-cli --features full`, or a release's archive";
+
+/// The verb that clap does not know, where another build has it.
+fn left_out(error: &clap::Error) -> Option<&str> {
+    let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    (!cfg!(feature = "network") && ["bench", "emulate", "serve"].contains(&verb.as_str())).then_some(verb)
+}
+
+/// Removes the flag and the value that clap refused; false where the arguments have them in no form that is known.
+fn without_value(error: &clap::Error, arguments: &mut Vec<OsString>) -> bool {
+    let Some((flag, found)) = refused(error) else { return false };
+    let joined = OsString::from(format!("{flag}={found}"));
+    let named = |pair: &[OsString]| pair[0] == *flag && pair[1] == *found;
+    // An alias: clap names the flag by its first name.
+    let alias = |pair: &[OsString]| pair[0].to_string_lossy().starts_with('-') && pair[1] == *found;
+    if let Some(at) = arguments.iter().position(|one| *one == joined) {
+        arguments.remove(at);
+        return true;
+    }
+    let pairs = || arguments.windows(2);
+    let Some(at) = pairs().position(named).or_else(|| pairs().position(alias)) else { return false };
+    arguments.drain(at..at + 2);
+    true
 }
 
 /// The error as text, without clap's usage hints.
@@ -60,13 +107,21 @@ pub(crate) fn misuse(error: &clap::Error) -> String {
     )
 }
 
-/// The error for a value: the flag, the value found and the values accepted.
-fn value_error(error: &clap::Error) -> Option<Error> {
+/// The flag and the value that clap refused, where it was a value.
+fn refused(error: &clap::Error) -> Option<(&str, &str)> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
     let (flag, found) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    // `--rate <RATE>`, `--disaggregated[=<true|false>]`, `[SPEC.toml]...`.
+    let flag = flag.trim_start_matches(['[', '<']).split([' ', '=', '[', ']', '>']).next().unwrap_or(flag);
+    Some((flag, found))
+}
+
+/// A refusal of a value: the flag, what was found and what is accepted.
+fn value_error(error: &clap::Error) -> Option<Error> {
+    let (flag, found) = refused(error)?;
     let accepted = match error.kind() {
         ErrorKind::ValueValidation => accepted(error)?,
         ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
@@ -75,8 +130,6 @@ fn value_error(error: &clap::Error) -> Option<Error> {
         },
         _ => return None,
     };
-    // `--rate <RATE>`, `--disaggregated[=<true|false>]`, `[SPEC.toml]...`.
-    let flag = flag.trim_start_matches(['[', '<']).split([' ', '=', '[', ']', '>']).next().unwrap_or(flag);
     Some(Error::field("arguments", flag, format!("{found:?}"), accepted))
 }
 

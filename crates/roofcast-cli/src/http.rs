@@ -5,6 +5,7 @@
 pub(crate) mod guard;
 mod patient;
 pub(crate) mod server;
+pub(crate) mod tls;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};

@@ -39,10 +39,15 @@ pub(crate) const DEFAULT_CONTEXT: u64 = 4096;
 
 /// Reads a text file of at most 64 MiB, a compressed one (`.gz`) of as many when unpacked.
 pub(crate) fn text(path: &Path) -> Result<String> {
+    text_within(path, MOST_BYTES)
+}
+
+/// The same of at most so many bytes.
+pub(crate) fn text_within(path: &Path, most: u64) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;
     let packed = path.extension().is_some_and(|e| e == "gz");
-    if packed { bounded(GzDecoder::new(file), &place) } else { bounded(file, &place) }
+    if packed { bounded(GzDecoder::new(file), &place, most) } else { bounded(file, &place, most) }
 }
 
 /// Reads a text file that must not be empty; `accepted` describes its contents.
@@ -54,15 +59,12 @@ pub(crate) fn filled(path: &Path, accepted: &str) -> Result<String> {
     }
 }
 
-/// Reads text of at most 64 MiB.
-fn bounded(reader: impl Read, place: &str) -> Result<String> {
+/// Reads text of at most `most` bytes.
+fn bounded(reader: impl Read, place: &str, most: u64) -> Result<String> {
     let mut bytes = Vec::new();
-    let read = reader.take(MOST_BYTES + 1).read_to_end(&mut bytes).with_context(|| place.to_owned())?;
-    if read as u64 > MOST_BYTES {
-        bail!(
-            "{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file",
-            MOST_BYTES >> 20
-        );
+    let read = reader.take(most + 1).read_to_end(&mut bytes).with_context(|| place.to_owned())?;
+    if read as u64 > most {
+        bail!("{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file", most >> 20);
     }
     unicode(bytes).map_err(|found| Error::field(place, "the file", found, "text in UTF-8").into())
 }
@@ -71,7 +73,7 @@ fn bounded(reader: impl Read, place: &str) -> Result<String> {
 fn standard_input() -> Result<(String, String)> {
     let (place, text) = match host::spec() {
         Some(text) => ("spec", text),
-        None => ("standard input", bounded(std::io::stdin().lock(), "standard input")?),
+        None => ("standard input", bounded(std::io::stdin().lock(), "standard input", MOST_BYTES)?),
     };
     Ok((place.to_owned(), text))
 }

@@ -29,10 +29,9 @@ mod verbs;
 
 use args::{Cli, Files, HardwareArgs, HardwareVerb, Verb, grouped, signed};
 use clap::{CommandFactory, FromArgMatches};
-use signal_hook::consts::SIGXFSZ;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// The version with the build's features, which determine the available verbs and file formats.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
@@ -51,10 +50,12 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 pub fn main() -> ExitCode {
     // With a handler, a file that exceeds `ulimit -f` is an error of its writer, which removes the partial file,
     // rather than the end of the process. If the signal cannot be caught it ends the process as before.
-    drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
-    match parsed(std::env::args_os()) {
+    #[cfg(unix)]
+    drop(signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()));
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    match parsed(arguments.iter().cloned()) {
         Ok((cli, files)) => run(cli, &files).unwrap_or_else(|error| exit::fail(&error)),
-        Err(error) => exit::misused(&error),
+        Err(error) => exit::misused(&error, arguments, |rest| parsed(rest.into_iter()).err()),
     }
 }
 

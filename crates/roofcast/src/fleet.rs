@@ -6,7 +6,7 @@
 
 mod admission;
 mod caches;
-mod flow;
+pub mod flow;
 mod ingest;
 mod pools;
 pub mod results;

@@ -7,6 +7,7 @@ mod fleet;
 mod kernels;
 pub mod keys;
 pub mod number;
+pub mod quoted;
 mod scheduling;
 mod search;
 pub mod settings;
@@ -294,8 +295,9 @@ impl EngineSpec {
 }
 
 impl Spec {
-    /// Parses TOML; `place` names the file in errors.
+    /// Parses TOML, in which numbers may be quoted as [`quoted`] has them; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Spec> {
+        let text = &*quoted::unquoted(text);
         let parsed = toml::Deserializer::parse(text).map_err(|e| Error::toml(place, text, "", &e))?;
         let spec: Spec = serde_path_to_error::deserialize(parsed).map_err(|e| {
             let path = e.path().to_string();

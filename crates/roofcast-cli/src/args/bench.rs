@@ -116,6 +116,10 @@ pub(crate) struct AskArgs {
     /// Read the server's /metrics every second beside the run.
     #[arg(long)]
     pub(crate) metrics: bool,
+    /// Read energy beside the run: of a Prometheus exporter (DCGM's, nvidia_gpu_exporter, AMD's, node_exporter), or `local`, this machine's
+    /// own counters (RAPL, amdgpu).
+    #[arg(long, value_name = "URL|local")]
+    pub(crate) power: Vec<String>,
 }
 
 /// What counts, and when a run is to be believed.
@@ -130,6 +134,9 @@ pub(crate) struct JudgeArgs {
     /// Send nothing more after so many failures.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_failures: Option<u64>,
+    /// End a run when requests in flight are certain to grow, as more come than the server serves.
+    #[arg(long)]
+    pub(crate) stop_oversaturated: bool,
     /// Time to first token that a good request keeps.
     #[arg(long = "slo-ttft", alias = "ttft-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_ttft: Option<f64>,

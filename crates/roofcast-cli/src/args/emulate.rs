@@ -2,11 +2,11 @@
 
 use super::DeploymentArgs;
 use super::flags::{Flags, Routed};
-use super::values::{address, factor, milliseconds, seconds, within};
+use super::values::{address, factor, milliseconds, percent, seconds, share_or_none, within};
+use crate::emulate::faults::FailureType;
 use crate::emulate::kv_events::Encoding;
 use clap::Args;
 use std::net::IpAddr;
-#[cfg(feature = "tokenizers")]
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -69,11 +69,23 @@ pub(crate) struct EmulateArgs {
     /// Milliseconds from each token to the next, with --ttft.
     #[arg(long, value_name = "MS", visible_alias = "inter-token-latency", value_parser = milliseconds, requires = "ttft")]
     pub(crate) itl: Option<f64>,
+    /// The share of the chats that are answered with calls of their tools where `tool_choice` leaves it to the model.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share_or_none)]
+    pub(crate) auto_tool_calls: f64,
+    /// Calls of tools in an answer at most, of which as many as are drawn are made, where the client lets several be.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, 64))]
+    pub(crate) max_tool_calls: u64,
+    /// Serve HTTPS with the certificate in this file, in PEM, and those that it rests on behind it.
+    #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
+    pub(crate) ssl_certfile: Option<PathBuf>,
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "ssl_certfile")]
+    pub(crate) ssl_keyfile: Option<PathBuf>,
     /// Seconds that answers under way may take after SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub(crate) drain: f64,
-    /// Let clients ask for faults, by the header `X-Roofcast-Fault` for one request, at `/admin/faults` for all; and pin gauges
-    /// at `/admin/metrics`.
+    /// Let clients ask for faults, by the header `X-Roofcast-Fault` for one request, at `/admin/faults` for all; pin gauges
+    /// at `/admin/metrics`; and change stated latencies at `/admin/latencies`.
     #[arg(long)]
     pub(crate) allow_faults: bool,
     /// A name under which this server may be administered (/admin), beside addresses and localhost.
@@ -82,6 +94,12 @@ pub(crate) struct EmulateArgs {
     /// A fault that meets requests from the start, as `{"status": 503, "share": 0.1}`; also lets clients ask for others.
     #[arg(long, value_name = "JSON")]
     pub(crate) fault: Option<String>,
+    /// Percent of the requests that fail, evenly, as llm-d-inference-sim has it; also lets clients ask for faults.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "fault")]
+    pub(crate) failure_injection_rate: Option<f64>,
+    /// How they fail, one kind after the other [default: every kind].
+    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',', requires = "failure_injection_rate")]
+    pub(crate) failure_types: Vec<FailureType>,
     /// Seconds until it listens, as a server that loads its weights [default: at once].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) start_delay: Option<f64>,

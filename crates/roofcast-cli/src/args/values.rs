@@ -37,6 +37,24 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share that may be nothing.
+#[cfg(feature = "network")]
+pub(super) fn share_or_none(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (0.0..=1.0).contains(&v) => Ok(v),
+        _ => Err("accepted: 0 to 1".into()),
+    }
+}
+
+/// Percent of a whole.
+#[cfg(feature = "network")]
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (0.0..=100.0).contains(&v) => Ok(v),
+        _ => Err("accepted: 0 to 100".into()),
+    }
+}
+
 pub(super) fn factor(text: &str) -> Result<f64, String> {
     match number::real(text) {
         Some(v) if (0.01..=1000.0).contains(&v) => Ok(v),

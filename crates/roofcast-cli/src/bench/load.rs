@@ -7,6 +7,7 @@ use super::ask::{Asked, Asker, Question};
 use super::clock::Clock;
 use super::lag::{Lag, Late};
 use super::prompt::Prompts;
+use super::saturation::Saturation;
 use super::stop::Stop;
 use super::tally::Tally;
 use super::window::Flown;
@@ -34,6 +35,8 @@ pub(super) struct Run {
     pub(super) interrupted: bool,
     /// Number of failures that ended the run, if failures did.
     pub(super) stopped_after: Option<u64>,
+    /// Whether requests in flight did, which became so many more each second.
+    pub(super) oversaturated: Option<f64>,
 }
 
 /// Conditions under which no more requests are sent.
@@ -43,6 +46,8 @@ pub(crate) struct Bounds {
     pub(crate) duration: Option<Duration>,
     /// Number of failures after which no more are sent.
     pub(crate) most_failures: Option<u64>,
+    /// When the server is certain not to keep up with the rate.
+    pub(crate) oversaturation: bool,
 }
 
 /// Requests that the client cancels, as users do.
@@ -75,6 +80,8 @@ struct Loop<'a> {
     bounds: Bounds,
     cancelling: Cancelling,
     failures: u64,
+    /// Whether the server keeps up, where that is asked.
+    watch: Option<Saturation>,
     /// Texts of answers in conversations, by the traffic's segment.
     said: BTreeMap<u32, String>,
     run: Run,
@@ -114,6 +121,7 @@ pub(super) async fn drive(
         late: Late::default(),
         interrupted: false,
         stopped_after: None,
+        oversaturated: None,
     };
     let mut going = Loop {
         start: clock.now(),
@@ -126,6 +134,7 @@ pub(super) async fn drive(
         bounds,
         cancelling,
         failures: 0,
+        watch: bounds.oversaturation.then(Saturation::default),
         said: BTreeMap::new(),
         run,
     };
@@ -193,7 +202,8 @@ impl Loop<'_> {
     fn due(&self) -> Option<Picoseconds> {
         let open =
             |at: &Picoseconds| self.bounds.duration.is_none_or(|most| at.0 / 1000 < most.as_nanos() as u64);
-        self.traffic.peek().filter(|at| self.run.stopped_after.is_none() && open(at))
+        let stopped = self.run.stopped_after.is_some() || self.run.oversaturated.is_some();
+        self.traffic.peek().filter(|at| !stopped && open(at))
     }
 
     /// Sends every request that is due, one by one.
@@ -228,6 +238,9 @@ impl Loop<'_> {
         });
         let flight =
             Flight { user: request.user, scheduled, sent: clock.now(), input_len, task: task.abort_handle() };
+        if let Some(watch) = &mut self.watch {
+            watch.sent(Picoseconds(flight.sent.0.saturating_sub(self.start.0)));
+        }
         self.flights.insert(id, flight);
     }
 
@@ -235,6 +248,13 @@ impl Loop<'_> {
         let id = asked.record.id;
         let Some(flight) = self.flights.remove(&id) else { return };
         let at = Picoseconds(asked.ended.0.saturating_sub(self.start.0));
+        if let Some(watch) = &mut self.watch {
+            let first = asked.record.first_token.unwrap_or(asked.ended);
+            self.run.oversaturated = self
+                .run
+                .oversaturated
+                .or(watch.answered(at, Picoseconds(asked.ended.0.saturating_sub(first.0))));
+        }
         self.run.tally.add(&asked, Some(flight.input_len).filter(|_| self.prompts.texts.is_empty()));
         if asked.record.outcome == Outcome::Completed {
             let segment = OWN_SEGMENTS | id as u32;

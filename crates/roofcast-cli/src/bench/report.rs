@@ -194,6 +194,11 @@ impl Report {
         if let Some(most) = run.stopped_after {
             found.push(format!("the run was stopped after {most} failures (--max-failures)"));
         }
+        if let Some(per_s) = run.oversaturated {
+            found.push(format!(
+                "the run was stopped: requests in flight grew by {per_s:.2} a second, as more come than are served (--stop-oversaturated)"
+            ));
+        }
         let failed = self.failures.values().map(|f| f.count).sum::<u64>();
         if failed as f64 > MOST_FAILED * sent {
             found.push(format!("{failed} of {sent} requests failed"));

@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 4 << 20;
 /// Most names that are kept.
 const MOST_NAMES: usize = 1000;
 
-const EVERY: Duration = Duration::from_secs(1);
+pub(super) const EVERY: Duration = Duration::from_secs(1);
 
 /// Longest time of one scrape.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -107,7 +107,8 @@ async fn once(servers: &Servers, samples: &Mutex<Samples>) {
     }
 }
 
-async fn told(client: &Client) -> Option<Vec<u8>> {
+/// What a server says at its `/metrics`.
+pub(super) async fn told(client: &Client) -> Option<Vec<u8>> {
     let (parts, mut incoming) = client.send(Method::GET, "/metrics", Bytes::new()).await.ok()?;
     parts.status.is_success().then_some(())?;
     Some(incoming.head(MOST_BYTES).await)
@@ -145,8 +146,13 @@ impl Samples {
 
 /// Name and value of a line of an engine's metrics.
 fn sample(line: &str) -> Option<(&str, f64)> {
+    named(line).filter(|(name, _)| name.contains(':'))
+}
+
+/// Name and value of a line.
+pub(super) fn named(line: &str) -> Option<(&str, f64)> {
     let end = line.find(['{', ' '])?;
-    let name = line.get(..end).filter(|name| name.contains(':') && !name.starts_with('#'))?;
+    let name = line.get(..end).filter(|name| !name.starts_with('#'))?;
     let (_, value) = line.rsplit_once(' ')?;
     Some((name, value.parse().ok()?))
 }

@@ -15,7 +15,7 @@ use super::fields::Fields;
 use super::form::Form;
 use super::refusal::Refusal;
 use super::tokenizer::{Encoded, Tokenizer};
-use super::tools::Call;
+use super::tools::Calls;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub(crate) struct Ask {
     pub(crate) return_token_ids: bool,
     pub(crate) request_id: Option<String>,
     /// The tool that the answer calls.
-    pub(crate) call: Option<Call>,
+    pub(crate) calls: Option<Calls>,
     /// Required form of the answer.
     pub(crate) form: Option<Form>,
     /// Format of embeddings.
@@ -130,7 +130,7 @@ impl Ask {
             logprobs: None,
             return_token_ids: false,
             request_id: None,
-            call: None,
+            calls: None,
             form: None,
             vectors: Vectors::default(),
             kv_transfer: KvTransfer::default(),
@@ -193,7 +193,7 @@ impl Ask {
             logprobs: bounds::logprobs(endpoint, fields)?,
             return_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
             request_id: fields.string("request_id")?.map(str::to_owned),
-            call: if endpoint == Endpoint::Chat { Call::read(fields)? } else { None },
+            calls: if endpoint == Endpoint::Chat { Calls::read(fields)? } else { None },
             form: Form::read(fields)?,
             kv_transfer: KvTransfer::read(fields)?,
             user: fields.string("user")?.map(str::to_owned),

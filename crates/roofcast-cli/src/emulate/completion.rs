@@ -5,6 +5,7 @@
 
 use super::ask::Ask;
 use super::tokenizer::Tokenizer;
+use super::tools::{Calls, Choice, Tool};
 use crate::bench::vocabulary::words;
 use std::sync::Arc;
 
@@ -20,13 +21,42 @@ pub(crate) struct Completion {
     pub(crate) stops: bool,
     /// The stop string that ended it.
     pub(crate) stop_reason: Option<String>,
-    /// The tool whose arguments the text is.
-    pub(crate) tool: Option<String>,
+    /// Calls of tools whose arguments the text is, one behind the other.
+    calls: Vec<Said>,
     /// True if the engine aborted it before its end.
     pub(crate) aborted: bool,
 }
 
+/// A call of a tool within an answer.
+#[derive(Debug, Clone)]
+struct Said {
+    name: String,
+    /// The token that its arguments begin with.
+    first: usize,
+}
+
 impl Completion {
+    /// Whether it calls tools instead of saying something.
+    pub(crate) fn calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// The tools that it calls, each with its arguments.
+    pub(crate) fn called(&self) -> impl Iterator<Item = (&str, &str)> {
+        let ends = self.calls.iter().skip(1).map(|next| next.first).chain([self.tokens.len()]);
+        let from = |token: usize| token.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        self.calls.iter().zip(ends).map(move |(call, end)| {
+            (call.name.as_str(), self.text.get(from(call.first)..from(end)).unwrap_or_default())
+        })
+    }
+
+    /// The number of the call that token `index` is of, and the tool's name where the call begins with it.
+    pub(crate) fn call_of(&self, index: usize) -> (usize, Option<&str>) {
+        let number = self.calls.iter().rposition(|call| call.first <= index).unwrap_or(0);
+        let begun = self.calls.get(number).filter(|call| call.first == index);
+        (number, begun.map(|call| call.name.as_str()))
+    }
+
     /// The text of token `index`.
     pub(crate) fn token_text(&self, index: usize) -> &str {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
@@ -46,11 +76,15 @@ impl Completion {
     /// Cuts the answer after `tokens` tokens, where the engine aborted it.
     pub(crate) fn cut(&mut self, tokens: usize) {
         self.tokens = self.tokens[..tokens].into();
+        self.calls.retain(|call| call.first < tokens);
         self.ends.truncate(tokens);
         self.text.truncate(self.ends.last().map_or(0, |end| *end as usize));
         (self.aborted, self.stops, self.stop_reason) = (true, false, None);
     }
 }
+
+/// In so many parts a share is drawn.
+const MILLION: usize = 1_000_000;
 
 /// Source of answers.
 #[derive(Debug, Clone)]
@@ -59,6 +93,16 @@ pub(crate) struct Author {
     words: Vec<Word>,
     /// Lengths of answers that end by themselves.
     lengths: Vec<u64>,
+    calling: Calling,
+}
+
+/// How answers call tools.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Calling {
+    /// The share of answers that do where the model may choose.
+    pub(crate) share: f64,
+    /// Calls of an answer at most.
+    pub(crate) most: usize,
 }
 
 /// A word and its tokens, with the space before it.
@@ -98,8 +142,8 @@ fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
 
 impl Author {
     /// An author whose answers have these lengths unless clients set bounds.
-    pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>, lengths: Vec<u64>) -> Author {
-        Author { words: vocabulary(&*tokenizer), tokenizer, lengths }
+    pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>, lengths: Vec<u64>, calling: Calling) -> Author {
+        Author { words: vocabulary(&*tokenizer), tokenizer, lengths, calling }
     }
 
     /// Tokenizer of answers and prompts.
@@ -110,13 +154,12 @@ impl Author {
     /// The answer to choice `choice` of a prompt, of at most `most` tokens.
     pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Completion {
         let mut draw = Draw::of(prompt, ask.seed ^ (choice as u64) << 32);
-        if let Some(call) = &ask.call {
-            let arguments = call.arguments(&mut |count| draw.below(count), &|index| self.word(index));
-            let said = self.said(&arguments.to_string(), most);
-            return Completion { tool: Some(call.name.clone()), ..said };
+        if let Some(calls) = ask.calls.as_ref().filter(|calls| self.chooses(calls, &mut draw)) {
+            return self.calls(calls, &mut draw, most);
         }
         if let Some(form) = &ask.form {
-            return self.said(&form.text(&mut |count| draw.below(count), &|index| self.word(index)), most);
+            let text = form.text(&mut |count| draw.below(count), &|index| self.word(index));
+            return self.said(&[text], most);
         }
         let length = self.length(ask, &mut draw, most) as usize;
         let mut answer = Completion::with_room(length);
@@ -142,17 +185,42 @@ impl Author {
         self.words.get(index % self.words.len().max(1)).map_or("", |word| word.text).to_owned()
     }
 
-    /// A given text, cut at the most tokens.
-    fn said(&self, text: &str, most: u64) -> Completion {
-        let mut tokens = self.tokenizer.encode(text).unwrap_or_default();
-        if tokens.is_empty() {
+    /// Whether an answer calls tools.
+    fn chooses(&self, calls: &Calls, draw: &mut Draw) -> bool {
+        calls.choice != Choice::Auto || (draw.below(MILLION) as f64) < self.calling.share * MILLION as f64
+    }
+
+    /// An answer that calls tools, in their order, each as often as the others.
+    fn calls(&self, calls: &Calls, draw: &mut Draw, most: u64) -> Completion {
+        let count = if calls.parallel { 1 + draw.below(self.calling.most) } else { 1 };
+        let called: Vec<&Tool> = calls.tools.iter().cycle().take(count).collect();
+        let arguments = |tool: &&Tool| {
+            tool.arguments(&mut |count| draw.below(count), &|index| self.word(index)).to_string()
+        };
+        let texts: Vec<String> = called.iter().map(arguments).collect();
+        let mut answer = self.said(&texts, most);
+        let lengths = texts.iter().map(|text| self.tokenizer.encode(text).unwrap_or_default().len());
+        let firsts = lengths.scan(0, |from, length| Some(std::mem::replace(from, *from + length)));
+        let begun = firsts.zip(called).filter(|(first, _)| *first < answer.tokens.len());
+        answer.calls = begun.map(|(first, tool)| Said { name: tool.name.clone(), first }).collect();
+        answer
+    }
+
+    /// Texts one behind the other, cut off where they are longer than they may be.
+    fn said(&self, texts: &[String], most: u64) -> Completion {
+        let encoded = texts.iter().map(|text| self.tokenizer.encode(text).unwrap_or_default());
+        let mut encoded: Vec<Vec<u32>> = encoded.collect();
+        if encoded.iter().all(Vec::is_empty) {
             // An answer has at least one token.
-            tokens.extend(self.words.first().and_then(|word| word.tokens.first()));
+            encoded
+                .push(self.words.first().and_then(|word| word.tokens.first()).copied().into_iter().collect());
         }
+        let mut tokens = encoded.concat();
         let stops = tokens.len() as u64 <= most;
         tokens.truncate(most.max(1) as usize);
         let mut answer = Completion::with_room(tokens.len());
-        self.tokenizer.pieces(&tokens).iter().for_each(|piece| answer.say(piece));
+        let pieces = encoded.iter().flat_map(|tokens| self.tokenizer.pieces(tokens));
+        pieces.take(tokens.len()).for_each(|piece| answer.say(&piece));
         Completion { tokens: tokens.into(), stops, ..answer }
     }
 
@@ -175,7 +243,7 @@ impl Completion {
             ends: Vec::with_capacity(length),
             stops: false,
             stop_reason: None,
-            tool: None,
+            calls: Vec::new(),
             aborted: false,
         }
     }
@@ -234,7 +302,7 @@ mod tests {
     }
 
     fn author() -> Author {
-        Author::new(Arc::new(Rule), vec![5, 9])
+        Author::new(Arc::new(Rule), vec![5, 9], Calling { share: 0.0, most: 1 })
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Knows: which requests a fault affects. Knows nothing about how it is applied.
 
 use super::refusal::Refusal;
+use clap::ValueEnum;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use serde::{Deserialize, Serialize};
@@ -27,9 +28,43 @@ pub(crate) struct Fault {
     /// Number of tokens after which its connection is cut; a whole answer is cut at its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cut_after_tokens: Option<u64>,
+    /// It is refused as one kind after the other, in the place of one status.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) failure_types: Vec<FailureType>,
     /// Fraction of requests that are affected, evenly spread.
     #[serde(default = "all")]
     pub(crate) share: f64,
+}
+
+/// Failures by the names and with the statuses of llm-d-inference-sim (its `failures.go`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum FailureType {
+    /// 429.
+    RateLimit,
+    /// 401.
+    InvalidApiKey,
+    /// 400.
+    ContextLength,
+    /// 503.
+    ServerError,
+    /// 400.
+    InvalidRequest,
+    /// 404.
+    ModelNotFound,
+}
+
+impl FailureType {
+    fn status(self) -> u16 {
+        match self {
+            FailureType::RateLimit => 429,
+            FailureType::InvalidApiKey => 401,
+            FailureType::ContextLength | FailureType::InvalidRequest => 400,
+            FailureType::ServerError => 503,
+            FailureType::ModelNotFound => 404,
+        }
+    }
 }
 
 fn all() -> f64 {
@@ -37,6 +72,26 @@ fn all() -> f64 {
 }
 
 impl Fault {
+    /// A share of requests that fail in these ways, or in every one.
+    pub(crate) fn injected(share: f64, types: &[FailureType]) -> Fault {
+        let types = if types.is_empty() { FailureType::value_variants() } else { types };
+        Fault {
+            status: None,
+            stall_seconds: 0.0,
+            cut_after_tokens: None,
+            failure_types: types.to_vec(),
+            share,
+        }
+    }
+
+    /// The fault as it meets the request with this number among those that it meets.
+    fn nth(mut self, number: usize) -> Fault {
+        if let Some(kind) = self.failure_types.get(number % self.failure_types.len().max(1)) {
+            self.status = Some(kind.status());
+        }
+        self
+    }
+
     /// Reads a fault; the error names the accepted forms.
     pub(crate) fn parse(text: &str) -> Result<Fault, String> {
         let accepted = "a fault as {\"status\": 503}, {\"stall_seconds\": 2} or {\"cut_after_tokens\": 5}, with a \"share\" up to 1";
@@ -84,12 +139,15 @@ impl Faults {
     pub(crate) fn next(&self, headers: &HeaderMap) -> Result<Option<Fault>, Refusal> {
         if let Some(given) = headers.get(HEADER) {
             let text = given.to_str().map_err(|_| Refusal::bad(format!("{HEADER} is no text.")))?;
-            return Fault::parse(text).map(Some).map_err(|e| Refusal::bad(format!("{HEADER}: {e}")));
+            return Fault::parse(text)
+                .map(|fault| Some(fault.nth(0)))
+                .map_err(|e| Refusal::bad(format!("{HEADER}: {e}")));
         }
         let Some(fault) = self.standing() else { return Ok(None) };
         let before = self.seen.fetch_add(1, Ordering::Relaxed) as f64;
-        let met = ((before + 1.0) * fault.share).floor() > (before * fault.share).floor();
-        Ok(met.then_some(fault))
+        let met = |seen: f64| (seen * fault.share).floor();
+        let number = met(before);
+        Ok((met(before + 1.0) > number).then(|| fault.nth(number as usize)))
     }
 }
 
@@ -107,6 +165,18 @@ mod tests {
         );
         faults.set(None);
         assert_eq!(faults.next(&HeaderMap::new()), Ok(None));
+    }
+
+    #[test]
+    fn kinds_of_failures_come_one_after_the_other() {
+        let faults = Faults::new(Some(Fault::injected(0.5, &[])));
+        let statuses: Vec<u16> = (0..14)
+            .filter_map(|_| faults.next(&HeaderMap::new()).unwrap())
+            .filter_map(|f| f.status)
+            .collect();
+        assert_eq!(statuses, [429, 401, 400, 503, 400, 404, 429]);
+        let one = Fault::parse(r#"{"failure_types": ["model_not_found"], "share": 1}"#).unwrap();
+        assert_eq!(Faults::new(Some(one)).next(&HeaderMap::new()).unwrap().unwrap().status, Some(404));
     }
 
     #[test]

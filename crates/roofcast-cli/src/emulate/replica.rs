@@ -50,10 +50,16 @@ pub(crate) trait Onward: std::fmt::Debug + Send {
 enum Message {
     Arrive(Box<Job>),
     Abort(u64),
-    Pause { mode: PauseMode, clears: bool, done: oneshot::Sender<()> },
+    Pause {
+        mode: PauseMode,
+        clears: bool,
+        done: oneshot::Sender<()>,
+    },
     Wake,
     Flush,
     Die,
+    /// Its latencies are others from now on, where they are stated.
+    State(Latencies),
 }
 
 /// The handle of an engine that runs.
@@ -180,6 +186,11 @@ impl EngineHandle {
     /// Resumes a paused engine.
     pub(crate) fn wake(&self) {
         drop(self.sender.send(Message::Wake));
+    }
+
+    /// Answers with other stated latencies: first tokens of requests that come, and every token that follows another.
+    pub(crate) fn state(&self, latencies: Latencies) {
+        drop(self.sender.send(Message::State(latencies)));
     }
 
     /// Empties the prefix cache; false if requests are in flight.

@@ -21,6 +21,7 @@ use super::group::Group;
 use super::metrics::Fixed;
 use super::pins::Pins;
 use super::refusal::Refusal;
+use super::replica::Latencies;
 use super::response::{not_allowed, refused, said, text, whole};
 use super::sleep::Sleep;
 use super::stream::Sent;
@@ -37,8 +38,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of vLLM whose API is imitated.
@@ -52,6 +53,8 @@ const FAULTS: &str = "/admin/faults";
 const PINS: &str = "/admin/metrics";
 /// Path for taking replicas down and up.
 const REPLICAS: &str = "/admin/replicas";
+/// Where stated latencies are changed.
+const LATENCIES: &str = "/admin/latencies";
 
 /// Path prefixes that require the API key, even for unknown paths: vLLM's, and ours.
 const GUARDED: [&str; 5] = ["/v1", "/v2", "/inference", "/cohere", "/admin"];
@@ -88,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) hidden: u64,
     /// Guard of administrative paths.
     pub(crate) guard: Guard,
+    /// What latencies are from the start, where they are stated.
+    pub(crate) latencies: Option<Latencies>,
 }
 
 /// One server.
@@ -103,6 +108,8 @@ pub(crate) struct Service {
     pins: Pins,
     sleep: Sleep,
     adapters: Adapters,
+    /// What latencies are now, where they are stated.
+    latencies: Mutex<Option<Latencies>>,
     /// Requests in progress, as `/load` counts them.
     load: Arc<AtomicU64>,
 }
@@ -118,6 +125,7 @@ impl Service {
         let modules = settings.adapters.clone().unwrap_or_default();
         let adapters = Adapters::new(settings.names.clone(), &modules);
         Service {
+            latencies: Mutex::new(settings.latencies),
             settings,
             group,
             author,
@@ -172,6 +180,7 @@ impl Service {
             "/metrics" => Ok(self.metrics()),
             FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
             PINS => self.pin(&parts.method, &self.read(&parts.headers, body).await?),
+            LATENCIES => self.change_latencies(&parts.method, &self.read(&parts.headers, body).await?),
             REPLICAS => self.change_replicas(&parts.method, &self.read(&parts.headers, body).await?),
             "/health" | "/ping" if self.is_dead() => {
                 Ok(whole(StatusCode::SERVICE_UNAVAILABLE, "", Bytes::new()))
@@ -216,7 +225,10 @@ impl Service {
             FAULTS | PINS | REPLICAS if self.settings.allow_faults => {
                 Some(&[Method::GET, Method::POST, Method::DELETE])
             }
-            FAULTS | PINS | REPLICAS => None,
+            LATENCIES if self.settings.allow_faults && self.settings.latencies.is_some() => {
+                Some(&[Method::GET, Method::POST, Method::DELETE])
+            }
+            FAULTS | PINS | REPLICAS | LATENCIES => None,
             path => match self.settings.dialect {
                 Dialect::Vllm => self.methods_vllm(path),
                 Dialect::Sglang => sglang::methods(path),

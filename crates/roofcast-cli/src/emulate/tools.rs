@@ -8,44 +8,62 @@ use super::form;
 use super::refusal::Refusal;
 use serde_json::{Map, Value, json};
 
-/// The tool that an answer calls.
+/// Tools that an answer may call.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct Calls {
+    /// At least one.
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) choice: Choice,
+    /// Whether an answer may have several calls.
+    pub(crate) parallel: bool,
+}
+
+/// Who says that an answer calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The model.
+    Auto,
+    /// The client, who leaves the tool open.
+    Required,
+    /// The client, who names the tool.
+    Named,
+}
+
+/// A tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tool {
     pub(crate) name: String,
     /// The form of its arguments.
     parameters: Value,
-    /// True if the client named the tool, rather than only requiring a call.
-    pub(crate) named: bool,
 }
 
-impl Call {
-    /// The call that a request asks for: of the tool that it names, or of the first tool if it requires a call.
-    pub(crate) fn read(fields: &Fields) -> Result<Option<Call>, Refusal> {
+impl Calls {
+    /// The tools that a request lets an answer call; none where there are none, or none may be called.
+    pub(crate) fn read(fields: &Fields) -> Result<Option<Calls>, Refusal> {
+        let tools = tools(fields)?;
+        let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true);
+        let all = |choice: Choice| Calls { tools: tools.clone(), choice, parallel };
         let choice = match fields.get("tool_choice") {
-            None => return tools(fields).map(|_| None),
+            // vLLM takes `auto` where tools are offered.
+            None => return Ok((!tools.is_empty()).then(|| all(Choice::Auto))),
             Some(choice) => choice,
         };
         if choice == "none" {
-            return tools(fields).map(|_| None);
+            return Ok(None);
         }
-        let tools = tools(fields)?;
         if fields.get("tools").is_none() {
             return Err(Refusal::param("tool_choice", "When using `tool_choice`, `tools` must be set."));
         }
-        let call = |(name, parameters): &(String, Value), named: bool| Call {
-            name: name.clone(),
-            parameters: parameters.clone(),
-            named,
-        };
         match choice {
-            Value::String(text) if text == "auto" => Ok(None),
-            Value::String(text) if text == "required" => Ok(tools.first().map(|tool| call(tool, false))),
+            Value::String(text) if text == "auto" => Ok(Some(all(Choice::Auto))),
+            Value::String(text) if text == "required" => Ok(Some(all(Choice::Required))),
             Value::Object(_) => {
                 let name = choice.pointer("/function/name").and_then(Value::as_str);
-                let tool = tools.iter().find(|(known, _)| Some(known.as_str()) == name);
+                let tool = tools.iter().find(|tool| Some(tool.name.as_str()) == name);
                 let missing =
                     "The tool specified in `tool_choice` does not match any of the specified `tools`";
-                tool.map(|tool| Some(call(tool, true))).ok_or_else(|| Refusal::param("tool_choice", missing))
+                let tool = tool.ok_or_else(|| Refusal::param("tool_choice", missing))?.clone();
+                Ok(Some(Calls { tools: vec![tool], choice: Choice::Named, parallel: false }))
             }
             other => {
                 let shown = other.as_str().map_or_else(|| other.to_string(), str::to_owned);
@@ -57,7 +75,9 @@ impl Call {
             }
         }
     }
+}
 
+impl Tool {
     /// Arguments that fit the tool's schema; `draw` returns a number below its argument, `word` a word.
     pub(crate) fn arguments(
         &self,
@@ -71,8 +91,8 @@ impl Call {
     }
 }
 
-/// Names of the tools and the forms of their arguments.
-fn tools(fields: &Fields) -> Result<Vec<(String, Value)>, Refusal> {
+/// The tools that a client offers.
+fn tools(fields: &Fields) -> Result<Vec<Tool>, Refusal> {
     let Some(value) = fields.get("tools") else { return Ok(Vec::new()) };
     let wrong = |reason: &str| Refusal::field("tools", "list_type", reason, value);
     let items = value.as_array().ok_or_else(|| wrong("Input should be a valid list"))?;
@@ -84,7 +104,7 @@ fn tools(fields: &Fields) -> Result<Vec<(String, Value)>, Refusal> {
         let name = item.pointer("/function/name").and_then(Value::as_str);
         let name = name.ok_or_else(|| wrong("a tool without a function's name"))?;
         let parameters = item.pointer("/function/parameters").cloned().unwrap_or(json!({}));
-        Ok((name.to_owned(), parameters))
+        Ok(Tool { name: name.to_owned(), parameters })
     };
     items.iter().map(read).collect()
 }
@@ -93,31 +113,40 @@ fn tools(fields: &Fields) -> Result<Vec<(String, Value)>, Refusal> {
 mod tests {
     use super::*;
 
-    fn read(body: Value) -> Result<Option<Call>, Refusal> {
-        Call::read(&Fields::parse(body.to_string().as_bytes()).unwrap())
+    fn read(body: Value) -> Result<Option<Calls>, Refusal> {
+        Calls::read(&Fields::parse(body.to_string().as_bytes()).unwrap())
     }
 
     fn filled(parameters: Value, from: usize) -> Value {
-        let call = Call { name: "f".into(), parameters, named: false };
+        let tool = Tool { name: "f".into(), parameters };
         let mut next = from;
         let mut draw = |below: usize| {
             next += 7;
             next % below.max(1)
         };
-        call.arguments(&mut draw, &|index| format!("w{index}"))
+        tool.arguments(&mut draw, &|index| format!("w{index}"))
     }
 
     #[test]
     fn a_call_is_asked_for_by_choice() {
         let tools = json!([{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "b"}}]);
         let with = |choice: Value| read(json!({"tools": tools, "tool_choice": choice}));
-        assert_eq!(with(json!("auto")).unwrap(), None);
+        let names =
+            |calls: Option<Calls>| calls.unwrap().tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>();
         assert_eq!(with(json!("none")).unwrap(), None);
-        assert_eq!(read(json!({"tools": tools})).unwrap(), None);
-        let first = with(json!("required")).unwrap().unwrap();
-        assert_eq!((first.name.as_str(), first.named), ("a", false));
-        let named = with(json!({"type": "function", "function": {"name": "b"}})).unwrap().unwrap();
-        assert_eq!((named.name.as_str(), named.named), ("b", true));
+        assert_eq!(read(json!({})).unwrap(), None);
+        for auto in [with(json!("auto")), read(json!({"tools": tools}))] {
+            assert_eq!(auto.unwrap().unwrap().choice, Choice::Auto);
+        }
+        let required = with(json!("required")).unwrap();
+        assert_eq!(required.as_ref().unwrap().choice, Choice::Required);
+        assert!(required.as_ref().unwrap().parallel);
+        assert_eq!(names(required), ["a", "b"]);
+        let alone = read(json!({"tools": tools, "tool_choice": "required", "parallel_tool_calls": false}));
+        assert!(!alone.unwrap().unwrap().parallel);
+        let named = with(json!({"type": "function", "function": {"name": "b"}})).unwrap();
+        assert_eq!(named.as_ref().unwrap().choice, Choice::Named);
+        assert_eq!(names(named), ["b"]);
         assert!(with(json!("any")).is_err() && with(json!({"function": {"name": "c"}})).is_err());
         assert!(read(json!({"tool_choice": "required"})).is_err());
         assert!(read(json!({"tools": {}})).is_err() && read(json!({"tools": [{}]})).is_err());

@@ -15,6 +15,7 @@ use super::ask::{Ask, Endpoint};
 use super::completion::Completion;
 use super::outlet::Out;
 use super::tokenizer::Tokenizer;
+use super::tools::Choice;
 pub(crate) use logprobs::Echoed;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -75,17 +76,18 @@ impl Reply {
 
     /// Finish reason of an answer; OpenAI uses `stop` for a call of the tool that the client named.
     fn reason(&self, choice: usize) -> &'static str {
-        match (&self.answers[choice], &self.ask.call) {
-            (answer, _) if answer.aborted => "abort",
-            (answer, _) if !answer.stops => "length",
-            (_, Some(call)) if !call.named => "tool_calls",
+        let named = self.ask.calls.as_ref().is_some_and(|calls| calls.choice == Choice::Named);
+        match &self.answers[choice] {
+            answer if answer.aborted => "abort",
+            answer if !answer.stops => "length",
+            answer if answer.calls() && !named => "tool_calls",
             _ => "stop",
         }
     }
 
-    /// The id of a choice's call of a tool.
-    fn call_id(&self, choice: usize) -> String {
-        format!("chatcmpl-tool-{}{choice:02x}", self.id.trim_start_matches("chatcmpl-"))
+    /// The id of a choice's call of a tool, by the call's number.
+    fn call_id(&self, choice: usize, number: usize) -> String {
+        format!("chatcmpl-tool-{}{choice:02x}{number:02x}", self.id.trim_start_matches("chatcmpl-"))
     }
 
     /// Tokens of prompts and answers.
@@ -165,15 +167,18 @@ impl Reply {
         })
     }
 
-    /// A chat's message: a text, or a call of a tool.
+    /// A chat's message: a text, or calls of tools.
     fn message(&self, choice: usize) -> Value {
         let answer = &self.answers[choice];
-        let text = if answer.tool.is_some() { "" } else { &answer.text };
+        let text = if answer.calls() { "" } else { &answer.text };
         let mut message = json!({"role": "assistant", "content": text, "refusal": null, "annotations": null,
             "audio": null, "function_call": null});
-        if let Some(name) = &answer.tool {
-            message["tool_calls"] = json!([{"id": self.call_id(choice), "type": "function",
-                "function": {"name": name, "arguments": answer.text}}]);
+        if answer.calls() {
+            let call = |(number, (name, arguments)): (usize, (&str, &str))| {
+                json!({"id": self.call_id(choice, number), "type": "function",
+                    "function": {"name": name, "arguments": arguments}})
+            };
+            message["tool_calls"] = answer.called().enumerate().map(call).collect();
         }
         message["reasoning"] = Value::Null;
         message
@@ -183,10 +188,12 @@ impl Reply {
     fn call_piece(&self, choice: usize, index: usize) -> Value {
         let answer = &self.answers[choice];
         let arguments = answer.token_text(index);
-        match &answer.tool {
-            Some(name) if index == 0 => json!([{"id": self.call_id(choice), "type": "function", "index": 0,
-                "function": {"name": name, "arguments": arguments}}]),
-            _ => json!([{"index": 0, "function": {"arguments": arguments}}]),
+        match answer.call_of(index) {
+            (number, Some(name)) => {
+                json!([{"id": self.call_id(choice, number), "type": "function", "index": number,
+                "function": {"name": name, "arguments": arguments}}])
+            }
+            (number, None) => json!([{"index": number, "function": {"arguments": arguments}}]),
         }
     }
 }
@@ -342,12 +349,12 @@ impl Writer {
         into.extend(&self.head);
         into.extend(b"{\"index\":");
         json(into, &choice);
-        into.extend(match (chat, &answer.tool) {
-            (true, Some(_)) => &b",\"delta\":{\"tool_calls\":"[..],
-            (true, None) => b",\"delta\":{\"content\":",
+        into.extend(match (chat, answer.calls()) {
+            (true, true) => &b",\"delta\":{\"tool_calls\":"[..],
+            (true, false) => b",\"delta\":{\"content\":",
             (false, _) => b",\"text\":",
         });
-        if answer.tool.is_some() {
+        if answer.calls() {
             json(into, &reply.call_piece(choice, index));
         } else if index == 0 && reply.ask.echo {
             let said = if reply.ask.prompt_only { "" } else { answer.token_text(0) };

@@ -1,6 +1,6 @@
 //! Connections: accepted, limited in size and time of requests, drained at the end.
 //!
-//! Knows: HTTP/1.1 by hyper, time limits, shutdown. Knows nothing about the content of requests.
+//! Knows: HTTP/1.1 by hyper, TLS below it, time limits, shutdown. Knows nothing about the content of requests.
 
 use super::patient::Patient;
 use bytes::Bytes;
@@ -13,8 +13,11 @@ use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 /// Longest idle time of a connection, and longest time to send its head; vLLM's server closes idle ones, too.
 const HEAD_TIME: Duration = Duration::from_secs(75);
@@ -46,10 +49,11 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Sent>> + Send;
 }
 
-/// Serves until `stop` fires, then until all requests are answered, at most for `drain`.
+/// Serves, over TLS if there is an acceptor, until `stop` fires, then until all requests are answered, at most for `drain`.
 pub(crate) async fn serve(
     listener: TcpListener,
     service: Arc<impl Service>,
+    tls: Option<TlsAcceptor>,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -60,10 +64,18 @@ pub(crate) async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     drop(stream.set_nodelay(true));
-                    let connection = connection(stream, Arc::clone(&service), stop.clone());
-                    let held = open.clone();
+                    let (service, tls, stop, held) = (Arc::clone(&service), tls.clone(), stop.clone(), open.clone());
                     tokio::spawn(async move {
-                        connection.await;
+                        let stream = Patient::new(stream, PATIENCE);
+                        match tls {
+                            None => connection(stream, service, stop).await,
+                            Some(tls) => {
+                                // A handshake that fails or takes too long is its client's affair.
+                                if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
+                                    connection(stream, service, stop).await;
+                                }
+                            }
+                        }
                         drop(held);
                     });
                 }
@@ -74,10 +86,14 @@ pub(crate) async fn serve(
     }
     drop(listener);
     drop(open);
-    drop(tokio::time::timeout(drain, closed.recv()).await);
+    drop(timeout(drain, closed.recv()).await);
 }
 
-async fn connection(stream: TcpStream, service: Arc<impl Service>, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    service: Arc<impl Service>,
+    mut stop: watch::Receiver<bool>,
+) {
     let handler = service_fn(move |request| {
         let service = Arc::clone(&service);
         async move {
@@ -90,8 +106,7 @@ async fn connection(stream: TcpStream, service: Arc<impl Service>, mut stop: wat
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MOST_HEAD);
-    let mut connection =
-        pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), handler));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), handler));
     // An early end of a connection is its client's affair.
     tokio::select! {
         _ = connection.as_mut() => return,

@@ -12,8 +12,8 @@ use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
 use roofcast::command::{self, Longest};
 use roofcast::deployment::Options;
-use roofcast::spec::Spec;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
+use roofcast::spec::{Spec, quoted};
 use roofcast::version::Version;
 use roofcast::{Catalog, Deployment, Error, Model, resolved};
 use std::borrow::Cow;
@@ -109,7 +109,7 @@ impl Source {
             None => (base.0.to_owned(), base.1.to_owned()),
         };
         let (given, file) = (file.is_some(), file.filter(|path| *path != Path::new(STANDARD_INPUT)));
-        let table: Table = match text.parse() {
+        let table: Table = match quoted::unquoted(&text).parse() {
             Ok(table) => rooted(table, super::folder(file)),
             // The library's message has the line.
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
@@ -147,11 +147,7 @@ impl Source {
 
     /// The question with `more` settings applied last.
     pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
-        let settings = [&self.settings, more].concat();
-        let table = lay(self.table.clone(), &settings)?;
-        let place = if settings.is_empty() { self.place.as_str() } else { "arguments" };
-        let mut spec =
-            Spec::of_table(place, table.clone()).map_err(|error| self.explained(error, &settings))?;
+        let (table, mut spec) = self.spec([&self.settings, more].concat())?;
         if let Some(name) = &mut spec.model.name {
             *name = address::repository(name)?.into_owned();
         }
@@ -179,6 +175,30 @@ impl Source {
         })
     }
 
+    /// What is said with `settings` over the file: as a table, and as a spec. All settings that cannot be are told at once.
+    fn spec(&self, mut settings: Vec<Setting>) -> Result<(Table, Spec)> {
+        let mut wrong = Vec::new();
+        loop {
+            let table = lay(self.table.clone(), &settings)?;
+            let place = if settings.is_empty() { self.place.as_str() } else { "arguments" };
+            match Spec::of_table(place, table.clone()) {
+                Ok(spec) if wrong.is_empty() => return Ok((table, spec)),
+                Ok(_) => return Err(together(wrong)),
+                Err(error) => {
+                    let refused = refused(&error, &settings);
+                    // What is told once the values that were refused are gone may be only for their absence.
+                    if wrong.is_empty() || refused.is_some() {
+                        wrong.push(self.explained(error, &settings).into());
+                    }
+                    match refused {
+                        Some(at) => drop(settings.remove(at)),
+                        None => return Err(together(wrong)),
+                    }
+                }
+            }
+        }
+    }
+
     /// An error of the file itself with its line, else of the setting by its flag.
     fn explained(&self, error: Error, settings: &[Setting]) -> Error {
         let of_file = Spec::parse(&self.place, &self.text).err();
@@ -200,6 +220,16 @@ impl Source {
             other => other,
         }
     }
+}
+
+/// The setting whose key or value an error is of.
+fn refused(error: &Error, settings: &[Setting]) -> Option<usize> {
+    let Error::Parse { message, .. } = error else { return None };
+    settings.iter().position(|setting| {
+        let last = setting.path.rsplit('.').next().unwrap_or(&setting.path);
+        message.starts_with(&format!("`{}`", setting.path))
+            || message.contains(&format!("unknown field `{last}`"))
+    })
 }
 
 /// The error for a setting that needs another one, if that is why a section cannot be read.
@@ -315,7 +345,9 @@ impl Scenario {
             self.hardware(hardware).and_then(|name| self.catalog.accelerator(name).map_err(|e| self.told(e)));
         let (model, chip) = match (self.model(), chip, self.engine()) {
             (Ok(model), Ok(chip), Ok(())) => (model, chip),
-            (model, chip, engine) => return Err(together([model.err(), chip.err(), engine.err()])),
+            (model, chip, engine) => {
+                return Err(together([model.err(), chip.err(), engine.err()].into_iter().flatten()));
+            }
         };
         let mut options = Options::of(&self.spec);
         let speculative = options.engine.speculative.as_ref();
@@ -387,8 +419,8 @@ impl Scenario {
 }
 
 /// Joins the errors of one question, a line each.
-fn together(errors: [Option<anyhow::Error>; 3]) -> anyhow::Error {
-    let mut all: Vec<anyhow::Error> = errors.into_iter().flatten().collect();
+fn together(errors: impl IntoIterator<Item = anyhow::Error>) -> anyhow::Error {
+    let mut all: Vec<anyhow::Error> = errors.into_iter().collect();
     match all.len() {
         1 => all.remove(0),
         _ => anyhow::anyhow!(all.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("\n")),

@@ -42,7 +42,7 @@ async fn serve(args: &ServeArgs, service: Arc<Service>) -> Result<()> {
         "no page in this build; its questions are answered at"
     };
     show::text(&format!("{page} http://{}\n", listener.local_addr()?))?;
-    let serving = tokio::spawn(server::serve(listener, service, stopped, DRAIN));
+    let serving = tokio::spawn(server::serve(listener, service, None, stopped, DRAIN));
     tokio::select! {
         _ = terminate.recv() => {}
         interrupted = tokio::signal::ctrl_c() => interrupted?,

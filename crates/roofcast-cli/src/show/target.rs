@@ -4,14 +4,14 @@
 //! owner; behind a symbolic link its target is replaced and the link stays; a device, pipe or socket is written in
 //! place. Knows nothing about contents.
 
+mod rights;
+
 use crate::host;
 use anyhow::{Context, Result};
 use roofcast::Error;
-use rustix::fs::{Access, access};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Endings of pictures in other formats.
@@ -102,15 +102,13 @@ fn way(path: &Path) -> Result<Way, String> {
     };
     match &found {
         Some(m) if m.is_dir() => return Err("a folder".to_owned()),
-        Some(m) if m.file_type().is_socket() => return Err("a socket".to_owned()),
+        Some(m) if rights::is_socket(m) => return Err("a socket".to_owned()),
         Some(m) if !m.is_file() => {
-            return access(path, Access::WRITE_OK)
-                .map(|()| Way::Through)
-                .map_err(|e| io::Error::from(e).to_string());
+            return rights::may_write(path).map(|()| Way::Through).map_err(|e| e.to_string());
         }
         // The superuser could write these as well, but a file without the write bit is meant to be kept.
-        Some(m) if m.mode() & 0o222 == 0 => return Err("a read-only file".to_owned()),
-        Some(_) => access(path, Access::WRITE_OK).map_err(|e| io::Error::from(e).to_string())?,
+        Some(m) if rights::is_read_only(m) => return Err("a read-only file".to_owned()),
+        Some(_) => rights::may_write(path).map_err(|e| e.to_string())?,
         None => {}
     }
     let file = followed(path)?;
@@ -121,8 +119,7 @@ fn way(path: &Path) -> Result<Way, String> {
     if !folder.is_dir() {
         return Err(format!("in {}, which is no folder", folder.display()));
     }
-    access(folder, Access::WRITE_OK | Access::EXEC_OK)
-        .map_err(|e| format!("in {}: {}", folder.display(), io::Error::from(e)))?;
+    rights::may_add(folder).map_err(|e| format!("in {}: {e}", folder.display()))?;
     Ok(Way::Replace(file))
 }
 
@@ -149,26 +146,21 @@ fn through(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<(
 }
 
 fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let new = std::fs::Permissions::from_mode(0o666);
     // A unique name, so that no file of the user's is overwritten; the temporary file is removed if anything fails.
-    let part = tempfile::Builder::new().prefix(".roofcast-").permissions(new).tempfile_in(folder(file))?;
+    let mut part = tempfile::Builder::new();
+    part.prefix(".roofcast-");
+    if let Some(new) = rights::new() {
+        part.permissions(new);
+    }
+    let part = part.tempfile_in(folder(file))?;
     let mut out = BufWriter::new(part.as_file().try_clone()?);
     write(&mut out)?;
     out.flush()?;
     match file.metadata() {
-        Ok(old) => keep(part.as_file(), &old)?,
+        Ok(old) => rights::keep(part.as_file(), &old)?,
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e),
     }
     part.persist(file)?;
     Ok(())
-}
-
-/// Copies mode and owner from the replaced file; a world-writable file of another user becomes the writer's.
-fn keep(part: &File, old: &Metadata) -> io::Result<()> {
-    let mine = part.metadata()?;
-    if (mine.uid(), mine.gid()) != (old.uid(), old.gid()) {
-        drop(fchown(part, Some(old.uid()), Some(old.gid())));
-    }
-    part.set_permissions(old.permissions())
 }

@@ -15,6 +15,7 @@ mod table;
 mod view;
 
 use crate::args::BenchArgs;
+use crate::bench::energy::Energy;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
 use crate::exit;
@@ -49,6 +50,8 @@ struct Subject<'a> {
     /// The tokenizer's file, or else the model.
     tokenizer_id: &'a str,
     date: String,
+    /// Where the machine is known: what limit and forecast assume where the question is silent.
+    assumptions: &'a [String],
 }
 
 /// One measured point.
@@ -65,6 +68,8 @@ struct Point {
     beside: Beside,
     /// The server's metrics, if they were read.
     server: Option<ServerMetrics>,
+    /// Where power was read.
+    energy: Option<Energy>,
 }
 
 /// The files to write in addition to the records.

@@ -9,13 +9,14 @@ use crate::emulate::dialect::Dialect;
 use crate::emulate::faults::Fault;
 use crate::emulate::group::Group;
 use crate::emulate::pace::Pace;
+use crate::emulate::replica::Latencies;
 use crate::emulate::service::{Service, Settings};
 #[cfg(feature = "tokenizers")]
 use crate::emulate::tokenizer::Vocabulary;
 use crate::emulate::tokenizer::{Rule, Tokenizer};
-use crate::emulate::{Author, warn_when_late};
+use crate::emulate::{Author, Calling, warn_when_late};
 use crate::http::guard::Guard;
-use crate::http::server;
+use crate::http::{server, tls};
 use crate::input;
 use crate::input::scenario::{EMPTY, Scenario, Source};
 use crate::show;
@@ -57,7 +58,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
     let lengths = spec.workload.map(lengths).transpose()?;
     let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
-    let author = Author::new(tokenizer(args)?, lengths);
+    let calling = Calling { share: args.auto_tool_calls, most: args.max_tool_calls as usize };
+    let author = Author::new(tokenizer(args)?, lengths, calling);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = names(args, typed, &forecaster.deployment);
     let mut launch = Launch {
@@ -183,6 +185,8 @@ fn settings(
     let fault = |text: &String| {
         Fault::parse(text).map_err(|accepted| Error::field("arguments", "--fault", text, accepted))
     };
+    let injected =
+        args.failure_injection_rate.map(|percent| Fault::injected(percent / 100.0, &args.failure_types));
     let module = |text: &String| {
         let wrong = || Error::field("arguments", "--lora-modules", text, "NAME=PATH");
         let (name, path) = text
@@ -204,8 +208,8 @@ fn settings(
         max_queued: queue.map(|most| most.unwrap_or(u64::MAX)),
         most_body: (args.max_body << 20) as usize,
         echo_request_id: args.enable_request_id_headers,
-        allow_faults: args.allow_faults || args.fault.is_some(),
-        fault: args.fault.as_ref().map(fault).transpose()?,
+        allow_faults: args.allow_faults || args.fault.is_some() || injected.is_some(),
+        fault: args.fault.as_ref().map(fault).transpose()?.or(injected),
         sleeps: args.enable_sleep_mode,
         adapters: args.enable_lora.then_some(modules),
         link: match link {
@@ -216,12 +220,17 @@ fn settings(
         tp: deployment.parallelism.tp,
         hidden: deployment.model.hidden,
         guard: Guard::new(&args.allow_host),
+        latencies: args.ttft.zip(args.itl).map(|(ttft_ms, itl_ms)| Latencies { ttft_ms, itl_ms }),
     })
 }
 
 /// Listens, prints the addresses, and serves until a signal stops it.
 async fn serve(args: &EmulateArgs, mut text: String, services: Vec<Arc<Service>>) -> Result<()> {
     let (stop, stopped) = watch::channel(false);
+    let tls = match (&args.ssl_certfile, &args.ssl_keyfile) {
+        (Some(certificate), Some(key)) => Some(tls::acceptor(certificate, key)?),
+        _ => None,
+    };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut servers = JoinSet::new();
     tokio::select! {
@@ -233,10 +242,11 @@ async fn serve(args: &EmulateArgs, mut text: String, services: Vec<Arc<Service>>
         let port = if args.port == 0 { 0 } else { args.port.saturating_add(index) };
         let address = SocketAddr::new(args.host, port);
         let listener = TcpListener::bind(address).await.with_context(|| format!("--port: {address}"))?;
-        text += &format!("listening on http://{}\n", listener.local_addr()?);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        text += &format!("listening on {scheme}://{}\n", listener.local_addr()?);
         service.group().engines().iter().for_each(warn_when_late);
         let drain = Duration::from_secs_f64(args.drain);
-        servers.spawn(server::serve(listener, service, stopped.clone(), drain));
+        servers.spawn(server::serve(listener, service, tls.clone(), stopped.clone(), drain));
     }
     show::text(&text)?;
     tokio::select! {

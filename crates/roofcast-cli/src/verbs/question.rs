@@ -8,7 +8,12 @@ use roofcast::workload::{Arrivals, Workload};
 
 /// `10 requests/s, 1000 prompt and 200 output tokens on average`.
 pub(super) fn load(workload: &Workload) -> String {
-    let load = match &workload.arrivals {
+    format!("{}, {}", arrivals(workload), lengths(workload))
+}
+
+/// `10 requests/s`.
+pub(super) fn arrivals(workload: &Workload) -> String {
+    match &workload.arrivals {
         Arrivals::ClosedLoop { concurrency, .. } => {
             format!("{} requests always in flight", grouped(*concurrency))
         }
@@ -17,9 +22,13 @@ pub(super) fn load(workload: &Workload) -> String {
             Some(rate) => format!("{} requests/s", significant(rate)),
             None => "requests as they were recorded".to_owned(),
         },
-    };
+    }
+}
+
+/// `1000 prompt and 200 output tokens on average`.
+pub(super) fn lengths(workload: &Workload) -> String {
     let [input, output] = [workload.input_mean(), workload.output_mean()];
-    format!("{load}, {input:.0} prompt and {output:.0} output tokens on average")
+    format!("{input:.0} prompt and {output:.0} output tokens on average")
 }
 
 /// `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or that no SLO was given.

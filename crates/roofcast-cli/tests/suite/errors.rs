@@ -71,6 +71,32 @@ fn commands_that_start_nothing() {
     accepted(&["--from-command", "vllm serve", "--model", "llama-3.1-8b"]);
 }
 
+/// Each on a line of its own, whether clap refuses it or the spec.
+#[test]
+fn all_values_that_cannot_be_are_told_at_once() {
+    let told = |arguments: &str| {
+        let run = roofcast(arguments);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}");
+        run.err.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let of_flags = told("simulate --rate abc --input-len=foo --tp x --requests 10");
+    assert_eq!(of_flags.len(), 3, "{of_flags:?}");
+    for (line, flag) in
+        of_flags.iter().zip(["`--rate` is \"abc\"", "`--input-len` is \"foo\"", "`--tp` is \"x\""])
+    {
+        assert!(line.contains(flag), "{of_flags:?}");
+    }
+    // An alias, and a value that another flag may have.
+    let alias = told("simulate --users 1.5 --input-len 8 --tp 1.5");
+    assert_eq!(alias.len(), 2, "{alias:?}");
+    let of_keys = told("simulate --scheduler foo --router bar --set engine.blok_size=1 --requests 10");
+    assert_eq!(of_keys.len(), 3, "{of_keys:?}");
+    let all = of_keys.join("\n");
+    for part in ["`--scheduler` is \"foo\"", "`--router` is \"bar\"", "did you mean `block_size`"] {
+        assert!(all.contains(part), "{all}");
+    }
+}
+
 #[test]
 fn settings_that_lack_another() {
     refused("simulate --think-s 3", &["`--think-s`", "--turns", "--concurrency"]);

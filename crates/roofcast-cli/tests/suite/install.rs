@@ -27,7 +27,7 @@ fn packages_and_installs() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().display().to_string();
     let prefix = path("root");
     let to = ["--path", "crates/roofcast-cli", "--root", &prefix, "--target-dir", &target];
-    cargo(&[["install", "--locked", "--debug"].as_slice(), &to].concat());
+    cargo(&[["install", "--locked", "--debug", "--features", "full"].as_slice(), &to].concat());
     let binary = folder.path().join("root/bin/roofcast");
     let version = Command::new(&binary).arg("--version").output().unwrap();
     let version = String::from_utf8_lossy(&version.stdout).into_owned();

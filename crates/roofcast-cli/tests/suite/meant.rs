@@ -41,6 +41,23 @@ fn a_plan_launches_the_model_of_an_address_by_its_name() {
     assert!(command.starts_with("vllm serve meta-llama/Llama-3.1-8B-Instruct"), "{command}");
 }
 
+/// A spec has them in quotes; an error behind them names the file's line.
+#[test]
+fn a_spec_has_numbers_as_flags_do() {
+    let text = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\ninput_len = \"8k\"\n\
+                output_len = 10\narrivals = { kind = \"poisson\", rate = \"1e1\" }\n[slo]\nttft_p99_ms = \"2s\"\n";
+    let (_kept, spec) = file("quoted.toml", text.as_bytes());
+    let run = roofcast(&format!("simulate {spec} --dump-spec"));
+    assert_eq!(run.code, 0, "{}", run.err);
+    let table: toml::Table = run.out.parse().unwrap();
+    assert_eq!(table["workload"]["input_len"].as_integer(), Some(8000));
+    assert_eq!(table["workload"]["arrivals"]["rate"].as_float(), Some(10.0));
+    assert_eq!(table["slo"]["ttft_p99_ms"].as_float(), Some(2000.0));
+    let (_kept, wrong) = file("quoted-wrong.toml", format!("{text}tpot_p99_ms = \"soon\"\n").as_bytes());
+    let run = roofcast(&format!("simulate {wrong}"));
+    assert!(run.err.contains(":11:15: `slo.tpot_p99_ms` is \"soon\"; accepted: a number"), "{}", run.err);
+}
+
 /// vLLM reads 8k as 8,000 and 8K as 8,192.
 #[test]
 fn numbers_have_suffixes_exponents_and_underscores() {

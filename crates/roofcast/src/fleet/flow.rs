@@ -27,7 +27,7 @@ const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
 
 /// Counts of arrivals and departures over time.
 #[derive(Debug, Clone)]
-pub(crate) struct Flow {
+pub struct Flow {
     width: Ticks,
     intervals: Vec<[i64; 2]>,
     /// The interval of the last event and its start, kept because the next event is usually in it.
@@ -37,7 +37,7 @@ pub(crate) struct Flow {
 
 /// Trend of the requests in flight during the arrivals.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Trend {
+pub enum Trend {
     /// Requests in flight stay level.
     Level,
     /// Requests in flight grow by this many per second.
@@ -55,13 +55,13 @@ impl Default for Flow {
 impl Flow {
     /// Counts an arrival.
     #[inline(always)]
-    pub(crate) fn arrived(&mut self, at: Ticks) {
+    pub fn arrived(&mut self, at: Ticks) {
         self.interval(at)[0] += 1;
     }
 
     /// Counts a departure.
     #[inline(always)]
-    pub(crate) fn left(&mut self, at: Ticks) {
+    pub fn left(&mut self, at: Ticks) {
         self.interval(at)[1] += 1;
     }
 
@@ -92,7 +92,7 @@ impl Flow {
     }
 
     /// The trend during the arrivals, from `first` to `last`; a request decodes for `decode_s` seconds on average.
-    pub(crate) fn trend(&self, first: Ticks, last: Ticks, decode_s: f64) -> Trend {
+    pub fn trend(&self, first: Ticks, last: Ticks, decode_s: f64) -> Trend {
         let middle = first.0 + (last.0 - first.0) / 2;
         let mut in_flight = 0;
         let mut levels = Vec::new();

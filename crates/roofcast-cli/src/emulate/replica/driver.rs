@@ -149,6 +149,8 @@ impl Driver {
                 self.engine.wait_until(self.pace.now());
             }
             Message::Flush => self.flush(),
+            // An engine's steps say what its latencies are.
+            Message::State(_) => {}
         }
     }
 

@@ -8,6 +8,7 @@ use super::{Message, Shared};
 use crate::emulate::pace::Pace;
 use roofcast::clock::{TICKS_PER_PS, Ticks};
 use roofcast::engine::online::Levels;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,17 +19,27 @@ use std::time::{Duration, Instant};
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Fixed latencies in engine time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Latencies {
-    ttft: Ticks,
-    itl: Ticks,
+    /// From a request to its first token, in milliseconds.
+    pub(crate) ttft_ms: f64,
+    /// From each token to the next.
+    pub(crate) itl_ms: f64,
 }
 
 impl Latencies {
-    pub(crate) fn of_ms(ttft: f64, itl: f64) -> Latencies {
-        let ticks = |ms: f64| Ticks((ms * 1e9 * TICKS_PER_PS) as u128);
-        Latencies { ttft: ticks(ttft), itl: ticks(itl) }
+    fn ttft(self) -> Ticks {
+        ticks(self.ttft_ms)
     }
+
+    fn itl(self) -> Ticks {
+        ticks(self.itl_ms)
+    }
+}
+
+fn ticks(ms: f64) -> Ticks {
+    Ticks((ms * 1e9 * TICKS_PER_PS) as u128)
 }
 
 /// The engine's thread.
@@ -85,7 +96,7 @@ impl Stated {
                 (life.admitted, life.runs) = (Some(at), true);
                 self.shared.metrics().admitted(prompt, 0, life.external(), false);
                 self.here.insert(number, (life, 0));
-                self.due.insert((at + self.latencies.ttft, number));
+                self.due.insert((at + self.latencies.ttft(), number));
             }
             Message::Abort(number) => {
                 if self.remove(number).is_some() {
@@ -99,6 +110,7 @@ impl Stated {
                     life.job.outlet.fail();
                 }
             }
+            Message::State(latencies) => self.latencies = latencies,
             // There is no step to pause, and no cache to empty.
             Message::Pause { .. } | Message::Wake | Message::Flush => {}
         }
@@ -130,7 +142,7 @@ impl Stated {
             metrics.stepped(1, Instant::now().saturating_duration_since(self.pace.wall(at)));
             life.sampled(1, at, &self.pace, &mut metrics);
             if !last {
-                self.due.insert((at + self.latencies.itl, number));
+                self.due.insert((at + self.latencies.itl(), number));
                 continue;
             }
             let ended = life.ended(&self.pace);

@@ -1,9 +1,10 @@
-//! Control of a server: faults, pinned gauges, replicas that go down, sleep.
+//! Control of a server: faults, pinned gauges, stated latencies, replicas that go down, sleep.
 
 use super::super::faults::Fault;
 use super::super::fields::Fields;
 use super::super::metrics;
 use super::super::refusal::Refusal;
+use super::super::replica::Latencies;
 use super::super::response::{said, whole};
 use super::super::sleep::PauseMode;
 use super::super::stream::Sent;
@@ -11,6 +12,7 @@ use super::{Answered, Dialect, Service};
 use hyper::header::HeaderValue;
 use hyper::{Method, Response, StatusCode};
 use serde_json::{Value, json};
+use std::sync::PoisonError;
 
 impl Service {
     /// Shows, sets or removes the fault for all requests.
@@ -56,6 +58,29 @@ impl Service {
             _ => {}
         }
         Ok(said(&json!({ "down": self.group.down() })))
+    }
+
+    /// Shows or sets stated latencies; without any they are those from the start.
+    pub(super) fn change_latencies(&self, method: &Method, body: &[u8]) -> Answered {
+        let mut now = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        match *method {
+            Method::POST => {
+                let accepted = "milliseconds from 0 to 3600000, as {\"ttft_ms\": 200, \"itl_ms\": 20}";
+                let stated: Latencies = serde_json::from_slice(body)
+                    .map_err(|e| Refusal::bad(format!("{e}; accepted: {accepted}")))?;
+                let bounds = 0.0..=3.6e6;
+                if !bounds.contains(&stated.ttft_ms) || !bounds.contains(&stated.itl_ms) {
+                    return Err(Refusal::bad(format!("accepted: {accepted}")));
+                }
+                *now = Some(stated);
+            }
+            Method::DELETE => *now = self.settings.latencies,
+            _ => return Ok(said(&json!({ "latencies": *now }))),
+        }
+        if let Some(stated) = *now {
+            self.group.engines().iter().for_each(|engine| engine.state(stated));
+        }
+        Ok(said(&json!({ "latencies": *now })))
     }
 
     /// True if no engine is up.

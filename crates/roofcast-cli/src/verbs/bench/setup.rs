@@ -80,6 +80,7 @@ impl Setup {
             bounds: Bounds {
                 duration: args.load.duration.map(Duration::from_secs_f64),
                 most_failures: args.judge.max_failures,
+                oversaturation: args.judge.stop_oversaturated,
             },
             cancelling: Cancelling {
                 share: args.load.cancel_share.unwrap_or(0.0),
@@ -88,7 +89,8 @@ impl Setup {
             ready: args.how.wait_ready.map(Duration::from_secs_f64),
         };
         let judge = judge(&args.judge, &spec);
-        let bench = Bench::new(targets, form, how, speech, &mut |_| silent(&url, how.timeout))?;
+        let power = args.how.power.iter().map(|url| exporter(url, &args.how)).collect::<Result<_>>()?;
+        let bench = Bench::new((targets, power), form, how, speech, &mut |_| silent(&url, how.timeout))?;
         let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());
         let date = date::of(SystemTime::now());
         Ok(Setup {
@@ -148,6 +150,7 @@ impl Setup {
             report,
             beside,
             server: measured.server,
+            energy: measured.energy,
         };
         Ok((point, measured.records))
     }
@@ -166,6 +169,7 @@ impl Setup {
             model_id: &self.model,
             tokenizer_id: self.tokenizer.as_deref().unwrap_or(&self.model),
             date: self.date.clone(),
+            assumptions: self.deployment.as_ref().map_or(&[], |deployment| &deployment.assumptions),
         }
     }
 }
@@ -227,6 +231,22 @@ fn target(url: &str, how: &AskArgs) -> Result<Target> {
     let mut target = Target::resolve(url, &how.header, key.as_deref(), |name| std::env::var(name).ok())?;
     target.insecure = how.insecure;
     Ok(target)
+}
+
+/// Where power is read: an exporter, with the headers of no request; none is this machine.
+fn exporter(url: &str, how: &AskArgs) -> Result<Option<Target>> {
+    if url == "local" {
+        return Ok(None);
+    }
+    // Its metrics are at the path that they have everywhere.
+    let url = url.trim_end_matches('/').trim_end_matches("/metrics");
+    let resolved = Target::resolve(url, &[], None, |name| std::env::var(name).ok());
+    let mut target = resolved.map_err(|_| {
+        let accepted = "local, or an exporter as http://HOST:9400";
+        Error::field("arguments", "--power", format!("{url:?}"), accepted)
+    })?;
+    target.insecure = how.insecure;
+    Ok(Some(target))
 }
 
 fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {

@@ -44,6 +44,9 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
     })
 }
 
+/// The largest file of prompts: ShareGPT's has 0.7 GB.
+const MOST_PROMPTS: u64 = 4 << 30;
+
 /// A seed for words that no earlier run has used, for when no seed is given.
 fn any_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
@@ -56,7 +59,7 @@ fn prompts(path: &Path) -> Result<Vec<Text>> {
     if ends("parquet") {
         return Ok(texts::rows(&place, parquet::rows(path)?)?);
     }
-    let text = input::text(path)?;
+    let text = input::text_within(path, MOST_PROMPTS)?;
     if ends("csv") {
         return Ok(texts::rows(&place, cells(&place, &text)?)?);
     }

@@ -3,10 +3,12 @@
 use super::baseline::{Baseline, KEYS};
 use super::{Beside, Point, Subject};
 use crate::args::BenchArgs;
+use crate::bench::energy::Energy;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
 use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
+use crate::verbs::assumed;
 use anyhow::Result;
 use roofcast::bands::Span;
 use roofcast::summary::Statistics;
@@ -97,7 +99,8 @@ fn brief(value: f64, point: &Point) -> Vec<String> {
 }
 
 pub(super) fn title(subject: &Subject) -> String {
-    format!("{} at {}{}\n\n", subject.model_id, subject.url, subject.endpoint)
+    let server = format!("{} at {}{}\n", subject.model_id, subject.url, subject.endpoint);
+    server + &assumed(subject.assumptions) + "\n"
 }
 
 /// One run for people.
@@ -113,6 +116,10 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows.collect::<Vec<_>>(), 1);
     text += "* from the scheduled time\n\n";
     text += &beside(&point.beside, r);
+    if let Some(energy) = &point.energy {
+        text += &table::line(&drawn(energy));
+        text.push('\n');
+    }
     if let Some(server) = &point.server {
         text += &metrics(server);
     }
@@ -201,6 +208,17 @@ fn beside(beside: &Beside, r: &Report) -> String {
     let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast", "p10", "p90"];
     let served = if forecast.of_served { "; the forecast is of lengths as they were served" } else { "" };
     format!("{}{}{served}\n\n", table::table(&header, &rows, 1), limit.advice)
+}
+
+/// `energy: 1200 J, 300 W in the mean, 0.6 J an output token, by …`.
+fn drawn(energy: &Energy) -> String {
+    let token = energy.joules_per_output_token;
+    let token = token.map_or(String::new(), |joules| format!(", {} J an output token", significant(joules)));
+    let memory = energy.memory_used_bytes;
+    let memory =
+        memory.map_or(String::new(), |bytes| format!(", {} GB of memory in use", significant(bytes / 1e9)));
+    let (joules, watts) = (significant(energy.joules), significant(energy.mean_w));
+    format!("energy: {joules} J, {watts} W in the mean{token}{memory}, by {}", energy.meter)
 }
 
 /// The server's own metrics, without the ones that stayed at zero.

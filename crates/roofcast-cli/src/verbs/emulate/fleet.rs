@@ -125,7 +125,9 @@ impl Launch<'_> {
         }
         let metrics = Metrics::new(self.fixed(forecaster, &engine, rank));
         let (engine, thread) = match (self.args.ttft, self.args.itl) {
-            (Some(ttft), Some(itl)) => EngineHandle::stated(Latencies::of_ms(ttft, itl), self.pace, metrics)?,
+            (Some(ttft), Some(itl)) => {
+                EngineHandle::stated(Latencies { ttft_ms: ttft, itl_ms: itl }, self.pace, metrics)?
+            }
             _ => {
                 let kv_events =
                     kv_events(self.args, (index, rank), &mut engine, self.runtime, &mut self.text)?;

@@ -15,13 +15,14 @@ use crate::show::number::{grouped, percent, significant};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
-use crate::verbs::{band_factors, common_title};
+use crate::verbs::{band_factors, common_title, question};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
 use roofcast::simulate::{Options, Simulation, simulate_while};
-use roofcast::spec::Slo;
 use roofcast::spec::settings::Setting;
+use roofcast::spec::{Slo, Spec};
+use roofcast::workload::Workload;
 use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -54,6 +55,7 @@ struct Point<'a> {
 struct Run {
     /// Values, one for each dimension.
     values: Vec<Value>,
+    workload: Option<Workload>,
     slo: Slo,
     deployment: Deployment,
     simulation: Simulation,
@@ -138,7 +140,8 @@ impl Space<'_> {
         let mut simulation = simulated.with_context(|| format!("with {}", self.named(&values)))?;
         // Many runs are kept until the last one has ended, and these are not drawn.
         simulation.latencies = Default::default();
-        Ok(Run { values, slo: cell.scenario.spec.slo, deployment: cell.forecaster.deployment, simulation })
+        let Spec { workload, slo, .. } = cell.scenario.spec;
+        Ok(Run { values, workload, slo, deployment: cell.forecaster.deployment, simulation })
     }
 }
 
@@ -296,7 +299,21 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
     let text = table::fitted(&header, &rows, keys.len(), &spare);
-    format!("{title}{text}{}{note}{}", caches(&keys, runs), spans(runs))
+    format!("{title}{}{text}{}{note}{}", asked(runs), caches(&keys, runs), spans(runs))
+}
+
+/// Of load and SLO what all runs have in common; what varies is in the table.
+fn asked(runs: &[Run]) -> String {
+    let common = |of: &dyn Fn(&Run) -> Option<String>| {
+        let first = of(runs.first()?)?;
+        runs.iter().all(|run| of(run).as_ref() == Some(&first)).then_some(first)
+    };
+    let part = |say: fn(&Workload) -> String| common(&|run| run.workload.as_ref().map(say));
+    let load: Vec<String> =
+        [part(question::arrivals), part(question::lengths)].into_iter().flatten().collect();
+    let load = (!load.is_empty()).then(|| ("load", load.join(", ")));
+    let slo = common(&|run| Some(question::slo(&run.slo))).map(|slo| ("SLO", slo));
+    table::pairs(&load.into_iter().chain(slo).collect::<Vec<_>>())
 }
 
 /// The error bands of the forecasts, one line for all values with equal bands.

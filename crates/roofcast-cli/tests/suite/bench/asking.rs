@@ -5,6 +5,7 @@ use crate::schedule::EXTRA;
 use crate::scripted::{self, good, tells, uncounted};
 use crate::support::{file, json, roofcast, run};
 use serde_json::Value;
+use std::io::{Read, Write};
 
 #[test]
 fn whole_answers_and_closed_connections() {
@@ -99,6 +100,95 @@ fn prompts_from_a_file() {
     let (_folder, path) = file("prompts.jsonl", b"{\"prompt\": \"a\"}\n{\"prompt\": 1}");
     let run = roofcast(&format!("bench --url http://127.0.0.1:1 --model m --prompts {path}"));
     assert!(run.code == 2 && run.err.contains("prompts.jsonl:2"), "{}", run.err);
+}
+
+/// Two rows of Parquet: a prompt of two words that asks for two tokens, and one of three that asks for four.
+#[cfg(feature = "parquet")]
+#[test]
+fn prompts_from_parquet() {
+    use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prompts.parquet");
+    let schema = "message rows { required binary prompt (UTF8); required int64 output_tokens_count; }";
+    let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
+    let out = std::fs::File::create(&path).unwrap();
+    let mut writer =
+        parquet::file::writer::SerializedFileWriter::new(out, schema, std::sync::Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let prompts: [ByteArray; 2] = ["one two".into(), "one two three".into()];
+    column.typed::<ByteArrayType>().write_batch(&prompts, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&[2, 4], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let (answer, _) = json(&format!(
+        "bench --url {} --model m --endpoint chat --output-len 3 --prompts {} {CALM}",
+        exact(),
+        path.display()
+    ));
+    let count = |key: &str| answer[key].as_u64();
+    assert_eq!(
+        (count("total_input_tokens"), count("total_output_tokens")),
+        (Some(5 + 2 * EXTRA as u64), Some(6)),
+        "{answer}"
+    );
+}
+
+/// A file beyond the 64 MiB that specs and configs may have, as ShareGPT's of 0.7 GB: seventy rows with a mebibyte of notes each.
+#[test]
+fn prompt_files_may_be_large() {
+    let row = format!("{{\"prompt\": \"one\", \"output_len\": 1, \"note\": \"{}\"}}\n", "x".repeat(1 << 20));
+    let (_folder, path) = file("prompts.jsonl", row.repeat(70).as_bytes());
+    let (answer, _) = json(&format!(
+        "bench --url {} --model m --prompts {path} --requests 70 --concurrency 8 {CALM}",
+        exact()
+    ));
+    assert_eq!(answer["completed"], 70, "{answer}");
+}
+
+/// An https server that only a proxy knows the way to: it is asked once by CONNECT, and TLS is spoken through it.
+#[test]
+fn https_through_a_proxy() {
+    let server = crate::scripted::start_tls(|_, stream| crate::scripted::good(stream));
+    let behind = server.strip_prefix("https://").unwrap().to_owned();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = std::sync::Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|n| n == 1) {
+                head.push(byte[0]);
+            }
+            let line = String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
+            heard.lock().unwrap().push(line);
+            let mut server = std::net::TcpStream::connect(&behind).unwrap();
+            client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap();
+            let (mut up, mut back) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut up, &mut back));
+            std::thread::spawn(move || std::io::copy(&mut server, &mut client));
+        }
+    });
+    let arguments = "bench --url https://far.test:8443 --model m --requests 3 --output-len 3 --insecure --assume-tokens --json";
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(arguments.split(' ').chain(CALM.split(' ')))
+        .env("https_proxy", &proxy)
+        .env_remove("no_proxy")
+        .env_remove("NO_PROXY")
+        .output()
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["completed"], 3, "{answer}");
+    let asked = asked.lock().unwrap();
+    assert!(
+        !asked.is_empty() && asked.iter().all(|line| line == "CONNECT far.test:8443 HTTP/1.1"),
+        "{asked:?}"
+    );
 }
 
 #[test]

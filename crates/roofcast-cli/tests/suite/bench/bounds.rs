@@ -32,6 +32,69 @@ fn a_run_that_stops_on_failures() {
     assert!(answer["invalid_because"].to_string().contains("--max-failures"), "{answer}");
 }
 
+/// Twenty a second to a server that answers one of them each 200 ms, one after the other: fifteen more are in flight with every
+/// second, and of the two minutes' worth that are asked for a part is sent. At a tenth of its rate none of that.
+#[test]
+fn a_run_that_stops_when_the_server_falls_behind() {
+    let turn = std::sync::Arc::new(std::sync::Mutex::new(()));
+    let slow = move |_: usize, stream: &mut dyn scripted::Stream| {
+        let _held = turn.lock();
+        std::thread::sleep(Duration::from_millis(200));
+        good(stream)
+    };
+    let (url, _) = scripted::start(slow);
+    let bench = |rate: f64, requests: u64| {
+        json(&format!(
+            "bench --url {url} --model m --rate {rate} --constant --requests {requests} --output-len 3 --stop-oversaturated \
+             --assume-tokens {CALM}"
+        ))
+    };
+    let (answer, code) = bench(20.0, 2400);
+    let sent = answer["num_prompts"].as_u64().unwrap();
+    assert!(code == 3 && (100..1200).contains(&sent), "{sent}: {}", answer["invalid_because"]);
+    assert!(answer["invalid_because"].to_string().contains("in flight grew"), "{answer}");
+    let (answer, _) = bench(2.0, 14);
+    assert_eq!((&answer["num_prompts"], &answer["completed"]), (&14.into(), &14.into()), "{answer}");
+    assert!(!answer["invalid_because"].to_string().contains("in flight grew"), "{answer}");
+}
+
+/// An exporter beside the server whose counter grows by 20 J with each reading: at least two are made, so that at least 20 J were
+/// drawn, for 4 × 3 tokens.
+#[test]
+fn energy_is_read_beside_a_run() {
+    let metrics = |n: usize, stream: &mut dyn scripted::Stream| {
+        let text = format!(
+            "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu=\"0\"}} {}\n\
+             DCGM_FI_DEV_FB_USED{{gpu=\"0\"}} 70000\n",
+            1_000_000 + 20_000 * n
+        );
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", text.len());
+        stream.write_all((head + &text).as_bytes()).is_ok()
+    };
+    let (exporter, seen) = scripted::start(metrics);
+    let bench = |power: &str| {
+        json(&format!("bench --url {} --model m --requests 4 --output-len 3 --power {power} {CALM}", exact()))
+            .0
+    };
+    let answer = bench(&exporter);
+    let readings = seen.lock().unwrap().len() as f64;
+    let joules = answer["energy"]["joules"].as_f64().unwrap();
+    assert!(readings >= 2.0 && joules == 20.0 * (readings - 1.0), "{joules} J by {readings} readings");
+    let token = answer["energy"]["joules_per_output_token"].as_f64().unwrap();
+    assert!((token - joules / 12.0).abs() < 1e-9, "{answer}");
+    // 70,000 MiB.
+    assert_eq!(answer["energy"]["memory_used_bytes"], 70_000.0 * 1_048_576.0);
+    // A server that tells no energy is said to.
+    let (other, _) = scripted::start(|_, stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nup 1\n").is_ok()
+    });
+    let without = bench(&other);
+    assert!(
+        without["energy"].is_null() && without["warnings"].to_string().contains("no energy"),
+        "{without}"
+    );
+}
+
 /// Ten requests, one every 100 ms: the first 250 ms are warm-up, the last 150 ms cool-down. The requests due at 300
 /// to 700 ms count.
 #[test]

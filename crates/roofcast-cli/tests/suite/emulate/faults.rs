@@ -50,6 +50,15 @@ fn a_fault_meets_its_share_of_requests() {
     assert_eq!(statuses(2), [200, 200]);
 }
 
+/// By llm-d-inference-sim's flags: every second request, as its kinds one after the other.
+#[test]
+fn failures_have_the_names_of_llm_d() {
+    let server =
+        Server::start(TINY, "--failure-injection-rate 50 --failure-types rate_limit,model_not_found");
+    let statuses: Vec<u16> = (0..6).map(|_| server.post(PATH, BODY).status).collect();
+    assert_eq!(statuses, [200, 429, 200, 404, 200, 429]);
+}
+
 /// Without the flag there are no faults, and a header asks for none.
 #[test]
 fn faults_have_to_be_allowed() {

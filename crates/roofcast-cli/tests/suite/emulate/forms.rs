@@ -169,6 +169,57 @@ fn latencies_may_be_stated() {
     assert!(alone.code == 2 && alone.err.contains("--itl"), "{}", alone.err);
 }
 
+/// From 5 ms to 200 ms a first token while the server runs, and back; no clock can show less.
+#[test]
+fn stated_latencies_change_while_the_server_runs() {
+    let server = Server::start(TINY, "--ttft 5 --itl 1 --allow-faults");
+    let timed = || {
+        let start = std::time::Instant::now();
+        assert_eq!(
+            server.post("/v1/completions", r#"{"prompt": "a", "max_tokens": 2, "ignore_eos": true}"#).status,
+            200
+        );
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    timed();
+    let set = server.post("/admin/latencies", r#"{"ttft_ms": 200, "itl_ms": 100}"#);
+    assert_eq!(set.json()["latencies"]["ttft_ms"], 200.0);
+    assert!(timed() >= 300.0);
+    assert_eq!(server.get("/admin/latencies").json()["latencies"]["itl_ms"], 100.0);
+    for wrong in [r#"{"ttft_ms": -1, "itl_ms": 1}"#, r#"{"ttft_ms": 1}"#, "nonsense"] {
+        let refused = server.post("/admin/latencies", wrong);
+        assert!(refused.status == 400 && refused.body.contains("accepted"), "{}", refused.body);
+    }
+    let end =
+        server.raw("DELETE /admin/latencies HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
+    assert_eq!(end.json()["latencies"]["ttft_ms"], 5.0);
+    // An engine's own latencies are nobody's to state.
+    assert_eq!(Server::start(TINY, "--allow-faults").get("/admin/latencies").status, 404);
+}
+
+/// A certificate that signs itself: `bench` takes it with --insecure alone.
+#[test]
+fn https_by_a_certificate_and_its_key() {
+    let data = "crates/roofcast-cli/tests/fixtures/tls";
+    let server =
+        Server::start(TINY, &format!("--ssl-certfile {data}/server.pem --ssl-keyfile {data}/server.key"));
+    let bench = format!(
+        "bench --url https://{} --model Qwen/Qwen3-0.6B --requests 4 --input-len 50 --output-len 5 --assume-tokens --max-lag 100000",
+        server.address
+    );
+    let (answer, _) = run_json(&format!("{bench} --insecure"));
+    assert_eq!((&answer["completed"], &answer["total_output_tokens"]), (&4.into(), &20.into()), "{answer}");
+    let (answer, code) = run_json(&bench);
+    assert!(code == 3 || answer["completed"] == 0, "{answer}");
+    // Plain HTTP at that port is no handshake: the connection ends, and the server goes on.
+    assert_eq!(server.get("/health").status, 0);
+    assert_eq!(run_json(&format!("{bench} --insecure")).0["completed"], 4);
+    let wrong = crate::support::roofcast(&format!(
+        "emulate --model Qwen/Qwen3-0.6B --hardware h100-sxm --ssl-certfile {data}/server.key --ssl-keyfile {data}/server.key"
+    ));
+    assert!(wrong.code == 2 && wrong.err.contains("`--ssl-certfile`"), "{}", wrong.err);
+}
+
 #[test]
 fn an_empty_key_is_refused() {
     let (_folder, path) = crate::support::file("spec.toml", TINY.as_bytes());

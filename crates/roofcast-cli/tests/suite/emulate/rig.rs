@@ -34,7 +34,7 @@ fn every_flag_of_the_rig_exists() {
     assert!(found >= 4, "only {found} flags");
     assert!(text("Dockerfile").contains("\"--host\"") && known.contains(&"--host"));
     // Without this feature the program has no `emulate`.
-    assert!(text("Dockerfile").contains("--no-default-features --features network\n"));
+    assert!(text("Dockerfile").contains("--features network\n"));
 }
 
 /// The spec in the image is one, and the JSON of `--kv-events-config` is, too.

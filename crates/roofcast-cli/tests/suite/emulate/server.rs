@@ -50,7 +50,8 @@ impl Server {
         let (mut kv_events, mut addresses) = (Vec::new(), Vec::new());
         for line in BufReader::new(process.stdout.as_mut().unwrap()).lines().map_while(Result::ok) {
             kv_events.extend(line.strip_prefix("KV events at ").map(str::to_owned));
-            addresses.extend(line.strip_prefix("listening on http://").map(str::to_owned));
+            let address = line.strip_prefix("listening on ").and_then(|url| url.split_once("://"));
+            addresses.extend(address.map(|(_, address)| address.to_owned()));
             if addresses.len() == ports {
                 break;
             }

@@ -1,0 +1,263 @@
+//! Energy that is drawn during a run: read beside it every second, from a Prometheus exporter or from this machine's own counters.
+//!
+//! Knows: by which names exporters tell energy, power and memory, and in which units; RAPL and amdgpu below `/sys`. Energy counters
+//! are read at both ends, power is integrated by trapezoids. Does not know: what else the machine does meanwhile, which counts too.
+
+use super::client::Client;
+use super::scrape::{EVERY, named, told};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// What a name counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Unit {
+    /// Energy since some time before, in so many joules.
+    Joules(f64),
+    /// Power, in so many watts.
+    Watts(f64),
+}
+
+/// Names that tell energy or power, the better first. Sources: `etc/default-counters.csv` of NVIDIA's dcgm-exporter,
+/// `docs/METRICS.md` of nvidia_gpu_exporter, the metrics list of ROCm's device-metrics-exporter, node_exporter's rapl
+/// collector; Linux's `Documentation/power/powercap/powercap.rst` and `gpu/amdgpu/thermal.rst`.
+const METERS: [(&str, Unit); 8] = [
+    ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", Unit::Joules(1e-3)),
+    ("DCGM_FI_DEV_POWER_USAGE", Unit::Watts(1.0)),
+    ("nvidia_smi_energy_joules_total", Unit::Joules(1.0)),
+    ("nvidia_smi_power_draw_watts", Unit::Watts(1.0)),
+    ("gpu_package_power", Unit::Watts(1.0)),
+    (AMDGPU, Unit::Watts(1e-6)),
+    ("node_rapl_package_joules_total", Unit::Joules(1.0)),
+    (RAPL, Unit::Joules(1e-6)),
+];
+
+/// Names that tell memory in use, each with its unit in bytes.
+const MEMORY: [(&str, f64); 3] = [
+    ("DCGM_FI_DEV_FB_USED", 1_048_576.0),
+    ("nvidia_smi_memory_used_bytes", 1.0),
+    ("gpu_used_vram", 1_048_576.0),
+];
+
+/// This machine's processors, in microjoules.
+const RAPL: &str = "intel-rapl energy_uj";
+/// This machine's GPUs by Linux's amdgpu, in microwatts.
+const AMDGPU: &str = "amdgpu power1_average";
+
+/// How long one reading may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where power is read.
+#[derive(Clone)]
+pub(super) enum Source {
+    /// An exporter.
+    Exporter(Arc<Client>),
+    /// Counters of this machine.
+    Here,
+}
+
+/// What a run drew.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Energy {
+    /// The name that told it.
+    pub(crate) meter: &'static str,
+    pub(crate) joules: f64,
+    pub(crate) mean_w: f64,
+    /// Over all tokens that came back, warm-up and all.
+    pub(crate) joules_per_output_token: Option<f64>,
+    /// The most that was seen.
+    pub(crate) memory_used_bytes: Option<f64>,
+}
+
+/// Readings, each the sums over all devices by name.
+#[derive(Debug, Default)]
+struct Readings(Vec<(Duration, BTreeMap<String, f64>)>);
+
+/// A reading that goes on.
+pub(super) struct Metering {
+    readings: Arc<Mutex<Readings>>,
+    sources: Vec<Source>,
+    start: Instant,
+    task: JoinHandle<()>,
+}
+
+impl Metering {
+    pub(super) async fn start(sources: Vec<Source>) -> Metering {
+        let (readings, start) = (Arc::new(Mutex::new(Readings::default())), Instant::now());
+        read(&sources, start, &readings).await;
+        let (asked, kept) = (sources.clone(), Arc::clone(&readings));
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(EVERY).await;
+                read(&asked, start, &kept).await;
+            }
+        });
+        Metering { readings, sources, start, task }
+    }
+
+    /// Reads a last time; what was drawn while `tokens` came, or nothing where no known name was told.
+    pub(super) async fn stop(self, tokens: u64) -> Option<Energy> {
+        self.task.abort();
+        read(&self.sources, self.start, &self.readings).await;
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner).energy(tokens)
+    }
+}
+
+/// Reads every source once.
+async fn read(sources: &[Source], start: Instant, readings: &Mutex<Readings>) {
+    let mut all = BTreeMap::new();
+    for source in sources {
+        match source {
+            Source::Here => here(Path::new("/sys/class"), &mut all),
+            Source::Exporter(client) => {
+                if let Ok(Some(text)) = tokio::time::timeout(PATIENCE, told(client)).await {
+                    add(&String::from_utf8_lossy(&text), &mut all);
+                }
+            }
+        }
+    }
+    if !all.is_empty() {
+        let at = start.elapsed();
+        readings.lock().unwrap_or_else(PoisonError::into_inner).0.push((at, all));
+    }
+}
+
+/// Adds what an exporter says under known names.
+fn add(text: &str, all: &mut BTreeMap<String, f64>) {
+    let known = |name: &str| {
+        METERS.iter().any(|(meter, _)| *meter == name) || MEMORY.iter().any(|(memory, _)| *memory == name)
+    };
+    for (name, value) in text.lines().filter_map(named).filter(|(name, _)| known(name)) {
+        *all.entry(name.to_owned()).or_default() += value;
+    }
+}
+
+/// Adds the counters of this machine: of processors the packages, whose parts count in them.
+fn here(class: &Path, all: &mut BTreeMap<String, f64>) {
+    let number = |file: &Path| std::fs::read_to_string(file).ok()?.trim().parse::<f64>().ok();
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    for zone in names(&class.join("powercap")) {
+        let name = zone.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with("intel-rapl:") && name.matches(':').count() == 1 {
+            *all.entry(RAPL.to_owned()).or_default() += number(&zone.join("energy_uj")).unwrap_or_default();
+        }
+    }
+    for monitor in names(&class.join("hwmon")) {
+        let amdgpu = std::fs::read_to_string(monitor.join("name")).is_ok_and(|name| name.trim() == "amdgpu");
+        if let Some(power) = number(&monitor.join("power1_average")).filter(|_| amdgpu) {
+            *all.entry(AMDGPU.to_owned()).or_default() += power;
+        }
+    }
+}
+
+impl Readings {
+    fn energy(&self, tokens: u64) -> Option<Energy> {
+        let (first, last) = (self.0.first()?, self.0.last()?);
+        let seconds = (last.0 - first.0).as_secs_f64();
+        // A counter that fell was set to zero, or went over its end.
+        let drawn = |(name, unit): &(&'static str, Unit)| {
+            let of = |reading: &(Duration, BTreeMap<String, f64>)| {
+                Some((reading.0.as_secs_f64(), *reading.1.get(*name)?))
+            };
+            let told: Vec<(f64, f64)> = self.0.iter().filter_map(of).collect();
+            let joules = match unit {
+                Unit::Joules(unit) => (told.last()?.1 - told.first()?.1) * unit,
+                Unit::Watts(unit) => {
+                    let part = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0;
+                    told.windows(2).map(part).sum::<f64>() * unit
+                }
+            };
+            (told.len() > 1 && joules > 0.0).then_some((*name, joules))
+        };
+        let (meter, joules) = METERS.iter().find_map(drawn)?;
+        let memory = |(name, unit): &(&str, f64)| {
+            let told = self.0.iter().filter_map(|(_, reading)| reading.get(*name));
+            told.map(|value| value * unit).reduce(f64::max)
+        };
+        Some(Energy {
+            meter,
+            joules,
+            mean_w: joules / seconds.max(f64::MIN_POSITIVE),
+            joules_per_output_token: (tokens > 0).then(|| joules / tokens as f64),
+            memory_used_bytes: MEMORY.iter().find_map(memory),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(texts: &[(u64, &str)]) -> Readings {
+        let reading = |(at, text): &(u64, &str)| {
+            let mut all = BTreeMap::new();
+            add(text, &mut all);
+            (Duration::from_secs(*at), all)
+        };
+        Readings(texts.iter().map(reading).collect())
+    }
+
+    /// Two GPUs' counters in millijoules grow by 1,000 J and 500 J in 10 s: 150 W, 3 J for each of 500 tokens. The counter goes
+    /// before the power beside it.
+    #[test]
+    fn a_counter_of_energy() {
+        let text = |a: u64, b: u64| {
+            format!(
+                "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\nDCGM_FI_DEV_POWER_USAGE{{gpu=\"0\"}} 999.0\n\
+                 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu=\"0\"}} {a}\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu=\"1\"}} {b}\n\
+                 DCGM_FI_DEV_FB_USED{{gpu=\"0\"}} 1024\nother 7\n"
+            )
+        };
+        let (before, after) = (text(5_000_000, 1_000_000), text(6_000_000, 1_500_000));
+        let found = readings(&[(0, &before), (10, &after)]).energy(500).unwrap();
+        assert_eq!(found.meter, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION");
+        assert_eq!((found.joules, found.mean_w, found.joules_per_output_token), (1500.0, 150.0, Some(3.0)));
+        assert_eq!(found.memory_used_bytes, Some(1_073_741_824.0));
+    }
+
+    /// 100 W, then 300, then 300, a second apart: 200 + 300 J.
+    #[test]
+    fn power_is_integrated() {
+        let text = |watts: u64| format!("gpu_package_power{{gpu_id=\"0\"}} {watts}\n");
+        let texts = [text(100), text(300), text(300)];
+        let found = readings(&[(0, &texts[0]), (1, &texts[1]), (2, &texts[2])]).energy(0).unwrap();
+        assert_eq!((found.joules, found.mean_w, found.joules_per_output_token), (500.0, 250.0, None));
+    }
+
+    #[test]
+    fn without_a_known_name_there_is_none() {
+        assert_eq!(readings(&[]).energy(1), None);
+        assert_eq!(readings(&[(0, "up 1\n"), (1, "up 1\n")]).energy(1), None);
+        // One reading says no energy, and a counter that was reset says none.
+        let counter = |n: u64| format!("nvidia_smi_energy_joules_total {n}\n");
+        assert_eq!(readings(&[(0, &counter(9))]).energy(1), None);
+        assert_eq!(readings(&[(0, &counter(9)), (1, &counter(1))]).energy(1), None);
+    }
+
+    /// Two packages of 1 and 2 MJ, whose cores count in them, and a GPU beside a disk's monitor.
+    #[test]
+    fn counters_of_this_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let file = folder.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("powercap/intel-rapl:0/energy_uj", "1000000\n");
+        write("powercap/intel-rapl:0:0/energy_uj", "500\n");
+        write("powercap/intel-rapl:1/energy_uj", "2000000\n");
+        write("hwmon/hwmon0/name", "nvme\n");
+        write("hwmon/hwmon0/power1_average", "7\n");
+        write("hwmon/hwmon1/name", "amdgpu\n");
+        write("hwmon/hwmon1/power1_average", "250000000\n");
+        let mut all = BTreeMap::new();
+        here(folder.path(), &mut all);
+        assert_eq!(all, [(RAPL.to_owned(), 3e6), (AMDGPU.to_owned(), 2.5e8)].into());
+    }
+}

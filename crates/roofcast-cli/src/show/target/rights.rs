@@ -1,0 +1,88 @@
+//! Who may write a file, and what a file keeps when another takes its place.
+//!
+//! Knows: mode, owner and access on Unix; elsewhere the read-only attribute alone. Does not know: how files are replaced.
+
+#[cfg(not(unix))]
+pub(super) use elsewhere::*;
+#[cfg(unix)]
+pub(super) use of_unix::*;
+
+#[cfg(unix)]
+mod of_unix {
+    use rustix::fs::{Access, access};
+    use std::fs::{File, Metadata, Permissions};
+    use std::io;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
+    use std::path::Path;
+
+    /// Whether what is there is a socket, which no path can be written through.
+    pub(in super::super) fn is_socket(found: &Metadata) -> bool {
+        found.file_type().is_socket()
+    }
+
+    /// Whether nobody may write; the superuser may all the same.
+    pub(in super::super) fn is_read_only(found: &Metadata) -> bool {
+        found.mode() & 0o222 == 0
+    }
+
+    /// Whether this process may write what is at `path`.
+    pub(in super::super) fn may_write(path: &Path) -> io::Result<()> {
+        Ok(access(path, Access::WRITE_OK)?)
+    }
+
+    /// Whether it may make files in `folder`.
+    pub(in super::super) fn may_add(folder: &Path) -> io::Result<()> {
+        Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+    }
+
+    /// What a new file begins with, which `umask` lessens.
+    pub(in super::super) fn new() -> Option<Permissions> {
+        Some(Permissions::from_mode(0o666))
+    }
+
+    /// Copies mode and owner from the replaced file; a world-writable file of another user becomes the writer's.
+    pub(in super::super) fn keep(part: &File, old: &Metadata) -> io::Result<()> {
+        let mine = part.metadata()?;
+        if (mine.uid(), mine.gid()) != (old.uid(), old.gid()) {
+            drop(fchown(part, Some(old.uid()), Some(old.gid())));
+        }
+        part.set_permissions(old.permissions())
+    }
+}
+
+#[cfg(not(unix))]
+mod elsewhere {
+    use std::fs::{File, Metadata, Permissions};
+    use std::io::{Error, ErrorKind, Result};
+    use std::path::Path;
+
+    /// Sockets have no path.
+    pub(in super::super) fn is_socket(_: &Metadata) -> bool {
+        false
+    }
+
+    /// The file's attribute.
+    pub(in super::super) fn is_read_only(found: &Metadata) -> bool {
+        found.permissions().readonly()
+    }
+
+    /// What the attribute says; the rest is told when the file is written.
+    pub(in super::super) fn may_write(path: &Path) -> Result<()> {
+        if is_read_only(&path.metadata()?) { Err(Error::from(ErrorKind::PermissionDenied)) } else { Ok(()) }
+    }
+
+    /// The attribute of a folder says nothing of the files in it.
+    pub(in super::super) fn may_add(_: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    /// The folder's.
+    pub(in super::super) fn new() -> Option<Permissions> {
+        None
+    }
+
+    /// Gives `part` the attribute of the file that was there.
+    pub(in super::super) fn keep(part: &File, old: &Metadata) -> Result<()> {
+        part.set_permissions(old.permissions())
+    }
+}

@@ -1,0 +1,96 @@
+//! Numbers that a spec's TOML has in quotes, as they are written on a command line: `input_len = "8k"`, `ttft_p99_ms = "2s"`.
+//!
+//! Knows: which keys hold numbers. Does not know: which numbers a key takes.
+
+use super::keys::{KEYS, Kind};
+use super::number::{self, Unit};
+use std::borrow::Cow;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// `text` with each quoted number of a numeric key as a plain one. Lines stay the same, so that errors name the file's.
+/// A quoted text that is no number stays as it is, and so does a text that is no TOML.
+pub fn unquoted(text: &str) -> Cow<'_, str> {
+    let Ok(table) = DeTable::parse(text) else { return text.into() };
+    let mut found = Vec::new();
+    collect(table.get_ref(), "", &mut found);
+    if found.is_empty() {
+        return text.into();
+    }
+    found.sort_by_key(|(span, _)| span.start);
+    let (mut plain, mut from) = (String::with_capacity(text.len()), 0);
+    for (span, number) in found {
+        plain.push_str(text.get(from..span.start).unwrap_or_default());
+        plain.push_str(&number);
+        from = span.end;
+    }
+    plain.push_str(text.get(from..).unwrap_or_default());
+    plain.into()
+}
+
+/// Adds the quoted numbers of a table at the dotted path `above`, each with its place in the text.
+fn collect(table: &DeTable, above: &str, found: &mut Vec<(Range<usize>, String)>) {
+    for (key, value) in table {
+        let path = match above {
+            "" => key.get_ref().to_string(),
+            above => format!("{above}.{}", key.get_ref()),
+        };
+        match value.get_ref() {
+            DeValue::Table(inner) => collect(inner, &path, found),
+            DeValue::String(text) => {
+                found.extend(number_of(&path, text).map(|number| (value.span(), number)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The number that the key at `path` means by `text`, as TOML writes it.
+fn number_of(path: &str, text: &str) -> Option<String> {
+    let whole = || number::whole(text).map(|n| n.to_string());
+    let real = || match Unit::of_key(path) {
+        Some(unit) => number::time(text, unit),
+        None => number::real(text),
+    };
+    let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
+    match kind {
+        Some(Kind::Whole) => whole(),
+        // With a point, as TOML tells numbers from whole ones.
+        Some(Kind::Real) => real().map(|n| format!("{n:?}")),
+        // A parameter of a distribution of lengths: `{ kind = "uniform", min = "1k", max = "8k" }`.
+        None => {
+            let (of, name) = path.rsplit_once('.')?;
+            let length = KEYS.iter().any(|key| key.path == of && key.kind == Kind::Whole);
+            (length && !["kind", "path", "format"].contains(&name)).then(whole)?
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_numbers_of_numeric_keys_are_plain() {
+        let text = "[workload]\ninput_len = \"8k\" # long\noutput_len = { kind = \"uniform\", min = \"1K\", max = \"2k\" }\n\
+                    arrivals = { kind = \"sessions\", rate = \"1e1\", think_s = \"500ms\" }\n[slo]\nttft_p99_ms = '2s'\n";
+        let plain = "[workload]\ninput_len = 8000 # long\noutput_len = { kind = \"uniform\", min = 1024, max = 2000 }\n\
+                     arrivals = { kind = \"sessions\", rate = 10.0, think_s = 0.5 }\n[slo]\nttft_p99_ms = 2000.0\n";
+        assert_eq!(unquoted(text), plain);
+    }
+
+    #[test]
+    fn words_stay_words() {
+        for text in [
+            "[parallelism]\nreplicas = \"3\"",
+            "[model]\nname = \"8k\"",
+            "[engine]\nversion = \"1e1\"",
+            "[engine]\nmax_num_seqs = \"many\"",
+            "[workload]\nseed = \"1.5\"",
+            "no TOML \"8k\"",
+        ] {
+            assert!(matches!(unquoted(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+    }
+}
