@@ -166,12 +166,12 @@ pub struct CacheUse {
     pub scattered_fragmentation: f64,
     /// Use of block tables, if the spec names a layout.
     pub tables: Option<Tables>,
-    /// What the host's memory was used for, where it is a tier of the cache.
+    /// Use of the host's memory, if it is a tier of the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostUse>,
 }
 
-/// What the host's memory was used for as a tier of the cache, over all replicas.
+/// Use of the host's memory as a tier of the cache, over all replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HostUse {
     /// Tokens that the host pool of one replica holds.

@@ -1,6 +1,6 @@
-//! What an engine counts over a run: steps, tokens, preemptions, use of the cache, and what its time went to.
+//! Counters of an engine over a run: steps, tokens, preemptions, use of the cache, and time by bottleneck.
 //!
-//! Sums only, so that they come out the same however steps are grouped.
+//! Sums only, so that they do not depend on how steps are grouped.
 
 pub mod distribution;
 
@@ -8,27 +8,27 @@ use crate::clock::Ticks;
 use crate::shares::Shares;
 use crate::tally::distribution::Distribution;
 
-/// The mean of shares.
+/// The mean of fractions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Mean {
-    /// How many.
+    /// Number of values.
     pub count: u64,
     sum: f64,
 }
 
 impl Mean {
-    /// Adds one.
+    /// Adds a value.
     pub fn add(&mut self, share: f64) {
         self.count += 1;
         self.sum += share;
     }
 
-    /// Those of both.
+    /// Returns the mean over the values of both.
     pub fn and(self, other: Mean) -> Mean {
         Mean { count: self.count + other.count, sum: self.sum + other.sum }
     }
 
-    /// The mean; 0 of none.
+    /// The mean; 0 without values.
     pub fn value(self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
@@ -41,7 +41,7 @@ pub struct Tally {
     pub steps: u64,
     /// Steps in which sequences decoded.
     pub decode_steps: u64,
-    /// Requests admitted, again after a preemption included.
+    /// Requests admitted, readmissions after a preemption included.
     pub admitted: u64,
     /// Preemptions.
     pub preemptions: u64,
@@ -51,7 +51,7 @@ pub struct Tally {
     pub swapped_tokens: u64,
     /// Tokens found in the prefix cache, at every admission.
     pub cached_tokens: u64,
-    /// Of these, the tokens that were loaded from the host tier.
+    /// Tokens found in the cache that were loaded from the host tier.
     pub loaded_tokens: u64,
     /// Tokens copied to the host tier.
     pub stored_tokens: u64,
@@ -59,11 +59,11 @@ pub struct Tally {
     pub dropped_tokens: u64,
     /// Tokens computed.
     pub scheduled_tokens: u64,
-    /// Tokens computed for a batch that waits for its longest.
+    /// Tokens computed for finished rows of a batch that waits for its longest output.
     pub idle_tokens: u64,
     /// Drafts verified.
     pub drafted_tokens: u64,
-    /// Of these, the drafts that were rejected.
+    /// Drafts that were rejected.
     pub rejected_tokens: u64,
     /// Most requests running.
     pub running_peak: u64,
@@ -73,34 +73,34 @@ pub struct Tally {
     pub blocks_peak: u64,
     /// Sum over steps of requests running.
     pub running_steps: u64,
-    /// Sum over steps of KV tokens held; shared ones count once for each request.
+    /// Sum over steps of KV tokens held; shared ones count for each request.
     pub token_steps: u128,
-    /// Sum over steps of KV tokens that requests hold beyond the first that holds them.
+    /// Sum over steps of KV tokens that requests hold in addition to the first holder.
     pub shared_steps: u128,
-    /// Sum over steps of tokens that held blocks have room for and do not hold.
+    /// Sum over steps of unused token slots in held blocks.
     pub slack_steps: u128,
     /// Sum over steps of extra KV slots of decoding sequences: one copy per layer group beyond the first; negative where
     /// windows drop tokens.
     pub spread_steps: i128,
-    /// Sum over steps of sequences that decode, and of the blocks that their contexts lie in.
+    /// Sum over steps of decoding sequences.
     pub decoding_steps: u64,
-    /// See above.
+    /// Sum over steps of the blocks that the decoding sequences' contexts occupy.
     pub spanned_blocks: u128,
-    /// External fragmentation at attempts to admit a request in one piece.
+    /// External fragmentation at attempts to admit a request with contiguous blocks.
     pub attempts: Mean,
-    /// The same where enough was free in sum, and in no single gap.
+    /// External fragmentation at attempts for which enough was free in total, but in no single gap.
     pub scattered: Mean,
     /// Gaps between tokens.
     pub itl: Distribution,
     /// Steps of decodes alone, by the number of decodes.
     pub decodes: Vec<u64>,
-    /// What they took, in ticks.
+    /// Time of these steps, in ticks.
     pub decoding: u128,
-    /// What the time of the other steps went to.
+    /// Time of the other steps by bottleneck.
     pub mixed: Shares<u128>,
-    /// Time of swaps, and what batches waited for copies between tiers.
+    /// Time of swaps, and time for which batches waited for copies between tiers.
     pub swapping: Ticks,
-    /// Time with nothing to do.
+    /// Idle time.
     pub idle: Ticks,
 }
 

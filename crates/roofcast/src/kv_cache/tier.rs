@@ -1,14 +1,14 @@
 //! Size and speed of a tier of the KV cache below the device.
 //!
-//! Does not contain: which tokens are in the tier.
+//! Knows nothing about the tokens in the tier.
 
 /// The host tier of one replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HostTier {
-    /// Tokens of the host pool, in whole pages.
+    /// Capacity of the host pool in tokens, in whole pages.
     pub tokens: u64,
-    /// Seconds that a token takes over the link, on the rank with the most bytes.
+    /// Time of a token on the link in seconds, on the rank with the most bytes.
     pub seconds_per_token: f64,
-    /// Layers whose KV is copied.
+    /// Number of layers whose KV is copied.
     pub layers: u64,
 }

@@ -1,9 +1,9 @@
-//! Host memory as a tier of the KV cache: the tokens that it holds, and how fast they come and go.
+//! Host memory as a tier of the KV cache: its capacity in tokens, and the speed of copies.
 //!
-//! Knows: SGLang's HiCache sizes its host pool by a ratio of the device's tokens or by bytes of each rank (SGLang 0.5.23,
-//! `mem_cache/pool_host/base.py`), every rank copies its part over its own link, and the link gives [`LINK_SHARE`] of its
-//! nominal rate. Does not know: host memory that several accelerators share and that is slower than their links together;
-//! latency of single copies. Knows nothing about which tokens are where.
+//! Knows: SGLang's HiCache sizes its host pool by a ratio of the device's tokens or by bytes of each rank (SGLang
+//! 0.5.23, `mem_cache/pool_host/base.py`), every rank copies its part over its own link, and the link reaches
+//! [`LINK_SHARE`] of its nominal rate. Knows nothing about host memory that several accelerators share and that is
+//! slower than their links together, about the latency of single copies, or about the tokens in the pool.
 
 use super::sequence_bytes;
 use crate::deployment::Deployment;
@@ -11,20 +11,20 @@ use crate::error::{Error, Result};
 use crate::kv_cache::tier::HostTier;
 use crate::units::ByteRate;
 
-/// Share of the nominal rate of a host link that copies of whole blocks reach: 50 of 63 GB/s on an H100 with PCIe 5, each way
+/// Efficiency of a host link for copies of whole blocks: 50 of 63 GB/s on an H100 with PCIe 5, in each direction
 /// (vLLM's post on its offloading connector, 2026-01-08).
 const LINK_SHARE: f64 = 0.8;
-/// Nominal rate of a host link that the catalog does not have: PCIe 4.0 x16. An assumption.
+/// Nominal rate of a host link that is missing in the catalog: PCIe 4.0 x16. An assumption.
 const HOST_LINK: ByteRate = ByteRate(31.5e9);
 /// Host tokens per device token, SGLang's default.
 const HICACHE_RATIO: f64 = 2.0;
-/// Tokens by which the size of a sequence is measured: beyond every window.
+/// Length of the sequence that measures bytes per token: beyond every sliding window.
 const LONG: u64 = 1 << 20;
 
-/// The host tier behind a device pool of `device_tokens`, where the spec asks for one.
+/// The host tier of a device pool of `device_tokens`, if the spec enables one.
 ///
 /// # Errors
-/// A model that keeps something else than KV of its whole context; a size that is no size.
+/// If the model keeps anything other than KV of its whole context, or a size is out of range.
 pub fn host_tier(deployment: &Deployment, device_tokens: u64) -> Result<Option<HostTier>> {
     let spec = &deployment.options.engine;
     if spec.enable_hierarchical_cache != Some(true) {
@@ -55,7 +55,8 @@ pub fn host_tier(deployment: &Deployment, device_tokens: u64) -> Result<Option<H
     Ok(Some(HostTier { tokens: tokens - tokens % page + page, seconds_per_token, layers }))
 }
 
-/// Bytes of a token on the rank with the most; none where a sequence is not that much for each token.
+/// Bytes of a token on the rank with the most; `None` if the bytes of a sequence do not grow linearly with its
+/// tokens.
 fn token_bytes(deployment: &Deployment) -> Option<f64> {
     let most = |tokens: u64| {
         (0..deployment.stages.len()).map(|stage| sequence_bytes(deployment, stage, tokens).0).max()

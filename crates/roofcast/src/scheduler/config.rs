@@ -1,6 +1,6 @@
 //! An engine's settings, resolved: every default filled in, every count within bounds.
 //!
-//! Knows what they mean. Knows nothing about where they come from: that is [`super::settings`]'s.
+//! Knows the meaning of each setting. [`super::settings`] knows where they come from.
 
 use super::state::polling::PollingConfig;
 use super::state::queue::Order;
@@ -18,97 +18,97 @@ pub struct EngineConfig {
     pub block_size: u32,
     /// The groups of layers that take blocks of their own.
     pub groups: Groups,
-    /// Requests that run at once.
+    /// Most requests that run at one time.
     pub max_num_seqs: u64,
-    /// Tokens of a step.
+    /// Most tokens of a step.
     pub max_num_batched_tokens: u32,
-    /// Tokens of a request, prompt and output.
+    /// Most tokens of a request, prompt and output.
     pub max_model_len: u32,
-    /// Whether a prompt may be split over steps.
+    /// True if a prompt may be split over steps.
     pub enable_chunked_prefill: bool,
-    /// Admission needs room for the whole known sequence, not for its first chunk.
+    /// True if admission needs room for the whole known sequence, not only for its first chunk.
     pub scheduler_reserve_full_isl: bool,
-    /// How tokens that are there already are found.
+    /// Kind of prefix cache.
     pub prefixes: Prefixes,
-    /// Blocks kept free when admitting beside running requests.
+    /// Blocks kept free when admitting while others run.
     pub watermark_blocks: u64,
-    /// The order of the queue.
+    /// Order of the queue.
     pub order: Order,
-    /// In which steps waiting requests are considered.
+    /// Steps in which waiting requests are considered.
     pub polling: PollingConfig,
-    /// Data-parallel ranks, which have equal parts of the budget.
+    /// Data-parallel ranks, which get equal parts of the budget.
     pub attention_dp: u64,
-    /// What admission takes of the cache.
+    /// Cache reserved at admission.
     pub reservation: Reservation,
-    /// What becomes of a preempted request's cache.
+    /// Handling of a preempted request's cache.
     pub preemption: Preemption,
-    /// Whether each request's blocks are one piece of an address space.
+    /// True if each request's blocks are contiguous.
     pub contiguous: bool,
-    /// How tokens lie in memory, where what finds them is counted.
+    /// Layout of tokens in memory, if reads of block tables are counted.
     pub layout: Option<KvLayout>,
-    /// KV tokens that the host's memory holds.
+    /// KV tokens that fit the host's memory.
     pub swap_tokens: u64,
     /// The host's memory as a tier of the cache, where it is one.
     pub host: Option<HostTier>,
-    /// Which scheduler it is.
+    /// Kind of scheduler.
     pub scheduler: SchedulerKind,
-    /// The order in which requests are admitted.
+    /// Order in which requests are admitted.
     pub queue: QueuePolicy,
-    /// By which coefficients steps are priced.
+    /// Kind of coefficients that price steps.
     pub cost: CostKind,
-    /// The settings of vLLM's scheduler itself, where decodes do not advance in lockstep and it runs block by block.
+    /// Settings of vLLM's own scheduler, if decodes do not advance in lockstep and it runs block by block.
     pub by_block: Option<vllm::SchedulerConfig>,
-    /// Whether requests leave with their first token, for another replica to decode.
+    /// True if requests leave with their first token, for another replica to decode.
     pub hands_over: bool,
 }
 
-/// What a request takes of the KV cache when it is admitted.
+/// KV cache that a request reserves at admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reservation {
-    /// What it computes, and more as it grows.
+    /// Blocks for the tokens that it computes, and more as it grows.
     #[default]
     Grow,
-    /// Its whole prompt, and more as it grows.
+    /// Blocks for its whole prompt, and more as it grows.
     Prompt,
-    /// Prompt and output, as if the output's length were known.
+    /// Blocks for prompt and output, as if the output's length were known.
     Oracle,
-    /// Prompt and the client's bound on the output.
+    /// Blocks for prompt and the client's bound on the output.
     Bound,
-    /// Prompt, and its output's length rounded up to a power of two.
+    /// Blocks for the prompt, and its output's length rounded up to a power of two.
     Pow2,
-    /// The longest sequence that is served.
+    /// Blocks for the longest sequence that is served.
     Max,
 }
 
-/// How tokens that are in the cache already are found.
+/// Kind of prefix cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prefixes {
-    /// They are not.
+    /// No prefix cache.
     #[default]
     Unknown,
-    /// By full blocks of the same content.
+    /// By full blocks of equal content.
     Blocks,
     /// By a radix tree, token by token.
     Tree,
 }
 
-/// What becomes of a preempted request's cache.
+/// Handling of a preempted request's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preemption {
-    /// It is dropped and computed again.
+    /// Dropped and computed again.
     #[default]
     Recompute,
-    /// It goes to the host's memory and comes back.
+    /// Moved to the host's memory and back.
     Swap,
 }
 
 impl EngineConfig {
-    /// Tokens of a step on one data-parallel rank: the most that a prompt, which is on one of them, has in a step.
+    /// Most tokens of a prompt in one step: the budget of one data-parallel rank, since a prompt is on one rank.
     pub fn rank_budget(&self) -> u64 {
         u64::from(self.max_num_batched_tokens) / self.attention_dp
     }
 
-    /// Whether requests may be preempted and then compute their output like a prompt.
+    /// True if requests may be preempted and then compute their output like a prompt.
     pub fn preempts(&self) -> bool {
         matches!(self.reservation, Reservation::Grow | Reservation::Prompt)
     }

@@ -143,7 +143,8 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
     }
 }
 
-/// What a host tier of `tokens` was used for. A request has the tokens found and those computed before it decodes.
+/// Use of a host tier of `tokens`. A request has the tokens that were found, and the tokens computed before it
+/// decodes.
 fn host_use(tokens: u64, tallies: &[&Tally]) -> HostUse {
     let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
     let (cached, loaded) = (sum(|t| t.cached_tokens), sum(|t| t.loaded_tokens));

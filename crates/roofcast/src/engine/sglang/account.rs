@@ -1,4 +1,4 @@
-//! What is counted of each batch: tokens, rows, and what the pool was used for.
+//! Counters of each batch: tokens, rows, and use of the pool.
 
 use super::{Batch, Sglang};
 use crate::arrival::Departure;
@@ -23,7 +23,7 @@ impl<D: Decodes> Sglang<D> {
         }
         for &(id, found) in &step.admitted {
             let life = &mut self.lives[id];
-            // What a request finds again after its own retraction is not a hit of its prompt.
+            // Tokens that a request finds again after its own retraction are no hit of its prompt.
             if life.preemptions == 0 {
                 life.cached = found;
             }
@@ -54,7 +54,7 @@ impl<D: Decodes> Sglang<D> {
         self.lives[id].here = false;
     }
 
-    /// Counts a batch and `more` like it, which are decided herewith.
+    /// Counts a batch and `more` equal ones.
     pub(super) fn count(&mut self, batch: &mut Batch, more: u64) {
         let Batch { step, segment, time, growth, waits, .. } = batch;
         let usage = self.scheduler.usage();
@@ -89,7 +89,7 @@ impl<D: Decodes> Sglang<D> {
         segment.blocks = [usage.room / page, used];
     }
 
-    /// A batch and `more` like it were decided, the last at `decided`.
+    /// Records that a batch and `more` equal ones were decided, the last at `decided`.
     pub(super) fn passed(&mut self, batch: &Batch, more: u64, decided: Ticks) {
         if batch.step.decodes > 0 {
             self.rows.advance(1 + more, &mut Vec::new());
@@ -101,7 +101,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// What can be told of a batch before it is computed.
+    /// The timeline's segment of a batch, as far as known before it is computed.
     pub(super) fn segment(&self, step: &Step, bound: &'static str) -> Segment {
         let sampled = step.extends.iter().filter(|e| e.samples).count() as u64;
         Segment {
@@ -119,7 +119,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Tells the timeline of a batch and `more` like it, which were computed from `start` to the clock.
+    /// Records a batch and `more` equal ones in the timeline, computed from `start` to the clock.
     pub(super) fn tell(&mut self, batch: &Batch, start: Ticks, more: u64) {
         let (end, steps) = (self.clock, 1 + more);
         if let Some(timeline) = &mut self.timeline {

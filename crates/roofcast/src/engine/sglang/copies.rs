@@ -1,9 +1,9 @@
-//! Copies between the device and HiCache's host tier: when they end, and what a batch waits for them.
+//! Copies between the device and HiCache's host tier: their ends, and the delays that they cause for batches.
 //!
-//! Knows: copies of one direction follow each other over the link, both directions go at once, a batch with loaded tokens
-//! waits layer by layer for its loads, and with write_back a decision waits until what leaves the device is on the host.
-//! Does not know: links that several accelerators share. Source: SGLang 0.5.23, `managers/cache_controller.py` and
-//! `mem_cache/l2_transfer.py`.
+//! Knows: copies in one direction follow each other over the link, both directions run in parallel, a batch with
+//! loaded tokens waits layer by layer for its loads, and with `write_back` a decision waits until the evicted tokens
+//! are on the host. Knows nothing about links that several accelerators share. Source: SGLang 0.5.23,
+//! `managers/cache_controller.py` and `mem_cache/l2_transfer.py`.
 
 use super::Sglang;
 use crate::clock::Ticks;
@@ -13,7 +13,7 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::units::Picoseconds;
 use std::collections::VecDeque;
 
-/// Copies under way.
+/// Copies in flight.
 #[derive(Debug, Clone)]
 pub(super) struct Copies {
     tier: HostTier,
@@ -44,8 +44,8 @@ impl Copies {
         }
     }
 
-    /// What a batch of `compute` takes longer whose loads of `tokens` began `ahead` of it: a layer begins when the one before
-    /// it is computed and its own KV is there.
+    /// Exposed time of loads: the delay of a batch of `compute` whose loads of `tokens` began `ahead` of the batch. A
+    /// layer begins when the previous one is computed and its own KV is loaded.
     fn wait(&self, tokens: u64, compute: Ticks, ahead: Ticks) -> Ticks {
         let (load, layers) = (self.time(tokens).0, u128::from(self.tier.layers.max(1)));
         let first = (load / layers).saturating_sub(ahead.0);
@@ -55,7 +55,7 @@ impl Copies {
 }
 
 impl<D: Decodes> Sglang<D> {
-    /// Tells the scheduler of copies that have ended until `now`.
+    /// Reports the copies that have ended by `now` to the scheduler.
     pub(super) fn settle(&mut self, now: Ticks) {
         let Some(copies) = &mut self.copies else { return };
         while copies.storing.pop_front_if(|end| *end <= now).is_some() {
@@ -66,7 +66,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Takes what was handed to the link; tokens that the decision waited for.
+    /// Submits the copies that the decision handed to the link; returns the tokens that the decision waited for.
     pub(super) fn moved(&mut self) -> u64 {
         let Some(copies) = &mut self.copies else { return 0 };
         let Moves { submitted, written_back, stores, dropped, .. } = self.scheduler.take_moves();
@@ -76,7 +76,7 @@ impl<D: Decodes> Sglang<D> {
         written_back
     }
 
-    /// What a batch of `compute` takes longer for its loads and for `written_back` tokens.
+    /// Exposed time of copies: the delay of a batch of `compute` for its loads and for `written_back` tokens.
     pub(super) fn copying(&mut self, step: &Step, compute: u64, written_back: u64) -> u64 {
         let Some(copies) = &self.copies else { return 0 };
         let loaded = step.loads.iter().map(|(_, _, loaded)| loaded).sum();
@@ -87,12 +87,13 @@ impl<D: Decodes> Sglang<D> {
         waits.narrow()
     }
 
-    /// Whether copies are under way.
+    /// True if copies are in flight.
     pub(super) fn copies(&self) -> bool {
         self.scheduler.host().is_some_and(|[_, stores, loads]| stores + loads > 0)
     }
 
-    /// Waits for the next copy to end, where requests wait for what it locks; whether there is one.
+    /// Advances the clock to the end of the next copy, if requests wait for memory that the copy locks; false if no
+    /// copy is in flight.
     pub(super) fn await_copy(&mut self) -> bool {
         let Some(copies) = self.copies.as_ref().filter(|_| self.scheduler.waiting_count() > 0) else {
             return false;
