@@ -1,12 +1,13 @@
-//! The serving engine in virtual time: one replica that a policy schedules and the cost model prices.
+//! The serving engine in virtual time: one replica, scheduled by a policy and priced by the cost model.
 //!
-//! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of equal
-//! steps is taken at once (a leap). With [`decodes::Each`] the same engine steps and is the reference; [`blocks`] runs
-//! vLLM's scheduler itself, [`sglang`] SGLang's. Knows nothing about where requests come from: [`crate::simulate`] drives it.
+//! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of
+//! equal steps is taken at once (a leap). With [`decodes::Each`] this engine steps one by one and is the reference;
+//! [`blocks`] runs vLLM's scheduler itself, [`sglang`] SGLang's. Knows nothing about where requests come from:
+//! [`crate::simulate`] drives it.
 //!
-//! A step's parts that are called from one place are `inline(always)`: left to the compiler, their calls take a fifth of a
-//! run's instructions. What is rare there stands in functions of its own, marked `cold` or `inline(never)`: between what every
-//! step runs, it would take room in a processor's 32 KiB of instruction cache.
+//! Parts of a step that are called from one place are `inline(always)`: left to the compiler, their calls take a
+//! fifth of a run's instructions. Rare parts are separate functions, marked `cold` or `inline(never)`, so that they
+//! take no room in a processor's 32 KiB of instruction cache between the code of every step.
 
 pub mod blocks;
 mod event;
@@ -39,26 +40,27 @@ use price::Price;
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
 
-/// One replica, whatever is inside.
+/// One replica of any kind.
 pub trait Replica {
-    /// Whether a request can be served at all: within the longest sequence, the cache, and the budget of a step where
-    /// prompts are not split (a preempted request computes its output so far like a prompt).
+    /// True if a request can be served at all: within the longest sequence, the cache, and the budget of a step if
+    /// prompts are not split (a preempted request computes its previous output like a prompt).
     fn serves(&self, arrival: &Arrival) -> bool;
-    /// A request joins the queue.
+    /// Adds a request to the queue.
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt);
-    /// When the last step ended.
+    /// End of the last step.
     fn clock(&self) -> Ticks;
-    /// Nothing happens until `time`.
+    /// Advances the clock to `time` without computing.
     fn wait_until(&mut self, time: Ticks);
-    /// Whether a new request is not considered before a running one leaves: others wait already, in order of arrival.
+    /// True if a new request is not considered before a running one leaves, because others wait already in order of
+    /// arrival.
     fn blocked(&self) -> bool;
-    /// Whether no request is waiting, running or on its way here.
+    /// True if no request is waiting, running or in transfer to this replica.
     fn is_empty(&self) -> bool;
-    /// Requests here, waiting or running.
+    /// Number of requests, waiting or running.
     fn in_flight(&self) -> u64;
-    /// Requests waiting.
+    /// Number of waiting requests.
     fn waiting(&self) -> u64;
-    /// Prompt tokens of the requests here that have no token yet, where the server counts them.
+    /// Prompt tokens of the requests without a token yet, if the server counts them.
     fn prompt_tokens(&self) -> u64 {
         0
     }
@@ -66,45 +68,46 @@ pub trait Replica {
     fn cached(&self, prompt: &Prompt) -> u64;
     /// KV blocks that requests hold, and all KV blocks.
     fn blocks(&self) -> (u64, u64);
-    /// When the next step begins, where there is something to compute.
+    /// Start of the next step, if there is work.
     fn due(&self) -> Option<Ticks> {
         (!self.is_empty()).then(|| self.clock())
     }
-    /// One step, or as many equal ones as start before `horizon`; requests that end with it are added to `departed`, in
-    /// order. False where there is nothing to compute.
+    /// Runs one step, or as many equal ones as start before `horizon`; requests that end are added to `departed`, in
+    /// order. False if there is no work.
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool;
     /// A request arrives at `at` with its first token, from a replica that keeps its cache until it is fetched. This
     /// and the next two are called only for replicas in prefill and decode pools.
     fn receive(&mut self, _guest: KvTransfer, _at: Ticks) {}
     /// Moves the transferred requests admitted since the last call to `into`: their numbers, and when their caches arrive.
     fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
-    /// The cache of a request that left has arrived at the other replica: its blocks are free.
+    /// Frees the blocks of a request whose cache has arrived at the other replica.
     fn release(&mut self, _id: SequenceId) {}
-    /// Starts anew with an empty cache; no request is here.
+    /// Resets the replica to an empty cache; it must have no requests.
     fn restart(&mut self);
-    /// Counts of the run.
+    /// Counters of the run.
     fn tally(&self) -> &Tally;
-    /// What the run's time went to.
+    /// Time of the run by bottleneck.
     fn shares(&mut self) -> Shares<Ticks>;
-    /// What is kept of the run over time; nothing unless something is put here.
+    /// Recording of the run over time; `None` unless a caller sets one.
     fn timeline(&mut self) -> &mut Option<Box<Timeline>>;
 }
 
-/// Bytes per second between device and host: what PCIe 4.0 x16 carries of its 31.5 GB/s in large copies. An assumption.
+/// Bytes per second between device and host: the part of PCIe 4.0 x16's 31.5 GB/s that large copies reach. An
+/// assumption.
 pub(crate) const HOST_LINK: ByteRate = ByteRate(25e9);
-/// What it takes to launch one copy. vLLM v0 swaps keys and values of every layer block by block, each with a copy of its
-/// own (`swap_blocks` in `csrc/cache_kernels.cu`). An assumption, of the size of a `cudaMemcpyAsync`.
+/// Time to launch one copy. vLLM v0 swaps keys and values of every layer block by block, each with a separate copy
+/// (`swap_blocks` in `csrc/cache_kernels.cu`). An assumption, of the size of a `cudaMemcpyAsync`.
 const COPY: Picoseconds = Picoseconds(5_000_000);
 
-/// What moving one token's KV between device and host takes.
+/// Time to move one token's KV between device and host.
 fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
     let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
     let copies = 2.0 * deployment.model.layers.len() as f64 / f64::from(block_size);
     Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0 + copies * COPY.seconds()))
 }
 
-/// A replica with the settings of `config`, as `policy` schedules; `context` is what requests have in the mean, `seed` says
-/// which drafts are accepted. Without `leap` it takes every step by itself, and every sequence in it.
+/// A replica with the settings of `config`, scheduled by `policy`; `context` is the mean length of requests, `seed`
+/// decides which drafts are accepted. Without `leap` it takes every step singly and touches every sequence.
 pub fn replica(
     forecaster: &Forecaster,
     (config, policy): (EngineConfig, Policy),
@@ -146,7 +149,7 @@ fn counting(
     }
 }
 
-/// One replica that keeps counts, not blocks.
+/// One replica that counts blocks instead of identifying them.
 #[derive(Debug, Clone)]
 pub struct Engine<D> {
     /// Waiting and running requests, and the blocks.
@@ -161,7 +164,7 @@ pub struct Engine<D> {
 }
 
 impl<D: Decodes> Engine<D> {
-    /// An idle engine; `swap` is what moving one token's KV between device and host takes.
+    /// An idle engine; `swap` is the time to move one token's KV between device and host.
     pub fn new(config: EngineConfig, policy: Policy, price: Price, swap: Ticks) -> Engine<D> {
         Engine {
             state: State::new(config, price.reaches()),
@@ -174,7 +177,7 @@ impl<D: Decodes> Engine<D> {
         }
     }
 
-    /// Steps of decodes alone, up to the next event.
+    /// Takes steps of decodes alone, up to the next event.
     #[inline(always)]
     fn leap(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) {
         let state = &mut self.state;
@@ -202,7 +205,7 @@ impl<D: Decodes> Engine<D> {
         self.advance(steps, departed);
     }
 
-    /// A step with chunks of prompts, or one that moves caches between device and host.
+    /// Takes a step with chunks of prompts, or one that moves caches between device and host.
     #[inline(always)]
     fn mixed(&mut self, decode: bool, swapped: u64, departed: &mut Vec<Departure>) {
         let state = &mut self.state;
@@ -240,7 +243,7 @@ impl<D: Decodes> Engine<D> {
         self.apply_chunks(departed);
     }
 
-    /// Chunks are computed; prompts that are whole sample their first token.
+    /// Applies computed chunks; complete prompts sample their first token.
     #[inline(always)]
     fn apply_chunks(&mut self, departed: &mut Vec<Departure>) {
         let chunks = std::mem::take(&mut self.state.chunks);
@@ -293,14 +296,14 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn blocked(&self) -> bool {
-        // Where prompts are held until they fill a step, every new request counts. An empty queue is asked first: it is the
-        // usual case, and this is asked before every step.
+        // If prompts are held until they fill a step, every new request counts. An empty queue is checked first,
+        // because it is the usual case and this is called before every step.
         let held = || self.state.config.polling.wait_steps > 0;
         self.state.waiting() > 0 && !held() && self.state.head().is_some() && self.state.in_order()
     }
 
     fn is_empty(&self) -> bool {
-        // A busy replica has decodes as a rule: the other counts are not looked up.
+        // A busy replica usually has decodes, which are checked first.
         self.state.decodes.is_empty() && self.in_flight() == 0
     }
 
@@ -389,8 +392,8 @@ fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64
     tally.shared_steps += u128::from(shared) * u128::from(steps);
 }
 
-/// How many steps start before `left` has passed, at least one and at most `most`: the first takes `first` ticks, each
-/// later one `growth` more.
+/// Number of steps that start before `left` has passed, at least one and at most `most`: the first takes `first`
+/// ticks, each later one `growth` more.
 #[inline(always)]
 fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
     let most = most.min(u64::from(u32::MAX));
@@ -398,7 +401,7 @@ fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
     if left == Ticks::NEVER || spent(most - 1) < left.0 {
         return most;
     }
-    // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then put it right in integers.
+    // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then correct the result in integers.
     let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.narrow() as f64);
     let guess = if growth == 0 { c / b } else { (2.0 * c) / (b + (b * b + 4.0 * a * c).sqrt()) };
     let mut steps = (guess as u64).clamp(1, most);

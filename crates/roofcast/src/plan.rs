@@ -1,9 +1,9 @@
-//! The planner: the cheapest deployment that meets the SLO, proven by simulation.
+//! The planner: finds the cheapest deployment that meets the SLO, proven by simulation.
 //!
-//! Knows the stages and their order: the space is enumerated ([`space`]); memory, the limit and a steady state on means rule out
-//! what they can ([`feasibility`]); what remains is simulated from the cheapest upwards until some deployment meets the SLO
-//! ([`search`], [`proof`]); the best is then asked how much more it carries and what becomes of it when something changes. Knows
-//! nothing about cores: a [`Runner`] runs simulations, and gives their results in order.
+//! Knows the stages and their order: the space is enumerated ([`space`]); memory, the limit and a steady state on
+//! means rule out infeasible deployments ([`feasibility`]); the remaining ones are simulated, cheapest first, until
+//! one meets the SLO ([`search`], [`proof`]); for the best one, the maximum load and the effects of changes are then
+//! determined. Knows nothing about cores: a [`Runner`] runs simulations, and returns their results in order.
 
 mod answer;
 mod apart;
@@ -54,22 +54,22 @@ use space::{Candidate, Pool, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Deployments that came near, as many as are told.
+/// Maximum number of nearest misses that are reported.
 const NEAREST: usize = 5;
 
-/// How a plan is made.
+/// Options of a plan.
 pub struct Question<'a> {
-    /// Simulate all that fits, whatever the limit and the estimate say.
+    /// Simulate every deployment that fits, ignoring the limit and the estimate.
     pub exhaustive: bool,
-    /// Deployments to account for, as in `accelerator=h100-sxm,tp=4,replicas=2`.
+    /// Deployments to explain, as in `accelerator=h100-sxm,tp=4,replicas=2`.
     pub why: Option<&'a str>,
-    /// What runs simulations.
+    /// Runs simulations.
     pub runner: Runner<'a>,
-    /// Hears how many were run, and how many deployments are judged.
+    /// Called with the number of simulations, and the number of judged deployments.
     pub progress: &'a dyn Fn(u64, u64),
-    /// Whether to go on; where it says no, the plan is what is known by then.
+    /// Returns false to stop; the plan then holds the results up to that point.
     pub goes_on: &'a dyn Fn() -> bool,
-    /// How many times as long as forecast a step takes, as measured on what runs already.
+    /// Factor of measured over forecast step times, from the current deployment.
     pub slower: f64,
 }
 
@@ -86,11 +86,11 @@ impl Default for Question<'_> {
     }
 }
 
-/// Searches as `spec` says.
+/// Searches for the best deployment, as `spec` asks.
 ///
 /// # Errors
-/// A spec without a workload, or with what a plan decides itself; a search that contradicts itself; formats or chips that
-/// are not known.
+/// If the spec has no workload, or sets keys that a plan decides; if the search contradicts itself; if formats or chips are
+/// unknown.
 pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Question) -> Result<Plan> {
     let missing =
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
@@ -125,7 +125,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
     margins::explored(&mut found, plan)
 }
 
-/// Refuses what has no answer here.
+/// Refuses specs that a plan cannot answer.
 fn check(spec: &Spec, workload: &Workload) -> Result<()> {
     let decided = [
         ("fleet.prefill", spec.fleet.prefill.is_some()),
@@ -160,7 +160,7 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
     }
 }
 
-/// Every deployment to look at. Prefill and decode apart are of shapes that hold the model.
+/// All deployments of the search. Disaggregated ones are combined from shapes that hold the model.
 fn candidates(judge: &Judge) -> Result<Vec<Candidate>> {
     let fit = |shape: &usize| judge.estimate(*shape).is_some();
     let shapes: Vec<usize> = (0..judge.space.shapes.len()).filter(fit).collect();
@@ -208,7 +208,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         considered: found.candidates.len() as u64,
         pruned,
         simulated: found.simulated,
-        // A search that was stopped has left others than the dearer ones.
+        // A search that was stopped may also have skipped cheaper deployments.
         dearer: dearer - open.map_or(0, |(_, count)| count),
         feasible: ranked.len() as u64,
         requests: found.base.workload.as_ref().map_or(0, Workload::total),
@@ -234,7 +234,8 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     })
 }
 
-/// Choices that no other beats in output tokens a second per accelerator and in interactivity at once; most tokens first.
+/// Choices that no other one dominates in output tokens per second per accelerator and interactivity; most tokens
+/// first.
 fn by_throughput(ranked: &[Choice]) -> Vec<Choice> {
     let axes = |c: &Choice| vec![-c.output_tok_s_per_accelerator, -c.interactivity_tok_s];
     let mut all = front(ranked.to_vec(), axes);
@@ -242,9 +243,9 @@ fn by_throughput(ranked: &[Choice]) -> Vec<Choice> {
     all
 }
 
-/// The pools of a deployment, and what they serve.
+/// The pools of a deployment, with the models that they serve.
 fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
-    // What was asked for by its Hugging Face id, which may be a fine-tune of the catalog's entry.
+    // The Hugging Face id that the user gave, which may be a fine-tune of the catalog's entry.
     let named = found.base.model.name.as_deref().filter(|name| name.contains('/'));
     let decode = if candidate.prefill.is_some() { Role::Decode } else { Role::Replica };
     let prefill = candidate.prefill.map(|pool| (pool, Role::Prefill));
@@ -259,7 +260,7 @@ fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
         .collect()
 }
 
-/// What was assumed of the deployments that are served, each once.
+/// The assumptions about the served deployments, without repetitions.
 fn assumptions(served: &[Served]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let all = served.iter().flat_map(|pool| &pool.deployment.assumptions);
@@ -338,7 +339,7 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
     }
 }
 
-/// Reasons that left deployments out, the most frequent first: by chip, stage and metric.
+/// Reasons for skipped deployments, the most frequent first: by chip, stage and metric.
 fn left_out(found: &Search) -> Vec<LeftOut> {
     let space = found.judge.space;
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -374,7 +375,7 @@ fn left_out(found: &Search) -> Vec<LeftOut> {
     all
 }
 
-/// Of each accelerator the smallest replica that holds the model and a request.
+/// For each accelerator, the smallest replica that holds the model and a request.
 fn smallest(found: &Search) -> Vec<Smallest> {
     let judge = found.judge;
     let holds = |shape: &usize| judge.estimate(*shape).is_some() && judge.holds(*shape).is_none();
@@ -389,7 +390,7 @@ fn smallest(found: &Search) -> Vec<Smallest> {
     judge.space.chips.iter().filter_map(of).collect()
 }
 
-/// Peak 16-bit operations per second × 3600 over the hourly price; none without a price.
+/// Peak 16-bit operations per second × 3600 over the hourly price; `None` without a price.
 pub fn flops_per_dollar(chip: &Accelerator) -> Option<FlopsPerDollar> {
     let usd_per_hour = chip.price.as_ref()?.usd_per_hour;
     let peak = chip.peak(chip.sixteen_bit(crate::precision::Dtype::Bf16)).ok()?;

@@ -32,17 +32,17 @@ pub struct Blocks {
     clock: Ticks,
     tally: Tally,
     requests: Vec<Life>,
-    /// Steps decided, not yet computed to their end: one, or two with asynchronous scheduling.
+    /// Steps decided and not completed yet: one, or two with asynchronous scheduling.
     pending: VecDeque<Step>,
-    /// Requests that ended with the last step: the one under way may still name them.
+    /// Requests that ended with the last step: the step in flight may still refer to them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
     timeline: Option<Box<Timeline>>,
-    /// Events of single requests, where they are asked for.
+    /// Events of single requests, if they are recorded.
     events: Option<Vec<Event>>,
     /// Prompt tokens of requests without their first token.
     prompt_tokens: u64,
-    /// Where LoRA adapters are served, how many may run at once, and what one computes.
+    /// Most concurrent LoRA adapters, and the work of one, if adapters are served.
     adapters: Option<(usize, Operator)>,
 }
 
@@ -55,9 +55,9 @@ struct Life {
     cached: u64,
     /// Tokens sampled.
     generated: u64,
-    /// Whether it was taken out while a step of it was under way.
+    /// True if it was aborted while a step with it was in flight.
     aborted: bool,
-    /// Its LoRA adapter; 0 is none.
+    /// LoRA adapter of the request; 0 is none.
     adapter: u32,
 }
 
@@ -82,12 +82,12 @@ impl Blocks {
         }
     }
 
-    /// The same, which keeps events of single requests until they are taken.
+    /// Returns the engine with recording of single requests' events.
     pub(super) fn reporting(self) -> Blocks {
         Blocks { events: Some(Vec::new()), ..self }
     }
 
-    /// Moves what happened since the last call to `into`.
+    /// Moves the events since the last call to `into`.
     pub(super) fn take_events(&mut self, into: &mut Vec<Event>) {
         into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
     }
@@ -114,8 +114,8 @@ impl Blocks {
         }
     }
 
-    /// A request joins the queue with what others may have of it, what came of it from another instance in tokens, and its
-    /// adapter.
+    /// Adds a request to the queue, with its shareable prefix, the number of tokens transferred from another
+    /// instance, and its adapter.
     pub(super) fn join(
         &mut self,
         arrival: Arrival,
@@ -144,7 +144,7 @@ impl Blocks {
         id
     }
 
-    /// Takes a request out; the step under way may still name it.
+    /// Removes a request; the step in flight may still refer to it.
     pub(super) fn abort(&mut self, id: RequestId) {
         self.scheduler.abort(id);
         let life = &mut self.requests[id];
@@ -155,13 +155,13 @@ impl Blocks {
         self.leaving.push(id);
     }
 
-    /// Lets requests of at most so many adapters run at once, each of which computes what `adapter` does.
+    /// Allows requests of at most `most` adapters at one time, each with the work of `adapter`.
     pub(super) fn serve_adapters(&mut self, most: usize, adapter: Operator) {
         self.scheduler.set_max_loras(most);
         self.adapters = Some((most, adapter));
     }
 
-    /// What the adapters of a step take on top.
+    /// Time that the adapters of a step add.
     fn adapting(&mut self, step: &Step) -> Ticks {
         let Some((_, adapter)) = &self.adapters else { return Ticks::ZERO };
         let adapted = step.work.iter().map(|work| (self.requests[work.id].adapter, work.new));
@@ -278,7 +278,7 @@ impl Blocks {
         }
     }
 
-    /// Ends the oldest step under way.
+    /// Completes the oldest step in flight.
     fn deliver(&mut self, departed: &mut Vec<Departure>) {
         let Some(mut step) = self.pending.pop_front() else { return };
         self.verify(&mut step);
@@ -317,7 +317,7 @@ impl Blocks {
             self.mark(id, Mark::Finished);
             self.report(id, |number| Event::Finished { number });
         }
-        // Those that go on.
+        // The requests that continue.
         step.work.iter().filter(|w| w.samples).for_each(|w| self.mark(w.id, Mark::Decoding));
         gone.into_iter().for_each(|id| self.scheduler.forget(id));
     }
@@ -337,7 +337,7 @@ impl Blocks {
             self.report(*id, |number| Event::Admitted { number, cached, resumed });
         }
         for &(id, cached) in &step.cached {
-            // What a request finds again after its own preemption is not a hit of its prompt.
+            // Tokens that a request finds again after its own preemption are no hit of its prompt.
             if step.new.contains(&id) {
                 self.requests[id].cached = cached;
             }

@@ -1,8 +1,9 @@
-//! vLLM's or SGLang's engine for requests that come while it runs, with tokens of their own: what drives a server in real time.
+//! vLLM's or SGLang's engine for requests that arrive while it runs, with real tokens: the engine behind a real-time
+//! server.
 //!
-//! Knows: the same [`Blocks`] or [`Sglang`] as a simulation, a step at a time, and the events of single requests in it. Its driver hands
-//! over the requests that came until the last step ended, asks for the next, and lets what it said be heard when that one
-//! ends. Knows no clock: times are those it is given and those that steps take.
+//! Knows: the [`Blocks`] or [`Sglang`] of a simulation, one step at a time, and the events of single requests. Its
+//! driver hands over the requests that arrived until the last step ended, asks for the next step, and publishes the
+//! step's events when it ends. Knows no clock: times are given by the driver or computed for steps.
 
 use super::Replica;
 use super::blocks::Blocks;
@@ -29,23 +30,24 @@ use std::sync::Arc;
 /// A request with its tokens.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// Its number, of which there is no other here.
+    /// Unique request id.
     pub number: u64,
-    /// When it came.
+    /// Time of arrival.
     pub at: Ticks,
     /// The tokens of its prompt, at least one.
     pub prompt: Arc<[u32]>,
-    /// The tokens that it will be answered with, at least one.
+    /// The tokens of its answer, at least one.
     pub output: Arc<[u32]>,
-    /// The client's bound on them.
+    /// The client's bound on output tokens.
     pub max_tokens: u64,
-    /// Whether the client says that it goes on to its bound.
+    /// True if the request generates up to its bound (`ignore_eos`).
     pub ignore_eos: bool,
-    /// Smaller goes first where the queue has priorities.
+    /// Priority; smaller is served first if the queue has priorities.
     pub priority: i64,
-    /// Tokens of the prompt whose keys and values came from another instance, and are here; SGLang's computes them.
+    /// Prompt tokens whose keys and values were transferred from another instance; SGLang's engine computes them
+    /// anyway.
     pub transferred: u64,
-    /// The LoRA adapter that it asks for; 0 is none. Its blocks are found by requests of the same adapter alone.
+    /// The LoRA adapter of the request; 0 is none. Only requests of one adapter share blocks.
     pub adapter: u32,
 }
 
@@ -67,40 +69,40 @@ impl Asked {
     }
 }
 
-/// What a step did.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Done {
-    /// When it ended.
+    /// End of the step.
     pub end: Ticks,
-    /// Tokens that it computed.
+    /// Tokens that the step computed.
     pub tokens: u64,
 }
 
-/// How full an engine is.
+/// Load of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Levels {
-    /// Requests that are computed.
+    /// Running requests.
     pub running: u64,
-    /// Requests that wait.
+    /// Waiting requests.
     pub waiting: u64,
-    /// Of those, the ones that vLLM's scheduler went by without blocking its queue.
+    /// Waiting requests that vLLM's scheduler skipped without blocking its queue.
     pub deferred: u64,
     /// KV blocks that requests hold.
     pub blocks: u64,
 }
 
-/// What an engine holds at most.
+/// Limits of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// Tokens of a request, prompt and output.
     pub max_model_len: u64,
-    /// Requests that run at once.
+    /// Most requests that run at one time.
     pub max_num_seqs: u64,
     /// KV blocks, as the engine counts them.
     pub num_gpu_blocks: u64,
-    /// Tokens of one.
+    /// Tokens of a block.
     pub block_size: u64,
-    /// Whether they are found again by their content.
+    /// True if the prefix cache is on.
     pub enable_prefix_caching: bool,
 }
 
@@ -109,14 +111,14 @@ pub struct Capacity {
 pub struct Online {
     engine: Driven,
     capacity: Capacity,
-    /// Requests that are here, by number, with the index that vLLM's engine has of them.
+    /// Requests in the engine, by number, with their index in vLLM's engine.
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
     watched: bool,
-    /// Whether a step is scheduled while the one before it runs, as in a simulation that counts; one that runs block by block has
-    /// its own order.
+    /// True if a step is scheduled while the previous one runs, as in a counting simulation; an engine that runs
+    /// block by block has its own order.
     ahead: bool,
-    /// When the last step began, or the first request came after a pause.
+    /// Start of the last step, or arrival of the first request after a pause.
     began: Ticks,
 }
 
@@ -143,7 +145,7 @@ impl Driven {
 }
 
 impl Online {
-    /// An idle engine; `context` is what requests have in the mean, `seed` says which drafts are accepted.
+    /// An idle engine; `context` is the mean length of requests, `seed` decides which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
         let deployment = &forecaster.deployment;
         let (engine, capacity, ahead) = match deployment.options.engine.scheduler() {
@@ -191,17 +193,17 @@ impl Online {
         })
     }
 
-    /// What it holds at most.
+    /// Limits of the engine.
     pub fn capacity(&self) -> Capacity {
         self.capacity
     }
 
-    /// Whether a request can be served at all.
+    /// True if a request can be served at all.
     pub fn serves(&self, asked: &Asked) -> bool {
         self.engine.replica().serves(&asked.arrival())
     }
 
-    /// A request joins the queue; an idle engine has waited for it.
+    /// Adds a request to the queue; an idle engine advances to its arrival.
     pub fn arrive(&mut self, asked: &Asked) {
         if self.is_empty() {
             self.wait_until(asked.at);
@@ -222,8 +224,8 @@ impl Online {
         self.present.insert(asked.number, id as SequenceId);
     }
 
-    /// Takes a request out, wherever it is: its blocks are free, behind SGLang's scheduler with its next token. False where it
-    /// is not here.
+    /// Aborts a request in any state: its blocks are freed, under SGLang's scheduler with its next token. False if it
+    /// is unknown.
     pub fn abort(&mut self, number: u64) -> bool {
         let Some(id) = self.present.remove(&number) else { return false };
         match &mut self.engine {
@@ -233,7 +235,7 @@ impl Online {
         true
     }
 
-    /// One step; none where there is nothing to compute. Its events are appended to `events`.
+    /// Runs one step; `None` if there is no work. Its events are appended to `events`.
     pub fn step(&mut self, events: &mut Vec<Event>) -> Option<Done> {
         let before = self.engine.replica().tally().scheduled_tokens;
         self.began = self.clock();
@@ -253,7 +255,7 @@ impl Online {
         Some(Done { end: self.clock(), tokens })
     }
 
-    /// vLLM's engine, for what it alone has; an error names the key of `[engine]` that chooses it.
+    /// vLLM's engine, for features that only it has; an error names the key of `[engine]` that selects it.
     fn blocks(&mut self) -> Result<&mut Blocks> {
         match &mut self.engine {
             Driven::Vllm(blocks) => Ok(blocks),
@@ -266,26 +268,26 @@ impl Online {
         }
     }
 
-    /// Keeps what the prefix cache takes in and lets go, until it is taken; vLLM's alone tells.
+    /// Starts to record changes of the prefix cache, which only vLLM's engine supports.
     pub fn watch_cache(&mut self) -> Result<()> {
         self.blocks()?.watch_cache();
         self.watched = true;
         Ok(())
     }
 
-    /// Lets requests of at most so many LoRA adapters run at once, each of this rank; a step takes longer for those in it. vLLM's
-    /// alone has adapters.
+    /// Allows requests of at most `most` LoRA adapters of this rank at one time; steps with adapters take longer.
+    /// Only vLLM's engine has adapters.
     pub fn serve_adapters(&mut self, deployment: &Deployment, most: usize, rank: u64) -> Result<()> {
         self.blocks()?.serve_adapters(most, operator::adapter(deployment, rank));
         Ok(())
     }
 
-    /// Nothing happens until `time`.
+    /// Advances the clock to `time` without computing.
     pub fn wait_until(&mut self, time: Ticks) {
         self.engine.replica_mut().wait_until(time);
     }
 
-    /// Empties the prefix cache; false where requests are here, who need theirs.
+    /// Empties the prefix cache; false if requests are in the engine and need theirs.
     pub fn flush(&mut self) -> bool {
         if !self.is_empty() {
             return false;
@@ -297,30 +299,30 @@ impl Online {
         true
     }
 
-    /// Moves what the prefix cache took in and let go since the last call to `into`; owners are numbers of requests.
+    /// Moves the recorded changes of the prefix cache to `into`; owners are requests' numbers.
     pub fn take_changes(&mut self, into: &mut Vec<Change>) {
         if let Driven::Vllm(blocks) = &mut self.engine {
             blocks.take_changes(into);
         }
     }
 
-    /// When the last step ended, or nothing happened until.
+    /// End of the last step, or of the last idle wait.
     pub fn clock(&self) -> Ticks {
         self.engine.replica().clock()
     }
 
-    /// The next step considers requests that have come until then, beside those that it has: where it is scheduled while the
-    /// last one runs, until that one began.
+    /// Time up to which the next step considers arrivals: if it is scheduled while the last step runs, the start of
+    /// that step.
     pub fn received(&self) -> Ticks {
         if self.ahead { self.began } else { self.clock() }
     }
 
-    /// Whether the engine is empty.
+    /// True if the engine has no requests.
     pub fn is_empty(&self) -> bool {
         self.engine.replica().is_empty()
     }
 
-    /// How full it is.
+    /// Current load.
     pub fn levels(&self) -> Levels {
         let waiting = self.engine.replica().waiting();
         let (present, blocks, deferred) = match &self.engine {
@@ -331,9 +333,9 @@ impl Online {
     }
 }
 
-/// Tokens as an adapter has them: no others', so that blocks of one adapter are none of another's.
+/// Tokens of an adapter, distinct from all other adapters', so that adapters never share blocks.
 fn apart(tokens: &[u32], adapter: u32) -> Arc<[u32]> {
-    // Mixed, so that adapters differ in more than the low bits by which tokens differ.
+    // Mixed, so that adapters differ in more than the low bits in which tokens differ.
     let mark = adapter.wrapping_mul(0x9e37_79b9).rotate_left(7);
     tokens.iter().map(|token| token ^ mark).collect()
 }

@@ -24,7 +24,8 @@ impl EngineConfig {
         EngineConfig::resolve_as(deployment, context, shared, by_block)
     }
 
-    /// The same for vLLM's scheduler itself, block by block, whose requests may share anything; other schedulers are refused.
+    /// The settings of vLLM's own scheduler, block by block, for requests that may share anything; other schedulers
+    /// are refused.
     pub fn resolve_by_block(
         deployment: &Deployment,
         context: u64,
@@ -139,9 +140,8 @@ fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool) -> Prefixes {
     }
 }
 
-/// The groups of layers that take blocks of their own, and how many blocks there is room for. vLLM gives back what falls
-/// out of a window; elsewhere, and where blocks are known by their content, the room is computed once for requests of
-/// `context` tokens.
+/// Groups of layers with blocks of their own, and the number of blocks that fit. vLLM frees blocks outside a window;
+/// for other engines, and with block identities, the room is computed once for requests of `context` tokens.
 fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64) {
     let block = deployment.engine.block_size;
     match layer_groups(deployment, block).filter(|_| counted) {
@@ -342,7 +342,7 @@ fn check_layout(spec: &EngineSpec, profile: &Profile) -> Result<()> {
     Err(Error::field("engine", "kv_layout", layout.name(), accepted))
 }
 
-/// What a scheduler that reserves takes of the cache for a request.
+/// Reservation of a scheduler that reserves memory.
 fn reserved(kind: ReservationKind) -> Reservation {
     match kind {
         ReservationKind::Max => Reservation::Max,

@@ -1,9 +1,9 @@
 //! SGLang's engine: every decision of its scheduler, in the plain and in the overlap loop.
 //!
-//! Knows: the loops around [`sglang::Scheduler`], when requests are received, and what each batch costs. In the overlap
-//! loop the next batch is decided when the results of the one before the running one are there, so that batches follow
-//! each other without a gap and a request that arrives meanwhile waits for one more. Decodes that are decided alike are
-//! taken at once; without `leap` every batch is taken by itself, with the same results.
+//! Knows: the loops around [`sglang::Scheduler`], when requests are received, and the cost of each batch. In the
+//! overlap loop the next batch is decided when the results of the batch before the running one have arrived, so that
+//! batches follow each other without a gap and a request that arrives meanwhile waits for one more. Equal decodes are
+//! taken at once; without `leap` every batch is taken singly, with equal results.
 
 mod account;
 mod copies;
@@ -33,7 +33,7 @@ use crate::workload::request::Run;
 use copies::Copies;
 use std::collections::VecDeque;
 
-/// Where in the segment of its output the positions of a request's own prompt tokens begin.
+/// Position in the segment of its output from which a request's unique prompt tokens are numbered.
 const OWN_PROMPT: u64 = 1 << 32;
 
 /// One replica of SGLang.
@@ -42,7 +42,7 @@ pub struct Sglang<D> {
     config: SglangConfig,
     scheduler: Scheduler,
     price: Price,
-    /// The rows that decode, for what they see of their contexts.
+    /// Decoding rows, for the tokens of context that they see.
     rows: D,
     clock: Ticks,
     tally: Tally,
@@ -50,22 +50,22 @@ pub struct Sglang<D> {
     /// Requests that have arrived and are not received yet.
     inbox: VecDeque<(Arrival, sglang::NewRequest)>,
     polling: AdmissionPolling,
-    /// The batch whose results are to come, in the overlap loop.
+    /// The batch whose results are in flight, in the overlap loop.
     pending: Option<Batch>,
-    /// When the last results of decodes came, and the requests whose first decode is still to come.
+    /// Time of the last decode's results, and the requests whose first decode is still ahead.
     decoded: Ticks,
     fresh: Vec<RequestId>,
     departures: Vec<Departure>,
     /// Copies to and from the host tier, where there is one.
     copies: Option<Copies>,
-    /// Requests that ended: the next decision may still name them.
+    /// Requests that ended: the next decision may still refer to them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
     leap: bool,
-    /// Whether this decision has opened the queue: new requests are considered from the next one on.
+    /// True if this decision has reopened the queue: new requests are considered from the next one on.
     opened: bool,
     timeline: Option<Box<Timeline>>,
-    /// Events of single requests, where they are asked for.
+    /// Events of single requests, if they are recorded.
     events: Option<Vec<Event>>,
 }
 
@@ -76,11 +76,11 @@ struct Life {
     last: Ticks,
     preemptions: u32,
     cached: u64,
-    /// Whether it has not ended and was not taken out.
+    /// True if it has neither ended nor been aborted.
     here: bool,
 }
 
-/// A batch that was decided: what it takes, and what each one like it takes more.
+/// A decided batch: its time, and the growth per further equal batch.
 #[derive(Debug, Clone)]
 struct Batch {
     step: Box<Step>,
@@ -124,7 +124,7 @@ impl<D: Decodes> Sglang<D> {
         !self.config.scheduler.disable_overlap_schedule
     }
 
-    /// Those whose turn it is join the queue.
+    /// Adds the requests whose turn it is to the queue.
     fn receive(&mut self) {
         let idle = self.scheduler.in_flight() == 0;
         self.polling.poll(self.clock, idle);
@@ -140,8 +140,8 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Decides the next batch, unless there is nothing to compute: an error says then whether a request lost its place, after
-    /// which another decision may have something.
+    /// Decides the next batch. If there is nothing to compute it is an error, which is true if a request was
+    /// preempted, after which another decision may find work.
     fn decide(&mut self) -> Result<Batch, bool> {
         self.receive();
         self.settle(self.clock);
@@ -172,7 +172,7 @@ impl<D: Decodes> Sglang<D> {
         Ok(Batch { step, time: time + waits, growth, waits, fresh, segment })
     }
 
-    /// A batch, or as many equal ones as begin before `horizon`; false where there is nothing to compute.
+    /// Runs a batch, or as many equal ones as begin before `horizon`; false if there is nothing to compute.
     fn compute(&mut self, horizon: Ticks) -> bool {
         let mut batch = match self.decide() {
             Ok(batch) => batch,
@@ -196,7 +196,7 @@ impl<D: Decodes> Sglang<D> {
         true
     }
 
-    /// What a batch takes, what the next one takes more if it is alike, and what most of it goes to.
+    /// Ticks of a batch, the growth per further equal batch, and its bottleneck.
     fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
         let n = step.decodes;
         if step.kind == ForwardMode::Decode {
@@ -214,8 +214,8 @@ impl<D: Decodes> Sglang<D> {
         (time.narrow(), 0, shares.largest())
     }
 
-    /// How many decisions like the one on `batch` follow it before `horizon`; the first of them comes `late`r, the others
-    /// as batches end. Never beyond the next poll of the inbox where the server polls every few batches.
+    /// Number of equal decisions that follow `batch` before `horizon`; the first is `late`r, the others come as
+    /// batches end. Not beyond the next poll of the inbox if the server polls every few batches.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
         let copies = batch.waits > 0 || self.copies();
         if !self.leap || self.opened || copies || batch.step.kind != ForwardMode::Decode {
@@ -236,7 +236,8 @@ impl<D: Decodes> Sglang<D> {
         if within == 0 { 0 } else { self.scheduler.affordable(within) }
     }
 
-    /// In the overlap loop: the results of the batch before come, and those of all but the last of the ones decided now.
+    /// Runs the overlap loop: the results of the batch `before` arrive, and those of all but the last of the batches
+    /// decided now.
     fn follow(&mut self, mut batch: Batch, before: Option<Batch>, horizon: Ticks) {
         let changed = !batch.step.joined.is_empty() || !batch.step.left.is_empty() || !batch.fresh.is_empty();
         let alike = |b: &Batch| b.step.kind == ForwardMode::Decode && b.step.decodes == batch.step.decodes;
@@ -254,7 +255,7 @@ impl<D: Decodes> Sglang<D> {
         }
         if more > 0 {
             self.deliver(&batch, more - 1);
-            // The last was decided when the last but one of these began.
+            // The last decision was made when the last but one of these batches began.
             decided = self.clock - Ticks::from(batch.time + batch.growth * (more - 1));
         }
         self.passed(&batch, more, decided);
@@ -263,7 +264,7 @@ impl<D: Decodes> Sglang<D> {
         self.pending = Some(batch);
     }
 
-    /// The results of `batch`, and of `more` like it, come one after another.
+    /// Processes the results of `batch`, and of `more` equal ones, one after another.
     fn deliver(&mut self, batch: &Batch, more: u64) {
         let Batch { step, time, growth, fresh, .. } = batch;
         let start = self.clock;
@@ -305,14 +306,14 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// The client's bound, clipped to what a request may have: two tokens less than the pool or the longest sequence.
+    /// The client's bound, clipped to a request's maximum: two tokens less than the pool or the longest sequence.
     fn bound(&self, arrival: &Arrival) -> u64 {
         let most = self.config.scheduler.max_total_tokens.min(self.config.max_model_len);
         let room = most.saturating_sub(u64::from(arrival.input) + 2);
         u64::from(arrival.max_tokens).min(room).max(u64::from(arrival.output))
     }
 
-    /// The tokens of a prompt, of which some may be its own, and the segment of its output.
+    /// The tokens of a prompt, part of which may be unique, and the segment of its output.
     fn tokens(&mut self, input: u32, prompt: Prompt) -> (Box<[Run]>, u32) {
         let prefix = self.outputs.prefix(prompt);
         let segment = prefix.output_segment;
@@ -327,9 +328,9 @@ impl<D: Decodes> Replica for Sglang<D> {
         let SglangConfig { scheduler: config, max_model_len, .. } = &self.config;
         let (input, output) = (u64::from(arrival.input), u64::from(arrival.output));
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
-        // What admission asks for of an empty pool, and what the last row has at its end.
+        // Tokens that admission needs in an empty pool, and tokens of the last row at its end.
         let asked = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;
-        // Where lengths are exact they are counted in whole pages, whatever was generated before a retraction.
+        // Exact lengths are counted in whole pages, whatever was generated before a retraction.
         let exact = arrival.ignore_eos && config.disable_radix_cache;
         let whole = if exact { input + self.bound(arrival) + 2 * config.page_size + 1 } else { 0 };
         input + output <= *max_model_len && asked.max(whole) < pool && input + output + 2 <= pool
@@ -361,7 +362,7 @@ impl<D: Decodes> Replica for Sglang<D> {
 
     fn wait_until(&mut self, time: Ticks) {
         if time > self.clock {
-            // It is idle meanwhile.
+            // The scheduler is idle meanwhile.
             self.settle(time);
             let step = self.scheduler.schedule();
             self.moved();

@@ -1,8 +1,9 @@
-//! Speculative decoding: drafts of the next tokens, which the model verifies in one step (Leviathan et al., ICML 2023).
+//! Speculative decoding: drafts of the next tokens, which the model verifies in one step (Leviathan et al., ICML
+//! 2023).
 //!
-//! Knows: each draft is what the model would say with the same probability, independent of the others; those after the
-//! first that is not are rejected. Whether it is depends on the request and on the place in its output alone, not on who
-//! serves it when. Knows what drafting takes. Knows nothing about how tokens are scheduled.
+//! Knows: each draft equals the model's token with a constant probability, independent of the others; drafts after
+//! the first mismatch are rejected. Acceptance depends only on the request and the position in its output, not on who
+//! serves it when. Knows the time of drafting. Knows nothing about how tokens are scheduled.
 
 use super::price::Price;
 use crate::batch::{Seen, Sequences};
@@ -11,7 +12,7 @@ use crate::forecaster::Forecaster;
 use crate::shares::Shares;
 use crate::workload::random::{Purpose, Stream};
 
-/// Drafts and their fate.
+/// Drafting and acceptance of drafts.
 #[derive(Debug, Clone)]
 pub struct Speculation {
     count: u64,
@@ -20,20 +21,20 @@ pub struct Speculation {
     drafter: Drafter,
 }
 
-/// What proposes drafts.
+/// Source of drafts.
 #[derive(Debug, Clone)]
 enum Drafter {
-    /// Something that takes this share of the model's step for a token.
+    /// A method that takes this fraction of the model's step per token.
     Share(f64),
-    /// A model.
+    /// A draft model.
     Model(Box<Price>),
 }
 
-/// Draws of a request: more than it has tokens.
+/// Draws per request, more than it has tokens.
 const PLACES: u128 = 1 << 32;
 
 impl Speculation {
-    /// That of a deployment; none where it drafts nothing. `seed` of the draws.
+    /// Speculation of a deployment; `None` without drafts. `seed` of the draws.
     pub fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
         let deployment = &forecaster.deployment;
         let Some((spec, acceptance)) = deployment.options.engine.speculative()? else { return Ok(None) };
@@ -55,7 +56,7 @@ impl Speculation {
         }))
     }
 
-    /// How many of `drafts` drafts are accepted that follow token `generated` of request `request`: at least j with
+    /// Number of accepted drafts, of `drafts` that follow token `generated` of request `request`: at least j with
     /// probability `acceptance` to the power of j.
     pub fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
         let drawn = self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated));
@@ -63,9 +64,8 @@ impl Speculation {
         powers.take(drafts as usize).take_while(|power| drawn <= *power).count() as u64
     }
 
-    /// What it takes to draft for `sampling`, the contexts of the sequences that have sampled in a step that took `step`
-    /// and computed `prompts` besides. A model drafts one token of every sequence in a pass, and computes prompts in the
-    /// first.
+    /// Time of drafting for sequences with contexts `sampling`, which sampled in a step that took `step` and also
+    /// computed `prompts`. A model drafts one token of every sequence in a pass, and computes prompts in the first.
     pub fn drafting(&mut self, sampling: &[u64], prompts: &[Sequences], step: Shares<u64>) -> Shares<u64> {
         let price = match &mut self.drafter {
             Drafter::Share(share) => {

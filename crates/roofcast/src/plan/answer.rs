@@ -1,6 +1,6 @@
-//! What a plan answers.
+//! The answer of a plan.
 //!
-//! Knows: what is said of a deployment that was simulated, and of one that was not. Knows nothing about how they were found.
+//! Knows: the data reported for simulated deployments, and for others. Knows nothing about the search.
 
 use super::feasibility::Stage;
 use super::launch::Launch;
@@ -14,21 +14,21 @@ use crate::spec::{Bound, Metric, Percentile, Slo};
 use crate::summary::Summary;
 use serde::Serialize;
 
-/// The metric of a headroom where a share of the requests must keep every bound.
+/// Metric name of a headroom if the SLO is a goodput.
 pub(super) const GOODPUT: &str = "goodput";
 
 /// The answer of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
-    /// Deployments looked at.
+    /// Number of deployments in the search.
     pub considered: u64,
-    /// Those that were ruled out without a simulation.
+    /// Deployments that were ruled out without a simulation.
     pub pruned: Pruned,
-    /// Those that were simulated.
+    /// Number of simulated deployments.
     pub simulated: u64,
-    /// Those that have more of what is minimised than the best, and were left.
+    /// Number of deployments skipped because their objective is worse than the best one's.
     pub dearer: u64,
-    /// Those that met the SLO when they were simulated.
+    /// Number of simulated deployments that met the SLO.
     pub feasible: u64,
     /// Requests of a simulation.
     pub requests: u64,
@@ -36,7 +36,7 @@ pub struct Plan {
     pub interrupted: bool,
     /// Of a search that was stopped: what is minimised is no less in any deployment that meets the SLO.
     pub at_least: Option<f64>,
-    /// Of a search that was stopped: deployments of which nothing is known and that have no more of it than the best.
+    /// For a search that was stopped: number of unjudged deployments whose objective is at most the best one's.
     pub unjudged: u64,
     /// What was assumed of the best's deployments; of the model where none met the SLO.
     pub assumptions: Vec<String>,
@@ -52,87 +52,88 @@ pub struct Plan {
     pub ranked: Vec<Choice>,
     /// Where none did, those that came nearest.
     pub nearest: Vec<Near>,
-    /// Why others were left out, with counts.
+    /// Reasons for skipped deployments, with counts.
     pub left_out: Vec<LeftOut>,
-    /// Engines that are not looked at with prefill and decode apart, with the reason; none where that was not asked for.
+    /// Engines that were not considered for disaggregation, with the reason; empty if disaggregation was not
+    /// requested.
     pub not_apart: Vec<String>,
-    /// Of each accelerator the fewest that hold the model and a request.
+    /// For each accelerator, the smallest number that holds the model and a request.
     pub smallest: Vec<Smallest>,
-    /// What becomes of the best when something changes.
+    /// Effects of changes on the best deployment.
     pub what_if: Vec<WhatIf>,
-    /// What was asked for by name, and what came of it.
+    /// Results for the deployments requested by name.
     pub why: Vec<Near>,
-    /// How to start the best, each pool with each engine.
+    /// Commands that start the best deployment, for each pool and engine.
     pub launch: Vec<Launch>,
-    /// The same for clusters.
+    /// Manifests that start the best deployment on clusters.
     pub manifests: Vec<Manifest>,
-    /// What the formats that were looked at cost in quality.
+    /// Effects of the considered formats on quality.
     pub quality: Vec<Quality>,
     /// Arithmetic per dollar.
     pub flops_per_dollar: Vec<FlopsPerDollar>,
 }
 
 impl Plan {
-    /// Whether the search was stopped while deployments were left of which nothing is known.
+    /// True if the search was stopped while some deployments were unjudged.
     pub fn is_open(&self) -> bool {
         self.interrupted && self.unjudged + self.dearer > 0
     }
 }
 
-/// Deployments by what ruled them out.
+/// Number of deployments that each stage ruled out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Pruned {
-    /// They do not fit.
+    /// Ruled out because they do not fit.
     pub memory: u64,
-    /// Their limit misses the SLO.
+    /// Ruled out because their limit misses the SLO.
     pub limit: u64,
-    /// Their steady state misses it.
+    /// Ruled out because their steady state misses the SLO.
     pub estimate: u64,
 }
 
-/// A reason and how many deployments it left out.
+/// A reason, and the number of deployments skipped for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// In words.
+    /// The reason in words.
     pub reason: String,
-    /// How many.
+    /// Number of deployments.
     pub count: u64,
 }
 
-/// A deployment that is no answer, or was asked for by name.
+/// A deployment that misses the SLO, or was requested by name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Near {
-    /// In words.
+    /// The deployment in words.
     pub deployment: String,
-    /// Accelerators in all.
+    /// Total number of accelerators.
     pub count: u64,
-    /// Dollars per hour; none where the catalog has no price.
+    /// Dollars per hour; `None` if the catalog has no price.
     pub cost_per_hour: Option<f64>,
-    /// Which stage judged it; none where it was not looked at.
+    /// The stage that judged it; `None` if it was not judged.
     pub stage: Option<Stage>,
-    /// What came of it.
+    /// The result in words.
     pub reason: String,
-    /// What was found over what is allowed; none where it meets the SLO or does not run.
+    /// Found value over allowed value; `None` if it meets the SLO or does not run.
     pub factor: Option<f64>,
 }
 
-/// The fewest accelerators of a kind.
+/// The smallest number of accelerators of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Smallest {
     /// Catalog id.
     pub accelerator: String,
-    /// How many.
+    /// Number of accelerators.
     pub count: u64,
-    /// In which weight format.
+    /// Weight format.
     pub weights: String,
 }
 
-/// A change and what becomes of the best under it.
+/// A change, and its effect on the best deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// What changes.
+    /// The change.
     pub change: String,
-    /// Whether the best still meets the SLO.
+    /// True if the best deployment still meets the SLO.
     pub meets: bool,
     /// By what it does, or why it does not.
     pub because: String,
@@ -147,22 +148,22 @@ pub struct PoolChoice {
     pub accelerator: String,
     /// Replicas.
     pub replicas: u64,
-    /// How each shares the model.
+    /// Parallelism of each replica.
     #[serde(flatten)]
     pub cut: Cut,
 }
 
-/// One deployment under the workload, simulated.
+/// One simulated deployment under the workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
-    /// Its place in the search.
+    /// Index in the search.
     #[serde(skip)]
     pub(super) index: usize,
-    /// Catalog id, of replicas that decode.
+    /// Catalog id of the accelerator, for replicas that decode.
     pub accelerator: String,
-    /// Accelerators in all.
+    /// Total number of accelerators.
     pub count: u64,
-    /// Tensor parallelism, of replicas that decode.
+    /// Tensor parallelism, for replicas that decode.
     pub tp: u64,
     /// Pipeline stages.
     pub pp: u64,
@@ -172,9 +173,9 @@ pub struct Choice {
     pub attention_dp: u64,
     /// Replicas that decode, and compute prompts unless others do.
     pub replicas: u64,
-    /// Replicas that compute prompts for them.
+    /// Replicas that compute prompts for others, if prefill is disaggregated.
     pub prefill: Option<PoolChoice>,
-    /// Replicas on another accelerator that serve the same requests.
+    /// Replicas on another accelerator that serve whole requests as well.
     pub beside: Option<PoolChoice>,
     /// Weight format.
     pub weights: String,
@@ -182,45 +183,45 @@ pub struct Choice {
     pub kv: String,
     /// The engine, as in `vllm`.
     pub engine: String,
-    /// How requests are routed to replicas.
+    /// Routing of requests to replicas.
     pub router: &'static str,
-    /// Whether prompts may be split over steps.
+    /// True if prompts may be split over steps (chunked prefill).
     pub enable_chunked_prefill: bool,
-    /// Whether blocks are found again by their content.
+    /// True if blocks are found again by their content (prefix cache).
     pub enable_prefix_caching: bool,
-    /// Tokens that are drafted after each step; none without drafts.
+    /// Number of draft tokens per step; `None` without drafts.
     pub num_speculative_tokens: Option<u64>,
-    /// Tokens of a step.
+    /// Token budget of a step.
     pub max_num_batched_tokens: u64,
-    /// Sequences at once.
+    /// Maximum number of running requests.
     pub max_num_seqs: u64,
-    /// Requests that run in a step of a replica, in the mean.
+    /// Mean number of running requests in a step of a replica.
     pub batch: f64,
-    /// Requests that fit the memory of one replica at full length.
+    /// Number of requests of full length that fit in the memory of one replica.
     pub max_batch: u64,
     /// Time per output token, mean and 99th percentile.
     pub tpot_ms: f64,
-    /// See above.
+    /// 99th percentile of the time per output token.
     pub tpot_p99_ms: f64,
     /// Time to first token, mean and 99th percentile.
     pub ttft_ms: f64,
-    /// See above.
+    /// 99th percentile of the time to first token.
     pub ttft_p99_ms: f64,
     /// End-to-end latency, mean and 99th percentile.
     pub e2el_ms: f64,
-    /// See above.
+    /// 99th percentile of the end-to-end latency.
     pub e2el_p99_ms: f64,
-    /// Step and prompt at the machine's limits.
+    /// Times of a decode step and a prefill at the hardware's limits.
     pub limit: Times,
-    /// The same as priced.
+    /// Times of a decode step and a prefill by the cost model.
     pub forecast: Times,
-    /// What most of the replicas' busy time goes to: `memory`, `compute`, `communication` or `host`.
+    /// The bottleneck of most busy time: `memory`, `compute`, `communication` or `host`.
     pub bound: &'static str,
-    /// Which stage judged it.
+    /// The stage that judged it.
     pub stage: Stage,
-    /// What the forecast of its steps rests on; none at the limit.
+    /// The evidence behind the forecast of its steps; `None` at the limit.
     pub evidence: Option<Evidence>,
-    /// Every bound with what the run has.
+    /// Every bound with the run's value.
     pub bounds: Vec<Bounded>,
     /// The metric that is nearest to its bound, and what is left to it as a share of the bound; none without bounds.
     pub headroom: Option<Headroom>,
@@ -228,38 +229,38 @@ pub struct Choice {
     pub chance: Option<f64>,
     /// Highest rate, found by simulation, at which the deployment meets the SLO; none where it was not looked for.
     pub max_requests_per_s: Option<f64>,
-    /// Load as a share of it.
+    /// Load divided by the highest rate.
     pub utilization: Option<f64>,
     /// Output tokens per second at the load.
     pub output_tok_s: f64,
-    /// The same per accelerator.
+    /// Output tokens per second per accelerator.
     pub output_tok_s_per_accelerator: f64,
-    /// Output tokens per second of one request, in the mean.
+    /// Mean output tokens per second of one request.
     pub interactivity_tok_s: f64,
-    /// Dollars per hour; none where the catalog has no price.
+    /// Dollars per hour; `None` if the catalog has no price.
     pub cost_per_hour: Option<f64>,
     /// Dollars per million output tokens at the load.
     pub cost_per_million_tokens: Option<f64>,
     /// Joules per output token at the load and board power.
     pub joules_per_token: Option<f64>,
-    /// Prefill replicas of this shape for one decode replica, if the two are apart, by the means.
+    /// Mean ratio of prefill to decode replicas of this shape, if the two are disaggregated.
     pub prefill_per_decode: f64,
-    /// What the means may turn out to be; none at the limit.
+    /// Error bands of the means; `None` at the limit.
     pub bands: Option<Bands>,
-    /// What a spec has beside the plan's own, as TOML: with it `roofcast simulate` repeats the proof.
+    /// Keys that a spec has in addition to the plan's own, as TOML: with them `roofcast simulate` repeats the proof.
     pub spec: toml::Table,
-    /// Keys of the plan's spec that it does not have any more, as in `engine.speculative`.
+    /// Keys of the plan's spec that are removed from this one, as in `engine.speculative`.
     #[serde(skip)]
     pub dropped: Vec<&'static str>,
 }
 
 impl Choice {
-    /// Its accelerators in words: `h200-sxm`, or `h100-sxm + h200-sxm` where prompts are computed on the first or both serve all.
+    /// Names of its accelerators: `h200-sxm`, or `h100-sxm + h200-sxm` if the first computes prompts or both serve.
     pub fn accelerators(&self) -> String {
         self.kinds().join(" + ")
     }
 
-    /// How many of each: `14 × h100-sxm`, `2 × l40s + 1 × h100-sxm`.
+    /// Numbers of its accelerators: `14 × h100-sxm`, `2 × l40s + 1 × h100-sxm`.
     pub fn hardware(&self) -> String {
         let own = self.tp * self.pp * self.attention_dp * self.replicas;
         let serving = self.accelerator.as_str();
@@ -283,25 +284,25 @@ impl Choice {
     }
 }
 
-/// What is left to a bound.
+/// The distance to a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Headroom {
-    /// As in `TTFT`, or `goodput`.
+    /// Name of the metric, as in `TTFT`, or `goodput`.
     pub metric: &'static str,
-    /// Of which percentile, as in `p99`; none of a goodput.
+    /// The percentile, as in `p99`; `None` for a goodput.
     pub percentile: Option<&'static str>,
-    /// Share of the bound.
+    /// Remaining fraction of the bound.
     pub share: f64,
 }
 
-/// A percentile of a run beside its bound.
+/// A percentile of a run with its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bounded {
-    /// As in `TTFT`.
+    /// Name of the metric, as in `TTFT`.
     pub metric: &'static str,
-    /// As in `p90`.
+    /// Name of the percentile, as in `p90`.
     pub percentile: &'static str,
-    /// Milliseconds as simulated.
+    /// Simulated value in milliseconds.
     pub ms: f64,
     /// Milliseconds that are allowed.
     pub most_ms: f64,
@@ -330,12 +331,12 @@ pub(super) fn told(summary: &Summary, slo: &Slo) -> String {
     [Metric::Ttft, Metric::Tpot].map(one).join(", ")
 }
 
-/// Step and prompt times by one price.
+/// Times of a decode step and a prefill by one cost model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
     /// TPOT at the load.
     pub tpot_ms: f64,
-    /// One long prompt alone.
+    /// Time of one long prompt alone.
     pub prefill_ms: f64,
 }
 
@@ -350,7 +351,7 @@ pub struct FlopsPerDollar {
     pub flops_per_dollar: f64,
 }
 
-/// What most of the busy time goes to.
+/// The bottleneck with most of the busy time.
 pub(super) fn bound(time: &TimeShares) -> &'static str {
     let shares = [
         ("memory", time.memory_s),

@@ -1,30 +1,30 @@
-//! What a workload asks of a deployment: how much of what, in the mean and at its longest.
+//! The demand of a workload: mean and largest lengths and rates.
 //!
-//! Knows: means and quantiles of the requests that a run draws, and the same workload with more requests or longer prompts.
-//! Knows nothing about machines.
+//! Knows: means and quantiles of the requests that a run draws, and variants of the workload with more requests or
+//! longer prompts. Knows nothing about hardware.
 
 use crate::error::Result;
 use crate::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
 
-/// Requests that are drawn to look at.
+/// Number of requests drawn as a sample.
 const SAMPLE: usize = 4096;
 
-/// What requests need.
+/// The demand of the requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Demand {
-    /// Requests per second; none where answers set the pace.
+    /// Requests per second; `None` if answers set the pace.
     pub(super) rate: Option<f64>,
-    /// Requests always in flight, where that is how they come.
+    /// Number of requests always in flight, if the arrivals keep it constant.
     pub(super) users: Option<u64>,
-    /// Prompt tokens, mean.
+    /// Mean number of prompt tokens.
     pub(super) input: f64,
-    /// Prompt tokens that no cache can hold before, mean.
+    /// Mean number of prompt tokens that cannot be cached beforehand.
     pub(super) fresh: f64,
-    /// Generated tokens, mean.
+    /// Mean number of generated tokens.
     pub(super) output: f64,
-    /// Whether prompts have tokens in common.
+    /// True if prompts share tokens.
     pub(super) shared: bool,
-    /// Prompt tokens that no cache can hold, ascending.
+    /// Prompt tokens that cannot be cached, ascending.
     inputs: Vec<u64>,
     /// Generated tokens, ascending.
     outputs: Vec<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Of `workload`; `place` names it in errors.
+    /// The demand of `workload`; `place` names it in errors.
     pub(super) fn of(workload: &Workload, place: &str) -> Result<Demand> {
         let mut traffic = Traffic::new(workload, place)?;
         let shared = traffic.shares_prompts();
@@ -60,18 +60,18 @@ impl Demand {
         })
     }
 
-    /// A long prompt's tokens that no cache can hold, where a share of `kept` requests must keep a bound: exceeded by twice as
-    /// many requests as may miss it.
+    /// Uncached tokens of a long prompt, if a fraction `kept` of the requests must meet a bound: twice as many
+    /// requests exceed it as may miss the bound.
     pub(super) fn long_input(&self, kept: f64) -> u64 {
         long(&self.inputs, kept)
     }
 
-    /// A long answer's tokens, likewise.
+    /// Tokens of a long output, by the quantile of [`Demand::long_input`].
     pub(super) fn long_output(&self, kept: f64) -> u64 {
         long(&self.outputs, kept)
     }
 
-    /// Tokens of a request half way through its output.
+    /// Tokens of a request when half of its output is generated.
     pub(super) fn context(&self) -> u64 {
         (self.input + self.output / 2.0).round().max(1.0) as u64
     }
@@ -87,14 +87,14 @@ impl Demand {
     }
 }
 
-/// The value that a share of 2·`kept` − 1 is below.
+/// The value that exceeds a fraction 2·`kept` − 1 of the list.
 fn long(ascending: &[u64], kept: f64) -> u64 {
     let below = (2.0 * kept - 1.0).max(0.0);
     let at = (ascending.len() as f64 * below) as usize;
     ascending.get(at).or(ascending.last()).copied().unwrap_or(1)
 }
 
-/// Requests of `workload` that are always in flight, where that is how they come.
+/// Number of requests always in flight, if the arrivals of `workload` keep it constant.
 pub(super) fn users(workload: &Workload) -> Option<u64> {
     match workload.arrivals {
         Arrivals::ClosedLoop { concurrency, think_s } if think_s.unwrap_or(0.0) == 0.0 => Some(concurrency),
@@ -102,7 +102,7 @@ pub(super) fn users(workload: &Workload) -> Option<u64> {
     }
 }
 
-/// `workload` with `factor` times as many requests a second or users; none where its pace has no one number.
+/// `workload` with `factor` times the rate or users; `None` if its pace is not given by one number.
 pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
     let arrivals = match &workload.arrivals {
         Arrivals::Poisson { rate } => Arrivals::Poisson { rate: rate * factor },
@@ -125,7 +125,7 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
     Some(Workload { arrivals, ..workload.clone() })
 }
 
-/// `workload` with prompts twice as long; none where they are as observed.
+/// `workload` with prompts twice as long; `None` if they are recorded.
 pub(super) fn longer(workload: &Workload) -> Option<Workload> {
     let input_len = match &workload.input_len {
         Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Length::Tokens(2 * n),

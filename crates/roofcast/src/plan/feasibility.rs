@@ -1,13 +1,13 @@
-//! What needs no simulation: deployments that memory, the limit or a steady state on means rule out.
+//! Stages that need no simulation: memory, the limit and a steady state on means rule out deployments.
 //!
 //! Knows, in this order and each with its reason:
 //!
-//! * memory: requests of full length must fit a replica, and where a fixed number is always in flight and nothing bounds its
-//!   wait, all of them at once. The engine's own utilization counts.
-//! * limit: where the limit of a long prompt, of the shortest step or of the rate already misses the SLO or the load, no
-//!   engine can keep it. This is exact.
-//! * estimate: where the steady state on means, with [`SLACK`] granted, misses them. This is a forecast; `--exhaustive` does
-//!   without, and a test holds that the best is the same.
+//! * memory: requests of full length must fit a replica; if a fixed number is always in flight and nothing bounds their
+//!   waiting time, all of them must fit at one time. The engine's own utilization counts.
+//! * limit: if the limit of a long prompt, of the shortest step or of the rate already misses the SLO or the load, no
+//!   engine can meet it. This is exact.
+//! * estimate: if the steady state on means, with [`SLACK`] granted, misses them. This is a forecast; `--exhaustive`
+//!   skips this stage, and a test checks that the best deployment does not change.
 
 use super::demand::Demand;
 use super::estimate::{Estimate, Rates};
@@ -24,44 +24,44 @@ use crate::units::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// By what an estimate may miss before it rules out.
+/// Factor by which an estimate must miss a bound to rule a deployment out.
 pub(super) const SLACK: f64 = 1.2;
-/// A rate at the limit that is met for certain is above the offered one by rounding at least.
+/// Margin for rounding, so that a load exactly at the limit is not ruled out.
 const ROUNDING: f64 = 1.001;
 
-/// Which stage judged a deployment.
+/// Stages that judge a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// It does not fit.
+    /// Ruled out: it does not fit.
     Memory,
-    /// The limit misses the SLO.
+    /// Ruled out: the limit misses the SLO.
     Limit,
-    /// The steady state on means misses the SLO.
+    /// Ruled out: the steady state on means misses the SLO.
     Estimate,
-    /// It was simulated.
+    /// Simulated.
     Simulation,
 }
 
-/// Why a deployment is no answer.
+/// The reason for which a deployment misses the SLO.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Miss {
-    /// Which stage says so.
+    /// The stage that ruled it out.
     pub stage: Stage,
-    /// In words.
+    /// The reason in words.
     pub reason: String,
-    /// What was found over what is allowed; above 1.
+    /// Found value over allowed value; above 1.
     pub factor: f64,
 }
 
-/// A shape with its model on it.
+/// A shape with its model.
 #[derive(Debug, Clone)]
 pub(super) struct Fitted {
     pub(super) forecaster: Forecaster,
     pub(super) estimate: Estimate,
 }
 
-/// The shapes of a search, fitted, and what is asked of them.
+/// The shapes of a search with their models, and the demand on them.
 pub(super) struct Judge<'a> {
     pub(super) spec: &'a Spec,
     pub(super) space: &'a Space,
@@ -71,10 +71,10 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// Fits `model` to every shape; steps take `slower` times what is forecast.
+    /// Resolves `model` on every shape; steps take `slower` times the forecast.
     ///
     /// # Errors
-    /// Where no shape takes the model, the reason of the first.
+    /// If no shape can hold the model, the first shape's error.
     pub(super) fn new(
         spec: &'a Spec,
         model: &Arc<Model>,
@@ -102,12 +102,12 @@ impl<'a> Judge<'a> {
         self.spec.search.as_ref().is_some_and(|search| search.disaggregated)
     }
 
-    /// What a shape's replica can do, where it can take the model.
+    /// The estimate of a shape's replica, if the model can be resolved on the shape.
     pub(super) fn estimate(&self, shape: usize) -> Option<&Estimate> {
         self.fitted.get(shape)?.as_ref().ok().map(|fitted| &fitted.estimate)
     }
 
-    /// Whether every replica of a shape holds the model and whole requests.
+    /// The miss of a shape whose replica does not hold the model and whole requests; `None` if it does.
     pub(super) fn holds(&self, shape: usize) -> Option<Miss> {
         let estimate = self.estimate(shape)?;
         let full = self.demand.full();
@@ -131,7 +131,7 @@ impl<'a> Judge<'a> {
         Some(Miss { stage: Stage::Memory, reason, factor: f64::INFINITY })
     }
 
-    /// Why `candidate` is no answer, as far as can be said without a simulation; by memory alone where that is asked.
+    /// The miss of `candidate` that is known without a simulation, if any; with `memory_only` only memory is checked.
     pub(super) fn miss(&self, candidate: &Candidate, memory_only: bool) -> Option<Miss> {
         let mut pools = candidate.prefill.iter().chain([&candidate.serving]).chain(&candidate.beside);
         let room = pools
@@ -143,7 +143,8 @@ impl<'a> Judge<'a> {
         self.limit(candidate).or_else(|| self.steady(candidate))
     }
 
-    /// `base` for `candidate`. Of two kinds of replicas each gets as much as it serves within the bound on TPOT.
+    /// `base` for `candidate`. With two kinds of replicas, each gets load in proportion to its capacity within the
+    /// bound on TPOT.
     pub(super) fn deployed(&self, base: &Spec, candidate: &Candidate) -> Spec {
         let mut spec = self.space.spec(base, candidate);
         let within = |pool: Pool| self.estimate(pool.shape).and_then(|e| e.within).map(|(_, rate)| rate);
@@ -153,13 +154,13 @@ impl<'a> Judge<'a> {
         spec
     }
 
-    /// What the fullest accelerator of a shape's replica has too little for weights and one request.
+    /// Bytes that are missing on the fullest accelerator of a shape's replica for weights and one request.
     pub(super) fn lacks(&self, shape: usize) -> Bytes {
         let fitted = self.fitted.get(shape).and_then(|fitted| fitted.as_ref().ok());
         fitted.map_or(Bytes::ZERO, |f| missing(&f.forecaster.deployment, self.demand.full()))
     }
 
-    /// Requests always in flight, as many as `users`, that nothing lets wait.
+    /// The miss if `users` requests are always in flight, do not fit, and may not wait.
     pub(super) fn crowded(&self, candidate: &Candidate, users: Option<u64>) -> Option<Miss> {
         let slo = &self.spec.slo;
         let each = users?.div_ceil(candidate.serving.replicas);
@@ -181,7 +182,7 @@ impl<'a> Judge<'a> {
             .or_else(|| self.rate(candidate, Stage::Limit, |e| e.limit_rates, ROUNDING))
     }
 
-    /// Whether the limit of a prompt on `prompts`, or of a step or an answer on `serving`, misses the SLO.
+    /// The miss if the limit of a prompt on `prompts`, or of a step or an answer on `serving`, misses the SLO.
     fn limit_of(&self, prompts: &Estimate, serving: &Estimate) -> Option<Miss> {
         let (stage, slo, step) = (Stage::Limit, &self.spec.slo, serving.step_limit_ms);
         let mut slow = prompts.prompts.iter();
@@ -199,7 +200,7 @@ impl<'a> Judge<'a> {
             .or_else(|| slo.of(Metric::E2el).find_map(answer))
     }
 
-    /// Whether a replica of a shape can keep the SLO by itself, at the limit and in steady state.
+    /// True if a replica of a shape can meet the SLO by itself, at the limit and in steady state.
     pub(super) fn keeps(&self, shape: usize) -> bool {
         self.estimate(shape).is_some_and(|e| {
             let prompts = e.prompts.iter().all(|(bound, prompt)| prompt.ms <= bound.ms * 1.02);
@@ -207,8 +208,8 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// From how many replicas on either side the limit lets pools of these shapes carry the load; none where it misses the SLO
-    /// whatever their number.
+    /// The smallest numbers of replicas on either side with which, at the limit, pools of these shapes can serve the
+    /// load; `None` if they miss the SLO in any number.
     pub(super) fn least_at_the_limit(&self, prefill: usize, decode: usize) -> Option<[u64; 2]> {
         let pool = |shape| Pool { shape, replicas: u64::MAX };
         let (prompts, serving) = (Some(pool(prefill)), pool(decode));
@@ -224,7 +225,7 @@ impl<'a> Judge<'a> {
         Some([enough(prompts.prefill), enough(others.decode)])
     }
 
-    /// Whether a step brings a token and no more.
+    /// True if a step yields exactly one token.
     fn a_token_a_step(&self) -> bool {
         self.spec.engine.speculative.is_none()
     }
@@ -234,7 +235,7 @@ impl<'a> Judge<'a> {
         if !self.a_token_a_step() {
             return None;
         }
-        // Means say nothing of a bound that some requests may miss.
+        // Means do not decide a bound that some requests may miss.
         if self.spec.slo.goodput.is_some() {
             return self.rate(candidate, stage, |e| e.rates, SLACK);
         }
@@ -260,7 +261,7 @@ impl<'a> Judge<'a> {
                 factor: running as f64 / in_flight as f64,
             });
         }
-        // Another kind of replicas counts as so many of these.
+        // Replicas of the other kind count as an equivalent number of this kind.
         let beside = |pool: Pool| Some(self.estimate(pool.shape)?.within?.1 / rate * pool.replicas as f64);
         let alike = candidate.serving.replicas as f64 + candidate.beside.and_then(beside).unwrap_or(0.0);
         let offered = self.demand.rate? / alike;
@@ -274,7 +275,7 @@ impl<'a> Judge<'a> {
             .or_else(|| self.rate(candidate, stage, |e| e.rates, SLACK))
     }
 
-    /// Whether the load is beyond `slack` times what the pools serve.
+    /// The miss if the load exceeds `slack` times the pools' capacity.
     fn rate(
         &self,
         candidate: &Candidate,
@@ -301,7 +302,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The deployment of `spec` on `chip`, by the convention that it names.
+/// The deployment of `spec` on `chip`, by the spec's convention.
 pub(super) fn deployment(spec: &Spec, model: &Arc<Model>, chip: &Accelerator) -> Result<Deployment> {
     let (options, chip) = Options::of(spec).counted(spec.hardware.convention, chip);
     Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)
@@ -311,7 +312,7 @@ fn shown(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
 }
 
-/// Whether `ms` are above `most`, which is about `bound`.
+/// The miss if `ms` exceeds `most`, for `bound`.
 fn exceeds(stage: Stage, bound: &Bound, what: &str, ms: f64, most: f64) -> Option<Miss> {
     let at = if stage == Stage::Limit { " at the limit" } else { "" };
     let reason =

@@ -1,10 +1,10 @@
-//! How to start what was planned.
+//! Commands that start the planned deployment.
 //!
-//! Knows: by which flags engines take a replica's parallelism, formats and settings, and when there is no command: where
-//! weights are in a format that only a quantized checkpoint brings, or no engine runs on the chip. What it takes on a
-//! cluster is [`super::manifest`]'s. Knows nothing about whether the deployment is any good.
-//! Sources of flags: `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml` (0.5), which a test holds the commands
-//! to, TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
+//! Knows: the flags by which engines take a replica's parallelism, formats and settings, and the cases without a
+//! command: the weight format requires a quantized checkpoint, or no engine runs on the chip. Clusters are covered by
+//! [`super::manifest`]. Knows nothing about the deployment's performance. Sources of flags:
+//! `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml` (0.5), against which a test checks the
+//! commands, TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
 
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
@@ -19,47 +19,48 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Prompts and decodes.
+    /// Computes prompts and decodes.
     Replica,
-    /// Prompts for others.
+    /// Computes prompts for others.
     Prefill,
     /// Decodes for others.
     Decode,
-    /// What a replica does, on another accelerator.
+    /// Computes prompts and decodes, on another accelerator.
     Beside,
 }
 
 impl Role {
-    /// Whether caches go from or to it.
+    /// True if the replica sends or receives KV caches.
     fn hands_over(self) -> bool {
         matches!(self, Role::Prefill | Role::Decode)
     }
 }
 
-/// How to start one replica with one engine.
+/// The command that starts one replica with one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Launch {
-    /// Which replicas.
+    /// Role of the replicas.
     pub role: Role,
-    /// How many of them.
+    /// Number of replicas.
     pub replicas: u64,
-    /// As in `vllm`.
+    /// Name of the engine, as in `vllm`.
     pub engine: &'static str,
-    /// Nodes that each of them spans.
+    /// Number of nodes of each replica.
     pub nodes: u64,
-    /// The command, on the first of several nodes; none where there is none that starts this deployment.
+    /// The command, on the first node if there are several; `None` if the engine cannot start this deployment.
     pub command: Option<String>,
-    /// The command on each other node, where one is started there: `LEADER` is the first's address, `RANK` a node's number from 1.
+    /// The command on each other node, if one is needed there: `LEADER` is the first node's address, `RANK` a node's
+    /// number from 1.
     pub on_others: Option<String>,
-    /// Why there is no command.
+    /// The reason for having no command.
     pub note: Option<String>,
 }
 
-/// Words of a command, or why there is none.
+/// Words of a command, or the reason for having none.
 pub(super) type Words = Result<Vec<String>, String>;
 
-/// Commands for one replica of `deployment` with the checkpoint `model`, of which `replicas` are in `role`; that of its own
-/// engine first.
+/// Commands for one replica of `deployment` with the checkpoint `model`, one of `replicas` in `role`; the
+/// deployment's own engine comes first.
 pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64) -> Vec<Launch> {
     let mut launches: Vec<Launch> = commands(deployment, model, role)
         .into_iter()
@@ -87,14 +88,14 @@ pub(super) fn commands(d: &Deployment, model: &str, role: Role) -> [(&'static st
     ]
 }
 
-/// As a shell takes it.
+/// The words quoted for a shell.
 fn quoted(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,*".contains(c);
     let word = |w: &String| if w.chars().all(plain) { w.clone() } else { format!("'{w}'") };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Words of a command under way.
+/// The words of a command that is being built.
 struct Line(Vec<String>);
 
 impl Line {
@@ -110,7 +111,7 @@ impl Line {
         self.0.extend([flag.to_owned(), value.to_string()]);
     }
 
-    /// Where it is not the engine's own value.
+    /// Adds the flag unless the value is the engine's default.
     fn beyond(&mut self, flag: &str, value: u64, own: u64) {
         if value != own {
             self.set(flag, value);
@@ -118,7 +119,7 @@ impl Line {
     }
 }
 
-/// How weights get into their format.
+/// Origins of the weight format.
 #[derive(PartialEq, Eq)]
 enum Weights {
     /// The checkpoint is unquantized, and stays so.
@@ -148,7 +149,8 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
     }
 }
 
-/// A published checkpoint may be of a sibling with the same shape, and so is named but not served.
+/// The error for a format without a checkpoint. A published checkpoint may belong to a sibling model with an equal
+/// shape, so it is mentioned but not used.
 fn unnamed(d: &Deployment, format: &str) -> String {
     let known = d.model.published.iter().find(|(_, quantization)| quantization.format.name == format);
     let known = known.map_or(String::new(), |(id, _)| format!(" ({id} is one)"));
@@ -211,7 +213,8 @@ fn planned(d: &Deployment) -> Result<(), String> {
     Ok(())
 }
 
-/// vLLM's and SGLang's flags for formats, which have the same names. `auto` caches are the engines' own choice.
+/// Flags for formats of vLLM and SGLang, which have equal names. With `auto`, the engine chooses the format of the
+/// cache.
 fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
     match weights(d)? {
         Weights::Converted if d.accelerator.vendor == "google" => {
@@ -260,7 +263,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
             ));
         }
     }
-    // llama.cpp takes all of the memory, which vLLM cannot.
+    // llama.cpp uses all of the memory, which vLLM cannot.
     if d.engine.gpu_memory_utilization < 1.0 {
         line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
     }
@@ -315,7 +318,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     Ok(line.0)
 }
 
-/// The longest request with which vLLM starts, where it would refuse those of the model's own length.
+/// The longest request with which vLLM starts, if it would refuse the model's own maximum length.
 fn longest_that_starts(d: &Deployment) -> Option<u64> {
     let longest = d.longest()?;
     memory::start(d, longest).refusal.map(|refusal| refusal.longest).filter(|tokens| *tokens > 0)
@@ -360,13 +363,14 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
     Ok(line.0)
 }
 
-/// A share of the chip's memory beside what is taken from it, in hundredths, rounded down.
+/// The smallest fraction over the ranks of a part in the chip's memory less the memory already taken, rounded down to
+/// hundredths.
 fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
     let shares = memory::ranks(d).into_iter().map(|rank| {
         let (part, taken) = of(&rank);
         part / (d.accelerator.usable_bytes.as_f64() - taken)
     });
-    // Bytes are whole, so that a share of 0.9 may be less by their rounding.
+    // Bytes are integers, so that 0.9 may become slightly less by their rounding.
     (shares.fold(1.0, f64::min) * 100.0 + 1e-6).floor() / 100.0
 }
 

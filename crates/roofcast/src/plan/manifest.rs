@@ -1,9 +1,11 @@
-//! What a cluster takes to start what was planned: a Kubernetes manifest, values of llm-d's chart, a graph of NVIDIA Dynamo.
+//! Files that start the planned deployment on a cluster: a Kubernetes manifest, values of llm-d's chart, a graph of
+//! NVIDIA Dynamo.
 //!
-//! Knows: how a pool becomes pods, and when one of the three has no form for it. The arguments of the engine are
-//! [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; docs.vllm.ai "LWS" (`$(LWS_LEADER_ADDRESS)`,
-//! `$(LWS_WORKER_INDEX)`); llm-d-incubation/llm-d-modelservice `charts/llm-d-modelservice/values.yaml` and
-//! `templates/_helpers.tpl`; ai-dynamo/dynamo `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
+//! Knows: how a pool is mapped to pods, and the cases that one of the three cannot express. The arguments of the
+//! engine are [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; docs.vllm.ai "LWS"
+//! (`$(LWS_LEADER_ADDRESS)`, `$(LWS_WORKER_INDEX)`); llm-d-incubation/llm-d-modelservice
+//! `charts/llm-d-modelservice/values.yaml` and `templates/_helpers.tpl`; ai-dynamo/dynamo
+//! `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
 
 use super::launch::{Role, Words, commands, vllm};
 use super::nodes::{self, Names};
@@ -12,25 +14,25 @@ use serde::Serialize;
 
 /// vLLM's image, of the version whose flags are used.
 const VLLM_IMAGE: &str = "vllm/vllm-openai:v0.32.0";
-/// SGLang's.
+/// SGLang's image, of the version whose flags are used.
 const SGLANG_IMAGE: &str = "lmsysorg/sglang:v0.5.23";
-/// TensorRT-LLM's.
+/// TensorRT-LLM's image, of the version whose flags are used.
 const TENSORRT_LLM_IMAGE: &str = "nvcr.io/nvidia/tensorrt-llm/release:1.2.0";
-/// Dynamo's with vLLM, and of its frontend.
+/// Dynamo's image with vLLM, also used for its frontend.
 const DYNAMO_IMAGE: &str = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.6.1";
 
 /// One file for a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Manifest {
-    /// What takes it: `kubernetes`, `llm-d`, `dynamo`.
+    /// The cluster software: `kubernetes`, `llm-d`, `dynamo`.
     pub kind: &'static str,
-    /// YAML; none where there is none that starts this deployment.
+    /// YAML; `None` if it cannot start this deployment.
     pub text: Option<String>,
-    /// Why there is none.
+    /// The reason for having no file.
     pub note: Option<String>,
 }
 
-/// So many replicas of a deployment in a role, with the checkpoint that they serve.
+/// Replicas of a deployment in a role, with the checkpoint that they serve.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Served<'a> {
     pub(super) deployment: &'a Deployment,
@@ -59,7 +61,7 @@ impl Served<'_> {
         }
     }
 
-    /// vLLM's arguments behind the model, without those that a chart writes itself.
+    /// vLLM's arguments after the model, without the ones that a chart sets itself.
     fn arguments(&self, without: &[&str]) -> Words {
         let words = vllm(self.deployment, self.model, self.role)?;
         let mut kept = Vec::new();
@@ -86,7 +88,7 @@ fn resource(vendor: &str) -> Result<&'static str, String> {
     }
 }
 
-/// A comment on where a pool runs, where the other runs elsewhere: how a cluster names its nodes is not known.
+/// A comment with the accelerator of a pool, if the pools differ: the labels of a cluster's nodes are unknown.
 fn place(pools: &[Served], pool: &Served) -> String {
     let id = &pool.deployment.accelerator.id;
     let alike = pools.iter().all(|other| other.deployment.accelerator.id == *id);
@@ -97,7 +99,7 @@ fn place(pools: &[Served], pool: &Served) -> String {
     }
 }
 
-/// What each kind of cluster takes for `pools`.
+/// The files for `pools`, one for each kind of cluster.
 pub(super) fn manifests(pools: &[Served]) -> Vec<Manifest> {
     let all = [("kubernetes", kubernetes(pools)), ("llm-d", llm_d(pools)), ("dynamo", dynamo(pools))];
     let manifest = |(kind, text): (&'static str, Result<String, String>)| match text {
@@ -114,8 +116,8 @@ fn list(words: &[String], indent: usize) -> String {
     words.iter().map(item).collect()
 }
 
-/// A Deployment and a Service a pool, with the planned engine; for replicas over several nodes a LeaderWorkerSet in the place of
-/// the Deployment.
+/// A Deployment and a Service for each pool, with the planned engine; replicas over several nodes use a
+/// LeaderWorkerSet instead of the Deployment.
 fn kubernetes(pools: &[Served]) -> Result<String, String> {
     let mut text = String::new();
     for pool in pools {
@@ -148,7 +150,7 @@ fn kubernetes(pools: &[Served]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The containers and volumes of a pod, from its `spec:` on: one that answers is ready when it says so.
+/// The containers and volumes of a pod, starting at `spec:`; a container with a port gets a readiness probe.
 fn container(pool: &Served, image: &str, port: Option<u16>, words: &[String]) -> Result<String, String> {
     let resource = resource(&pool.deployment.accelerator.vendor)?;
     let each = pool.ranks().div_ceil(pool.nodes());
@@ -166,7 +168,7 @@ fn container(pool: &Served, image: &str, port: Option<u16>, words: &[String]) ->
     ))
 }
 
-/// `text` so many columns to the right.
+/// `text` indented by `columns`.
 fn indented(text: &str, columns: usize) -> String {
     let pad = " ".repeat(columns);
     text.lines().map(|line| format!("{pad}{line}\n")).collect()
@@ -182,7 +184,8 @@ fn deployment(pool: &Served, name: &str, pod: &str) -> String {
     )
 }
 
-/// A LeaderWorkerSet: a replica is a group of pods, of which the first answers. It tells each its first's address and its number.
+/// A LeaderWorkerSet: a replica is a group of pods, whose first one answers requests. Each pod gets the first one's
+/// address and its own number.
 fn group(
     pool: &Served,
     name: &str,
@@ -255,7 +258,7 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
     Ok(text)
 }
 
-/// A DynamoGraphDeployment: a frontend, and a worker a pool; the connector is Dynamo's own.
+/// A DynamoGraphDeployment: a frontend, and a worker for each pool; the connector is Dynamo's own.
 fn dynamo(pools: &[Served]) -> Result<String, String> {
     let head = |name: &str, replicas: u64| {
         format!("    {name}:\n      dynamoNamespace: roofcast\n      replicas: {replicas}\n")

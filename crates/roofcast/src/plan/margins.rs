@@ -1,6 +1,7 @@
-//! How far the best is from its bounds: the highest rate that it carries, and what becomes of it when something changes.
+//! Margins of the best deployment: the highest rate that it can serve, and the effects of changes.
 //!
-//! Knows: the same deployment is simulated under other loads, and with more or fewer replicas. Knows nothing about others.
+//! Knows: the best deployment is simulated under other loads, and with more or fewer replicas. Knows nothing about
+//! other deployments.
 
 use super::answer::{Choice, GOODPUT, Plan, WhatIf, told};
 use super::demand::{longer, scaled, users};
@@ -12,7 +13,7 @@ use crate::simulate::Simulation;
 use crate::spec::Spec;
 use crate::workload::Workload;
 
-/// Loads that are tried, over the offered one.
+/// Loads that are tried, as factors on the offered one.
 const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 4.0];
 /// Loads that are tried between the last that is carried and the first that is not.
 const BETWEEN: usize = 4;
@@ -21,7 +22,7 @@ const RATED: usize = 3;
 /// Replicas that are tried beyond those of the best.
 const MORE: u64 = 8;
 
-/// The plan with the highest rates of its first choices, and what becomes of the best.
+/// The plan with the highest rates of its first choices, and the effects of changes on the best.
 pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
     if plan.interrupted {
         return Ok(plan);
@@ -49,8 +50,8 @@ pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
     Ok(plan)
 }
 
-/// By what the load of `candidate` can be multiplied: the last factor at which it meets the SLO. None where the load has no
-/// one number, or answers set its pace.
+/// The factor by which the load of `candidate` can grow: the last one at which it meets the SLO. `None` if the load
+/// is not given by one number, or answers set its pace.
 fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
     let Some(workload) = found.base.workload.clone().filter(|_| found.judge.demand.rate.is_some()) else {
         return Ok(None);
@@ -72,7 +73,7 @@ fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
     Ok(Some(carried))
 }
 
-/// Why `candidate` does not carry each of `loads`.
+/// The reasons for which `candidate` misses each of `loads`, if it does.
 fn verdicts(
     found: &mut Search,
     candidate: &Candidate,

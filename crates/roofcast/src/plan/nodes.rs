@@ -1,40 +1,40 @@
-//! A replica over several nodes: what its engine's command takes on each of them.
+//! A replica over several nodes: the command of its engine on each node.
 //!
-//! Knows: how vLLM, SGLang and TensorRT-LLM find the other nodes. Nodes have as many accelerators as the catalog says of the chip.
-//! Sources: vLLM, docs/serving/parallelism_scaling.md (`--nnodes`) and data_parallel_deployment.md; SGLang,
-//! docs/references/multi_node_deployment; TensorRT-LLM, docs `trtllm-serve`, "Multi-node Serving with Slurm".
+//! Knows: how vLLM, SGLang and TensorRT-LLM find the other nodes. The number of accelerators per node is the
+//! catalog's. Sources: vLLM, docs/serving/parallelism_scaling.md (`--nnodes`) and data_parallel_deployment.md;
+//! SGLang, docs/references/multi_node_deployment; TensorRT-LLM, docs `trtllm-serve`, "Multi-node Serving with Slurm".
 
 use crate::deployment::Deployment;
 
 /// Where ranks of data parallelism meet, as in vLLM's documentation.
 const RPC_PORT: u64 = 13_345;
-/// Where SGLang's nodes meet.
+/// Port at which SGLang's nodes connect.
 const INIT_PORT: u64 = 20_000;
 
-/// What stands for the first node's address, and for another node's number from 1.
+/// Placeholders for the first node's address, and for another node's number from 1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
     pub(super) leader: &'static str,
     pub(super) rank: &'static str,
 }
 
-/// A command on the first node, and on each other one, where it is started there, too.
+/// A command for the first node, and one for each other node, if needed.
 pub(super) type Commands = (Vec<String>, Option<Vec<String>>);
 
-/// Nodes of a replica.
+/// Number of nodes of a replica.
 pub(super) fn count(d: &Deployment) -> u64 {
     ranks(d).div_ceil(d.accelerator.node_size)
 }
 
-/// Accelerators of a replica.
+/// Number of accelerators of a replica.
 pub(super) fn ranks(d: &Deployment) -> u64 {
     d.parallelism.count() / d.parallelism.replicas
 }
 
-/// `words` start a replica of `engine` on one node: what starts it on as many as it has.
+/// Converts `words`, which start a replica of `engine` on one node, to commands for all of its nodes.
 ///
 /// # Errors
-/// Why it cannot be spread so.
+/// The reason if the replica cannot be spread over its nodes.
 pub(super) fn spread(
     d: &Deployment,
     engine: &str,

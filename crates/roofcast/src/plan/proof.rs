@@ -1,9 +1,10 @@
 //! The proof of a deployment: its own spec, simulated.
 //!
-//! Knows: how long a run must be, and when a run meets the SLO: every bounded percentile within its bound and at most a hundredth
-//! of the requests refused, or where the spec has a goodput that share within every bound, and neither queue nor requests in flight growing for as long as requests come
-//! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is missed for certain, whatever its other
-//! requests get. Knows nothing about threads, or how many simulations run at once.
+//! Knows: the necessary length of a run, and the conditions under which a run meets the SLO: every bounded percentile
+//! is within its bound and at most a hundredth of the requests is refused, or, with a goodput, that fraction of the
+//! requests is within every bound; and neither the queue nor the requests in flight grow while requests arrive
+//! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is certain to be missed. Knows nothing
+//! about threads, or about the number of parallel simulations.
 
 use super::answer::{GOODPUT, Headroom};
 use super::demand::Demand;
@@ -15,45 +16,46 @@ use crate::spec::{Bound, Metric, Slo, Spec};
 use crate::workload::{Arrivals, Workload};
 use std::ops::RangeInclusive;
 
-/// Requests of a run where nothing says how many.
+/// Default number of requests of a run.
 const REQUESTS: u64 = 10_000;
-/// Requests that may be asked for.
+/// Accepted numbers of requests.
 const ACCEPTED: RangeInclusive<u64> = 100..=10_000_000;
-/// The most that a run is lengthened to.
+/// Maximum to which a run is lengthened.
 const MOST_REQUESTS: u64 = 200_000;
-/// For how many times the decode of a request, at its slowest within the SLO, requests come.
+/// Duration of the arrivals, in multiples of the longest decode time of a request within the SLO.
 const DECODES: f64 = 20.0;
-/// A token's time where the SLO bounds none.
+/// Assumed time per output token in seconds, if the SLO does not bound it.
 const USUAL_TPOT_S: f64 = 0.05;
 
 /// One simulation to run.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// What is simulated.
+    /// Spec to simulate.
     pub spec: Spec,
-    /// On what.
+    /// Forecaster of its deployment.
     pub forecaster: Forecaster,
-    /// Whether it may end when a bound is missed for certain.
+    /// True if it may end when a bound is certain to be missed.
     pub end_when_missed: bool,
 }
 
 impl Trial {
-    /// Runs it.
+    /// Runs the simulation.
     pub fn run(&self) -> Result<Simulation> {
         self.run_while(&mut |_, _| true)
     }
 
-    /// The same, which ends early where `watch` says no; it hears now and then how many requests have ended, of how many.
+    /// As [`Trial::run`], but ends early when `watch` returns false; `watch` is called now and then with the number
+    /// of ended requests and the number of all requests.
     pub fn run_while(&self, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Simulation> {
         let options = Options { leap: true, end_when_missed: self.end_when_missed, ..Options::default() };
         simulate_while(&self.forecaster, &self.spec, "plan", options, watch)
     }
 }
 
-/// Runs trials: the results of all, in their order.
+/// Runs trials and returns their results in order.
 pub type Runner<'a> = &'a dyn Fn(&[Trial]) -> Vec<Result<Simulation>>;
 
-/// One after the other.
+/// Runs trials one after the other.
 pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
     trials.iter().map(Trial::run).collect()
 }
@@ -61,7 +63,7 @@ pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
 /// `search.requests`, within bounds.
 ///
 /// # Errors
-/// Too few for a 99th percentile, or too many.
+/// If it is too small for a 99th percentile, or too large.
 pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
     match spec.search.as_ref().and_then(|search| search.requests) {
         Some(n) if !ACCEPTED.contains(&n) => {
@@ -138,7 +140,7 @@ fn grows(run: &Simulation) -> Option<Miss> {
     })
 }
 
-/// What is left to the bound that is nearest; none without bounds.
+/// The distance to the nearest bound; `None` without bounds.
 pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
     if let Some(share) = slo.goodput {
         let good = run.summary.good? as f64 / run.requests.max(1) as f64;
@@ -151,7 +153,7 @@ pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
     })
 }
 
-/// The bound that is missed most, or nearest to be, and the milliseconds that were found.
+/// The bound that is missed most, or nearest to being missed, and the run's value in milliseconds.
 fn beyond(run: &Simulation, slo: &Slo) -> Option<(Bound, f64)> {
     let found = slo.bounds().map(|bound| (bound, run.summary.bounded(&bound)));
     found.max_by(|(a, found), (b, other)| (found / a.ms).total_cmp(&(other / b.ms)))

@@ -14,17 +14,17 @@ use crate::simulate::Simulation;
 use crate::spec::{Objective, Spec};
 use std::collections::BTreeMap;
 
-/// Simulations that are asked for at once.
+/// Number of simulations requested at one time.
 const WAVE: usize = 8;
-/// Simulations beyond the best, for the table.
+/// Number of simulations beyond the best, for the table.
 const BEYOND: usize = 32;
-/// How many of one kind are tried there.
+/// Maximum number of attempts per kind for the table.
 const TRIES: usize = 3;
 
-/// What came of a deployment.
+/// The result for a deployment.
 #[derive(Debug, Clone)]
 pub(super) enum Judged {
-    /// It is no answer.
+    /// Misses the SLO.
     Missed(Miss),
     /// It meets the SLO.
     Meets(Box<Simulation>),
@@ -35,7 +35,7 @@ pub(super) enum Judged {
 /// A chip, formats, the chip of another pool, a cut, and what engine and router are told.
 pub(super) type Kind = (String, [Option<String>; 2], Option<String>, Cut, Told);
 
-/// A search under way.
+/// A search in progress.
 pub(super) struct Search<'a> {
     pub(super) judge: &'a Judge<'a>,
     pub(super) candidates: &'a [Candidate],
@@ -45,15 +45,16 @@ pub(super) struct Search<'a> {
     pub(super) runner: Runner<'a>,
     /// Hears of simulations, and of candidates judged.
     pub(super) progress: &'a dyn Fn(u64, u64),
-    /// Whether to go on.
+    /// Returns false to stop the search.
     pub(super) goes_on: &'a dyn Fn() -> bool,
     pub(super) judged: Vec<Judged>,
     pub(super) simulated: u64,
 }
 
 impl Search<'_> {
-    /// What `candidate` has of what is minimised, as far as it is known beforehand: for an open load all of it. Where answers set
-    /// the pace, dollars per token and energy come with the rate, and accelerators stand for them.
+    /// The objective of `candidate`, as far as it is known beforehand: completely for an open load. If answers set
+    /// the pace, dollars per token and energy depend on the rate, and are ordered by the cost or power of the
+    /// accelerators.
     pub(super) fn value(&self, candidate: &Candidate) -> Option<f64> {
         let count = candidate.accelerators as f64;
         let per_hour = self.per_hour(candidate);
@@ -66,17 +67,17 @@ impl Search<'_> {
         }
     }
 
-    /// Dollars per hour; none where an accelerator has no price.
+    /// Dollars per hour; `None` if an accelerator has no price.
     pub(super) fn per_hour(&self, candidate: &Candidate) -> Option<f64> {
         self.judge.space.total(candidate, |chip| Some(chip.price.as_ref()?.usd_per_hour))
     }
 
-    /// Board power of all; none where that of an accelerator is not known.
+    /// Total board power in watts; `None` if an accelerator has none.
     pub(super) fn watts(&self, candidate: &Candidate) -> Option<f64> {
         self.judge.space.total(candidate, |chip| chip.power_w)
     }
 
-    /// Proves from the least upwards; all where `exhaustive`.
+    /// Proves deployments in order of the objective; all of them if `exhaustive`.
     pub(super) fn run(&mut self, exhaustive: bool) -> Result<()> {
         let mut open: Vec<(f64, usize)> = Vec::new();
         for (index, candidate) in self.candidates.iter().enumerate() {
@@ -114,7 +115,7 @@ impl Search<'_> {
             let runs = (self.runner)(&trials);
             let stopped = !(self.goes_on)();
             for ((_, index), run) in wave.iter().zip(runs) {
-                // What was cut short says nothing of its deployment.
+                // An interrupted run does not judge its deployment.
                 if stopped && run.as_ref().map_or(true, |run| run.interrupted) {
                     continue;
                 }
@@ -162,7 +163,8 @@ impl Search<'_> {
         Ok(Trial { spec, forecaster, end_when_missed: true })
     }
 
-    /// Of each kind the next dearer ones, until one meets the SLO, within [`BEYOND`] simulations in all.
+    /// Proves the next costlier deployments of each kind, until one meets the SLO, within [`BEYOND`] simulations in
+    /// all.
     fn beyond(&mut self, rest: &[(f64, usize)]) -> Result<()> {
         let kind = |index: usize| self.kind(&self.candidates[index]);
         let proven: Vec<_> = (0..self.candidates.len())
@@ -194,7 +196,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// What candidates have in common that differ in numbers and settings alone.
+    /// The properties that candidates share if they differ only in numbers and settings.
     pub(super) fn kind(&self, candidate: &Candidate) -> Kind {
         let shape = &self.judge.space.shapes[candidate.serving.shape];
         let formats = [shape.weights.clone(), shape.kv.clone()];
@@ -203,8 +205,8 @@ impl Search<'_> {
         (shape.chip.id.clone(), formats, other, shape.cut, shape.told.clone())
     }
 
-    /// The least of what is minimised among candidates of which nothing is known yet, and how many of these have no more of
-    /// it than `most`. None where it is not known beforehand.
+    /// The lowest objective among unjudged candidates, and the number of these with an objective of at most `most`.
+    /// `None` if it is not known beforehand.
     pub(super) fn open(&self, most: f64) -> Option<(f64, u64)> {
         let paced = self.judge.demand.rate.is_some()
             || matches!(self.objective, Objective::CostPerHour | Objective::Accelerators);

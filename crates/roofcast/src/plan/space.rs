@@ -1,8 +1,7 @@
-//! The deployments that a search looks at.
+//! The deployments of a search.
 //!
-//! Knows: which replicas can be cut out of which chips, how many of them the search may have, and what a combination of them is
-//! as a spec. Which of them are combined with prefill and decode apart is [`super::apart`]'s. Knows nothing about whether they
-//! are any good.
+//! Knows: the replicas that can be formed on each chip, the numbers of replicas that the search allows, and the spec
+//! of a combination. Disaggregated combinations are built in [`super::apart`]. Knows nothing about their performance.
 
 use super::chips::chips;
 use super::launch::vendors;
@@ -20,12 +19,12 @@ use crate::workload::Arrivals;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Accelerators that a search spans where the spec does not say.
+/// Default maximum number of accelerators.
 const DEFAULT_MOST: u64 = 16;
-/// Tokens of a step that are tried where the spec does not say: the engine's default, and a small and a large budget.
+/// Default token budgets of a step: the engine's default, a small and a large one.
 const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
 
-/// How one replica shares a model.
+/// Parallelism of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cut {
     /// Tensor parallelism.
@@ -45,7 +44,7 @@ impl Cut {
     }
 }
 
-/// A replica: a chip, formats, a cut and the scheduler's settings; what is absent is as the spec has it.
+/// A replica: a chip, formats, parallelism and the scheduler's settings; `None` values are taken from the spec.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) chip: Arc<Accelerator>,
@@ -57,19 +56,19 @@ pub(super) struct Shape {
     pub(super) told: Told,
 }
 
-/// What a search says of the engine and the router beside numbers; what is absent is as the spec has it.
+/// Settings of engine and router other than numbers; `None` values are taken from the spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Told {
     pub(super) engine: Option<String>,
     pub(super) router: Option<Routing>,
     pub(super) enable_chunked_prefill: Option<bool>,
     pub(super) enable_prefix_caching: Option<bool>,
-    /// Whether drafts are made, where the spec has some.
+    /// True if drafts are made, if the spec has drafts.
     pub(super) speculative: Option<bool>,
 }
 
 impl Told {
-    /// `spec` with this over it.
+    /// `spec` with these settings over it.
     fn lay(&self, spec: &mut Spec) {
         if let Some(name) = &self.engine {
             spec.engine.scheduler = SchedulerKind::of_engine(name);
@@ -93,7 +92,7 @@ impl Told {
         named.is_none_or(|vendors| vendors.is_empty() || vendors.contains(&chip.vendor.as_str()))
     }
 
-    /// In words, where anything is said.
+    /// The settings in words, if there are any.
     pub(super) fn words(&self) -> Vec<String> {
         let switched = |on: Option<bool>, what: &str| {
             on.map(|on| if on { format!("with {what}") } else { format!("without {what}") })
@@ -113,7 +112,7 @@ impl Told {
 }
 
 impl Shape {
-    /// `base` for this shape alone, without the search.
+    /// `base` for this shape, without the search.
     pub(super) fn spec(&self, base: &Spec) -> Spec {
         let mut spec = base.clone();
         spec.search = None;
@@ -133,18 +132,18 @@ impl Shape {
         spec
     }
 
-    /// Whether `other` has the same formats and is told the same.
+    /// True if `other` has equal formats and settings.
     pub(super) fn alike(&self, other: &Shape) -> bool {
         let formats = self.weights == other.weights && self.kv == other.kv;
         formats && self.told == other.told
     }
 
-    /// Its engine, by its name.
+    /// Name of its engine.
     pub(super) fn engine<'a>(&'a self, base: &'a Spec) -> &'a str {
         self.told.engine.as_deref().unwrap_or(base.engine.name())
     }
 
-    /// Its scheduler.
+    /// Scheduler of its engine.
     pub(super) fn scheduler(&self, base: &Spec) -> SchedulerKind {
         self.told
             .engine
@@ -154,27 +153,27 @@ impl Shape {
     }
 }
 
-/// So many replicas of the shape with this index.
+/// A number of replicas of the shape with this index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pool {
     pub(super) shape: usize,
     pub(super) replicas: u64,
 }
 
-/// A deployment to look at.
+/// A deployment to judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// Replicas that compute prompts for the others, where there are some.
+    /// Replicas that compute prompts for others, if prefill is disaggregated.
     pub(super) prefill: Option<Pool>,
     /// Replicas that decode, and compute prompts unless others do.
     pub(super) serving: Pool,
-    /// Replicas on another accelerator that serve the same requests.
+    /// Replicas on another accelerator that serve whole requests as well.
     pub(super) beside: Option<Pool>,
-    /// In all.
+    /// Total number of accelerators.
     pub(super) accelerators: u64,
 }
 
-/// Everything that a search looks at.
+/// All deployments of a search.
 #[derive(Debug, Clone)]
 pub(super) struct Space {
     pub(super) chips: Vec<Arc<Accelerator>>,
@@ -183,7 +182,8 @@ pub(super) struct Space {
     pub(super) most: u64,
 }
 
-/// Why a search has nothing to choose from: its engines run on none of its accelerators, or no count is cut as it asks.
+/// The error if a search is empty: its engines run on none of its accelerators, or no number of accelerators allows
+/// the requested parallelism.
 fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u64) -> Error {
     let named: Vec<&str> = search.engines.iter().chain(&spec.engine.name).map(String::as_str).collect();
     let runs = |name: &&str| {
@@ -203,7 +203,7 @@ fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u
 }
 
 impl Space {
-    /// What `spec` may choose from; `shared` says whether prompts have tokens in common.
+    /// The space of `spec`; `shared` is true if prompts share tokens.
     pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog, shared: bool) -> Result<Space> {
         let search = spec.search.clone().unwrap_or_default();
         check(&search)?;
@@ -237,7 +237,7 @@ impl Space {
         Ok(Space { chips, shapes, least: search.min_accelerators.unwrap_or(1), most })
     }
 
-    /// Numbers of replicas of `ranks` accelerators that the search may have.
+    /// The numbers of replicas with `ranks` accelerators that the search allows.
     fn counts(&self, ranks: u64) -> std::ops::RangeInclusive<u64> {
         self.least.div_ceil(ranks).max(1)..=self.most / ranks
     }
@@ -253,7 +253,7 @@ impl Space {
         })
     }
 
-    /// What a deployment has of `of` in all: of each kind of accelerators as much as there are; none where one has none.
+    /// The sum of `of` over all accelerators of a deployment; `None` if one kind has none.
     pub(super) fn total(
         &self,
         candidate: &Candidate,
@@ -263,7 +263,8 @@ impl Space {
         sides.flatten().map(|(chip, count)| Some(of(chip)? * count as f64)).sum()
     }
 
-    /// The accelerators of a deployment by kind: those that decode, then those of the other pool where they are of another.
+    /// The accelerators of a deployment by kind: first the decoding ones, then the other pool's if they are of
+    /// another kind.
     pub(super) fn sides(&self, candidate: &Candidate) -> [Option<(&Accelerator, u64)>; 2] {
         let serving = &self.shapes[candidate.serving.shape];
         match self.elsewhere(candidate) {
@@ -276,7 +277,7 @@ impl Space {
         }
     }
 
-    /// The pool on other accelerators than those that decode.
+    /// The pool on other accelerators than the decoding ones, if any.
     pub(super) fn elsewhere(&self, candidate: &Candidate) -> Option<Pool> {
         let chip = |pool: Pool| &self.shapes[pool.shape].chip.id;
         let other = candidate.prefill.or(candidate.beside);
@@ -321,7 +322,7 @@ fn listed(list: &[String]) -> Vec<Option<String>> {
     if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() }
 }
 
-/// Tokens of a step and sequences at once, the spec's own or the engine's first.
+/// Combinations of token budget and maximum number of running requests; `None` leaves the spec's or the engine's.
 fn settings(
     search: &SearchSpec,
     spec: &Spec,
@@ -340,8 +341,8 @@ fn settings(
     budgets.into_iter().flat_map(move |tokens| seqs.clone().into_iter().map(move |seqs| (tokens, seqs)))
 }
 
-/// Every way to cut a replica: tp within a node, stages over whole nodes, experts spread over all ranks or sliced, and
-/// attention in data-parallel ranks where the model has experts or the spec asks for it.
+/// All parallelisms of a replica: tp within a node, pipeline stages over whole nodes, experts spread over all ranks
+/// or sliced, and data-parallel attention if the model has experts or the spec asks for it.
 fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let asked = |list: &[u64], value: u64| list.is_empty() || list.contains(&value);

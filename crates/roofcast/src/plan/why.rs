@@ -1,7 +1,7 @@
-//! Deployments that are no answer, and why: those that came nearest, and those that are asked about by name.
+//! Deployments that miss the SLO, and the reasons: the nearest misses, and deployments requested by name.
 //!
-//! Knows: what came of them so far; what the search did not simulate is simulated now, to its end, so that its figures
-//! can be told. Knows nothing about the search's order.
+//! Knows: their results so far; deployments that the search did not simulate are simulated now, to the end, so that
+//! their figures can be reported. Knows nothing about the search's order.
 
 use super::answer::{Near, name, told};
 use super::feasibility::{Miss, Stage};
@@ -12,10 +12,11 @@ use crate::error::{Error, Result};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Deployments of one name that are accounted for.
+/// Maximum number of deployments that are explained for one name.
 const MOST: usize = 5;
 
-/// Where nothing meets the SLO, those with the least excess: what was simulated, and of what was ruled out the nearest.
+/// The misses with the least excess, if no deployment meets the SLO: simulated ones, and the nearest of the ones that
+/// were ruled out.
 pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
     if found.judged.iter().any(|judged| matches!(judged, Judged::Meets(_))) {
         return Ok(Vec::new());
@@ -26,13 +27,13 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
             missed.push((miss.factor, index));
         }
     }
-    // What does not fit is furthest, by what it lacks.
+    // Deployments that do not fit are the farthest, by their missing memory.
     let lacks = |index: usize| found.judge.lacks(found.candidates[index].serving.shape);
     missed.sort_by(|a, b| {
         let further = if a.0 == f64::INFINITY { lacks(a.1).cmp(&lacks(b.1)) } else { Ordering::Equal };
         a.0.total_cmp(&b.0).then(further).then(a.1.cmp(&b.1))
     });
-    // Of those that differ in a scheduler's settings alone the nearest.
+    // Deployments that differ only in a scheduler's settings are represented by the nearest one.
     let mut seen = BTreeSet::new();
     missed.retain(|(_, index)| {
         let candidate = &found.candidates[*index];
@@ -45,7 +46,7 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
     Ok(told)
 }
 
-/// What came of the deployments that `named` describes.
+/// The results for the deployments that `named` describes.
 pub(super) fn asked(found: &mut Search, named: &str) -> Result<Vec<Near>> {
     let wanted = parse(named)?;
     let mut matching: Vec<usize> =
@@ -119,7 +120,7 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
     }
 }
 
-/// One deployment and what came of it; simulated to its end where that was not done, unless it cannot run.
+/// One deployment and its result; it is simulated to the end if that has not been done, unless it cannot run.
 fn near(found: &mut Search, index: usize) -> Result<Near> {
     let candidate = found.candidates[index];
     let runs = match &found.judged[index] {

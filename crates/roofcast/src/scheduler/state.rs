@@ -30,7 +30,7 @@ use decodes::{Decodes, Entry};
 use polling::AdmissionPolling;
 use queue::{Order, Queue};
 
-/// Where a sequence is.
+/// Phase of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Phase {
     #[default]
@@ -39,7 +39,7 @@ enum Phase {
     Prefill,
     Decode,
     Swapped,
-    /// Its cache is on its way here.
+    /// Its cache is in transfer to this replica.
     Travelling,
     /// It has left, and its cache waits to be fetched.
     Kept,
@@ -48,28 +48,28 @@ enum Phase {
 /// A request from its arrival to its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sequence {
-    /// As it came.
+    /// The request as it arrived.
     pub arrival: Arrival,
     phase: Phase,
-    /// Tokens in the KV cache, while it does not decode.
+    /// Cached tokens, while it does not decode.
     pub computed: u32,
-    /// Tokens to compute before it samples: prompt and what was generated before a preemption.
+    /// Tokens to compute before it samples: the prompt and tokens generated before a preemption.
     pub known: u32,
     /// Tokens sampled, while it does not decode.
     pub generated: u32,
-    /// Known tokens found in the cache at the last look-up.
+    /// Known tokens found in the cache by the last look-up.
     ready: u32,
-    /// Tokens of its prompt that were in the cache when it was first admitted.
+    /// Prompt tokens that were cached when it was first admitted.
     pub cached: u32,
-    /// Blocks that it holds where it does not grow block by block.
+    /// Blocks that it holds, if it does not grow block by block.
     held: u64,
     /// Order of admission; newer is larger.
     order: u64,
-    /// When its first and, at a preemption, its last token came.
+    /// Time of its first token.
     pub first: Ticks,
-    /// When its latest token came, where it does not decode.
+    /// Time of its latest token, while it does not decode.
     pub last: Ticks,
-    /// How often it was preempted.
+    /// Number of preemptions.
     pub preemptions: u32,
 }
 
@@ -78,7 +78,7 @@ pub struct Sequence {
 pub struct PrefillChunk {
     /// The sequence.
     pub id: SequenceId,
-    /// Tokens.
+    /// Number of tokens.
     pub new: u32,
 }
 
@@ -89,35 +89,35 @@ pub struct State<D> {
     pub config: EngineConfig,
     /// Sequences that decode.
     pub decodes: D,
-    /// What the next step computes beside them.
+    /// Chunks of prompts that the next step computes together with the decodes.
     pub chunks: Vec<PrefillChunk>,
     /// Counts over the run.
     pub tally: Tally,
-    /// When the last step ended.
+    /// End of the last step.
     pub clock: Ticks,
     /// Prompt tokens of requests without their first token.
     pub(crate) prompt_tokens: u64,
-    /// What is kept of the run over time, where that is asked for.
+    /// Recording of the run over time, if one is kept.
     pub timeline: Option<Box<Timeline>>,
     sequences: Slab<Sequence>,
     waiting: Queue,
-    /// In which steps waiting requests are considered.
+    /// Steps in which waiting requests are considered.
     pub(crate) polling: AdmissionPolling,
     swapped: Vec<SequenceId>,
-    /// Prompts computed in part, in order of admission.
+    /// Incomplete prompts, in order of admission.
     prefills: Vec<SequenceId>,
-    /// Running sequences in order of admission; entries of those that have left are skipped.
+    /// Running sequences in order of admission; entries of sequences that have left are skipped.
     stack: Vec<(u64, SequenceId)>,
     free: u64,
-    /// What is known of the cache beside its free blocks.
+    /// State of the cache beyond its free blocks.
     cache: Cache,
     orders: u64,
     /// Tokens moved between device and host in this step.
     moved: u64,
     /// Tokens in the host's memory.
     parked: u64,
-    /// When the last step of decodes ended, and the sequences that have joined since: the time of their last token, and how
-    /// many.
+    /// End of the last step of decodes, and the sequences that have joined since: the time of their last token, and
+    /// their number.
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
     transfers: kv_transfers::KvTransfers,
@@ -156,7 +156,7 @@ impl<D: Decodes> State<D> {
         self.cache = Cache::new(&self.config);
     }
 
-    /// A request joins the queue; `prefix` is what others may have of it.
+    /// Adds a request to the queue; `prefix` is its shareable part.
     #[inline(always)]
     pub fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
         if let Some(timeline) = &mut self.timeline {
@@ -168,7 +168,7 @@ impl<D: Decodes> State<D> {
         self.cache.arrive(id, &arrival, prefix);
     }
 
-    /// A sequence joins the queue.
+    /// Adds a sequence to the queue.
     #[inline(always)]
     fn take_in(&mut self, sequence: Sequence) -> SequenceId {
         let id = self.sequences.insert(sequence) as SequenceId;
@@ -187,7 +187,7 @@ impl<D: Decodes> State<D> {
         self.waiting.front().filter(|id| self.polling.admits(self.sequence(*id).arrival.at))
     }
 
-    /// A step is about to be scheduled: decides which waiting requests it considers.
+    /// Decides before a step which waiting requests it considers.
     pub(crate) fn poll(&mut self) {
         if self.polling.is_open() {
             return;
@@ -198,7 +198,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Prompts are held together until they are enough.
+    /// Holds prompts back until there are enough.
     #[inline(never)]
     fn hold(&mut self) {
         let enough = [self.polling.config.wait_prompts, self.polling.config.wait_tokens];
@@ -223,22 +223,22 @@ impl<D: Decodes> State<D> {
         if self.waiting() == 0 || self.head().is_some() { u64::MAX } else { self.polling.patience() }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> u64 {
         self.waiting.len()
     }
 
-    /// Whether the queue is in order of arrival, so that a new request changes nothing for those before it.
+    /// True if the queue is in order of arrival, so that a new request changes nothing for earlier ones.
     pub fn in_order(&self) -> bool {
         self.config.order == Order::Arrival
     }
 
-    /// How many run, prompts in part among them.
+    /// Number of running requests, incomplete prompts included.
     pub fn running(&self) -> u64 {
         self.decodes.len() + self.prefills.len() as u64
     }
 
-    /// Prompts computed in part, in order of admission.
+    /// Incomplete prompts, in order of admission.
     pub fn prefills(&self) -> &[SequenceId] {
         &self.prefills
     }
@@ -269,7 +269,7 @@ impl<D: Decodes> State<D> {
         self.stack.iter().filter(here).map(|(_, id)| *id)
     }
 
-    /// Tokens in the cache, and tokens still to sample, of one that runs.
+    /// Cached tokens of a running sequence, and its tokens still to sample.
     pub fn progress(&self, id: SequenceId) -> (u32, u32) {
         let s = self.sequence(id);
         match s.phase {
@@ -278,7 +278,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Of the request at the head of the queue, the known tokens that are in the cache, and those to compute.
+    /// Cached tokens and tokens to compute of the request at the head of the queue.
     #[inline(always)]
     pub fn look_up(&mut self, id: SequenceId) -> (u32, u32) {
         let known = self.sequence(id).known;
@@ -290,7 +290,7 @@ impl<D: Decodes> State<D> {
         (ready, known - ready)
     }
 
-    /// Takes the head of the queue in and computes `tokens` of it in this step.
+    /// Admits the head of the queue and computes `tokens` of its prompt in this step.
     #[inline(always)]
     pub fn admit(&mut self, tokens: u32) {
         let Some(id) = self.waiting.pop() else { return };
@@ -347,7 +347,7 @@ impl<D: Decodes> State<D> {
         self.chunks.push(PrefillChunk { id, new: tokens });
     }
 
-    /// A chunk is computed; whether its sequence has sampled a token with it.
+    /// Applies a computed chunk; true if its sequence has sampled a token with it.
     #[inline(always)]
     pub fn computed(&mut self, chunk: PrefillChunk) -> bool {
         let s = &mut self.sequences[chunk.id as usize];
@@ -361,8 +361,8 @@ impl<D: Decodes> State<D> {
         true
     }
 
-    /// A sequence whose prompt is computed has sampled a token at the clock: it decodes on, or ends; true if it ends.
-    /// In a batch that runs to its longest it decodes for `longest` steps, whatever it needs itself.
+    /// Applies the sampled token of a sequence whose prompt is complete: it decodes on, or ends; true if it ends. In
+    /// a batch that runs to its longest output it decodes for `longest` steps.
     #[inline(always)]
     pub fn sampled(&mut self, id: SequenceId, longest: Option<u32>) -> bool {
         let clock = self.clock;
@@ -390,8 +390,8 @@ impl<D: Decodes> State<D> {
         false
     }
 
-    /// A sequence joins those that decode, its last token as of `last`. Those whose last token came with the last step of
-    /// decodes count as having taken part in it.
+    /// Adds a sequence to the decoding ones, its last token as of `last`. A sequence whose last token came with the
+    /// last step of decodes counts as part of that step.
     #[inline(always)]
     fn join(&mut self, last: Ticks) {
         match self.joined.last_mut() {
@@ -401,8 +401,8 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// `steps` steps of decodes have begun at the clock, the first taking `first` ticks and each later one `growth` more;
-    /// they end at `end`.
+    /// Records `steps` steps of decodes that began at the clock, the first taking `first` ticks and each later one
+    /// `growth` more, and ended at `end`.
     #[inline(always)]
     pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
         let n = self.decodes.len();
@@ -421,12 +421,12 @@ impl<D: Decodes> State<D> {
         self.decoded = end;
     }
 
-    /// Tokens in the cache that sequences hold beyond the first that holds them.
+    /// Cached tokens that sequences hold in addition to the first holder.
     pub fn shared_tokens(&self) -> u64 {
         self.cache.shared_tokens()
     }
 
-    /// Tokens in the cache, of decodes and of prompts in part; those that sequences share for each of them.
+    /// Cached tokens of decodes and of incomplete prompts; shared ones count for each sequence.
     pub fn held_tokens(&self) -> u64 {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()

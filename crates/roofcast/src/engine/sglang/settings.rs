@@ -16,13 +16,13 @@ const PREEMPTION_THRESHOLD: i64 = 10;
 /// Settings of one replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SglangConfig {
-    /// Those of the scheduler.
+    /// Settings of the scheduler.
     pub scheduler: sglang::ServerArgs,
     /// Tokens of a request, prompt and output.
     pub max_model_len: u64,
     /// The host tier, where there is one.
     pub(crate) host: Option<HostTier>,
-    /// When requests are received.
+    /// Steps in which requests are received.
     pub(crate) polling: PollingConfig,
 }
 

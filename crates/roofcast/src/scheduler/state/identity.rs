@@ -1,8 +1,9 @@
-//! What of a replica's cache each request has, where it matters: with a prefix cache.
+//! Blocks of each request in a replica with a prefix cache.
 //!
-//! Knows: what [`crate::scheduler::vllm`] does to its pool, for requests that decode in lockstep: full blocks of prompts
-//! can be found once they are scheduled, those of outputs once the request has left. Blocks that no other request can hold
-//! are known by their owner. Knows nothing about which requests are admitted or preempted.
+//! Knows: the effects that [`crate::scheduler::vllm`] has on its pool, for requests that decode in lockstep: full
+//! blocks of prompts can be found once they are scheduled, blocks of outputs once the request has left. Blocks that
+//! no other request can hold are identified by their owner. Knows nothing about which requests are admitted or
+//! preempted.
 
 use crate::arrival::SequenceId;
 use crate::kv_cache::extents::{Extents, Path};
@@ -15,22 +16,22 @@ pub(super) struct Identity {
     block: u64,
     pool: Extents,
     held: Vec<Held>,
-    /// What the head of the queue was found to have in the cache.
+    /// Cached blocks found for the head of the queue.
     found: Path,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Held {
     number: u64,
-    /// Tokens that others may have, too: the shared part of the prompt, or all of it and the output.
+    /// Shareable tokens: the shared part of the prompt, or all of prompt and output.
     tokens: Tokens,
     own_from: u64,
     output_segment: u32,
-    /// Output tokens that `tokens` has.
+    /// Output tokens in `tokens`.
     generated: u64,
-    /// Blocks, but for those that decodes have taken.
+    /// Number of blocks, without the blocks that decodes allocated.
     blocks: u64,
-    /// Those whose content the pool knows.
+    /// Blocks whose content is published to the pool.
     path: Path,
 }
 
@@ -128,7 +129,7 @@ impl Identity {
 }
 
 impl Held {
-    /// Tells the pool what the first `full` blocks hold.
+    /// Publishes the contents of the first `full` blocks to the pool.
     fn name(&mut self, full: u64, block: u64, pool: &mut Extents) {
         pool.name(&mut self.path, self.tokens.runs(), full.min(self.own_from / block));
         pool.name_own(&mut self.path, self.number, full);
