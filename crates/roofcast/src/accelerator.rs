@@ -24,6 +24,10 @@ pub struct Accelerator {
     pub vendor: String,
     /// Generation, as in `hopper`.
     pub architecture: String,
+    /// True for a chip to which vLLM gives the default batch of small memory whatever it has: the A100 by its name, and chips
+    /// that share the host's memory, for which NVML reports none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub vllm_small_batches: bool,
     /// Nominal memory, as the maker counts it.
     pub memory_bytes: Bytes,
     /// Memory that the driver reports to a program; where CPU and GPU share the memory, the part that the system

@@ -10,12 +10,13 @@ use crate::coefficients::{
     Shares,
 };
 use crate::deployment::Deployment;
+use crate::engine_settings::EngineSettings;
 use crate::error::{Error, Result};
 use crate::kernel_time::evidence;
 use crate::precision::Dtype;
 use crate::profile::Profiles;
 use crate::quantized_kernel::{precedes, running};
-use crate::spec::EngineSpec;
+use crate::spec::Release;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -92,7 +93,7 @@ pub struct Place<'a> {
     /// The chip.
     pub accelerator: &'a Accelerator,
     /// The engine's name, version and settings.
-    pub engine: &'a EngineSpec,
+    pub engine: &'a EngineSettings,
     /// The weight format.
     pub weights: &'a str,
     /// Requested dtype of activations.
@@ -104,9 +105,9 @@ impl<'a> Place<'a> {
     pub fn of(deployment: &'a Deployment) -> Place<'a> {
         Place {
             accelerator: &deployment.accelerator,
-            engine: &deployment.options.engine,
+            engine: &deployment.engine,
             weights: &deployment.weights,
-            activations: deployment.options.precision.activations,
+            activations: deployment.requested_formats().activations,
         }
     }
 }
@@ -116,7 +117,7 @@ impl<'a> Place<'a> {
 const CORE_SEQUENCE: f64 = 5e-6;
 
 /// The numbers of an engine behind its own server, or of an engine whose tokens no Python program streams.
-fn served(times: EngineTimes, engine: &EngineSpec) -> EngineTimes {
+fn served(times: EngineTimes, engine: &EngineSettings) -> EngineTimes {
     let loop_sequence =
         if engine.has_python_server() { times.loop_sequence } else { times.loop_sequence.min(CORE_SEQUENCE) };
     EngineTimes { loop_sequence, ..times }
@@ -218,10 +219,10 @@ impl Calibration {
     }
 
     /// The numbers of `engine`, in seconds; for an unknown engine, the numbers of the first one.
-    pub fn engine(&self, engine: &EngineSpec) -> EngineTimes {
-        let known = self.engines.iter().any(|e| e.name == engine.name());
+    pub fn engine(&self, engine: &Release) -> EngineTimes {
+        let known = self.engines.iter().any(|e| e.name == engine.name);
         let first = self.engines.first().map_or("", |e| e.name.as_str());
-        let name = if known { engine.name() } else { first };
+        let name = if known { engine.name.as_str() } else { first };
         let before = |release: &String| engine.version.as_deref().is_some_and(|v| precedes(v, release));
         let mut times = EngineTimes::default();
         let holds = |e: &&Engine| e.name == name && e.until.as_ref().is_none_or(before);
@@ -235,7 +236,7 @@ impl Calibration {
 
     /// The depth of evidence for `place`: how much of it was timed.
     pub fn evidence(&self, place: &Place) -> Evidence {
-        evidence(&self.kernels(place.accelerator), place.engine, place.weights, place.accelerator)
+        evidence(&self.kernels(place.accelerator), &place.engine.release, place.weights, place.accelerator)
     }
 
     /// The band of a depth of evidence, or the next wider one.
@@ -277,7 +278,13 @@ impl Calibration {
     }
 
     fn running(&self, place: &Place) -> Option<&'static crate::quantized_kernel::Kernel> {
-        running(place.engine, place.weights, place.activations, place.accelerator)
+        running(
+            &place.engine.release,
+            place.engine.quantization_kernel.as_deref(),
+            place.weights,
+            place.activations,
+            place.accelerator,
+        )
     }
 
     /// Kernel times, engine's numbers and band of an accelerator, an engine and a weight format.
@@ -290,8 +297,8 @@ impl Calibration {
             regimes: kernel.map(|k| k.regimes(place.accelerator)).unwrap_or_default(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
             multiprocessors: place.accelerator.multiprocessors,
-            engine: served(self.engine(place.engine), place.engine),
-            launches: Launches::of(place.engine),
+            engine: served(self.engine(&place.engine.release), place.engine),
+            launches: Launches::of(place.engine.kind(), place.engine.fuse_layers, place.engine.enforce_eager),
             server: ServerLoop::of(place.engine.frontend),
             evidence,
             band: self.band(evidence).copied(),

@@ -12,7 +12,6 @@ use crate::model::{Model, Parameters};
 use crate::parallelism::{RequestedParallelism, indivisible};
 use crate::units::Bytes;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// Most accelerators that a search considers.
 const MOST_ACCELERATORS: u64 = 65_536;
@@ -215,11 +214,12 @@ fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)>
 
 /// The deployment with other degrees and one replica.
 pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment> {
-    let mut options = deployment.options.clone();
-    options.parallelism =
-        RequestedParallelism { tp: Some(tp), pp: Some(pp), ..RequestedParallelism::default() };
-    options.ideal = deployment.ideal;
-    Deployment::resolve(Arc::clone(&deployment.model), Arc::clone(&deployment.accelerator), &options).ok()
+    let varied = deployment.varied(|options| {
+        options.parallelism =
+            RequestedParallelism { tp: Some(tp), pp: Some(pp), ..RequestedParallelism::default() };
+        options.ideal = deployment.ideal;
+    });
+    varied.ok()
 }
 
 #[cfg(test)]
@@ -227,6 +227,7 @@ mod tests {
     use super::*;
     use crate::deployment::Options;
     use crate::model::config;
+    use std::sync::Arc;
 
     /// 104.7 GB of weights and 4.3 GB of cache: 64 heads do not divide by 3, a replica does not fit 42.9 GB, three
     /// stages fit 3 × 42.9.

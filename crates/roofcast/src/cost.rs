@@ -364,7 +364,7 @@ mod tests {
     fn an_eager_host_is_waited_for() {
         let captured = forecaster("Qwen/Qwen2.5-0.5B-Instruct");
         let mut eager = captured.clone();
-        eager.deployment.options.engine.enforce_eager = Some(true);
+        eager.deployment.engine.enforce_eager = true;
         let later = |batch: &Batch| {
             let [eager, captured] =
                 [&eager, &captured].map(|f| cost(f, batch, Utilization::FULL).forecast.seconds());

@@ -3,19 +3,24 @@
 //! Knows: the weights on each rank of each pipeline stage, their formats, and the rate that computes them. Knows
 //! nothing about batches: [`crate::operator`] and [`crate::cost`] compute the cost of a forward pass.
 
+mod defaults;
 mod formats;
 mod pages;
 mod shard;
 mod utilization;
 
+pub(crate) use defaults::batch as batch_defaults;
+
 use crate::accelerator::Accelerator;
+use crate::engine_settings::EngineSettings;
 use crate::error::{Error, Result};
 use crate::model::{Experts, Mixer, Model, OperatorKind, Tensor};
 use crate::parallelism::{Parallelism, RequestedParallelism};
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::quantized_kernel;
-use crate::scheduler;
-use crate::spec::{AttentionBackend, Convention, EngineSpec, KvLayout, PrecisionSpec, Spec, StateDtype};
+use crate::spec::{
+    AttentionBackend, Convention, CostKind, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec, StateDtype,
+};
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
 
@@ -47,29 +52,11 @@ pub struct Deployment {
     /// Assumptions made where the input is silent, as sentences for reports.
     pub assumptions: Vec<String>,
     /// The options that were resolved, as a base for variations.
-    pub options: Options,
+    asked: Options,
     /// The draft model on the same ranks.
     pub draft: Option<Box<Deployment>>,
     /// The deployment on the other accelerator of a fleet of two kinds.
     pub other: Option<Box<Deployment>>,
-}
-
-/// Engine settings with vLLM's defaults filled in.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct EngineSettings {
-    /// Sequences that run at one time; in vLLM on each data-parallel rank, see [`Deployment::seats`].
-    pub max_num_seqs: u64,
-    /// Most tokens that one step computes.
-    pub max_num_batched_tokens: u64,
-    /// Tokens of a KV block.
-    pub block_size: u64,
-    /// Tokens of the largest step with prompts that a captured graph covers; 0 if none does.
-    pub max_cudagraph_capture_size: u64,
-    /// Fraction of the device memory that the engine may use.
-    pub gpu_memory_utilization: f64,
-    /// Layout of a request's tokens in memory, if reads of block tables are counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kv_layout: Option<KvLayout>,
 }
 
 /// A weight tensor in its format.
@@ -216,7 +203,10 @@ impl Deployment {
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
-        let engine = EngineSettings::resolve(&options.engine, &accelerator, parallelism, &model)?;
+        let engine = EngineSettings::resolve(
+            &options.engine,
+            defaults::of(&options.engine, &accelerator, parallelism, &model),
+        )?;
         let weights = formats.name();
         let mut deployment = Deployment {
             weights,
@@ -231,7 +221,7 @@ impl Deployment {
             tensors: Vec::new(),
             stages: Vec::new(),
             assumptions,
-            options: options.clone(),
+            asked: options.clone(),
             draft: None,
             other: None,
         };
@@ -247,8 +237,9 @@ impl Deployment {
 
     /// Refuses kernels that cannot run on this chip.
     fn kernels(&self) -> Result<()> {
-        let engine = &self.options.engine;
-        quantized_kernel::kernel(engine, &self.weights, &self.accelerator)?;
+        let engine = &self.engine;
+        let named = engine.quantization_kernel.as_deref();
+        quantized_kernel::kernel(&engine.release, named, &self.weights, &self.accelerator)?;
         let Some(backend) = engine.attention_backend else { return Ok(()) };
         let refused =
             |accepted: String| Err(Error::field("engine", "attention_backend", backend.name(), accepted));
@@ -276,8 +267,7 @@ impl Deployment {
 
     /// The deployment of the draft model, in its own formats.
     fn drafter(&self) -> Result<Option<Deployment>> {
-        self.options.engine.drafted()?;
-        let Some(model) = &self.options.draft else { return Ok(None) };
+        let Some(model) = &self.asked.draft else { return Ok(None) };
         let Parallelism { tp, pp, attention_dp, replicas, .. } = self.parallelism;
         let place = "engine.speculative";
         if pp > 1 || attention_dp > 1 {
@@ -289,7 +279,7 @@ impl Deployment {
             replicas: Some(replicas),
             ..RequestedParallelism::default()
         };
-        let engine = EngineSpec { speculative: None, ..self.options.engine.clone() };
+        let engine = EngineSpec { speculative: None, ..self.asked.engine.clone() };
         let options = Options { parallelism, engine, ..Options::default() };
         Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
             .map(Some)
@@ -298,11 +288,8 @@ impl Deployment {
 
     /// The deployment on the other accelerator.
     fn elsewhere(&self) -> Result<Option<Deployment>> {
-        let Some(accelerator) = &self.options.other else { return Ok(None) };
-        let options = Options { other: None, ..self.options.clone() };
-        Deployment::resolve(Arc::clone(&self.model), Arc::clone(accelerator), &options)
-            .map(Some)
-            .map_err(|e| e.within(&format!("on {}", accelerator.id)))
+        let Some(accelerator) = &self.asked.other else { return Ok(None) };
+        self.on(Arc::clone(accelerator)).map(Some).map_err(|e| e.within(&format!("on {}", accelerator.id)))
     }
 
     /// Parts into which `tp` ranks cut data per KV head: at most the number of heads, because GPU engines replicate
@@ -315,15 +302,55 @@ impl Deployment {
 
     /// The longest sequence that is served: the smaller of the model's and the engine's bound; `None` without either.
     pub fn longest(&self) -> Option<u64> {
-        [self.model.max_context, self.options.engine.max_model_len].into_iter().flatten().min()
+        [self.model.max_context, self.engine.max_model_len].into_iter().flatten().min()
     }
 
     /// Sequences that one replica runs at one time: vLLM's data-parallel ranks are engines with `max_num_seqs` each;
     /// SGLang divides `max_running_requests` among them (`model_runner_kv_cache_mixin.py`, 0.5.8).
     pub fn seats(&self) -> u64 {
-        let each = self.options.engine.name() == "vllm";
+        let each = self.engine.kind() == EngineKind::Vllm;
         let ranks = if each { self.parallelism.attention_dp } else { 1 };
         self.engine.max_num_seqs.saturating_mul(ranks)
+    }
+
+    /// Deployment of the same model and accelerator with options that `change` changes.
+    ///
+    /// # Errors
+    /// As [`Deployment::resolve`].
+    pub fn varied(&self, change: impl FnOnce(&mut Options)) -> Result<Deployment> {
+        let mut options = self.asked.clone();
+        change(&mut options);
+        Deployment::resolve(Arc::clone(&self.model), Arc::clone(&self.accelerator), &options)
+    }
+
+    /// Deployment of the same model and options on another accelerator.
+    ///
+    /// # Errors
+    /// As [`Deployment::resolve`].
+    pub fn on(&self, accelerator: Arc<Accelerator>) -> Result<Deployment> {
+        let options = Options { other: None, ..self.asked.clone() };
+        Deployment::resolve(Arc::clone(&self.model), accelerator, &options)
+    }
+
+    /// Prices steps by `cost`, also in deployments that vary this one.
+    pub fn set_cost(&mut self, cost: CostKind) {
+        self.engine.cost = cost;
+        self.asked.engine.cost = cost;
+    }
+
+    /// Formats as requested, which a command repeats.
+    pub fn requested_formats(&self) -> &PrecisionSpec {
+        &self.asked.precision
+    }
+
+    /// Shares as requested.
+    pub fn requested_shares(&self) -> RequestedParallelism {
+        self.asked.parallelism
+    }
+
+    /// True for weights as a calculation on paper counts them, see [`Options::nominal`].
+    pub fn is_nominal(&self) -> bool {
+        self.asked.nominal
     }
 
     /// Memory bandwidth.
@@ -341,90 +368,4 @@ fn with_states(model: Arc<Model>, dtype: StateDtype) -> Result<Arc<Model>> {
         return Err(Error::field("engine", "mamba_ssm_dtype", dtype.name(), accepted));
     }
     Ok(Arc::new(other))
-}
-
-impl EngineSettings {
-    /// vLLM's default tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on except for the A100,
-    /// 16,384 tokens from 160 GiB on since 0.28, else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to
-    /// 0.32). vLLM asks NVML for the memory, which has no answer where the GPU shares the host's, and then uses the
-    /// smallest defaults. SGLang has its own; for other engines
-    /// the A100 is no exception.
-    pub(crate) fn batch_defaults(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64) {
-        if engine.name() == "sglang" {
-            return utilization::sglang_batch(engine, accelerator);
-        }
-        let unified = ["gb10", "jetson-thor"].iter().any(|id| accelerator.id.starts_with(id));
-        let excepted = engine.name() == "vllm" && (accelerator.id.starts_with("a100") || unified);
-        let gib = if excepted { 0 } else { accelerator.usable_bytes.0 >> 30 };
-        match gib {
-            160.. if engine.name() == "vllm" && engine.is_since("0.28.0") => (16_384, 1024),
-            70.. => (8192, 1024),
-            _ => (2048, 256),
-        }
-    }
-
-    /// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on vLLM
-    /// captures steps with prompts layer by layer around attention, up to twice `max_num_seqs` tokens and at most 512
-    /// (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures nothing; other engines count as
-    /// capturing decodes alone, though SGLang does more from 0.5.10 on for some models.
-    fn captured(spec: &EngineSpec, max_num_seqs: u64) -> u64 {
-        match spec.max_cudagraph_capture_size {
-            _ if spec.enforce_eager == Some(true) => 0,
-            Some(asked) => asked,
-            None if spec.name() == "vllm" && spec.is_since("0.8.0") => {
-                max_num_seqs.saturating_mul(2).min(512)
-            }
-            None => 0,
-        }
-    }
-
-    /// Tokens of the largest image or video of a model that needs it in one step: vLLM does not split such an item
-    /// over steps and raises its default for Gemma 4 to 2496, 32 frames of 78 tokens (`_get_min_mm_batched_tokens`,
-    /// vLLM 0.24 to 0.28).
-    fn whole_item(spec: &EngineSpec, model: &Model) -> u64 {
-        let whole =
-            spec.name() == "vllm" && spec.is_since("0.24.0") && spec.language_model_only != Some(true);
-        let gemma = model.architecture.starts_with("gemma4") && model.tower.is_some();
-        if whole && gemma { 2496 } else { 0 }
-    }
-
-    /// Settings as requested; else the engine's defaults, and block sizes from the scheduler.
-    fn resolve(
-        spec: &EngineSpec,
-        accelerator: &Accelerator,
-        parallelism: Parallelism,
-        model: &Model,
-    ) -> Result<EngineSettings> {
-        let (tokens, sequences) = EngineSettings::batch_defaults(spec, accelerator);
-        let tokens = tokens.max(EngineSettings::whole_item(spec, model));
-        let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
-            Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
-            other => Ok(other.unwrap_or(default)),
-        };
-        let usual = utilization::default(spec, accelerator, parallelism, model);
-        let utilization = spec.gpu_memory_utilization.unwrap_or(usual);
-        if !(utilization > 0.0 && utilization <= 1.0) {
-            return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
-        }
-        count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
-        let max_num_seqs = count("max_num_seqs", spec.max_num_seqs, sequences, 1 << 20)?;
-        Ok(EngineSettings {
-            max_num_seqs,
-            max_cudagraph_capture_size: EngineSettings::captured(spec, max_num_seqs),
-            max_num_batched_tokens: count(
-                "max_num_batched_tokens",
-                spec.max_num_batched_tokens,
-                tokens,
-                1 << 24,
-            )?,
-            block_size: count(
-                "block_size",
-                spec.block_size,
-                scheduler::profile(spec.scheduler()).block_size,
-                1 << 16,
-            )?,
-            gpu_memory_utilization: utilization,
-            kv_layout: spec.kv_layout,
-        })
-    }
 }

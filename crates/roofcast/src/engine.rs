@@ -121,7 +121,7 @@ pub fn replica(
         return Ok(Box::new(Blocks::new(by_block, price, speculation)));
     }
     if config.scheduler == SchedulerKind::Sglang {
-        let spec = &forecaster.deployment.options.engine;
+        let spec = &forecaster.deployment.engine;
         let price = Price::new(forecaster.timing(config.cost));
         let config = SglangConfig::resolve(spec, &config)?;
         return Ok(match leap {

@@ -24,10 +24,11 @@ use crate::arrival::Arrival;
 use crate::arrival::Departure;
 use crate::clock::Ticks;
 use crate::engine::Replica;
+use crate::engine_settings::EngineSettings;
 use crate::error::{Error, Result};
 use crate::router::cache::Asked;
 use crate::router::{self, Router};
-use crate::spec::{EngineSpec, QueuePolicy};
+use crate::spec::QueuePolicy;
 use crate::workload::prediction::Guesses;
 use crate::workload::{Prompt, Request, Traffic};
 use caches::Caches;
@@ -303,12 +304,14 @@ pub enum Ranking {
 
 impl Ranking {
     /// The ranking of a spec's queue; `seed` draws the predictions' errors.
-    pub fn new(spec: &EngineSpec, seed: u64) -> Ranking {
-        match spec.policy {
-            QueuePolicy::Fcfs if spec.enable_priority_scheduling == Some(true) => Ranking::Priority,
+    pub fn new(settings: &EngineSettings, seed: u64) -> Ranking {
+        match settings.policy {
+            QueuePolicy::Fcfs if settings.sglang().is_some_and(|own| own.enable_priority_scheduling) => {
+                Ranking::Priority
+            }
             QueuePolicy::Fcfs => Ranking::Arrival,
             QueuePolicy::Priority => Ranking::Priority,
-            QueuePolicy::Sjf => Ranking::Length(Box::new(Guesses::new(spec.length_prediction, seed))),
+            QueuePolicy::Sjf => Ranking::Length(Box::new(Guesses::new(settings.length_prediction, seed))),
         }
     }
 

@@ -32,7 +32,7 @@ impl Forecaster {
 
     /// Forecaster with the coefficients that price the steps of its engine; at the limit no calibration is read.
     pub fn serving(deployment: Deployment) -> Result<Forecaster> {
-        match deployment.options.engine.cost {
+        match deployment.engine.cost {
             CostKind::Limit => Ok(Forecaster::ideal(deployment)),
             CostKind::Forecast => Forecaster::embedded(deployment),
         }

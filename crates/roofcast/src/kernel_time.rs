@@ -73,7 +73,7 @@ impl<'a> Kernels<'a> {
             chip: &deployment.accelerator,
             asking: Asking {
                 chip: &deployment.accelerator,
-                engine: &deployment.options.engine,
+                engine: &deployment.engine.release,
                 ep: deployment.parallelism.ep,
             },
             weights: &deployment.weights,

@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod cost;
 pub mod deployment;
 pub mod engine;
+pub mod engine_settings;
 pub mod error;
 pub mod explain;
 pub mod fleet;

@@ -15,7 +15,7 @@ use crate::deployment::Options;
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::precision::Dtype;
-use crate::spec::{EngineSpec, PoolSpec, PrecisionSpec, ReservationKind, SchedulerKind};
+use crate::spec::{EngineKind, EngineSpec, PoolSpec, PrecisionSpec, ReservationKind, SchedulerKind};
 use crate::version::Version;
 use crate::workload::Prefix;
 use serde::Serialize;
@@ -246,9 +246,9 @@ impl Measurement {
         let weights = self.weights.as_str();
         let quantized = checkpoint.is_some();
         let in_blocks = checkpoint == Some("fp8-block") || self.model.starts_with(BLOCK_SCALED);
-        let eight = match self.engine.as_str() {
-            "tensorrt-llm" => ["fp8", "nvfp4", "mxfp4"].contains(&weights),
-            "vllm" => {
+        let eight = match EngineKind::of(&self.engine) {
+            EngineKind::TensorrtLlm => ["fp8", "nvfp4", "mxfp4"].contains(&weights),
+            EngineKind::Vllm => {
                 self.kind.served() && (weights == "nvfp4" || weights == "fp8" && !quantized && !in_blocks)
             }
             _ => false,
@@ -305,12 +305,12 @@ impl Measurement {
             after.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok().filter(|n| *n > 0)
         };
         let apart = self.has_phases();
-        let scheduler = match self.engine.as_str() {
+        let scheduler = match EngineKind::of(&self.engine) {
             _ if apart => SchedulerKind::Static,
             // Disaggregated rows of every engine use vLLM's policy, because no other one has been recorded.
             _ if self.pools.is_some() => SchedulerKind::Vllm,
-            "sglang" => SchedulerKind::Sglang,
-            "tensorrt-llm" => SchedulerKind::TensorrtLlm,
+            EngineKind::Sglang => SchedulerKind::Sglang,
+            EngineKind::TensorrtLlm => SchedulerKind::TensorrtLlm,
             _ => SchedulerKind::Vllm,
         };
         // TensorRT-LLM does not split prompts, so its users size the token budget for a prompt plus all decodes.

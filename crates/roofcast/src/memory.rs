@@ -22,6 +22,7 @@ use crate::deployment::Deployment;
 use crate::kv_cache::groups::Groups;
 use crate::model::mixer::{Attention, Parts};
 use crate::model::{Ffn, Mixer};
+use crate::spec::EngineKind;
 use crate::units::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,8 +43,6 @@ const GREEDY_SAMPLER_BYTES: u64 = 6;
 /// Bytes of the CUDA context: 78.57 of 79.18 GiB of an H100 are free when an engine starts
 /// (github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`).
 const CONTEXT: Bytes = Bytes(625 << 20);
-
-const TENSORRT_LLM: &str = "tensorrt-llm";
 
 /// Division of one rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -131,7 +130,7 @@ pub fn running(deployment: &Deployment) -> Option<u64> {
 
 /// KV bytes that the user sets explicitly, in bytes or in blocks, regardless of free memory.
 fn asked_room(deployment: &Deployment, stage: usize) -> Option<Bytes> {
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     let blocks = engine.num_gpu_blocks.map(|blocks| {
         let pool = Pool::of(deployment, stage).map(|pool| pool.block);
         pool.unwrap_or_else(|| sequence_bytes(deployment, stage, deployment.engine.block_size)) * blocks
@@ -147,11 +146,11 @@ fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
     }
     let shared = deployment.parallelism.stage_ranks() * deployment.parallelism.pp > 1;
     let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
-    match deployment.options.engine.name() {
-        "vllm" => (activation_peak(deployment), vllm::runtime(deployment)),
+    match deployment.engine.kind() {
+        EngineKind::Vllm => (activation_peak(deployment), vllm::runtime(deployment)),
         // SGLang's fraction leaves activations and graphs outside of the budget.
-        "sglang" => (Bytes::ZERO, vllm::not_torch()),
-        "llama.cpp" => (llama_cpp::buffer(deployment), runtime),
+        EngineKind::Sglang => (Bytes::ZERO, vllm::not_torch()),
+        EngineKind::LlamaCpp => (llama_cpp::buffer(deployment), runtime),
         _ => (activation_peak(deployment), runtime),
     }
 }
@@ -166,9 +165,9 @@ fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     }
     let usable = deployment.accelerator.usable_bytes;
     let share = |of: Bytes| Bytes::from_f64(of.as_f64() * deployment.engine.gpu_memory_utilization);
-    match deployment.options.engine.name() {
-        TENSORRT_LLM => (taken + share(usable.saturating_sub(taken))).min(usable),
-        "sglang" => share(usable.saturating_sub(sglang_gone(deployment))),
+    match deployment.engine.kind() {
+        EngineKind::TensorrtLlm => (taken + share(usable.saturating_sub(taken))).min(usable),
+        EngineKind::Sglang => share(usable.saturating_sub(sglang_gone(deployment))),
         _ => share(usable),
     }
 }
@@ -183,7 +182,7 @@ fn sglang_gone(deployment: &Deployment) -> Bytes {
 /// True if `gpu_memory_utilization` is a fraction of the memory left by weights and activations, false if of the
 /// whole memory.
 pub fn shares_what_is_free(deployment: &Deployment) -> bool {
-    deployment.options.engine.name() == TENSORRT_LLM
+    deployment.engine.kind() == EngineKind::TensorrtLlm
 }
 
 /// Peak bytes of activations: the larger of a layer with a full token budget and of sampling for a full batch, during
@@ -192,10 +191,10 @@ pub fn activation_peak(deployment: &Deployment) -> Bytes {
     let (tokens, sequences) = profiled(deployment);
     let base = u64::from(deployment.base.bits());
     let layer = Bytes(layer_width(deployment)).scale(base, 8) * tokens;
-    let (of_logit, output) = match deployment.options.engine.name() {
-        TENSORRT_LLM => (GREEDY_SAMPLER_BYTES, Bytes::ZERO),
-        "vllm" => (
-            vllm::sampler_bytes(&deployment.options.engine),
+    let (of_logit, output) = match deployment.engine.kind() {
+        EngineKind::TensorrtLlm => (GREEDY_SAMPLER_BYTES, Bytes::ZERO),
+        EngineKind::Vllm => (
+            vllm::sampler_bytes(&deployment.engine.release),
             Bytes(deployment.model.hidden).scale(base, 8) * tokens,
         ),
         _ => (SAMPLER_BYTES, Bytes::ZERO),
@@ -206,8 +205,8 @@ pub fn activation_peak(deployment: &Deployment) -> Bytes {
 
 /// Tokens and sequences of the step whose peak is reserved.
 fn profiled(deployment: &Deployment) -> (u64, u64) {
-    match deployment.options.engine.name() {
-        "vllm" => vllm::profiled(deployment),
+    match deployment.engine.kind() {
+        EngineKind::Vllm => vllm::profiled(deployment),
         _ => (
             deployment.engine.max_num_batched_tokens,
             deployment.engine.max_num_seqs.div_ceil(deployment.parallelism.attention_dp),
@@ -306,7 +305,7 @@ pub fn block_tokens(deployment: &Deployment) -> u64 {
         .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(deployment, m).cache))
         .min();
     match token {
-        Some(token) if state > 0 && deployment.options.engine.name() != "sglang" => {
+        Some(token) if state > 0 && deployment.engine.kind() != EngineKind::Sglang => {
             let tokens = u64::try_from(state.div_ceil(u128::from(token.max(1)))).unwrap_or(1 << 32);
             tokens.min(1 << 32).next_multiple_of(size)
         }

@@ -7,7 +7,7 @@
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
-use crate::spec::EngineSpec;
+use crate::spec::{EngineKind, Release};
 use crate::units::FlopRate;
 use crate::version::Version;
 use serde::Deserialize;
@@ -143,10 +143,15 @@ pub fn kernels() -> Result<&'static [Kernel]> {
 
 /// The kernel of `weights` under `engine` on `chip`: the requested one, else the version's own; `None` if there is no
 /// named kernel.
-pub fn kernel(engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Result<Option<&'static Kernel>> {
+pub fn kernel(
+    release: &Release,
+    named: Option<&str>,
+    weights: &str,
+    chip: &Accelerator,
+) -> Result<Option<&'static Kernel>> {
     let all = || kernels().map(|all| all.iter().filter(|kernel| kernel.runs_on(chip)));
-    let Some(name) = &engine.quantization_kernel else {
-        return Ok(all()?.find(|k| k.default.iter().any(|d| d.holds(engine, weights))));
+    let Some(name) = named else {
+        return Ok(all()?.find(|k| k.default.iter().any(|d| d.holds(release, weights))));
     };
     let named = all()?.find(|k| k.name == name.replace('_', "-"));
     if let Some(kernel) = named.filter(|kernel| kernel.multiplies(weights)) {
@@ -164,15 +169,16 @@ pub fn kernel(engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Result<
 /// The kernel that multiplies `weights` under `engine` on `chip`, dequantizing ones included: if activations have 16
 /// bits, or the chip has no rate for the format's dtype. `None` if tables of kernel times cover it.
 pub fn running(
-    engine: &EngineSpec,
+    release: &Release,
+    kernel_name: Option<&str>,
     weights: &str,
     activations: Option<Dtype>,
     chip: &Accelerator,
 ) -> Option<&'static Kernel> {
     let named = matches!(activations, Some(Dtype::Bf16 | Dtype::Fp16));
     let unpacks = |kernel: &&Kernel| kernel.weight_only.get(weights).is_some_and(|d| named || !chip.has(*d));
-    let own = kernels().ok()?.iter().filter(|_| engine.name() == "vllm").find(unpacks);
-    own.or(kernel(engine, weights, chip).ok().flatten())
+    let own = kernels().ok()?.iter().filter(|_| release.kind == EngineKind::Vllm).find(unpacks);
+    own.or(kernel(release, kernel_name, weights, chip).ok().flatten())
 }
 
 impl Kernel {
@@ -245,9 +251,9 @@ impl RowBlocks {
 }
 
 impl Default {
-    fn holds(&self, engine: &EngineSpec, weights: &str) -> bool {
-        let same = engine.name() == self.engine && (self.weights == weights || self.weights.is_empty());
-        let before = |release: &String| engine.version.as_deref().is_some_and(|v| precedes(v, release));
+    fn holds(&self, release: &Release, weights: &str) -> bool {
+        let same = release.name == self.engine && (self.weights == weights || self.weights.is_empty());
+        let before = |bound: &String| release.version.as_deref().is_some_and(|v| precedes(v, bound));
         same && !self.since.as_ref().is_some_and(before) && self.until.as_ref().is_none_or(before)
     }
 }
@@ -278,13 +284,7 @@ mod tests {
     }
 
     fn chosen_on(id: &str, name: &str, version: Option<&str>, asked: Option<&str>, weights: &str) -> String {
-        let engine = EngineSpec {
-            name: Some(name.into()),
-            version: version.map(str::to_owned),
-            quantization_kernel: asked.map(str::to_owned),
-            ..EngineSpec::default()
-        };
-        kernel(&engine, weights, chip(id))
+        kernel(&Release::new(name, version), asked, weights, chip(id))
             .map_or_else(|e| e.to_string(), |k| k.map_or("–".into(), |k| k.name.clone()))
     }
 
@@ -294,8 +294,8 @@ mod tests {
     fn weights_that_are_unpacked_to_16_bits_have_one_kernel() {
         let chip = chip("h100-sxm");
         let runs = |name: &str, weights, activations| {
-            let engine = EngineSpec { name: Some(name.into()), ..EngineSpec::default() };
-            running(&engine, weights, activations, chip).map(|kernel| kernel.name.as_str())
+            running(&Release::new(name, None), None, weights, activations, chip)
+                .map(|kernel| kernel.name.as_str())
         };
         assert_eq!(runs("vllm", "fp8", None), None);
         assert_eq!(runs("vllm", "fp8", Some(Dtype::Bf16)), Some("marlin"));

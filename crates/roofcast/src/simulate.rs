@@ -274,7 +274,7 @@ pub fn simulate_while(
     let mut replicas = provision.replicas(workload.seed, options.leap)?;
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
-    let engine = &forecaster.deployment.options.engine;
+    let engine = &forecaster.deployment.engine;
     let ranking = Ranking::new(engine, workload.seed);
     // With a cap on concurrency, a client waits for answers, so that it does not send at the offered rate.
     let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());

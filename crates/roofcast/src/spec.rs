@@ -8,6 +8,7 @@ mod kernels;
 pub mod keys;
 pub mod number;
 pub mod quoted;
+mod release;
 mod scheduling;
 mod search;
 pub mod settings;
@@ -17,6 +18,7 @@ pub mod written;
 
 pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
+pub use release::{EngineKind, Release};
 pub use scheduling::{
     CostKind, MambaStrategy, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,
     SchedulerKind, StateDtype, WritePolicy,
@@ -27,11 +29,9 @@ pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
-use crate::version::Version;
 use crate::workload::Workload;
 pub use crate::workload::prediction::Prediction;
 use serde::Deserialize;
-use std::cmp::Ordering;
 use std::path::PathBuf;
 
 /// A whole spec file. Every section may be left out; verbs say what they miss.
@@ -265,32 +265,22 @@ pub struct EngineSpec {
 impl EngineSpec {
     /// The engine whose calibration counts.
     pub fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or("vllm")
+        self.name.as_deref().unwrap_or(EngineKind::Vllm.name())
     }
 
-    /// True if the version is `first` or later; an unknown version counts as the newest.
-    pub fn is_since(&self, first: &str) -> bool {
-        self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
+    /// Engine and version.
+    pub fn release(&self) -> Release {
+        Release::new(self.name(), self.version.as_deref())
+    }
+
+    /// Engine.
+    pub fn kind(&self) -> EngineKind {
+        EngineKind::of(self.name())
     }
 
     /// The scheduling policy: the one that is named, else the engine's own.
     pub fn scheduler(&self) -> SchedulerKind {
-        self.scheduler.or_else(|| SchedulerKind::of_engine(self.name())).unwrap_or_default()
-    }
-
-    /// Whether SGLang leaves prefixes in its cache for others.
-    pub fn keeps_radix_cache(&self) -> bool {
-        !self.disable_radix_cache.unwrap_or(self.enable_prefix_caching == Some(false))
-    }
-
-    /// True if requests come through an API server.
-    pub fn served(&self) -> bool {
-        self.served.unwrap_or(true)
-    }
-
-    /// True if this server is a Python program.
-    pub fn has_python_server(&self) -> bool {
-        self.served() && self.frontend != Frontend::Dynamo && self.name() != "llama.cpp"
+        self.scheduler.or_else(|| self.kind().scheduler()).unwrap_or_default()
     }
 }
 

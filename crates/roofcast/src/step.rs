@@ -16,6 +16,7 @@ use crate::operator::collective::Links;
 use crate::operator::{self, Form, Operator, Rows};
 use crate::parallelism::Parallelism;
 use crate::quantized_kernel::precedes;
+use crate::spec::EngineKind;
 use crate::units::ByteRate;
 use std::borrow::Cow;
 
@@ -252,11 +253,11 @@ fn elementwise_bytes(deployment: &Deployment) -> f64 {
 /// two and writes one. Since b5780 (June 2025) norms are fused with their weights and activations with their gates
 /// (llama.cpp's pull requests 14158, 14800 and 15631).
 fn elements_and_bits(deployment: &Deployment) -> [u64; 3] {
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     let old = |version: &String| precedes(version, "5780 (2025-06)");
-    match engine.name() {
-        "llama.cpp" if engine.version.as_ref().is_some_and(old) => [16, 5, 32],
-        "llama.cpp" => [8, 3, 32],
+    match engine.kind() {
+        EngineKind::LlamaCpp if engine.release.version.as_ref().is_some_and(old) => [16, 5, 32],
+        EngineKind::LlamaCpp => [8, 3, 32],
         _ => [4, 3, u64::from(deployment.base.bits())],
     }
 }
@@ -285,14 +286,14 @@ impl Surroundings {
             layers: layers.len() as u64,
             small_kernels: layers.iter().map(|layer| small_kernels(deployment, layer)).sum(),
             large_kernels: products + others + KERNELS_OF_EXPERTS * routed + links.all_reduces,
-            interpreted: if deployment.options.engine.name() == "vllm" {
+            interpreted: if deployment.engine.kind() == EngineKind::Vllm {
                 others + (KERNELS_OF_EXPERTS + 1) * routed
             } else {
                 0
             },
             products,
             vocabulary: operators.iter().filter_map(head).max().unwrap_or(0),
-            eager: deployment.options.engine.enforce_eager.unwrap_or(false),
+            eager: deployment.engine.enforce_eager,
             captured: deployment.engine.max_cudagraph_capture_size,
             host_speed: deployment.accelerator.host_speed,
         }
@@ -330,13 +331,13 @@ fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
 /// vLLM's and TensorRT-LLM's include both (floors of the tables, see `docs/cost-model.md`).
 fn quantizing(deployment: &Deployment) -> u64 {
     let quantized = matches!(deployment.weights.as_str(), "fp8" | "fp8-block" | "nvfp4");
-    if quantized && deployment.options.engine.name() == "sglang" { 3 } else { 0 }
+    if quantized && deployment.engine.kind() == EngineKind::Sglang { 3 } else { 0 }
 }
 
 /// Bytes of a token's hidden state for each expert that it passes on a rank with an even load, over all layers, for
 /// kernels that do not gather and sum the copies themselves: llama.cpp's.
 fn unfused_expert_bytes(deployment: &Deployment) -> f64 {
-    if deployment.options.engine.name() != "llama.cpp" {
+    if deployment.engine.kind() != EngineKind::LlamaCpp {
         return 0.0;
     }
     let copies = |layer: &Layer| match &layer.ffn {

@@ -1,5 +1,7 @@
 //! Server to imitate: vLLM, SGLang or llama.cpp.
 
+use roofcast::spec::EngineKind;
+
 /// A server's routes, bodies and metric names. All share one engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -12,12 +14,12 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of an engine by its name; `None` if its server is not imitated.
-    pub(crate) fn of(engine: &str) -> Option<Dialect> {
+    /// The dialect of an engine; `None` if its server is not imitated.
+    pub(crate) fn of(engine: EngineKind) -> Option<Dialect> {
         match engine {
-            "vllm" => Some(Dialect::Vllm),
-            "sglang" => Some(Dialect::Sglang),
-            name if name.starts_with("llama") => Some(Dialect::LlamaCpp),
+            EngineKind::Vllm => Some(Dialect::Vllm),
+            EngineKind::Sglang => Some(Dialect::Sglang),
+            EngineKind::LlamaCpp => Some(Dialect::LlamaCpp),
             _ => None,
         }
     }

@@ -12,13 +12,13 @@ impl Scenario {
     /// The engine's start-up report, if the longest request is known: from the spec, or from a command, which without
     /// a number serves the model's maximum.
     pub(crate) fn start(&self, deployment: &Deployment) -> Option<Start> {
-        let longest = deployment.options.engine.max_model_len;
+        let longest = deployment.engine.max_model_len;
         let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some()))?;
         let start = memory::start(deployment, longest);
         match &start.refusal {
             Some(refusal) if self.runs == Some(Bound::Memory) && refusal.longest > 0 => {
                 let mut shorter = deployment.clone();
-                shorter.options.engine.max_model_len = Some(refusal.longest);
+                shorter.engine.max_model_len = Some(refusal.longest);
                 Some(memory::start(&shorter, refusal.longest))
             }
             _ => Some(start),
@@ -30,7 +30,7 @@ impl Scenario {
         let refused = self.start(deployment).filter(|_| self.runs.is_some());
         match refused.and_then(|start| Some((start.refusal?, start.max_model_len))) {
             Some((refusal, longest)) => {
-                Err(Error::WillNotStart(refusal.told(deployment.options.engine.name(), longest)).into())
+                Err(Error::WillNotStart(refusal.told(deployment.engine.name(), longest)).into())
             }
             None => Ok(()),
         }

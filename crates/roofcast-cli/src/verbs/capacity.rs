@@ -307,7 +307,7 @@ fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String 
 
 /// The figures that the engine logs at startup: weights, KV cache and the number of longest requests that fit in it.
 fn told(deployment: &Deployment, start: &Start) -> String {
-    let engine = deployment.options.engine.name();
+    let engine = deployment.engine.name();
     if let Some(refusal) = &start.refusal {
         return format!("{}\n\n", refusal.told(engine, start.max_model_len));
     }

@@ -97,7 +97,7 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     let source = Source::read(args.deployment.spec.as_deref(), EMPTY, &args.deployment.source, &flags)?;
     let scenario = source.scenario(&[])?;
     let engine = &scenario.spec.engine;
-    let dialect = Dialect::of(engine.name()).ok_or_else(|| {
+    let dialect = Dialect::of(engine.kind()).ok_or_else(|| {
         Error::field(
             &scenario.place,
             "engine.name",
@@ -118,7 +118,7 @@ fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Resu
         ("--kv-events-config", args.kv_events_config.is_some()),
         ("fleet.prefill", fleet.prefill.is_some()),
     ];
-    let sglang = deployment.options.engine.scheduler() == SchedulerKind::Sglang;
+    let sglang = deployment.engine.scheduler == SchedulerKind::Sglang;
     match asked.into_iter().find(|(_, given)| *given && sglang) {
         None => Ok(()),
         Some((name, _)) => {
@@ -197,7 +197,7 @@ fn settings(
     };
     let modules = args.lora_modules.iter().map(module).collect::<Result<Vec<_>, _>>()?;
     let way = |link| Way::new(deployment, deployment, link, "arguments");
-    let asked = &deployment.options.engine;
+    let asked = deployment.engine.vllm().copied().unwrap_or_default();
     let queue = [asked.max_num_queued_reqs, asked.max_num_queued_tokens];
     Ok(Settings {
         dialect,

@@ -202,6 +202,7 @@ fn accelerator(
         aliases: vec![],
         vendor: "cpu".into(),
         architecture: machine.architecture.into(),
+        vllm_small_batches: false,
         memory_bytes: machine.memory_bytes,
         usable_bytes: machine.memory_bytes,
         memory_options: vec![],

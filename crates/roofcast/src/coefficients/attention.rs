@@ -5,8 +5,9 @@
 
 use crate::accelerator::Accelerator;
 use crate::batch::Sequences;
+use crate::engine_settings::EngineSettings;
 use crate::operator::ContextForm;
-use crate::spec::{AttentionBackend, EngineSpec};
+use crate::spec::{AttentionBackend, EngineKind};
 
 /// Bytes per score: written by the first GEMM, read and written by softmax, read by the second; four passes over
 /// 16-bit values.
@@ -26,12 +27,12 @@ pub struct AttentionKernel {
 impl AttentionKernel {
     /// The backend that `engine` requests; `None` for no request, and for Flash-Decoding, which splits contexts as
     /// the measured kernels do.
-    pub fn of(engine: &EngineSpec, chip: &Accelerator) -> Option<AttentionKernel> {
+    pub fn of(engine: &EngineSettings, chip: &Accelerator) -> Option<AttentionKernel> {
         let backend = engine.attention_backend.filter(|b| *b != AttentionBackend::FlashDecoding)?;
         Some(AttentionKernel {
             backend,
             multiprocessors: chip.flash_multiprocessors().map_or(1.0, |n| n as f64),
-            concatenates: backend == AttentionBackend::Naive && engine.name() == "transformers",
+            concatenates: backend == AttentionBackend::Naive && engine.kind() == EngineKind::Transformers,
         })
     }
 

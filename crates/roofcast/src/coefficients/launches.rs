@@ -3,7 +3,7 @@
 //! Knows: kernels of a layer, counted in engines' code, and the time of a launch. [`crate::step`] knows which engines
 //! capture graphs.
 
-use crate::spec::EngineSpec;
+use crate::spec::EngineKind;
 
 /// Kernels of a decoder layer with separate projections, as transformers 4.40 runs Qwen2: two norms of 8, three projections
 /// and their biases, rotations of queries and keys in 10 and two look-ups of angles, keys and values joined to the cache,
@@ -29,9 +29,9 @@ pub struct Launches {
 
 impl Launches {
     /// Launches by the `fuse_layers` of `engine`; `None` if the spec leaves them to the calibration.
-    pub fn of(engine: &EngineSpec) -> Option<Launches> {
-        let kernels = if engine.fuse_layers? { FUSED } else { SEPARATE };
-        let eager = engine.name() == "transformers" || engine.enforce_eager == Some(true);
+    pub fn of(kind: EngineKind, fuse_layers: Option<bool>, enforce_eager: bool) -> Option<Launches> {
+        let kernels = if fuse_layers? { FUSED } else { SEPARATE };
+        let eager = kind == EngineKind::Transformers || enforce_eager;
         Some(if eager {
             Launches { host: kernels * LAUNCH, device: 0.0 }
         } else {
@@ -45,13 +45,7 @@ mod tests {
     use super::*;
 
     fn asked(name: &str, fused: Option<bool>, eager: bool) -> Option<Launches> {
-        let enforce_eager = eager.then_some(true);
-        Launches::of(&EngineSpec {
-            name: Some(name.into()),
-            fuse_layers: fused,
-            enforce_eager,
-            ..EngineSpec::default()
-        })
+        Launches::of(EngineKind::of(name), fused, eager)
     }
 
     /// 45 launches of 5 µs are 225 µs a layer, 13 are 65; in a graph 32 gaps more are 16 µs.

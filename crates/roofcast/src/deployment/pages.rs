@@ -16,12 +16,12 @@ pub(super) fn page_tokens(deployment: &Deployment) -> Result<u64> {
         let accepted = "paged: vattention needs the virtual memory of CUDA's driver";
         return refused("kv_layout", format!("vattention on {}", deployment.accelerator.id), accepted);
     }
-    if deployment.options.engine.speculative.is_some() {
+    if deployment.engine.speculative.is_some() {
         let accepted =
             "paged or flashinfer: drafts are in the model's blocks, and pages of two models differ";
         return refused("kv_layout", "vattention with drafts".to_owned(), accepted);
     }
-    if let Some(size) = deployment.options.engine.block_size {
+    if let Some(size) = deployment.engine.requested.block_size {
         let accepted = "left out: vattention's blocks are pages of 2 MiB";
         return refused("block_size", size.to_string(), accepted);
     }

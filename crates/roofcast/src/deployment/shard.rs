@@ -5,6 +5,7 @@ use super::{Block, Deployment, ExpertShard, Gemm, Held, Stage};
 use crate::error::Result;
 use crate::model::{Ffn, Layer, Mixer, OperatorKind, Role, Split, Tensor};
 use crate::precision::{Dtype, Format};
+use crate::spec::EngineKind;
 use crate::units::Bytes;
 
 /// Fills in the stages and the weight bytes of `deployment`.
@@ -47,9 +48,9 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
 
 /// Bytes on a rank of the vision tower, which vLLM and SGLang load unless told not to.
 fn tower(deployment: &Deployment) -> Bytes {
-    let engine = &deployment.options.engine;
-    let loads = ["vllm", "sglang"].contains(&engine.name()) && engine.language_model_only != Some(true);
-    let tower = deployment.model.tower.filter(|_| loads && !deployment.ideal && !deployment.options.nominal);
+    let engine = &deployment.engine;
+    let loads = loads_in_torch(engine.kind()) && !engine.language_model_only;
+    let tower = deployment.model.tower.filter(|_| loads && !deployment.ideal && !deployment.is_nominal());
     let parameters = tower.map_or(0, |tower| tower.parameters);
     Bytes(parameters.div_ceil(deployment.parallelism.tp)).scale(16, 8)
 }
@@ -58,7 +59,7 @@ fn tower(deployment: &Deployment) -> Bytes {
 /// to multiply queries and outputs with, in addition to the checkpoint's matrix (`process_weights_after_loading` of
 /// vLLM's `MLACommonImpl`, `w_kc` and `w_vc` of SGLang's `deepseek_v2.py`).
 fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
-    if !["vllm", "sglang"].contains(&deployment.options.engine.name()) || deployment.ideal {
+    if !loads_in_torch(deployment.engine.kind()) || deployment.ideal {
         return Bytes::ZERO;
     }
     let of = |(block, layers): &(Block, u64)| match &block.mixer {
@@ -143,7 +144,7 @@ impl Share<'_> {
             if !here {
                 continue;
             }
-            if tensor.role == Role::Head && model.tied && first && last && !self.deployment.options.nominal {
+            if tensor.role == Role::Head && model.tied && first && last && !self.deployment.is_nominal() {
                 // Stored with the embedding; it must still be read.
                 let format = self.formats.of(&model, tensor, None, false);
                 self.add(&mut gemms, tensor, format)?;
@@ -167,20 +168,18 @@ impl Share<'_> {
     fn head_bytes(&self) -> Bytes {
         let model = &self.deployment.model;
         let head = model.outer.iter().filter(|t| t.role == Role::Head);
-        head.map(|t| {
-            self.formats.of(model, t, None, self.deployment.options.nominal).width.bytes(t.elements())
-        })
-        .sum()
+        head.map(|t| self.formats.of(model, t, None, self.deployment.is_nominal()).width.bytes(t.elements()))
+            .sum()
     }
 
     /// Counts a tensor's bytes and returns its format; `None` for tensors that are not counted.
     fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let d = self.deployment;
-        if d.options.nominal && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding) {
+        if d.is_nominal() && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding) {
             return None;
         }
         let held = d.model.held_layers().len();
-        let format = self.formats.of(&d.model, tensor, layer.map(|index| index % held), d.options.nominal);
+        let format = self.formats.of(&d.model, tensor, layer.map(|index| index % held), d.is_nominal());
         if layer.is_some_and(|index| index >= held) {
             // A later pass reuses weights that are counted already.
             return Some(format);
@@ -199,7 +198,7 @@ impl Share<'_> {
     /// data-centre Blackwell, Marlin elsewhere).
     fn loaded(&self, tensor: &Tensor, format: Format) -> u128 {
         let d = self.deployment;
-        let padded = d.options.engine.name() == "vllm" && format.name == "mxfp4" && !d.ideal;
+        let padded = d.engine.kind() == EngineKind::Vllm && format.name == "mxfp4" && !d.ideal;
         if !padded || tensor.role != Role::Expert {
             return self.share_of(tensor);
         }
@@ -294,4 +293,9 @@ mod tests {
         assert_eq!([0, 1, 2].map(|s| stage_layers(64, 3, s)), [21, 22, 21]);
         assert_eq!([0, 1, 2, 3].map(|s| stage_layers(62, 4, s)), [15, 16, 16, 15]);
     }
+}
+
+/// True for engines whose loaders hold vision towers and absorbed projections.
+fn loads_in_torch(kind: EngineKind) -> bool {
+    matches!(kind, EngineKind::Vllm | EngineKind::Sglang)
 }

@@ -13,7 +13,7 @@ use crate::accelerator::Accelerator;
 use crate::model::Model;
 use crate::model::mixer::Mixer;
 use crate::parallelism::Parallelism;
-use crate::spec::EngineSpec;
+use crate::spec::{EngineKind, EngineSpec};
 
 /// The first version of vLLM with a default utilization of 0.92; before, it was 0.9.
 const VLLM_RAISED: &str = "0.20.0";
@@ -39,10 +39,10 @@ pub(super) fn default(
     parallelism: Parallelism,
     model: &Model,
 ) -> f64 {
-    match engine.name() {
-        "llama.cpp" => 1.0,
-        "sglang" => fraction(engine, chip, parallelism, model),
-        "vllm" if engine.is_since(VLLM_RAISED) => 0.92,
+    match engine.kind() {
+        EngineKind::LlamaCpp => 1.0,
+        EngineKind::Sglang => fraction(engine, chip, parallelism, model),
+        EngineKind::Vllm if engine.release().is_since(VLLM_RAISED) => 0.92,
         _ => 0.9,
     }
 }
@@ -61,7 +61,7 @@ fn by_memory(engine: &EngineSpec, mib: f64, tp: u64) -> (u64, u64) {
     let narrow = tp < 4;
     match mib / GIB {
         gib if gib < 20.0 => (2048, 8),
-        gib if gib < 35.0 && engine.is_since(SMALL_RAISED) => (4096, if narrow { 48 } else { 160 }),
+        gib if gib < 35.0 && engine.release().is_since(SMALL_RAISED) => (4096, if narrow { 48 } else { 160 }),
         gib if gib < 35.0 => (2048, if narrow { 24 } else { 80 }),
         gib if gib < 60.0 => (4096, if narrow { 32 } else { 160 }),
         gib if gib < 160.0 => (8192, if narrow { 256 } else { 512 }),
@@ -74,7 +74,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
     let mib = mib(chip);
     // SGLang's tensor-parallel ranks hold the data-parallel ones of attention.
     let (tp, ranks) = (p.stage_ranks(), p.stage_ranks() * p.pp);
-    if !engine.is_since(BY_MEMORY) {
+    if !engine.release().is_since(BY_MEMORY) {
         return match tp {
             16.. => 0.79,
             8.. => 0.81,
@@ -83,7 +83,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
             _ => 0.88,
         };
     }
-    let kept = if engine.is_since(BY_CHUNK) {
+    let kept = if engine.release().is_since(BY_CHUNK) {
         kept(engine, p, model, mib)
     } else {
         let gib = match mib / GIB {
@@ -94,7 +94,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
         };
         (gib + if p.attention_dp > 1 { 4.0 } else { 0.0 }) * GIB
     };
-    let drafts = engine.speculative.is_some() && !engine.is_since(DRAFTS_COUNTED);
+    let drafts = engine.speculative.is_some() && !engine.release().is_since(DRAFTS_COUNTED);
     let drafts = if drafts { 2.0 * GIB } else { 0.0 };
     let share = ((mib - kept - drafts) / mib * 1000.0).round() / 1000.0;
     (share * of_tower(engine, model)).clamp(0.01, 1.0)
@@ -105,14 +105,14 @@ fn kept(engine: &EngineSpec, p: Parallelism, model: &Model, mib: f64) -> f64 {
     let ranks = p.stage_ranks() * p.pp;
     let (chunk, batch) = by_memory(engine, mib, p.stage_ranks());
     let chunk = engine.chunked_prefill_size.and_then(|n| u64::try_from(n).ok()).unwrap_or(chunk);
-    let bound = engine.max_num_seqs.filter(|_| engine.is_since(SMALL_RAISED));
+    let bound = engine.max_num_seqs.filter(|_| engine.release().is_since(SMALL_RAISED));
     let batch = bound.map_or(batch, |bound| batch.min(bound));
     let mut kept = 512.0 + chunk.max(2048) as f64 * 1.5 + batch as f64 * 2.0 + ranks as f64 / 8.0 * GIB;
     if p.attention_dp > 1 {
         let more = if batch > 300 { 4.5 } else { 3.0 };
         kept += (batch * p.attention_dp) as f64 * more;
     }
-    if engine.is_since(PREFILL_GRAPHS) && engine.enforce_eager != Some(true) {
+    if engine.release().is_since(PREFILL_GRAPHS) && engine.enforce_eager != Some(true) {
         let latent = model.layers.iter().any(|layer| matches!(layer.mixer, Mixer::Latent(_)));
         kept += if latent { 1.5 * GIB } else { 8.0 * captured(chunk) as f64 };
     }

@@ -148,10 +148,10 @@ impl Online {
     /// An idle engine; `context` is the mean length of requests, `seed` decides which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
         let deployment = &forecaster.deployment;
-        let (engine, capacity, ahead) = match deployment.options.engine.scheduler() {
+        let (engine, capacity, ahead) = match deployment.engine.scheduler {
             SchedulerKind::Sglang => {
                 let (config, _) = EngineConfig::resolve(deployment, context, true)?;
-                let mut settings = SglangConfig::resolve(&deployment.options.engine, &config)?;
+                let mut settings = SglangConfig::resolve(&deployment.engine, &config)?;
                 settings.scheduler.records = true;
                 let capacity = Capacity {
                     max_model_len: settings.max_model_len,
@@ -174,7 +174,7 @@ impl Online {
                 };
                 let price = Price::new(forecaster.timing(config.cost));
                 let speculation = Speculation::resolve(forecaster, seed)?;
-                let ahead = config.polling.overlaps && !runs_by_block(&deployment.options.engine);
+                let ahead = config.polling.overlaps && !runs_by_block(&deployment.engine);
                 (
                     Driven::Vllm(Box::new(Blocks::new(settings, price, speculation).reporting())),
                     capacity,

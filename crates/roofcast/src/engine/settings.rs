@@ -3,8 +3,8 @@
 //! Knows: what memory leaves for the cache, which of a scheduler's own defaults hold, and what each scheduler refuses: both
 //! are in the [`Profile`] of its file. After this nothing can fail.
 
-use super::sglang::settings as sglang;
 use crate::deployment::Deployment;
+use crate::engine_settings::{EngineSettings, Own};
 use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
 use crate::memory::{self, layer_groups};
@@ -12,15 +12,13 @@ use crate::scheduler::config::{EngineConfig, Preemption, Prefixes, Reservation};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::scheduler::state::queue::Order;
 use crate::scheduler::{self, Policy, Profile, vllm};
-use crate::spec::{
-    EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy, SchedulerKind,
-};
+use crate::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 
 impl EngineConfig {
     /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
     /// `shared` says whether prompts have tokens in common.
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
-        let by_block = runs_by_block(&deployment.options.engine);
+        let by_block = runs_by_block(&deployment.engine);
         EngineConfig::resolve_as(deployment, context, shared, by_block)
     }
 
@@ -30,7 +28,7 @@ impl EngineConfig {
         deployment: &Deployment,
         context: u64,
     ) -> Result<(EngineConfig, vllm::SchedulerConfig)> {
-        let asked = deployment.options.engine.scheduler();
+        let asked = deployment.engine.scheduler;
         let (config, _) = EngineConfig::resolve_as(deployment, context, true, true)?;
         match &config.by_block {
             Some(settings) if asked == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
@@ -49,8 +47,9 @@ impl EngineConfig {
         shared: bool,
         by_block: bool,
     ) -> Result<(EngineConfig, Policy)> {
-        let spec = &deployment.options.engine;
-        let profile = scheduler::profile(spec.scheduler());
+        let spec = &deployment.engine;
+        let own = spec.own()?;
+        let profile = scheduler::profile(spec.scheduler);
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !by_block;
@@ -59,7 +58,7 @@ impl EngineConfig {
         let blocks = usable_blocks(spec, &profile, room)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
-        let max_num_seqs = match (spec.max_num_seqs, profile.max_num_seqs) {
+        let max_num_seqs = match (spec.requested.max_num_seqs, profile.max_num_seqs) {
             (None, Some(own)) => own,
             _ => deployment.seats(),
         };
@@ -69,7 +68,10 @@ impl EngineConfig {
         let ranks = deployment.parallelism.attention_dp;
         let budget = budget(deployment, &profile);
         let max_num_seqs = if profile.bounds_sequences {
-            let active = spec.max_num_active_seqs.map_or(u64::MAX, |each| each.saturating_mul(ranks));
+            let active = spec
+                .vllm()
+                .and_then(|own| own.max_num_active_seqs)
+                .map_or(u64::MAX, |each| each.saturating_mul(ranks));
             within_budget(spec, max_num_seqs, budget)?.min(active)
         } else {
             max_num_seqs
@@ -83,25 +85,26 @@ impl EngineConfig {
             max_num_batched_tokens: narrow(budget),
             max_model_len: narrow(max_model_len),
             enable_chunked_prefill: chunks(spec, &profile),
-            scheduler_reserve_full_isl: spec
-                .scheduler_reserve_full_isl
-                .unwrap_or(profile.scheduler_reserve_full_isl),
+            scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl,
             prefixes,
-            watermark_blocks: (share("watermark", spec.watermark.unwrap_or(profile.watermark))?
-                * (blocks + profile.null_blocks) as f64) as u64,
+            watermark_blocks: (share("watermark", spec.watermark)? * (blocks + profile.null_blocks) as f64)
+                as u64,
             order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
-            polling: polling(spec, &profile, budget, ranks)?,
+            polling: polling(spec, budget, ranks),
             attention_dp: ranks,
-            reservation: if profile.reserves { reserved(spec.reservation) } else { profile.reservation },
-            preemption: match spec.preemption_mode {
-                PreemptionMode::Recompute => Preemption::Recompute,
-                PreemptionMode::Swap => Preemption::Swap,
+            reservation: match own {
+                Own::Reserving(kind) => reserved(*kind),
+                _ => profile.reservation,
+            },
+            preemption: match own {
+                Own::VllmV0(PreemptionMode::Swap) => Preemption::Swap,
+                _ => Preemption::Recompute,
             },
             contiguous: profile.reserves && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
             layout: spec.kv_layout,
             swap_tokens: swap_tokens(deployment, spec, context)?,
             host: memory::host_tier(deployment, blocks * block_size)?,
-            scheduler: spec.scheduler(),
+            scheduler: spec.scheduler,
             queue: spec.policy,
             cost: spec.cost,
             by_block: None,
@@ -119,7 +122,7 @@ fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
         Some(0) => Err(Error::WillNotStart(format!(
             "{} does not start: its pool of recurrent states holds none for a running request; it would with more \
              memory, a larger mamba_full_memory_ratio or max_mamba_cache_size",
-            deployment.options.engine.name()
+            deployment.engine.name()
         ))),
         Some(most) => Ok(most.min(asked)),
         None => Ok(asked),
@@ -128,9 +131,12 @@ fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
 
 /// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
 /// which without them changes nothing but what a preempted request finds of its own.
-fn prefixes(spec: &EngineSpec, profile: &Profile, shared: bool) -> Prefixes {
+fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> Prefixes {
     if profile.prefixes == Prefixes::Tree {
-        return if spec.keeps_radix_cache() { Prefixes::Tree } else { Prefixes::Unknown };
+        return match spec.sglang() {
+            Some(own) if !own.disable_radix_cache => Prefixes::Tree,
+            _ => Prefixes::Unknown,
+        };
     }
     let shareable = spec.kv_layout != Some(KvLayout::Vattention);
     if spec.enable_prefix_caching.unwrap_or(shared && shareable) {
@@ -151,7 +157,7 @@ fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64)
 }
 
 /// Blocks that requests can hold: vLLM keeps one of its own as the null block.
-fn usable_blocks(spec: &EngineSpec, profile: &Profile, room: u64) -> Result<u64> {
+fn usable_blocks(spec: &EngineSettings, profile: &Profile, room: u64) -> Result<u64> {
     let reserved = profile.null_blocks;
     match spec.num_gpu_blocks {
         None if room <= reserved => Err(Error::field(
@@ -169,9 +175,9 @@ fn usable_blocks(spec: &EngineSpec, profile: &Profile, room: u64) -> Result<u64>
 }
 
 /// Whether a prompt may be split over steps.
-fn chunks(spec: &EngineSpec, profile: &Profile) -> bool {
-    let own = match spec.scheduler() {
-        SchedulerKind::Sglang => sglang::chunk(spec, 1).is_some(),
+fn chunks(spec: &EngineSettings, profile: &Profile) -> bool {
+    let own = match spec.scheduler {
+        SchedulerKind::Sglang => spec.sglang().is_some_and(|own| own.chunked_prefill_size.is_some()),
         _ => profile.enable_chunked_prefill,
     };
     spec.enable_chunked_prefill.unwrap_or(own)
@@ -179,12 +185,12 @@ fn chunks(spec: &EngineSpec, profile: &Profile) -> bool {
 
 /// Tokens of a step: data-parallel ranks have a budget each, or divide one.
 fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
-    let spec = &deployment.options.engine;
-    let own = match spec.scheduler() {
-        SchedulerKind::Sglang => Some(sglang::budget(spec, deployment.engine.max_num_batched_tokens)),
+    let spec = &deployment.engine;
+    let own = match spec.scheduler {
+        SchedulerKind::Sglang => spec.sglang().map(|own| own.step_tokens),
         _ => profile.max_num_batched_tokens,
     };
-    let budget = match (spec.max_num_batched_tokens, own) {
+    let budget = match (spec.requested.max_num_batched_tokens, own) {
         (None, Some(own)) => own,
         _ => deployment.engine.max_num_batched_tokens,
     };
@@ -192,11 +198,11 @@ fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
 }
 
 /// `max_num_seqs` that the budget of a step can serve.
-fn within_budget(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u64> {
+fn within_budget(spec: &EngineSettings, max_num_seqs: u64, budget: u64) -> Result<u64> {
     if max_num_seqs <= budget {
         return Ok(max_num_seqs);
     }
-    match spec.max_num_seqs {
+    match spec.requested.max_num_seqs {
         None => Ok(budget),
         Some(asked) => {
             let accepted = format!("at most max_num_batched_tokens ({budget}), as vLLM demands");
@@ -205,35 +211,21 @@ fn within_budget(spec: &EngineSpec, max_num_seqs: u64, budget: u64) -> Result<u6
     }
 }
 
-/// In which steps waiting requests are considered.
-fn polling(spec: &EngineSpec, profile: &Profile, budget: u64, ranks: u64) -> Result<PollingConfig> {
-    // A queue in another order puts new requests before those already considered.
-    let in_order = spec.policy == QueuePolicy::Fcfs && spec.schedule_policy == SchedulePolicy::Fcfs;
-    if !in_order && spec.scheduler_recv_interval.is_some_and(|steps| steps > 1) {
-        let accepted = "left out, or policy and schedule_policy \"fcfs\"";
-        return Err(Error::field("engine", "scheduler_recv_interval", "set", accepted));
-    }
-    let ratio = spec.batch_wait_max_tokens_ratio.unwrap_or(0.0);
-    if !(0.0..=1.0).contains(&ratio) {
-        return Err(Error::field("engine", "batch_wait_max_tokens_ratio", ratio, "0 to 1"));
-    }
-    let balanced = ranks > 1 && spec.attention_dp_enable_balance.unwrap_or(false);
-    let balance_steps = if balanced { spec.attention_dp_time_out_iters.unwrap_or(50) } else { 0 };
-    Ok(PollingConfig {
-        recv_interval: spec.scheduler_recv_interval.unwrap_or(0),
-        wait_steps: spec.batch_wait_timeout_iters.unwrap_or(0).max(balance_steps),
-        wait_prompts: if balanced { ranks } else { 0 },
-        overlaps: in_order && overlaps(spec, profile),
+/// Steps in which waiting requests are considered.
+fn polling(spec: &EngineSettings, budget: u64, ranks: u64) -> PollingConfig {
+    let held = match spec.own() {
+        Ok(Own::TensorrtLlm(own)) => Some(own),
+        _ => None,
+    };
+    let balance_steps = held.and_then(|own| own.balance_steps).filter(|_| ranks > 1);
+    let ratio = held.map_or(0.0, |own| own.batch_wait_max_tokens_ratio);
+    PollingConfig {
+        recv_interval: spec.sglang().map_or(0, |own| own.scheduler_recv_interval),
+        wait_steps: held.map_or(0, |own| own.batch_wait_timeout_iters).max(balance_steps.unwrap_or(0)),
+        wait_prompts: if balance_steps.is_some() { ranks } else { 0 },
+        overlaps: spec.is_in_order() && spec.overlaps(),
         wait_tokens: (ratio * budget as f64) as u64,
-    })
-}
-
-/// Whether a step is scheduled while the one before it runs.
-fn overlaps(spec: &EngineSpec, profile: &Profile) -> bool {
-    if spec.disable_overlap_scheduler == Some(true) {
-        return false;
     }
-    spec.async_scheduling.unwrap_or_else(|| profile.overlaps_since.is_some_and(|first| spec.is_since(first)))
 }
 
 fn share(field: &str, value: f64) -> Result<f64> {
@@ -244,8 +236,8 @@ fn share(field: &str, value: f64) -> Result<f64> {
 }
 
 /// KV tokens that the host's memory holds: `swap_space` GiB for each accelerator.
-fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Result<u64> {
-    let gib = spec.swap_space.unwrap_or(4.0);
+fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> Result<u64> {
+    let gib = spec.swap_space;
     if !(0.0..=1e6).contains(&gib) {
         return Err(Error::field("engine", "swap_space", gib, "0 to 10^6 GiB"));
     }
@@ -254,20 +246,11 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSpec, context: u64) -> Resu
 }
 
 /// Refuses what a scheduler does not have.
-fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<()> {
-    sglang::check(spec)?;
-    check_keys(spec, profile)?;
-    for (field, value) in [
-        ("max_num_active_seqs", spec.max_num_active_seqs),
-        ("prefill_schedule_interval", spec.prefill_schedule_interval),
-    ] {
-        if value == Some(0) {
-            return Err(Error::field("engine", field, 0, "from 1"));
-        }
-    }
-    let anywhere = vllm::Rules::of(spec.version.as_deref()).interval_since_prefill;
+fn check(spec: &EngineSettings, profile: &Profile, config: &EngineConfig) -> Result<()> {
+    let anywhere = vllm::Rules::of(spec.release.version.as_deref()).interval_since_prefill;
     let ignored = |steps: &u64| *steps > 1 && config.attention_dp == 1 && !anywhere;
-    if let Some(steps) = spec.prefill_schedule_interval.filter(ignored) {
+    let interval = spec.vllm().and_then(|own| own.prefill_schedule_interval);
+    if let Some(steps) = interval.filter(ignored) {
         let accepted = "1, or attention_dp above 1: before 0.33 vLLM heeds it in data-parallel engines alone";
         return Err(Error::field("engine", "prefill_schedule_interval", steps, accepted));
     }
@@ -275,34 +258,8 @@ fn check(spec: &EngineSpec, profile: &Profile, config: &EngineConfig) -> Result<
     check_layout(spec, profile)?;
     let fixed = profile.only_block_size.filter(|size| *size != u64::from(config.block_size));
     if let Some(size) = fixed {
-        let accepted = format!("{size}: {} keeps its cache by the token", name(spec.scheduler()));
+        let accepted = format!("{size}: {} keeps its cache by the token", name(spec.scheduler));
         return Err(Error::field("engine", "block_size", config.block_size, accepted));
-    }
-    Ok(())
-}
-
-/// Refuses keys that belong to other schedulers.
-fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
-    let set = [
-        ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),
-        ("async_scheduling", spec.async_scheduling == Some(true)),
-        ("preemption_mode", spec.preemption_mode == PreemptionMode::Swap),
-        ("reservation", spec.reservation != ReservationKind::Max),
-        ("max_num_active_seqs", spec.max_num_active_seqs.is_some()),
-        ("prefill_schedule_interval", spec.prefill_schedule_interval.is_some()),
-        ("max_num_queued_reqs", spec.max_num_queued_reqs.is_some()),
-        ("max_num_queued_tokens", spec.max_num_queued_tokens.is_some()),
-        ("batch_wait_timeout_iters", spec.batch_wait_timeout_iters.is_some()),
-        ("disable_overlap_scheduler", spec.disable_overlap_scheduler.is_some()),
-        ("batch_wait_max_tokens_ratio", spec.batch_wait_max_tokens_ratio.is_some()),
-        ("attention_dp_enable_balance", spec.attention_dp_enable_balance.is_some()),
-        ("attention_dp_time_out_iters", spec.attention_dp_time_out_iters.is_some()),
-    ];
-    if let Some((key, _)) = set.into_iter().find(|(key, set)| *set && !profile.keys.contains(key)) {
-        let have = SchedulerKind::ALL.iter().filter(|kind| scheduler::profile(**kind).keys.contains(&key));
-        let have: Vec<String> = have.map(|kind| name(*kind)).collect();
-        let accepted = format!("the scheduler {}, or the key left out", have.join(" or "));
-        return Err(Error::field("engine", key, "set", accepted));
     }
     Ok(())
 }
@@ -313,7 +270,7 @@ fn name(kind: SchedulerKind) -> String {
 }
 
 /// Refuses prefix caches that a scheduler does not have, and an order by prefixes without a cache that finds them.
-fn check_prefixes(spec: &EngineSpec, config: &EngineConfig) -> Result<()> {
+fn check_prefixes(spec: &EngineSettings, config: &EngineConfig) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
         let accepted = "the schedulers vllm and sglang, or the key left out";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
@@ -322,17 +279,11 @@ fn check_prefixes(spec: &EngineSpec, config: &EngineConfig) -> Result<()> {
         let accepted = "left out with vattention, whose requests share no pages";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
-    let ordered = spec.schedule_policy == SchedulePolicy::Fcfs
-        || (config.prefixes == Prefixes::Tree && spec.policy == QueuePolicy::Fcfs);
-    if !ordered {
-        let accepted = "with the scheduler sglang, its radix cache, and policy left out; else left out";
-        return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
-    }
     Ok(())
 }
 
 /// Refuses layouts that a scheduler does not have.
-fn check_layout(spec: &EngineSpec, profile: &Profile) -> Result<()> {
+fn check_layout(spec: &EngineSettings, profile: &Profile) -> Result<()> {
     let Some(layout) = spec.kv_layout.filter(|layout| !profile.layouts.contains(layout)) else {
         return Ok(());
     };
@@ -353,28 +304,31 @@ fn reserved(kind: ReservationKind) -> Reservation {
 
 /// Whether settings break lockstep, so that vLLM's scheduler runs block by block. AsyncScheduler is known as it is since it
 /// became the default.
-pub(crate) fn runs_by_block(spec: &EngineSpec) -> bool {
-    (spec.async_scheduling == Some(true) && spec.is_since(scheduler::token_budget::ASYNC_SINCE))
-        || spec.speculative.is_some()
-        || spec.long_prefill_token_threshold.is_some_and(|t| t > 0)
-        || spec.prefill_schedule_interval.is_some_and(|steps| steps > 1)
-        || (spec.scheduler() == SchedulerKind::Vllm && spec.policy == QueuePolicy::Priority)
+pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
+    let own = spec.vllm().is_some_and(|own| {
+        (own.async_scheduling == Some(true) && spec.is_since(scheduler::token_budget::ASYNC_SINCE))
+            || own.long_prefill_token_threshold.is_some_and(|t| t > 0)
+            || own.prefill_schedule_interval.is_some_and(|steps| steps > 1)
+            || spec.policy == QueuePolicy::Priority
+    });
+    own || spec.speculative.is_some()
 }
 
 /// The settings of the scheduler that knows every block.
-fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::SchedulerConfig {
+fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::SchedulerConfig {
+    let own = spec.vllm().copied().unwrap_or_default();
     let drafts = spec.speculative.as_ref();
     let modelled = drafts.filter(|s| s.draft_model.is_some());
     vllm::SchedulerConfig {
         block_size: u64::from(config.block_size),
         num_gpu_blocks: u32::try_from(config.blocks + 1).unwrap_or(u32::MAX),
         max_num_seqs: config.max_num_seqs,
-        max_num_active_seqs: spec.max_num_active_seqs.map(|each| each.saturating_mul(config.attention_dp)),
+        max_num_active_seqs: own.max_num_active_seqs.map(|each| each.saturating_mul(config.attention_dp)),
         max_num_batched_tokens: u64::from(config.max_num_batched_tokens),
         max_model_len: u64::from(config.max_model_len),
         enable_chunked_prefill: config.enable_chunked_prefill,
         enable_prefix_caching: config.prefixes == Prefixes::Blocks,
-        long_prefill_token_threshold: spec
+        long_prefill_token_threshold: own
             .long_prefill_token_threshold
             .unwrap_or(if config.attention_dp > 1 { config.rank_budget() } else { 0 }),
         long_prefill_token_threshold_adaptive: false,
@@ -384,13 +338,13 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSpec) -> vllm::SchedulerCon
             vllm::SchedulingPolicy::Priority
         },
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
-        watermark: spec.watermark.unwrap_or(0.0),
-        prefill_schedule_interval: spec.prefill_schedule_interval.unwrap_or(1),
-        async_scheduling: spec.async_scheduling.unwrap_or(false),
+        watermark: spec.watermark,
+        prefill_schedule_interval: own.prefill_schedule_interval.unwrap_or(1),
+        async_scheduling: own.async_scheduling.unwrap_or(false),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         eagle: false,
         windows: vec![None],
-        rules: vllm::Rules::of(spec.version.as_deref()),
+        rules: vllm::Rules::of(spec.release.version.as_deref()),
     }
 }

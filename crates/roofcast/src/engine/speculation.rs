@@ -37,12 +37,10 @@ impl Speculation {
     /// Speculation of a deployment; `None` without drafts. `seed` of the draws.
     pub fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
         let deployment = &forecaster.deployment;
-        let Some((spec, acceptance)) = deployment.options.engine.speculative()? else { return Ok(None) };
+        let Some((spec, acceptance)) = deployment.engine.drafts()? else { return Ok(None) };
         let drafter = match (spec.draft_cost, &forecaster.draft) {
             (Some(share), _) => Drafter::Share(share),
-            (None, Some(draft)) => {
-                Drafter::Model(Box::new(Price::new(draft.timing(deployment.options.engine.cost))))
-            }
+            (None, Some(draft)) => Drafter::Model(Box::new(Price::new(draft.timing(deployment.engine.cost)))),
             (None, None) => {
                 let found = spec.draft_model.as_deref().unwrap_or_default();
                 return Err(Error::field("engine.speculative", "draft_model", found, "a model handed in"));

@@ -6,7 +6,7 @@
 
 use crate::arrival::Arrival;
 use crate::engine::Replica;
-use crate::spec::EngineSpec;
+use crate::engine_settings::EngineSettings;
 
 /// Queue limits and the counts that they apply to.
 #[derive(Debug)]
@@ -21,8 +21,9 @@ pub struct Admission {
 
 impl Admission {
     /// The limits of a spec, for `replicas` replicas; `None` if the spec sets none.
-    pub fn of(spec: &EngineSpec, replicas: usize) -> Option<Admission> {
-        let limits = [spec.max_num_queued_reqs, spec.max_num_queued_tokens];
+    pub fn of(settings: &EngineSettings, replicas: usize) -> Option<Admission> {
+        let own = settings.vllm()?;
+        let limits = [own.max_num_queued_reqs, own.max_num_queued_tokens];
         let [max_num_queued_reqs, max_num_queued_tokens] = limits.map(|limit| limit.unwrap_or(u64::MAX));
         let counts = vec![[0; 2]; replicas];
         let any = limits.iter().any(Option::is_some);

@@ -33,11 +33,11 @@ impl Ingest {
     /// An idle server; `None` at the limit, and where engines are called in process.
     pub fn of(forecaster: &Forecaster, cost: CostKind) -> Option<Ingest> {
         let deployment = &forecaster.deployment;
-        if cost == CostKind::Limit || !deployment.options.engine.served() {
+        if cost == CostKind::Limit || !deployment.engine.served {
             return None;
         }
         let times = forecaster.coefficients.engine.scaled(forecaster.coefficients.factor);
-        let compiled = !deployment.options.engine.has_python_server();
+        let compiled = !deployment.engine.has_python_server();
         let seconds = |seconds: f64| seconds / deployment.accelerator.host_speed;
         // A compiled server has enough threads that no request waits, and takes half of the time per request.
         let python = |s: f64| if compiled { 0.0 } else { seconds(s) };

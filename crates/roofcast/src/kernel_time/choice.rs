@@ -11,7 +11,7 @@ use crate::coefficients::{Evidence, KernelTimes};
 use crate::error::{Error, Result};
 use crate::profile::{Profiles, Section, Table};
 use crate::quantized_kernel::precedes;
-use crate::spec::EngineSpec;
+use crate::spec::{EngineKind, Release};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ const TEXT: &str = include_str!("../../catalog/kernels/choice.toml");
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) chip: &'a Accelerator,
-    pub(super) engine: &'a EngineSpec,
+    pub(super) engine: &'a Release,
     pub(super) ep: u64,
 }
 
@@ -124,7 +124,7 @@ impl Rule {
         let before =
             |release: &String| kernels.engine.version.as_deref().is_some_and(|v| precedes(v, release));
         self.table == table.name()
-            && self.engine == kernels.engine.name()
+            && self.engine == kernels.engine.name
             && (self.architectures.is_empty()
                 || self.architectures.iter().any(|a| a == sibling(&kernels.chip.architecture)))
             && self.formats.iter().any(|f| f == format)
@@ -174,7 +174,7 @@ fn chosen<'a>(
     format: &str,
     here: &[&'a Section],
 ) -> (Vec<&'a Section>, bool) {
-    let engine = kernels.engine.name();
+    let engine = kernels.engine.name.as_str();
     let own: Vec<&Section> = here.iter().copied().filter(|s| s.engine == engine).collect();
     let rule = rules().unwrap_or_default().iter().find(|rule| rule.holds(kernels, table, format));
     if rule.is_some_and(|rule| rule.kernel == ANY) {
@@ -208,7 +208,9 @@ pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static
         "fp8-block" => &["fp8-block", "fp8"],
         "nvfp4" => &["nvfp4"],
         "w8a8-int8" | "int8" => &["w8a8-int8", "fp8"],
-        "mxfp4" if experts && datacentre && kernels.engine.name() != "vllm" => &["mxfp4-mxfp8", "mxfp4"],
+        "mxfp4" if experts && datacentre && kernels.engine.kind != EngineKind::Vllm => {
+            &["mxfp4-mxfp8", "mxfp4"]
+        }
         "mxfp4" if experts => &["mxfp4", "mxfp4-mxfp8"],
         "gptq-int4" | "awq-int4" | "w4a16" | "int4" if experts => &["gptq-int4"],
         _ => &[],
@@ -216,7 +218,7 @@ pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static
 }
 
 /// Depth of evidence for the kernels of `weights` under `engine` on `chip`.
-pub fn evidence(times: &KernelTimes, engine: &EngineSpec, weights: &str, chip: &Accelerator) -> Evidence {
+pub fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Evidence {
     let KernelTimes::Measured { profiles, .. } = times else { return Evidence::Nothing };
     let kernels = Asking { chip, engine, ep: 1 };
     let of = |table| {

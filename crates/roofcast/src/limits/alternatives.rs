@@ -11,10 +11,9 @@ use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
 use crate::model::OperatorKind;
 use crate::quantized_kernel::kernels;
-use crate::spec::{AttentionBackend, CostKind, EngineSpec, KvLayout};
+use crate::spec::{AttentionBackend, CostKind, EngineKind, EngineSpec, KvLayout};
 use crate::units::Picoseconds;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// Kind of comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -48,39 +47,45 @@ pub struct Alternative {
 
 /// Every setting of a kind that `deployment` can have, with its forecaster.
 pub fn settings(deployment: &Deployment, comparison: Comparison) -> Vec<(String, Forecaster)> {
-    let own = &deployment.options.engine;
-    let with = |(name, engine): (String, EngineSpec)| {
-        let mut options = deployment.options.clone();
-        options.engine = engine;
-        let (model, chip) = (Arc::clone(&deployment.model), Arc::clone(&deployment.accelerator));
-        let other = Deployment::resolve(model, chip, &options).ok()?;
+    let with = |(name, change): (String, Change)| {
+        let other = deployment.varied(|options| change(&mut options.engine)).ok()?;
         Some((name, Forecaster::new(other, Calibration::embedded().ok()?)))
     };
-    specs(own, comparison).into_iter().filter_map(with).collect()
+    changes(comparison).into_iter().filter_map(with).collect()
 }
 
-fn specs(own: &EngineSpec, comparison: Comparison) -> Vec<(String, EngineSpec)> {
-    let own = || own.clone();
+/// A change to the settings of a deployment.
+type Change = Box<dyn Fn(&mut EngineSpec)>;
+
+fn changes(comparison: Comparison) -> Vec<(String, Change)> {
     match comparison {
         Comparison::Attention => AttentionBackend::ALL
-            .map(|b| (b.name().to_owned(), EngineSpec { attention_backend: Some(b), ..own() }))
+            .map(|b| {
+                (
+                    b.name().to_owned(),
+                    Box::new(move |e: &mut EngineSpec| e.attention_backend = Some(b)) as Change,
+                )
+            })
             .into(),
         Comparison::Kernels => {
             let all = kernels().unwrap_or_default().iter();
-            all.map(|k| (k.name.clone(), EngineSpec { quantization_kernel: Some(k.name.clone()), ..own() }))
-                .collect()
+            let of = |name: &String| {
+                let kernel = name.clone();
+                let change = move |e: &mut EngineSpec| e.quantization_kernel = Some(kernel.clone());
+                (name.clone(), Box::new(change) as Change)
+            };
+            all.map(|k| of(&k.name)).collect()
         }
         Comparison::Launches => {
-            let of = |name: &str, eager, fused| {
-                // transformers captures no graphs, so the comparison with graphs is vLLM.
-                let engine = if eager { own().name } else { Some("vllm".into()) };
-                let spec = EngineSpec {
-                    name: engine,
-                    enforce_eager: Some(eager),
-                    fuse_layers: Some(fused),
-                    ..own()
+            let of = |name: &str, eager: bool, fused: bool| {
+                let change = move |e: &mut EngineSpec| {
+                    // transformers captures no graphs: the engine that does is vLLM.
+                    if !eager {
+                        e.name = Some(EngineKind::Vllm.name().to_owned());
+                    }
+                    (e.enforce_eager, e.fuse_layers) = (Some(eager), Some(fused));
                 };
-                (name.to_owned(), spec)
+                (name.to_owned(), Box::new(change) as Change)
             };
             vec![
                 of("graph, fused", false, true),
@@ -90,16 +95,14 @@ fn specs(own: &EngineSpec, comparison: Comparison) -> Vec<(String, EngineSpec)> 
             ]
         }
         Comparison::Layouts => {
-            let paged = |layout: KvLayout, block: u64| {
-                let spec = EngineSpec { kv_layout: Some(layout), block_size: Some(block), ..own() };
-                (format!("{}, block {block}", layout.name()), spec)
+            let of = |layout: KvLayout, block: Option<u64>| {
+                let size = block.map_or(String::new(), |block| format!(", block {block}"));
+                let change = move |e: &mut EngineSpec| (e.kv_layout, e.block_size) = (Some(layout), block);
+                (format!("{}{size}", layout.name()), Box::new(change) as Change)
             };
-            let mut all: Vec<_> = [32, 16, 8, 1].map(|block| paged(KvLayout::Paged, block)).into();
-            all.push(paged(KvLayout::Flashinfer, 16));
-            for layout in [KvLayout::Vattention, KvLayout::Contiguous] {
-                let spec = EngineSpec { kv_layout: Some(layout), block_size: None, ..own() };
-                all.push((layout.name().to_owned(), spec));
-            }
+            let mut all: Vec<_> = [32, 16, 8, 1].map(|block| of(KvLayout::Paged, Some(block))).into();
+            all.push(of(KvLayout::Flashinfer, Some(16)));
+            all.extend([KvLayout::Vattention, KvLayout::Contiguous].map(|layout| of(layout, None)));
             all
         }
     }

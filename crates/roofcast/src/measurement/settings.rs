@@ -4,7 +4,7 @@
 //! other keys of a row. Knows nothing about deployments.
 
 use crate::error::{Error, Result};
-use crate::spec::EngineSpec;
+use crate::spec::{EngineKind, EngineSpec};
 use std::collections::BTreeSet;
 
 /// Standard deviation of the logarithm of ShareGPT's lengths, of prompts and of answers: a log-normal distribution
@@ -157,11 +157,11 @@ impl Settings {
         spec.max_cudagraph_capture_size = told.max_cudagraph_capture_size.or(spec.max_cudagraph_capture_size);
         spec.enforce_eager = told.enforce_eager.or(spec.enforce_eager);
         spec.served = told.served.or(spec.served);
-        if spec.name() == "sglang" {
+        if spec.kind() == EngineKind::Sglang {
             spec.chunked_prefill_size = told.chunked_prefill_size.or(spec.chunked_prefill_size);
         }
         // The other keys are vLLM's own.
-        if spec.name() == "vllm" {
+        if spec.kind() == EngineKind::Vllm {
             spec.max_model_len = told.max_model_len.or(spec.max_model_len);
             spec.enable_chunked_prefill = told.enable_chunked_prefill.or(spec.enable_chunked_prefill);
             spec.async_scheduling = told.async_scheduling.or(spec.async_scheduling);

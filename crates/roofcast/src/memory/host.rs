@@ -16,8 +16,6 @@ use crate::units::ByteRate;
 const LINK_SHARE: f64 = 0.8;
 /// Nominal rate of a host link that is missing in the catalog: PCIe 4.0 x16. An assumption.
 const HOST_LINK: ByteRate = ByteRate(31.5e9);
-/// Host tokens per device token, SGLang's default.
-const HICACHE_RATIO: f64 = 2.0;
 /// Length of the sequence that measures bytes per token: beyond every sliding window.
 const LONG: u64 = 1 << 20;
 
@@ -26,17 +24,14 @@ const LONG: u64 = 1 << 20;
 /// # Errors
 /// If the model keeps anything other than KV of its whole context, or a size is out of range.
 pub fn host_tier(deployment: &Deployment, device_tokens: u64) -> Result<Option<HostTier>> {
-    let spec = &deployment.options.engine;
-    if spec.enable_hierarchical_cache != Some(true) {
-        return Ok(None);
-    }
+    let Some(asked) = &deployment.engine.host_tier else { return Ok(None) };
     let bounded = |field: &str, value: f64, most: f64| {
         let accepted = format!("0 to {most}");
         let fits = (0.0..=most).contains(&value);
         if fits { Ok(value) } else { Err(Error::field("engine", field, value, accepted)) }
     };
-    let ratio = bounded("hicache_ratio", spec.hicache_ratio.unwrap_or(HICACHE_RATIO), 1e3)?;
-    let size = bounded("hicache_size", spec.hicache_size.unwrap_or(0.0), 1e6)?;
+    let ratio = bounded("hicache_ratio", asked.ratio, 1e3)?;
+    let size = bounded("hicache_size", asked.gb, 1e6)?;
     let token = token_bytes(deployment).ok_or_else(|| {
         let found = format!("set with {}", deployment.model.name);
         let accepted =

@@ -11,7 +11,7 @@
 
 use crate::deployment::Deployment;
 use crate::model::Mixer;
-use crate::spec::AttentionBackend;
+use crate::spec::{AttentionBackend, EngineKind};
 use crate::units::Bytes;
 
 /// Prompt tokens per micro-batch: `--ubatch-size`.
@@ -25,20 +25,21 @@ const FLASH_FROM: u64 = 6325;
 
 /// True if llama.cpp serves `deployment`.
 pub(super) fn serves(deployment: &Deployment) -> bool {
-    !deployment.ideal && deployment.options.engine.name() == "llama.cpp"
+    !deployment.ideal && deployment.engine.kind() == EngineKind::LlamaCpp
 }
 
 fn micro_batch(deployment: &Deployment) -> u64 {
-    deployment.options.engine.max_num_batched_tokens.unwrap_or(MICRO_BATCH).min(MICRO_BATCH)
+    deployment.engine.requested.max_num_batched_tokens.unwrap_or(MICRO_BATCH).min(MICRO_BATCH)
 }
 
 /// True if attention scores are written to memory: by the spec, else before build [`FLASH_FROM`].
 fn writes_scores(deployment: &Deployment) -> bool {
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     match engine.attention_backend {
         Some(backend) => backend == AttentionBackend::Naive,
         None => {
-            let build = engine.version.as_deref().and_then(|v| v.strip_prefix('b')?.parse::<u64>().ok());
+            let build =
+                engine.release.version.as_deref().and_then(|v| v.strip_prefix('b')?.parse::<u64>().ok());
             build.is_some_and(|build| build < FLASH_FROM)
         }
     }

@@ -119,14 +119,15 @@ fn group_size(counts: &[u64]) -> Option<u64> {
 
 /// Tokens that are scheduled and not yet settled.
 fn in_flight(deployment: &Deployment) -> u64 {
-    let engine = &deployment.options.engine;
-    let ahead = engine.async_scheduling.unwrap_or(true) && engine.is_since(TWO_IN_FLIGHT);
+    let engine = &deployment.engine;
+    let ahead =
+        engine.vllm().and_then(|own| own.async_scheduling).unwrap_or(true) && engine.is_since(TWO_IN_FLIGHT);
     deployment.engine.max_num_batched_tokens * if ahead { 2 } else { 1 }
 }
 
 /// Blocks of a recurrent state.
 fn state_blocks(deployment: &Deployment) -> u64 {
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     let cached = engine.enable_prefix_caching.unwrap_or_else(|| engine.is_since(HYBRID_PREFIXES));
     let drafted = engine.speculative.as_ref().map_or(0, |s| s.num_speculative_tokens);
     1 + u64::from(cached) + drafted

@@ -12,11 +12,9 @@
 
 use super::parts;
 use crate::deployment::Deployment;
-use crate::spec::{EngineSpec, MambaStrategy};
+use crate::spec::{EngineKind, MambaStrategy, Release};
 use crate::units::Bytes;
 
-/// Default ratio of the bytes of states to the bytes of keys and values.
-const RATIO: f64 = 0.9;
 /// Number of states that a running request holds with a radix cache.
 const HELD: u64 = 3;
 /// Default number of running requests with drafts (`server_args.py`, 0.5.9).
@@ -43,9 +41,9 @@ pub(super) struct Pool {
 /// The pool on a rank of `stage` that has `room` for states, keys and values; `None` if no layer has a state, or if
 /// nothing but states is cached.
 pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option<Pool> {
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     let caches = deployment.stages.iter().flat_map(|s| &s.blocks).any(|(b, _)| b.mixer.kv_elements(1) > 0);
-    if engine.name() != "sglang" || deployment.ideal || !caches {
+    if engine.kind() != EngineKind::Sglang || deployment.ideal || !caches {
         return None;
     }
     let state = state_bytes(deployment, stage);
@@ -54,14 +52,14 @@ pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option
     }
     let ranks = deployment.parallelism.attention_dp;
     let drafted = engine.speculative.as_ref().map_or(0, |s| s.num_speculative_tokens + 1);
-    let bound = engine.max_num_seqs.or((drafted > 0).then_some(WITH_DRAFTS));
+    let bound = engine.requested.max_num_seqs.or((drafted > 0).then_some(WITH_DRAFTS));
     let running = bound.map(|bound| (bound / ranks).max(1));
     let each = states_of_a_request(deployment);
-    let asked = match engine.max_mamba_cache_size {
+    let asked = match engine.states.max_mamba_cache_size {
         Some(states) => Some(states / ranks),
-        None => running.filter(|_| !engine.keeps_radix_cache()),
+        None => running.filter(|_| !engine.states.keeps_radix_cache),
     };
-    let ratio = engine.mamba_full_memory_ratio.unwrap_or(RATIO);
+    let ratio = engine.states.mamba_full_memory_ratio;
     let share = room.as_f64() * ratio / (1.0 + ratio) / state.as_f64();
     let snapshots = |states: u64| match running {
         Some(running) if engine.is_since(SNAPSHOTS_SHARE) => running.min(states / each) * drafted,
@@ -96,26 +94,28 @@ fn state_bytes(deployment: &Deployment, stage: usize) -> Bytes {
 
 /// States that a running request holds.
 fn states_of_a_request(deployment: &Deployment) -> u64 {
-    let engine = &deployment.options.engine;
-    if !engine.keeps_radix_cache() {
+    let engine = &deployment.engine;
+    if !engine.states.keeps_radix_cache {
         return 1;
     }
-    let overlaps = engine.disable_overlap_schedule != Some(true);
-    match engine.mamba_radix_cache_strategy.unwrap_or_default() {
+    let overlaps = engine.states.overlaps;
+    match engine.states.mamba_radix_cache_strategy {
         MambaStrategy::NoBuffer => HELD,
         MambaStrategy::ExtraBufferLazy => HELD + 1,
         MambaStrategy::ExtraBuffer => HELD + if overlaps { 2 } else { 1 },
-        MambaStrategy::Auto if buffers(engine, &deployment.model.architecture) && overlaps => HELD + 2,
+        MambaStrategy::Auto if buffers(&engine.release, &deployment.model.architecture) && overlaps => {
+            HELD + 2
+        }
         MambaStrategy::Auto => HELD,
     }
 }
 
 /// True if states are buffered by default.
-fn buffers(engine: &EngineSpec, architecture: &str) -> bool {
+fn buffers(release: &Release, architecture: &str) -> bool {
     let first = match architecture {
         "lfm2" | "lfm2_moe" | "jet_nemotron" => return false,
         "kimi_linear" => BUFFERS_KDA,
         _ => BUFFERS,
     };
-    engine.is_since(first)
+    release.is_since(first)
 }

@@ -8,6 +8,7 @@ use super::pages::Pool;
 use super::{Rank, beside_weights, budget, padded, ranks, running, sequence_bytes, share};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
+use crate::spec::EngineKind;
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -81,11 +82,11 @@ impl Refusal {
 /// # Errors
 /// [`Error::WillNotStart`].
 pub fn starts(deployment: &Deployment) -> Result<()> {
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     let Some(asked) = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none()) else { return Ok(()) };
     match start(deployment, asked) {
         Start { refusal: Some(refusal), max_model_len, .. } => {
-            Err(Error::WillNotStart(refusal.told(deployment.options.engine.name(), max_model_len)))
+            Err(Error::WillNotStart(refusal.told(deployment.engine.name(), max_model_len)))
         }
         _ => Ok(()),
     }
@@ -120,7 +121,8 @@ impl Room {
 /// The start-up report of `deployment`, for requests of up to `context` tokens if neither spec nor model has a bound.
 pub fn start(deployment: &Deployment, context: u64) -> Start {
     let longest = deployment.longest().unwrap_or(context).max(1);
-    let paged = deployment.options.engine.name() == "vllm" && !deployment.ideal && deployment.draft.is_none();
+    let paged =
+        deployment.engine.kind() == EngineKind::Vllm && !deployment.ideal && deployment.draft.is_none();
     let room = |(stage, rank): (usize, Rank)| {
         let pool = if paged { Pool::of(deployment, stage) } else { None };
         Room { rank, pool, stage }
@@ -155,8 +157,8 @@ fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
 }
 
 fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal> {
-    let needed_bytes = match deployment.options.engine.name() {
-        "vllm" => room.needed(deployment, longest),
+    let needed_bytes = match deployment.engine.kind() {
+        EngineKind::Vllm => room.needed(deployment, longest),
         _ => Bytes(1),
     };
     if room.rank.short_by_bytes == Bytes::ZERO && needed_bytes <= room.rank.kv_bytes {
@@ -185,7 +187,7 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
 
 /// The least utilization, in steps of 0.01, that leaves `needed` bytes.
 fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
-    if deployment.options.engine.kv_cache_memory_bytes.is_some() {
+    if deployment.engine.kv_cache_memory_bytes.is_some() {
         return None;
     }
     let own = deployment.engine.gpu_memory_utilization;
@@ -200,13 +202,13 @@ fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f6
 
 /// The most concurrent sequences whose smaller step leaves `needed` bytes.
 fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64> {
-    if deployment.options.engine.kv_cache_memory_bytes.is_some() {
+    if deployment.engine.kv_cache_memory_bytes.is_some() {
         return None;
     }
     let leaves = |count: u64| {
         let mut other = deployment.clone();
         other.engine.max_num_seqs = count;
-        other.options.engine.max_num_seqs = Some(count);
+        other.engine.requested.max_num_seqs = Some(count);
         let (activations, runtime) = beside_weights(&other);
         let held = room.rank.weight_bytes + activations + runtime;
         budget(&other, held).saturating_sub(held) >= needed

@@ -9,7 +9,7 @@
 //! of github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`.
 
 use crate::deployment::Deployment;
-use crate::spec::EngineSpec;
+use crate::spec::{EngineKind, Release};
 use crate::units::Bytes;
 
 /// The first version that profiles by the V1 engine.
@@ -46,29 +46,29 @@ const V0_TOKENS: u64 = 2048;
 const V0_SEQUENCES: u64 = 256;
 
 /// Bytes per vocabulary entry that sampling holds for each sequence.
-pub(super) fn sampler_bytes(engine: &EngineSpec) -> u64 {
-    if engine.is_since(WITHOUT_SORT) { FILTERING } else { SORTING }
+pub(super) fn sampler_bytes(release: &Release) -> u64 {
+    if release.is_since(WITHOUT_SORT) { FILTERING } else { SORTING }
 }
 
 /// Tokens and sequences of the step that is profiled. Before V1 that is a whole prompt of the longest length, unless
 /// that is so long that prompts are split.
 pub(super) fn profiled(deployment: &Deployment) -> (u64, u64) {
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     if engine.is_since(V1) {
         return (deployment.engine.max_num_batched_tokens, deployment.engine.max_num_seqs);
     }
     let whole = deployment.longest().filter(|tokens| *tokens <= CHUNKS_BEYOND).unwrap_or(0);
     (
-        engine.max_num_batched_tokens.unwrap_or(whole.max(V0_TOKENS)),
-        engine.max_num_seqs.unwrap_or(V0_SEQUENCES),
+        engine.requested.max_num_batched_tokens.unwrap_or(whole.max(V0_TOKENS)),
+        engine.requested.max_num_seqs.unwrap_or(V0_SEQUENCES),
     )
 }
 
 /// Bytes for images that fill the encoder's budget, which is the larger of the step's tokens and the largest image's:
 /// their patches, and their output tokens, which are kept. Vision towers compute whole images on every rank.
 pub(super) fn encoder(deployment: &Deployment) -> Bytes {
-    let engine = &deployment.options.engine;
-    let profiled = engine.name() == "vllm" && engine.language_model_only != Some(true);
+    let engine = &deployment.engine;
+    let profiled = engine.kind() == EngineKind::Vllm && !engine.language_model_only;
     let Some(tower) = deployment.model.tower.filter(|_| profiled) else { return Bytes::ZERO };
     let tokens = tower.largest.unwrap_or(0).max(deployment.engine.max_num_batched_tokens);
     let patches = tokens.saturating_mul(tower.patches_per_token.saturating_mul(tower.patch_width));
@@ -88,8 +88,8 @@ pub(super) fn not_torch() -> Bytes {
 
 /// Bytes that are neither weights nor activations.
 pub(super) fn runtime(deployment: &Deployment) -> Bytes {
-    let engine = &deployment.options.engine;
-    let captured = engine.enforce_eager != Some(true) && deployment.accelerator.vendor == "nvidia";
+    let engine = &deployment.engine;
+    let captured = !engine.enforce_eager && deployment.accelerator.vendor == "nvidia";
     let graphs = captured && engine.is_since(GRAPHS_COUNTED);
     let graphs = if graphs { Bytes::from_f64(GRAPHS * GIB) } else { Bytes::ZERO };
     not_torch() + graphs + communication(deployment)

@@ -12,7 +12,7 @@ use crate::memory;
 use crate::model::Checkpoint;
 use crate::precision::Dtype;
 use crate::scheduler;
-use crate::spec::{QueuePolicy, SchedulerKind};
+use crate::spec::{EngineKind, QueuePolicy, SchedulerKind};
 use serde::Serialize;
 
 /// What a replica does in its fleet.
@@ -71,20 +71,28 @@ pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64)
                     Ok((first, others)) => (Some(quoted(&first)), others.as_deref().map(quoted), None),
                     Err(reason) => (None, None, Some(format!("none: {reason}"))),
                 };
-            Launch { role, replicas, engine, nodes: nodes::count(deployment), command, on_others, note }
+            Launch {
+                role,
+                replicas,
+                engine: engine.name(),
+                nodes: nodes::count(deployment),
+                command,
+                on_others,
+                note,
+            }
         })
         .collect();
-    launches.sort_by_key(|launch| launch.engine != deployment.options.engine.name());
+    launches.sort_by_key(|launch| launch.engine != deployment.engine.kind().name());
     launches
 }
 
 /// The words of each engine's command.
-pub(super) fn commands(d: &Deployment, model: &str, role: Role) -> [(&'static str, Words); 4] {
+pub(super) fn commands(d: &Deployment, model: &str, role: Role) -> [(EngineKind, Words); 4] {
     [
-        ("vllm", vllm(d, model, role)),
-        ("sglang", sglang(d, model, role)),
-        ("tensorrt-llm", tensorrt_llm(d, model, role)),
-        ("llama.cpp", llama_cpp(d, role)),
+        (EngineKind::Vllm, vllm(d, model, role)),
+        (EngineKind::Sglang, sglang(d, model, role)),
+        (EngineKind::TensorrtLlm, tensorrt_llm(d, model, role)),
+        (EngineKind::LlamaCpp, llama_cpp(d, role)),
     ]
 }
 
@@ -132,7 +140,7 @@ enum Weights {
 
 fn weights(d: &Deployment) -> Result<Weights, String> {
     let format = d.weights.as_str();
-    let asked = d.options.precision.weights.is_some();
+    let asked = d.requested_formats().weights.is_some();
     match (d.model.checkpoint, format) {
         (Checkpoint::OfItsShape, _) => Err(format!(
             "{} has this model's shape: name the checkpoint by its Hugging Face id",
@@ -160,11 +168,11 @@ fn unnamed(d: &Deployment, format: &str) -> String {
 }
 
 /// Vendors whose chips an engine runs on.
-pub(super) fn vendors(engine: &str) -> &'static [&'static str] {
+pub(super) fn vendors(engine: EngineKind) -> &'static [&'static str] {
     match engine {
-        "vllm" => &["nvidia", "amd", "intel", "google", "cpu"],
-        "sglang" => &["nvidia", "amd"],
-        "tensorrt-llm" => &["nvidia"],
+        EngineKind::Vllm => &["nvidia", "amd", "intel", "google", "cpu"],
+        EngineKind::Sglang => &["nvidia", "amd"],
+        EngineKind::TensorrtLlm => &["nvidia"],
         _ => &[],
     }
 }
@@ -172,14 +180,14 @@ pub(super) fn vendors(engine: &str) -> &'static [&'static str] {
 /// Whether an engine runs on the deployment's chip, reads its format, and schedules as planned. SGLang needs compute capability
 /// 7.5 (docs.sglang.io, quick start), which has integer tensor cores; TensorRT-LLM Ampere, which has bf16 ones (its page
 /// "Supported Hardware").
-fn on(d: &Deployment, engine: &str, name: &str) -> Result<(), String> {
+fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     let chip = &d.accelerator;
-    let too_old = match name {
-        "sglang" => !chip.has(Dtype::Bf16) && !chip.has(Dtype::Int8),
-        "tensorrt-llm" => !chip.has(Dtype::Bf16),
+    let too_old = match kind {
+        EngineKind::Sglang => !chip.has(Dtype::Bf16) && !chip.has(Dtype::Int8),
+        EngineKind::TensorrtLlm => !chip.has(Dtype::Bf16),
         _ => false,
     };
-    if !vendors(name).contains(&chip.vendor.as_str()) || (chip.vendor == "nvidia" && too_old) {
+    if !vendors(kind).contains(&chip.vendor.as_str()) || (chip.vendor == "nvidia" && too_old) {
         return Err(format!("{engine} does not run on {}", chip.id));
     }
     let format = d.weights.as_str();
@@ -189,7 +197,7 @@ fn on(d: &Deployment, engine: &str, name: &str) -> Result<(), String> {
     // `q4_k_m`, `iq2_xs`.
     let gguf =
         format.trim_start_matches('i').strip_prefix('q').is_some_and(|f| f.starts_with(char::is_numeric));
-    if name != "vllm" && gguf {
+    if kind != EngineKind::Vllm && gguf {
         return Err(format!("{engine} does not serve GGUF by its id"));
     }
     planned(d)
@@ -197,17 +205,15 @@ fn on(d: &Deployment, engine: &str, name: &str) -> Result<(), String> {
 
 /// Whether any of the engines schedules as `d` was planned.
 fn planned(d: &Deployment) -> Result<(), String> {
-    let (own, scheduler, policy) =
-        (d.options.engine.name(), d.options.engine.scheduler(), d.options.engine.policy);
-    if SchedulerKind::of_engine(own).is_none() {
-        return Err(format!("the plan is for {own}, which has no server here"));
+    if d.engine.kind().scheduler().is_none() {
+        return Err(format!("the plan is for {}, which has no server here", d.engine.name()));
     }
     let serves =
         [SchedulerKind::Vllm, SchedulerKind::Sglang, SchedulerKind::TensorrtLlm, SchedulerKind::LlamaCpp];
-    if !serves.contains(&scheduler) {
-        return Err(format!("no server schedules as {} does", scheduler.name()));
+    if !serves.contains(&d.engine.scheduler) {
+        return Err(format!("no server schedules as {} does", d.engine.scheduler.name()));
     }
-    if policy == QueuePolicy::Sjf {
+    if d.engine.policy == QueuePolicy::Sjf {
         return Err("no server sorts its queue by the length of answers".into());
     }
     Ok(())
@@ -234,7 +240,7 @@ fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
         }
         Weights::Own => {}
     }
-    let asked = d.options.precision.kv.as_deref().is_some_and(|kv| kv != "auto");
+    let asked = d.requested_formats().kv.as_deref().is_some_and(|kv| kv != "auto");
     match d.kv.name {
         "fp8" if asked => line.set("--kv-cache-dtype", "fp8_e4m3"),
         kv if asked && !["bf16", "fp16", "fp32", "16"].contains(&kv) => {
@@ -246,7 +252,7 @@ fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
 }
 
 pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
-    on(d, "vLLM", "vllm")?;
+    on(d, "vLLM", EngineKind::Vllm)?;
     let p = d.parallelism;
     let mut line = Line::of(&["vllm", "serve", model]);
     formats(&mut line, d)?;
@@ -270,19 +276,20 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     // vLLM counts both on each data-parallel rank.
     line.set("--max-num-seqs", d.seats().div_ceil(p.attention_dp));
     line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
-    let asked = &d.options.engine;
+    let asked = &d.engine;
+    let own = asked.vllm().copied().unwrap_or_default();
     if let Some(n) = asked.max_model_len.or_else(|| longest_that_starts(d)) {
         line.set("--max-model-len", n);
     }
     for (flag, value) in [
         ("--num-gpu-blocks-override", asked.num_gpu_blocks),
         ("--kv-cache-memory-bytes", asked.kv_cache_memory_bytes),
-        ("--max-num-active-seqs", asked.max_num_active_seqs),
-        ("--max-num-queued-reqs", asked.max_num_queued_reqs),
-        ("--max-num-queued-tokens", asked.max_num_queued_tokens),
-        ("--prefill-schedule-interval", asked.prefill_schedule_interval),
-        ("--long-prefill-token-threshold", asked.long_prefill_token_threshold),
-        ("--block-size", asked.block_size),
+        ("--max-num-active-seqs", own.max_num_active_seqs),
+        ("--max-num-queued-reqs", own.max_num_queued_reqs),
+        ("--max-num-queued-tokens", own.max_num_queued_tokens),
+        ("--prefill-schedule-interval", own.prefill_schedule_interval),
+        ("--long-prefill-token-threshold", own.long_prefill_token_threshold),
+        ("--block-size", asked.requested.block_size),
     ] {
         if let Some(value) = value {
             line.set(flag, value);
@@ -291,7 +298,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     for (flag, on) in [
         ("enable-prefix-caching", asked.enable_prefix_caching),
         ("enable-chunked-prefill", asked.enable_chunked_prefill),
-        ("async-scheduling", asked.async_scheduling),
+        ("async-scheduling", own.async_scheduling),
     ] {
         match on {
             Some(true) => line.flag(&format!("--{flag}")),
@@ -302,14 +309,14 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
     if asked.policy == QueuePolicy::Priority {
         line.set("--scheduling-policy", "priority");
     }
-    if asked.enforce_eager == Some(true) {
+    if asked.enforce_eager {
         line.flag("--enforce-eager");
     }
-    if asked.language_model_only == Some(true) {
+    if asked.language_model_only {
         line.flag("--language-model-only");
     }
     // 0 would capture no decodes either.
-    if let Some(tokens) = asked.max_cudagraph_capture_size.filter(|tokens| *tokens > 0) {
+    if let Some(tokens) = asked.requested.max_cudagraph_capture_size.filter(|tokens| *tokens > 0) {
         line.set("--max-cudagraph-capture-size", tokens);
     }
     if role.hands_over() {
@@ -325,7 +332,7 @@ fn longest_that_starts(d: &Deployment) -> Option<u64> {
 }
 
 fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
-    on(d, "SGLang", "sglang")?;
+    on(d, "SGLang", EngineKind::Sglang)?;
     let p = d.parallelism;
     let mut line = Line::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
     formats(&mut line, d)?;
@@ -338,21 +345,21 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
     }
     line.beyond("--ep-size", p.ep, 1);
     // Weights and cache alone; vLLM's share has activations in it, too.
-    let own = d.options.engine.name() == "sglang";
+    let own = d.engine.kind() == EngineKind::Sglang;
     let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);
     let fraction = if own { d.engine.gpu_memory_utilization } else { share(d, both) };
     line.set("--mem-fraction-static", fraction);
     line.set("--max-running-requests", d.seats());
-    let whole = d.options.engine.enable_chunked_prefill == Some(false);
+    let whole = d.engine.enable_chunked_prefill == Some(false);
     let chunk = (d.engine.max_num_batched_tokens * p.attention_dp).to_string();
     line.set("--chunked-prefill-size", if whole { "-1".to_owned() } else { chunk });
-    if let Some(n) = d.options.engine.max_model_len {
+    if let Some(n) = d.engine.max_model_len {
         line.set("--context-length", n);
     }
-    if d.options.engine.enable_prefix_caching == Some(false) {
+    if d.engine.enable_prefix_caching == Some(false) {
         line.flag("--disable-radix-cache");
     }
-    if d.options.engine.policy == QueuePolicy::Priority {
+    if d.engine.policy == QueuePolicy::Priority {
         line.flag("--enable-priority-scheduling");
     }
     match role {
@@ -375,17 +382,17 @@ fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
 }
 
 fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
-    on(d, "TensorRT-LLM", "tensorrt-llm")?;
+    on(d, "TensorRT-LLM", EngineKind::TensorrtLlm)?;
     let p = d.parallelism;
     if weights(d)? == Weights::Converted {
         return Err(
             "TensorRT-LLM takes fp8 weights from a checkpoint in that format: name it as the model".into()
         );
     }
-    if d.options.engine.policy == QueuePolicy::Priority {
+    if d.engine.policy == QueuePolicy::Priority {
         return Err("trtllm-serve has no flag for priorities".into());
     }
-    if d.options.precision.kv.as_deref().is_some_and(|kv| kv != "auto") {
+    if d.requested_formats().kv.as_deref().is_some_and(|kv| kv != "auto") {
         return Err("TensorRT-LLM takes the format of its KV cache from a YAML file, not from flags".into());
     }
     if role.hands_over() || p.attention_dp > 1 {
@@ -408,15 +415,15 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     line.set("--max_batch_size", d.engine.max_num_seqs);
     line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
     // It splits no prompt unless it is told to, where other engines do.
-    let own = d.options.engine.scheduler() == SchedulerKind::TensorrtLlm;
-    if d.options.engine.enable_chunked_prefill.unwrap_or(!own) {
+    let own = d.engine.scheduler == SchedulerKind::TensorrtLlm;
+    if d.engine.enable_chunked_prefill.unwrap_or(!own) {
         line.flag("--enable_chunked_prefill");
     }
     Ok(line.0)
 }
 
 fn llama_cpp(d: &Deployment, role: Role) -> Words {
-    if !d.options.engine.name().starts_with("llama") {
+    if d.engine.kind() != EngineKind::LlamaCpp {
         return Err("it serves GGUF files; plan with engine.name = \"llama.cpp\" and a GGUF format".into());
     }
     if role.hands_over() || d.parallelism.count() > d.parallelism.tp {
@@ -429,8 +436,8 @@ fn llama_cpp(d: &Deployment, role: Role) -> Words {
     if !caches.contains(&d.kv.name) {
         return Err(format!("it keeps no {} KV cache", d.kv.name));
     }
-    let own = scheduler::profile(d.options.engine.scheduler()).max_num_seqs;
-    let seqs = d.options.engine.max_num_seqs.or(own).unwrap_or(d.engine.max_num_seqs);
+    let own = scheduler::profile(d.engine.scheduler).max_num_seqs;
+    let seqs = d.engine.requested.max_num_seqs.or(own).unwrap_or(d.engine.max_num_seqs);
     let context = d.longest().unwrap_or(4096).min(memory::tokens(d, 4096) / seqs.max(1));
     let mut line = Line::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
     line.set("-np", seqs);

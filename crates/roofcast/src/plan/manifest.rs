@@ -10,6 +10,7 @@
 use super::launch::{Role, Words, commands, vllm};
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
+use crate::spec::EngineKind;
 use serde::Serialize;
 
 /// vLLM's image, of the version whose flags are used.
@@ -122,18 +123,18 @@ fn kubernetes(pools: &[Served]) -> Result<String, String> {
     let mut text = String::new();
     for pool in pools {
         let d = pool.deployment;
-        let engine = d.options.engine.name();
+        let engine = d.engine.kind();
         let (image, port) = match engine {
-            "vllm" => (VLLM_IMAGE, 8000),
-            "sglang" => (SGLANG_IMAGE, 30_000),
-            "tensorrt-llm" => (TENSORRT_LLM_IMAGE, 8000),
-            other => return Err(format!("no image of {other} is known here")),
+            EngineKind::Vllm => (VLLM_IMAGE, 8000),
+            EngineKind::Sglang => (SGLANG_IMAGE, 30_000),
+            EngineKind::TensorrtLlm => (TENSORRT_LLM_IMAGE, 8000),
+            _ => return Err(format!("no image of {} is known here", d.engine.name())),
         };
         let mut words = commands(d, pool.model, pool.role)
             .into_iter()
             .find_map(|(name, words)| (name == engine).then_some(words))
-            .unwrap_or_else(|| Err(format!("{engine} has no command")))?;
-        if engine != "vllm" {
+            .unwrap_or_else(|| Err(format!("{} has no command", engine.name())))?;
+        if engine != EngineKind::Vllm {
             words.extend(["--host", "0.0.0.0"].map(str::to_owned));
         }
         let name = format!("roofcast-{}", pool.role());
@@ -193,9 +194,9 @@ fn group(
     words: Vec<String>,
 ) -> Result<String, String> {
     let d = pool.deployment;
-    let (engine, nodes) = (d.options.engine.name(), pool.nodes());
-    let computed = engine == "vllm" && d.parallelism.attention_dp > nodes;
-    if computed || !["vllm", "sglang"].contains(&engine) {
+    let (engine, nodes) = (d.engine.kind(), pool.nodes());
+    let computed = engine == EngineKind::Vllm && d.parallelism.attention_dp > nodes;
+    if computed || ![EngineKind::Vllm, EngineKind::Sglang].contains(&engine) {
         return Err(format!("a replica spans {nodes} nodes: llm-d and Dynamo have those of vLLM"));
     }
     let at = Names { leader: "$(LWS_LEADER_ADDRESS)", rank: "$(LWS_WORKER_INDEX)" };

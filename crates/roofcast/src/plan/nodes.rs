@@ -5,6 +5,7 @@
 //! SGLang, docs/references/multi_node_deployment; TensorRT-LLM, docs `trtllm-serve`, "Multi-node Serving with Slurm".
 
 use crate::deployment::Deployment;
+use crate::spec::EngineKind;
 
 /// Where ranks of data parallelism meet, as in vLLM's documentation.
 const RPC_PORT: u64 = 13_345;
@@ -37,7 +38,7 @@ pub(super) fn ranks(d: &Deployment) -> u64 {
 /// The reason if the replica cannot be spread over its nodes.
 pub(super) fn spread(
     d: &Deployment,
-    engine: &str,
+    engine: EngineKind,
     words: Vec<String>,
     at: Names,
 ) -> Result<Commands, String> {
@@ -51,7 +52,7 @@ pub(super) fn spread(
     };
     let dp = d.parallelism.attention_dp;
     match engine {
-        "vllm" if dp == 1 => {
+        EngineKind::Vllm if dp == 1 => {
             let flags = |rank: &str| {
                 let address = at.leader.to_owned();
                 [
@@ -63,10 +64,10 @@ pub(super) fn spread(
             let others = [&flags(at.rank)[..], &[("--headless", String::new())]].concat();
             Ok((with(&flags("0")), Some(with(&others))))
         }
-        "vllm" if !dp.is_multiple_of(nodes) => Err(format!(
+        EngineKind::Vllm if !dp.is_multiple_of(nodes) => Err(format!(
             "vLLM starts whole data-parallel ranks on a node, and {dp} are not shared by {nodes} nodes"
         )),
-        "vllm" => {
+        EngineKind::Vllm => {
             let local = dp / nodes;
             let flags = [
                 ("--data-parallel-size-local", local.to_string()),
@@ -77,7 +78,7 @@ pub(super) fn spread(
             let others = [&flags[..], &[("--data-parallel-start-rank", from), ("--headless", String::new())]];
             Ok((with(&flags), Some(with(&others.concat()))))
         }
-        "sglang" => {
+        EngineKind::Sglang => {
             let flags = |rank: &str| {
                 let address = format!("{}:{INIT_PORT}", at.leader);
                 [
@@ -88,7 +89,7 @@ pub(super) fn spread(
             };
             Ok((with(&flags("0")), Some(with(&flags(at.rank)))))
         }
-        "tensorrt-llm" => {
+        EngineKind::TensorrtLlm => {
             let ranks = ranks(d);
             let each = ranks.div_ceil(nodes).to_string();
             let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
@@ -96,6 +97,6 @@ pub(super) fn spread(
             let all = srun.into_iter().chain(["trtllm-llmapi-launch"]).map(str::to_owned);
             Ok((all.chain(words).collect(), None))
         }
-        other => Err(format!("{other} has no replica over {nodes} nodes")),
+        other => Err(format!("{} has no replica over {nodes} nodes", other.name())),
     }
 }

@@ -8,13 +8,13 @@ use super::launch::vendors;
 use super::link::{between, within};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
-use crate::deployment::EngineSettings;
+use crate::deployment::batch_defaults;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::parallelism::indivisible;
 use crate::precision::{KvFormat, WeightFormat};
 use crate::router::Routing;
-use crate::spec::{PoolSpec, SchedulerKind, SearchSpec, Spec};
+use crate::spec::{EngineKind, PoolSpec, SchedulerKind, SearchSpec, Spec};
 use crate::workload::Arrivals;
 use serde::Serialize;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Told {
     /// `spec` with these settings over it.
     fn lay(&self, spec: &mut Spec) {
         if let Some(name) = &self.engine {
-            spec.engine.scheduler = SchedulerKind::of_engine(name);
+            spec.engine.scheduler = EngineKind::of(name).scheduler();
             if spec.engine.name() != name {
                 spec.engine.version = None;
             }
@@ -88,7 +88,8 @@ impl Told {
 
     /// Whether the engine that is named, here or in the spec, runs on `chip`, as far as that is known of the engine.
     fn runs_on(&self, chip: &Accelerator, spec: &Spec) -> bool {
-        let named = self.engine.as_deref().or(spec.engine.name.as_deref()).map(vendors);
+        let named =
+            self.engine.as_deref().or(spec.engine.name.as_deref()).map(|name| vendors(EngineKind::of(name)));
         named.is_none_or(|vendors| vendors.is_empty() || vendors.contains(&chip.vendor.as_str()))
     }
 
@@ -148,7 +149,7 @@ impl Shape {
         self.told
             .engine
             .as_deref()
-            .and_then(SchedulerKind::of_engine)
+            .and_then(|name| EngineKind::of(name).scheduler())
             .unwrap_or_else(|| base.engine.scheduler())
     }
 }
@@ -187,7 +188,7 @@ pub(super) struct Space {
 fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u64) -> Error {
     let named: Vec<&str> = search.engines.iter().chain(&spec.engine.name).map(String::as_str).collect();
     let runs = |name: &&str| {
-        let vendors = vendors(name);
+        let vendors = vendors(EngineKind::of(name));
         vendors.is_empty() || chips.iter().any(|chip| vendors.contains(&chip.vendor.as_str()))
     };
     if !named.is_empty() && !named.iter().any(runs) {
@@ -332,10 +333,7 @@ fn settings(
     let budgets = match (&search.max_num_batched_tokens, spec.engine.max_num_batched_tokens) {
         (asked, _) if !asked.is_empty() => given(asked),
         (_, Some(_)) => vec![None],
-        _ => BUDGETS
-            .into_iter()
-            .filter(|n| *n != Some(EngineSettings::batch_defaults(&spec.engine, chip).0))
-            .collect(),
+        _ => BUDGETS.into_iter().filter(|n| *n != Some(batch_defaults(&spec.engine, chip).0)).collect(),
     };
     let seqs = if search.max_num_seqs.is_empty() { vec![None] } else { given(&search.max_num_seqs) };
     budgets.into_iter().flat_map(move |tokens| seqs.clone().into_iter().map(move |seqs| (tokens, seqs)))
@@ -375,9 +373,14 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
 /// What engines and routers are told: every combination of what the search names. Where prompts share tokens and nothing is
 /// said of routers, the one that finds them is looked at, too.
 fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<Told>> {
-    const ENGINES: [&str; 3] = ["vllm", "sglang", "tensorrt-llm"];
-    if let Some(name) = search.engines.iter().find(|name| !ENGINES.contains(&name.as_str())) {
-        return Err(Error::field("spec", "search.engines", format!("{name:?}"), ENGINES.join(", ")));
+    const ENGINES: [EngineKind; 3] = [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm];
+    if let Some(name) = search.engines.iter().find(|name| !ENGINES.contains(&EngineKind::of(name))) {
+        return Err(Error::field(
+            "spec",
+            "search.engines",
+            format!("{name:?}"),
+            ENGINES.map(EngineKind::name).join(", "),
+        ));
     }
     if search.speculative.contains(&true) && spec.engine.speculative.is_none() {
         let accepted = "with [engine.speculative], which has the measured acceptance_rate";

@@ -114,7 +114,7 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
         "beside" => replicas(candidate.beside),
         "weights" => deployment.is_some_and(|d| d.weights == *value),
         "kv" => deployment.is_some_and(|d| d.kv.name == *value),
-        "engine" => deployment.is_some_and(|d| d.options.engine.name() == *value),
+        "engine" => deployment.is_some_and(|d| d.engine.name() == *value),
         "router" => shape.told.router.unwrap_or(found.base.fleet.router).name() == *value,
         _ => deployment.is_some_and(|d| count(d.engine.max_num_batched_tokens)),
     }

@@ -41,8 +41,6 @@ pub struct Profile {
     pub shares_cache_by_slots: bool,
     /// True if prompts may be held back while others decode.
     pub holds_prompts: bool,
-    /// Version of the engine from which on it schedules a step while the previous one runs; `None` if it never does.
-    pub overlaps_since: Option<&'static str>,
     /// Supported layouts of tokens in memory.
     pub layouts: &'static [KvLayout],
     /// Spec keys that only some schedulers have.
@@ -70,7 +68,6 @@ impl Profile {
             divides_budget: false,
             shares_cache_by_slots: false,
             holds_prompts: false,
-            overlaps_since: None,
             layouts: &[KvLayout::Paged, KvLayout::Flashinfer],
             keys: &[],
         }

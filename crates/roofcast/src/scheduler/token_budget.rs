@@ -31,7 +31,6 @@ pub(super) fn vllm() -> Profile {
         prefixes: Prefixes::Blocks,
         null_blocks: 1,
         frees_windows: true,
-        overlaps_since: Some(ASYNC_SINCE),
         layouts: LAYOUTS,
         keys: &[
             "long_prefill_token_threshold",
@@ -79,7 +78,6 @@ pub(super) fn max_utilization() -> Profile {
         enable_chunked_prefill: false,
         scheduler_reserve_full_isl: false,
         holds_prompts: true,
-        overlaps_since: Some("0"),
         keys: HOLDING,
         ..Profile::chunked(Policy::TokenBudget)
     }

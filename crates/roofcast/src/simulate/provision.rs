@@ -230,13 +230,13 @@ impl Provision {
             let accepted = "left out where prefill and decode are apart";
             return Err(Error::field(place, "fleet.beside", "set", accepted));
         }
-        let asked = &forecaster.deployment.options;
+        let asked = &forecaster.deployment.engine;
         uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
-        if let Err(reason) = has_pools(asked.engine.scheduler()) {
+        if let Err(reason) = has_pools(asked.scheduler) {
             let accepted = format!("{POOLED} where prefill and decode are apart: {reason}");
-            return Err(Error::field(place, "engine.scheduler", asked.engine.scheduler().name(), accepted));
+            return Err(Error::field(place, "engine.scheduler", asked.scheduler.name(), accepted));
         }
-        if runs_by_block(&asked.engine) {
+        if runs_by_block(asked) {
             let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \
                             speculative, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
@@ -396,7 +396,7 @@ pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static s
 
 /// Refuses a number of replicas if `[fleet]` sets it, with the given reason.
 pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
-    let asked = deployment.options.parallelism;
+    let asked = deployment.requested_shares();
     for (field, value) in [("replicas", asked.replicas), ("count", asked.count)] {
         if let Some(value) = value {
             return Err(Error::field(place, field, value, format!("left out: {reason}")));
@@ -414,22 +414,22 @@ pub fn pool(
     prefix_caching: Option<bool>,
 ) -> Result<Forecaster> {
     let base = &forecaster.deployment;
-    let mut options = base.options.clone();
-    options.other = None;
-    let parallelism = options.parallelism;
-    options.parallelism = RequestedParallelism {
-        tp: spec.tp.or(parallelism.tp),
-        pp: spec.pp.or(parallelism.pp),
-        ep: spec.ep.or(parallelism.ep),
-        attention_dp: spec.attention_dp.or(parallelism.attention_dp),
-        replicas: spec.replicas.or(Some(1)),
-        ..parallelism
-    };
-    let engine = &mut options.engine;
-    engine.max_num_seqs = spec.max_num_seqs.or(engine.max_num_seqs);
-    engine.max_num_batched_tokens = spec.max_num_batched_tokens.or(engine.max_num_batched_tokens);
-    engine.num_gpu_blocks = spec.num_gpu_blocks.or(engine.num_gpu_blocks);
-    engine.enable_prefix_caching = prefix_caching.or(engine.enable_prefix_caching);
-    let pool = Deployment::resolve(base.model.clone(), base.accelerator.clone(), &options);
+    let pool = base.varied(|options| {
+        options.other = None;
+        let parallelism = options.parallelism;
+        options.parallelism = RequestedParallelism {
+            tp: spec.tp.or(parallelism.tp),
+            pp: spec.pp.or(parallelism.pp),
+            ep: spec.ep.or(parallelism.ep),
+            attention_dp: spec.attention_dp.or(parallelism.attention_dp),
+            replicas: spec.replicas.or(Some(1)),
+            ..parallelism
+        };
+        let engine = &mut options.engine;
+        engine.max_num_seqs = spec.max_num_seqs.or(engine.max_num_seqs);
+        engine.max_num_batched_tokens = spec.max_num_batched_tokens.or(engine.max_num_batched_tokens);
+        engine.num_gpu_blocks = spec.num_gpu_blocks.or(engine.num_gpu_blocks);
+        engine.enable_prefix_caching = prefix_caching.or(engine.enable_prefix_caching);
+    });
     pool.map(|deployment| forecaster.reshaped(deployment)).map_err(|e| e.within(section))
 }

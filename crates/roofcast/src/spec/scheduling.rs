@@ -50,17 +50,6 @@ impl SchedulerKind {
         SchedulerKind::Static,
     ];
 
-    /// The scheduler of an engine, if it is modelled here.
-    pub fn of_engine(name: &str) -> Option<SchedulerKind> {
-        match name {
-            "vllm" => Some(SchedulerKind::Vllm),
-            "sglang" => Some(SchedulerKind::Sglang),
-            "tensorrt-llm" => Some(SchedulerKind::TensorrtLlm),
-            "llama.cpp" => Some(SchedulerKind::LlamaCpp),
-            _ => None,
-        }
-    }
-
     /// Name of the value in a spec.
     pub fn name(self) -> &'static str {
         match self {

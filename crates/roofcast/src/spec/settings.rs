@@ -6,7 +6,7 @@
 use super::keys::{self, KEYS};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
-use crate::spec::SchedulerKind;
+use crate::spec::EngineKind;
 use std::path::Path;
 use toml::{Table, Value};
 
@@ -89,7 +89,7 @@ fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
 fn engine(table: &mut Table, name: &str) -> Result<()> {
     let engine = section(table, "engine")?;
     engine.insert("name".into(), name.into());
-    if SchedulerKind::of_engine(name).is_some() {
+    if EngineKind::of(name).scheduler().is_some() {
         engine.remove("scheduler");
     }
     Ok(())

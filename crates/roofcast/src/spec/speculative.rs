@@ -1,6 +1,6 @@
 //! `[engine.speculative]`: drafts of tokens that the model verifies.
 
-use super::{EngineSpec, SchedulerKind};
+use super::EngineSpec;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fmt::Display;
@@ -47,22 +47,19 @@ impl EngineSpec {
             _ => Ok(Some(spec)),
         }
     }
+}
 
-    /// Drafting and its acceptance rate, checked together with the keys that they depend on.
-    pub(crate) fn speculative(&self) -> Result<Option<(&SpeculativeSpec, f64)>> {
-        let Some(spec) = self.drafted()? else { return Ok(None) };
-        let Some(rate) = spec.acceptance_rate else {
+impl SpeculativeSpec {
+    /// Probability that a draft is accepted, of drafts whose cost is known.
+    pub(crate) fn accepted(&self) -> Result<f64> {
+        let Some(rate) = self.acceptance_rate else {
             return Err(refused("acceptance_rate", "missing", "0 to 1: how often a draft is right"));
         };
-        if spec.draft_model.is_none() && spec.draft_cost.is_none() {
+        if self.draft_model.is_none() && self.draft_cost.is_none() {
             let accepted = "a catalog id, or draft_cost in its place";
             return Err(refused("draft_model", "missing", accepted));
         }
-        if self.scheduler() != SchedulerKind::Vllm || self.async_scheduling == Some(true) {
-            let accepted = "the scheduler vllm without async_scheduling, or no [engine.speculative]";
-            return Err(Error::field("engine", "scheduler", "another, or async", accepted));
-        }
-        Ok(Some((spec, rate)))
+        Ok(rate)
     }
 }
 

@@ -322,7 +322,7 @@ impl Load {
 
     fn simulate(&self, forecaster: &Forecaster) -> Result<Run> {
         let mut priced = forecaster.clone();
-        priced.deployment.options.engine.cost = CostKind::Forecast;
+        priced.deployment.engine.cost = CostKind::Forecast;
         let spec =
             Spec { workload: Some(self.workload.clone()), fleet: self.fleet.clone(), ..Spec::default() };
         let found = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?;

@@ -91,8 +91,7 @@ proptest! {
     #[test]
     fn one_kind_named_twice_is_one_kind(workload in workloads(), fleet in pools()) {
         let plain = deployment(RequestedParallelism::default(), EngineSpec::default());
-        let options = Options { other: Some(plain.accelerator.clone()), ..plain.options.clone() };
-        let twice = Deployment::resolve(plain.model.clone(), plain.accelerator.clone(), &options).unwrap();
+        let twice = plain.varied(|options| options.other = Some(plain.accelerator.clone())).unwrap();
         let [one, other] = [plain, twice].map(|d| run(&d, &workload, fleet.clone(), true));
         same(&one.records, &other.records);
         prop_assert_eq!(serde_json::to_value(&one).unwrap(), serde_json::to_value(&other).unwrap());

@@ -56,7 +56,7 @@ fn faster(d: &Deployment, memory: f64, compute: f64) -> Deployment {
     for rate in chip.peak_flops.values_mut() {
         *rate = FlopRate(rate.0 * compute);
     }
-    Deployment::resolve(Arc::clone(&d.model), Arc::new(chip), &d.options).unwrap()
+    d.on(Arc::new(chip)).unwrap()
 }
 
 proptest! {

@@ -1,7 +1,6 @@
 //! Time that a new request waits until a scheduler considers it, counted in steps of decodes.
 
 use crate::runs::{deployment, records, served};
-use roofcast::deployment::{Deployment, Options};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};
 
@@ -22,9 +21,7 @@ fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64
     let mut deployed =
         deployment("meta-llama/Llama-3.1-8B-Instruct", EngineSpec { cost: CostKind::Limit, ..engine });
     if parallelism != RequestedParallelism::default() {
-        let options = Options { parallelism, ..deployed.options.clone() };
-        deployed =
-            Deployment::resolve(deployed.model.clone(), deployed.accelerator.clone(), &options).unwrap();
+        deployed = deployed.varied(|options| options.parallelism = parallelism).unwrap();
     }
     let fleet = served(&deployed, &workload, leap);
     records(&fleet)[1].first_token.unwrap().ms()

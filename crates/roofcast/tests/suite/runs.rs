@@ -32,8 +32,7 @@ pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
 pub(super) fn spread(deployment: Deployment, ranks: u64) -> Deployment {
     let parallelism =
         RequestedParallelism { tp: Some(1), attention_dp: Some(ranks), ..RequestedParallelism::default() };
-    let options = Options { parallelism, ..deployment.options };
-    Deployment::resolve(deployment.model, deployment.accelerator, &options).unwrap()
+    deployment.varied(|options| options.parallelism = parallelism).unwrap()
 }
 
 /// A replica of `deployment` for requests of 1000 tokens without common prompts.
@@ -47,7 +46,7 @@ pub(super) fn replica(
 }
 
 pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
-    let spec = &deployment.options.engine;
+    let spec = &deployment.engine;
     let mut replica = replica(deployment, workload.seed, leap).unwrap();
     let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
     *replica.timeline() = Some(Box::new(timeline));

@@ -83,7 +83,7 @@ impl Beside {
         let of_served = !named || report.answered_share.is_some_and(|share| share < AS_ASKED);
         spec.workload = Some(if of_served { served(workload, &report.summary) } else { workload.clone() });
         let mut priced = Forecaster::embedded(deployment.clone())?;
-        priced.deployment.options.engine.cost = CostKind::Forecast;
+        priced.deployment.engine.cost = CostKind::Forecast;
         let simulated = simulate(&priced, &spec, place, Options { leap: true, ..Options::default() })?;
         let source = priced.coefficients.name.clone();
         let forecast = forecast(source, &simulated.summary, simulated.bands, &report.summary);

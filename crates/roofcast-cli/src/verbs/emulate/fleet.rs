@@ -131,7 +131,7 @@ impl Launch<'_> {
             _ => {
                 let kv_events =
                     kv_events(self.args, (index, rank), &mut engine, self.runtime, &mut self.text)?;
-                let server = Ingest::of(forecaster, forecaster.deployment.options.engine.cost);
+                let server = Ingest::of(forecaster, forecaster.deployment.engine.cost);
                 EngineHandle::start(engine, self.pace, metrics, kv_events, server)?
             }
         };
@@ -151,7 +151,7 @@ impl Launch<'_> {
             block_size: capacity.block_size,
             cache_dtype: deployment.kv.name.to_string(),
             enable_prefix_caching: capacity.enable_prefix_caching,
-            gpu_memory_utilization: deployment.options.engine.gpu_memory_utilization.unwrap_or(0.9),
+            gpu_memory_utilization: deployment.engine.gpu_memory_utilization,
             max_loras: self.args.enable_lora.then_some(self.args.max_loras as usize),
         }
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
     let deployment = &asked.machine.forecaster.deployment;
     let (held, key) = (asked.machine.question, asked.keys.first().map(|(key, _)| *key));
-    let engine = &deployment.options.engine;
+    let engine = &deployment.engine;
     let same = |row: &Measurement| {
         row.kind == Kind::DecodeStep
             && row.model == deployment.model.name

@@ -1,0 +1,283 @@
+//! Settings of an engine, resolved from `[engine]`: the release, sizes of a step, and the keys of its scheduler.
+//!
+//! Knows: the defaults of absent keys, and which keys belong to which scheduler. Defaults that depend on the memory come with
+//! [`crate::deployment`]. Everything behind a deployment reads these settings, never the spec.
+
+mod own;
+
+pub use own::{HostTierSettings, Own, SglangSettings, StatePool, TensorrtLlmSettings, VllmSettings};
+
+use crate::error::{Error, Result};
+use crate::scheduler;
+use crate::scheduler::token_budget::ASYNC_SINCE;
+use crate::spec::{
+    AttentionBackend, CostKind, EngineKind, EngineSpec, Frontend, KvLayout, Prediction, QueuePolicy, Release,
+    SchedulePolicy, SchedulerKind, SpeculativeSpec,
+};
+use serde::Serialize;
+
+/// GiB of host memory per accelerator for swapped caches: vLLM v0's default.
+const SWAP_SPACE: f64 = 4.0;
+
+/// Settings of an engine, defaults filled in. Answers show the sizes of a step, the memory fraction and the layout.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EngineSettings {
+    /// Sequences that run at one time; in vLLM on each data-parallel rank, see [`crate::Deployment::seats`].
+    pub max_num_seqs: u64,
+    /// Most tokens that one step computes.
+    pub max_num_batched_tokens: u64,
+    /// Tokens of a KV block.
+    pub block_size: u64,
+    /// Tokens of the largest step with prompts that a captured graph covers; 0 if none does.
+    pub max_cudagraph_capture_size: u64,
+    /// Fraction of the device memory that the engine may use.
+    pub gpu_memory_utilization: f64,
+    /// Layout of a request's tokens in memory, if reads of block tables are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_layout: Option<KvLayout>,
+    /// Engine and version.
+    #[serde(skip)]
+    pub release: Release,
+    /// True if requests come through the engine's server, false for a program that has the engine to itself.
+    #[serde(skip)]
+    pub served: bool,
+    /// Server between the engine and its clients.
+    #[serde(skip)]
+    pub frontend: Frontend,
+    /// Scheduling policy.
+    #[serde(skip)]
+    pub scheduler: SchedulerKind,
+    /// Price of a step.
+    #[serde(skip)]
+    pub cost: CostKind,
+    /// Order of the queue.
+    #[serde(skip)]
+    pub policy: QueuePolicy,
+    /// Accuracy of predicted output lengths under `policy = "sjf"`.
+    #[serde(skip)]
+    pub length_prediction: Prediction,
+    /// Longest sequence that is served; the model's bound where absent.
+    #[serde(skip)]
+    pub max_model_len: Option<u64>,
+    /// KV blocks, whatever the memory leaves.
+    #[serde(skip)]
+    pub num_gpu_blocks: Option<u64>,
+    /// Bytes of KV cache on each accelerator, whatever the memory fraction leaves.
+    #[serde(skip)]
+    pub kv_cache_memory_bytes: Option<u64>,
+    /// Chunked prefill as requested; the scheduler's habit where absent.
+    #[serde(skip)]
+    pub enable_chunked_prefill: Option<bool>,
+    /// Prefix caching as requested; decided by the workload where absent.
+    #[serde(skip)]
+    pub enable_prefix_caching: Option<bool>,
+    /// True if admission needs room for the whole known sequence, not for its first chunk alone.
+    #[serde(skip)]
+    pub scheduler_reserve_full_isl: bool,
+    /// Fraction of the blocks kept free when admitting while others run.
+    #[serde(skip)]
+    pub watermark: f64,
+    /// GiB of host memory per accelerator for swapped caches.
+    #[serde(skip)]
+    pub swap_space: f64,
+    /// True if towers for images and sound are not loaded.
+    #[serde(skip)]
+    pub language_model_only: bool,
+    /// True if the host launches every kernel of a step, rather than a captured graph.
+    #[serde(skip)]
+    pub enforce_eager: bool,
+    /// Attention kernel of decodes; the engine's own where absent.
+    #[serde(skip)]
+    pub attention_backend: Option<AttentionBackend>,
+    /// Kernel of quantized weights; the release's own where absent.
+    #[serde(skip)]
+    pub quantization_kernel: Option<String>,
+    /// True for projections of one input as one product, false for separate ones; the engine's own where absent.
+    #[serde(skip)]
+    pub fuse_layers: Option<bool>,
+    /// Drafts that the model verifies.
+    #[serde(skip)]
+    pub speculative: Option<SpeculativeSpec>,
+    /// SGLang's host pool, if it has one.
+    #[serde(skip)]
+    pub host_tier: Option<HostTierSettings>,
+    /// SGLang's pool of recurrent states.
+    #[serde(skip)]
+    pub states: StatePool,
+    /// Sizes that were requested, which schedulers' own defaults do not replace and commands repeat.
+    #[serde(skip)]
+    pub requested: Requested,
+    #[serde(skip)]
+    own: OwnOrRefusal,
+}
+
+/// Settings of a scheduler, or the reason for which it does not run.
+type OwnOrRefusal = std::result::Result<Own, Error>;
+
+/// Sizes that a spec names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requested {
+    /// Sequences that run at one time.
+    pub max_num_seqs: Option<u64>,
+    /// Most tokens of a step.
+    pub max_num_batched_tokens: Option<u64>,
+    /// Tokens of a KV block.
+    pub block_size: Option<u64>,
+    /// Tokens of the largest captured step with prompts.
+    pub max_cudagraph_capture_size: Option<u64>,
+}
+
+/// Defaults of an engine's sizes on a chip, for a model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults {
+    pub(crate) max_num_seqs: u64,
+    pub(crate) max_num_batched_tokens: u64,
+    pub(crate) gpu_memory_utilization: f64,
+}
+
+impl EngineSettings {
+    /// Settings of `spec`, whose absent sizes are `defaults`.
+    pub(crate) fn resolve(spec: &EngineSpec, defaults: Defaults) -> Result<EngineSettings> {
+        let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
+            Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
+            other => Ok(other.unwrap_or(default)),
+        };
+        let utilization = spec.gpu_memory_utilization.unwrap_or(defaults.gpu_memory_utilization);
+        if !(utilization > 0.0 && utilization <= 1.0) {
+            return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
+        }
+        count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
+        let max_num_seqs = count("max_num_seqs", spec.max_num_seqs, defaults.max_num_seqs, 1 << 20)?;
+        let tokens = (spec.max_num_batched_tokens, defaults.max_num_batched_tokens);
+        let max_num_batched_tokens = count("max_num_batched_tokens", tokens.0, tokens.1, 1 << 24)?;
+        let profile = scheduler::profile(spec.scheduler());
+        let block_size = count("block_size", spec.block_size, profile.block_size, 1 << 16)?;
+        let release = spec.release();
+        Ok(EngineSettings {
+            max_num_seqs,
+            max_num_batched_tokens,
+            block_size,
+            max_cudagraph_capture_size: captured(spec, &release, max_num_seqs),
+            gpu_memory_utilization: utilization,
+            kv_layout: spec.kv_layout,
+            release,
+            served: spec.served.unwrap_or(true),
+            frontend: spec.frontend,
+            scheduler: spec.scheduler(),
+            cost: spec.cost,
+            policy: spec.policy,
+            length_prediction: spec.length_prediction,
+            max_model_len: spec.max_model_len,
+            num_gpu_blocks: spec.num_gpu_blocks,
+            kv_cache_memory_bytes: spec.kv_cache_memory_bytes,
+            enable_chunked_prefill: spec.enable_chunked_prefill,
+            enable_prefix_caching: spec.enable_prefix_caching,
+            scheduler_reserve_full_isl: spec
+                .scheduler_reserve_full_isl
+                .unwrap_or(profile.scheduler_reserve_full_isl),
+            watermark: spec.watermark.unwrap_or(profile.watermark),
+            swap_space: spec.swap_space.unwrap_or(SWAP_SPACE),
+            language_model_only: spec.language_model_only.unwrap_or(false),
+            enforce_eager: spec.enforce_eager.unwrap_or(false),
+            attention_backend: spec.attention_backend,
+            quantization_kernel: spec.quantization_kernel.clone(),
+            fuse_layers: spec.fuse_layers,
+            speculative: spec.drafted()?.cloned(),
+            host_tier: HostTierSettings::of(spec),
+            states: StatePool::of(spec),
+            requested: Requested {
+                max_num_seqs: spec.max_num_seqs,
+                max_num_batched_tokens: spec.max_num_batched_tokens,
+                block_size: spec.block_size,
+                max_cudagraph_capture_size: spec.max_cudagraph_capture_size,
+            },
+            own: Own::resolve(spec, &profile, max_num_batched_tokens, block_size),
+        })
+    }
+
+    /// Settings of the scheduler itself.
+    ///
+    /// # Errors
+    /// Keys of another scheduler, or that contradict one another. Verbs that run no scheduler ignore such keys.
+    pub fn own(&self) -> Result<&Own> {
+        self.own.as_ref().map_err(Clone::clone)
+    }
+
+    /// Settings of vLLM's scheduler, if it runs.
+    pub fn vllm(&self) -> Option<&VllmSettings> {
+        match &self.own {
+            Ok(Own::Vllm(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Settings of SGLang's scheduler, if it runs.
+    pub fn sglang(&self) -> Option<&SglangSettings> {
+        match &self.own {
+            Ok(Own::Sglang(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Engine.
+    pub fn kind(&self) -> EngineKind {
+        self.release.kind
+    }
+
+    /// Name of the engine in a spec.
+    pub fn name(&self) -> &str {
+        &self.release.name
+    }
+
+    /// True from version `first` on.
+    pub fn is_since(&self, first: &str) -> bool {
+        self.release.is_since(first)
+    }
+
+    /// True if a Python program serves the requests.
+    pub fn has_python_server(&self) -> bool {
+        self.served && self.frontend != Frontend::Dynamo && self.kind() != EngineKind::LlamaCpp
+    }
+
+    /// True if requests are considered in the order of their arrival.
+    pub fn is_in_order(&self) -> bool {
+        let by_prefix = self.sglang().is_some_and(|own| own.schedule_policy != SchedulePolicy::Fcfs);
+        self.policy == QueuePolicy::Fcfs && !by_prefix
+    }
+
+    /// True if a step is scheduled while the previous one runs.
+    pub fn overlaps(&self) -> bool {
+        match &self.own {
+            Ok(Own::Vllm(own)) => own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE)),
+            Ok(Own::TensorrtLlm(own)) => own.overlaps,
+            _ => false,
+        }
+    }
+
+    /// Drafts and the probability that one is accepted, checked together with the scheduler.
+    pub(crate) fn drafts(&self) -> Result<Option<(&SpeculativeSpec, f64)>> {
+        let Some(spec) = &self.speculative else { return Ok(None) };
+        let rate = spec.accepted()?;
+        let ahead = self.vllm().is_none_or(|own| own.async_scheduling == Some(true));
+        if ahead {
+            let accepted = "the scheduler vllm without async_scheduling, or no [engine.speculative]";
+            return Err(Error::field("engine", "scheduler", "another, or async", accepted));
+        }
+        Ok(Some((spec, rate)))
+    }
+}
+
+/// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on vLLM captures
+/// steps with prompts layer by layer around attention, up to twice `max_num_seqs` tokens and at most 512
+/// (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures nothing; other engines count as capturing
+/// decodes alone, though SGLang does more from 0.5.10 on for some models.
+fn captured(spec: &EngineSpec, release: &Release, max_num_seqs: u64) -> u64 {
+    match spec.max_cudagraph_capture_size {
+        _ if spec.enforce_eager == Some(true) => 0,
+        Some(asked) => asked,
+        None if release.kind == EngineKind::Vllm && release.is_since("0.8.0") => {
+            max_num_seqs.saturating_mul(2).min(512)
+        }
+        None => 0,
+    }
+}
