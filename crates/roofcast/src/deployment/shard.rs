@@ -283,6 +283,11 @@ fn clamp(elements: u128) -> u64 {
     u64::try_from(elements).unwrap_or(u64::MAX)
 }
 
+/// True for engines whose loaders hold vision towers and absorbed projections.
+fn loads_in_torch(kind: EngineKind) -> bool {
+    matches!(kind, EngineKind::Vllm | EngineKind::Sglang)
+}
+
 #[cfg(test)]
 mod tests {
     use super::stage_layers;
@@ -293,9 +298,4 @@ mod tests {
         assert_eq!([0, 1, 2].map(|s| stage_layers(64, 3, s)), [21, 22, 21]);
         assert_eq!([0, 1, 2, 3].map(|s| stage_layers(62, 4, s)), [15, 16, 16, 15]);
     }
-}
-
-/// True for engines whose loaders hold vision towers and absorbed projections.
-fn loads_in_torch(kind: EngineKind) -> bool {
-    matches!(kind, EngineKind::Vllm | EngineKind::Sglang)
 }
