@@ -77,7 +77,7 @@ pub(crate) enum Told {
 pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
     servers: Arc<Servers>,
-    /// Where power is read.
+    /// Sources of power readings.
     power: Vec<Source>,
     form: Form,
     how: How,
@@ -126,7 +126,7 @@ pub(crate) struct Measured {
     pub(crate) records: Vec<Record>,
     /// Metrics of the server, if they were read.
     pub(crate) server: Option<ServerMetrics>,
-    /// What was drawn, where that was told.
+    /// Energy used, if it was measured.
     pub(crate) energy: Option<Energy>,
 }
 

@@ -37,8 +37,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Ends where arguments do not parse, or where help is asked for. Values that cannot be are told as values of files are, all of
-/// them at once: `parse` says what is wrong with the arguments that are left without those already told.
+/// Reports arguments that do not parse, or prints requested help. Invalid values are reported like values in files,
+/// all of them at one time: `parse` parses the arguments without the ones that were reported already.
 pub(crate) fn misused(
     error: &clap::Error,
     mut arguments: Vec<OsString>,
@@ -51,7 +51,7 @@ pub(crate) fn misused(
         );
     }
     let Some(first) = value_error(error) else {
-        // Nothing is left to do where stderr is closed, too.
+        // If stderr is closed as well, nothing can be reported.
         drop(error.print());
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     };
@@ -59,7 +59,7 @@ pub(crate) fn misused(
     let mut wrong = without_value(error, &mut arguments).then(|| parse(arguments.clone())).flatten();
     while let Some(next) = wrong.take() {
         let Some(text) = value_error(&next).map(|error| error.to_string()) else { break };
-        // Of two equal pairs the wrong one may have gone.
+        // With two equal pairs, the valid one may have been removed.
         if told.contains(&text) {
             break;
         }
@@ -69,16 +69,16 @@ pub(crate) fn misused(
     fail(&anyhow::anyhow!(told.join("\n")))
 }
 
-/// How a program is built that has every verb.
+/// Instructions for a build with every verb.
 const WITH_IT: &str = "a build with it: `cargo install --locked --path crates/roofcast-cli --features full`, or a release's archive";
 
-/// The verb that clap does not know, where another build has it.
+/// The verb that clap does not know, if another build has it.
 fn left_out(error: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     (!cfg!(feature = "network") && ["bench", "emulate", "serve"].contains(&verb.as_str())).then_some(verb)
 }
 
-/// Removes the flag and the value that clap refused; false where the arguments have them in no form that is known.
+/// Removes the flag and the value that clap refused; false if they are not found in the arguments.
 fn without_value(error: &clap::Error, arguments: &mut Vec<OsString>) -> bool {
     let Some((flag, found)) = refused(error) else { return false };
     let joined = OsString::from(format!("{flag}={found}"));
@@ -107,7 +107,7 @@ pub(crate) fn misuse(error: &clap::Error) -> String {
     )
 }
 
-/// The flag and the value that clap refused, where it was a value.
+/// The flag and the value that clap refused, if it refused a value.
 fn refused(error: &clap::Error) -> Option<(&str, &str)> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -119,7 +119,7 @@ fn refused(error: &clap::Error) -> Option<(&str, &str)> {
     Some((flag, found))
 }
 
-/// A refusal of a value: the flag, what was found and what is accepted.
+/// The error for a refused value: the flag, the value found and the accepted values.
 fn value_error(error: &clap::Error) -> Option<Error> {
     let (flag, found) = refused(error)?;
     let accepted = match error.kind() {

@@ -42,7 +42,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     text_within(path, MOST_BYTES)
 }
 
-/// The same of at most so many bytes.
+/// Reads a file of at most `most` bytes.
 pub(crate) fn text_within(path: &Path, most: u64) -> Result<String> {
     let place = path.display().to_string();
     let file = File::open(path).with_context(|| place.clone())?;

@@ -64,7 +64,7 @@ pub trait Replica {
     fn prompt_tokens(&self) -> u64 {
         0
     }
-    /// Tokens of a prompt in the prefix cache, in whole blocks; 0 where nothing is found by content.
+    /// Tokens of a prompt in the prefix cache, in whole blocks; 0 for caches that find nothing by content.
     fn cached(&self, prompt: &Prompt) -> u64;
     /// KV blocks that requests hold, and all KV blocks.
     fn blocks(&self) -> (u64, u64);

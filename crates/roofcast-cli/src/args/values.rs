@@ -37,7 +37,7 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A share that may be nothing.
+/// A fraction from 0 on.
 #[cfg(feature = "network")]
 pub(super) fn share_or_none(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -1,7 +1,9 @@
-//! Energy that is drawn during a run: read beside it every second, from a Prometheus exporter or from this machine's own counters.
+//! Energy used during a run: read every second while it runs, from a Prometheus exporter or from this machine's own
+//! counters.
 //!
-//! Knows: by which names exporters tell energy, power and memory, and in which units; RAPL and amdgpu below `/sys`. Energy counters
-//! are read at both ends, power is integrated by trapezoids. Does not know: what else the machine does meanwhile, which counts too.
+//! Knows: the metric names and units by which exporters report energy, power and memory; RAPL and amdgpu below
+//! `/sys`. Energy counters are read at both ends, power is integrated by trapezoids. Knows nothing about other work
+//! of the machine, which is counted as well.
 
 use super::client::Client;
 use super::scrape::{EVERY, named, told};
@@ -12,18 +14,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// What a name counts.
+/// Quantity and unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Unit {
-    /// Energy since some time before, in so many joules.
+    /// Energy since some earlier time; the factor converts to joules.
     Joules(f64),
-    /// Power, in so many watts.
+    /// Power; the factor converts to watts.
     Watts(f64),
 }
 
-/// Names that tell energy or power, the better first. Sources: `etc/default-counters.csv` of NVIDIA's dcgm-exporter,
-/// `docs/METRICS.md` of nvidia_gpu_exporter, the metrics list of ROCm's device-metrics-exporter, node_exporter's rapl
-/// collector; Linux's `Documentation/power/powercap/powercap.rst` and `gpu/amdgpu/thermal.rst`.
+/// Metrics of energy or power, the preferred one first. Sources: `etc/default-counters.csv` of NVIDIA's
+/// dcgm-exporter, `docs/METRICS.md` of nvidia_gpu_exporter, the metrics list of ROCm's device-metrics-exporter,
+/// node_exporter's rapl collector; Linux's `Documentation/power/powercap/powercap.rst` and `gpu/amdgpu/thermal.rst`.
 const METERS: [(&str, Unit); 8] = [
     ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", Unit::Joules(1e-3)),
     ("DCGM_FI_DEV_POWER_USAGE", Unit::Watts(1.0)),
@@ -35,7 +37,7 @@ const METERS: [(&str, Unit); 8] = [
     (RAPL, Unit::Joules(1e-6)),
 ];
 
-/// Names that tell memory in use, each with its unit in bytes.
+/// Metrics of memory in use, each with its unit in bytes.
 const MEMORY: [(&str, f64); 3] = [
     ("DCGM_FI_DEV_FB_USED", 1_048_576.0),
     ("nvidia_smi_memory_used_bytes", 1.0),
@@ -47,10 +49,10 @@ const RAPL: &str = "intel-rapl energy_uj";
 /// This machine's GPUs by Linux's amdgpu, in microwatts.
 const AMDGPU: &str = "amdgpu power1_average";
 
-/// How long one reading may take.
+/// Time limit of one reading.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where power is read.
+/// Sources of readings.
 #[derive(Clone)]
 pub(super) enum Source {
     /// An exporter.
@@ -59,16 +61,16 @@ pub(super) enum Source {
     Here,
 }
 
-/// What a run drew.
+/// Energy and power of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Energy {
-    /// The name that told it.
+    /// The metric that was read.
     pub(crate) meter: &'static str,
     pub(crate) joules: f64,
     pub(crate) mean_w: f64,
-    /// Over all tokens that came back, warm-up and all.
+    /// Joules per output token, over all received tokens including warm-up.
     pub(crate) joules_per_output_token: Option<f64>,
-    /// The most that was seen.
+    /// Largest memory in use that was read, in bytes.
     pub(crate) memory_used_bytes: Option<f64>,
 }
 
@@ -76,7 +78,7 @@ pub(crate) struct Energy {
 #[derive(Debug, Default)]
 struct Readings(Vec<(Duration, BTreeMap<String, f64>)>);
 
-/// A reading that goes on.
+/// A measurement in progress.
 pub(super) struct Metering {
     readings: Arc<Mutex<Readings>>,
     sources: Vec<Source>,
@@ -98,7 +100,8 @@ impl Metering {
         Metering { readings, sources, start, task }
     }
 
-    /// Reads a last time; what was drawn while `tokens` came, or nothing where no known name was told.
+    /// Reads a last time; returns the energy used while `tokens` were received, or `None` if no known metric was
+    /// reported.
     pub(super) async fn stop(self, tokens: u64) -> Option<Energy> {
         self.task.abort();
         read(&self.sources, self.start, &self.readings).await;
@@ -125,7 +128,7 @@ async fn read(sources: &[Source], start: Instant, readings: &Mutex<Readings>) {
     }
 }
 
-/// Adds what an exporter says under known names.
+/// Adds an exporter's values of known metrics.
 fn add(text: &str, all: &mut BTreeMap<String, f64>) {
     let known = |name: &str| {
         METERS.iter().any(|(meter, _)| *meter == name) || MEMORY.iter().any(|(memory, _)| *memory == name)
@@ -135,7 +138,7 @@ fn add(text: &str, all: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// Adds the counters of this machine: of processors the packages, whose parts count in them.
+/// Adds the counters of this machine; for processors only packages, whose counters include their parts.
 fn here(class: &Path, all: &mut BTreeMap<String, f64>) {
     let number = |file: &Path| std::fs::read_to_string(file).ok()?.trim().parse::<f64>().ok();
     let names = |folder: &Path| {
@@ -160,7 +163,7 @@ impl Readings {
     fn energy(&self, tokens: u64) -> Option<Energy> {
         let (first, last) = (self.0.first()?, self.0.last()?);
         let seconds = (last.0 - first.0).as_secs_f64();
-        // A counter that fell was set to zero, or went over its end.
+        // A counter that fell was reset, or overflowed.
         let drawn = |(name, unit): &(&'static str, Unit)| {
             let of = |reading: &(Duration, BTreeMap<String, f64>)| {
                 Some((reading.0.as_secs_f64(), *reading.1.get(*name)?))
@@ -203,8 +206,8 @@ mod tests {
         Readings(texts.iter().map(reading).collect())
     }
 
-    /// Two GPUs' counters in millijoules grow by 1,000 J and 500 J in 10 s: 150 W, 3 J for each of 500 tokens. The counter goes
-    /// before the power beside it.
+    /// Two GPUs' counters in millijoules grow by 1,000 J and 500 J in 10 s: 150 W, 3 J for each of 500 tokens. The
+    /// energy counter is preferred to the power metric.
     #[test]
     fn a_counter_of_energy() {
         let text = |a: u64, b: u64| {
@@ -221,7 +224,7 @@ mod tests {
         assert_eq!(found.memory_used_bytes, Some(1_073_741_824.0));
     }
 
-    /// 100 W, then 300, then 300, a second apart: 200 + 300 J.
+    /// 100 W, then 300, then 300, at intervals of a second: 200 + 300 J.
     #[test]
     fn power_is_integrated() {
         let text = |watts: u64| format!("gpu_package_power{{gpu_id=\"0\"}} {watts}\n");
@@ -234,13 +237,13 @@ mod tests {
     fn without_a_known_name_there_is_none() {
         assert_eq!(readings(&[]).energy(1), None);
         assert_eq!(readings(&[(0, "up 1\n"), (1, "up 1\n")]).energy(1), None);
-        // One reading says no energy, and a counter that was reset says none.
+        // One reading gives no energy, and neither does a counter that was reset.
         let counter = |n: u64| format!("nvidia_smi_energy_joules_total {n}\n");
         assert_eq!(readings(&[(0, &counter(9))]).energy(1), None);
         assert_eq!(readings(&[(0, &counter(9)), (1, &counter(1))]).energy(1), None);
     }
 
-    /// Two packages of 1 and 2 MJ, whose cores count in them, and a GPU beside a disk's monitor.
+    /// Two packages of 1 and 2 MJ, which include their cores, and a GPU next to a disk's monitor.
     #[test]
     fn counters_of_this_machine() {
         let folder = tempfile::tempdir().unwrap();

@@ -35,7 +35,7 @@ pub(super) struct Run {
     pub(super) interrupted: bool,
     /// Number of failures that ended the run, if failures did.
     pub(super) stopped_after: Option<u64>,
-    /// Whether requests in flight did, which became so many more each second.
+    /// Growth of the requests in flight per second, if it ended the run.
     pub(super) oversaturated: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Bounds {
     pub(crate) duration: Option<Duration>,
     /// Number of failures after which no more are sent.
     pub(crate) most_failures: Option<u64>,
-    /// When the server is certain not to keep up with the rate.
+    /// True to stop once the server is certain not to keep up with the rate.
     pub(crate) oversaturation: bool,
 }
 

@@ -1,20 +1,21 @@
-//! Whether a server keeps up with the rate that it is offered, told while it is.
+//! Detects during a run that a server does not keep up with the offered rate.
 //!
-//! Knows: when requests were sent and answered. When requests in flight grow is the library's rule, which `simulate` calls an
-//! overload by; it is asked again whenever a run is a quarter longer, and believed when it says so twice in a row.
+//! Knows: the times of requests and answers. The growth of requests in flight is judged by the library's rule, which
+//! also defines `simulate`'s overload; it is evaluated whenever the run has become a quarter longer, and accepted
+//! after two equal results in a row.
 
 use roofcast::clock::Ticks;
 use roofcast::fleet::flow::{Flow, Trend};
 use roofcast::units::Picoseconds;
 
-/// A run is looked at again when it is so many times as long.
+/// Factor by which a run must grow before the next check.
 const LONGER: f64 = 1.25;
-/// Seconds before which nothing is certain.
+/// Seconds before which no verdict is certain.
 const EARLIEST: f64 = 5.0;
-/// Looks in a row that must say the same.
+/// Number of checks in a row that must agree.
 const LOOKS: u32 = 2;
 
-/// What is known of a run so far.
+/// State of a run so far.
 #[derive(Debug, Default)]
 pub(super) struct Saturation {
     flow: Flow,
@@ -22,22 +23,22 @@ pub(super) struct Saturation {
     last: Ticks,
     answers: u64,
     decoded_s: f64,
-    /// Seconds at the last look.
+    /// Time of the last check in seconds.
     looked: f64,
-    /// Looks in a row that saw growth.
+    /// Number of checks in a row that found growth.
     grew: u32,
 }
 
 impl Saturation {
-    /// A request was sent.
+    /// Records a sent request.
     pub(super) fn sent(&mut self, at: Picoseconds) {
         self.last = at.into();
         self.first.get_or_insert(self.last);
         self.flow.arrived(self.last);
     }
 
-    /// One was answered, whose tokens after the first took `decode`. By how many requests in flight grow each second, where
-    /// that is certain.
+    /// Records an answered request, whose tokens after the first took `decode`. Returns the growth of requests in
+    /// flight per second, if it is certain.
     pub(super) fn answered(&mut self, at: Picoseconds, decode: Picoseconds) -> Option<f64> {
         self.flow.left(at.into());
         self.answers += 1;

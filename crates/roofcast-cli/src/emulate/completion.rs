@@ -21,7 +21,7 @@ pub(crate) struct Completion {
     pub(crate) stops: bool,
     /// The stop string that ended it.
     pub(crate) stop_reason: Option<String>,
-    /// Calls of tools whose arguments the text is, one behind the other.
+    /// Calls of tools; the text consists of their arguments, one after the other.
     calls: Vec<Said>,
     /// True if the engine aborted it before its end.
     pub(crate) aborted: bool,
@@ -31,12 +31,12 @@ pub(crate) struct Completion {
 #[derive(Debug, Clone)]
 struct Said {
     name: String,
-    /// The token that its arguments begin with.
+    /// The token at which its arguments begin.
     first: usize,
 }
 
 impl Completion {
-    /// Whether it calls tools instead of saying something.
+    /// True if it calls tools instead of giving a text.
     pub(crate) fn calls(&self) -> bool {
         !self.calls.is_empty()
     }
@@ -50,7 +50,7 @@ impl Completion {
         })
     }
 
-    /// The number of the call that token `index` is of, and the tool's name where the call begins with it.
+    /// The number of the call to which token `index` belongs, and the tool's name if the call begins there.
     pub(crate) fn call_of(&self, index: usize) -> (usize, Option<&str>) {
         let number = self.calls.iter().rposition(|call| call.first <= index).unwrap_or(0);
         let begun = self.calls.get(number).filter(|call| call.first == index);
@@ -83,7 +83,7 @@ impl Completion {
     }
 }
 
-/// In so many parts a share is drawn.
+/// Resolution with which a fraction is drawn.
 const MILLION: usize = 1_000_000;
 
 /// Source of answers.
@@ -96,12 +96,12 @@ pub(crate) struct Author {
     calling: Calling,
 }
 
-/// How answers call tools.
+/// Settings of tool calls in answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Calling {
-    /// The share of answers that do where the model may choose.
+    /// Fraction of the answers that call tools if the model may choose.
     pub(crate) share: f64,
-    /// Calls of an answer at most.
+    /// Maximum number of calls in an answer.
     pub(crate) most: usize,
 }
 
@@ -185,12 +185,12 @@ impl Author {
         self.words.get(index % self.words.len().max(1)).map_or("", |word| word.text).to_owned()
     }
 
-    /// Whether an answer calls tools.
+    /// True if an answer calls tools.
     fn chooses(&self, calls: &Calls, draw: &mut Draw) -> bool {
         calls.choice != Choice::Auto || (draw.below(MILLION) as f64) < self.calling.share * MILLION as f64
     }
 
-    /// An answer that calls tools, in their order, each as often as the others.
+    /// An answer that calls tools, in their order and equally often.
     fn calls(&self, calls: &Calls, draw: &mut Draw, most: u64) -> Completion {
         let count = if calls.parallel { 1 + draw.below(self.calling.most) } else { 1 };
         let called: Vec<&Tool> = calls.tools.iter().cycle().take(count).collect();
@@ -206,7 +206,7 @@ impl Author {
         answer
     }
 
-    /// Texts one behind the other, cut off where they are longer than they may be.
+    /// Texts one after the other, cut off at their maximum length.
     fn said(&self, texts: &[String], most: u64) -> Completion {
         let encoded = texts.iter().map(|text| self.tokenizer.encode(text).unwrap_or_default());
         let mut encoded: Vec<Vec<u32>> = encoded.collect();

@@ -28,7 +28,7 @@ pub(crate) struct Fault {
     /// Number of tokens after which its connection is cut; a whole answer is cut at its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cut_after_tokens: Option<u64>,
-    /// It is refused as one kind after the other, in the place of one status.
+    /// It is refused with these kinds in turn, instead of a status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) failure_types: Vec<FailureType>,
     /// Fraction of requests that are affected, evenly spread.
@@ -72,7 +72,7 @@ fn all() -> f64 {
 }
 
 impl Fault {
-    /// A share of requests that fail in these ways, or in every one.
+    /// A fraction of requests that fail in these ways, or in all ways if none is named.
     pub(crate) fn injected(share: f64, types: &[FailureType]) -> Fault {
         let types = if types.is_empty() { FailureType::value_variants() } else { types };
         Fault {
@@ -84,7 +84,7 @@ impl Fault {
         }
     }
 
-    /// The fault as it meets the request with this number among those that it meets.
+    /// The fault for the request of this number among the affected ones.
     fn nth(mut self, number: usize) -> Fault {
         if let Some(kind) = self.failure_types.get(number % self.failure_types.len().max(1)) {
             self.status = Some(kind.status());

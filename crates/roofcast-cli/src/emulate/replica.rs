@@ -58,7 +58,7 @@ enum Message {
     Wake,
     Flush,
     Die,
-    /// Its latencies are others from now on, where they are stated.
+    /// Changes the stated latencies, if there are any.
     State(Latencies),
 }
 
@@ -188,7 +188,7 @@ impl EngineHandle {
         drop(self.sender.send(Message::Wake));
     }
 
-    /// Answers with other stated latencies: first tokens of requests that come, and every token that follows another.
+    /// Changes stated latencies: the time to the first token for new requests, and the time between tokens for all.
     pub(crate) fn state(&self, latencies: Latencies) {
         drop(self.sender.send(Message::State(latencies)));
     }

@@ -53,7 +53,7 @@ const FAULTS: &str = "/admin/faults";
 const PINS: &str = "/admin/metrics";
 /// Path for taking replicas down and up.
 const REPLICAS: &str = "/admin/replicas";
-/// Where stated latencies are changed.
+/// Path at which stated latencies are changed.
 const LATENCIES: &str = "/admin/latencies";
 
 /// Path prefixes that require the API key, even for unknown paths: vLLM's, and ours.
@@ -91,7 +91,7 @@ pub(crate) struct Settings {
     pub(crate) hidden: u64,
     /// Guard of administrative paths.
     pub(crate) guard: Guard,
-    /// What latencies are from the start, where they are stated.
+    /// Stated latencies at the start, if any.
     pub(crate) latencies: Option<Latencies>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Service {
     pins: Pins,
     sleep: Sleep,
     adapters: Adapters,
-    /// What latencies are now, where they are stated.
+    /// Current stated latencies, if any.
     latencies: Mutex<Option<Latencies>>,
     /// Requests in progress, as `/load` counts them.
     load: Arc<AtomicU64>,

@@ -14,18 +14,18 @@ pub(crate) struct Calls {
     /// At least one.
     pub(crate) tools: Vec<Tool>,
     pub(crate) choice: Choice,
-    /// Whether an answer may have several calls.
+    /// True if an answer may have several calls.
     pub(crate) parallel: bool,
 }
 
-/// Who says that an answer calls.
+/// Decides whether an answer calls a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The model.
     Auto,
-    /// The client, who leaves the tool open.
+    /// The client, without naming a tool.
     Required,
-    /// The client, who names the tool.
+    /// The client, which names the tool.
     Named,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Tool {
 }
 
 impl Calls {
-    /// The tools that a request lets an answer call; none where there are none, or none may be called.
+    /// The tools that an answer to a request may call; `None` if there are no tools, or none may be called.
     pub(crate) fn read(fields: &Fields) -> Result<Option<Calls>, Refusal> {
         let tools = tools(fields)?;
         let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true);

@@ -70,7 +70,7 @@ pub(crate) async fn serve(
                         match tls {
                             None => connection(stream, service, stop).await,
                             Some(tls) => {
-                                // A handshake that fails or takes too long is its client's affair.
+                                // A handshake that fails or takes too long only affects its client.
                                 if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
                                     connection(stream, service, stop).await;
                                 }

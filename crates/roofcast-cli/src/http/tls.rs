@@ -1,6 +1,6 @@
 //! TLS of a server: its certificates and key, as files in PEM.
 //!
-//! Knows: how they are read. Does not know: who trusts them.
+//! Knows: how to read them. Knows nothing about trust in them.
 
 use anyhow::{Result, anyhow};
 use roofcast::Error;
@@ -12,7 +12,8 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What takes connections for the certificate in `certificate`, with those that it rests on behind it, and its `key`.
+/// The acceptor of connections for the certificate in `certificate`, followed by its intermediate certificates, and
+/// its `key`.
 pub(crate) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     let wrong = |flag: &str, path: &Path, why: String, accepted: &str| {
         anyhow!(Error::field("arguments", flag, format!("{:?}: {why}", path.display().to_string()), accepted))

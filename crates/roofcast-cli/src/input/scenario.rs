@@ -175,7 +175,8 @@ impl Source {
         })
     }
 
-    /// What is said with `settings` over the file: as a table, and as a spec. All settings that cannot be are told at once.
+    /// The spec with `settings` over the file, as a table and as a spec. All invalid settings are reported at one
+    /// time.
     fn spec(&self, mut settings: Vec<Setting>) -> Result<(Table, Spec)> {
         let mut wrong = Vec::new();
         loop {
@@ -186,7 +187,7 @@ impl Source {
                 Ok(_) => return Err(together(wrong)),
                 Err(error) => {
                     let refused = refused(&error, &settings);
-                    // What is told once the values that were refused are gone may be only for their absence.
+                    // Errors that appear after removing refused values may be caused by the removal.
                     if wrong.is_empty() || refused.is_some() {
                         wrong.push(self.explained(error, &settings).into());
                     }
@@ -222,7 +223,7 @@ impl Source {
     }
 }
 
-/// The setting whose key or value an error is of.
+/// The setting to which an error refers.
 fn refused(error: &Error, settings: &[Setting]) -> Option<usize> {
     let Error::Parse { message, .. } = error else { return None };
     settings.iter().position(|setting| {

@@ -50,7 +50,7 @@ struct Subject<'a> {
     /// The tokenizer's file, or else the model.
     tokenizer_id: &'a str,
     date: String,
-    /// Where the machine is known: what limit and forecast assume where the question is silent.
+    /// Assumptions of limit and forecast, if the hardware is known.
     assumptions: &'a [String],
 }
 
@@ -68,7 +68,7 @@ struct Point {
     beside: Beside,
     /// The server's metrics, if they were read.
     server: Option<ServerMetrics>,
-    /// Where power was read.
+    /// Energy and power, if they were measured.
     energy: Option<Energy>,
 }
 

@@ -71,7 +71,7 @@ fn commands_that_start_nothing() {
     accepted(&["--from-command", "vllm serve", "--model", "llama-3.1-8b"]);
 }
 
-/// Each on a line of its own, whether clap refuses it or the spec.
+/// Every error is on a line of its own, whether clap or the spec refuses the value.
 #[test]
 fn all_values_that_cannot_be_are_told_at_once() {
     let told = |arguments: &str| {

@@ -41,7 +41,7 @@ fn a_plan_launches_the_model_of_an_address_by_its_name() {
     assert!(command.starts_with("vllm serve meta-llama/Llama-3.1-8B-Instruct"), "{command}");
 }
 
-/// A spec has them in quotes; an error behind them names the file's line.
+/// Numbers may be quoted in a spec; an error after them still names the file's line.
 #[test]
 fn a_spec_has_numbers_as_flags_do() {
     let text = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\ninput_len = \"8k\"\n\

@@ -176,7 +176,7 @@ impl Blocks {
         Ticks::from(shares.total())
     }
 
-    /// Blocks that requests hold.
+    /// Number of waiting requests that the scheduler skipped without blocking the queue.
     pub(super) fn deferred(&self) -> u64 {
         self.scheduler.deferred_count()
     }

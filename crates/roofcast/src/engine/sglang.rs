@@ -56,7 +56,7 @@ pub struct Sglang<D> {
     decoded: Ticks,
     fresh: Vec<RequestId>,
     departures: Vec<Departure>,
-    /// Copies to and from the host tier, where there is one.
+    /// Copies to and from the host tier, if there is one.
     copies: Option<Copies>,
     /// Requests that ended: the next decision may still refer to them.
     leaving: Vec<RequestId>,
@@ -86,7 +86,7 @@ struct Batch {
     step: Box<Step>,
     time: u64,
     growth: u64,
-    /// Of the time, what it waits for copies between tiers.
+    /// Part of the time that is spent waiting for copies between tiers.
     waits: u64,
     /// Rows whose first decode this is.
     fresh: Vec<RequestId>,

@@ -48,7 +48,7 @@ pub struct EngineConfig {
     pub layout: Option<KvLayout>,
     /// KV tokens that fit the host's memory.
     pub swap_tokens: u64,
-    /// The host's memory as a tier of the cache, where it is one.
+    /// The host's memory as a tier of the cache, if it is one.
     pub host: Option<HostTier>,
     /// Kind of scheduler.
     pub scheduler: SchedulerKind,

@@ -1,6 +1,6 @@
-//! Numbers that a spec's TOML has in quotes, as they are written on a command line: `input_len = "8k"`, `ttft_p99_ms = "2s"`.
+//! Quoted numbers in a spec's TOML, in the notation of the command line: `input_len = "8k"`, `ttft_p99_ms = "2s"`.
 //!
-//! Knows: which keys hold numbers. Does not know: which numbers a key takes.
+//! Knows: the keys that hold numbers. Knows nothing about the numbers that a key accepts.
 
 use super::keys::{KEYS, Kind};
 use super::number::{self, Unit};
@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// `text` with each quoted number of a numeric key as a plain one. Lines stay the same, so that errors name the file's.
-/// A quoted text that is no number stays as it is, and so does a text that is no TOML.
+/// `text` with each quoted number of a numeric key replaced by a plain one. The number of lines is unchanged, so that
+/// errors name the file's lines. A quoted text that is no number is kept, as is a text that is not TOML.
 pub fn unquoted(text: &str) -> Cow<'_, str> {
     let Ok(table) = DeTable::parse(text) else { return text.into() };
     let mut found = Vec::new();
@@ -45,7 +45,7 @@ fn collect(table: &DeTable, above: &str, found: &mut Vec<(Range<usize>, String)>
     }
 }
 
-/// The number that the key at `path` means by `text`, as TOML writes it.
+/// The TOML number for the text `text` of the key at `path`.
 fn number_of(path: &str, text: &str) -> Option<String> {
     let whole = || number::whole(text).map(|n| n.to_string());
     let real = || match Unit::of_key(path) {
@@ -55,7 +55,7 @@ fn number_of(path: &str, text: &str) -> Option<String> {
     let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
     match kind {
         Some(Kind::Whole) => whole(),
-        // With a point, as TOML tells numbers from whole ones.
+        // With a decimal point, by which TOML distinguishes floats from integers.
         Some(Kind::Real) => real().map(|n| format!("{n:?}")),
         // A parameter of a distribution of lengths: `{ kind = "uniform", min = "1k", max = "8k" }`.
         None => {

@@ -278,9 +278,10 @@ fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
     }
 }
 
-/// Five prompts of 1000 tokens of their own, one after another and then all again, in a device pool of 2500 tokens and a host pool of 5251. Two and a
-/// half are on the device, so the first of the second round are nowhere without a host tier, and on the host with it; what is
-/// loaded is every token of a prompt but the one that has to be computed.
+/// Five distinct prompts of 1000 tokens, one after another and then all again, in a device pool of 2500 tokens and a
+/// host pool of 5251. Two and a half prompts are on the device, so the first ones of the second round are lost
+/// without a host tier, and on the host with it; every token of a prompt is loaded except the one that has to be
+/// computed.
 #[test]
 fn a_host_tier_keeps_what_leaves_the_device() {
     let engine = EngineSpec {

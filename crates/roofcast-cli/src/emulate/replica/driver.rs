@@ -149,7 +149,7 @@ impl Driver {
                 self.engine.wait_until(self.pace.now());
             }
             Message::Flush => self.flush(),
-            // An engine's steps say what its latencies are.
+            // With an engine, its steps determine the latencies.
             Message::State(_) => {}
         }
     }

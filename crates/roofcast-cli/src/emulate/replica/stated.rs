@@ -22,9 +22,9 @@ const IDLE: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Latencies {
-    /// From a request to its first token, in milliseconds.
+    /// Time from a request to its first token, in milliseconds.
     pub(crate) ttft_ms: f64,
-    /// From each token to the next.
+    /// Time from each token to the next, in milliseconds.
     pub(crate) itl_ms: f64,
 }
 

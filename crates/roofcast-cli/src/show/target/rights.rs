@@ -1,6 +1,7 @@
-//! Who may write a file, and what a file keeps when another takes its place.
+//! Permissions of a file: write access, and the metadata that a replacement keeps.
 //!
-//! Knows: mode, owner and access on Unix; elsewhere the read-only attribute alone. Does not know: how files are replaced.
+//! Knows: mode, owner and access on Unix; elsewhere only the read-only attribute. Knows nothing about replacing
+//! files.
 
 #[cfg(not(unix))]
 pub(super) use elsewhere::*;
@@ -15,27 +16,27 @@ mod of_unix {
     use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
     use std::path::Path;
 
-    /// Whether what is there is a socket, which no path can be written through.
+    /// True for a socket, which cannot be written by path.
     pub(in super::super) fn is_socket(found: &Metadata) -> bool {
         found.file_type().is_socket()
     }
 
-    /// Whether nobody may write; the superuser may all the same.
+    /// True if the mode allows no write; the superuser may write nevertheless.
     pub(in super::super) fn is_read_only(found: &Metadata) -> bool {
         found.mode() & 0o222 == 0
     }
 
-    /// Whether this process may write what is at `path`.
+    /// Succeeds if this process may write the file at `path`.
     pub(in super::super) fn may_write(path: &Path) -> io::Result<()> {
         Ok(access(path, Access::WRITE_OK)?)
     }
 
-    /// Whether it may make files in `folder`.
+    /// Succeeds if this process may create files in `folder`.
     pub(in super::super) fn may_add(folder: &Path) -> io::Result<()> {
         Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
     }
 
-    /// What a new file begins with, which `umask` lessens.
+    /// Permissions of a new file, before `umask`.
     pub(in super::super) fn new() -> Option<Permissions> {
         Some(Permissions::from_mode(0o666))
     }
@@ -66,7 +67,7 @@ mod elsewhere {
         found.permissions().readonly()
     }
 
-    /// What the attribute says; the rest is told when the file is written.
+    /// Succeeds unless the file is read-only; other errors appear when it is written.
     pub(in super::super) fn may_write(path: &Path) -> Result<()> {
         if is_read_only(&path.metadata()?) { Err(Error::from(ErrorKind::PermissionDenied)) } else { Ok(()) }
     }

@@ -233,12 +233,12 @@ fn target(url: &str, how: &AskArgs) -> Result<Target> {
     Ok(target)
 }
 
-/// Where power is read: an exporter, with the headers of no request; none is this machine.
+/// The sources of power: exporters, requested without extra headers, or this machine's counters if none is given.
 fn exporter(url: &str, how: &AskArgs) -> Result<Option<Target>> {
     if url == "local" {
         return Ok(None);
     }
-    // Its metrics are at the path that they have everywhere.
+    // The default path of metrics.
     let url = url.trim_end_matches('/').trim_end_matches("/metrics");
     let resolved = Target::resolve(url, &[], None, |name| std::env::var(name).ok());
     let mut target = resolved.map_err(|_| {

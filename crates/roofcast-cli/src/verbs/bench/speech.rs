@@ -44,7 +44,7 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
     })
 }
 
-/// The largest file of prompts: ShareGPT's has 0.7 GB.
+/// Maximum size of a file of prompts: ShareGPT's has 0.7 GB.
 const MOST_PROMPTS: u64 = 4 << 30;
 
 /// A seed for words that no earlier run has used, for when no seed is given.

@@ -302,7 +302,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     format!("{title}{}{text}{}{note}{}", asked(runs), caches(&keys, runs), spans(runs))
 }
 
-/// Of load and SLO what all runs have in common; what varies is in the table.
+/// The part of load and SLO that all runs have in common; varied keys are in the table.
 fn asked(runs: &[Run]) -> String {
     let common = |of: &dyn Fn(&Run) -> Option<String>| {
         let first = of(runs.first()?)?;

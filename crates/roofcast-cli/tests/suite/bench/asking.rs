@@ -149,7 +149,8 @@ fn prompt_files_may_be_large() {
     assert_eq!(answer["completed"], 70, "{answer}");
 }
 
-/// An https server that only a proxy knows the way to: it is asked once by CONNECT, and TLS is spoken through it.
+/// An https server that can be reached only through a proxy: the proxy gets one CONNECT request, and TLS is spoken
+/// through it.
 #[test]
 fn https_through_a_proxy() {
     let server = crate::scripted::start_tls(|_, stream| crate::scripted::good(stream));

@@ -32,8 +32,8 @@ fn a_run_that_stops_on_failures() {
     assert!(answer["invalid_because"].to_string().contains("--max-failures"), "{answer}");
 }
 
-/// Twenty a second to a server that answers one of them each 200 ms, one after the other: fifteen more are in flight with every
-/// second, and of the two minutes' worth that are asked for a part is sent. At a tenth of its rate none of that.
+/// Twenty requests a second to a server that answers one every 200 ms: fifteen more are in flight with every second,
+/// and only a part of the two minutes' worth of requests is sent. At a tenth of the rate this does not happen.
 #[test]
 fn a_run_that_stops_when_the_server_falls_behind() {
     let turn = std::sync::Arc::new(std::sync::Mutex::new(()));
@@ -58,8 +58,8 @@ fn a_run_that_stops_when_the_server_falls_behind() {
     assert!(!answer["invalid_because"].to_string().contains("in flight grew"), "{answer}");
 }
 
-/// An exporter beside the server whose counter grows by 20 J with each reading: at least two are made, so that at least 20 J were
-/// drawn, for 4 × 3 tokens.
+/// An exporter next to the server whose counter grows by 20 J with each reading: at least two readings are made, so
+/// that at least 20 J are used, for 4 × 3 tokens.
 #[test]
 fn energy_is_read_beside_a_run() {
     let metrics = |n: usize, stream: &mut dyn scripted::Stream| {
@@ -84,7 +84,7 @@ fn energy_is_read_beside_a_run() {
     assert!((token - joules / 12.0).abs() < 1e-9, "{answer}");
     // 70,000 MiB.
     assert_eq!(answer["energy"]["memory_used_bytes"], 70_000.0 * 1_048_576.0);
-    // A server that tells no energy is said to.
+    // A server that reports no energy: this is mentioned.
     let (other, _) = scripted::start(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nup 1\n").is_ok()
     });

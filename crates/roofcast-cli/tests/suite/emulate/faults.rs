@@ -50,7 +50,7 @@ fn a_fault_meets_its_share_of_requests() {
     assert_eq!(statuses(2), [200, 200]);
 }
 
-/// By llm-d-inference-sim's flags: every second request, as its kinds one after the other.
+/// With llm-d-inference-sim's flags, every second request fails, with its kinds in turn.
 #[test]
 fn failures_have_the_names_of_llm_d() {
     let server =

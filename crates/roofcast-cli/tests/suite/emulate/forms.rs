@@ -169,7 +169,7 @@ fn latencies_may_be_stated() {
     assert!(alone.code == 2 && alone.err.contains("--itl"), "{}", alone.err);
 }
 
-/// From 5 ms to 200 ms a first token while the server runs, and back; no clock can show less.
+/// Changes the time to the first token from 5 ms to 200 ms while the server runs, and back; no clock can show less.
 #[test]
 fn stated_latencies_change_while_the_server_runs() {
     let server = Server::start(TINY, "--ttft 5 --itl 1 --allow-faults");
@@ -193,11 +193,11 @@ fn stated_latencies_change_while_the_server_runs() {
     let end =
         server.raw("DELETE /admin/latencies HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
     assert_eq!(end.json()["latencies"]["ttft_ms"], 5.0);
-    // An engine's own latencies are nobody's to state.
+    // The latencies of an engine cannot be stated.
     assert_eq!(Server::start(TINY, "--allow-faults").get("/admin/latencies").status, 404);
 }
 
-/// A certificate that signs itself: `bench` takes it with --insecure alone.
+/// A self-signed certificate: `bench` accepts it only with --insecure.
 #[test]
 fn https_by_a_certificate_and_its_key() {
     let data = "crates/roofcast-cli/tests/fixtures/tls";

@@ -73,8 +73,8 @@ fn a_stream_of_a_call_adds_up() {
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
 }
 
-/// All answers that may call do where all are to; of up to three calls each tool has one after the other, and a stream of them
-/// adds up to the whole.
+/// If all answers shall call, all that may call do; with up to three calls each tool gets one in turn, and a streamed
+/// answer adds up to the whole.
 #[test]
 fn the_model_may_call_and_more_than_once() {
     let server = Server::start(TINY, "--auto-tool-calls 1 --max-tool-calls 3");
@@ -120,7 +120,7 @@ fn the_model_may_call_and_more_than_once() {
         body["messages"][0]["content"] = format!("is it raining on day {day}").into();
         !calls(&ask(&server, &body)).is_empty()
     });
-    // Of 40 draws of a half fewer than 8 or more than 32 come once in 10,000 seeds; the seed is the prompt's.
+    // With 40 draws of a half, fewer than 8 or more than 32 come up once in 10,000 seeds; the seed is the prompt's.
     assert!((8..=32).contains(&called.count()));
 }
 

@@ -18,7 +18,7 @@ pub struct SglangConfig {
     pub scheduler: sglang::ServerArgs,
     /// Tokens of a request, prompt and output.
     pub max_model_len: u64,
-    /// The host tier, where there is one.
+    /// The host tier, if there is one.
     pub(crate) host: Option<HostTier>,
     /// Steps in which requests are received.
     pub(crate) polling: PollingConfig,

@@ -43,7 +43,7 @@ impl Cache {
         }
     }
 
-    /// Tokens of `prompt` that are there, in whole blocks.
+    /// Tokens of `prompt` that are cached, in whole blocks.
     pub(super) fn holds(&self, prompt: &Prompt) -> u64 {
         match self {
             Cache::Blocks(identity) => identity.holds(prompt),
