@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// A valid spec; invalid parts replace a part of it.
+/// A valid spec, in which the tests replace a part by an invalid one.
 const SPEC: &str = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 20\n\
                     input_len = 100\noutput_len = 10\narrivals = { kind = \"poisson\", rate = 1.0 }\n";
 

@@ -1,8 +1,8 @@
 //! Bands from residuals of cross-validation.
 //!
 //! Knows: 10th and 90th percentile of measured over forecast by evidence; each row counts with its deployment's
-//! weight. A depth of evidence with few residuals includes those of the next shallower one. Knows nothing about
-//! fitting.
+//! weight. A depth of evidence with few residuals also uses the residuals of the next shallower one. Knows nothing
+//! about fitting.
 
 use super::Residual;
 use crate::coefficients::{Band, Evidence, Factors, Load};

@@ -24,8 +24,8 @@ struct Entry<'a> {
     config: &'a Value,
 }
 
-/// Parses the text of a `config.json`; `place` names it in errors. NVIDIA's `hf_quant_config.json`, given as
-/// `beside`, is merged where the config itself is silent.
+/// Parses the text of a `config.json`; `place` names it in errors. The last argument is NVIDIA's
+/// `hf_quant_config.json`, which is merged where the config itself is silent.
 pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Value> {
     let mut config = config::parse_json(place, text)?;
     let theirs = beside.map(|text| config::parse_json("hf_quant_config.json", text)).transpose()?;

@@ -1,7 +1,7 @@
-//! From a spec's engine keys to an engine's settings.
+//! Conversion of a spec's engine keys to an engine's settings.
 //!
-//! Knows: what memory leaves for the cache, which of a scheduler's own defaults hold, and what each scheduler refuses: both
-//! are in the [`Profile`] of its file. After this nothing can fail.
+//! Knows: the cache that fits memory, the scheduler's defaults that apply, and the settings that each scheduler
+//! refuses: both are in the [`Profile`] of its file. Later operations cannot fail.
 
 use crate::deployment::Deployment;
 use crate::engine_settings::{EngineSettings, Own};
@@ -15,8 +15,8 @@ use crate::scheduler::{self, Policy, Profile, vllm};
 use crate::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 
 impl EngineConfig {
-    /// The settings of one replica of `deployment`, whose requests have `context` tokens in the mean, and its policy.
-    /// `shared` says whether prompts have tokens in common.
+    /// The settings of one replica of `deployment`, whose requests have a mean length of `context` tokens, and its
+    /// policy. `shared` is true if prompts have tokens in common.
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
         let by_block = runs_by_block(&deployment.engine);
         EngineConfig::resolve_as(deployment, context, shared, by_block)
@@ -129,8 +129,8 @@ fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
     }
 }
 
-/// How prefixes are found, where they are: as asked, else where prompts have tokens in common. vLLM and SGLang always look,
-/// which without them changes nothing but what a preempted request finds of its own.
+/// Kind of prefix cache: as requested, else on if prompts have tokens in common. vLLM and SGLang always look up
+/// prefixes, which without common tokens matters only to preempted requests.
 fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> Prefixes {
     if profile.prefixes == Prefixes::Tree {
         return match spec.sglang() {
@@ -156,7 +156,7 @@ fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64)
     }
 }
 
-/// Blocks that requests can hold: vLLM keeps one of its own as the null block.
+/// Blocks that requests can hold: vLLM reserves one as the null block.
 fn usable_blocks(spec: &EngineSettings, profile: &Profile, room: u64) -> Result<u64> {
     let reserved = profile.null_blocks;
     match spec.num_gpu_blocks {
@@ -174,7 +174,7 @@ fn usable_blocks(spec: &EngineSettings, profile: &Profile, room: u64) -> Result<
     }
 }
 
-/// Whether a prompt may be split over steps.
+/// True if a prompt may be split over steps.
 fn chunks(spec: &EngineSettings, profile: &Profile) -> bool {
     let own = match spec.scheduler {
         SchedulerKind::Sglang => spec.sglang().is_some_and(|own| own.chunked_prefill_size.is_some()),
@@ -197,7 +197,7 @@ fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
     if profile.divides_budget { budget } else { budget.saturating_mul(deployment.parallelism.attention_dp) }
 }
 
-/// `max_num_seqs` that the budget of a step can serve.
+/// The `max_num_seqs` that the budget of a step can serve.
 fn within_budget(spec: &EngineSettings, max_num_seqs: u64, budget: u64) -> Result<u64> {
     if max_num_seqs <= budget {
         return Ok(max_num_seqs);
@@ -235,7 +235,7 @@ fn share(field: &str, value: f64) -> Result<f64> {
     Err(Error::field("engine", field, value, "0 to below 1"))
 }
 
-/// KV tokens that the host's memory holds: `swap_space` GiB for each accelerator.
+/// KV tokens that fit the host's memory: `swap_space` GiB for each accelerator.
 fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> Result<u64> {
     let gib = spec.swap_space;
     if !(0.0..=1e6).contains(&gib) {
@@ -245,7 +245,7 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> 
     Ok((gib * f64::from(1 << 30) / one.max(1.0)) as u64)
 }
 
-/// Refuses what a scheduler does not have.
+/// Refuses settings that a scheduler does not have.
 fn check(spec: &EngineSettings, profile: &Profile, config: &EngineConfig) -> Result<()> {
     let anywhere = vllm::Rules::of(spec.release.version.as_deref()).interval_since_prefill;
     let ignored = |steps: &u64| *steps > 1 && config.attention_dp == 1 && !anywhere;
@@ -264,12 +264,12 @@ fn check(spec: &EngineSettings, profile: &Profile, config: &EngineConfig) -> Res
     Ok(())
 }
 
-/// A scheduler as a spec names it.
+/// Name of a scheduler in a spec.
 fn name(kind: SchedulerKind) -> String {
     serde_json::to_value(kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Refuses prefix caches that a scheduler does not have, and an order by prefixes without a cache that finds them.
+/// Refuses prefix caches that a scheduler does not have, and an order by prefixes without a prefix cache.
 fn check_prefixes(spec: &EngineSettings, config: &EngineConfig) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
         let accepted = "the schedulers vllm and sglang, or the key left out";
@@ -302,8 +302,8 @@ fn reserved(kind: ReservationKind) -> Reservation {
     }
 }
 
-/// Whether settings break lockstep, so that vLLM's scheduler runs block by block. AsyncScheduler is known as it is since it
-/// became the default.
+/// True if settings break lockstep, so that vLLM's scheduler runs block by block. AsyncScheduler is modelled from the
+/// version on in which it became the default.
 pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
     let own = spec.vllm().is_some_and(|own| {
         (own.async_scheduling == Some(true) && spec.is_since(scheduler::token_budget::ASYNC_SINCE))
@@ -314,7 +314,7 @@ pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
     own || spec.speculative.is_some()
 }
 
-/// The settings of the scheduler that knows every block.
+/// Settings of the scheduler with block identities.
 fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::SchedulerConfig {
     let own = spec.vllm().copied().unwrap_or_default();
     let drafts = spec.speculative.as_ref();

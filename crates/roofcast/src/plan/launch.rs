@@ -15,7 +15,7 @@ use crate::scheduler;
 use crate::spec::{EngineKind, QueuePolicy, SchedulerKind};
 use serde::Serialize;
 
-/// What a replica does in its fleet.
+/// Roles of a replica in its fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -49,8 +49,7 @@ pub struct Launch {
     pub nodes: u64,
     /// The command, on the first node if there are several; `None` if the engine cannot start this deployment.
     pub command: Option<String>,
-    /// The command on each other node, if one is needed there: `LEADER` is the first node's address, `RANK` a node's
-    /// number from 1.
+    /// The command on each other node, if any: `LEADER` is the first node's address, `RANK` a node's number from 1.
     pub on_others: Option<String>,
     /// The reason for having no command.
     pub note: Option<String>,
@@ -59,8 +58,7 @@ pub struct Launch {
 /// Words of a command, or the reason for having none.
 pub(super) type Words = Result<Vec<String>, String>;
 
-/// Commands for one replica of `deployment` with the checkpoint `model`, one of `replicas` in `role`; the
-/// deployment's own engine comes first.
+/// Commands for one of `replicas` in `role` with the checkpoint `model`; the deployment's own engine comes first.
 pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64) -> Vec<Launch> {
     let mut launches: Vec<Launch> = commands(deployment, model, role)
         .into_iter()
@@ -86,7 +84,7 @@ pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64)
     launches
 }
 
-/// The words of each engine's command.
+/// The words of the command for each engine.
 pub(super) fn commands(d: &Deployment, model: &str, role: Role) -> [(EngineKind, Words); 4] {
     [
         (EngineKind::Vllm, vllm(d, model, role)),
@@ -157,8 +155,7 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
     }
 }
 
-/// The error for a format without a checkpoint. A published checkpoint may belong to a sibling model with an equal
-/// shape, so it is mentioned but not used.
+/// The error for a format without a checkpoint; a published one may be a sibling's, and is only mentioned.
 fn unnamed(d: &Deployment, format: &str) -> String {
     let known = d.model.published.iter().find(|(_, quantization)| quantization.format.name == format);
     let known = known.map_or(String::new(), |(id, _)| format!(" ({id} is one)"));
@@ -177,9 +174,8 @@ pub(super) fn vendors(engine: EngineKind) -> &'static [&'static str] {
     }
 }
 
-/// Whether an engine runs on the deployment's chip, reads its format, and schedules as planned. SGLang needs compute capability
-/// 7.5 (docs.sglang.io, quick start), which has integer tensor cores; TensorRT-LLM Ampere, which has bf16 ones (its page
-/// "Supported Hardware").
+/// Checks that an engine runs on the chip, reads its format, and schedules as planned. SGLang needs compute
+/// capability 7.5 (docs.sglang.io, quick start); TensorRT-LLM needs Ampere (its page "Supported Hardware").
 fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     let chip = &d.accelerator;
     let too_old = match kind {
@@ -203,7 +199,7 @@ fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     planned(d)
 }
 
-/// Whether any of the engines schedules as `d` was planned.
+/// Checks that any of the engines schedules as planned in `d`.
 fn planned(d: &Deployment) -> Result<(), String> {
     if d.engine.kind().scheduler().is_none() {
         return Err(format!("the plan is for {}, which has no server here", d.engine.name()));
@@ -219,8 +215,7 @@ fn planned(d: &Deployment) -> Result<(), String> {
     Ok(())
 }
 
-/// Flags for formats of vLLM and SGLang, which have equal names. With `auto`, the engine chooses the format of the
-/// cache.
+/// Format flags of vLLM and SGLang, which have equal names; with `auto` the engine chooses the cache's format.
 fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
     match weights(d)? {
         Weights::Converted if d.accelerator.vendor == "google" => {
@@ -344,7 +339,7 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
         line.flag("--enable-dp-attention");
     }
     line.beyond("--ep-size", p.ep, 1);
-    // Weights and cache alone; vLLM's share has activations in it, too.
+    // SGLang's fraction covers weights and cache only; vLLM's also includes activations.
     let own = d.engine.kind() == EngineKind::Sglang;
     let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);
     let fraction = if own { d.engine.gpu_memory_utilization } else { share(d, both) };
@@ -370,8 +365,7 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
     Ok(line.0)
 }
 
-/// The smallest fraction over the ranks of a part in the chip's memory less the memory already taken, rounded down to
-/// hundredths.
+/// Smallest fraction, over the ranks, of a part in the memory that is not taken; rounded down to hundredths.
 fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
     let shares = memory::ranks(d).into_iter().map(|rank| {
         let (part, taken) = of(&rank);
@@ -414,7 +408,7 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     );
     line.set("--max_batch_size", d.engine.max_num_seqs);
     line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
-    // It splits no prompt unless it is told to, where other engines do.
+    // TensorRT-LLM splits prompts only with a flag, unlike other engines.
     let own = d.engine.scheduler == SchedulerKind::TensorrtLlm;
     if d.engine.enable_chunked_prefill.unwrap_or(!own) {
         line.flag("--enable_chunked_prefill");

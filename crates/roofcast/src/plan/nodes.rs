@@ -7,7 +7,7 @@
 use crate::deployment::Deployment;
 use crate::spec::EngineKind;
 
-/// Where ranks of data parallelism meet, as in vLLM's documentation.
+/// Port at which data-parallel ranks connect, as in vLLM's documentation.
 const RPC_PORT: u64 = 13_345;
 /// Port at which SGLang's nodes connect.
 const INIT_PORT: u64 = 20_000;

@@ -86,7 +86,7 @@ impl Told {
         }
     }
 
-    /// Whether the engine that is named, here or in the spec, runs on `chip`, as far as that is known of the engine.
+    /// True if the engine named here or in the spec runs on `chip`, as far as that is known.
     fn runs_on(&self, chip: &Accelerator, spec: &Spec) -> bool {
         let named =
             self.engine.as_deref().or(spec.engine.name.as_deref()).map(|name| vendors(EngineKind::of(name)));
@@ -370,8 +370,8 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
     cuts
 }
 
-/// What engines and routers are told: every combination of what the search names. Where prompts share tokens and nothing is
-/// said of routers, the one that finds them is looked at, too.
+/// The settings of engines and routers: every combination of the search's values. If prompts share tokens and no
+/// router is given, a prefix-aware router is considered as well.
 fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<Told>> {
     const ENGINES: [EngineKind; 3] = [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm];
     if let Some(name) = search.engines.iter().find(|name| !ENGINES.contains(&EngineKind::of(name))) {

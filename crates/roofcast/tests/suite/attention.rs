@@ -104,7 +104,7 @@ fn the_chapter_has_these_forecasts() {
     }
 }
 
-/// One block per sequence and head does not fill 108 multiprocessors better at twice the context: apart from
+/// One block per sequence and head does not fill 108 multiprocessors better at twice the context: except for
 /// starting, it takes twice the time, so that each further 8192 tokens add an equal time. A split context reads the
 /// cache at the calibration's efficiency, so that its time is the calibration's.
 #[test]

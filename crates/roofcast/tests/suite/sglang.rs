@@ -156,7 +156,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Every request ends with all its tokens, in both loops and with every setting; the pool is the sum of free,
-    /// cached and held tokens; the latch means what it says, and at the end everything is free or evictable.
+    /// cached and held tokens; new requests are blocked only while `batch_is_full` is set; and at the end everything
+    /// is free or evictable.
     #[test]
     fn nothing_is_lost(config in configs(), requests in requests()) {
         let mut scheduler = Scheduler::new(config.clone());

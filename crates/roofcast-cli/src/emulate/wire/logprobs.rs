@@ -100,7 +100,8 @@ impl Reply {
     }
 }
 
-/// Texts of made-up alternatives to the token, `beside` including it.
+/// Texts and log probabilities of made-up alternatives to the token; one fewer than the parameter, which includes the
+/// token.
 fn others(token: u32, beside: usize) -> impl Iterator<Item = (String, f64)> {
     (1..beside).map(move |place| (format!(" alternative{place}"), logprob(token, place)))
 }

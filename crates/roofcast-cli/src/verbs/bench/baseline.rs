@@ -1,6 +1,6 @@
 //! Earlier results to compare with: vLLM's, aiperf's and roofcast's own JSON.
 //!
-//! Knows: where each keeps the metrics. aiperf's inter-token latency is what vLLM calls TPOT.
+//! Knows: the keys of the metrics in each. aiperf's inter-token latency equals vLLM's TPOT.
 
 use crate::input;
 use anyhow::Result;

@@ -13,7 +13,7 @@ fn capture(name: &str) -> Option<Vec<u8>> {
 }
 
 /// Each request gets the recorded response, the k-th in two pieces split after k bytes: in the head, in an HTTP
-/// chunk's length or in the middle of a token. All are read as one and the same answer.
+/// chunk's length or within a token. All give one answer.
 #[test]
 fn a_recorded_wire_cut_anywhere() {
     // Counted by eye: tokens, chunks with tokens, prompt tokens where there is usage.

@@ -1,6 +1,6 @@
 //! The program at the end of seed 004: latency and throughput against batch, int8 on 16 chips.
 //!
-//! Knows: `latency = max(2PB FLOPs, P bytes) + KV bytes` over all chips, and what the text concludes from it.
+//! Knows: `latency = max(2PB FLOPs, P bytes) + KV bytes` over all chips, and the text's conclusions.
 
 use super::super::Verdict::{Exact, Inconsistent};
 use super::super::{Claim, decode, held};
