@@ -138,6 +138,7 @@ export interface RunAnswer {
     expense: Expense;
     fleet: FleetUse;
     load: OfferedLoad;
+    sessions: unknown;
     bands: Bands | null;
   };
   slo: Slo;

@@ -19,6 +19,7 @@ use crate::summary::Summary;
 use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series};
 use crate::timeline::trace::Trace;
+use crate::units::Picoseconds;
 use crate::workload::{Traffic, Workload};
 pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers, has_pools, pool, uncounted};
 use provision::{Provision, Requests};
@@ -73,6 +74,8 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// The offered load, and whether it exceeded the capacity.
     pub load: OfferedLoad,
+    /// Recorded sessions that ended, if the traffic has sessions.
+    pub sessions: Option<Sessions>,
     /// True if the run ended before its last request because a bound of the SLO was certain to be missed.
     #[serde(skip)]
     pub ended_early: bool,
@@ -199,6 +202,19 @@ pub struct Tables {
     pub sent_bytes: f64,
 }
 
+/// Recorded sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sessions {
+    /// Sessions whose last answer came.
+    pub completed: u64,
+    /// Seconds from a session's first turn to its last answer, waits included: mean.
+    pub mean_task_s: f64,
+    /// Median.
+    pub median_task_s: f64,
+    /// 90th percentile.
+    pub p90_task_s: f64,
+}
+
 /// Seconds by bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct TimeShares {
@@ -306,7 +322,15 @@ pub fn simulate_while(
         enable_prefix_caching: config.prefixes != Prefixes::Unknown,
         leap: options.leap,
     };
-    Ok(sums::report(&provision, settings, fleet))
+    Ok(Simulation { sessions: sessions(traffic.tasks()), ..sums::report(&provision, settings, fleet) })
+}
+
+/// Times of the sessions that ended.
+fn sessions(tasks: &[Picoseconds]) -> Option<Sessions> {
+    let times = Sample::from_iter(tasks.iter().copied()).statistics();
+    let [mean_task_s, median_task_s, p90_task_s] = [times.mean, times.median, times.p90].map(|ms| ms / 1e3);
+    let completed = tasks.len() as u64;
+    (completed > 0).then_some(Sessions { completed, mean_task_s, median_task_s, p90_task_s })
 }
 
 /// The timeline that each of `replicas` records; the events are divided evenly.

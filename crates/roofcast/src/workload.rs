@@ -4,6 +4,7 @@
 //! arithmetic needs come from [`arrivals`] and [`length`]; [`traffic`] draws single requests; [`trace`] reads
 //! recorded ones. Knows no files: [`Workload::load`] is handed their contents.
 
+mod agents;
 pub mod arrivals;
 mod draws;
 mod elementary;
@@ -182,6 +183,13 @@ impl Workload {
             let found = format!("{:?}", self.priorities.iter().take(10).collect::<Vec<_>>());
             let accepted = "up to 1000 weights of 0 or more, one of them above 0";
             return Err(Error::field(place, "workload.priorities", found, accepted));
+        }
+        if let Arrivals::Trace { recorded: Some(trace), .. } = &self.arrivals
+            && !trace.sessions.is_empty()
+            && !self.has_the_traces_lengths()
+        {
+            let accepted = "no input_len and no output_len: sessions are replayed as recorded";
+            return Err(Error::field(place, "workload", "lengths of its own", accepted));
         }
         if self.has_the_traces_lengths() && (self.prefix.is_some() || !self.priorities.is_empty()) {
             let accepted = "no prefix and no priorities where requests are replayed as recorded";

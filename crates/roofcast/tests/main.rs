@@ -3,6 +3,8 @@
 
 #[path = "suite/admission.rs"]
 mod admission;
+#[path = "suite/agents.rs"]
+mod agents;
 #[path = "suite/attention.rs"]
 mod attention;
 #[path = "suite/bent.rs"]

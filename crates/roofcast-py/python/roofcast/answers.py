@@ -522,6 +522,16 @@ class Fleet(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class Sessions(Part):
+    """Recorded sessions that ended: seconds from the first turn to the last answer."""
+
+    completed: int
+    mean_task_s: float
+    median_task_s: float
+    p90_task_s: float
+
+
+@dataclass(init=False, repr=False, eq=False)
 class Load(Part):
     """Requests a second that come and that can be sustained; whether the queue grows."""
 
@@ -584,6 +594,7 @@ class Simulation(Served):
     expense: Expense
     fleet: Fleet
     load: Load
+    sessions: Sessions | None
     request_goodput: float | None = None
     bands: Bands | None = None
 

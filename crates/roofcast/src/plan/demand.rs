@@ -114,10 +114,11 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
             let concurrency = (*concurrency as f64 * factor).round().max(1.0) as u64;
             Arrivals::ClosedLoop { concurrency, think_s: *think_s }
         }
-        Arrivals::Trace { path, format, scale, recorded } => Arrivals::Trace {
+        Arrivals::Trace { path, format, scale, concurrency, recorded } => Arrivals::Trace {
             path: path.clone(),
             format: *format,
             scale: Some(scale.unwrap_or(1.0) / factor),
+            concurrency: concurrency.map(|users| (users as f64 * factor).round().max(1.0) as u64),
             recorded: recorded.clone(),
         },
         _ => return None,

@@ -46,6 +46,7 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
     let ended_early = fleet.results.missed();
     let load = fleet.results.load();
     Simulation {
+        sessions: None,
         bands: bands(provision, &summary, &load, limit_tpot_ms),
         cost: config.cost,
         settings,

@@ -77,6 +77,8 @@ pub enum Arrivals {
         format: Option<Format>,
         /// Factor on times; below 1 is faster.
         scale: Option<f64>,
+        /// Recorded sessions in progress at any time, in place of their recorded start times.
+        concurrency: Option<u64>,
         /// Contents of the file, once loaded.
         #[serde(skip)]
         recorded: Option<Arc<Trace>>,
@@ -93,7 +95,7 @@ impl Arrivals {
             }
             Arrivals::Ramp { from, to, .. } => Some((from + to) / 2.0),
             Arrivals::Burst { size: Some(size), every_s: Some(every) } => Some(*size as f64 / every),
-            Arrivals::Trace { recorded: Some(trace), scale, .. } => {
+            Arrivals::Trace { recorded: Some(trace), scale, .. } if trace.sessions.is_empty() => {
                 trace.rate().map(|rate| rate / scale.unwrap_or(1.0))
             }
             _ => None,
@@ -155,7 +157,8 @@ impl Arrivals {
                 Arrivals::Sessions { think_s, .. } => think(think_s),
                 _ => Ok(()),
             }),
-            Arrivals::Trace { scale, recorded, .. } => {
+            Arrivals::Trace { scale, recorded, concurrency, .. } => {
+                check_replayed(place, recorded.as_deref(), *concurrency)?;
                 check_trace(place, scale.unwrap_or(1.0), recorded.as_deref())
             }
         }
@@ -197,6 +200,16 @@ fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> R
     let short = found == 0.0 || (1e-6..1e15).contains(&found.abs());
     let found = if short { found.to_string() } else { format!("{found:e}") };
     Err(Error::field(place, format!("workload.arrivals.{field}"), found, accepted))
+}
+
+/// Refuses a number of sessions in progress that cannot be, or of a trace without sessions.
+fn check_replayed(place: &str, recorded: Option<&Trace>, concurrency: Option<u64>) -> Result<()> {
+    let Some(users) = concurrency else { return Ok(()) };
+    if recorded.is_some_and(|trace| trace.sessions.is_empty()) {
+        let accepted = "left out: the trace has requests at their times, no sessions";
+        return Err(Error::field(place, "workload.arrivals.concurrency", users, accepted));
+    }
+    check_concurrency(place, users)
 }
 
 fn check_trace(place: &str, scale: f64, recorded: Option<&Trace>) -> Result<()> {

@@ -12,7 +12,10 @@ mod json;
 mod mooncake;
 mod own;
 mod pairs;
+pub mod session;
 mod sharegpt;
+mod turns;
+mod weka;
 
 use super::request::{Prompt, Request};
 use crate::error::{Error, Result};
@@ -20,6 +23,7 @@ use crate::preset::MOST_TOKENS;
 use crate::table::separator;
 use crate::units::Picoseconds;
 use serde::Deserialize;
+use session::{Session, Text};
 
 /// The latest time in seconds, 115 days.
 pub(super) const MOST_SECONDS: f64 = 1e7;
@@ -45,6 +49,10 @@ pub enum Format {
     Own,
     /// CSV `input_length,output_length`; no times.
     Pairs,
+    /// JSON lines of sessions, a turn a line: aiperf's and Dynamo's multi-turn Mooncake traces.
+    Turns,
+    /// JSON lines of coding-agent sessions with sub-agents, a session a line: kv-cache-tester's (Weka's) traces.
+    Weka,
 }
 
 /// Recorded requests.
@@ -54,6 +62,8 @@ pub struct Trace {
     pub requests: Vec<Request>,
     /// True if the file has times; otherwise all times are 0.
     pub timed: bool,
+    /// Sessions, if the file has them; `requests` then has every turn at the time of its session.
+    pub sessions: Vec<Session>,
 }
 
 impl Trace {
@@ -65,7 +75,7 @@ impl Trace {
             Some(format) => format,
             None => detect(place, text)?,
         };
-        let mut recording = Recording { place, requests: Vec::new() };
+        let mut recording = Recording { place, requests: Vec::new(), sessions: Vec::new() };
         match format {
             Format::Azure => azure::read(text, &mut recording)?,
             Format::Mooncake => mooncake::read(text, mooncake::MOONCAKE, &mut recording)?,
@@ -74,7 +84,10 @@ impl Trace {
             Format::ShareGpt => sharegpt::read(text, &mut recording)?,
             Format::Own => own::read(text, &mut recording)?,
             Format::Pairs => pairs::read(text, &mut recording)?,
+            Format::Turns => turns::read(text, &mut recording)?,
+            Format::Weka => weka::read(text, &mut recording)?,
         }
+        recording.requests.extend(turns_of(&recording.sessions));
         if recording.requests.is_empty() {
             return Err(Error::Parse {
                 place: place.into(),
@@ -82,7 +95,7 @@ impl Trace {
             });
         }
         let timed = !matches!(format, Format::ShareGpt | Format::Pairs);
-        Ok(Trace { requests: recording.requests, timed })
+        Ok(Trace { requests: recording.requests, timed, sessions: recording.sessions })
     }
 
     /// Seconds from the first request to the last.
@@ -137,6 +150,7 @@ fn detect(place: &str, text: &str) -> Result<Format> {
 struct Recording<'a> {
     place: &'a str,
     requests: Vec<Request>,
+    sessions: Vec<Session>,
 }
 
 impl Recording<'_> {
@@ -179,6 +193,24 @@ impl Recording<'_> {
         let message = format!("`{name}` is {seconds} s; accepted: 0 to {MOST_SECONDS} s");
         Err(self.error(line, column, message))
     }
+}
+
+/// Every turn as a request at the start of its session, in order of time, with its prompt's length as recorded.
+fn turns_of(sessions: &[Session]) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for session in sessions {
+        let mut said = 0_u32;
+        for turn in &session.turns {
+            let input = match turn.text {
+                Text::Added(_) => said.saturating_add(turn.input),
+                Text::Whole(_) => turn.input,
+            };
+            said = input.saturating_add(turn.output);
+            requests.push(plain(session.at, input, turn.output));
+        }
+    }
+    requests.sort_by_key(|request| request.at);
+    requests
 }
 
 /// A request that shares nothing.

@@ -4,6 +4,7 @@
 //! closed one a word per user. Knows nothing about how requests are served: the caller reports each answer.
 
 use super::Workload;
+use super::agents::{Agents, scaled};
 use super::arrivals::{Arrivals, Clock};
 use super::draws::Draws;
 use super::request::{Prompt, Request};
@@ -36,6 +37,8 @@ enum Source {
     Sessions(Box<Sessions>),
     /// Recorded requests, from `next` on.
     Recorded { trace: Arc<Trace>, next: usize, scale: f64, whole: bool },
+    /// Recorded sessions.
+    Agents(Box<Agents>),
 }
 
 impl Traffic {
@@ -49,7 +52,8 @@ impl Traffic {
         let draws = Draws::new(workload).ok_or_else(missing)?;
         let source = Source::new(workload, total).ok_or_else(missing)?;
         let cap = workload.max_concurrency.map(Cap::new);
-        let closed = cap.is_some() || matches!(source, Source::Closed(_) | Source::Sessions(_));
+        let closed =
+            cap.is_some() || matches!(source, Source::Closed(_) | Source::Sessions(_) | Source::Agents(_));
         Ok(Traffic { source, draws, cap, closed, total, left: total })
     }
 
@@ -73,6 +77,7 @@ impl Traffic {
             Source::Open { due, .. } => Some(*due),
             Source::Closed(users) => users.peek(),
             Source::Sessions(sessions) => sessions.peek(),
+            Source::Agents(agents) => agents.peek(),
             Source::Recorded { trace, next, scale, .. } => {
                 trace.requests.get(*next).map(|request| scaled(request.at, *scale))
             }
@@ -101,6 +106,7 @@ impl Traffic {
                 self.draws.request(at, user)
             }
             Source::Sessions(sessions) => sessions.next(&mut self.draws)?,
+            Source::Agents(agents) => agents.next()?,
             Source::Recorded { trace, next, scale, whole } => {
                 let recorded = trace.requests.get(*next)?;
                 *next += 1;
@@ -124,6 +130,7 @@ impl Traffic {
         match &mut self.source {
             Source::Closed(users) => users.answered(user, at),
             Source::Sessions(sessions) => sessions.answered(user, at, output_segment),
+            Source::Agents(agents) => agents.answered(user, at, output_segment),
             Source::Open { .. } | Source::Recorded { .. } => {}
         }
         if let Some(cap) = &mut self.cap {
@@ -137,6 +144,7 @@ impl Traffic {
         match &mut self.source {
             Source::Closed(users) => users.answered(user, at),
             Source::Sessions(sessions) => sessions.end(user, at),
+            Source::Agents(agents) => agents.end(user, at),
             Source::Open { .. } | Source::Recorded { .. } => {}
         }
         if let Some(cap) = &mut self.cap {
@@ -154,10 +162,18 @@ impl Traffic {
         let recorded = |trace: &Trace| trace.requests.iter().any(|r| r.prompt != Prompt::Own);
         self.draws.shares_prefixes()
             || match &self.source {
-                Source::Sessions(_) => true,
+                Source::Sessions(_) | Source::Agents(_) => true,
                 Source::Recorded { trace, whole, .. } => *whole && recorded(trace),
                 Source::Open { .. } | Source::Closed(_) => false,
             }
+    }
+
+    /// Times from the first turn to the last answer of recorded sessions that ended; empty for other traffic.
+    pub fn tasks(&self) -> &[Picoseconds] {
+        match &self.source {
+            Source::Agents(agents) => &agents.tasks,
+            _ => &[],
+        }
     }
 
     /// Number of requests in all.
@@ -179,6 +195,12 @@ impl Source {
             Arrivals::ClosedLoop { concurrency, think_s } => {
                 Source::Closed(Users::new((*concurrency).min(total), Think::new(*think_s, seed)))
             }
+            Arrivals::Trace { recorded: Some(trace), scale, concurrency, .. }
+                if !trace.sessions.is_empty() =>
+            {
+                let trace = Arc::clone(trace);
+                Source::Agents(Box::new(Agents::new(trace, scale.unwrap_or(1.0), *concurrency)))
+            }
             Arrivals::Trace { recorded, scale, .. } => Source::Recorded {
                 trace: Arc::clone(recorded.as_ref()?),
                 next: 0,
@@ -195,11 +217,6 @@ impl Source {
             }
         })
     }
-}
-
-/// A recorded time, exact where it is not scaled.
-fn scaled(at: Picoseconds, scale: f64) -> Picoseconds {
-    if scale == 1.0 { at } else { Picoseconds::from_seconds(at.seconds() * scale) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::FoundPrefixes;
-use roofcast::simulate::{PoolUse, Simulation};
+use roofcast::simulate::{PoolUse, Sessions, Simulation};
 use roofcast::spec::CostKind;
 
 pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
@@ -32,6 +32,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
         ("steps", steps(s)),
         ("KV cache", cache(s)),
     ];
+    facts.extend(s.sessions.as_ref().map(|ended| ("sessions", sessions(ended))));
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)));
@@ -151,6 +152,15 @@ fn drafts(s: &Simulation) -> String {
     let a = &s.activity;
     let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
     format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
+}
+
+/// Times of recorded sessions from their first turn to their last answer.
+fn sessions(s: &Sessions) -> String {
+    let [mean, median, p90] = [s.mean_task_s, s.median_task_s, s.p90_task_s].map(significant);
+    format!(
+        "{} ended; from first turn to last answer {mean} s in the mean, {median} s p50, {p90} s p90",
+        grouped(s.completed)
+    )
 }
 
 /// Prompt tokens in the cache of the chosen replica, and in the cache of the best one.

@@ -24,6 +24,12 @@ pub(super) fn lines<T: DeserializeOwned>(
 /// The format of the first line; `is_vllms` distinguishes the two formats that have time stamps.
 pub(super) fn detect(line: &str, is_vllms: impl Fn(serde_json::Value) -> bool) -> Option<Format> {
     let value: serde_json::Value = serde_json::from_str(line).ok()?;
+    if value.get("session_id").is_some() {
+        return Some(Format::Turns);
+    }
+    if value.get("requests").is_some() {
+        return Some(Format::Weka);
+    }
     if value.get("timestamp").is_some() {
         return Some(if is_vllms(value) { Format::Vllm } else { Format::Mooncake });
     }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 pub(super) struct Units {
     /// Time stamps per second: 1000 for milliseconds.
     per_second: f64,
-    block: u64,
+    pub(super) block: u64,
 }
 
 pub(super) const MOONCAKE: Units = Units { per_second: 1e3, block: 512 };
@@ -64,7 +64,7 @@ pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Resul
 }
 
 /// The blocks as runs of segment 0; blocks that follow one another are one run.
-fn runs(ids: &[u32], block: u64, tokens: u64) -> Box<[Run]> {
+pub(super) fn runs(ids: &[u32], block: u64, tokens: u64) -> Box<[Run]> {
     let mut runs: Vec<Run> = Vec::new();
     let mut left = tokens;
     for id in ids {

@@ -1,0 +1,150 @@
+//! JSON lines of coding-agent sessions, a session a line, as kv-cache-tester publishes them (github.com/callanjfox).
+//!
+//! A session has `requests`: each with its offset `t` and `think_time` in seconds, `in` and `out` tokens, and `hash_ids` of
+//! whole blocks of `block_size` tokens that are local to the session; or a sub-agent (`type` `subagent`) with requests of its own,
+//! which starts at its `t` and ends before the parent's next request. System prompts that sessions have in common have other ids
+//! in each, so nothing is shared between sessions.
+
+use super::session::{Session, Text, Turn};
+use super::{Recording, json};
+use crate::error::Result;
+use crate::units::Picoseconds;
+use crate::workload::request::Run;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Line {
+    block_size: u64,
+    requests: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    t: f64,
+    #[serde(default)]
+    think_time: f64,
+    #[serde(default)]
+    api_time: f64,
+    #[serde(rename = "in", default)]
+    input: u64,
+    #[serde(rename = "out", default)]
+    output: u64,
+    #[serde(default)]
+    hash_ids: Vec<u32>,
+    /// Requests of a sub-agent.
+    requests: Option<Vec<Item>>,
+}
+
+pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
+    json::lines(text, recording, |line, found: Line, recording| {
+        if found.block_size == 0 {
+            return Err(recording.error(line, 1, "`block_size` is 0; expected 1 or more".into()));
+        }
+        let segment = recording.sessions.len() as u32;
+        let session = Session::default();
+        recording.sessions.push(session);
+        let index = recording.sessions.len() - 1;
+        let session =
+            Reader { line, block: found.block_size, segment }.session(&found.requests, recording)?;
+        recording.sessions[index] = session;
+        Ok(())
+    })
+}
+
+/// What requests of a line have in common.
+struct Reader {
+    line: usize,
+    block: u64,
+    /// Segment of the session's block ids.
+    segment: u32,
+}
+
+impl Reader {
+    /// A session of `items`; sub-agents are added to the recording.
+    fn session(&self, items: &[Item], recording: &mut Recording) -> Result<Session> {
+        let (mut session, mut spawns, mut answered) = (Session::default(), Vec::new(), 0.0_f64);
+        for item in items {
+            if let Some(requests) = &item.requests {
+                let at = recording.seconds(self.line, 1, "t", (item.t - answered).max(0.0))?;
+                let child = self.session(requests, recording)?;
+                spawns.push(recording.sessions.len());
+                recording.sessions.push(Session { at, spawned: true, ..child });
+                continue;
+            }
+            let wait = recording.seconds(self.line, 1, "think_time", item.think_time.max(0.0))?;
+            let wait = if session.turns.is_empty() { Picoseconds::ZERO } else { wait };
+            let input = recording.tokens(self.line, 1, "in", item.input)?;
+            let output = recording.tokens(self.line, 1, "out", item.output.max(1))?;
+            let text = Text::Whole(self.prompt(item, session.turns.len()));
+            session.turns.push(Turn { wait, input, output, text, spawns: std::mem::take(&mut spawns) });
+            answered = item.t + item.api_time;
+        }
+        if session.turns.is_empty() {
+            return Err(recording.error(
+                self.line,
+                1,
+                "a session without requests; expected at least one".into(),
+            ));
+        }
+        session.background = spawns;
+        Ok(session)
+    }
+
+    /// Whole blocks by their ids, and the rest as tokens that no other turn has.
+    fn prompt(&self, item: &Item, turn: usize) -> Box<[Run]> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut left = item.input;
+        for id in &item.hash_ids {
+            let (start, length) = (u64::from(*id) * self.block, left.min(self.block));
+            left -= length;
+            match runs.last_mut() {
+                _ if length == 0 => {}
+                Some(last) if last.start + last.length == start => last.length += length,
+                _ => runs.push(Run { segment: self.segment, start, length }),
+            }
+        }
+        if left > 0 {
+            // Beyond the ids, which have 32 bits.
+            let start = ((1 << 32) + turn as u64) * self.block.max(1 << 20);
+            runs.push(Run { segment: self.segment, start, length: left });
+        }
+        runs.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::request::Run;
+    use crate::workload::trace::Trace;
+    use crate::workload::trace::session::Text;
+
+    /// A parent of two requests between which a sub-agent of one runs.
+    const ONE: &str = concat!(
+        r#"{"id":"x","block_size":64,"requests":[{"t":0,"in":130,"out":9,"hash_ids":[1,2],"api_time":2},"#,
+        r#"{"t":5,"type":"subagent","requests":[{"t":0,"in":64,"out":4,"hash_ids":[7]}]},"#,
+        r#"{"t":9,"in":192,"out":3,"hash_ids":[1,2,3],"api_time":1,"think_time":1.5}]}"#
+    );
+
+    #[test]
+    fn a_sub_agent_runs_before_the_parents_next_request() {
+        let trace = Trace::parse("t", ONE, None).unwrap();
+        let [parent, child] = trace.sessions.as_slice() else { panic!("two sessions") };
+        // It starts at 5 s, the answer before came at 0 + 2 s.
+        assert_eq!((child.spawned, child.at.seconds(), parent.spawned), (true, 3.0, false));
+        assert_eq!(
+            (parent.turns[1].spawns.as_slice(), parent.turns[1].wait.seconds()),
+            ([1].as_slice(), 1.5)
+        );
+        // Ids 1 to 3 are one run of 192 tokens; 130 tokens are two blocks and two tokens that have no id.
+        let whole = Text::Whole([Run { segment: 0, start: 64, length: 192 }].into());
+        assert_eq!(parent.turns[1].text, whole);
+        let Text::Whole(first) = &parent.turns[0].text else { panic!("a whole prompt") };
+        assert_eq!(first.iter().map(|run| run.length).collect::<Vec<_>>(), [128, 2]);
+    }
+
+    #[test]
+    fn a_session_without_requests_is_refused() {
+        let error = Trace::parse("t", r#"{"block_size":64,"requests":[]}"#, None).unwrap_err().to_string();
+        assert!(error.contains("t:1:1") && error.contains("without requests"), "{error}");
+    }
+}
