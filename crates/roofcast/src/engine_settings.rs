@@ -47,7 +47,7 @@ pub struct EngineSettings {
     /// Scheduling policy.
     #[serde(skip)]
     pub scheduler: SchedulerKind,
-    /// Price of a step.
+    /// Cost model of a step.
     #[serde(skip)]
     pub cost: CostKind,
     /// Order of the queue.
@@ -56,7 +56,7 @@ pub struct EngineSettings {
     /// Accuracy of predicted output lengths under `policy = "sjf"`.
     #[serde(skip)]
     pub length_prediction: Prediction,
-    /// Longest sequence that is served; the model's bound where absent.
+    /// Longest sequence that is served; the model's bound if absent.
     #[serde(skip)]
     pub max_model_len: Option<u64>,
     /// KV blocks, whatever the memory leaves.
@@ -65,10 +65,10 @@ pub struct EngineSettings {
     /// Bytes of KV cache on each accelerator, whatever the memory fraction leaves.
     #[serde(skip)]
     pub kv_cache_memory_bytes: Option<u64>,
-    /// Chunked prefill as requested; the scheduler's habit where absent.
+    /// Chunked prefill as requested; the scheduler's default if absent.
     #[serde(skip)]
     pub enable_chunked_prefill: Option<bool>,
-    /// Prefix caching as requested; decided by the workload where absent.
+    /// Prefix caching as requested; decided by the workload if absent.
     #[serde(skip)]
     pub enable_prefix_caching: Option<bool>,
     /// True if admission needs room for the whole known sequence, not for its first chunk alone.
@@ -86,13 +86,14 @@ pub struct EngineSettings {
     /// True if the host launches every kernel of a step, rather than a captured graph.
     #[serde(skip)]
     pub enforce_eager: bool,
-    /// Attention kernel of decodes; the engine's own where absent.
+    /// Attention kernel of decodes; the engine's own if absent.
     #[serde(skip)]
     pub attention_backend: Option<AttentionBackend>,
-    /// Kernel of quantized weights; the release's own where absent.
+    /// Kernel of quantized weights; the release's own if absent.
     #[serde(skip)]
     pub quantization_kernel: Option<String>,
-    /// True for projections of one input as one product, false for separate ones; the engine's own where absent.
+    /// True to compute projections of one input as one GEMM, false for separate ones; the engine's own choice if
+    /// absent.
     #[serde(skip)]
     pub fuse_layers: Option<bool>,
     /// Drafts that the model verifies.

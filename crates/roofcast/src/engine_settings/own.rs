@@ -49,7 +49,7 @@ pub struct VllmSettings {
     pub prefill_schedule_interval: Option<u64>,
     /// Most tokens of one prompt in a step while others wait; 0 is no bound.
     pub long_prefill_token_threshold: Option<u64>,
-    /// `AsyncScheduler` as requested; the version's default where absent.
+    /// `AsyncScheduler` as requested; the version's default if absent.
     pub async_scheduling: Option<bool>,
 }
 
@@ -58,13 +58,13 @@ pub struct VllmSettings {
 pub struct SglangSettings {
     /// Order of the queue.
     pub schedule_policy: SchedulePolicy,
-    /// Caution of the first estimates.
+    /// Factor on the initial estimate of tokens still to generate; larger is more careful.
     pub schedule_conservativeness: f64,
     /// Tokens of a chunk; `None` for whole prompts.
     pub chunked_prefill_size: Option<u64>,
     /// Tokens of a step: a chunk, or whole prompts.
     pub step_tokens: u64,
-    /// Tokens of the prompts of a step; the first may have more where prompts are whole.
+    /// Prompt tokens of a step; the first prompt may exceed it if prompts are not chunked.
     pub max_prefill_tokens: u64,
     /// True if running requests decode in steps with prompts.
     pub enable_mixed_chunk: bool,
@@ -74,7 +74,7 @@ pub struct SglangSettings {
     pub disable_radix_cache: bool,
     /// True if a step is decided after the results of the previous one.
     pub disable_overlap_schedule: bool,
-    /// Requests that are retracted first.
+    /// Order of retraction.
     pub retraction_policy: RetractionPolicy,
     /// True for a queue in the order of priority.
     pub enable_priority_scheduling: bool,
@@ -84,7 +84,7 @@ pub struct SglangSettings {
     pub disable_priority_preemption: bool,
     /// Difference of priorities from which on it does.
     pub priority_scheduling_preemption_threshold: i64,
-    /// Decode steps between two looks for new requests.
+    /// Decode steps between two polls for new requests.
     pub scheduler_recv_interval: u64,
 }
 
@@ -125,7 +125,7 @@ impl HostTierSettings {
 /// Keys of SGLang's pool of recurrent states, which count for memory under any scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StatePool {
-    /// States of the pool; what the memory leaves where absent.
+    /// States of the pool; as many as fit in memory if absent.
     pub max_mamba_cache_size: Option<u64>,
     /// Bytes of states over bytes of keys and values.
     pub mamba_full_memory_ratio: f64,

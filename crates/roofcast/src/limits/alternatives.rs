@@ -79,7 +79,7 @@ fn changes(comparison: Comparison) -> Vec<(String, Change)> {
         Comparison::Launches => {
             let of = |name: &str, eager: bool, fused: bool| {
                 let change = move |e: &mut EngineSpec| {
-                    // transformers captures no graphs: the engine that does is vLLM.
+                    // transformers captures no graphs; vLLM does.
                     if !eager {
                         e.name = Some(EngineKind::Vllm.name().to_owned());
                     }

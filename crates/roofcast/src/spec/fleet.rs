@@ -131,10 +131,10 @@ impl Default for RoutingSpec {
 }
 
 impl RoutingSpec {
-    /// Refuses weights and thresholds that are negative or no number.
+    /// Refuses weights and thresholds that are negative or not finite.
     ///
     /// # Errors
-    /// Names the key, what was found and what is accepted.
+    /// Names the key, the value found and the accepted ones.
     pub fn check(&self, place: &str) -> Result<()> {
         let values = [
             ("overlap_score_credit", self.overlap_score_credit, MOST_WEIGHT),

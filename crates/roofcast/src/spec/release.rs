@@ -1,6 +1,6 @@
 //! Engines by name, and releases of engines.
 //!
-//! Knows: the names and which scheduler each engine has. No other file compares names of engines; readers match on
+//! Knows: the names, and the scheduler of each engine. No other file compares names of engines; readers match on
 //! [`EngineKind`].
 
 use super::SchedulerKind;
@@ -21,7 +21,7 @@ pub enum EngineKind {
     LlamaCpp,
     /// Hugging Face transformers, a library without a server.
     Transformers,
-    /// An engine without rules in the code; the catalog may have times of it.
+    /// An engine without rules in the code; the catalog may have measured times for this engine.
     Other,
 }
 
@@ -71,7 +71,7 @@ pub struct Release {
     pub kind: EngineKind,
     /// Name as given, also of an engine without rules in the code.
     pub name: String,
-    /// Version, as in `0.11.2`; the newest counts where absent.
+    /// Version, as in `0.11.2`; the newest if absent.
     pub version: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! Values of `[engine]` that choose how requests are scheduled and how a step is priced.
 //!
-//! Knows their spelling. [`crate::engine::settings`] defines which scheduler accepts which of them.
+//! Knows their spelling. [`crate::engine_settings`] defines the schedulers that accept each.
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub enum SchedulerKind {
     /// A batch at a time, to its longest output (FasterTransformer).
     Static,
-    /// Iteration-level, space reserved up front.
+    /// Iteration-level scheduling, with space reserved up front.
     Orca,
     /// vLLM v0: prompts first.
     VllmV0,
@@ -21,21 +21,21 @@ pub enum SchedulerKind {
     Sarathi,
     /// Steps of constant size.
     Splitfuse,
-    /// Cache by the token, admission by the peak to come.
+    /// Cache by the token, admission by the future peak of the cache.
     Lightllm,
     /// Prompts first in chunks, admission by an estimate.
     Sglang,
-    /// Slots with a share of the context each.
+    /// Slots with an equal part of the context each.
     #[serde(rename = "llama.cpp")]
     LlamaCpp,
     /// In-flight batching, no request evicted.
     TensorrtLlm,
-    /// In-flight batching, the last paused when blocks run out.
+    /// In-flight batching, with the last request paused when blocks run out.
     TensorrtLlmMaxUtilization,
 }
 
 impl SchedulerKind {
-    /// All.
+    /// All scheduling policies.
     pub const ALL: [SchedulerKind; 11] = [
         SchedulerKind::Vllm,
         SchedulerKind::VllmV0,
@@ -77,41 +77,41 @@ pub enum QueuePolicy {
     Fcfs,
     /// Smaller priority first.
     Priority,
-    /// Shortest output first, as far as it is known.
+    /// Shortest output first, as far as the length is known.
     Sjf,
 }
 
-/// Which requests are retracted first.
+/// Orders of retraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetractionPolicy {
-    /// Those with the fewest tokens generated.
+    /// Requests with the fewest generated tokens first.
     #[default]
     Length,
-    /// Those of the lowest priority, then those with the fewest.
+    /// Requests of the lowest priority first, among equal ones the fewest generated tokens.
     Priority,
 }
 
-/// How SGLang's radix cache keeps recurrent states.
+/// Ways in which SGLang's radix cache keeps recurrent states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MambaStrategy {
-    /// As its version does for the model.
+    /// The version's default for the model.
     #[default]
     Auto,
-    /// A step waits for the results of the one before it.
+    /// A step waits for the results of the previous one.
     NoBuffer,
-    /// Two states more a request, so that schedules overlap.
+    /// Two additional states per request, so that schedules overlap.
     ExtraBuffer,
-    /// One of the two only when it is needed.
+    /// One additional state, the other one allocated only when it is needed.
     ExtraBufferLazy,
 }
 
-/// The dtype of recurrent states.
+/// Dtypes of recurrent states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateDtype {
-    /// The model's.
+    /// The model's dtype.
     #[default]
     Auto,
     /// 32 bits.
@@ -123,7 +123,7 @@ pub enum StateDtype {
 }
 
 impl StateDtype {
-    /// Bytes of an element, where they are not the model's.
+    /// Bytes of an element; `None` for the model's dtype.
     pub fn bytes(self) -> Option<u64> {
         match self {
             StateDtype::Auto => None,
@@ -132,7 +132,7 @@ impl StateDtype {
         }
     }
 
-    /// The name of its key's value.
+    /// Name of the value in a spec.
     pub fn name(self) -> &'static str {
         match self {
             StateDtype::Auto => "auto",
@@ -143,14 +143,14 @@ impl StateDtype {
     }
 }
 
-/// When SGLang's HiCache copies KV to the host.
+/// Policies by which SGLang's HiCache copies KV to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WritePolicy {
-    /// With its first insert into the radix tree.
+    /// At its first insert into the radix tree.
     #[default]
     WriteThrough,
-    /// With its second insert.
+    /// At its second insert.
     WriteThroughSelective,
     /// When it leaves the device.
     WriteBack,

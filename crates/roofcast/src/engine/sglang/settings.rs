@@ -1,7 +1,7 @@
-//! SGLang's settings, resolved: its defaults, and what it refuses.
+//! SGLang's settings, resolved: its defaults, and combinations that it refuses.
 //!
-//! Source of the defaults: SGLang 0.5.23, `server_args.py` and `environ.py`; those that the memory decides, chunk and
-//! requests, come with the deployment.
+//! Source of the defaults: SGLang 0.5.23, `server_args.py` and `environ.py`. Defaults that depend on the memory,
+//! chunk and requests, come with the deployment.
 
 use crate::engine_settings::{EngineSettings, Own};
 use crate::error::{Error, Result};
