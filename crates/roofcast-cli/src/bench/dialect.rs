@@ -16,6 +16,7 @@ use roofcast::record::Outcome;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
+use words::Words;
 
 /// Content of one event, or of one whole answer.
 #[derive(Debug, Default, PartialEq)]
@@ -54,6 +55,51 @@ pub(super) struct Usage {
     pub(super) completion_tokens: u64,
     /// Prompt tokens found in a prefix cache; `None` if the server does not report them.
     pub(super) cached_tokens: Option<u64>,
+}
+
+/// Token counts by the keys that Anthropic's API and OpenAI's Responses share, and by each one's own of cached tokens.
+#[derive(Deserialize)]
+struct Counts {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    /// Anthropic's cached tokens, which are not part of `input_tokens`.
+    #[serde(default)]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+    /// OpenAI's cached tokens, which are.
+    #[serde(default)]
+    input_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+impl From<&Counts> for Usage {
+    fn from(counts: &Counts) -> Usage {
+        let (read, created) = (counts.cache_read_input_tokens, counts.cache_creation_input_tokens);
+        let details = counts.input_tokens_details.as_ref();
+        Usage {
+            prompt_tokens: counts.input_tokens + read.unwrap_or(0) + created.unwrap_or(0),
+            completion_tokens: counts.output_tokens,
+            cached_tokens: read.or_else(|| details?.cached_tokens),
+        }
+    }
+}
+
+impl Chunk {
+    /// Adds words of the only choice, and their text if it is kept.
+    fn say(&mut self, words: Words, keep_text: bool) {
+        self.tokens.push(Tokens { choice: 0, named: None, unseen: words.is_empty() });
+        if keep_text {
+            self.text.push_str(&words.into_text());
+        }
+    }
 }
 
 /// Marker after the last event.

@@ -138,7 +138,7 @@ impl Share<'_> {
         for tensor in &model.outer {
             let here = match tensor.role {
                 Role::Embedding => first,
-                _ if tensor.operator == OperatorKind::Embedding || tensor.name == "project_in" => first,
+                _ if matches!(tensor.operator, OperatorKind::Embedding | OperatorKind::ProjectIn) => first,
                 _ => last,
             };
             if !here {
@@ -152,8 +152,8 @@ impl Share<'_> {
             }
             let Some(format) = self.hold(tensor, None) else { continue };
             if tensor.role == Role::Embedding {
-                row +=
-                    format.width.bytes(u128::from(tensor.columns.div_ceil(self.deployment.parallelism.tp)));
+                let columns = tensor.columns.div_ceil(self.deployment.parallelism.tp);
+                row += format.width.bytes(u128::from(columns) * u128::from(tensor.copies));
             } else if tensor.operator != OperatorKind::Embedding {
                 self.add(&mut gemms, tensor, format)?;
             }

@@ -73,7 +73,8 @@ impl<'a> Reader<'a> {
             LLAMA
         });
         // LongCat's `num_layers` counts blocks of two attentions and two MLPs; the experts run in parallel with both.
-        let blocks = if model_type == "longcat_flash" { keys.count(&["num_layers"])? } else { None };
+        let blocks =
+            if model_type.starts_with("longcat_flash") { keys.count(&["num_layers"])? } else { None };
         let named = match blocks {
             Some(blocks) => Some(2 * blocks),
             None => keys.count(&["num_hidden_layers", "n_layer", "num_layers", "n_layers"])?,
@@ -220,7 +221,7 @@ impl<'a> Reader<'a> {
             "hyperclovax" if !self.keys.flag("use_post_norm", true)? => 2,
             // A.X K1 normalizes the output of its experts.
             "axk1" if matches!(&ffn, Ffn::Experts(_)) => self.habits.norms + 1,
-            "grok" | "grok-1" | "git" | "longcat_flash" => self.habits.norms,
+            "grok" | "grok-1" | "git" | "longcat_flash" | "longcat_flash_ngram" => self.habits.norms,
             // Gemma 4 normalizes the input of its experts and the outputs of experts and dense MLP.
             _ if matches!(&ffn, Ffn::Experts(e) if e.beside.is_some()) => self.habits.norms + 3,
             _ => self.habits.norms,

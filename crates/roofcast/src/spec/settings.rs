@@ -87,9 +87,9 @@ fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
 
 /// Sets the engine by name, which replaces the file's scheduler; another setting may set a scheduler again.
 fn engine(table: &mut Table, name: &str) -> Result<()> {
-    let engine = section(table, "engine")?;
-    engine.insert("name".into(), name.into());
-    if EngineKind::of(name).scheduler().is_some() {
+    let (engine, name) = (section(table, "engine")?, name.to_lowercase());
+    engine.insert("name".into(), name.as_str().into());
+    if EngineKind::of(&name).scheduler().is_some() {
         engine.remove("scheduler");
     }
     Ok(())
@@ -221,6 +221,9 @@ pub fn rooted(mut table: Table, folder: &Path) -> Table {
             engine.insert(name.into(), value);
         }
     }
+    if let Some(Value::String(name)) = get_mut(&mut table, "engine.name") {
+        *name = name.to_lowercase();
+    }
     let join = |text: &mut String| *text = folder.join(&*text).display().to_string();
     for path in
         ["model.path", "workload.arrivals.path", "workload.input_len.path", "workload.output_len.path"]
@@ -340,6 +343,11 @@ mod tests {
         let file = "engine.scheduler = \"orca\"";
         let table = laid(file, &[("engine.name", "sglang".into())]);
         assert_eq!(table["engine"].get("scheduler"), None);
+        // Engines write themselves vLLM and SGLang.
+        let table = laid(file, &[("engine.name", "vLLM".into())]);
+        assert_eq!((table["engine"].get("scheduler"), &table["engine"]["name"]), (None, &"vllm".into()));
+        let file_of_its_own = rooted("engine.name = \"SGLang\"".parse().unwrap(), Path::new("dir"));
+        assert_eq!(file_of_its_own["engine"]["name"], "sglang".into());
         let table = laid(file, &[("engine.name", "transformers".into())]);
         assert_eq!(table["engine"]["scheduler"], "orca".into());
         let table = laid("", &[("engine.scheduler", "sarathi".into()), ("engine.name", "vllm".into())]);

@@ -190,6 +190,41 @@ fn zero_experts_by_hand() {
     assert!(model.assumptions.iter().any(|a| a == said), "{:?}", model.assumptions);
 }
 
+/// LongCat's tables of n-grams: 2 hashes for each n of 2 and 3 are 4 tables of 5 times the vocabulary of 10 and 1, 3, 5, 7 rows,
+/// each 8/4 wide and projected to 8. With LongCat-Flash-Lite's sizes they are the 31.4B of its paper.
+#[test]
+fn tables_of_ngrams_by_hand() {
+    let mut longcat = json!({"model_type": "longcat_flash", "hidden_size": 8, "ffn_hidden_size": 16,
+        "expert_ffn_hidden_size": 3, "num_layers": 1, "num_attention_heads": 2, "q_lora_rank": 4, "kv_lora_rank": 4,
+        "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 4, "n_routed_experts": 4, "zero_expert_num": 2,
+        "moe_topk": 3, "vocab_size": 10});
+    let without = read(&longcat).parameters();
+    longcat["model_type"] = "longcat_flash_ngram".into();
+    for (key, value) in [("ngram_vocab_size_ratio", 5), ("emb_split_num", 2), ("emb_neighbor_num", 3)] {
+        longcat[key] = value.into();
+    }
+    let with = read(&longcat).parameters();
+    let (tables, projections) = ((51 + 53 + 55 + 57) * 2, 4 * 8 * 2);
+    assert_eq!(with.embedding - without.embedding, tables);
+    assert_eq!(with.total - without.total, tables + projections);
+    assert_eq!(with.active - without.active, projections);
+    for (key, value) in [
+        ("hidden_size", 3072),
+        ("vocab_size", 131_072),
+        ("ngram_vocab_size_ratio", 78),
+        ("emb_split_num", 4),
+        ("emb_neighbor_num", 4),
+    ] {
+        longcat[key] = value.into();
+    }
+    let lite = read(&longcat).parameters().embedding - 131_072 * 3072;
+    assert_eq!((lite as f64 / 1e8).round(), 314.0);
+    // Tables that do not share the width out are none.
+    longcat["emb_neighbor_num"] = 8.into();
+    let told = config::parse("m", "config.json", &longcat.to_string()).unwrap_err().to_string();
+    assert!(told.contains("emb_neighbor_num"), "{told}");
+}
+
 /// Step3: the queries of 2 heads of 4 come from a vector of 6 with a norm; one key and value head.
 #[test]
 fn queries_of_a_rank_by_hand() {

@@ -162,7 +162,7 @@ fn families_that_are_not_modelled_say_why() {
     for (name, why) in [
         ("RWKV/v6-Finch-7B-HF", "recurrence"),
         ("google/recurrentgemma-9b", "lru_width"),
-        ("meituan-longcat/LongCat-Flash-Lite", "ngram_vocab_size_ratio"),
+        ("meituan-longcat/LongCat-Flash-Lite", "their config.json is read"),
         ("skt/A.X-K2", "gated_norm_rank"),
         ("Zyphra/Zamba2-7B-Instruct", "hybrid_layer_ids"),
         ("inclusionAI/Ling-3.0-flash", "layer_group_size"),

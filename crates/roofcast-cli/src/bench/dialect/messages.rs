@@ -3,7 +3,7 @@
 //! Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming (2026-10).
 
 use super::words::Words;
-use super::{Chunk, NO_MESSAGE, Tokens, Usage, WrittenError};
+use super::{Chunk, Counts, NO_MESSAGE, Tokens, Usage, WrittenError};
 use crate::bench::failure::Failure;
 use roofcast::record::Outcome;
 use serde::Deserialize;
@@ -21,7 +21,7 @@ struct Written<'a> {
     delta: Option<Delta<'a>>,
     /// Key of `message_delta`, and of a whole answer.
     #[serde(default)]
-    usage: Option<WrittenUsage>,
+    usage: Option<Counts>,
     #[serde(borrow, default)]
     content: Vec<Block<'a>>,
     #[serde(borrow, default)]
@@ -33,7 +33,7 @@ struct Written<'a> {
 #[derive(Deserialize)]
 struct Message {
     #[serde(default)]
-    usage: Option<WrittenUsage>,
+    usage: Option<Counts>,
 }
 
 #[derive(Deserialize)]
@@ -52,30 +52,6 @@ struct Delta<'a> {
 struct Block<'a> {
     #[serde(borrow, default)]
     text: Option<Words<'a>>,
-}
-
-#[derive(Deserialize)]
-struct WrittenUsage {
-    #[serde(default)]
-    input_tokens: u64,
-    #[serde(default)]
-    output_tokens: u64,
-    /// Cached tokens, which are not part of `input_tokens`.
-    #[serde(default)]
-    cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
-    cache_creation_input_tokens: Option<u64>,
-}
-
-impl From<&WrittenUsage> for Usage {
-    fn from(written: &WrittenUsage) -> Usage {
-        let (read, created) = (written.cache_read_input_tokens, written.cache_creation_input_tokens);
-        Usage {
-            prompt_tokens: written.input_tokens + read.unwrap_or(0) + created.unwrap_or(0),
-            completion_tokens: written.output_tokens,
-            cached_tokens: read,
-        }
-    }
 }
 
 pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
@@ -100,12 +76,8 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
         }
         "message" => {
             chunk.usage = written.usage.as_ref().map(Usage::from);
-            for words in written.content.into_iter().filter_map(|block| block.text) {
-                chunk.tokens.push(Tokens { choice: 0, named: None, unseen: words.is_empty() });
-                if keep_text {
-                    chunk.text.push_str(&words.into_text());
-                }
-            }
+            let said = written.content.into_iter().filter_map(|block| block.text);
+            said.for_each(|words| chunk.say(words, keep_text));
             chunk.finished.push(written.stop_reason.is_some_and(|reason| reason == "max_tokens"));
         }
         "error" => {

@@ -3,7 +3,7 @@
 //! Source: https://platform.openai.com/docs/api-reference/responses-streaming (2026-10).
 
 use super::words::Words;
-use super::{Chunk, NO_MESSAGE, Tokens, Usage, WrittenError};
+use super::{Chunk, Counts, NO_MESSAGE, Tokens, Usage, WrittenError};
 use crate::bench::failure::Failure;
 use roofcast::record::Outcome;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ struct Answer<'a> {
     #[serde(borrow, default)]
     status: Option<Cow<'a, str>>,
     #[serde(default)]
-    usage: Option<WrittenUsage>,
+    usage: Option<Counts>,
     #[serde(borrow, default)]
     error: Option<WrittenError<'a>>,
     #[serde(borrow, default)]
@@ -41,22 +41,6 @@ struct Item<'a> {
     content: Option<Words<'a>>,
     #[serde(borrow, default)]
     arguments: Option<Words<'a>>,
-}
-
-#[derive(Deserialize)]
-struct WrittenUsage {
-    #[serde(default)]
-    input_tokens: u64,
-    #[serde(default)]
-    output_tokens: u64,
-    #[serde(default)]
-    input_tokens_details: Option<Details>,
-}
-
-#[derive(Deserialize)]
-struct Details {
-    #[serde(default)]
-    cached_tokens: Option<u64>,
 }
 
 /// Events that bring tokens: text, reasoning, refusals, arguments of calls.
@@ -99,12 +83,7 @@ fn whole(data: &[u8], keep_text: bool, chunk: &mut Chunk) -> Result<(), String> 
     }
     for item in std::mem::take(&mut answer.output) {
         let words = item.content.into_iter().chain(item.arguments).filter(|words| !words.is_empty());
-        for words in words {
-            chunk.tokens.push(Tokens { choice: 0, named: None, unseen: false });
-            if keep_text {
-                chunk.text.push_str(&words.into_text());
-            }
-        }
+        words.for_each(|words| chunk.say(words, keep_text));
     }
     end(answer, chunk);
     Ok(())
@@ -117,9 +96,5 @@ fn end(answer: Answer, chunk: &mut Chunk) {
     if matches!(status, "failed" | "cancelled") && chunk.failure.is_none() {
         chunk.failure = Some(Failure::new(Outcome::Aborted, format!("the answer's status is `{status}`")));
     }
-    chunk.usage = answer.usage.map(|u| Usage {
-        prompt_tokens: u.input_tokens,
-        completion_tokens: u.output_tokens,
-        cached_tokens: u.input_tokens_details.and_then(|d| d.cached_tokens),
-    });
+    chunk.usage = answer.usage.as_ref().map(Usage::from);
 }

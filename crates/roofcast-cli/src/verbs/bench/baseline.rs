@@ -19,7 +19,7 @@ pub(super) struct Baseline {
     pub(super) metrics: BTreeMap<String, f64>,
 }
 
-/// vLLM's keys that are compared.
+/// vLLM's keys of the figures that are compared with earlier results, and get intervals over several runs.
 pub(super) const KEYS: [&str; 12] = [
     "request_throughput",
     "output_throughput",

@@ -3,6 +3,7 @@
 //! Knows: the 95 % confidence interval of a figure's mean over the runs, by Student's t. Runs differ by more than the
 //! requests within one, so that a single run does not show the spread of its figures.
 
+use super::baseline::KEYS;
 use super::setup::Setup;
 use super::{Files, Point, Subject, measurements, table};
 use crate::args::BenchArgs;
@@ -16,20 +17,6 @@ use std::process::ExitCode;
 const T95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-
-/// Figures that get a confidence interval.
-const FIGURES: [&str; 10] = [
-    "request_throughput",
-    "output_throughput",
-    "mean_ttft_ms",
-    "median_ttft_ms",
-    "p99_ttft_ms",
-    "mean_tpot_ms",
-    "median_tpot_ms",
-    "p99_tpot_ms",
-    "mean_e2el_ms",
-    "p99_e2el_ms",
 ];
 
 /// A figure over runs.
@@ -70,7 +57,7 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, count: u64, files: &Files
         measurements::write(rows, setup, &points.iter().collect::<Vec<_>>())?;
     }
     let valid = points.iter().all(|point| point.report.valid);
-    let intervals = FIGURES.iter().filter_map(|figure| {
+    let intervals = KEYS.iter().filter_map(|figure| {
         let interval = interval(&values(&points, figure))?;
         Some(Named { figure, interval })
     });

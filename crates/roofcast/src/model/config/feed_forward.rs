@@ -21,7 +21,7 @@ impl Reader<'_> {
     /// True if a dense MLP runs in parallel with the experts: Gemma 4, Grok 2, LongCat.
     fn has_dense_beside(&self) -> Result<bool> {
         let named = self.keys.flag("enable_moe_block", false)? || self.keys.flag("residual_moe", false)?;
-        Ok(named || self.model_type == "longcat_flash")
+        Ok(named || self.model_type.starts_with("longcat_flash"))
     }
 
     /// Experts where a pattern says that there are some.
@@ -185,7 +185,7 @@ impl Reader<'_> {
             | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" | "axk1" | "exaone_moe" | "afmoe"
             | "solar_open" | "solar_open2" | "hy_v3" | "muse_spark" | "muse_spark_text" => count,
             // Rows and corrections of the zero experts, too.
-            "longcat_flash" => {
+            "longcat_flash" | "longcat_flash_ngram" => {
                 let zero = keys.count_or_zero(&["zero_expert_num"])?;
                 count + zero * (self.hidden + 1)
             }
@@ -205,7 +205,7 @@ impl Reader<'_> {
 
     fn is_moe_layer(&self, index: u64) -> Result<bool> {
         let keys = self.keys;
-        if self.model_type == "longcat_flash" {
+        if self.model_type.starts_with("longcat_flash") {
             return Ok(index.is_multiple_of(2));
         }
         if let Some(list) = keys.list("moe_layer_freq", self.layers)? {

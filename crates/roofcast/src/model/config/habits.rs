@@ -62,6 +62,7 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "deepseek_v2" | "deepseek_vl_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4"
         | "deepseek_ref" | "kimi_k2" | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa"
         | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" => LLAMA,
+        "longcat_flash_ngram" => LLAMA,
         "dots1" | "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
         | "hunyuan_v1_moe" | "hy_v3" | "laguna" | "mellum" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "afmoe" => Habits { norms: 4, qk_norm: QkNorm::Head, ..LLAMA },

@@ -64,10 +64,37 @@ impl Reader<'_> {
         Ok(outer)
     }
 
-    /// Per-layer inputs (Gemma 3n and 4), the head of hyper-connections (DeepSeek-V4).
+    /// Tables of n-grams (LongCat-Flash-Lite): for each n from 2 to `emb_neighbor_num` and each of `emb_split_num` hashes a table
+    /// of `ngram_vocab_size_ratio` times the vocabulary, and a projection of its row to the hidden size. Of t tables the
+    /// i-th has 2i + 1 rows more, t on average. Source: `modeling_longcat_ngram.py` of LongCat-Flash-Lite; arXiv 2601.21204
+    /// prints 31.4B parameters for hidden 3072, vocabulary 131072 and a ratio of 78.
+    fn ngram_tables(&self) -> Result<Vec<Tensor>> {
+        let keys = self.keys;
+        let Some(ratio) = keys.count(&["ngram_vocab_size_ratio"])? else { return Ok(Vec::new()) };
+        let neighbors = keys.required(&["emb_neighbor_num"])?;
+        let tables = keys.required(&["emb_split_num"])? * neighbors.saturating_sub(1);
+        if tables == 0 || !self.hidden.is_multiple_of(tables) {
+            let accepted =
+                format!("as many tables, emb_split_num for each n from 2, as divide {}", self.hidden);
+            return Err(keys.bad("emb_neighbor_num", neighbors, accepted));
+        }
+        let (rows, width) = (ratio * keys.required(&["vocab_size"])? + tables, self.hidden / tables);
+        let table =
+            Tensor::linear("ngram_embeddings.embedders", OperatorKind::Embedding, rows, width, Split::Even);
+        let projection = Tensor::linear(
+            "ngram_embeddings.post_projs",
+            OperatorKind::ProjectIn,
+            self.hidden,
+            width,
+            Split::Replicated,
+        );
+        Ok(vec![table.with_role(Role::Embedding).times(tables), projection.times(tables)])
+    }
+
+    /// Per-layer inputs (Gemma 3n and 4), the head of hyper-connections (DeepSeek-V4), tables of n-grams.
     fn outer_extras(&self) -> Result<Vec<Tensor>> {
         let keys = self.keys;
-        let mut extras = Vec::new();
+        let mut extras = self.ngram_tables()?;
         if let Some(width) = self.per_layer_width()? {
             let rows = keys.required(&["vocab_size_per_layer_input", "vocab_size"])?;
             let all = width * self.layers;

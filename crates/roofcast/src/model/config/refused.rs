@@ -143,7 +143,9 @@ pub(super) fn known(keys: &Keys) -> Result<()> {
             return Err(keys.bad("model_type", found, "an architecture that is"));
         }
     }
-    match KEYS.iter().find(|key| keys.value(key).is_some_and(is_set)) {
+    let read =
+        |key: &str| key == "ngram_vocab_size_ratio" && keys.types().any(|name| name == "longcat_flash_ngram");
+    match KEYS.iter().find(|key| !read(key) && keys.value(key).is_some_and(is_set)) {
         Some(key) => Err(keys.bad(key, "present", "architectures without it: it is not modelled")),
         None => Ok(()),
     }
