@@ -338,7 +338,7 @@ pub(crate) struct SeedsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConformanceArgs {
-    /// Traces in the forms vllm-sched-trace/1, sglang-sched-trace/1 and sglang-tier-trace/1.
+    /// Traces in the forms vllm-sched-trace/1, /2, vllm-tier-trace/1, sglang-sched-trace/1 and sglang-tier-trace/1.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]

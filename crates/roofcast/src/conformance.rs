@@ -79,15 +79,14 @@ pub fn parse(place: &str, text: &str) -> Result<Trace> {
     }
     let File { meta } = json(place, text)?;
     match meta.schema.as_str() {
-        "vllm-sched-trace/1" | "vllm-sched-trace/2" => {
+        "vllm-sched-trace/1" | "vllm-sched-trace/2" | "vllm-tier-trace/1" => {
             Ok(Trace::Vllm(Box::new(vllm::trace::parse(place, text)?)))
         }
         "sglang-sched-trace/1" | "sglang-tier-trace/1" => {
             Ok(Trace::Sglang(Box::new(sglang::trace::parse(place, text)?)))
         }
         other => {
-            let accepted =
-                "vllm-sched-trace/1, vllm-sched-trace/2, sglang-sched-trace/1, sglang-tier-trace/1";
+            let accepted = "vllm-sched-trace/1, vllm-sched-trace/2, vllm-tier-trace/1, sglang-sched-trace/1, sglang-tier-trace/1";
             Err(Error::field(place, "meta.schema", format!("{other:?}"), accepted))
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod cursor;
 pub(crate) mod extents;
 pub mod groups;
 pub mod layout;
+pub mod offload;
 pub mod paged;
 pub mod prefix;
 pub mod tier;

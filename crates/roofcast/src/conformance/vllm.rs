@@ -1,16 +1,20 @@
-//! vLLM's traces, `vllm-sched-trace/1` and `/2`, and the loop that they were recorded in.
+//! vLLM's traces, `vllm-sched-trace/1` and `/2`, with a host tier `vllm-tier-trace/1`, and the loop that they were recorded in.
 //!
 //! Knows: requests, settings and steps of a trace, and when a step's results are there. The decisions are
 //! [`crate::scheduler::vllm`]'s.
 
 pub(super) mod trace;
 
-pub use trace::{Queue, RecordedRequest, RecordedStep, Trace};
+pub use trace::{Queue, RecordedRequest, RecordedStep, TierStep, Trace};
 
 use super::request::Segments;
-use crate::kv_cache::prefix::Prefix;
+use crate::kv_cache::prefix::{Content, Prefix};
 use crate::scheduler::vllm::{NewRequest, RequestId, ScheduledRequest, Scheduler, Step};
+use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+
+/// Steps after the last arrival that end a replay.
+const LONGEST: u64 = 1 << 20;
 
 /// The decisions of our scheduler on a trace's requests, in the trace's form.
 pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
@@ -28,12 +32,17 @@ struct Replay<'a> {
     /// Requests by the step that sampled their last token.
     finished: BTreeMap<u64, Vec<RequestId>>,
     steps: Vec<RecordedStep>,
+    /// Numbers of chunks' contents on the host, in the order in which they are first stored.
+    contents: BTreeMap<Content, u64>,
 }
 
 impl<'a> Replay<'a> {
     fn new(trace: &'a Trace) -> Replay<'a> {
         let mut scheduler = Scheduler::new(trace.config.clone());
         scheduler.set_max_loras(trace.max_loras);
+        if let Some(offload) = trace.offload {
+            scheduler.set_offload(offload);
+        }
         Replay {
             trace,
             scheduler,
@@ -42,6 +51,7 @@ impl<'a> Replay<'a> {
             pending: VecDeque::new(),
             finished: BTreeMap::new(),
             steps: Vec::new(),
+            contents: BTreeMap::new(),
         }
     }
 
@@ -58,18 +68,20 @@ impl<'a> Replay<'a> {
             }
             let mut step = self.scheduler.schedule();
             self.verify(&mut step);
-            let record = self.record(index, first..arrived, &step);
+            let mut record = self.record(index, first..arrived, &step);
+            record.tier = self.record_tier(index, &step);
             let nothing = step.scheduled.is_empty() && step.preempted.is_empty();
             self.pending.push_back((index, step));
             let due =
                 if self.trace.config.async_scheduling { self.pending.len() >= 2 || nothing } else { true };
             done += if due { self.deliver() } else { 0 };
+            record.tier.host_end = self.scheduler.host();
             self.steps.push(RecordedStep { free_blocks_end: self.scheduler.free_blocks(), ..record });
+            let transfers = self.scheduler.transfers();
             // A request that can never be admitted would otherwise keep the loop running for ever.
-            idle = if nothing && index > last { idle + 1 } else { 0 };
-            if (done == self.trace.requests.len() && self.pending.iter().all(|p| p.1.scheduled.is_empty()))
-                || idle > 2
-            {
+            idle = if nothing && index > last && !transfers { idle + 1 } else { 0 };
+            let in_flight = transfers || self.pending.iter().any(|p| !p.1.scheduled.is_empty());
+            if (done == self.trace.requests.len() && !in_flight) || idle > 2 || index > last + LONGEST {
                 break;
             }
         }
@@ -111,9 +123,57 @@ impl<'a> Replay<'a> {
     fn deliver(&mut self) -> usize {
         let Some((index, step)) = self.pending.pop_front() else { return 0 };
         let finished = self.scheduler.update(&step);
+        if let Some(recorded) = self.recorded(index) {
+            self.scheduler.finish_jobs(&recorded.tier.done);
+        }
         let count = finished.len();
         self.finished.entry(index).or_default().extend(finished);
         count
+    }
+
+    /// The recorded step of an index, if the trace has it.
+    fn recorded(&self, index: u64) -> Option<&'a RecordedStep> {
+        let at = self.trace.steps.binary_search_by_key(&index, |step| step.step).ok()?;
+        self.trace.steps.get(at)
+    }
+
+    fn record_tier(&mut self, index: u64, decided: &Step) -> TierStep {
+        if self.trace.offload.is_none() {
+            return TierStep::default();
+        }
+        let trace = self.trace;
+        let name = |id: &RequestId| trace.requests[*id].id.clone();
+        let transfers = &decided.transfers;
+        let mut stores = Vec::new();
+        for (job, id, chunks) in &transfers.stores {
+            let numbered = chunks.iter().map(|(place, content)| {
+                let next = self.contents.len() as u64;
+                vec![u64::from(*place), *self.contents.entry(*content).or_insert(next)]
+            });
+            stores.push((*job, name(id), numbered.collect()));
+        }
+        let number = |content: &Content| self.contents.get(content).copied().unwrap_or(u64::MAX);
+        TierStep {
+            loads: transfers
+                .loads
+                .iter()
+                .map(|load| {
+                    let [job, local, tokens, sync] =
+                        [load.job, load.local, load.tokens, u64::from(load.sync)].map(Value::from);
+                    vec![job, name(&load.id).into(), local, tokens, sync]
+                })
+                .collect(),
+            stores,
+            evicted: transfers.evicted.iter().map(number).collect(),
+            store_refused: transfers.refused.iter().map(name).collect(),
+            later: transfers.later.iter().map(name).collect(),
+            flush: transfers.flush.iter().copied().collect(),
+            loading: self.scheduler.loading().iter().map(name).collect(),
+            kv_waiting: self.scheduler.holding().iter().map(name).collect(),
+            host: self.scheduler.host(),
+            host_end: None,
+            done: self.recorded(index).map(|step| step.tier.done.clone()).unwrap_or_default(),
+        }
     }
 
     fn record(&self, step: u64, arrived: std::ops::Range<usize>, decided: &Step) -> RecordedStep {
@@ -148,6 +208,7 @@ impl<'a> Replay<'a> {
             sampled: numbers(|work| 1 + work.accepted, 2),
             finished: Vec::new(),
             free_blocks_end: 0,
+            tier: TierStep::default(),
         }
     }
 }

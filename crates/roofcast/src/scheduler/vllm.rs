@@ -10,17 +10,21 @@ mod config;
 mod interval;
 mod request;
 mod running;
+mod tier;
+mod transfers;
 
 pub use config::{Rules, SchedulerConfig, SchedulingPolicy};
+pub use transfers::{Load, OffloadConfig, Transfers};
 
 use crate::kv_cache::paged::Pool;
 use crate::kv_cache::prefix::{Prefix, Tokens, push_output};
 use crate::slab::Slab;
 use crate::workload::Prompt;
-use blocks::{Admission, Table};
+use blocks::{Admission, Admitted, Table};
 use interval::Interval;
 use request::RequestState;
 use std::collections::{BTreeSet, VecDeque};
+use tier::Tier;
 
 /// A request as it arrives.
 #[derive(Debug, Clone)]
@@ -59,6 +63,8 @@ pub struct Step {
     pub work: Vec<ScheduledRequest>,
     /// Tokens of resumed requests that preemptions dropped and that are computed again.
     pub recomputed: u64,
+    /// Transfers to and from the host tier.
+    pub transfers: Transfers,
 }
 
 /// Work of one request in a step.
@@ -112,6 +118,8 @@ pub struct Scheduler {
     /// Waiting requests that were skipped, because other adapters filled the slots or tokens from before a preemption
     /// were in flight. A request stays here until it runs.
     deferred: BTreeSet<RequestId>,
+    /// The host tier, if there is one.
+    tier: Option<Box<Tier>>,
 }
 
 impl Scheduler {
@@ -128,6 +136,7 @@ impl Scheduler {
             waiting: VecDeque::new(),
             max_loras: usize::MAX,
             deferred: BTreeSet::new(),
+            tier: None,
         }
     }
 
@@ -159,6 +168,7 @@ impl Scheduler {
         };
         self.arrived += 1;
         let id = self.requests.insert(request);
+        self.tier.iter_mut().for_each(|tier| tier.add(id, self.arrived - 1));
         match self.config.policy {
             SchedulingPolicy::Fcfs => self.waiting.push_back(id),
             SchedulingPolicy::Priority => self.enqueue_by_priority(id),
@@ -222,6 +232,7 @@ impl Scheduler {
     /// Decides the next step.
     pub fn schedule(&mut self) -> Step {
         let mut step = Step::default();
+        self.tier.iter_mut().for_each(|tier| tier.begin());
         let mut pass = self.pass();
         self.schedule_running(&mut step, &mut pass);
         if step.preempted.is_empty() {
@@ -234,6 +245,7 @@ impl Scheduler {
         if !step.scheduled.is_empty() {
             self.interval.decided(pass.prompts);
         }
+        self.connect(&mut step);
         step
     }
 
@@ -270,6 +282,9 @@ impl Scheduler {
     /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
     pub fn update(&mut self, step: &Step) -> Vec<RequestId> {
         let mut finished = Vec::new();
+        if !step.scheduled.is_empty() {
+            self.apply_frees();
+        }
         for work in step.work.iter().filter(|w| w.samples) {
             let id = work.id;
             if self.requests[id].finished {
@@ -321,7 +336,8 @@ impl Scheduler {
 
     /// Most tokens of one request in this step; `None` without a bound.
     fn threshold(&self) -> Option<u64> {
-        let unfinished = (self.running.len() + self.waiting.len()) as u64;
+        let holding = self.tier.as_ref().map_or(0, |tier| tier.waiting.len());
+        let unfinished = (self.running.len() + self.waiting.len() + holding) as u64;
         let fixed = self.config.long_prefill_token_threshold;
         let threshold = if self.config.long_prefill_token_threshold_adaptive && unfinished > 0 {
             fixed.max(self.config.max_num_batched_tokens / unfinished)
@@ -334,9 +350,22 @@ impl Scheduler {
     fn schedule_waiting(&mut self, step: &mut Step, pass: &mut Pass) {
         let most = self.config.max_num_active_seqs.unwrap_or(u64::MAX).min(self.config.max_num_seqs);
         pass.pads = !pass.prompts;
-        let mut skipped = Vec::new();
+        let (mut skipped, mut held) = (Vec::new(), Vec::new());
         let mut adapters = self.adapters_in_use(step);
         while pass.budget > 0 && (self.running.len() as u64) < most {
+            if let Some(id) = self.tier.as_mut().and_then(|tier| tier.waiting.pop_front()) {
+                // Requests that hold blocks go first.
+                match self.admit_held(id, pass) {
+                    Some(Some(admission)) => self.enter(id, admission, step, pass),
+                    waits => {
+                        held.push(id);
+                        if waits.is_none() {
+                            break;
+                        }
+                    }
+                }
+                continue;
+            }
             let Some(&id) = self.waiting.front() else { break };
             if self.requests[id].stale > 0 || !self.has_adapter_slot(id, &adapters) {
                 // Tokens from before its preemption are still in flight, or other adapters fill the slots: it waits
@@ -346,9 +375,28 @@ impl Scheduler {
                 self.waiting.pop_front();
                 continue;
             }
-            let Some(admission) = self.admit(id, pass) else { break };
-            adapters.insert(self.requests[id].adapter);
-            self.enter(id, admission, step, pass);
+            match self.admit(id, pass, step, &held) {
+                Admitted::No => break,
+                Admitted::Runs(admission) => {
+                    adapters.insert(self.requests[id].adapter);
+                    self.waiting.pop_front();
+                    self.enter(id, admission, step, pass);
+                }
+                Admitted::Loads => {
+                    held.push(id);
+                    self.deferred.insert(id);
+                    self.waiting.pop_front();
+                }
+                Admitted::Later => {
+                    step.transfers.later.push(id);
+                    skipped.push(id);
+                    self.deferred.insert(id);
+                    self.waiting.pop_front();
+                }
+            }
+        }
+        if let Some(tier) = &mut self.tier {
+            held.into_iter().rev().for_each(|id| tier.waiting.push_front(id));
         }
         if !pass.decodes_alone {
             self.interval.considered(!self.waiting.is_empty());
@@ -358,10 +406,9 @@ impl Scheduler {
         }
     }
 
-    /// Moves the head of the queue to the running requests.
+    /// Adds a request that waited to the running requests.
     fn enter(&mut self, id: RequestId, admission: Admission, step: &mut Step, pass: &mut Pass) {
         let Admission { tokens, cached, prompt } = admission;
-        self.waiting.pop_front();
         self.deferred.remove(&id);
         self.running.push(id);
         step.scheduled.push((id, tokens));
@@ -379,6 +426,7 @@ impl Scheduler {
     }
 
     fn finish(&mut self, id: RequestId) {
+        self.end_transfers(id);
         self.release(id);
         let r = &mut self.requests[id];
         r.finished = true;

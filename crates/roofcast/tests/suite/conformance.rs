@@ -53,6 +53,7 @@ fn recorded_steps_beside_the_tests_are_reproduced() {
 fn recordings_beside_the_tests_are_reproduced() {
     assert_eq!(replayed(&data("conformance/sglang-0.5.23")), 3);
     assert_eq!(replayed(&data("conformance/sglang-0.5.23-hicache")), 1);
+    assert_eq!(replayed(&data("conformance/vllm-0.33-tier")), 1);
 }
 
 /// Scenarios that no recording reaches (pages with mixed batches, the overlap loop, retraction and preemption, without a
@@ -109,4 +110,36 @@ fn every_recorded_step_of_sglang_is_reproduced() {
 fn every_recorded_step_of_hicache_is_reproduced() {
     let Some(root) = shared("conformance/sglang-0.5.23-hicache") else { return };
     assert_eq!(replayed(&root), 8);
+}
+
+/// vLLM's decisions with the OffloadingConnector's host tier: LRU and ARC, chunks of several blocks, synchronous loads,
+/// asynchronous scheduling, slow stores. The recording with groups of layers, t08, is refused by name.
+#[test]
+fn every_recorded_step_of_vllms_host_tier_is_reproduced() {
+    let Some(root) = shared("conformance/vllm-0.33-tier") else { return };
+    let mut paths: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ext| ext == "json"));
+    paths.sort();
+    let mut failed = Vec::new();
+    for path in &paths {
+        let place = path.display().to_string();
+        let text = std::fs::read_to_string(path).unwrap();
+        match parse(&place, &text) {
+            Err(error) => failed.push(error.to_string()),
+            Ok(trace) => failed.extend(compare(&trace).map(|d| {
+                let show =
+                    |s: &Option<serde_json::Value>| s.as_ref().map(ToString::to_string).unwrap_or_default();
+                format!(
+                    "{}: step {}: {:?}\n{}\n{}",
+                    trace.name(),
+                    d.step,
+                    d.fields,
+                    show(&d.recorded),
+                    show(&d.replayed)
+                )
+            })),
+        }
+    }
+    assert_eq!(failed.len(), 1, "{}", failed.join("\n"));
+    assert!(failed[0].contains("t08") && failed[0].contains("config.kv_groups"), "{}", failed[0]);
 }

@@ -2,8 +2,10 @@
 
 use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
-use crate::scheduler::vllm::{Rules, SchedulerConfig, SchedulingPolicy};
+use crate::kv_cache::offload::EvictionPolicy;
+use crate::scheduler::vllm::{OffloadConfig, Rules, SchedulerConfig, SchedulingPolicy};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// More groups of layers are refused.
@@ -18,6 +20,8 @@ pub struct Trace {
     pub version: String,
     /// Settings.
     pub config: SchedulerConfig,
+    /// Settings of the host tier, if there is one.
+    pub offload: Option<OffloadConfig>,
     /// LoRA adapters that may run at once.
     pub max_loras: usize,
     /// Requests in order of arrival.
@@ -80,6 +84,37 @@ pub struct RecordedStep {
     pub finished: Vec<String>,
     /// Free blocks after the update.
     pub free_blocks_end: u64,
+    /// What the host tier did, if there is one.
+    #[serde(flatten)]
+    pub tier: TierStep,
+}
+
+/// A step of the host tier.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TierStep {
+    /// Loads: job, request, tokens on the device, tokens to load, 1 if synchronous.
+    pub loads: Vec<Vec<Value>>,
+    /// Stores: job, request, chunks with their contents' numbers.
+    pub stores: Vec<(u64, String, Vec<Vec<u64>>)>,
+    /// Contents that left the host, in order.
+    pub evicted: Vec<u64>,
+    /// Requests whose chunks did not fit.
+    pub store_refused: Vec<String>,
+    /// Requests that the connector put off.
+    pub later: Vec<String>,
+    /// Jobs that the worker finishes before the step.
+    pub flush: Vec<u64>,
+    /// Requests that wait for a load after the decision.
+    pub loading: Vec<String>,
+    /// Requests that hold blocks and wait.
+    pub kv_waiting: Vec<String>,
+    /// Resident, idle and incoming chunks after the decision, and at the end.
+    pub host: Option<[u64; 3]>,
+    /// See above.
+    pub host_end: Option<[u64; 3]>,
+    /// Jobs done with the output of this step: an input.
+    pub done: Vec<u64>,
 }
 
 /// A queue, by name or by length.
@@ -99,6 +134,9 @@ impl RecordedStep {
             && self.scheduled.is_empty()
             && self.preempted.is_empty()
             && self.finished.is_empty()
+            && [&self.tier.loading, &self.tier.later].into_iter().all(Vec::is_empty)
+            && self.tier.stores.is_empty()
+            && self.tier.done.is_empty()
     }
 }
 
@@ -122,6 +160,17 @@ impl super::super::Recorded for RecordedStep {
             ("sampled", self.sampled == other.sampled),
             ("finished", self.finished == other.finished),
             ("free_blocks_end", self.free_blocks_end == other.free_blocks_end),
+            ("loads", self.tier.loads == other.tier.loads),
+            ("stores", self.tier.stores == other.tier.stores),
+            ("evicted", self.tier.evicted == other.tier.evicted),
+            ("store_refused", self.tier.store_refused == other.tier.store_refused),
+            ("later", self.tier.later == other.tier.later),
+            ("flush", self.tier.flush == other.tier.flush),
+            ("loading", self.tier.loading == other.tier.loading),
+            ("kv_waiting", self.tier.kv_waiting == other.tier.kv_waiting),
+            ("host", self.tier.host == other.tier.host),
+            ("host_end", self.tier.host_end == other.tier.host_end),
+            ("done", self.tier.done == other.tier.done),
         ];
         fields.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
     }
@@ -165,6 +214,18 @@ struct Settings {
     spec_tokens: u64,
     #[serde(default)]
     spec_method: Method,
+    offload: Option<OffloadLine>,
+}
+
+/// The host tier by vLLM's names.
+#[derive(Deserialize, Clone, Copy)]
+struct OffloadLine {
+    chunks: u64,
+    blocks_per_chunk: u64,
+    policy: EvictionPolicy,
+    store_threshold: u32,
+    offload_prompt_only: bool,
+    sync_load_budget_tokens: u64,
 }
 
 /// Layers that take blocks of their own.
@@ -219,15 +280,21 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
         }
     };
     let config = settings(place, &file.config, async_scheduling, &file.meta.vllm_version)?;
+    let offload = file.config.offload.map(|line| offload(place, line, &config)).transpose()?;
     let requests = file.requests.into_iter().map(|r| parsed(place, r)).collect::<Result<Vec<_>>>()?;
     request::in_order(place, requests.iter().map(|r| r.arrival_step))?;
+    let mut steps = file.steps;
+    for step in &mut steps {
+        step.tier.host_end = step.tier.host_end.or(step.tier.host);
+    }
     Ok(Trace {
         name: file.name,
         version: file.meta.vllm_version,
         config,
+        offload,
         max_loras: file.config.max_loras.unwrap_or(usize::MAX),
         requests,
-        steps: file.steps,
+        steps,
     })
 }
 
@@ -275,6 +342,34 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool, version: &str) ->
         eagle: s.spec_method == Method::Eagle,
         windows: windows(place, s.kv_groups.as_deref())?,
         rules: Rules::of(Some(version)),
+    })
+}
+
+/// The settings of a trace's host tier.
+fn offload(place: &str, line: OffloadLine, config: &SchedulerConfig) -> Result<OffloadConfig> {
+    let refused = |field: &str, found: String, accepted: &str| {
+        Err(Error::field(place, format!("config.{field}"), found, accepted.to_owned()))
+    };
+    for (field, value) in [("chunks", line.chunks), ("blocks_per_chunk", line.blocks_per_chunk)] {
+        if value == 0 || value > 1 << 26 {
+            return refused(&format!("offload.{field}"), value.to_string(), "1 to 2^26");
+        }
+    }
+    if config.windows != [None] {
+        let accepted = "left out with a host tier: groups of layers there are not modelled";
+        return refused("kv_groups", format!("{} groups", config.windows.len()), accepted);
+    }
+    if config.policy != SchedulingPolicy::Fcfs || config.num_speculative_tokens > 0 {
+        let accepted = "fcfs, and no drafts, with a host tier";
+        return refused("policy", "priority, or drafts".into(), accepted);
+    }
+    Ok(OffloadConfig {
+        chunks: line.chunks as usize,
+        blocks_per_chunk: line.blocks_per_chunk as usize,
+        eviction_policy: line.policy,
+        store_threshold: line.store_threshold,
+        offload_prompt_only: line.offload_prompt_only,
+        sync_load_budget_tokens: line.sync_load_budget_tokens,
     })
 }
 

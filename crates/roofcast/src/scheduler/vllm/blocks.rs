@@ -5,7 +5,8 @@
 //! hashes. Source: vLLM 0.33, `v1/core/kv_cache_manager.py`, `kv_cache_coordinator.py` and
 //! `single_type_kv_cache_manager.py`. Knows nothing about the order of requests.
 
-use super::{Pass, RequestId, Scheduler};
+use super::tier::External;
+use super::{Pass, RequestId, Scheduler, Step};
 use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;
 use std::ops::Range;
@@ -40,6 +41,18 @@ pub(super) struct Admission {
     pub(super) prompt: bool,
 }
 
+/// What becomes of a waiting request.
+pub(super) enum Admitted {
+    /// Neither it nor a later one is admitted.
+    No,
+    /// It is put off.
+    Later,
+    /// It waits for a load.
+    Loads,
+    /// It runs.
+    Runs(Admission),
+}
+
 /// A group's blocks before the tokens that a step computes.
 struct Room {
     /// Number of blocks that are cached, or outside the window.
@@ -49,34 +62,81 @@ struct Room {
 }
 
 impl Scheduler {
-    /// Admits a waiting request if budget and blocks allow.
-    pub(super) fn admit(&mut self, id: RequestId, pass: &Pass) -> Option<Admission> {
+    /// Admits a waiting request if budget and blocks allow; `held` are requests that wait with blocks of this pass.
+    pub(super) fn admit(&mut self, id: RequestId, pass: &Pass, step: &Step, held: &[RequestId]) -> Admitted {
         let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { 0 };
-        let cached = hits as u64 * self.config.block_size;
+        let local = hits as u64 * self.config.block_size;
+        let loaded = match self.external(id, local) {
+            External::Later => return Admitted::Later,
+            External::Async(tokens) => return self.admit_load(id, hits, tokens, self.reserved(step, held)),
+            External::Sync(tokens) => tokens,
+        };
+        let cached = local + loaded;
         // Transferred tokens are lost with a preemption; the last token is always computed here.
         let r = &self.requests[id];
         let given = if r.preempted { 0 } else { r.transferred.min(known - 1) };
         let computed = cached.max(given);
         let left = known - computed;
         if pass.decodes_alone && left > 1 {
-            return None;
+            return Admitted::No;
         }
         let drafts = self.config.num_speculative_tokens;
         let pads = left == 1 && pass.pads && (cached > 0 || !self.running.is_empty());
         let padding = if pads { drafts } else { 0 };
         let wanted = left.min(pass.threshold.unwrap_or(u64::MAX)) + padding;
         if (pads || !self.config.enable_chunked_prefill) && wanted > pass.budget {
-            return None;
+            return Admitted::No;
         }
         let tokens = wanted.min(pass.budget);
         let rooms: Vec<Room> =
             self.config.windows.iter().map(|window| self.room(*window, hits, computed)).collect();
-        if !self.fits(id, &rooms, self.config.slots(computed + tokens)) {
-            return None;
+        if !self.fits(id, &rooms, self.config.slots(computed + tokens), 0) {
+            return Admitted::No;
         }
         self.take_in(id, &rooms, (computed, tokens));
-        Some(Admission { tokens, cached, prompt: left > 1 })
+        self.cache_full_blocks(id, computed + tokens);
+        if loaded > 0 {
+            self.start_load(id, local, loaded, true);
+        }
+        Admitted::Runs(Admission { tokens, cached, prompt: left > 1 })
+    }
+
+    /// Takes the blocks of a request that waits for `tokens` tokens from the host, if `reserved` more blocks are free.
+    fn admit_load(&mut self, id: RequestId, hits: usize, tokens: u64, reserved: u64) -> Admitted {
+        let local = hits as u64 * self.config.block_size;
+        let computed = local + tokens;
+        let rooms: Vec<Room> =
+            self.config.windows.iter().map(|window| self.room(*window, hits, computed)).collect();
+        if !self.fits(id, &rooms, computed, reserved) {
+            return Admitted::No;
+        }
+        self.take_in(id, &rooms, (computed, 0));
+        self.start_load(id, local, tokens, false);
+        Admitted::Loads
+    }
+
+    /// Takes blocks up to `end` for a request that holds blocks and waits, if there is room for all of its known tokens.
+    pub(super) fn extend(&mut self, id: RequestId, end: u64) -> bool {
+        let (block, r) = (self.config.block_size, &self.requests[id]);
+        let held = r.tables[0].blocks.len() as u64;
+        let whole = if self.config.scheduler_reserve_full_isl { r.known() } else { 0 };
+        let needed = self.config.slots(end).div_ceil(block).saturating_sub(held);
+        let most = whole.div_ceil(block).saturating_sub(held).max(needed);
+        if most + self.kept() > self.pool.free() {
+            return false;
+        }
+        self.pool.allocate(needed, &mut self.requests[id].tables[0].blocks);
+        self.cache_full_blocks(id, end);
+        true
+    }
+
+    /// Blocks that stay free when admitting while others run.
+    fn kept(&self) -> u64 {
+        if self.running.is_empty() {
+            return 0;
+        }
+        (self.config.watermark * f64::from(self.config.num_gpu_blocks)) as u64
     }
 
     fn room(&self, window: Option<u64>, hits: usize, computed: u64) -> Room {
@@ -86,13 +146,8 @@ impl Scheduler {
 
     /// True if enough blocks are free for a waiting request's tokens up to `end`, and for all of its known tokens if
     /// admission requires that.
-    fn fits(&self, id: RequestId, rooms: &[Room], end: u64) -> bool {
+    fn fits(&self, id: RequestId, rooms: &[Room], end: u64, reserved: u64) -> bool {
         let config = &self.config;
-        let kept = if self.running.is_empty() {
-            0
-        } else {
-            (config.watermark * f64::from(config.num_gpu_blocks)) as u64
-        };
         let batches = if config.async_scheduling { 2 } else { 1 };
         // A sliding window frees blocks while a long prompt is computed.
         let most = |window: Option<u64>| match window {
@@ -103,14 +158,14 @@ impl Scheduler {
             }
         };
         let known = self.requests[id].known();
-        let (mut needed, mut whole, mut overhead) = (0, 0, kept);
+        let (mut needed, mut whole, mut overhead) = (0, 0, self.kept());
         for (group, (room, window)) in rooms.iter().zip(&config.windows).enumerate() {
             needed += end.div_ceil(config.block_size).saturating_sub(room.start);
             whole += known.div_ceil(config.block_size).min(most(*window)).saturating_sub(room.start);
             overhead += self.pool.unheld(&self.found(id, group, room.hits.clone()));
         }
         let whole = if config.scheduler_reserve_full_isl { whole } else { 0 };
-        whole.max(needed) + overhead <= self.pool.free()
+        whole.max(needed + reserved) + overhead <= self.pool.free()
     }
 
     /// Takes the cached blocks, then new ones for `tokens` more than `computed`.
@@ -131,7 +186,6 @@ impl Scheduler {
         for table in &mut r.tables {
             self.pool.allocate(end.saturating_sub(table.blocks.len() as u64), &mut table.blocks);
         }
-        self.cache_full_blocks(id, computed + tokens);
     }
 
     /// Takes blocks for the tokens of a running request up to `end`; false if they are not free. Blocks that have
@@ -162,8 +216,15 @@ impl Scheduler {
 
     /// Frees all blocks of a request; a preempted request may find them again.
     pub(super) fn release(&mut self, id: RequestId) {
-        for table in &mut self.requests[id].tables {
-            self.pool.release(table.held());
+        let later = self.in_flight(id);
+        for at in 0..self.requests[id].tables.len() {
+            let held = self.requests[id].tables[at].held().to_vec();
+            if later {
+                self.free_later(held);
+            } else {
+                self.pool.release(&held);
+            }
+            let table = &mut self.requests[id].tables[at];
             *table = Table { former: std::mem::take(&mut table.blocks), ..Table::default() };
         }
     }
@@ -254,7 +315,7 @@ impl Scheduler {
 
     /// Names the contents of a request's first `count` blocks, as far as the tokens that their hashes cover are
     /// known; returns the number of named blocks.
-    fn name_contents(&mut self, id: RequestId, count: usize) -> usize {
+    pub(super) fn name_contents(&mut self, id: RequestId, count: usize) -> usize {
         let (block, ahead) = (self.config.block_size, self.config.hash_lookahead());
         let r = &mut self.requests[id];
         let count = count.min((r.known().saturating_sub(ahead) / block) as usize);

@@ -20,7 +20,8 @@ impl Scheduler {
                 index += 1;
                 continue;
             }
-            if !self.make_room(id, want, step, &mut pass.budget, &mut index) {
+            let Some(room) = self.make_room(id, want, step, &mut pass.budget, &mut index) else { break };
+            if !room {
                 // A request that preempted itself has left the list, so the next one is now at its index.
                 if self.config.rules.self_preemption_ends_pass {
                     break;
@@ -34,7 +35,8 @@ impl Scheduler {
         }
     }
 
-    /// Blocks for `want` more tokens of a running request, preempting others as needed; false if it was preempted itself.
+    /// Blocks for `want` more tokens of a running request, preempting others as needed; false if it was preempted itself,
+    /// `None` if the request to preempt is in a step in flight.
     fn make_room(
         &mut self,
         id: RequestId,
@@ -42,11 +44,14 @@ impl Scheduler {
         step: &mut Step,
         budget: &mut u64,
         index: &mut usize,
-    ) -> bool {
+    ) -> Option<bool> {
         let filled = self.requests[id].computed + want;
         let end = self.config.slots(filled);
         while !self.grow(id, end) {
-            let Some(victim) = self.victim() else { return false };
+            if self.running.last().is_some_and(|last| self.in_flight(*last)) {
+                return None;
+            }
+            let Some(victim) = self.victim() else { return Some(false) };
             if let Some(at) = step.scheduled.iter().position(|(s, _)| *s == victim) {
                 // The victim's tokens return to the budget; it came before the request being scheduled.
                 *budget += step.scheduled.remove(at).1;
@@ -55,11 +60,11 @@ impl Scheduler {
             self.preempt(victim);
             step.preempted.push(victim);
             if victim == id {
-                return false;
+                return Some(false);
             }
         }
         self.cache_full_blocks(id, filled);
-        true
+        Some(true)
     }
 
     /// Removes the request to preempt from the running ones.

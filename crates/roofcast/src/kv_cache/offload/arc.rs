@@ -1,0 +1,152 @@
+//! Adaptive replacement: recent chunks (T1), frequent chunks (T2), and ghosts of both (B1, B2) that move the target size
+//! of T1.
+//!
+//! Source: vLLM 0.33, `v1/kv_offload/cpu/policies/arc.py`.
+
+use super::Content;
+use crate::kv_cache::prefix::ContentMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Contents in order, the newest last.
+#[derive(Debug, Clone, Default)]
+struct Order {
+    places: ContentMap<u64>,
+    contents: BTreeMap<u64, Content>,
+    newest: u64,
+}
+
+impl Order {
+    fn has(&self, content: Content) -> bool {
+        self.places.contains_key(&content)
+    }
+
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    fn push(&mut self, content: Content) {
+        self.remove(content);
+        self.newest += 1;
+        self.places.insert(content, self.newest);
+        self.contents.insert(self.newest, content);
+    }
+
+    fn remove(&mut self, content: Content) -> bool {
+        let place = self.places.remove(&content);
+        place.is_some_and(|place| self.contents.remove(&place).is_some())
+    }
+
+    fn forget_beyond(&mut self, most: usize) {
+        while self.len() > most {
+            let Some((_, content)) = self.contents.pop_first() else { return };
+            self.places.remove(&content);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Arc {
+    capacity: usize,
+    /// Target size of T1.
+    target: f64,
+    recent: Order,
+    frequent: Order,
+    recent_ghosts: Order,
+    frequent_ghosts: Order,
+    idle: BTreeSet<Content>,
+}
+
+impl Arc {
+    pub(super) fn new(capacity: usize) -> Arc {
+        Arc {
+            capacity,
+            target: 0.0,
+            recent: Order::default(),
+            frequent: Order::default(),
+            recent_ghosts: Order::default(),
+            frequent_ghosts: Order::default(),
+            idle: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, content: Content) {
+        self.recent.push(content);
+        self.recent_ghosts.remove(content);
+        self.frequent_ghosts.remove(content);
+    }
+
+    pub(super) fn pinned(&mut self, content: Content) {
+        self.idle.remove(&content);
+    }
+
+    pub(super) fn unpinned(&mut self, content: Content) {
+        self.idle.insert(content);
+    }
+
+    /// Moves the target by the ghosts among `contents`, the last first.
+    pub(super) fn missed(&mut self, contents: &[Content]) {
+        for &content in contents.iter().rev() {
+            let (recent, frequent) = (self.recent_ghosts.len() as f64, self.frequent_ghosts.len() as f64);
+            if self.recent_ghosts.has(content) {
+                self.target = (self.target + (frequent / recent).max(1.0)).min(self.capacity as f64);
+                self.recent_ghosts.push(content);
+            } else if self.frequent_ghosts.has(content) {
+                self.target = (self.target - (recent / frequent).max(1.0)).max(0.0);
+                self.frequent_ghosts.push(content);
+            }
+        }
+    }
+
+    /// Ends a request: chunks that it only stored keep their list, chunks that it reused become frequent.
+    pub(super) fn end(
+        &mut self,
+        order: impl Iterator<Item = Content>,
+        inserted: &BTreeSet<Content>,
+        reused: &BTreeSet<Content>,
+    ) {
+        for content in order {
+            let reused = reused.contains(&content);
+            if inserted.contains(&content) && !reused {
+                if self.recent.has(content) {
+                    self.recent.push(content);
+                } else if self.frequent.has(content) {
+                    self.frequent.push(content);
+                }
+            } else if reused && (self.recent.remove(content) || self.frequent.has(content)) {
+                self.frequent.push(content);
+            }
+        }
+    }
+
+    pub(super) fn evict(&mut self, count: usize, offered: &BTreeSet<Content>) -> Option<Vec<Content>> {
+        let may_go = |content: &&Content| self.idle.contains(*content) && !offered.contains(*content);
+        let mut recent = self.recent.contents.values().filter(may_go).copied();
+        let mut frequent = self.frequent.contents.values().filter(may_go).copied();
+        let (mut size, mut chosen) = (self.recent.len(), Vec::new());
+        for _ in 0..count {
+            let mut next = None;
+            if size >= self.target as usize {
+                next = recent.next().map(|content| (content, true));
+            }
+            let next = next
+                .or_else(|| frequent.next().map(|content| (content, false)))
+                .or_else(|| recent.next().map(|content| (content, true)))?;
+            size -= usize::from(next.1);
+            chosen.push(next);
+        }
+        drop((recent, frequent));
+        for (content, from_recent) in &chosen {
+            self.idle.remove(content);
+            if *from_recent {
+                self.recent.remove(*content);
+                self.recent_ghosts.push(*content);
+            } else {
+                self.frequent.remove(*content);
+                self.frequent_ghosts.push(*content);
+            }
+        }
+        self.recent_ghosts.forget_beyond(self.capacity);
+        self.frequent_ghosts.forget_beyond(self.capacity);
+        Some(chosen.into_iter().map(|(content, _)| content).collect())
+    }
+}

@@ -1,0 +1,437 @@
+//! The scheduler's side of vLLM's host tier (`--kv-offloading-size`, OffloadingConnector): look-ups at admission, loads
+//! that a request waits for, stores at the end of each step, and the jobs that the worker must finish before a step.
+//!
+//! Knows: whole chunks are loaded and stored; a request whose blocks are being loaded waits in a queue of its own; a
+//! store does not hold its blocks, so a step that reuses them flushes the store. Source: vLLM 0.33,
+//! `distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py` and `v1/core/sched/scheduler.py`. Not modelled:
+//! groups of layers with windows, priorities. Knows nothing about time: the driver reports the jobs that are done.
+
+use super::blocks::Admission;
+use super::transfers::{Load, OffloadConfig, Transfers};
+use super::{Pass, RequestId, Scheduler, Step};
+use crate::kv_cache::offload::{Chunk, Offload, Residence};
+use crate::kv_cache::paged::Block;
+use crate::kv_cache::prefix::Content;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Tokens of a waiting request that the host has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum External {
+    /// Asked again in a later step.
+    Later,
+    /// Loaded within the step; possibly none.
+    Sync(u64),
+    /// Loaded while the request waits.
+    Async(u64),
+}
+
+/// Progress of a request's asynchronous load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    None,
+    Loading,
+    Arrived,
+}
+
+/// The connector's view of one request.
+#[derive(Debug, Clone, Default)]
+struct State {
+    number: u64,
+    /// Chunks offered so far.
+    next: usize,
+    jobs: BTreeSet<u64>,
+    table: Vec<Block>,
+    phase: Phase,
+    finished: bool,
+    /// The last step that computes it.
+    last_step: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Job {
+    id: RequestId,
+    contents: Vec<Content>,
+    /// Blocks that a store reads; none for a load.
+    blocks: Option<Vec<Block>>,
+    sync: bool,
+}
+
+/// The host tier and its transfers.
+#[derive(Debug, Clone)]
+pub(super) struct Tier {
+    config: OffloadConfig,
+    host: Offload,
+    states: BTreeMap<RequestId, State>,
+    jobs: BTreeMap<u64, Job>,
+    started: u64,
+    /// Stores that read a block which the request no longer holds.
+    fences: BTreeMap<Block, BTreeSet<u64>>,
+    /// Chunks of asynchronous loads in flight.
+    loading: BTreeSet<Content>,
+    /// Blocks taken in this step.
+    taken: BTreeSet<Block>,
+    /// Tokens loaded within this step.
+    sync_tokens: u64,
+    /// Requests that ended since the last step, in order.
+    ended: Vec<RequestId>,
+    /// Requests that hold blocks and wait, for a load or for room to run.
+    pub(super) waiting: VecDeque<RequestId>,
+    /// Steps with tokens that were decided, and those whose output came.
+    decided: u64,
+    applied: u64,
+    /// Blocks that are freed once a step's output has come.
+    frees: VecDeque<(u64, Vec<Block>)>,
+    transfers: Transfers,
+}
+
+impl Tier {
+    pub(super) fn new(config: OffloadConfig) -> Tier {
+        Tier {
+            config,
+            host: Offload::new(config.chunks, config.eviction_policy, config.store_threshold),
+            states: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            started: 0,
+            fences: BTreeMap::new(),
+            loading: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            sync_tokens: 0,
+            ended: Vec::new(),
+            waiting: VecDeque::new(),
+            decided: 0,
+            applied: 0,
+            frees: VecDeque::new(),
+            transfers: Transfers::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, id: RequestId, number: u64) {
+        self.states.insert(id, State { number, ..State::default() });
+    }
+
+    /// Begins a step.
+    pub(super) fn begin(&mut self) {
+        self.taken.clear();
+        self.sync_tokens = 0;
+        self.transfers = Transfers::default();
+    }
+
+    fn start(&mut self, job: Job) -> u64 {
+        let number = self.started;
+        self.started += 1;
+        if let Some(state) = self.states.get_mut(&job.id) {
+            state.jobs.insert(number);
+        }
+        self.jobs.insert(number, job);
+        number
+    }
+
+    fn fence(&mut self, job: u64) {
+        for block in self.jobs.get(&job).and_then(|job| job.blocks.clone()).unwrap_or_default() {
+            self.fences.entry(block).or_default().insert(job);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Sets the host tier, before the first request.
+    pub fn set_offload(&mut self, config: OffloadConfig) {
+        self.tier = Some(Box::new(Tier::new(config)));
+    }
+
+    /// Chunks on the host: resident, idle, and on their way to it.
+    pub fn host(&self) -> Option<[u64; 3]> {
+        self.tier.as_ref().map(|tier| tier.host.counts())
+    }
+
+    /// Requests that wait for a load, or have not been looked at since it arrived, in order of their indices.
+    pub fn loading(&self) -> Vec<RequestId> {
+        let states = self.tier.iter().flat_map(|tier| &tier.states);
+        states.filter(|(_, state)| state.phase != Phase::None).map(|(id, _)| *id).collect()
+    }
+
+    /// Requests that hold blocks and wait, in order.
+    pub fn holding(&self) -> Vec<RequestId> {
+        self.tier.iter().flat_map(|tier| tier.waiting.iter().copied()).collect()
+    }
+
+    /// True while a transfer or the end of a request is not known to the connector.
+    pub fn transfers(&self) -> bool {
+        self.tier.as_ref().is_some_and(|tier| !tier.jobs.is_empty() || !tier.ended.is_empty())
+    }
+
+    /// Reports jobs that the worker has finished.
+    pub fn finish_jobs(&mut self, jobs: &[u64]) {
+        let Some(tier) = &mut self.tier else { return };
+        for number in jobs {
+            let Some(job) = tier.jobs.remove(number) else { continue };
+            let Some(state) = tier.states.get_mut(&job.id) else { continue };
+            state.jobs.remove(number);
+            match &job.blocks {
+                Some(_) => tier.host.stored(&job.contents),
+                None => {
+                    tier.host.loaded(&job.contents);
+                    if !job.sync {
+                        job.contents.iter().for_each(|content| {
+                            tier.loading.remove(content);
+                        });
+                        state.phase = Phase::Arrived;
+                    }
+                }
+            }
+            for block in job.blocks.iter().flatten() {
+                if let Some(jobs) = tier.fences.get_mut(block) {
+                    jobs.remove(number);
+                    if jobs.is_empty() {
+                        tier.fences.remove(block);
+                    }
+                }
+            }
+            if state.finished && state.jobs.is_empty() {
+                tier.states.remove(&job.id);
+            }
+        }
+    }
+
+    /// Tokens of a waiting request that the host has after `local` tokens on the device.
+    pub(super) fn external(&mut self, id: RequestId, local: u64) -> External {
+        let known = self.requests[id].known();
+        if self.tier.is_none() {
+            return External::Sync(0);
+        }
+        self.name_contents(id, usize::MAX);
+        let keeps = self.config.enable_prefix_caching;
+        let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return External::Sync(0) };
+        let Some(state) = tier.states.get_mut(&id) else { return External::Sync(0) };
+        (state.next, state.phase) = (0, Phase::None);
+        state.table.clear();
+        if !state.jobs.is_empty() {
+            return External::Later;
+        }
+        let per = tier.config.blocks_per_chunk;
+        let chunk = per as u64 * self.config.block_size;
+        let keyed = r.contents.len() / per;
+        let most = known.min(keyed as u64 * chunk);
+        let first = (local / chunk) as usize;
+        if most < local + chunk {
+            return External::Sync(0);
+        }
+        let content = |index: usize| r.contents[(index + 1) * per - 1];
+        let residences = (first..keyed).map(|index| tier.host.residence(content(index)));
+        let hits: Vec<Residence> = residences.take_while(|found| *found != Residence::Absent).collect();
+        if hits.contains(&Residence::Storing) {
+            return External::Later;
+        }
+        let end = most.min((first + hits.len()) as u64 * chunk);
+        if hits.is_empty() || end < local + chunk {
+            return External::Sync(0);
+        }
+        let tokens = end - local;
+        let last = end.div_ceil(chunk) as usize;
+        if keeps && (first..last).any(|index| tier.loading.contains(&content(index))) {
+            return External::Later;
+        }
+        let budget = tier.config.sync_load_budget_tokens;
+        if budget > 0 && end < known && tier.sync_tokens + tokens <= budget {
+            tier.sync_tokens += tokens;
+            return External::Sync(tokens);
+        }
+        External::Async(tokens)
+    }
+
+    /// Starts the load of `tokens` tokens after `local` ones, whose blocks the request has.
+    pub(super) fn start_load(&mut self, id: RequestId, local: u64, tokens: u64, sync: bool) {
+        let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return };
+        let per = tier.config.blocks_per_chunk;
+        let chunk = per as u64 * self.config.block_size;
+        let (first, last) = ((local / chunk) as usize, (local + tokens).div_ceil(chunk) as usize);
+        let chunks: Vec<Chunk> =
+            (first..last).map(|index| (index as u32, r.contents[(index + 1) * per - 1])).collect();
+        tier.host.load(r.number, &chunks);
+        let contents: Vec<Content> = chunks.into_iter().map(|(_, content)| content).collect();
+        if !sync {
+            tier.loading.extend(&contents);
+        }
+        let job = tier.start(Job { id, contents, blocks: None, sync });
+        tier.transfers.loads.push(Load { job, id, local, tokens, sync });
+        tier.taken.extend(&r.tables[0].blocks);
+        if let Some(state) = tier.states.get_mut(&id) {
+            state.next = last;
+            state.phase = if sync { Phase::None } else { Phase::Loading };
+        }
+    }
+
+    /// The head of the requests that hold blocks runs if its load has arrived and there is room. `None` if the pass
+    /// ends, false if it waits on.
+    pub(super) fn admit_held(&mut self, id: RequestId, pass: &Pass) -> Option<Option<Admission>> {
+        let phase = self.tier.as_ref().and_then(|tier| tier.states.get(&id)).map(|state| state.phase);
+        match phase {
+            Some(Phase::Loading) => return Some(None),
+            Some(Phase::Arrived) => {
+                self.cache_full_blocks(id, self.requests[id].computed);
+                let r = &mut self.requests[id];
+                r.computed = r.computed.min(r.known() - 1);
+                if let Some(state) = self.tier.as_mut().and_then(|tier| tier.states.get_mut(&id)) {
+                    state.phase = Phase::None;
+                }
+            }
+            _ => {}
+        }
+        let r = &self.requests[id];
+        let (computed, known) = (r.computed, r.known());
+        let wanted = (known - computed).min(pass.threshold.unwrap_or(u64::MAX));
+        if !self.config.enable_chunked_prefill && wanted > pass.budget {
+            return None;
+        }
+        let tokens = wanted.min(pass.budget);
+        if !self.extend(id, computed + tokens) {
+            return None;
+        }
+        Some(Some(Admission { tokens, cached: computed, prompt: known - computed > 1 }))
+    }
+
+    /// Blocks that requests in their prompts, or waiting with blocks, still take for their whole sequences.
+    pub(super) fn reserved(&self, step: &Step, held: &[RequestId]) -> u64 {
+        let entered = |id: RequestId| step.new.contains(&id) || step.resumed.contains(&id);
+        let in_prompt = |id: RequestId| {
+            let r = &self.requests[id];
+            if !entered(id) {
+                return r.in_prompt;
+            }
+            let tokens = step.scheduled.iter().find(|(scheduled, _)| *scheduled == id).map_or(0, |(_, n)| *n);
+            r.computed + tokens < r.known()
+        };
+        let running = self.running.iter().copied().filter(|id| in_prompt(*id));
+        let waiting = self.tier.iter().flat_map(|tier| tier.waiting.iter().copied());
+        let all = running.chain(waiting).chain(held.iter().copied());
+        all.map(|id| {
+            let r = &self.requests[id];
+            let whole = r.known().min(self.config.max_model_len).div_ceil(self.config.block_size);
+            whole.saturating_sub(r.tables[0].blocks.len() as u64)
+        })
+        .sum()
+    }
+
+    /// Ends a step: flushes jobs whose blocks are taken, and stores chunks that it completes.
+    pub(super) fn connect(&mut self, step: &mut Step) {
+        let Some(mut tier) = self.tier.take() else { return };
+        for (id, _) in &step.scheduled {
+            let Some(state) = tier.states.get_mut(id) else { continue };
+            if step.new.contains(id) || step.resumed.contains(id) {
+                state.table.clear();
+            }
+            let new = &self.requests[*id].tables[0].blocks[state.table.len()..];
+            tier.taken.extend(new);
+            state.table.extend(new);
+        }
+        if !step.scheduled.is_empty() {
+            tier.decided += 1;
+        }
+        for id in &step.preempted {
+            let Some(state) = tier.states.get(id) else { continue };
+            let fresh = |job: &&u64| !tier.transfers.loads.iter().any(|load| load.job == **job);
+            tier.transfers.flush.extend(state.jobs.iter().filter(fresh));
+        }
+        for (block, jobs) in &tier.fences {
+            if tier.taken.contains(block) {
+                tier.transfers.flush.extend(jobs);
+            }
+        }
+        let ended = std::mem::take(&mut tier.ended);
+        for &(id, _) in &step.scheduled {
+            if let Some(state) = tier.states.get_mut(&id) {
+                state.last_step = tier.decided;
+            }
+            self.offer(&mut tier, id);
+        }
+        for &id in &ended {
+            self.offer(&mut tier, id);
+        }
+        for id in ended {
+            let Some(state) = tier.states.get_mut(&id) else { continue };
+            state.finished = true;
+            tier.host.end(state.number);
+            if state.jobs.is_empty() {
+                tier.states.remove(&id);
+            }
+        }
+        let later = std::mem::take(&mut step.transfers.later);
+        step.transfers = Transfers { later, ..std::mem::take(&mut tier.transfers) };
+        self.tier = Some(tier);
+    }
+
+    /// Offers the chunks that a request has completed.
+    fn offer(&mut self, tier: &mut Tier, id: RequestId) {
+        self.name_contents(id, usize::MAX);
+        let r = &self.requests[id];
+        let Some(state) = tier.states.get_mut(&id) else { return };
+        let per = tier.config.blocks_per_chunk;
+        let chunk = per as u64 * self.config.block_size;
+        let computed = if r.finished { r.prompt_len.max(r.known() - 1) } else { r.computed };
+        let most = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
+        let whole = (computed.min(r.known()).min(most) / chunk) as usize;
+        let end = whole.min(state.table.len() / per).min(r.contents.len() / per);
+        let chunks: Vec<Chunk> =
+            (state.next..end).map(|index| (index as u32, r.contents[(index + 1) * per - 1])).collect();
+        if chunks.is_empty() {
+            return;
+        }
+        let Some(offer) = tier.host.offer(r.number, &chunks) else {
+            tier.transfers.refused.push(id);
+            return;
+        };
+        state.next = end;
+        tier.transfers.evicted.extend(offer.evicted);
+        if offer.stored.is_empty() {
+            return;
+        }
+        let stored: Vec<Chunk> =
+            chunks.into_iter().filter(|(_, content)| offer.stored.contains(content)).collect();
+        let blocks = stored.iter().flat_map(|(index, _)| {
+            let first = *index as usize * per;
+            state.table[first..first + per].to_vec()
+        });
+        let blocks: Vec<Block> = blocks.collect();
+        let taken = r.finished && blocks.iter().any(|block| tier.taken.contains(block));
+        let job = tier.start(Job { id, contents: offer.stored, blocks: Some(blocks), sync: false });
+        tier.transfers.stores.push((job, id, stored));
+        if r.finished {
+            tier.fence(job);
+        }
+        if taken {
+            tier.transfers.flush.insert(job);
+        }
+    }
+
+    /// The connector learns that a request ends, before its blocks are freed.
+    pub(super) fn end_transfers(&mut self, id: RequestId) {
+        let Some(tier) = &mut self.tier else { return };
+        tier.ended.push(id);
+        for job in tier.states.get(&id).map(|state| state.jobs.clone()).unwrap_or_default() {
+            tier.fence(job);
+        }
+    }
+
+    /// True if a step in flight computes the request, so that its blocks cannot be freed yet.
+    pub(super) fn in_flight(&self, id: RequestId) -> bool {
+        let Some(tier) = self.tier.as_ref().filter(|_| self.config.async_scheduling) else { return false };
+        tier.states.get(&id).is_some_and(|state| state.last_step > tier.applied)
+    }
+
+    /// Frees blocks once the steps that were decided so far are applied.
+    pub(super) fn free_later(&mut self, blocks: Vec<Block>) {
+        if let Some(tier) = &mut self.tier {
+            tier.frees.push_back((tier.decided, blocks));
+        }
+    }
+
+    /// The output of a step with tokens has come: blocks that waited for it are free.
+    pub(super) fn apply_frees(&mut self) {
+        let Some(tier) = &mut self.tier else { return };
+        tier.applied += 1;
+        while let Some((_, blocks)) = tier.frees.pop_front_if(|(step, _)| *step <= tier.applied) {
+            self.pool.release(&blocks);
+        }
+    }
+}
