@@ -244,7 +244,7 @@ impl Policy {
         }
     }
 
-    /// A chunk cannot go.
+    /// Marks a chunk as not evictable.
     fn pinned(&mut self, content: Content) {
         match self {
             Policy::Lru(lru) => lru.pinned(content),
@@ -252,7 +252,7 @@ impl Policy {
         }
     }
 
-    /// A chunk may go.
+    /// Marks a chunk as evictable.
     fn unpinned(&mut self, content: Content) {
         match self {
             Policy::Lru(lru) => lru.unpinned(content),
@@ -339,7 +339,7 @@ mod tests {
         Some(offer.evicted)
     }
 
-    /// A request's chunks are as recent as the request, the last first to go; what is pinned stays.
+    /// A request's chunks are as recent as the request, and its last chunk is evicted first; pinned chunks stay.
     #[test]
     fn the_oldest_request_loses_its_last_chunk_first() {
         let mut tier = Offload::new(4, EvictionPolicy::Lru, 0);

@@ -76,7 +76,8 @@ fn a_task_lasts_its_waits_and_its_answers() {
     assert_eq!(found, [0, 1040, 512, 1040]);
 }
 
-/// Several sessions on two replicas: leaping is stepping, and a session's own replica finds more of it.
+/// Several sessions on two replicas: leaping equals stepping, and routing a session to its own replica finds more
+/// cached tokens.
 #[test]
 fn sessions_that_stay_find_more() {
     let text: String = (0..12)

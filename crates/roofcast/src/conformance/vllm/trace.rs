@@ -84,7 +84,7 @@ pub struct RecordedStep {
     pub finished: Vec<String>,
     /// Free blocks after the update.
     pub free_blocks_end: u64,
-    /// What the host tier did, if there is one.
+    /// Events of the host tier, if there is one.
     #[serde(flatten)]
     pub tier: TierStep,
 }

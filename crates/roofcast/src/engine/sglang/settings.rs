@@ -25,7 +25,7 @@ pub struct SglangConfig {
 }
 
 impl SglangConfig {
-    /// Settings of `settings`, whose pool and `max_num_seqs` are those of `config`.
+    /// Settings of one replica from `settings`; pool size and `max_num_seqs` come from `config`.
     pub(crate) fn resolve(settings: &EngineSettings, config: &EngineConfig) -> Result<SglangConfig> {
         let Own::Sglang(own) = settings.own()? else {
             return Err(Error::field("engine", "scheduler", config.scheduler.name(), "sglang"));

@@ -41,11 +41,11 @@ pub(super) struct Admission {
     pub(super) prompt: bool,
 }
 
-/// What becomes of a waiting request.
+/// Outcome for a waiting request.
 pub(super) enum Admitted {
     /// Neither it nor a later one is admitted.
     No,
-    /// It is put off.
+    /// It is considered again in a later step.
     Later,
     /// It waits for a load.
     Loads,

@@ -24,7 +24,7 @@ pub struct OffloadConfig {
     pub sync_load_budget_tokens: u64,
 }
 
-/// Transfers that a step starts, and what the connector decided beside them.
+/// Transfers that a step starts, and the connector's other decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transfers {
     /// Loads from the host.

@@ -51,7 +51,7 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     })
 }
 
-/// What requests of a line have in common.
+/// Properties that the requests of a line share.
 struct Reader {
     line: usize,
     block: u64,
