@@ -266,7 +266,7 @@ impl Bench {
 /// The load that a workload requests.
 fn requested(workload: &Workload) -> Requested {
     let (concurrency, think_s) = match &workload.arrivals {
-        Arrivals::ClosedLoop { concurrency, think_s } => (Some(*concurrency), *think_s),
+        Arrivals::ClosedLoop { concurrency, think_s, .. } => (Some(*concurrency), *think_s),
         Arrivals::Sessions { concurrency, think_s, .. } => (*concurrency, *think_s),
         _ => (None, None),
     };

@@ -7,6 +7,7 @@
 
 mod answer;
 mod apart;
+mod chance;
 mod chips;
 mod current;
 mod demand;
@@ -43,13 +44,12 @@ use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::simulate::Simulation;
 use crate::spec::{CostKind, Spec};
 use crate::workload::{Arrivals, Workload};
 use demand::Demand;
 use feasibility::Judge;
 use manifest::{Served, manifests};
-use search::{Judged, Search};
+use search::{Judged, Proven, Search};
 use space::{Candidate, Pool, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,6 +109,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
         candidates: &candidates,
         base: &base,
         objective: search.minimise,
+        confidence: search.confidence(),
         runner: question.runner,
         progress: question.progress,
         goes_on: question.goes_on,
@@ -147,6 +148,11 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         let accepted = "draft_cost, which is the same on every deployment";
         return Err(Error::field("spec", "engine.speculative.draft_model", "set", accepted));
     }
+    let confidence = spec.search.as_ref().and_then(|search| search.confidence);
+    if let Some(share) = confidence.filter(|share| !(0.0..1.0).contains(share)) {
+        let accepted = "a chance from 0 to below 1, as 0.8";
+        return Err(Error::field("spec", "search.confidence", share, accepted));
+    }
     match &workload.arrivals {
         Arrivals::Offline | Arrivals::Burst { size: None, .. } => {
             let accepted = "a load that lasts: a plan is for what can be sustained";
@@ -177,10 +183,10 @@ fn candidates(judge: &Judge) -> Result<Vec<Candidate>> {
 
 fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     let priced = found.ranked();
-    let ranked: Vec<Choice> = priced.iter().map(|(index, run)| choice(found, *index, run)).collect();
+    let ranked: Vec<Choice> = priced.iter().map(|(index, proven)| choice(found, *index, proven)).collect();
     let value = |choice: &Choice| {
-        let run = priced.iter().find(|(index, _)| *index == choice.index);
-        run.map_or(f64::INFINITY, |(index, run)| found.value_of(*index, run))
+        let proven = priced.iter().find(|(index, _)| *index == choice.index);
+        proven.map_or(f64::INFINITY, |(index, proven)| found.value_of(*index, &proven.run))
     };
     let mut seen = BTreeSet::new();
     let by_accelerator = ranked.iter().filter(|c| seen.insert(c.accelerators())).cloned().collect::<Vec<_>>();
@@ -188,6 +194,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     let mut dearer = 0;
     let interrupted = !(found.goes_on)();
     let least = ranked.first().map_or(f64::INFINITY, &value);
+    let likely = |choice: &Choice| choice.chance.is_none_or(|chance| chance >= found.confidence);
     let open = found.open(least).filter(|_| interrupted);
     let served =
         priced.first().map(|(index, _)| served(found, &found.candidates[*index])).unwrap_or_default();
@@ -216,7 +223,10 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         at_least: open.map(|(value, _)| value.min(least)),
         unjudged: open.map_or(0, |(_, count)| count),
         assumptions: assumptions(&served),
+        confidence: found.confidence,
+        confident: ranked.first().is_some_and(likely),
         best: ranked.first().cloned(),
+        cheaper: ranked.iter().filter(|c| !likely(c) && value(c) < least).cloned().collect(),
         pareto: front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]),
         pareto_throughput: by_throughput(&ranked),
         by_accelerator,
@@ -268,7 +278,8 @@ fn assumptions(served: &[Served]) -> Vec<String> {
 }
 
 /// A deployment that met the SLO in `run`.
-fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
+fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
+    let run = &proven.run;
     let judge = found.judge;
     let candidate = &found.candidates[index];
     let serving = candidate.serving;
@@ -321,9 +332,9 @@ fn choice(found: &Search, index: usize, run: &Simulation) -> Choice {
         bound: answer::bound(&run.time),
         stage: Stage::Simulation,
         evidence: run.bands.as_ref().map(|b| b.evidence),
-        bounds: answer::bounded(s, &found.base.slo),
+        bounds: answer::bounded(proven, &found.base.slo),
         headroom: proof::headroom(run, &found.base.slo),
-        chance: answer::chance(run, &found.base.slo),
+        chance: proven.chance(),
         max_requests_per_s: None,
         utilization: None,
         output_tok_s,

@@ -75,6 +75,7 @@ fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'stati
         all.push(("workload.seed", whole(workload.seed), true));
     }
     if let Some(search) = &spec.search {
+        all.push(("search.confidence", search.confidence().into(), true));
         all.push(("search.minimise", word(&search.minimise), true));
     }
     if spec.fleet != Default::default() {

@@ -295,7 +295,7 @@ pub fn simulate_while(
     // With a cap on concurrency, a client waits for answers, so that it does not send at the offered rate.
     let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());
     let open = paced.map(|_| traffic.total());
-    let mut results = Results::new(spec.slo, options.records, open);
+    let mut results = Results::new(spec.slo, options.records, open).judged_from(workload.arrivals.ramped());
     if options.end_when_missed {
         results = results.ending_when_missed(traffic.total());
     }

@@ -5,7 +5,7 @@
 mod errors;
 pub mod point;
 pub mod ranking;
-mod resolver;
+pub mod resolver;
 pub mod run;
 pub mod split;
 

@@ -118,10 +118,10 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     } else {
         show::text(&text::people(spec, &model, catalog, (&answer, show::table::is_wide()))?)?;
     }
-    Ok(match (found.interrupted, &found.best) {
+    Ok(match (found.interrupted, found.confident) {
         (true, _) => exit::invalid(),
-        (false, Some(_)) => ExitCode::SUCCESS,
-        (false, None) => exit::infeasible(),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => exit::infeasible(),
     })
 }
 

@@ -734,6 +734,7 @@ class Bounded(Part):
     percentile: str
     ms: float
     most_ms: float
+    over_seeds: list[float] | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -819,6 +820,7 @@ class WhatIf(Part):
     change: str
     meets: bool
     because: str
+    chance: float | None = None
     replicas: int | None = None
 
 
@@ -835,11 +837,14 @@ class Plan(Document):
     dearer: int
     feasible: int
     requests: int
+    confidence: float
+    confident: bool
     interrupted: bool
     at_least: float | None
     unjudged: int
     assumptions: list[str]
     best: Choice | None
+    cheaper: list[Choice]
     pareto: list[Choice]
     pareto_throughput: list[Choice]
     by_accelerator: list[Choice]

@@ -112,6 +112,10 @@ pub struct Results {
     watched: Vec<Watched>,
     /// Requests that arrived.
     pub taken: u64,
+    /// Of these, those that are judged.
+    pub judged: u64,
+    /// From when on requests are judged.
+    judged_from: Ticks,
     /// Requests that got all their tokens.
     pub completed: u64,
     /// Requests that no engine with these settings could serve.
@@ -170,6 +174,11 @@ impl Results {
         Results { bad: self.slo.needed(total).map(|needed| total.saturating_sub(needed)), ..self }
     }
 
+    /// The same, with nothing that is sent before `from`.
+    pub fn judged_from(self, from: Picoseconds) -> Results {
+        Results { judged_from: from.into(), ..self }
+    }
+
     /// True if the SLO is certainly missed, in a run that may end early.
     pub fn missed(&self) -> bool {
         self.missed
@@ -190,6 +199,10 @@ impl Results {
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
         let arrival = super::arrival(self.taken, request, key);
         self.taken += 1;
+        if arrival.sent < self.judged_from {
+            return arrival;
+        }
+        self.judged += 1;
         self.first.get_or_insert(arrival.sent);
         self.last = self.last.max(arrival.sent);
         if self.open.is_some() {
@@ -201,6 +214,9 @@ impl Results {
     /// Counts a request that is not served: refused because no engine with these settings could serve it, or rejected
     /// from a full queue if it `could` be.
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
+        if arrival.sent < self.judged_from {
+            return;
+        }
         *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
         self.judge();
         if self.open.is_some() {
@@ -219,6 +235,9 @@ impl Results {
     #[inline(always)]
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached, .. } = gone;
+        if arrival.sent < self.judged_from {
+            return;
+        }
         let (ttft, e2el) = (*first - arrival.sent, end - arrival.sent);
         let tpot = (arrival.output > 1).then(|| (end - *first) / u64::from(arrival.output - 1));
         self.watch(arrival, ttft, end);

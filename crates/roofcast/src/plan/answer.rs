@@ -6,10 +6,11 @@ use super::feasibility::Stage;
 use super::launch::Launch;
 use super::manifest::Manifest;
 use super::quality::Quality;
+use super::search::Proven;
 use super::space::{Candidate, Cut, Pool, Space};
-use crate::bands::{Bands, Span};
+use crate::bands::Bands;
 use crate::coefficients::Evidence;
-use crate::simulate::{Simulation, TimeShares};
+use crate::simulate::TimeShares;
 use crate::spec::{Bound, Metric, Percentile, Slo};
 use crate::summary::Summary;
 use serde::Serialize;
@@ -32,6 +33,10 @@ pub struct Plan {
     pub feasible: u64,
     /// Requests of a simulation.
     pub requests: u64,
+    /// The chance of meeting the SLO that was asked for.
+    pub confidence: f64,
+    /// Whether the best has it; where none does, the best is the most likely.
+    pub confident: bool,
     /// Whether the search was stopped before it ended.
     pub interrupted: bool,
     /// Of a search that was stopped: what is minimised is no less in any deployment that meets the SLO.
@@ -40,15 +45,17 @@ pub struct Plan {
     pub unjudged: u64,
     /// What was assumed of the best's deployments; of the model where none met the SLO.
     pub assumptions: Vec<String>,
-    /// What has least of what is minimised.
+    /// What has least of what is minimised among those that are as likely as was asked for.
     pub best: Option<Choice>,
+    /// Deployments with less of what is minimised that meet the SLO as forecast, but are less likely to than was asked for.
+    pub cheaper: Vec<Choice>,
     /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.
     pub pareto: Vec<Choice>,
     /// Deployments that no other beats in output tokens a second per accelerator and in interactivity at once; most tokens first.
     pub pareto_throughput: Vec<Choice>,
     /// Of each accelerator what has least of what is minimised; best first.
     pub by_accelerator: Vec<Choice>,
-    /// All that met the SLO, best first.
+    /// All that met the SLO as forecast, best first: those as likely as was asked for, then the others.
     pub ranked: Vec<Choice>,
     /// Where none did, those that came nearest.
     pub nearest: Vec<Near>,
@@ -137,6 +144,8 @@ pub struct WhatIf {
     pub meets: bool,
     /// By what it does, or why it does not.
     pub because: String,
+    /// The chance that it does, by its bands; none where it does not as forecast, and at the limit.
+    pub chance: Option<f64>,
     /// Replicas of the best that would; none where it does, or where none of those tried do.
     pub replicas: Option<u64>,
 }
@@ -225,7 +234,7 @@ pub struct Choice {
     pub bounds: Vec<Bounded>,
     /// The metric that is nearest to its bound, and what is left to it as a share of the bound; none without bounds.
     pub headroom: Option<Headroom>,
-    /// The chance that the bounds are met, given the bands; none at the limit and without bounds.
+    /// The chance that the SLO is met, by simulations at quantiles of the band of step times; none at the limit.
     pub chance: Option<f64>,
     /// Highest rate, found by simulation, at which the deployment meets the SLO; none where it was not looked for.
     pub max_requests_per_s: Option<f64>,
@@ -306,16 +315,21 @@ pub struct Bounded {
     pub ms: f64,
     /// Milliseconds that are allowed.
     pub most_ms: f64,
+    /// The lowest and the highest of it over five seeds; none where the deployment is less likely than was asked for.
+    pub over_seeds: Option<[f64; 2]>,
 }
 
-/// Each bound of `slo` with what `summary` has, the highest percentile of a metric first.
-pub(super) fn bounded(summary: &Summary, slo: &Slo) -> Vec<Bounded> {
+/// Each bound of `slo` with what a run has, the highest percentile of a metric first.
+pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
+    let seeds = proven.outlook.as_ref().and_then(|outlook| outlook.seeds.as_ref());
+    let over_seeds = |bound: &Bound| Some(seeds?[slo.bounds().position(|b| b == *bound)?]);
     let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
     let one = |bound: Bound| Bounded {
         metric: bound.metric.name(),
         percentile: bound.percentile.name(),
-        ms: summary.bounded(&bound),
+        ms: proven.run.summary.bounded(&bound),
         most_ms: bound.ms,
+        over_seeds: over_seeds(&bound),
     };
     all.map(one).collect()
 }
@@ -360,31 +374,6 @@ pub(super) fn bound(time: &TimeShares) -> &'static str {
         ("host", time.host_s + time.swap_s),
     ];
     shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("memory", |(name, _)| name)
-}
-
-/// The chance that all bounds are met: the least of the metrics'; none where some requests may miss them. What is measured over what is forecast is taken as log-normal with
-/// the band's 10th and 90th percentiles.
-pub(super) fn chance(run: &Simulation, slo: &Slo) -> Option<f64> {
-    let bands = run.bands.as_ref().filter(|_| slo.goodput.is_none())?;
-    let chance = |bound: Bound| {
-        let span = match bound.metric {
-            Metric::Ttft => bands.ttft_ms,
-            Metric::Tpot => bands.tpot_ms,
-            Metric::E2el => bands.e2el_ms,
-        };
-        within(run.summary.bounded(&bound), span, bound.ms)
-    };
-    slo.bounds().map(chance).min_by(f64::total_cmp)
-}
-
-/// The chance that `forecast` turns out to be at most `bound`.
-fn within(forecast: f64, span: Span, bound: f64) -> f64 {
-    /// The 90th percentile of a standard normal.
-    const Z90: f64 = 1.281_551_565_544_6;
-    let [low, high] = span.factors.map(libm::log);
-    let (middle, deviation) = (low.midpoint(high), ((high - low) / (2.0 * Z90)).max(1e-9));
-    let z = (libm::log(bound / forecast.max(f64::MIN_POSITIVE)) - middle) / deviation;
-    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
 }
 
 /// A deployment in words: `4 × h200-sxm as 2 replicas of tp 2, fp8 weights, fp8 KV`.
@@ -432,18 +421,4 @@ pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
         text += &format!(", {word}");
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_chance_of_a_bound_is_that_of_its_band() {
-        let span = Span { factors: [0.8, 1.25], range: [0.0, 0.0] };
-        // The band is even around 1 in logarithms: half. At 1.25 times the forecast it is the band's own 90 %, at 0.8 its 10 %.
-        for (bound, chance) in [(100.0, 0.5), (125.0, 0.9), (80.0, 0.1)] {
-            assert!((within(100.0, span, bound) - chance).abs() < 1e-9, "{bound}");
-        }
-    }
 }

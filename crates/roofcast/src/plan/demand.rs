@@ -97,7 +97,9 @@ fn long(ascending: &[u64], kept: f64) -> u64 {
 /// Number of requests always in flight, if the arrivals of `workload` keep it constant.
 pub(super) fn users(workload: &Workload) -> Option<u64> {
     match workload.arrivals {
-        Arrivals::ClosedLoop { concurrency, think_s } if think_s.unwrap_or(0.0) == 0.0 => Some(concurrency),
+        Arrivals::ClosedLoop { concurrency, think_s, .. } if think_s.unwrap_or(0.0) == 0.0 => {
+            Some(concurrency)
+        }
         _ => None,
     }
 }
@@ -110,9 +112,9 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
         Arrivals::Gamma { rate, burstiness } => {
             Arrivals::Gamma { rate: rate * factor, burstiness: *burstiness }
         }
-        Arrivals::ClosedLoop { concurrency, think_s } => {
+        Arrivals::ClosedLoop { concurrency, think_s, ramp_s } => {
             let concurrency = (*concurrency as f64 * factor).round().max(1.0) as u64;
-            Arrivals::ClosedLoop { concurrency, think_s: *think_s }
+            Arrivals::ClosedLoop { concurrency, think_s: *think_s, ramp_s: *ramp_s }
         }
         Arrivals::Trace { path, format, scale, concurrency, recorded } => Arrivals::Trace {
             path: path.clone(),

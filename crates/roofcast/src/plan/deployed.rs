@@ -48,6 +48,8 @@ pub(super) fn sections(base: &Spec, spec: &Spec, model: Option<&Model>) -> toml:
     if spec.fleet.router != base.fleet.router {
         put("fleet", "router", word(spec.fleet.router));
     }
+    let ramp = spec.workload.as_ref().map(|w| w.arrivals.ramped().seconds()).filter(|s| *s > 0.0);
+    put("workload.arrivals", "ramp_s", ramp.map(toml::Value::from));
     put("workload", "requests", count(spec.workload.as_ref().and_then(|w| w.requests)));
     put("fleet", "link", spec.fleet.link.map(|link| link.name().into()));
     let fleet = &spec.fleet;

@@ -68,6 +68,8 @@ pub(super) struct Judge<'a> {
     pub(super) demand: &'a Demand,
     /// As the shapes of the space: none where formats or parallelism do not go together on the chip.
     pub(super) fitted: Vec<Result<Fitted, String>>,
+    /// How many times as long as forecast a step takes.
+    pub(super) slower: f64,
 }
 
 impl<'a> Judge<'a> {
@@ -94,7 +96,7 @@ impl<'a> Judge<'a> {
             return Err(first.clone());
         }
         let fitted = fitted.into_iter().map(|f| f.map_err(|e| e.to_string())).collect();
-        Ok(Judge { spec, space, demand, fitted })
+        Ok(Judge { spec, space, demand, fitted, slower })
     }
 
     /// Whether prefill and decode are looked at apart, too.

@@ -4,9 +4,10 @@
 //! other deployments.
 
 use super::answer::{Choice, GOODPUT, Plan, WhatIf, told};
+use super::chance::outlooks;
 use super::demand::{longer, scaled, users};
 use super::proof::{Trial, missed};
-use super::search::Search;
+use super::search::{Judged, Search};
 use super::space::{Candidate, Pool};
 use crate::error::Result;
 use crate::simulate::Simulation;
@@ -17,8 +18,6 @@ use crate::workload::Workload;
 const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 4.0];
 /// Loads that are tried between the last that is carried and the first that is not.
 const BETWEEN: usize = 4;
-/// Choices of the Pareto set whose highest rate is looked for, the best among them.
-const RATED: usize = 3;
 /// Replicas that are tried beyond those of the best.
 const MORE: u64 = 8;
 
@@ -27,22 +26,19 @@ pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
     if plan.interrupted {
         return Ok(plan);
     }
-    let offered = found.judge.demand.rate;
-    let mut rated: Vec<(usize, f64)> = Vec::new();
-    for choice in plan.pareto.iter().take(RATED) {
-        let candidate = found.candidates[choice.index];
-        if let (Some(offered), Some(factor)) = (offered, highest(found, &candidate)?) {
-            rated.push((choice.index, offered * factor));
-        }
-    }
-    let lists = [&mut plan.pareto, &mut plan.pareto_throughput, &mut plan.by_accelerator, &mut plan.ranked];
-    for choice in lists.into_iter().flatten().chain(&mut plan.best) {
-        if let Some((_, most)) = rated.iter().find(|(index, _)| *index == choice.index) {
-            choice.max_requests_per_s = Some(*most);
-            choice.utilization = offered.map(|offered| offered / most);
-        }
-    }
     if let Some(best) = plan.best.clone() {
+        let offered = found.judge.demand.rate;
+        let factor = highest(found, &found.candidates[best.index].clone())?;
+        if let Some((offered, factor)) = offered.zip(factor) {
+            let lists =
+                [&mut plan.pareto, &mut plan.pareto_throughput, &mut plan.by_accelerator, &mut plan.ranked];
+            for choice in lists.into_iter().flatten().chain(&mut plan.best) {
+                if choice.index == best.index {
+                    choice.max_requests_per_s = Some(offered * factor);
+                    choice.utilization = Some(factor.recip());
+                }
+            }
+        }
         plan.what_if = changes(found, &best)?;
     }
     plan.simulated = found.simulated;
@@ -89,33 +85,22 @@ type Verdict = (Option<String>, Option<Box<Simulation>>);
 
 /// Why each of `trials` is no answer, or its run; none where the search was stopped.
 fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
-    found.simulated += trials.len() as u64;
     let slo = found.base.slo;
     let verdict = |run| match missed(&run, &slo) {
         Some(miss) => (Some(miss.reason), None),
         None => (None, run.ok().map(Box::new)),
     };
-    let runs = (found.runner)(trials);
-    (found.goes_on)().then(|| runs.into_iter().map(verdict).collect())
+    found.runs(trials).map(|runs| runs.into_iter().map(verdict).collect())
 }
 
 /// What becomes of the best.
 fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     let candidate = found.candidates[best.index];
     let mut all = Vec::new();
-    if let Some(headroom) = best.headroom.filter(|h| h.metric != GOODPUT) {
-        let left = headroom.share * 100.0;
-        all.push(WhatIf {
-            change: "bounds 10 % tighter".to_owned(),
-            meets: headroom.share >= 0.1,
-            because: format!(
-                "{} {} is {left:.0} % below its bound",
-                headroom.metric,
-                headroom.percentile.unwrap_or_default()
-            ),
-            replicas: None,
-        });
-    }
+    all.extend(tighter(found, best));
+    let workload = found.base.workload.clone();
+    let more = workload.as_ref().and_then(|workload| scaled(workload, 1.1));
+    all.extend(changed(found, &candidate, "load 10 % higher", more, true)?);
     let fewer = Pool { replicas: candidate.serving.replicas - 1, ..candidate.serving };
     if fewer.replicas > 0 {
         let lost = Candidate { serving: fewer, ..candidate };
@@ -128,6 +113,27 @@ fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     let more = workload.as_ref().and_then(|workload| scaled(workload, 1.5));
     all.extend(changed(found, &candidate, "1.5 times the traffic", more, true)?);
     Ok(all)
+}
+
+/// What becomes of the best where every latency must be a tenth shorter.
+fn tighter(found: &Search, best: &Choice) -> Option<WhatIf> {
+    const TENTH: f64 = 0.1;
+    let headroom = best.headroom.filter(|h| h.metric != GOODPUT)?;
+    let Judged::Meets(proven) = &found.judged[best.index] else { return None };
+    let meets = headroom.share >= TENTH;
+    let chance = proven.outlook.as_ref().map(|outlook| outlook.chance_within(1.0 - TENTH));
+    let percentile = headroom.percentile.unwrap_or_default();
+    Some(WhatIf {
+        change: "bounds 10 % tighter".to_owned(),
+        meets,
+        because: format!(
+            "{} {percentile} is {:.0} % below its bound",
+            headroom.metric,
+            headroom.share * 100.0
+        ),
+        chance: chance.filter(|_| meets),
+        replicas: None,
+    })
 }
 
 /// What becomes of `candidate` under `workload`; where it is too little and `grows`, how many replicas would do.
@@ -144,6 +150,9 @@ fn changed(
     let Some((miss, met)) = run(found, &[trial]).and_then(|mut met| met.pop()) else { return Ok(None) };
     let users = base.workload.as_ref().and_then(users);
     let miss = found.judge.crowded(candidate, users).map(|m| m.reason).or(miss);
+    let met = met.filter(|_| miss.is_none());
+    let asked: Vec<_> = met.iter().map(|run| (*candidate, &base, &**run)).collect();
+    let outlook = outlooks(found, &asked, false)?.pop().flatten();
     let met = met.map(|run| told(&run.summary, &base.slo));
     let mut replicas = None;
     if miss.is_some() && grows && candidate.prefill.is_none() {
@@ -162,6 +171,7 @@ fn changed(
         change: change.to_owned(),
         meets: miss.is_none(),
         because: miss.or(met).unwrap_or_default(),
+        chance: outlook.map(|outlook| outlook.chance()),
         replicas,
     }))
 }

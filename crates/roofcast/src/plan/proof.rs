@@ -77,20 +77,41 @@ pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
 
 /// `workload` with as many requests as a proof takes: as many as were asked for, else [`REQUESTS`] or those of the workload where
 /// they are more, and so many that requests come for [`DECODES`] times as long as one decodes. Users whose answers set the pace
-/// send so many each, where nothing was asked for, and one each where it was. A trace is taken whole.
+/// send so many each at least. They begin one after another, over the time of a request at its slowest within the SLO: all at one
+/// instant would be a burst that no service sees, and its share of the requests would decide the 99th percentile. A trace is
+/// taken whole.
 pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
     if matches!(workload.arrivals, Arrivals::Trace { .. }) {
         return workload.clone();
     }
+    let mut arrivals = workload.arrivals.clone();
+    if let Arrivals::ClosedLoop { ramp_s, .. } = &mut arrivals {
+        let ttft_s = slo.of_a_request(Metric::Ttft).map_or(0.0, |ms| ms / 1e3);
+        let whole_s = slo.of_a_request(Metric::E2el).map_or(f64::INFINITY, |ms| ms / 1e3);
+        ramp_s.get_or_insert(whole_s.min(ttft_s + decode_s(demand, slo)));
+    }
+    let least = asked.unwrap_or(REQUESTS.max(workload.requests.unwrap_or(0)));
+    Workload { requests: Some(least.max(enough(demand, slo))), arrivals, ..workload.clone() }
+}
+
+/// `workload`, as [`lengthened`], with half as many requests, but enough of them: for a chance, which is known to percents.
+pub(super) fn shortened(workload: &Workload, demand: &Demand, slo: &Slo) -> Workload {
+    let half = |requests: u64| (requests / 2).max(enough(demand, slo)).min(requests);
+    Workload { requests: workload.requests.map(half), ..workload.clone() }
+}
+
+/// Seconds of a request's decode at its slowest within `slo`.
+fn decode_s(demand: &Demand, slo: &Slo) -> f64 {
     let tpot_s = slo.of_a_request(Metric::Tpot).map_or(USUAL_TPOT_S, |ms| ms / 1e3);
     let whole_s = slo.of_a_request(Metric::E2el).map_or(f64::INFINITY, |ms| ms / 1e3);
-    let decode_s = whole_s.min(tpot_s * demand.output);
-    let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s * DECODES);
-    let each = if asked.is_some() { 1 } else { DECODES as u64 };
-    let for_users = demand.users.map_or(0, |users| users * each);
-    let enough = (for_growth as u64).max(for_users).min(MOST_REQUESTS);
-    let least = asked.unwrap_or(REQUESTS.max(workload.requests.unwrap_or(0)));
-    Workload { requests: Some(least.max(enough)), ..workload.clone() }
+    whole_s.min(tpot_s * demand.output)
+}
+
+/// Requests that come while one decodes [`DECODES`] times, or so many of each user.
+fn enough(demand: &Demand, slo: &Slo) -> u64 {
+    let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s(demand, slo) * DECODES);
+    let for_users = demand.users.map_or(0, |users| users * DECODES as u64);
+    (for_growth as u64).max(for_users).min(MOST_REQUESTS)
 }
 
 /// Why the deployment of a run is no answer; none where it meets `slo`.
@@ -129,6 +150,12 @@ pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
         return miss("more requests are beyond a bound than its percentile allows".to_owned(), 1.0);
     }
     grows(run)
+}
+
+/// Whether `run` sustained its load: its queue did not grow, and where each bound holds at its percentile at most a hundredth was refused.
+pub(super) fn carried(run: &Simulation, slo: &Slo) -> bool {
+    let refused = run.refused + run.rejected;
+    grows(run).is_none() && (slo.goodput.is_some() || refused * 100 <= run.requests)
 }
 
 /// Whether more comes than `run` served.

@@ -5,6 +5,7 @@
 //! beyond it, for the table. A search that is stopped keeps what was judged by then. Waves are of one size on any machine, so that the same are simulated on any number of cores.
 //! Knows nothing about how a deployment is judged.
 
+use super::chance::{Outlook, outlooks};
 use super::feasibility::{Judge, Miss, Stage, deployment};
 use super::proof::{Runner, Trial, missed};
 use super::space::{Candidate, Cut, Told};
@@ -27,9 +28,24 @@ pub(super) enum Judged {
     /// Misses the SLO.
     Missed(Miss),
     /// It meets the SLO.
-    Meets(Box<Simulation>),
+    Meets(Box<Proven>),
     /// It has more of what is minimised than the best, and was not looked at.
     Dearer,
+}
+
+/// A deployment whose simulation met the SLO.
+#[derive(Debug, Clone)]
+pub(super) struct Proven {
+    pub(super) run: Simulation,
+    /// How likely it does; none where no band says it.
+    pub(super) outlook: Option<Outlook>,
+}
+
+impl Proven {
+    /// The chance that the SLO is met; none where no band says it.
+    pub(super) fn chance(&self) -> Option<f64> {
+        self.outlook.as_ref().map(Outlook::chance)
+    }
 }
 
 /// A chip, formats, the chip of another pool, a cut, and what engine and router are told.
@@ -42,6 +58,8 @@ pub(super) struct Search<'a> {
     /// The spec with the workload of a proof.
     pub(super) base: &'a Spec,
     pub(super) objective: Objective,
+    /// The least chance of the best.
+    pub(super) confidence: f64,
     pub(super) runner: Runner<'a>,
     /// Hears of simulations, and of candidates judged.
     pub(super) progress: &'a dyn Fn(u64, u64),
@@ -94,7 +112,7 @@ impl Search<'_> {
         while from < open.len() {
             let level = open[from..].iter().take_while(|(value, _)| *value == open[from].0).count();
             let level = if paced { level } else { open.len() - from };
-            let proven = self.prove(&open[from..from + level])?;
+            let proven = self.prove(&open[from..from + level], true)?;
             from += level;
             if proven && !exhaustive || !(self.goes_on)() {
                 break;
@@ -103,8 +121,8 @@ impl Search<'_> {
         self.beyond(&open[from..])
     }
 
-    /// Simulates; whether some meet the SLO.
-    fn prove(&mut self, some: &[(f64, usize)]) -> Result<bool> {
+    /// Simulates, what is likely with other seeds, too, where `seeds` says so; whether some meet the SLO and are as likely to as is asked.
+    fn prove(&mut self, some: &[(f64, usize)], seeds: bool) -> Result<bool> {
         let mut proven = false;
         for wave in some.chunks(WAVE) {
             if !(self.goes_on)() {
@@ -120,14 +138,40 @@ impl Search<'_> {
                     continue;
                 }
                 self.simulated += 1;
-                let judged = self.outcome(run);
-                proven |= matches!(judged, Judged::Meets(_));
-                self.judged[*index] = judged;
+                self.judged[*index] = self.outcome(run);
             }
+            proven |= self.weigh(&wave.iter().map(|(_, index)| *index).collect::<Vec<_>>(), seeds)?;
             let judged = self.judged.iter().filter(|j| !matches!(j, Judged::Dearer)).count();
             (self.progress)(self.simulated, judged as u64);
         }
         Ok(proven)
+    }
+
+    /// Finds how likely those of `some` that met the SLO do; whether any is as likely as is asked.
+    fn weigh(&mut self, some: &[usize], seeds: bool) -> Result<bool> {
+        let met = |index: &usize| match &self.judged[*index] {
+            Judged::Meets(proven) => Some((*index, proven.run.clone())),
+            _ => None,
+        };
+        let met: Vec<(usize, Simulation)> = some.iter().filter_map(met).collect();
+        let base = self.base;
+        let asked: Vec<_> = met.iter().map(|(index, run)| (self.candidates[*index], base, run)).collect();
+        let outlooks = outlooks(self, &asked, seeds)?;
+        let mut likely = false;
+        for ((index, _), outlook) in met.iter().zip(outlooks) {
+            if let Judged::Meets(proven) = &mut self.judged[*index] {
+                proven.outlook = outlook;
+                likely |= proven.chance().is_none_or(|chance| chance >= self.confidence);
+            }
+        }
+        Ok(likely)
+    }
+
+    /// The runs of `trials`; none where the search was stopped.
+    pub(super) fn runs(&mut self, trials: &[Trial]) -> Option<Vec<Result<Simulation>>> {
+        self.simulated += trials.len() as u64;
+        let runs = (self.runner)(trials);
+        (self.goes_on)().then_some(runs)
     }
 
     /// What a run says of its deployment.
@@ -135,7 +179,7 @@ impl Search<'_> {
         match (missed(&run, &self.base.slo), run) {
             (None, Ok(mut run)) => {
                 run.latencies.iter_mut().for_each(|(_, sample)| *sample = Sample::default());
-                Judged::Meets(Box::new(run))
+                Judged::Meets(Box::new(Proven { run, outlook: None }))
             }
             (Some(miss), _) => Judged::Missed(miss),
             (None, Err(error)) => {
@@ -191,7 +235,7 @@ impl Search<'_> {
             next.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             next.truncate(left);
             left -= next.len();
-            self.prove(&next)?;
+            self.prove(&next, false)?;
         }
         Ok(())
     }
@@ -216,24 +260,27 @@ impl Search<'_> {
         Some((least, values.iter().filter(|value| **value <= most).count() as u64))
     }
 
-    /// Candidates that meet the SLO, best first: least of what is minimised, then fewest accelerators, then the shortest
-    /// answers, then the first in the space.
-    pub(super) fn ranked(&self) -> Vec<(usize, &Simulation)> {
+    /// Candidates that meet the SLO, best first: those as likely as is asked; least of what is minimised, then fewest
+    /// accelerators, then the shortest answers, then the first in the space. Where none is as likely, the most likely first.
+    pub(super) fn ranked(&self) -> Vec<(usize, &Proven)> {
         let meets = self.judged.iter().enumerate().filter_map(|(index, judged)| match judged {
-            Judged::Meets(run) => Some((index, run.as_ref())),
+            Judged::Meets(proven) => Some((index, proven.as_ref())),
             _ => None,
         });
-        let mut ranked: Vec<(usize, &Simulation)> = meets.collect();
-        let value = |(index, run): &(usize, &Simulation)| self.value_of(*index, run);
-        ranked.sort_by(|a, b| {
+        let with_chance = meets.map(|(index, proven)| (index, proven, proven.chance().unwrap_or(1.0)));
+        let mut ranked: Vec<(usize, &Proven, f64)> = with_chance.collect();
+        let likely = |chance: f64| chance >= self.confidence;
+        let some = ranked.iter().any(|(_, _, chance)| likely(*chance));
+        ranked.sort_by(|(a, left, sure), (b, right, unsure)| {
             let accelerators = |index: usize| self.candidates[index].accelerators;
-            value(a)
-                .total_cmp(&value(b))
-                .then(accelerators(a.0).cmp(&accelerators(b.0)))
-                .then(a.1.summary.e2el.mean.total_cmp(&b.1.summary.e2el.mean))
-                .then(a.0.cmp(&b.0))
+            let chance = if some { likely(*unsure).cmp(&likely(*sure)) } else { unsure.total_cmp(sure) };
+            chance
+                .then(self.value_of(*a, &left.run).total_cmp(&self.value_of(*b, &right.run)))
+                .then(accelerators(*a).cmp(&accelerators(*b)))
+                .then(left.run.summary.e2el.mean.total_cmp(&right.run.summary.e2el.mean))
+                .then(a.cmp(b))
         });
-        ranked
+        ranked.into_iter().map(|(index, proven, _)| (index, proven)).collect()
     }
 
     /// What a proven candidate has of what is minimised.

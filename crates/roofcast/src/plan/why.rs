@@ -39,10 +39,13 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
         let candidate = &found.candidates[*index];
         seen.insert((found.kind(candidate), candidate.serving.replicas, candidate.accelerators))
     });
+    // A run that was ended early is nearer by its first requests than by all: more are run to their end than are told.
     let mut told: Vec<Near> = Vec::new();
-    for (_, index) in missed.into_iter().take(most) {
+    for (_, index) in missed.into_iter().take(2 * most) {
         told.push(near(found, index)?);
     }
+    told.sort_by(|a, b| a.factor.unwrap_or(f64::INFINITY).total_cmp(&b.factor.unwrap_or(f64::INFINITY)));
+    told.truncate(most);
     Ok(told)
 }
 
@@ -142,10 +145,10 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
         (Judged::Missed(Miss { stage, reason, factor }), _) => {
             (Some(*stage), reason.clone(), Some(*factor).filter(|f| f.is_finite()))
         }
-        (Judged::Meets(run), first) => {
+        (Judged::Meets(proven), first) => {
             let dearer =
                 if matches!(first, Judged::Dearer) { "; it has more of what is minimised" } else { "" };
-            let reason = format!("meets the SLO: {}{dearer}", told(&run.summary, &found.base.slo));
+            let reason = format!("meets the SLO: {}{dearer}", told(&proven.run.summary, &found.base.slo));
             (Some(Stage::Simulation), reason, None)
         }
         (Judged::Dearer, _) => (None, "not looked at: it has more of what is minimised".to_owned(), None),

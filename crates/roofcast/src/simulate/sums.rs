@@ -51,7 +51,7 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
         cost: config.cost,
         settings,
         interrupted: fleet.results.interrupted,
-        requests: fleet.results.taken,
+        requests: fleet.results.judged,
         refused: fleet.results.refused,
         rejected: fleet.results.rejected,
         activity: activity(&tallies),

@@ -49,12 +49,23 @@ pub struct SearchSpec {
     pub min_accelerators: Option<u64>,
     /// Requests of a simulation that proves a deployment; more where they would be too few to see a queue grow.
     pub requests: Option<u64>,
+    /// The chance of meeting the SLO, given the bands of forecasts, that the best plan has at least; 0.8 where absent.
+    pub confidence: Option<f64>,
     /// What the best plan has least of.
     pub minimise: Objective,
     /// Dollars per accelerator and hour in place of the catalog's price, by catalog id.
     pub prices: BTreeMap<String, f64>,
     /// Watts of an accelerator, with what of its server is counted to it, in place of its board power, by catalog id.
     pub power_w: BTreeMap<String, f64>,
+}
+
+impl SearchSpec {
+    /// The chance of meeting the SLO that the best plan has at least.
+    pub fn confidence(&self) -> f64 {
+        /// Four in five: what is bought by it misses its SLO once in five times.
+        const USUAL: f64 = 0.8;
+        self.confidence.unwrap_or(USUAL)
+    }
 }
 
 /// Objectives of a plan; all are minimised.

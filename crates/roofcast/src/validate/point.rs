@@ -281,7 +281,11 @@ impl Load {
             (Kind::OpenLoop, None) if row.concurrency.is_none() => {
                 return Err(missing(row, "request_rate or concurrency"));
             }
-            _ => Arrivals::ClosedLoop { concurrency: users, think_s: Some(row.return_s().unwrap_or(RETURN)) },
+            _ => Arrivals::ClosedLoop {
+                concurrency: users,
+                think_s: Some(row.return_s().unwrap_or(RETURN)),
+                ramp_s: None,
+            },
         };
         let cap = row.concurrency.or(row.settings.max_concurrency);
         let capped = cap.filter(|_| row.kind == Kind::OpenLoop && row.request_rate.is_some());

@@ -56,6 +56,9 @@ pub enum Arrivals {
         concurrency: u64,
         /// Mean of the exponential time between an answer and the user's next request; 0 where absent.
         think_s: Option<f64>,
+        /// Seconds over which the users begin, one after another; all at once where absent. What is sent before their end comes on
+        /// top of the requests of a run and is not judged.
+        ramp_s: Option<f64>,
     },
     /// Conversations: each turn's prompt is all earlier text of the conversation plus something new. Prompt lengths
     /// count the new part.
@@ -99,6 +102,14 @@ impl Arrivals {
                 trace.rate().map(|rate| rate / scale.unwrap_or(1.0))
             }
             _ => None,
+        }
+    }
+
+    /// When all users of a closed loop have begun.
+    pub fn ramped(&self) -> Picoseconds {
+        match self {
+            Arrivals::ClosedLoop { ramp_s: Some(ramp), .. } => Picoseconds::from_seconds(*ramp),
+            _ => Picoseconds::ZERO,
         }
     }
 
@@ -149,8 +160,10 @@ impl Arrivals {
             Arrivals::Burst { .. } => {
                 Err(Error::field(place, "workload.arrivals", "one of `size` and `every_s`", "both, or none"))
             }
-            Arrivals::ClosedLoop { concurrency, think_s } => {
+            Arrivals::ClosedLoop { concurrency, think_s, ramp_s } => {
                 check_concurrency(place, *concurrency)?;
+                let ramp = ramp_s.unwrap_or(0.0);
+                number(place, "ramp_s", ramp, (0.0..=1e6).contains(&ramp), "seconds from 0 to 10^6")?;
                 think(think_s)
             }
             Arrivals::Sessions { .. } => self.check_sessions(place, requests).and_then(|()| match self {

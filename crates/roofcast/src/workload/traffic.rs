@@ -23,6 +23,8 @@ pub struct Traffic {
     cap: Option<Cap>,
     /// True if an answer may cause another request.
     closed: bool,
+    /// Before when requests come on top of the others.
+    ramped: Picoseconds,
     total: u64,
     left: u64,
 }
@@ -54,7 +56,8 @@ impl Traffic {
         let cap = workload.max_concurrency.map(Cap::new);
         let closed =
             cap.is_some() || matches!(source, Source::Closed(_) | Source::Sessions(_) | Source::Agents(_));
-        Ok(Traffic { source, draws, cap, closed, total, left: total })
+        let ramped = workload.arrivals.ramped();
+        Ok(Traffic { source, draws, cap, closed, ramped, total, left: total })
     }
 
     /// Send time of the next known request. `None` at the end, and while every user waits for an answer.
@@ -120,7 +123,7 @@ impl Traffic {
                 }
             }
         };
-        self.left -= 1;
+        self.left -= u64::from(sent >= self.ramped);
         Some(Request { at: sent, ..request })
     }
 
@@ -192,8 +195,9 @@ impl Source {
     fn new(workload: &Workload, total: u64) -> Option<Source> {
         let seed = workload.seed;
         Some(match &workload.arrivals {
-            Arrivals::ClosedLoop { concurrency, think_s } => {
-                Source::Closed(Users::new((*concurrency).min(total), Think::new(*think_s, seed)))
+            closed @ Arrivals::ClosedLoop { concurrency, think_s, .. } => {
+                let think = Think::new(*think_s, seed);
+                Source::Closed(Users::new((*concurrency).min(total), think, closed.ramped()))
             }
             Arrivals::Trace { recorded: Some(trace), scale, concurrency, .. }
                 if !trace.sessions.is_empty() =>
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_closed_loop_sends_when_it_is_answered() {
-        let three = workload(Arrivals::ClosedLoop { concurrency: 3, think_s: None });
+        let three = workload(Arrivals::ClosedLoop { concurrency: 3, think_s: None, ramp_s: None });
         let mut traffic = Traffic::new(&Workload { requests: Some(5), ..three }, "test").unwrap();
         let users: Vec<_> = (0..3).filter_map(|_| traffic.next()).map(|r| (r.at.0, r.user)).collect();
         assert_eq!(users, [(0, 0), (0, 1), (0, 2)]);
@@ -308,7 +312,10 @@ mod tests {
         traffic.completed(0, second(7).unwrap(), 0);
         assert_eq!([traffic.next(), traffic.next()].map(|r| r.map(|r| r.at)), [second(6), second(7)]);
         assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 0));
-        let users = Workload { arrivals: Arrivals::ClosedLoop { concurrency: 3, think_s: None }, ..capped };
+        let users = Workload {
+            arrivals: Arrivals::ClosedLoop { concurrency: 3, think_s: None, ramp_s: None },
+            ..capped
+        };
         assert!(Traffic::new(&users, "test").unwrap_err().to_string().contains("workload.max_concurrency"));
     }
 

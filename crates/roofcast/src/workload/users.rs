@@ -14,8 +14,11 @@ pub(super) struct Users {
 }
 
 impl Users {
-    pub(super) fn new(count: u64, think: Think) -> Users {
-        let due = (0..count as u32).map(|user| Reverse((Picoseconds::ZERO, user))).collect();
+    /// `count` users who begin one after another, evenly over `ramp`.
+    pub(super) fn new(count: u64, think: Think, ramp: Picoseconds) -> Users {
+        let begins =
+            |user: u32| Picoseconds((u128::from(ramp.0) * u128::from(user) / u128::from(count)) as u64);
+        let due = (0..count as u32).map(|user| Reverse((begins(user), user))).collect();
         Users { due, think }
     }
 

@@ -108,7 +108,7 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
         let workload = Workload {
             requests: Some(batch * 40),
             seed: 1,
-            arrivals: Arrivals::ClosedLoop { concurrency: batch, think_s: None },
+            arrivals: Arrivals::ClosedLoop { concurrency: batch, think_s: None, ramp_s: None },
             input_len: Length::Tokens(prompt),
             output_len: Length::Tokens(output),
             prefix: None,
@@ -149,7 +149,7 @@ fn servers_of_prompts_for_one_that_generates() {
             let workload = Workload {
                 requests: Some(batch * 20),
                 seed: 1,
-                arrivals: Arrivals::ClosedLoop { concurrency, think_s: None },
+                arrivals: Arrivals::ClosedLoop { concurrency, think_s: None, ramp_s: None },
                 input_len: Length::Tokens(input_len),
                 output_len: Length::Tokens(output_len),
                 prefix: (cached > 0).then_some(prefix),

@@ -45,6 +45,14 @@ pub(super) fn people(
     let routers = found.ranked.iter().any(|c| c.router != found.ranked[0].router);
     let columns = Columns { wide, engines: search.engines.len() > 1, routers, tokens: wide };
     if let Some(best) = &found.best {
+        if !found.confident {
+            let share = percent(found.confidence);
+            text += &table::line(&format!(
+                "NOT LIKELY ENOUGH: no deployment of this search meets the SLO with a chance of {share}; what follows is the \
+                 most likely. More accelerators, wider bounds or a lower --confidence give one"
+            ));
+            text += "\n";
+        }
         text += &best_in_detail(spec, model, catalog, (best, slower))?;
     }
     text += &counts(found);
@@ -53,11 +61,7 @@ pub(super) fn people(
         text += "\n";
     }
     if found.best.is_some() {
-        text += "deployments that met the SLO when simulated, best first\n\n";
-        text += &match wide {
-            true => choices(&found.ranked, columns),
-            false => choices(distinct(&found.ranked).into_iter().take(ROWS), columns),
-        };
+        text += &ranked(found, columns);
         text += "Pareto set: none is cheaper with a lower TPOT and TTFT\n\n";
         let tokens = wide || distinct(&found.pareto).len() < found.pareto.len();
         text += &choices(&found.pareto, Columns { tokens, ..columns });
@@ -93,6 +97,37 @@ pub(super) fn people(
         );
     }
     Ok(text)
+}
+
+/// Deployments that met the SLO: those as likely as was asked for, and the cheaper ones that are not.
+fn ranked(found: &Plan, columns: Columns) -> String {
+    let shown = |list: &[Choice]| match columns.wide {
+        true => choices(list, columns),
+        false => choices(distinct(list).into_iter().take(ROWS), columns),
+    };
+    let share = percent(found.confidence);
+    if !found.confident {
+        return format!(
+            "deployments that met the SLO as forecast, the most likely first\n\n{}",
+            shown(&found.ranked)
+        );
+    }
+    let likely = |c: &&Choice| c.chance.is_none_or(|chance| chance >= found.confidence);
+    let sure: Vec<Choice> = found.ranked.iter().filter(likely).cloned().collect();
+    let how = if sure.iter().any(|c| c.chance.is_some()) {
+        format!(", {share} likely or more")
+    } else {
+        String::new()
+    };
+    let mut text =
+        format!("deployments that met the SLO when simulated{how}, best first\n\n{}", shown(&sure));
+    if !found.cheaper.is_empty() {
+        text += &format!(
+            "cheaper, and met as forecast, but less than {share} likely\n\n{}",
+            shown(&found.cheaper)
+        );
+    }
+    text
 }
 
 /// The partial result of a search that was stopped.
@@ -305,9 +340,14 @@ fn best_in_detail(
 fn proof(best: &Choice) -> String {
     let times = Metric::ALL.map(|metric| {
         let (percentile, ms) = latency(best, metric);
-        format!("{} {percentile} {} ms", metric.name(), significant(ms))
+        let bound = best.bounds.iter().find(|bound| bound.metric == metric.name());
+        let seeds = bound.and_then(|bound| bound.over_seeds).map_or_else(String::new, |span| {
+            let [least, most] = span.map(significant);
+            format!(" ({least} to {most} over seeds)")
+        });
+        format!("{} {percentile} {} ms{seeds}", metric.name(), significant(ms))
     });
-    let chance = best.chance.map_or_else(String::new, |c| format!("; {} likely by its band", percent(c)));
+    let chance = best.chance.map_or_else(String::new, |c| format!("; {} likely given its band", percent(c)));
     format!("simulated: {}; {}-bound{chance}", times.join(", "), best.bound)
 }
 
@@ -338,7 +378,8 @@ fn headroom(best: &Choice) -> String {
 fn what_if(w: &WhatIf) -> String {
     let verdict = if w.meets { "still met" } else { "missed" };
     let replicas = w.replicas.map_or_else(String::new, |n| format!("; {n} replicas would do"));
-    format!("{verdict}: {}{replicas}", w.because)
+    let chance = w.chance.map_or_else(String::new, |c| format!("; {} likely", percent(c)));
+    format!("{verdict}: {}{chance}{replicas}", w.because)
 }
 
 fn left_out(found: &Plan) -> String {

@@ -1,0 +1,411 @@
+//! How likely a deployment meets the SLO, given how far measurements lie from forecasts.
+//!
+//! Knows: the times of all steps of a run share one factor of measured over forecast, log-normal with the 10th and 90th percentile
+//! of the closed-loop TPOT band ([`crate::coefficients::Band`]). A run is simulated again at [`QUANTILES`] of that factor, so
+//! that queues grow with the steps. Between simulated quantiles the logarithm of a latency over its bound is linear
+//! in the normal deviate z of the factor. What the band of TTFT or E2EL is wider than that of steps, and what a
+//! percentile varies over seeds, adds a log-normal factor of its own:
+//!
+//! `chance = ∫ φ(z) · min over bounds Φ(−(ln(latency(z) / bound) + m) / s) dz`
+//!
+//! with middle m and deviation s of the added factors; 0 from halfway between the quantiles of which the load of one is sustained and
+//! that of the next is not. Knows nothing about the order of the search.
+
+use super::demand::Demand;
+use super::proof::{Trial, carried, shortened};
+use super::search::Search;
+use super::space::Candidate;
+use crate::coefficients::Load;
+use crate::error::Result;
+use crate::forecaster::Forecaster;
+use crate::simulate::Simulation;
+use crate::spec::{Bound, Metric, Slo, Spec};
+use crate::workload::Arrivals;
+
+/// The 90th percentile of a standard normal.
+const Z90: f64 = 1.281_551_565_544_6;
+/// Quantiles of the step-time band that are simulated: 10th, 50th and 90th percentile, as normal deviates.
+const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
+/// Seeds beside that of the proof.
+const SEEDS: u64 = 4;
+/// Normal deviates that the integral reaches to either side, and its step.
+const REACH: f64 = 4.0;
+const STEP: f64 = 0.01;
+
+/// A log-normal factor.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Factor {
+    /// Mean of its logarithm.
+    middle: f64,
+    /// Standard deviation of its logarithm.
+    deviation: f64,
+}
+
+impl Factor {
+    /// With a 10th and a 90th percentile.
+    fn of(band: [f64; 2]) -> Factor {
+        let [low, high] = band.map(libm::log);
+        Factor { middle: low.midpoint(high), deviation: ((high - low) / (2.0 * Z90)).max(0.0) }
+    }
+
+    /// At a normal deviate.
+    fn at(self, z: f64) -> f64 {
+        libm::exp(self.middle + z * self.deviation)
+    }
+
+    /// What multiplies `inner` to make this factor, independent of it; no narrower than constant.
+    fn over(self, inner: Factor) -> Factor {
+        let left = self.deviation.powi(2) - inner.deviation.powi(2);
+        Factor { middle: self.middle - inner.middle, deviation: left.max(0.0).sqrt() }
+    }
+}
+
+/// How far measurements of a deployment may lie from its forecast.
+#[derive(Debug, Clone, PartialEq)]
+struct Doubt {
+    /// Measured over forecast times of steps.
+    step: Factor,
+    /// By bound: measured over forecast latencies, once steps are as measured.
+    beyond: Vec<Factor>,
+}
+
+impl Doubt {
+    /// Of `forecaster`, by the bands of its calibration; none without. Where steps were `fitted` to a measured run, nothing shifts them.
+    fn of(forecaster: &Forecaster, slo: &Slo, fitted: bool) -> Option<Doubt> {
+        let own = forecaster.coefficients.band?.factors(Load::Closed);
+        let other = forecaster.elsewhere().coefficients.band?.factors(Load::Closed);
+        let widest = |a: [f64; 2], b: [f64; 2]| Factor::of([a[0].min(b[0]), a[1].max(b[1])]);
+        let step = widest(own.tpot, other.tpot);
+        let of = |bound: Bound| match bound.metric {
+            Metric::Ttft => widest(own.ttft, other.ttft).over(step),
+            Metric::Tpot => Factor::default(),
+            Metric::E2el => widest(own.e2e, other.e2e).over(step),
+        };
+        let beyond = match slo.goodput {
+            Some(_) => vec![Factor::default()],
+            None => slo.bounds().map(of).collect(),
+        };
+        let middle = if fitted { 0.0 } else { step.middle };
+        Some(Doubt { step: Factor { middle, ..step }, beyond })
+    }
+}
+
+/// A run at one factor on the times of its steps.
+#[derive(Debug, Clone, PartialEq)]
+struct Point {
+    /// The factor's normal deviate.
+    z: f64,
+    /// By bound: the logarithm of latency over bound.
+    excess: Vec<f64>,
+    /// Whether the load was sustained, as far as the run went.
+    carried: bool,
+}
+
+impl Point {
+    fn of(z: f64, run: &Result<Simulation>, slo: &Slo) -> Point {
+        let bounds = slo.goodput.map_or_else(|| slo.bounds().count(), |_| 1);
+        match run {
+            Ok(run) if !run.ended_early => Point { z, excess: excess(run, slo), carried: carried(run, slo) },
+            // What was missed for certain is beyond its bound among the requests up to then, too, unless others were refused.
+            Ok(run) => {
+                let excess = excess(run, slo);
+                let carried = excess.iter().any(|excess| *excess >= 0.0);
+                Point { z, excess, carried }
+            }
+            Err(_) => Point { z, excess: vec![0.0; bounds], carried: false },
+        }
+    }
+
+    fn meets(&self) -> bool {
+        self.carried && self.excess.iter().all(|excess| *excess <= 0.0)
+    }
+}
+
+/// By bound: the logarithm of latency over bound; of a goodput that of requests that must keep all bounds over those that do.
+fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
+    let ln = |ratio: f64| libm::log(ratio.max(f64::MIN_POSITIVE));
+    if let Some(needed) = slo.needed(run.requests) {
+        let good = run.summary.good.unwrap_or(run.summary.completed);
+        return vec![ln(needed as f64 / good.max(1) as f64)];
+    }
+    slo.bounds().map(|bound| ln(run.summary.bounded(&bound) / bound.ms)).collect()
+}
+
+/// What became of a deployment at quantiles of its step times and with other seeds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outlook {
+    /// Ascending in z, and so made that no excess falls.
+    points: Vec<Point>,
+    /// By bound, beyond what steps explain.
+    beyond: Vec<Factor>,
+    /// Share of the seeds whose load was sustained.
+    sustained: f64,
+    /// By bound the lowest and the highest milliseconds over seeds; none where one seed was simulated.
+    pub(super) seeds: Option<Vec<[f64; 2]>>,
+}
+
+impl Outlook {
+    fn new(mut points: Vec<Point>, beyond: Vec<Factor>) -> Outlook {
+        points.sort_by(|a, b| a.z.total_cmp(&b.z));
+        for at in 1..points.len() {
+            let (below, here) = points.split_at_mut(at);
+            let Some((low, high)) = below.last().zip(here.first_mut()) else { continue };
+            high.carried &= low.carried;
+            let risen = high.excess.iter_mut().zip(&low.excess);
+            risen.for_each(|(high, low)| *high = high.max(*low));
+        }
+        Outlook { points, beyond, sustained: 1.0, seeds: None }
+    }
+
+    /// Widens it by what `others` of other seeds have beside `own`.
+    fn varied(&mut self, own: &[f64], others: &[Point], slo: &Slo) {
+        let all = others.len() as f64 + 1.0;
+        let carried: Vec<&Point> = others.iter().filter(|point| point.carried).collect();
+        self.sustained = (carried.len() as f64 + 1.0) / all;
+        let mut spans = Vec::new();
+        for (bound, beyond) in self.beyond.iter_mut().enumerate() {
+            let values: Vec<f64> =
+                own.get(bound).copied().into_iter().chain(carried.iter().map(|p| p.excess[bound])).collect();
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+            beyond.deviation = (beyond.deviation.powi(2) + variance).sqrt();
+            // The proof's own seed may be a lucky one.
+            beyond.middle += mean - own[bound];
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            spans.push([least, most].map(libm::exp));
+        }
+        let ms = slo.bounds().zip(spans).map(|(bound, span)| span.map(|share| share * bound.ms));
+        self.seeds = slo.goodput.is_none().then(|| ms.collect());
+    }
+
+    /// The chance that the SLO is met.
+    pub(super) fn chance(&self) -> f64 {
+        self.chance_within(1.0)
+    }
+
+    /// The chance that the SLO is met with every bound `factor` times what it is.
+    pub(super) fn chance_within(&self, factor: f64) -> f64 {
+        let looser = libm::log(factor);
+        let edge = self.edge();
+        let at = |z: f64| {
+            let kept = |(bound, beyond): (usize, &Factor)| {
+                let over = self.excess(bound, z) + beyond.middle - looser;
+                if beyond.deviation > 0.0 { below(-over / beyond.deviation) } else { f64::from(over <= 0.0) }
+            };
+            let kept = self.beyond.iter().enumerate().map(kept);
+            if z < edge { kept.fold(1.0, f64::min) } else { 0.0 }
+        };
+        let steps = (2.0 * REACH / STEP) as i32;
+        let weighed = (0..=steps).map(|n| {
+            let z = f64::from(n) * STEP - REACH;
+            let density = libm::exp(-z * z / 2.0);
+            (density * at(z), density)
+        });
+        let (kept, all) = weighed.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        kept / all * self.sustained
+    }
+
+    /// From which z on the load is not sustained.
+    fn edge(&self) -> f64 {
+        match self.points.iter().position(|point| !point.carried) {
+            None => f64::INFINITY,
+            Some(0) => f64::NEG_INFINITY,
+            Some(at) => self.points[at - 1].z.midpoint(self.points[at].z),
+        }
+    }
+
+    /// A bound's excess at z, linear between points and beyond the last.
+    fn excess(&self, bound: usize, z: f64) -> f64 {
+        let above = self.points.iter().position(|point| point.z > z).unwrap_or(self.points.len());
+        let high = above.clamp(1, self.points.len() - 1);
+        let (low, high) = (&self.points[high - 1], &self.points[high]);
+        let rise = (high.excess[bound] - low.excess[bound]) / (high.z - low.z).max(f64::MIN_POSITIVE);
+        low.excess[bound] + rise * (z - low.z)
+    }
+
+    /// The z to simulate next: between the last quantile that meets the SLO and the first that does not, at the asked one where
+    /// it lies there.
+    fn open(&self, asked: f64) -> Option<f64> {
+        let at = self.points.iter().position(|point| !point.meets()).filter(|at| *at > 0)?;
+        let (low, high) = (self.points[at - 1].z, self.points[at].z);
+        Some(if low < asked && asked < high { asked } else { low.midpoint(high) })
+    }
+}
+
+/// Φ(z).
+fn below(z: f64) -> f64 {
+    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
+}
+
+/// The z with Φ(z) = `share`.
+fn deviate(share: f64) -> f64 {
+    let (mut low, mut high) = (-REACH, REACH);
+    while high - low > 1e-6 {
+        let middle = f64::midpoint(low, high);
+        if below(middle) < share { low = middle } else { high = middle }
+    }
+    f64::midpoint(low, high)
+}
+
+/// A deployment that met the SLO under a spec, and its run.
+pub(super) type Met<'a> = (Candidate, &'a Spec, &'a Simulation);
+
+/// A deployment whose chance is looked for.
+struct Case<'a> {
+    trial: Trial,
+    doubt: Doubt,
+    /// What was forecast.
+    run: &'a Simulation,
+    /// What was simulated so far.
+    points: Vec<Point>,
+    /// Quantiles to simulate next.
+    open: Vec<f64>,
+}
+
+impl Case<'_> {
+    /// The run at a quantile of the step times, with half as many requests where these are enough.
+    fn slowed(&self, z: f64, demand: &Demand) -> Trial {
+        let mut trial = self.trial.clone();
+        trial.forecaster = trial.forecaster.slowed(self.doubt.step.at(z));
+        let short = trial.spec.workload.as_ref().map(|workload| shortened(workload, demand, &trial.spec.slo));
+        trial.spec.workload = short;
+        trial
+    }
+
+    fn outlook(&self) -> Outlook {
+        let step = self.doubt.step;
+        // The run of the forecast itself is one more.
+        let own = (step.deviation > 0.0).then(|| Point {
+            z: -step.middle / step.deviation,
+            excess: excess(self.run, &self.trial.spec.slo),
+            carried: true,
+        });
+        Outlook::new(self.points.iter().cloned().chain(own).collect(), self.doubt.beyond.clone())
+    }
+}
+
+/// How likely each of `met` meets the SLO, with other seeds, too, where `seeds` says so; none where no band says it, and where the
+/// search was stopped.
+pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<Vec<Option<Outlook>>> {
+    let slo = found.base.slo;
+    let fitted = found.judge.slower != 1.0;
+    let case = |&(candidate, spec, run)| {
+        let trial = found.trial(&candidate, spec)?;
+        let doubt = Doubt::of(&trial.forecaster, &slo, fitted);
+        let open = QUANTILES.to_vec();
+        Ok(doubt.map(|doubt| Case { trial, doubt, run, points: Vec::new(), open }))
+    };
+    let mut cases = met.iter().map(case).collect::<Result<Vec<Option<Case>>>>()?;
+    let asked = deviate(found.confidence);
+    for _ in 0..2 {
+        let slowed = |case: &Case| -> Vec<Trial> {
+            case.open.iter().map(|z| case.slowed(*z, found.judge.demand)).collect()
+        };
+        let trials: Vec<Trial> = cases.iter().flatten().flat_map(slowed).collect();
+        let Some(runs) = found.runs(&trials) else { return Ok(met.iter().map(|_| None).collect()) };
+        let mut runs = runs.iter();
+        for case in cases.iter_mut().flatten() {
+            case.points.extend(case.open.iter().zip(runs.by_ref()).map(|(z, run)| Point::of(*z, run, &slo)));
+            case.open = case.outlook().open(asked).into_iter().collect();
+        }
+    }
+    if !seeds {
+        return Ok(cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect());
+    }
+    over_seeds(found, &cases)
+}
+
+/// The outlooks of `cases`, where they are as likely as is asked with other seeds, too.
+fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<Outlook>>> {
+    let mut all: Vec<Option<Outlook>> = cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect();
+    let likely = |outlook: &Outlook| outlook.chance() >= found.confidence;
+    let chosen: Vec<bool> = all.iter().map(|outlook| outlook.as_ref().is_some_and(likely)).collect();
+    let seeded = |case: &Case| -> Vec<Trial> {
+        let seed = |n: u64| {
+            let mut trial = case.trial.clone();
+            // A trace is the same whatever the seed.
+            let drawn =
+                trial.spec.workload.as_mut().filter(|w| !matches!(w.arrivals, Arrivals::Trace { .. }));
+            drawn.map(|workload| workload.seed = workload.seed.wrapping_add(n)).map(|()| trial)
+        };
+        (1..=SEEDS).filter_map(seed).collect()
+    };
+    let trials: Vec<Vec<Trial>> = cases
+        .iter()
+        .zip(&chosen)
+        .map(|(case, chosen)| case.as_ref().filter(|_| *chosen).map(seeded).unwrap_or_default())
+        .collect();
+    let Some(runs) = found.runs(&trials.concat()) else { return Ok(all) };
+    let mut runs = runs.iter();
+    for ((case, outlook), trials) in cases.iter().zip(&mut all).zip(&trials) {
+        let (Some(case), Some(outlook)) = (case, outlook) else { continue };
+        let slo = &case.trial.spec.slo;
+        let others: Vec<Point> =
+            trials.iter().zip(runs.by_ref()).map(|(_, run)| Point::of(0.0, run, slo)).collect();
+        if !others.is_empty() {
+            outlook.varied(&excess(case.run, slo), &others, slo);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outlook(points: &[(f64, f64)], beyond: Factor) -> Outlook {
+        let point = |(z, excess): &(f64, f64)| Point { z: *z, excess: vec![*excess], carried: true };
+        Outlook::new(points.iter().map(point).collect(), vec![beyond])
+    }
+
+    #[test]
+    fn a_band_is_the_quantiles_of_a_factor() {
+        let factor = Factor::of([0.8, 1.25]);
+        for (share, value) in [(0.1, 0.8), (0.5, 1.0), (0.9, 1.25)] {
+            assert!((factor.at(deviate(share)) - value).abs() < 1e-5, "{share}");
+        }
+        // A TTFT of [0.5, 2] around steps of [0.8, 1.25]: ln 2 = 0.693 and ln 1.25 = 0.223 over 1.2816, √(0.541² − 0.174²) = 0.512.
+        let beyond = Factor::of([0.5, 2.0]).over(factor);
+        assert!((beyond.deviation - 0.512).abs() < 1e-3 && beyond.middle.abs() < 1e-12);
+    }
+
+    /// Latency that is proportional to the steps: at 1.25 times the bound the chance of [0.8, 1.25] is its 10th percentile, at 0.8 times its 90th.
+    #[test]
+    fn the_chance_without_a_queue_is_that_of_the_band() {
+        let deviation = Factor::of([0.8, 1.25]).deviation;
+        for (over, chance) in [(1.0_f64, 0.5), (1.25, 0.1), (0.8, 0.9)] {
+            let points = QUANTILES.map(|z| (z, over.ln() + z * deviation));
+            let found = outlook(&points, Factor::default());
+            assert!((found.chance() - chance).abs() < 5e-3, "{over}: {}", found.chance());
+            // With bounds 1.25 times as wide 0.1 becomes 0.5.
+            if over == 1.25 {
+                assert!((found.chance_within(1.25) - 0.5).abs() < 5e-3);
+            }
+        }
+    }
+
+    /// A latency that doubles from the median to the 90th percentile of steps reaches its bound halfway: Φ(0.64) = 0.739.
+    #[test]
+    fn a_queue_makes_the_chance_less_than_the_band_alone() {
+        let bound = -0.5 * 2_f64.ln();
+        let points = [(-Z90, bound - 0.1), (0.0, bound), (Z90, -bound)];
+        let chance = outlook(&points, Factor::default()).chance();
+        assert!((chance - below(Z90 / 2.0)).abs() < 5e-3, "{chance}");
+        // Where the load is not sustained at the 90th percentile, the edge is halfway, too, whatever the latency.
+        let mut stuck = outlook(&[(-Z90, -1.0), (0.0, -1.0), (Z90, -1.0)], Factor::default());
+        assert!(stuck.chance() > 0.999);
+        stuck.points[2].carried = false;
+        assert!((stuck.chance() - below(Z90 / 2.0)).abs() < 5e-3);
+        assert_eq!(stuck.open(deviate(0.8)), Some(deviate(0.8)));
+    }
+
+    /// A constant forecast at its bound over e^s, with a deviation of s beyond steps: Φ(1) = 0.841.
+    #[test]
+    fn what_steps_do_not_explain_counts_by_itself() {
+        let beyond = Factor { middle: 0.0, deviation: 0.2 };
+        let chance = outlook(&[(-1.0, -0.2), (1.0, -0.2)], beyond).chance();
+        assert!((chance - 0.8413).abs() < 1e-3, "{chance}");
+    }
+}
