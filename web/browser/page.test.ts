@@ -183,6 +183,24 @@ it("a plan is that of the command it shows, by any two quantities", async () => 
   await close();
 });
 
+it("what is typed while a plan runs is kept", async () => {
+  const { page, faults, close } = await open(browser, at(`#plan?${SMALL_PLAN}`));
+  await settled(page);
+  await page.getByRole("button", { name: "Plan again" }).click();
+  const rate = page.getByLabel("Rate", { exact: true });
+  await rate.focus();
+  await page.keyboard.press("ControlOrMeta+A");
+  await page.keyboard.type("2.5");
+  // Messages and the answer draw the view again; the value is not taken yet.
+  await settled(page);
+  expect(await rate.inputValue()).toBe("2.5");
+  await rate.blur();
+  await page.getByRole("button", { name: "Plan what is asked now" }).waitFor();
+  await address(page, "rate=2.5");
+  expect(faults).toEqual([]);
+  await close();
+});
+
 it("a client's results are dropped and judged", async () => {
   const { page, faults, close } = await open(browser, at("#measure"));
   await drop(page, [{ name: "result.json", text: RESULT }]);

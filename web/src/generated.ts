@@ -159,11 +159,14 @@ export interface PlanAnswer {
     dearer: number;
     feasible: number;
     requests: number;
+    confidence: number;
+    confident: boolean;
     interrupted: boolean;
     at_least: unknown;
     unjudged: number;
     assumptions: unknown[];
     best: Choice | null;
+    cheaper: unknown[];
     pareto: Choice[];
     pareto_throughput: Choice[];
     by_accelerator: Choice[];
@@ -306,6 +309,7 @@ export interface Bounded {
   percentile: string;
   ms: number;
   most_ms: number;
+  over_seeds: number[] | null;
 }
 
 export interface CacheUse {
@@ -881,5 +885,6 @@ export interface WhatIf {
   change: string;
   meets: boolean;
   because: string;
+  chance: number | null;
   replicas: unknown;
 }

@@ -12,6 +12,8 @@ export interface Dot {
   tone: string;
   /** Whether no other is better in both. */
   front?: boolean;
+  /** Whether it is the answer: ringed, and named before all others. */
+  best?: boolean;
 }
 
 interface Props {
@@ -49,7 +51,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
     a.tick ? { label: a.label, scale: s, tick: a.tick } : { label: a.label, scale: s };
   const [low, high] = x.domain() as [number, number];
   // Where there is room, the others have names, too.
-  const placed = labels ? shownLabels([...best, ...dots.filter((d) => !d.front)], x, y, width) : new Set<string>();
+  const placed = labels ? shownLabels([...best, ...dots.filter((d) => !d.front)], x, y, width) : shownLabels(dots.filter((d) => d.best), x, y, width);
   return (
     <Frame box={b} pressed={choose !== undefined} title={title} x={axis(ax, x)} y={axis(ay, y)}>
       {diagonal ? <line class="diagonal" x1={x(low)} y1={y(low)} x2={x(high)} y2={y(high)} /> : null}
@@ -61,6 +63,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
           {...(choose ? { tabIndex: 0, role: "button", "aria-pressed": chosen === d.key, "aria-label": say(d), onClick: () => choose(d.key), onFocus: () => choose(d.key), onMouseEnter: () => choose(d.key) } : {})}
         >
           <circle class={`fill-${d.tone}`} cx={x(d.x)} cy={y(d.y)} r={chosen === d.key ? 7 : 5} />
+          {d.best ? <circle class="ringed" cx={x(d.x)} cy={y(d.y)} r={10} /> : null}
           {choose ? null : <title>{say(d)}</title>}
           {placed.has(d.key) ? (
             <text class="mark-name" aria-hidden="true" x={x(d.x) + (x(d.x) > width * 0.66 ? -9 : 9)} y={y(d.y) + 4} text-anchor={x(d.x) > width * 0.66 ? "end" : "start"}>{d.name}</text>

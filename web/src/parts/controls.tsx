@@ -9,6 +9,19 @@ interface Labelled {
   hint?: string;
 }
 
+/** What is typed into a control and not yet taken: a view that draws itself again, as with each message of a plan under way, leaves it. */
+function useDraft(value: string, take: (text: string) => void) {
+  const [draft, setDraft] = useState<string | null>(null);
+  return {
+    value: draft ?? value,
+    onInput: (e: { currentTarget: HTMLInputElement }) => setDraft(e.currentTarget.value),
+    onChange: (e: { currentTarget: HTMLInputElement }) => {
+      take(e.currentTarget.value.trim());
+      setDraft(null);
+    },
+  };
+}
+
 /** Whole numbers on a scale of powers, as batches and contexts are chosen. */
 export function Slider({ label, hint, value, values, say = grouped, change }: Labelled & {
   value: number;
@@ -57,6 +70,10 @@ export function Field({ label, hint, unit, value, least = 0, step = "any", chang
   change: (value: number) => void;
 }): JSX.Element {
   const id = useId();
+  const typed = useDraft(String(value), (text) => {
+    const next = text === "" ? Number.NaN : Number(text);
+    if (Number.isFinite(next) && next >= least) change(next);
+  });
   return (
     <div class="field">
       <label for={id}>{label}</label>
@@ -66,13 +83,8 @@ export function Field({ label, hint, unit, value, least = 0, step = "any", chang
           type="number"
           min={least}
           step={step}
-          value={value}
           aria-describedby={hint ? `${id}-hint` : undefined}
-          onChange={(e) => {
-            const next = e.currentTarget.valueAsNumber;
-            if (Number.isFinite(next) && next >= least) change(next);
-            else e.currentTarget.value = String(value);
-          }}
+          {...typed}
         />
         {unit ? <span class="unit">{unit}</span> : null}
       </span>
@@ -109,6 +121,9 @@ export function Picker({ label, hint, value, options, change }: Labelled & {
   change: (value: string) => void;
 }): JSX.Element {
   const id = useId();
+  const typed = useDraft(value, (text) => {
+    if (text) change(text);
+  });
   return (
     <div class="field picker">
       <label for={id}>{label}</label>
@@ -116,16 +131,11 @@ export function Picker({ label, hint, value, options, change }: Labelled & {
         id={id}
         type="text"
         list={`${id}-list`}
-        value={value}
         title={value}
         autocomplete="off"
         spellcheck={false}
         onFocus={(e) => e.currentTarget.select()}
-        onChange={(e) => {
-          const next = e.currentTarget.value.trim();
-          if (next) change(next);
-          else e.currentTarget.value = value;
-        }}
+        {...typed}
       />
       <datalist id={`${id}-list`}>
         {options.map(([v, name]) => <option key={v} value={v}>{name}</option>)}
@@ -137,10 +147,11 @@ export function Picker({ label, hint, value, options, change }: Labelled & {
 
 export function Text({ label, hint, value, wide = true, change }: Labelled & { value: string; wide?: boolean; change: (value: string) => void }): JSX.Element {
   const id = useId();
+  const typed = useDraft(value, change);
   return (
     <div class={wide ? "field wide" : "field"}>
       <label for={id}>{label}</label>
-      <input id={id} type="text" value={value} spellcheck={false} autocomplete="off" onChange={(e) => change(e.currentTarget.value.trim())} />
+      <input id={id} type="text" spellcheck={false} autocomplete="off" {...typed} />
       {hint ? <small>{hint}</small> : null}
     </div>
   );

@@ -7,7 +7,7 @@ import { dollars, grouped, percent, scaled, significant, time } from "../format"
 import type { Choice as Deployment, PlanAnswer } from "../generated";
 import { useWork } from "../parts/asking";
 import { Check, Field, Measured, Picker, Select, Text } from "../parts/controls";
-import { Command, Copied, Facts, Failure, Section, Table, Working, type Column } from "../parts/show";
+import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
 import { command, file, plan, type Spec } from "../spec";
 import type { State } from "../state";
 import { ENGINES, type ViewProps } from "./common";
@@ -123,7 +123,12 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
       )}
       {work.busy ? <Working done={work.progress?.done ?? 0} all={0} what="simulations" /> : null}
       {work.error ? <Failure error={work.error} /> : null}
-      {work.answer ? <div class={work.busy || work.error ? "stale" : ""}><Answer {...props} answer={work.answer} /></div> : null}
+      {work.answer ? (
+        <div class={work.busy || work.error || changed ? "stale" : ""}>
+          {work.busy || changed ? <p class="quiet-text">What follows answers the question before, of {work.answer.report.model}.</p> : null}
+          <Answer {...props} answer={work.answer} />
+        </div>
+      ) : null}
       {shown || !work.answer ? null : (
         <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
           <Command text={command("plan", spec, state.why ? ["--why", `'${state.why}'`] : [])} />
@@ -141,6 +146,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
   return (
     <>
       <header class="headline">
+        {best && !report.confident ? <p role="status">{`No deployment of this search meets the SLO with a chance of ${percent(report.confidence)}: this is the most likely one.`}</p> : null}
         <p class="deployment" id="best">{best ? `${nameOf(best)}, ${best.weights} weights, ${best.kv} KV cache` : "Nothing that was looked at meets the SLO."}</p>
         {best ? (
           <Facts
@@ -150,7 +156,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
               ["TTFT p99", <b>{time(best.ttft_p99_ms)}</b>],
               ["TPOT p99", <b>{time(best.tpot_p99_ms)}</b>],
               ["binds", <b>{best.bound}</b>],
-              ["chance to meet the SLO", <b>{percent(best.chance)}</b>, "given the bands of the forecast"],
+              ["chance to meet the SLO", <b>{percent(best.chance)}</b>, "simulated at quantiles of the step times"],
               ["carries", <b>{best.max_requests_per_s === null ? "–" : `${significant(best.max_requests_per_s)} requests/s`}</b>],
             ]}
           />
@@ -158,7 +164,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
         <p class="quiet-text">{`${grouped(report.considered)} deployments looked at; ruled out by memory ${grouped(report.pruned.memory)}, by the limit ${grouped(report.pruned.limit)}, by an estimate ${grouped(report.pruned.estimate)}; ${grouped(report.simulated)} simulations of ${grouped(report.requests)} requests, ${grouped(report.feasible)} met the SLO, ${grouped(report.dearer)} dearer ones left.`}</p>
       </header>
       {report.ranked.length ? <Pareto answer={answer} state={state} set={set} /> : null}
-      <Section name="ranked" title="Ranked" open={open("ranked")} toggle={toggle} note={`${grouped(report.ranked.length)} met the SLO`}>
+      <Section name="ranked" title="Ranked" open={open("ranked")} toggle={toggle} note={`${grouped(report.ranked.length)} met the SLO as forecast${report.cheaper.length ? `, ${grouped(report.cheaper.length)} of them cheaper than the best and less likely` : ""}`}>
         <Ranked answer={answer} />
       </Section>
       <Section name="read" title="Read off" open={open("read")} toggle={toggle} note="output per accelerator by tokens/s of a user">
@@ -191,6 +197,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
             { name: "change", show: (w) => w.change, value: (w) => w.change },
             { name: "meets the SLO", show: (w) => (w.meets ? "yes" : "no"), value: (w) => w.meets },
             { name: "because", show: (w) => w.because, value: (w) => w.because },
+            { name: "chance", show: (w) => percent(w.chance), value: (w) => w.chance, number: true },
             { name: "replicas that would do", show: (w) => grouped(w.replicas as number | null), value: (w) => w.replicas as number | null, number: true },
           ]} />
         </Section>
@@ -207,10 +214,11 @@ function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set:
   const all = answer.report.ranked.flatMap((d): Dot[] => {
     const [at, up] = [x.of(d, answer), y.of(d, answer)];
     if (at === null || up === null) return [];
-    return [{ key: keyOf(d), name: nameOf(d), x: at, y: up, tone: `s${chips.indexOf(d.accelerator) % 6}` }];
+    const own = answer.report.best && keyOf(d) === keyOf(answer.report.best);
+    return [{ key: keyOf(d), name: own ? `best: ${nameOf(d)}` : nameOf(d), x: at, y: up, tone: `s${chips.indexOf(d.accelerator) % 6}`, best: own ?? false }];
   });
   const best = front(all, x.more, y.more);
-  const dots = all.map((d) => ({ ...d, front: best.has(d.key) })).filter((d) => d.front || !state.pareto);
+  const dots = all.map((d) => ({ ...d, front: best.has(d.key) })).filter((d) => d.front || d.best || !state.pareto);
   const one = answer.report.ranked.find((d) => keyOf(d) === chosen);
   const tick = (q: Quantity) => (v: number) => (q.unit === "ms" ? time(v) : scaled(v, ""));
   return (
@@ -244,6 +252,7 @@ function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set:
           )}
         </Measured>
       )}
+      {chips.length > 1 ? <Legend parts={chips.slice(0, 6).map((chip, i) => [`s${i}`, chip] as const)} /> : null}
       <figcaption><p class="readout" aria-live="polite">{one ? `${nameOf(one)}, ${one.weights} weights, ${one.kv} KV: TTFT p99 ${time(one.ttft_p99_ms)}, TPOT p99 ${time(one.tpot_p99_ms)}, ${significant(one.output_tok_s_per_accelerator)} output tokens/s of an accelerator, ${dollars(one.cost_per_hour)} an hour, ${dollars(one.cost_per_million_tokens)} per million output tokens; ${one.bound} binds.` : "Point at a deployment. The line joins those that no other beats in both."}</p></figcaption>
     </figure>
   );
