@@ -138,6 +138,11 @@ pub(super) fn latency(c: &Choice, metric: Metric) -> (&'static str, f64) {
     )
 }
 
+/// A chance in whole percents, rounded down: 79.6 % is less than the 80 % that was asked for.
+pub(super) fn chance(share: f64) -> String {
+    percent((share * 100.0).floor() / 100.0)
+}
+
 /// Rows that met the SLO.
 pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: Columns) -> String {
     let wide = columns.wide;
@@ -173,7 +178,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         row.extend([pools(c), formats]);
         row.extend([Metric::Ttft, Metric::Tpot].map(|metric| significant(latency(c, metric).1)));
         row.extend(bound.then(|| c.bound.to_owned()));
-        row.push(c.chance.map_or_else(|| "–".to_owned(), percent));
+        row.push(c.chance.map_or_else(|| "–".to_owned(), chance));
         row.extend(columns.tokens.then(|| grouped(c.max_num_batched_tokens)));
         if wide {
             row.push(significant(c.batch));

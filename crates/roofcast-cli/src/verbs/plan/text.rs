@@ -1,7 +1,7 @@
 //! A plan for people.
 
 use super::Answer;
-use super::table::{Columns, choices, distinct, latency, near, pools, throughput, word};
+use super::table::{Columns, chance, choices, distinct, latency, near, pools, throughput, word};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::question::{load, slo};
@@ -12,7 +12,7 @@ use roofcast::cost::Utilization;
 use roofcast::deployment::Options;
 use roofcast::limits::{self, limits};
 use roofcast::measurement::Metrics;
-use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Launch, Plan, Quality, WhatIf};
+use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Launch, Plan, Quality, WhatIf};
 use roofcast::spec::{CostKind, Metric, Objective};
 use roofcast::workload::Workload;
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
@@ -246,8 +246,13 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> Str
     table::pairs(&pairs)
 }
 
-/// The replica of a choice, resolved again.
-fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choice) -> Result<Deployment> {
+/// A replica of a choice, resolved again: on this accelerator, with this cut.
+fn replica_of(
+    spec: &Spec,
+    model: &Arc<Model>,
+    catalog: &Catalog,
+    (choice, accelerator, cut): (&Choice, &str, Cut),
+) -> Result<Deployment> {
     let mut options = Options::of(spec);
     // Only searched keys are set: the names of a checkpoint's own formats do not describe them completely.
     let search = spec.search.clone().unwrap_or_default();
@@ -258,13 +263,13 @@ fn replica_of(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, choice: &Choic
         options.precision.kv = Some(choice.kv.clone());
     }
     options.parallelism = roofcast::parallelism::RequestedParallelism {
-        tp: Some(choice.tp),
-        pp: Some(choice.pp),
-        ep: Some(choice.ep),
-        attention_dp: Some(choice.attention_dp),
+        tp: Some(cut.tp),
+        pp: Some(cut.pp),
+        ep: Some(cut.ep),
+        attention_dp: Some(cut.attention_dp),
         ..Default::default()
     };
-    let chip = catalog.accelerator(&choice.accelerator)?;
+    let chip = catalog.accelerator(accelerator)?;
     let (options, chip) = options.counted(spec.hardware.convention, chip);
     Ok(Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)?)
 }
@@ -282,7 +287,9 @@ fn best_in_detail(
         spec.engine.name = Some(best.engine.clone());
         spec.engine.version = None;
     }
-    let replica = replica_of(&spec, model, catalog, best)?;
+    let Choice { tp, pp, ep, attention_dp, .. } = *best;
+    let cut = Cut { tp, pp, ep, attention_dp };
+    let replica = replica_of(&spec, model, catalog, (best, &best.accelerator, cut))?;
     let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
     let held = capacity(
         &replica,
@@ -295,6 +302,14 @@ fn best_in_detail(
         utilization: Utilization::FULL,
     };
     let limit = limits(&Forecaster::embedded(replica)?.slowed(slower), &question);
+    // Prompts of a fleet apart are computed by replicas of their own.
+    let prefill = match &best.prefill {
+        None => limit.prefill.clone(),
+        Some(pool) => {
+            let replica = replica_of(&spec, model, catalog, (best, &pool.accelerator, pool.cut))?;
+            limits(&Forecaster::embedded(replica)?.slowed(slower), &question).prefill
+        }
+    };
     let step = |c: &roofcast::cost::Cost| {
         let [limit, forecast] = [c.limit_with_communication.ms(), c.forecast.ms()].map(significant);
         format!("{limit} ms limit ({}-bound), {forecast} ms forecast", word(c.bound))
@@ -315,7 +330,7 @@ fn best_in_detail(
         ),
         ("proof", proof(best)),
         ("decode step", format!("{} requests{kind}: {}", question.batch, step(&limit.decode))),
-        ("prefill", format!("{} tokens{kind}: {}", grouped(question.prefill), step(&limit.prefill))),
+        ("prefill", format!("{} tokens{kind}: {}", grouped(question.prefill), step(&prefill))),
         (
             "capacity",
             format!(
@@ -347,8 +362,8 @@ fn proof(best: &Choice) -> String {
         });
         format!("{} {percentile} {} ms{seeds}", metric.name(), significant(ms))
     });
-    let chance = best.chance.map_or_else(String::new, |c| format!("; {} likely given its band", percent(c)));
-    format!("simulated: {}; {}-bound{chance}", times.join(", "), best.bound)
+    let likely = best.chance.map_or_else(String::new, |c| format!("; {} likely given its band", chance(c)));
+    format!("simulated: {}; {}-bound{likely}", times.join(", "), best.bound)
 }
 
 /// The resource that would make the steps of a deployment faster.
@@ -378,8 +393,8 @@ fn headroom(best: &Choice) -> String {
 fn what_if(w: &WhatIf) -> String {
     let verdict = if w.meets { "still met" } else { "missed" };
     let replicas = w.replicas.map_or_else(String::new, |n| format!("; {n} replicas would do"));
-    let chance = w.chance.map_or_else(String::new, |c| format!("; {} likely", percent(c)));
-    format!("{verdict}: {}{chance}{replicas}", w.because)
+    let likely = w.chance.map_or_else(String::new, |c| format!("; {} likely", chance(c)));
+    format!("{verdict}: {}{likely}{replicas}", w.because)
 }
 
 fn left_out(found: &Plan) -> String {
