@@ -1,5 +1,5 @@
-//! The house rules that a compiler does not hold: files and modules import one another in one direction, and no file is
-//! long.
+//! The house rules that a compiler does not hold: files and modules import one another in one direction, engines are compared
+//! by kind, and no file is long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -135,6 +135,37 @@ fn no_file_of_the_command_line_either() {
     assert!(edges[&bench("prompt")].contains(&bench("vocabulary")));
     assert_no_circles(&edges);
     assert_no_circles(&modules(&edges));
+}
+
+/// True if `code` compares a value with `name` or matches on it.
+fn compares(code: &str, name: &str) -> bool {
+    let word = format!("\"{name}\"");
+    code.match_indices(&word).any(|(at, _)| {
+        let (before, after) = (code[..at].trim_end(), code[at + word.len()..].trim_start());
+        let compared = before.ends_with("==") || before.ends_with("!=");
+        compared || after.starts_with("==") || after.starts_with("=>") || after.starts_with("if ")
+    })
+}
+
+/// Engines are compared by [`roofcast::spec::EngineKind`]; names of engines are compared where one is found by its name, and
+/// in words of kernel tables, which are data.
+#[test]
+fn no_file_compares_names_of_engines() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = BTreeMap::new();
+    for folder in ["src", "../roofcast-cli/src"] {
+        sources(&here.join(folder), &[folder.to_owned()], &mut all);
+    }
+    let own = |m: &Module| m.ends_with(&["build".to_owned(), "names".to_owned()]);
+    let names = roofcast::spec::EngineKind::NAMED.map(roofcast::spec::EngineKind::name);
+    let compared: Vec<String> = all
+        .iter()
+        .filter(|(module, code)| !own(module) && names.iter().any(|name| compares(code, name)))
+        .map(|(module, _)| module.join("/"))
+        .collect();
+    assert!(compared.is_empty(), "names of engines compared in {}", compared.join(", "));
+    assert!(compares("if name == \"vllm\" {", "vllm") && compares("\"vllm\" if old => 1,", "vllm"));
+    assert!(!compares("Kind::Vllm => \"vllm\",", "vllm"));
 }
 
 /// Lines of the source files of a folder, tests in them too, the longest file first.
