@@ -5,7 +5,7 @@
 //! hashes. Source: vLLM 0.33, `v1/core/kv_cache_manager.py`, `kv_cache_coordinator.py` and
 //! `single_type_kv_cache_manager.py`. Knows nothing about the order of requests.
 
-use super::tier::External;
+use super::transfers::External;
 use super::{Pass, RequestId, Scheduler, Step};
 use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;

@@ -7,23 +7,12 @@
 //! groups of layers with windows, priorities. Knows nothing about time: the driver reports the jobs that are done.
 
 use super::blocks::Admission;
-use super::transfers::{Load, OffloadConfig, Transfers};
+use super::transfers::{External, Load, OffloadConfig, Transfers};
 use super::{Pass, RequestId, Scheduler, Step};
 use crate::kv_cache::offload::{Chunk, Offload, Residence};
 use crate::kv_cache::paged::Block;
 use crate::kv_cache::prefix::Content;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Tokens of a waiting request that the host has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum External {
-    /// Asked again in a later step.
-    Later,
-    /// Loaded within the step; possibly none.
-    Sync(u64),
-    /// Loaded while the request waits.
-    Async(u64),
-}
 
 /// Progress of a request's asynchronous load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

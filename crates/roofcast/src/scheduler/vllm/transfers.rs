@@ -55,3 +55,14 @@ pub struct Load {
     /// True if the request runs in the same step.
     pub sync: bool,
 }
+
+/// Tokens of a waiting request that the host has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum External {
+    /// Asked again in a later step.
+    Later,
+    /// Loaded within the step; possibly none.
+    Sync(u64),
+    /// Loaded while the request waits.
+    Async(u64),
+}
