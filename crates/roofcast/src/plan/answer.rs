@@ -33,31 +33,32 @@ pub struct Plan {
     pub feasible: u64,
     /// Requests of a simulation.
     pub requests: u64,
-    /// The chance of meeting the SLO that was asked for.
+    /// Requested probability of meeting the SLO.
     pub confidence: f64,
-    /// Whether the best has it; where none does, the best is the most likely.
+    /// True if the best deployment reaches it; otherwise the best is the most likely one.
     pub confident: bool,
-    /// Whether the search was stopped before it ended.
+    /// True if the search was stopped before it ended.
     pub interrupted: bool,
-    /// Of a search that was stopped: what is minimised is no less in any deployment that meets the SLO.
+    /// For a search that was stopped: lower bound of the objective over all deployments that meet the SLO.
     pub at_least: Option<f64>,
     /// For a search that was stopped: number of unjudged deployments whose objective is at most the best one's.
     pub unjudged: u64,
-    /// What was assumed of the best's deployments; of the model where none met the SLO.
+    /// Assumptions about the best's deployments; about the model if none met the SLO.
     pub assumptions: Vec<String>,
-    /// What has least of what is minimised among those that are as likely as was asked for.
+    /// The deployment with the lowest objective among the ones that reach the requested confidence.
     pub best: Option<Choice>,
-    /// Deployments with less of what is minimised that meet the SLO as forecast, but are less likely to than was asked for.
+    /// Deployments with a lower objective that meet the SLO as forecast, but do not reach the requested confidence.
     pub cheaper: Vec<Choice>,
-    /// Deployments that no other beats in the objective, TPOT and TTFT at once; best first.
+    /// Deployments that no other one dominates in objective, TPOT and TTFT; best first.
     pub pareto: Vec<Choice>,
-    /// Deployments that no other beats in output tokens a second per accelerator and in interactivity at once; most tokens first.
+    /// Deployments that no other one dominates in output tokens per second per accelerator and interactivity; most
+    /// tokens first.
     pub pareto_throughput: Vec<Choice>,
-    /// Of each accelerator what has least of what is minimised; best first.
+    /// For each accelerator, the deployment with the lowest objective; best first.
     pub by_accelerator: Vec<Choice>,
-    /// All that met the SLO as forecast, best first: those as likely as was asked for, then the others.
+    /// All deployments that met the SLO as forecast, best first: first the ones that reach the requested confidence.
     pub ranked: Vec<Choice>,
-    /// Where none did, those that came nearest.
+    /// The nearest misses, if no deployment met the SLO.
     pub nearest: Vec<Near>,
     /// Reasons for skipped deployments, with counts.
     pub left_out: Vec<LeftOut>,
@@ -142,11 +143,11 @@ pub struct WhatIf {
     pub change: String,
     /// True if the best deployment still meets the SLO.
     pub meets: bool,
-    /// By what it does, or why it does not.
+    /// The margin by which it does, or the reason for which it does not.
     pub because: String,
-    /// The chance that it does, by its bands; none where it does not as forecast, and at the limit.
+    /// The probability of meeting the SLO, by the bands; `None` if it is missed as forecast, and at the limit.
     pub chance: Option<f64>,
-    /// Replicas of the best that would; none where it does, or where none of those tried do.
+    /// Number of replicas with which it would; `None` if it does already, or if no number that was tried does.
     pub replicas: Option<u64>,
 }
 
@@ -232,11 +233,12 @@ pub struct Choice {
     pub evidence: Option<Evidence>,
     /// Every bound with the run's value.
     pub bounds: Vec<Bounded>,
-    /// The metric that is nearest to its bound, and what is left to it as a share of the bound; none without bounds.
+    /// The metric that is nearest to its bound, and the remaining fraction of the bound; `None` without bounds.
     pub headroom: Option<Headroom>,
-    /// The chance that the SLO is met, by simulations at quantiles of the band of step times; none at the limit.
+    /// The probability of meeting the SLO, by simulations at quantiles of the band of step times; `None` at the
+    /// limit.
     pub chance: Option<f64>,
-    /// Highest rate, found by simulation, at which the deployment meets the SLO; none where it was not looked for.
+    /// Highest rate, found by simulation, at which the deployment meets the SLO; `None` if it was not searched.
     pub max_requests_per_s: Option<f64>,
     /// Load divided by the highest rate.
     pub utilization: Option<f64>,
@@ -313,9 +315,9 @@ pub struct Bounded {
     pub percentile: &'static str,
     /// Simulated value in milliseconds.
     pub ms: f64,
-    /// Milliseconds that are allowed.
+    /// Bound in milliseconds.
     pub most_ms: f64,
-    /// The lowest and the highest of it over five seeds; none where the deployment is less likely than was asked for.
+    /// Lowest and highest value over five seeds; `None` if the deployment does not reach the requested confidence.
     pub over_seeds: Option<[f64; 2]>,
 }
 

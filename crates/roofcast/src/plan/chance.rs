@@ -1,15 +1,15 @@
-//! How likely a deployment meets the SLO, given how far measurements lie from forecasts.
+//! The probability that a deployment meets the SLO, given the error bands of forecasts.
 //!
-//! Knows: the times of all steps of a run share one factor of measured over forecast, log-normal with the 10th and 90th percentile
-//! of the closed-loop TPOT band ([`crate::coefficients::Band`]). A run is simulated again at [`QUANTILES`] of that factor, so
-//! that queues grow with the steps. Between simulated quantiles the logarithm of a latency over its bound is linear
-//! in the normal deviate z of the factor. What the band of TTFT or E2EL is wider than that of steps, and what a
-//! percentile varies over seeds, adds a log-normal factor of its own:
+//! Knows: the times of all steps of a run share one factor of measured over forecast, log-normal with the 10th and
+//! 90th percentile of the closed-loop TPOT band ([`crate::coefficients::Band`]). A run is simulated again at
+//! [`QUANTILES`] of that factor, so that queues grow with the steps. Between simulated quantiles the logarithm of a
+//! latency over its bound is linear in the normal deviate z of the factor. The excess of the bands of TTFT and E2EL
+//! over the band of steps, and the variation of a percentile over seeds, add a log-normal factor:
 //!
 //! `chance = ∫ φ(z) · min over bounds Φ(−(ln(latency(z) / bound) + m) / s) dz`
 //!
-//! with middle m and deviation s of the added factors; 0 from halfway between the quantiles of which the load of one is sustained and
-//! that of the next is not. Knows nothing about the order of the search.
+//! with middle m and deviation s of the added factors; 0 above the midpoint between the last quantile whose load is
+//! sustained and the first whose load is not. Knows nothing about the order of the search.
 
 use super::demand::Demand;
 use super::proof::{Trial, carried, shortened};
@@ -26,9 +26,9 @@ use crate::workload::Arrivals;
 const Z90: f64 = 1.281_551_565_544_6;
 /// Quantiles of the step-time band that are simulated: 10th, 50th and 90th percentile, as normal deviates.
 const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
-/// Seeds beside that of the proof.
+/// Number of seeds in addition to the proof's own.
 const SEEDS: u64 = 4;
-/// Normal deviates that the integral reaches to either side, and its step.
+/// Range of the integral in normal deviates, to either side, and its step.
 const REACH: f64 = 4.0;
 const STEP: f64 = 0.01;
 
@@ -42,35 +42,36 @@ struct Factor {
 }
 
 impl Factor {
-    /// With a 10th and a 90th percentile.
+    /// The factor with this 10th and 90th percentile.
     fn of(band: [f64; 2]) -> Factor {
         let [low, high] = band.map(libm::log);
         Factor { middle: low.midpoint(high), deviation: ((high - low) / (2.0 * Z90)).max(0.0) }
     }
 
-    /// At a normal deviate.
+    /// The factor at a normal deviate.
     fn at(self, z: f64) -> f64 {
         libm::exp(self.middle + z * self.deviation)
     }
 
-    /// What multiplies `inner` to make this factor, independent of it; no narrower than constant.
+    /// The independent factor that turns `inner` into this one; constant if `inner` is wider.
     fn over(self, inner: Factor) -> Factor {
         let left = self.deviation.powi(2) - inner.deviation.powi(2);
         Factor { middle: self.middle - inner.middle, deviation: left.max(0.0).sqrt() }
     }
 }
 
-/// How far measurements of a deployment may lie from its forecast.
+/// Uncertainty of a deployment's forecast.
 #[derive(Debug, Clone, PartialEq)]
 struct Doubt {
-    /// Measured over forecast times of steps.
+    /// Ratio of measured to forecast step times.
     step: Factor,
-    /// By bound: measured over forecast latencies, once steps are as measured.
+    /// By bound: ratio of measured to forecast latencies, given the measured step times.
     beyond: Vec<Factor>,
 }
 
 impl Doubt {
-    /// Of `forecaster`, by the bands of its calibration; none without. Where steps were `fitted` to a measured run, nothing shifts them.
+    /// The uncertainty of `forecaster`, by the bands of its calibration; `None` without bands. If step times were
+    /// `fitted` to a measured run, their factor has no shift.
     fn of(forecaster: &Forecaster, slo: &Slo, fitted: bool) -> Option<Doubt> {
         let own = forecaster.coefficients.band?.factors(Load::Closed);
         let other = forecaster.elsewhere().coefficients.band?.factors(Load::Closed);
@@ -97,7 +98,7 @@ struct Point {
     z: f64,
     /// By bound: the logarithm of latency over bound.
     excess: Vec<f64>,
-    /// Whether the load was sustained, as far as the run went.
+    /// True if the load was sustained, as far as the run went.
     carried: bool,
 }
 
@@ -106,7 +107,8 @@ impl Point {
         let bounds = slo.goodput.map_or_else(|| slo.bounds().count(), |_| 1);
         match run {
             Ok(run) if !run.ended_early => Point { z, excess: excess(run, slo), carried: carried(run, slo) },
-            // What was missed for certain is beyond its bound among the requests up to then, too, unless others were refused.
+            // In a run that ended early, the bound that was certain to be missed is also exceeded among the requests
+            // so far, unless other requests were refused.
             Ok(run) => {
                 let excess = excess(run, slo);
                 let carried = excess.iter().any(|excess| *excess >= 0.0);
@@ -121,7 +123,8 @@ impl Point {
     }
 }
 
-/// By bound: the logarithm of latency over bound; of a goodput that of requests that must keep all bounds over those that do.
+/// By bound: the logarithm of latency over bound; for a goodput, of the required number of good requests over their
+/// number.
 fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
     let ln = |ratio: f64| libm::log(ratio.max(f64::MIN_POSITIVE));
     if let Some(needed) = slo.needed(run.requests) {
@@ -131,16 +134,16 @@ fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
     slo.bounds().map(|bound| ln(run.summary.bounded(&bound) / bound.ms)).collect()
 }
 
-/// What became of a deployment at quantiles of its step times and with other seeds.
+/// Results of a deployment at quantiles of its step times and with other seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outlook {
-    /// Ascending in z, and so made that no excess falls.
+    /// Points in order of z; a later excess is never below an earlier one.
     points: Vec<Point>,
-    /// By bound, beyond what steps explain.
+    /// By bound: the factor in addition to step times.
     beyond: Vec<Factor>,
-    /// Share of the seeds whose load was sustained.
+    /// Fraction of the seeds whose load was sustained.
     sustained: f64,
-    /// By bound the lowest and the highest milliseconds over seeds; none where one seed was simulated.
+    /// By bound: lowest and highest milliseconds over seeds; `None` if only one seed was simulated.
     pub(super) seeds: Option<Vec<[f64; 2]>>,
 }
 
@@ -157,7 +160,7 @@ impl Outlook {
         Outlook { points, beyond, sustained: 1.0, seeds: None }
     }
 
-    /// Widens it by what `others` of other seeds have beside `own`.
+    /// Adds the variation of `others`, with other seeds, against `own`.
     fn varied(&mut self, own: &[f64], others: &[Point], slo: &Slo) {
         let all = others.len() as f64 + 1.0;
         let carried: Vec<&Point> = others.iter().filter(|point| point.carried).collect();
@@ -180,12 +183,12 @@ impl Outlook {
         self.seeds = slo.goodput.is_none().then(|| ms.collect());
     }
 
-    /// The chance that the SLO is met.
+    /// The probability of meeting the SLO.
     pub(super) fn chance(&self) -> f64 {
         self.chance_within(1.0)
     }
 
-    /// The chance that the SLO is met with every bound `factor` times what it is.
+    /// The probability of meeting the SLO with every bound multiplied by `factor`.
     pub(super) fn chance_within(&self, factor: f64) -> f64 {
         let looser = libm::log(factor);
         let edge = self.edge();
@@ -207,7 +210,7 @@ impl Outlook {
         kept / all * self.sustained
     }
 
-    /// From which z on the load is not sustained.
+    /// The z from which on the load is not sustained.
     fn edge(&self) -> f64 {
         match self.points.iter().position(|point| !point.carried) {
             None => f64::INFINITY,
@@ -225,8 +228,8 @@ impl Outlook {
         low.excess[bound] + rise * (z - low.z)
     }
 
-    /// The z to simulate next: between the last quantile that meets the SLO and the first that does not, at the asked one where
-    /// it lies there.
+    /// The z to simulate next, between the last quantile that meets the SLO and the first that misses it: the
+    /// requested one if it lies there, otherwise the midpoint.
     fn open(&self, asked: f64) -> Option<f64> {
         let at = self.points.iter().position(|point| !point.meets()).filter(|at| *at > 0)?;
         let (low, high) = (self.points[at - 1].z, self.points[at].z);
@@ -252,20 +255,20 @@ fn deviate(share: f64) -> f64 {
 /// A deployment that met the SLO under a spec, and its run.
 pub(super) type Met<'a> = (Candidate, &'a Spec, &'a Simulation);
 
-/// A deployment whose chance is looked for.
+/// A deployment whose probability is computed.
 struct Case<'a> {
     trial: Trial,
     doubt: Doubt,
-    /// What was forecast.
+    /// The run of the forecast.
     run: &'a Simulation,
-    /// What was simulated so far.
+    /// The points simulated so far.
     points: Vec<Point>,
     /// Quantiles to simulate next.
     open: Vec<f64>,
 }
 
 impl Case<'_> {
-    /// The run at a quantile of the step times, with half as many requests where these are enough.
+    /// The run at a quantile of the step times, with half of the requests if these are enough.
     fn slowed(&self, z: f64, demand: &Demand) -> Trial {
         let mut trial = self.trial.clone();
         trial.forecaster = trial.forecaster.slowed(self.doubt.step.at(z));
@@ -276,7 +279,7 @@ impl Case<'_> {
 
     fn outlook(&self) -> Outlook {
         let step = self.doubt.step;
-        // The run of the forecast itself is one more.
+        // The forecast's own run is one more point.
         let own = (step.deviation > 0.0).then(|| Point {
             z: -step.middle / step.deviation,
             excess: excess(self.run, &self.trial.spec.slo),
@@ -286,7 +289,7 @@ impl Case<'_> {
     }
 }
 
-/// How likely each of `met` meets the SLO, with other seeds, too, where `seeds` says so; none where no band says it, and where the
+/// The probability for each of `met`, with other seeds as well if `seeds` is set; `None` without bands, or if the
 /// search was stopped.
 pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<Vec<Option<Outlook>>> {
     let slo = found.base.slo;
@@ -317,7 +320,7 @@ pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<V
     over_seeds(found, &cases)
 }
 
-/// The outlooks of `cases`, where they are as likely as is asked with other seeds, too.
+/// The outlooks of `cases`; cases that reach the requested confidence are also simulated with other seeds.
 fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<Outlook>>> {
     let mut all: Vec<Option<Outlook>> = cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect();
     let likely = |outlook: &Outlook| outlook.chance() >= found.confidence;
@@ -325,7 +328,7 @@ fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<O
     let seeded = |case: &Case| -> Vec<Trial> {
         let seed = |n: u64| {
             let mut trial = case.trial.clone();
-            // A trace is the same whatever the seed.
+            // A trace does not depend on the seed.
             let drawn =
                 trial.spec.workload.as_mut().filter(|w| !matches!(w.arrivals, Arrivals::Trace { .. }));
             drawn.map(|workload| workload.seed = workload.seed.wrapping_add(n)).map(|()| trial)

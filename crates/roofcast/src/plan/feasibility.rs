@@ -66,9 +66,9 @@ pub(super) struct Judge<'a> {
     pub(super) spec: &'a Spec,
     pub(super) space: &'a Space,
     pub(super) demand: &'a Demand,
-    /// As the shapes of the space: none where formats or parallelism do not go together on the chip.
+    /// One entry for each shape of the space; an error if formats or parallelism are impossible on the chip.
     pub(super) fitted: Vec<Result<Fitted, String>>,
-    /// How many times as long as forecast a step takes.
+    /// Factor of measured over forecast step times.
     pub(super) slower: f64,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Judge<'a> {
         Ok(Judge { spec, space, demand, fitted, slower })
     }
 
-    /// Whether prefill and decode are looked at apart, too.
+    /// True if disaggregated deployments are considered as well.
     pub(super) fn apart(&self) -> bool {
         self.spec.search.as_ref().is_some_and(|search| search.disaggregated)
     }

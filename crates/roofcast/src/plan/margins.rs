@@ -16,9 +16,9 @@ use crate::workload::Workload;
 
 /// Loads that are tried, as factors on the offered one.
 const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 4.0];
-/// Loads that are tried between the last that is carried and the first that is not.
+/// Number of loads that are tried between the last served and the first missed one.
 const BETWEEN: usize = 4;
-/// Replicas that are tried beyond those of the best.
+/// Number of additional replicas that are tried.
 const MORE: u64 = 8;
 
 /// The plan with the highest rates of its first choices, and the effects of changes on the best.
@@ -83,7 +83,7 @@ fn verdicts(
 
 type Verdict = (Option<String>, Option<Box<Simulation>>);
 
-/// Why each of `trials` is no answer, or its run; none where the search was stopped.
+/// For each of `trials`, the reason for which it misses the SLO, or its run; `None` if the search was stopped.
 fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
     let slo = found.base.slo;
     let verdict = |run| match missed(&run, &slo) {
@@ -93,7 +93,7 @@ fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
     found.runs(trials).map(|runs| runs.into_iter().map(verdict).collect())
 }
 
-/// What becomes of the best.
+/// Effects of changes on the best deployment.
 fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     let candidate = found.candidates[best.index];
     let mut all = Vec::new();
@@ -115,7 +115,7 @@ fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     Ok(all)
 }
 
-/// What becomes of the best where every latency must be a tenth shorter.
+/// Effect on the best deployment if every bound is a tenth tighter.
 fn tighter(found: &Search, best: &Choice) -> Option<WhatIf> {
     const TENTH: f64 = 0.1;
     let headroom = best.headroom.filter(|h| h.metric != GOODPUT)?;
@@ -136,7 +136,8 @@ fn tighter(found: &Search, best: &Choice) -> Option<WhatIf> {
     })
 }
 
-/// What becomes of `candidate` under `workload`; where it is too little and `grows`, how many replicas would do.
+/// The effect of `workload` on `candidate`; if it misses the SLO and `grows` is set, also the number of replicas that
+/// would meet it.
 fn changed(
     found: &mut Search,
     candidate: &Candidate,

@@ -75,11 +75,11 @@ pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
     }
 }
 
-/// `workload` with as many requests as a proof takes: as many as were asked for, else [`REQUESTS`] or those of the workload where
-/// they are more, and so many that requests come for [`DECODES`] times as long as one decodes. Users whose answers set the pace
-/// send so many each at least. They begin one after another, over the time of a request at its slowest within the SLO: all at one
-/// instant would be a burst that no service sees, and its share of the requests would decide the 99th percentile. A trace is
-/// taken whole.
+/// `workload` with the number of requests that a proof needs: the requested number, or else [`REQUESTS`] or the
+/// workload's number if that is larger; at least so that requests arrive for [`DECODES`] times a request's decode
+/// time, and that each user in a closed loop sends [`DECODES`] requests. Users begin one after another, over the
+/// longest time of a request within the SLO: all at one instant would be an unrealistic burst, which would decide the
+/// 99th percentile. A trace is used whole.
 pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
     if matches!(workload.arrivals, Arrivals::Trace { .. }) {
         return workload.clone();
@@ -94,27 +94,28 @@ pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked:
     Workload { requests: Some(least.max(enough(demand, slo))), arrivals, ..workload.clone() }
 }
 
-/// `workload`, as [`lengthened`], with half as many requests, but enough of them: for a chance, which is known to percents.
+/// `workload`, as [`lengthened`], with half of the requests, as long as these are enough: probabilities need less
+/// precision.
 pub(super) fn shortened(workload: &Workload, demand: &Demand, slo: &Slo) -> Workload {
     let half = |requests: u64| (requests / 2).max(enough(demand, slo)).min(requests);
     Workload { requests: workload.requests.map(half), ..workload.clone() }
 }
 
-/// Seconds of a request's decode at its slowest within `slo`.
+/// Longest decode time of a request within `slo`, in seconds.
 fn decode_s(demand: &Demand, slo: &Slo) -> f64 {
     let tpot_s = slo.of_a_request(Metric::Tpot).map_or(USUAL_TPOT_S, |ms| ms / 1e3);
     let whole_s = slo.of_a_request(Metric::E2el).map_or(f64::INFINITY, |ms| ms / 1e3);
     whole_s.min(tpot_s * demand.output)
 }
 
-/// Requests that come while one decodes [`DECODES`] times, or so many of each user.
+/// Number of requests that arrive during [`DECODES`] decode times, or [`DECODES`] for each user.
 fn enough(demand: &Demand, slo: &Slo) -> u64 {
     let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s(demand, slo) * DECODES);
     let for_users = demand.users.map_or(0, |users| users * DECODES as u64);
     (for_growth as u64).max(for_users).min(MOST_REQUESTS)
 }
 
-/// Why the deployment of a run is no answer; none where it meets `slo`.
+/// The reason for which a run misses `slo`; `None` if it meets it.
 pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     let miss = |reason: String, factor: f64| Some(Miss { stage: Stage::Simulation, reason, factor });
     let run = match run {
@@ -152,13 +153,14 @@ pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     grows(run)
 }
 
-/// Whether `run` sustained its load: its queue did not grow, and where each bound holds at its percentile at most a hundredth was refused.
+/// True if `run` sustained its load: its queue did not grow, and, unless the SLO is a goodput, at most a hundredth of
+/// the requests was refused.
 pub(super) fn carried(run: &Simulation, slo: &Slo) -> bool {
     let refused = run.refused + run.rejected;
     grows(run).is_none() && (slo.goodput.is_some() || refused * 100 <= run.requests)
 }
 
-/// Whether more comes than `run` served.
+/// The miss if the load exceeds the rate at which `run` served it.
 fn grows(run: &Simulation) -> Option<Miss> {
     let served = run.load.stable_per_s.zip(run.load.offered_per_s).filter(|_| run.load.overloaded);
     served.map(|(stable, offered)| {

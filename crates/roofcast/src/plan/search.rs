@@ -1,9 +1,9 @@
 //! The order in which deployments are proven.
 //!
-//! Knows: deployments are simulated from the least of what is minimised upwards, those that have as much of it together, until
-//! some meet the SLO: then no cheaper one does, and the best of these is the answer. A few dearer ones are proven
-//! beyond it, for the table. A search that is stopped keeps what was judged by then. Waves are of one size on any machine, so that the same are simulated on any number of cores.
-//! Knows nothing about how a deployment is judged.
+//! Knows: deployments are simulated in order of the objective, in groups of equal objective, until one meets the SLO
+//! with the requested confidence: then no cheaper one does, and the best of the group is the answer. A few costlier
+//! ones are also proven, for the table. A search that is stopped keeps its results. Waves have a fixed size, so that
+//! the simulated deployments do not depend on the number of cores. Knows nothing about judging a deployment.
 
 use super::chance::{Outlook, outlooks};
 use super::feasibility::{Judge, Miss, Stage, deployment};
@@ -29,7 +29,7 @@ pub(super) enum Judged {
     Missed(Miss),
     /// It meets the SLO.
     Meets(Box<Proven>),
-    /// It has more of what is minimised than the best, and was not looked at.
+    /// Not judged, because its objective is worse than the best one's.
     Dearer,
 }
 
@@ -37,18 +37,18 @@ pub(super) enum Judged {
 #[derive(Debug, Clone)]
 pub(super) struct Proven {
     pub(super) run: Simulation,
-    /// How likely it does; none where no band says it.
+    /// The probability of meeting the SLO; `None` without bands.
     pub(super) outlook: Option<Outlook>,
 }
 
 impl Proven {
-    /// The chance that the SLO is met; none where no band says it.
+    /// The probability of meeting the SLO; `None` without bands.
     pub(super) fn chance(&self) -> Option<f64> {
         self.outlook.as_ref().map(Outlook::chance)
     }
 }
 
-/// A chip, formats, the chip of another pool, a cut, and what engine and router are told.
+/// A chip, formats, the chip of another pool, a parallelism, and settings of engine and router.
 pub(super) type Kind = (String, [Option<String>; 2], Option<String>, Cut, Told);
 
 /// A search in progress.
@@ -58,10 +58,10 @@ pub(super) struct Search<'a> {
     /// The spec with the workload of a proof.
     pub(super) base: &'a Spec,
     pub(super) objective: Objective,
-    /// The least chance of the best.
+    /// Minimum probability of meeting the SLO for the best deployment.
     pub(super) confidence: f64,
     pub(super) runner: Runner<'a>,
-    /// Hears of simulations, and of candidates judged.
+    /// Called with the number of simulations, and of judged candidates.
     pub(super) progress: &'a dyn Fn(u64, u64),
     /// Returns false to stop the search.
     pub(super) goes_on: &'a dyn Fn() -> bool,
@@ -121,7 +121,8 @@ impl Search<'_> {
         self.beyond(&open[from..])
     }
 
-    /// Simulates, what is likely with other seeds, too, where `seeds` says so; whether some meet the SLO and are as likely to as is asked.
+    /// Simulates some deployments, the likely ones also with other seeds if `seeds` is set; true if any meets the SLO
+    /// with the requested confidence.
     fn prove(&mut self, some: &[(f64, usize)], seeds: bool) -> Result<bool> {
         let mut proven = false;
         for wave in some.chunks(WAVE) {
@@ -147,7 +148,8 @@ impl Search<'_> {
         Ok(proven)
     }
 
-    /// Finds how likely those of `some` that met the SLO do; whether any is as likely as is asked.
+    /// Computes the probabilities for deployments of `some` that met the SLO; true if any reaches the requested
+    /// confidence.
     fn weigh(&mut self, some: &[usize], seeds: bool) -> Result<bool> {
         let met = |index: &usize| match &self.judged[*index] {
             Judged::Meets(proven) => Some((*index, proven.run.clone())),
@@ -167,14 +169,14 @@ impl Search<'_> {
         Ok(likely)
     }
 
-    /// The runs of `trials`; none where the search was stopped.
+    /// The runs of `trials`; `None` if the search was stopped.
     pub(super) fn runs(&mut self, trials: &[Trial]) -> Option<Vec<Result<Simulation>>> {
         self.simulated += trials.len() as u64;
         let runs = (self.runner)(trials);
         (self.goes_on)().then_some(runs)
     }
 
-    /// What a run says of its deployment.
+    /// The result for a deployment, by its run.
     pub(super) fn outcome(&self, run: Result<Simulation>) -> Judged {
         match (missed(&run, &self.base.slo), run) {
             (None, Ok(mut run)) => {
@@ -260,8 +262,9 @@ impl Search<'_> {
         Some((least, values.iter().filter(|value| **value <= most).count() as u64))
     }
 
-    /// Candidates that meet the SLO, best first: those as likely as is asked; least of what is minimised, then fewest
-    /// accelerators, then the shortest answers, then the first in the space. Where none is as likely, the most likely first.
+    /// Candidates that meet the SLO, best first: candidates with the requested confidence come first; then by
+    /// objective, number of accelerators, latency, and order in the space. If none has the confidence, by
+    /// probability.
     pub(super) fn ranked(&self) -> Vec<(usize, &Proven)> {
         let meets = self.judged.iter().enumerate().filter_map(|(index, judged)| match judged {
             Judged::Meets(proven) => Some((index, proven.as_ref())),
@@ -283,7 +286,7 @@ impl Search<'_> {
         ranked.into_iter().map(|(index, proven, _)| (index, proven)).collect()
     }
 
-    /// What a proven candidate has of what is minimised.
+    /// The objective of a proven candidate.
     pub(super) fn value_of(&self, index: usize, run: &Simulation) -> f64 {
         let known = self.value(&self.candidates[index]).unwrap_or(f64::INFINITY);
         match (self.objective, self.judge.demand.rate) {

@@ -39,7 +39,8 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
         let candidate = &found.candidates[*index];
         seen.insert((found.kind(candidate), candidate.serving.replicas, candidate.accelerators))
     });
-    // A run that was ended early is nearer by its first requests than by all: more are run to their end than are told.
+    // A run that ended early looks nearer by its first requests than by all: more are run to their end than are
+    // reported.
     let mut told: Vec<Near> = Vec::new();
     for (_, index) in missed.into_iter().take(2 * most) {
         told.push(near(found, index)?);

@@ -44,7 +44,7 @@ fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {
     simulate(&forecaster, &spec, "best.toml", LEAP).unwrap()
 }
 
-/// What is simulated of a choice, with `fewer` replicas less.
+/// The forecaster and spec that simulate a choice with `fewer` replicas less.
 fn proof(text: &str, choice: &Choice, fewer: u64) -> (Forecaster, Spec) {
     proof_of(LLAMA, text, choice, fewer)
 }
