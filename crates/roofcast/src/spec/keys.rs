@@ -56,7 +56,7 @@ pub fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 17] = [
+const SECTIONS: [(&str, &str); 18] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -72,6 +72,7 @@ const SECTIONS: [(&str, &str); 17] = [
     ("fleet.decode", "Replicas that decode alone."),
     ("fleet.beside", "Replicas that serve the same requests on other accelerators."),
     ("fleet.autoscale", "Replicas that start and stop with the load."),
+    ("fleet.routing", "Weights and thresholds of the routers that weigh caches."),
     ("slo", "What requests must get."),
     ("search", "What a plan chooses from."),
 ];
@@ -308,7 +309,7 @@ mod tests {
     fn every_key_of_a_spec_is_here() {
         // Other names of max_num_seqs and block_size, and values that are sections.
         let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
-        let sections = ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale"];
+        let sections = ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale", "routing"];
         let mut count = 0;
         for (section, with) in [
             ("model", ""),
@@ -324,6 +325,7 @@ mod tests {
             ("fleet.decode", ""),
             ("fleet.beside", ""),
             ("fleet.autoscale", ""),
+            ("fleet.routing", ""),
             ("slo", ""),
             ("search", ""),
         ] {
