@@ -217,7 +217,7 @@ impl Bench {
         judge: &Judge,
         tell: impl FnMut(Told),
     ) -> Result<Measured> {
-        let traffic = Traffic::new(workload, place)?;
+        let traffic = Traffic::new(workload, place)?.without_turn_round();
         let requested = requested(workload);
         let given = Given { shares_prompts: traffic.shares_prompts(), ..self.given.clone() };
         let before = cpu_seconds();

@@ -16,7 +16,7 @@ use crate::operator::collective::Links;
 use crate::operator::{self, Form, Operator, Rows};
 use crate::parallelism::Parallelism;
 use crate::quantized_kernel::precedes;
-use crate::spec::EngineKind;
+use crate::spec::{EngineKind, EngineSpec};
 use crate::units::ByteRate;
 use std::borrow::Cow;
 
@@ -54,6 +54,8 @@ pub struct Surroundings {
     pub large_kernels: u64,
     /// Kernels that Python launches between an engine's compiled parts: vLLM's attention, experts and routing.
     pub interpreted: u64,
+    /// Attentions between captured pieces of vLLM's graphs, and whether pieces hold decodes too.
+    pub pieces: (u64, bool),
     /// GEMMs of a step.
     pub products: u64,
     /// Entries of the vocabulary on one rank.
@@ -291,6 +293,7 @@ impl Surroundings {
             } else {
                 0
             },
+            pieces: pieces(&deployment.options.engine, others),
             products,
             vocabulary: operators.iter().filter_map(head).max().unwrap_or(0),
             eager: deployment.engine.enforce_eager,
@@ -300,8 +303,21 @@ impl Surroundings {
     }
 }
 
+/// How many of `attentions` lie between captured pieces, and whether that holds for decodes: before 0.11 vLLM's default was
+/// `PIECEWISE`, since then graphs of decodes are whole (its pull request 25444).
+fn pieces(engine: &EngineSpec, attentions: u64) -> (u64, bool) {
+    if engine.name() != "vllm" || !engine.is_since("0.8.0 (2025-03)") {
+        return (0, false);
+    }
+    (attentions, !engine.is_since("0.11.0 (2025-10)"))
+}
+
 /// Kernels of routed experts: sorting of the copies, two grouped GEMMs with the activation in between, and the sum.
 const KERNELS_OF_EXPERTS: u64 = 5;
+
+/// Small kernels of DeepSeek-V3.2's index: norm of keys, rotary embedding, Hadamard transform and quantization of queries and
+/// of keys, cache write, scaling of heads' weights, and top-k (deepseek-ai/DeepSeek-V3.2-Exp, `inference/model.py`, `Indexer`).
+const KERNELS_OF_INDEX: u64 = 9;
 
 /// Small kernels of a layer in a decode step, whose times no table has: two norms with their residuals, and more by
 /// the layer's parts. Counted in vLLM 0.33's `model_executor/models` (llama, qwen3, deepseek_v2, qwen3_next) after
@@ -309,10 +325,14 @@ const KERNELS_OF_EXPERTS: u64 = 5;
 fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
     const NORMS: u64 = 2;
     let mixer = match &layer.mixer {
-        // Rotary embedding and cache write.
-        Mixer::Attention(_) => 2,
+        // Rotary embedding and cache write; squares and scaling of norms over all heads; norm, rotary embedding and top-k of an
+        // index of blocks.
+        Mixer::Attention(a) => {
+            2 + if layer.mixer.norms_all_heads() { 2 } else { 0 } + if a.index.is_some() { 3 } else { 0 }
+        }
         // Two norms of latents, rotary embedding, cache write, and two batched GEMMs that absorb projections.
-        Mixer::Latent(_) | Mixer::Compressed(_) => 6,
+        Mixer::Latent(latent) => 6 + if latent.indexer.is_some() { KERNELS_OF_INDEX } else { 0 },
+        Mixer::Compressed(_) => 6,
         // Split, gates, and the norm after the recurrence.
         Mixer::None => 0,
         Mixer::Both(..) => 5,

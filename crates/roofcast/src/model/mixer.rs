@@ -79,6 +79,11 @@ pub struct Parts {
 }
 
 impl Mixer {
+    /// Whether queries and keys are normalized over all heads together, which tensor parallelism cuts apart.
+    pub fn norms_all_heads(&self) -> bool {
+        matches!(self, Mixer::Attention(a) if a.qk_norm > 2 * a.head_dim)
+    }
+
     /// The mixer's weight tensors for a residual stream of `hidden`.
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         match self {

@@ -159,6 +159,8 @@ pub struct Links {
     pub latency: f64,
     /// Bytes of a row in one all-reduce.
     pub row_bytes: f64,
+    /// Layers whose norm of queries and keys spans all heads, so that ranks add up squares first.
+    pub norms: u64,
     /// Fixed seconds of all exchanges with experts on other ranks.
     pub exchange_latency: f64,
     /// Seconds per row: all-reduces, all-to-alls, and stage to stage.
@@ -175,6 +177,11 @@ impl Links {
         let row_bytes = deployment.model.hidden as f64 * f64::from(deployment.base.bits()) / 8.0;
         let blocks = || deployment.stages.iter().flat_map(|s| &s.blocks);
         let all_reduces: u64 = if p.tp > 1 { blocks().map(|(b, n)| b.all_reduces * n).sum() } else { 0 };
+        let norms = if p.tp > 1 {
+            blocks().filter(|(b, _)| b.mixer.norms_all_heads()).map(|(_, n)| n).sum()
+        } else {
+            0
+        };
         let (expert_rate, expert_latency) = slowest(chip, p.stage_ranks());
         let (stage_rate, stage_latency) = slowest(chip, p.stage_ranks() * p.pp);
         let (mut all_to_all, mut exchanges) = (0.0, 0);
@@ -196,6 +203,7 @@ impl Links {
             all_reduces,
             latency: slowest(chip, p.tp).1,
             row_bytes,
+            norms,
             exchange_latency: expert_latency * EXCHANGE_LATENCIES * exchanges as f64,
             row: [
                 seconds_per_byte(chip, p.tp) * row_bytes * all_reduces as f64,

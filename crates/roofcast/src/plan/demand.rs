@@ -112,9 +112,14 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
         Arrivals::Gamma { rate, burstiness } => {
             Arrivals::Gamma { rate: rate * factor, burstiness: *burstiness }
         }
-        Arrivals::ClosedLoop { concurrency, think_s, ramp_s } => {
+        Arrivals::ClosedLoop { concurrency, think_s, ramp_s, turn_round_s } => {
             let concurrency = (*concurrency as f64 * factor).round().max(1.0) as u64;
-            Arrivals::ClosedLoop { concurrency, think_s: *think_s, ramp_s: *ramp_s }
+            Arrivals::ClosedLoop {
+                concurrency,
+                think_s: *think_s,
+                ramp_s: *ramp_s,
+                turn_round_s: *turn_round_s,
+            }
         }
         Arrivals::Trace { path, format, scale, concurrency, recorded } => Arrivals::Trace {
             path: path.clone(),

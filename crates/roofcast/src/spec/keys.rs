@@ -193,6 +193,7 @@ pub const KEYS: &[Key] = &[
     rare("workload.arrivals.turns", "turns", Whole, "turns of a conversation: each prompt is all that was said, and input_len new tokens"),
     rare("workload.arrivals.think_s", "think-s", Real, "mean seconds between an answer and the user's next request [default: 0]"),
     toml("workload.arrivals.ramp_s", Real, "seconds over which users begin; what they send until then is not judged [default: 0; of a plan the time of a request at its slowest within the SLO]"),
+    rare("workload.arrivals.turn_round_s", "turn-round-s", Real, "seconds from a request's last step until the same user's next request is at the server, thinking aside [default: 0.001]"),
     toml("workload.arrivals.path", Word, "recorded traffic"),
     toml("workload.arrivals.format", Word, "its format [default: seen from its first line]"),
     toml("workload.arrivals.scale", Real, "factor on its times; below 1 is faster"),

@@ -161,13 +161,15 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
     let kind = old.get("kind").and_then(Value::as_str).unwrap_or_default();
     let has = |kinds: &[&str]| kinds.contains(&kind);
     let (kind, drops): (&str, &[&str]) = match key {
-        "rate" if has(&["poisson", "constant", "gamma"]) => (kind, &["concurrency", "think_s", "ramp_s"]),
+        "rate" if has(&["poisson", "constant", "gamma"]) => {
+            (kind, &["concurrency", "think_s", "ramp_s", "turn_round_s"])
+        }
         "rate" if kind == "sessions" => (kind, &["concurrency"]),
         "rate" => ("poisson", ALL),
         "concurrency" if kind == "sessions" => (kind, &["rate"]),
         "concurrency" if kind == "closed_loop" => (kind, &[]),
         "concurrency" => ("closed_loop", ALL),
-        "burstiness" => ("gamma", &["concurrency", "think_s", "ramp_s", "turns"]),
+        "burstiness" => ("gamma", &["concurrency", "think_s", "ramp_s", "turn_round_s", "turns"]),
         "turns" => ("sessions", &["burstiness"]),
         _ => (kind, &[]),
     };
@@ -201,6 +203,7 @@ const ALL: &[&str] = &[
     "turns",
     "think_s",
     "ramp_s",
+    "turn_round_s",
     "from",
     "to",
     "over_s",

@@ -17,6 +17,10 @@ const THROUGH_HOST: f64 = 0.24;
 /// Latencies of a link in one all-reduce without a measurement.
 const LATENCIES: f64 = 3.0;
 
+/// Bytes of a row in the all-reduce of a norm over all heads: the sums of squares of queries and of keys in 32 bits
+/// (vLLM 0.18, `model_executor/layers/mamba/linear_attn.py`, `MiniMaxText01RMSNormTP.forward_qk`).
+const SQUARES: f64 = 8.0;
+
 /// The messages of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Messages {
@@ -28,6 +32,8 @@ pub struct Messages {
     measured: Option<Curve>,
     /// Fixed seconds of one all-reduce, and seconds per row.
     formula: [f64; 2],
+    /// All-reduces of the squares of queries and keys in a step.
+    norms: f64,
     /// Seconds per row in all other messages.
     other_row: f64,
     /// Fixed seconds of all other messages.
@@ -60,6 +66,7 @@ impl Messages {
         Messages {
             count,
             row_bytes: links.row_bytes,
+            norms: links.norms as f64,
             measured: measured.map(|c| c.map(|bytes, s| (s * factor).max(bytes * least))),
             formula: [
                 factor * LATENCIES * links.latency,
@@ -74,12 +81,14 @@ impl Messages {
     /// Seconds of a step's messages for `rows` rows.
     #[inline(always)]
     pub fn time(&self, rows: f64) -> f64 {
-        let one = match &self.measured {
-            _ if self.count == 0.0 => 0.0,
-            Some(curve) => curve.at(rows * self.row_bytes),
-            None => self.formula[0] + self.formula[1] * rows,
+        if self.count == 0.0 {
+            return self.other + self.other_row * rows;
+        }
+        let [one, norm] = match &self.measured {
+            Some(curve) => [self.row_bytes, SQUARES].map(|bytes| curve.at(rows * bytes)),
+            None => [self.formula[0] + self.formula[1] * rows, self.formula[0]],
         };
-        self.count * one + self.other + self.other_row * rows
+        self.count * one + self.norms * norm + self.other + self.other_row * rows
     }
 }
 
@@ -92,9 +101,11 @@ mod tests {
     use crate::parallelism::RequestedParallelism;
     use std::sync::Arc;
 
-    fn messages(chip: &str, tp: u64) -> (Messages, Links) {
+    const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+    fn messages(model: &str, chip: &str, tp: u64) -> (Messages, Links) {
         let catalog = crate::Catalog::embedded().unwrap();
-        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator(chip).unwrap().clone());
         let parallelism = RequestedParallelism { tp: Some(tp), ..Default::default() };
@@ -108,7 +119,7 @@ mod tests {
     /// table's time, which is no less than the link allows: 262,144 bytes at 450 GB/s are 0.58 µs.
     #[test]
     fn measured_all_reduces_are_no_faster_than_the_link() {
-        let (messages, links) = messages("h100-sxm", 2);
+        let (messages, links) = messages(LLAMA, "h100-sxm", 2);
         assert_eq!((links.all_reduces, links.row_bytes), (64, 8192.0));
         let one = messages.time(32.0) / 64.0;
         assert!(messages.basis.is_some() && one > 262_144.0 / 450e9, "{one}");
@@ -118,15 +129,28 @@ mod tests {
     /// An MI300X has no table: three latencies and the bytes at half of the link's rate.
     #[test]
     fn all_reduces_without_a_table_by_hand() {
-        let (messages, links) = messages("mi300x", 8);
+        let (messages, links) = messages(LLAMA, "mi300x", 8);
         assert_eq!(messages.basis, None);
         let expected = 64.0 * (3.0 * links.latency + 100.0 * links.seconds_per_row() / 0.5);
         assert!((messages.time(100.0) / expected - 1.0).abs() < 1e-9);
     }
 
+    /// MiniMax-M2 normalizes queries and keys over all heads: on eight H200 62 all-reduces of 8 bytes a row come beside 124 of
+    /// the residual stream. Qwen3 normalizes each head, and has none.
+    #[test]
+    fn a_norm_over_all_heads_adds_an_all_reduce() {
+        let (messages, links) = messages("MiniMaxAI/MiniMax-M2", "h200-sxm", 8);
+        assert_eq!((links.all_reduces, links.norms), (124, 62));
+        let without = Messages { norms: 0.0, ..messages.clone() };
+        let one = (messages.time(4.0) - without.time(4.0)) / 62.0;
+        let curve = messages.measured.as_ref().unwrap();
+        assert!((one / curve.at(32.0) - 1.0).abs() < 1e-9 && one > 1e-6, "{one}");
+        assert_eq!(self::messages("Qwen/Qwen3-30B-A3B", "h200-sxm", 4).1.norms, 0);
+    }
+
     /// One chip sends nothing.
     #[test]
     fn one_chip_sends_nothing() {
-        assert_eq!(messages("h100-sxm", 1).0.time(1000.0), 0.0);
+        assert_eq!(messages(LLAMA, "h100-sxm", 1).0.time(1000.0), 0.0);
     }
 }

@@ -25,9 +25,6 @@ use std::sync::Arc;
 
 /// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
 const WAVES: u64 = 10;
-/// Seconds from a response's end until the user's next request reaches the server: client and network time, where no
-/// recipe gives another value. A step that starts meanwhile does not include the request. An assumption.
-const RETURN: f64 = 0.003;
 /// Most users of a point; at this number, each sends two requests at least.
 const MOST_USERS: u64 = 100_000;
 /// Most requests of a point: beyond, means have converged.
@@ -283,8 +280,9 @@ impl Load {
             }
             _ => Arrivals::ClosedLoop {
                 concurrency: users,
-                think_s: Some(row.return_s().unwrap_or(RETURN)),
+                think_s: None,
                 ramp_s: None,
+                turn_round_s: row.return_s(),
             },
         };
         let cap = row.concurrency.or(row.settings.max_concurrency);

@@ -59,6 +59,9 @@ pub enum Arrivals {
         /// Seconds over which the users begin, one after another; all at once where absent. What is sent before their end comes on
         /// top of the requests of a run and is not judged.
         ramp_s: Option<f64>,
+        /// Seconds from a request's last step until the same user's next request is at the server, thinking aside;
+        /// [`TURN_ROUND`](super::TURN_ROUND) where absent.
+        turn_round_s: Option<f64>,
     },
     /// Conversations: each turn's prompt is all earlier text of the conversation plus something new. Prompt lengths
     /// count the new part.
@@ -160,10 +163,13 @@ impl Arrivals {
             Arrivals::Burst { .. } => {
                 Err(Error::field(place, "workload.arrivals", "one of `size` and `every_s`", "both, or none"))
             }
-            Arrivals::ClosedLoop { concurrency, think_s, ramp_s } => {
+            Arrivals::ClosedLoop { concurrency, think_s, ramp_s, turn_round_s } => {
                 check_concurrency(place, *concurrency)?;
                 let ramp = ramp_s.unwrap_or(0.0);
                 number(place, "ramp_s", ramp, (0.0..=1e6).contains(&ramp), "seconds from 0 to 10^6")?;
+                let turn_round = turn_round_s.unwrap_or(0.0);
+                let sane = (0.0..=1e6).contains(&turn_round);
+                number(place, "turn_round_s", turn_round, sane, "seconds from 0 to 10^6")?;
                 think(think_s)
             }
             Arrivals::Sessions { .. } => self.check_sessions(place, requests).and_then(|()| match self {

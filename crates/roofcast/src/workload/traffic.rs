@@ -60,6 +60,16 @@ impl Traffic {
         Ok(Traffic { source, draws, cap, closed, ramped, total, left: total })
     }
 
+    /// As a client draws it that takes a turn-round of its own.
+    #[must_use]
+    pub fn without_turn_round(self) -> Traffic {
+        let source = match self.source {
+            Source::Closed(users) => Source::Closed(users.without_turn_round()),
+            other => other,
+        };
+        Traffic { source, cap: self.cap.map(Cap::without_turn_round), ..self }
+    }
+
     /// Send time of the next known request. `None` at the end, and while every user waits for an answer.
     #[inline]
     pub fn peek(&self) -> Option<Picoseconds> {
@@ -195,9 +205,9 @@ impl Source {
     fn new(workload: &Workload, total: u64) -> Option<Source> {
         let seed = workload.seed;
         Some(match &workload.arrivals {
-            closed @ Arrivals::ClosedLoop { concurrency, think_s, .. } => {
+            closed @ Arrivals::ClosedLoop { concurrency, think_s, turn_round_s, .. } => {
                 let think = Think::new(*think_s, seed);
-                Source::Closed(Users::new((*concurrency).min(total), think, closed.ramped()))
+                Source::Closed(Users::new((*concurrency).min(total), think, closed.ramped(), *turn_round_s))
             }
             Arrivals::Trace { recorded: Some(trace), scale, concurrency, .. }
                 if !trace.sessions.is_empty() =>
@@ -280,7 +290,12 @@ mod tests {
 
     #[test]
     fn a_closed_loop_sends_when_it_is_answered() {
-        let three = workload(Arrivals::ClosedLoop { concurrency: 3, think_s: None, ramp_s: None });
+        let three = workload(Arrivals::ClosedLoop {
+            concurrency: 3,
+            think_s: None,
+            ramp_s: None,
+            turn_round_s: Some(0.0),
+        });
         let mut traffic = Traffic::new(&Workload { requests: Some(5), ..three }, "test").unwrap();
         let users: Vec<_> = (0..3).filter_map(|_| traffic.next()).map(|r| (r.at.0, r.user)).collect();
         assert_eq!(users, [(0, 0), (0, 1), (0, 2)]);
@@ -294,12 +309,29 @@ mod tests {
         assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 0));
     }
 
+    /// A user's next request is at the server a millisecond after the answer, 250 µs where a key says so, and at once where the
+    /// client takes its own time.
+    #[test]
+    fn a_closed_loop_turns_round() {
+        let next = |turn_round_s: Option<f64>, own: bool| {
+            let one = workload(Arrivals::ClosedLoop { concurrency: 1, think_s: None, turn_round_s });
+            let traffic = Traffic::new(&one, "test").unwrap();
+            let mut traffic = if own { traffic.without_turn_round() } else { traffic };
+            traffic.next();
+            traffic.completed(0, Picoseconds(70), 0);
+            traffic.peek()
+        };
+        assert_eq!(next(None, false), Some(Picoseconds(1_000_000_070)));
+        assert_eq!(next(Some(250e-6), false), Some(Picoseconds(250_000_070)));
+        assert_eq!(next(None, true), Some(Picoseconds(70)));
+    }
+
     /// One a second, two in flight at most: the third waits for the first answer, the fourth, due at 3 s, for the second.
     #[test]
     fn a_capped_client_sends_when_one_is_answered() {
         let base = workload(Arrivals::Constant { rate: 1.0 });
         let capped = Workload { requests: Some(5), max_concurrency: Some(2), ..base };
-        let mut traffic = Traffic::new(&capped, "test").unwrap();
+        let mut traffic = Traffic::new(&capped, "test").unwrap().without_turn_round();
         let second = |s: u64| Some(Picoseconds(s * 1_000_000_000_000));
         let mut sent = || traffic.next().map(|r| r.at);
         assert_eq!([sent(), sent(), sent()], [second(0), second(1), None]);
@@ -313,7 +345,12 @@ mod tests {
         assert_eq!([traffic.next(), traffic.next()].map(|r| r.map(|r| r.at)), [second(6), second(7)]);
         assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 0));
         let users = Workload {
-            arrivals: Arrivals::ClosedLoop { concurrency: 3, think_s: None, ramp_s: None },
+            arrivals: Arrivals::ClosedLoop {
+                concurrency: 3,
+                think_s: None,
+                ramp_s: None,
+                turn_round_s: None,
+            },
             ..capped
         };
         assert!(Traffic::new(&users, "test").unwrap_err().to_string().contains("workload.max_concurrency"));

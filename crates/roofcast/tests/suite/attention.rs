@@ -51,7 +51,8 @@ fn forecast(batch: u64, context: u64) -> [f64; 2] {
 
 /// The table of vLLM 0.14's kernel on this chip, which saw none of these points, is slower than the announcement of 2023: 18 %
 /// in their geometric mean. No point of two sequences or more is farther off than 1.46 times, by which the measured share of
-/// the bandwidth varies between them; one sequence of 65,536 or more tokens is.
+/// the bandwidth varies between them; one sequence of 65,536 or more tokens takes up to 1.65
+/// times as long, by the table of that very chip.
 #[test]
 fn split_contexts_take_what_was_measured() {
     let ratio = |(batch, context, _, decoding): (u64, u64, f64, f64)| forecast(batch, context)[1] / decoding;
@@ -60,6 +61,9 @@ fn split_contexts_take_what_was_measured() {
     assert!((1.0..1.2).contains(&mean), "{mean}");
     for point in &MEASURED[..8] {
         assert!((1.0 / 1.46..1.46).contains(&ratio(*point)), "{point:?}: {}", ratio(*point));
+    }
+    for point in &MEASURED[8..] {
+        assert!((1.0..1.65).contains(&ratio(*point)), "{point:?}: {}", ratio(*point));
     }
 }
 

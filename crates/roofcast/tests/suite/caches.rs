@@ -72,7 +72,12 @@ fn half_a_page_of_a_sequence_is_empty() {
     let workload = Workload {
         requests: Some(2000),
         seed: 1,
-        arrivals: Arrivals::ClosedLoop { concurrency: 40, think_s: None, ramp_s: None },
+        arrivals: Arrivals::ClosedLoop {
+            concurrency: 40,
+            think_s: None,
+            ramp_s: None,
+            turn_round_s: Some(0.0),
+        },
         input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 4096 }),
         output_len: Length::Tokens(512),
         prefix: None,

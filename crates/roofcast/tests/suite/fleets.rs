@@ -389,7 +389,8 @@ fn a_server_takes_its_time_of_each_request() {
         run.records.iter().map(|r| r.first_token.unwrap().ms() - r.sent.ms()).collect::<Vec<_>>()
     };
     let apart = Arrivals::Constant { rate: 1.0 };
-    let together = Arrivals::ClosedLoop { concurrency: 3, think_s: None, ramp_s: None };
+    let together =
+        Arrivals::ClosedLoop { concurrency: 3, think_s: None, ramp_s: None, turn_round_s: Some(0.0) };
     let server = [5e-3, 2e-3, 1e-6];
     let (alone, without) = (ran(apart.clone(), server), ran(apart, [0.0; 3]));
     for (with, without) in alone.iter().zip(&without) {

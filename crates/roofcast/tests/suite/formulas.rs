@@ -71,7 +71,7 @@ proptest! {
         let text = |cost: &str| format!(
             "[model]\nname = \"{name}\"\n[hardware]\naccelerator = \"b200-sxm\"\n[parallelism]\ntp = {tp}\npp = {pp}\nep = {ep}\n\
              attention_dp = {attention_dp}\n[engine]\ncost = \"{cost}\"\n[workload]\nrequests = {users}\ninput_len = 20\n\
-             output_len = 30\narrivals = {{ kind = \"closed_loop\", concurrency = {users} }}\n"
+             output_len = 30\narrivals = {{ kind = \"closed_loop\", concurrency = {users}, turn_round_s = 0 }}\n"
         );
         let run = |cost: &str| {
             let spec = roofcast::Spec::parse("test", &text(cost)).unwrap();
@@ -108,7 +108,12 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
         let workload = Workload {
             requests: Some(batch * 40),
             seed: 1,
-            arrivals: Arrivals::ClosedLoop { concurrency: batch, think_s: None, ramp_s: None },
+            arrivals: Arrivals::ClosedLoop {
+                concurrency: batch,
+                think_s: None,
+                ramp_s: None,
+                turn_round_s: Some(0.0),
+            },
             input_len: Length::Tokens(prompt),
             output_len: Length::Tokens(output),
             prefix: None,
@@ -149,7 +154,12 @@ fn servers_of_prompts_for_one_that_generates() {
             let workload = Workload {
                 requests: Some(batch * 20),
                 seed: 1,
-                arrivals: Arrivals::ClosedLoop { concurrency, think_s: None, ramp_s: None },
+                arrivals: Arrivals::ClosedLoop {
+                    concurrency,
+                    think_s: None,
+                    ramp_s: None,
+                    turn_round_s: Some(0.0),
+                },
                 input_len: Length::Tokens(input_len),
                 output_len: Length::Tokens(output_len),
                 prefix: (cached > 0).then_some(prefix),

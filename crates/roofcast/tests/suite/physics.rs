@@ -23,6 +23,16 @@ const MODELS: [&str; 6] = [
 const ENGINES: [&str; 4] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp"];
 const FORMATS: [&str; 4] = ["bf16", "fp8", "nvfp4", "gptq-int4"];
 
+/// Releases of engines, oldest first.
+const RELEASES: [(&str, &[&str]); 3] = [
+    (
+        "vllm",
+        &["0.8.0", "0.10.2", "0.11.0", "0.12.0", "0.14.0", "0.16.0", "0.19.0", "0.20.0", "0.24.0", "0.33.0"],
+    ),
+    ("sglang", &["0.4.6", "0.5.3", "0.5.9", "0.5.14", "0.5.23"]),
+    ("tensorrt-llm", &["0.20.0", "1.0.0", "1.2.0", "1.3.0"]),
+];
+
 #[derive(Debug, Clone, Copy)]
 struct Case {
     chip: usize,
@@ -42,11 +52,16 @@ fn cases() -> impl Strategy<Value = Case> {
 impl Case {
     /// The forecaster of the case; `None` if the machine or the engine refuses it.
     fn forecaster(&self, format: &str) -> Option<Forecaster> {
+        let engine = EngineSpec { name: Some(ENGINES[self.engine].into()), ..EngineSpec::default() };
+        self.forecaster_of(format, engine)
+    }
+
+    fn forecaster_of(&self, format: &str, engine: EngineSpec) -> Option<Forecaster> {
         let chip = catalog().accelerator(catalog().accelerator_names().nth(self.chip)?).ok()?;
         let options = Options {
             precision: PrecisionSpec { weights: Some(format.into()), ..PrecisionSpec::default() },
             parallelism: RequestedParallelism { tp: Some(1 << self.tp), ..RequestedParallelism::default() },
-            engine: EngineSpec { name: Some(ENGINES[self.engine].into()), ..EngineSpec::default() },
+            engine,
             ..Options::default()
         };
         let deployment =
@@ -109,6 +124,34 @@ proptest! {
         let kernels = step.operators.iter().map(|o| o.forecast.0).sum::<u64>();
         let at_work = step.operators.iter().map(read).sum::<f64>() > AT_WORK;
         prop_assert!(!at_work || kernels <= 6 * step.limit_with_communication.0 + measured, "{step:?}");
+    }
+
+    /// A step of a newer release is no slower but where an operator runs another kernel, which the answer names: all beside the
+    /// operators takes as long at most. Releases before V1 are others: they captured whole graphs.
+    #[test]
+    fn a_newer_release_is_no_slower_unless_another_kernel_runs(
+        case in cases(), engine in 0..RELEASES.len(), at in 0..16_usize, n in 1..300_u64, tokens in 1..9000_u64,
+    ) {
+        let (name, releases) = RELEASES[engine];
+        let of = |version: &str| {
+            let engine = EngineSpec { name: Some(name.into()), version: Some(version.into()), ..EngineSpec::default() };
+            case.forecaster_of(FORMATS[case.format], engine)
+        };
+        let pair = &releases[at % (releases.len() - 1)..][..2];
+        let Some((old, new)) = of(pair[0]).zip(of(pair[1])) else { return Ok(()) };
+        for batch in [Batch::decode(n, tokens), Batch::prefill(1, tokens)] {
+            let [old, new] = [&old, &new].map(|forecaster| priced(forecaster, &batch));
+            for (old, new) in old.operators.iter().zip(&new.operators) {
+                let kernel = |o: &Operator| o.rests_on.as_ref().map(|basis| basis.kernel.clone());
+                prop_assert!(new.forecast <= old.forecast || kernel(new) != kernel(old), "{pair:?} {old:?} {new:?}");
+            }
+            prop_assert!(new.beside.small_kernels <= old.beside.small_kernels, "{pair:?}");
+            let host = |cost: &Cost| cost.beside.host + cost.beside.launches;
+            // A shorter step hides less of the host's work: what both take together is no longer.
+            let kernels = |cost: &Cost| cost.operators.iter().map(|o| o.forecast.0).sum::<u64>();
+            let slower = kernels(&new) > kernels(&old);
+            prop_assert!(slower || new.forecast <= old.forecast || host(&new) <= host(&old), "{pair:?} {old:?} {new:?}");
+        }
     }
 
     #[test]

@@ -137,8 +137,9 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
     let arrivals = prop_oneof![
         (1.0_f64..200.0).prop_map(|rate| Arrivals::Poisson { rate }),
         (1.0_f64..50.0, 0.1_f64..3.0).prop_map(|(rate, burstiness)| Arrivals::Gamma { rate, burstiness }),
-        (1_u64..30, proptest::option::of(0.01_f64..1.0))
-            .prop_map(|(concurrency, think_s)| Arrivals::ClosedLoop { concurrency, think_s, ramp_s: None }),
+        (1_u64..30, proptest::option::of(0.01_f64..1.0)).prop_map(|(concurrency, think_s)| {
+            Arrivals::ClosedLoop { concurrency, think_s, ramp_s: None, turn_round_s: None }
+        }),
         (1_u64..12, 1_u64..6).prop_map(|(concurrency, turns)| Arrivals::Sessions {
             rate: None,
             concurrency: Some(concurrency),

@@ -16,7 +16,9 @@ struct Scenario {
     cost: &'static str,
     engine: &'static str,
     requests: u64,
+    /// Requests a second; none of users, who wait for their answers.
     rate: f64,
+    users: u64,
     /// Bounds of prompts and of answers, in tokens.
     lengths: [u64; 4],
     prefix: &'static str,
@@ -25,11 +27,15 @@ struct Scenario {
 impl Scenario {
     fn spec(&self) -> String {
         let [low, high, least, most] = self.lengths;
+        let arrivals = match self.users {
+            0 => format!("kind = \"poisson\"\nrate = {}", self.rate),
+            users => format!("kind = \"closed_loop\"\nconcurrency = {users}"),
+        };
         format!(
-            "{SPEC}cost = \"{}\"\n{}\n[workload]\nrequests = {}\nseed = 11\n[workload.arrivals]\nkind = \"poisson\"\nrate = {}\n\
+            "{SPEC}cost = \"{}\"\n{}\n[workload]\nrequests = {}\nseed = 11\n[workload.arrivals]\n{arrivals}\n\
              [workload.input_len]\nkind = \"uniform\"\nmin = {low}\nmax = {high}\n[workload.output_len]\n\
              kind = \"uniform\"\nmin = {least}\nmax = {most}\n{}",
-            self.cost, self.engine, self.requests, self.rate, self.prefix
+            self.cost, self.engine, self.requests, self.prefix
         )
     }
 
@@ -73,7 +79,7 @@ fn steps_in_time(server: &Server) -> f64 {
     within.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Mean TTFT, TPOT and throughput agree within 2 % when it is calm, when the KV cache is fought over, when more comes than is
+/// Mean TTFT, TPOT and throughput agree within 2 % when it is calm, in lock-step closed loops, when the KV cache is fought over, when more comes than is
 /// served, and when prompts share their beginnings.
 #[test]
 fn bench_measures_what_simulate_forecasts() {
@@ -82,6 +88,7 @@ fn bench_measures_what_simulate_forecasts() {
         engine: "",
         requests: 14,
         rate: 0.7,
+        users: 0,
         lengths: [900, 1500, 10, 40],
         prefix: "",
     };
@@ -91,6 +98,7 @@ fn bench_measures_what_simulate_forecasts() {
         engine: "num_gpu_blocks = 60",
         requests: 20,
         rate: 4.0,
+        users: 0,
         lengths: [100, 300, 40, 120],
         prefix: "",
     };
@@ -99,6 +107,7 @@ fn bench_measures_what_simulate_forecasts() {
         engine: "max_num_seqs = 4",
         requests: 24,
         rate: 4.0,
+        users: 0,
         lengths: [400, 1000, 10, 60],
         prefix: "",
     };
@@ -109,6 +118,9 @@ fn bench_measures_what_simulate_forecasts() {
     // The load with SGLang's scheduler, whose overlap loop decides a batch ahead.
     let sglang = Scenario { engine: "name = \"sglang\"\nmax_num_seqs = 4", ..overload };
     let tree = Scenario { engine: "name = \"sglang\"", ..shared };
+    // Users whose answers end in the same step and whose next requests all miss the one that follows.
+    let lock_step = Scenario { requests: 32, users: 16, lengths: [512, 512, 128, 128], ..calm };
+    let in_chunks = Scenario { requests: 36, users: 24, lengths: [700, 700, 80, 80], ..calm };
     let loads = [
         ("calm", calm),
         ("thrash", thrash),
@@ -117,6 +129,8 @@ fn bench_measures_what_simulate_forecasts() {
         ("served", served),
         ("sglang", sglang),
         ("sglang, shared", tree),
+        ("16 users", lock_step),
+        ("24 users", in_chunks),
     ];
     let run = |load: &Scenario| load.both();
     std::thread::scope(|scope| {
