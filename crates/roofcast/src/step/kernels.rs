@@ -5,12 +5,13 @@
 
 use crate::deployment::Deployment;
 use crate::model::{Ffn, Layer, Mixer};
-use crate::spec::EngineSpec;
+use crate::spec::EngineKind;
 
 /// How many of `attentions` lie between captured pieces, and whether that holds for decodes: before 0.11 vLLM's default was
 /// `PIECEWISE`, since then graphs of decodes are whole (its pull request 25444).
-pub(super) fn pieces(engine: &EngineSpec, attentions: u64) -> (u64, bool) {
-    if engine.name() != "vllm" || !engine.is_since("0.8.0 (2025-03)") {
+pub(super) fn pieces(deployment: &Deployment, attentions: u64) -> (u64, bool) {
+    let engine = &deployment.engine;
+    if engine.kind() != EngineKind::Vllm || !engine.is_since("0.8.0 (2025-03)") {
         return (0, false);
     }
     (attentions, !engine.is_since("0.11.0 (2025-10)"))
@@ -55,5 +56,5 @@ pub(super) fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
 /// vLLM's and TensorRT-LLM's include both (floors of the tables, see `docs/cost-model.md`).
 fn quantizing(deployment: &Deployment) -> u64 {
     let quantized = matches!(deployment.weights.as_str(), "fp8" | "fp8-block" | "nvfp4");
-    if quantized && deployment.options.engine.name() == "sglang" { 3 } else { 0 }
+    if quantized && deployment.engine.kind() == EngineKind::Sglang { 3 } else { 0 }
 }
