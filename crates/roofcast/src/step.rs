@@ -13,7 +13,7 @@ mod kernels;
 
 use crate::batch::{Batch, Seen, Sequences};
 use crate::deployment::Deployment;
-use crate::model::{Dense, Ffn, Layer, Mixer};
+use crate::model::{Dense, Ffn, Layer};
 use crate::operator::collective::Links;
 use crate::operator::{self, Form, Operator, Rows};
 use crate::parallelism::Parallelism;
