@@ -314,7 +314,8 @@ mod tests {
     #[test]
     fn a_closed_loop_turns_round() {
         let next = |turn_round_s: Option<f64>, own: bool| {
-            let one = workload(Arrivals::ClosedLoop { concurrency: 1, think_s: None, turn_round_s });
+            let one =
+                workload(Arrivals::ClosedLoop { concurrency: 1, think_s: None, ramp_s: None, turn_round_s });
             let traffic = Traffic::new(&one, "test").unwrap();
             let mut traffic = if own { traffic.without_turn_round() } else { traffic };
             traffic.next();
