@@ -192,15 +192,12 @@ fn every_combination_serves_or_is_refused() {
         Some(KvLayout::Vattention),
         Some(KvLayout::Contiguous),
     ];
+    let arrivals =
+        Arrivals::ClosedLoop { concurrency: 6, think_s: None, ramp_s: None, turn_round_s: Some(0.0) };
     let workload = Workload {
         requests: Some(12),
         seed: 1,
-        arrivals: Arrivals::ClosedLoop {
-            concurrency: 6,
-            think_s: None,
-            ramp_s: None,
-            turn_round_s: Some(0.0),
-        },
+        arrivals,
         input_len: Length::Tokens(300),
         output_len: Length::Tokens(40),
         prefix: Some(Prefix { length: 200, count: 2, share: 1.0, skew: 0.0 }),
