@@ -217,7 +217,8 @@ mod tests {
         let device = |rows: f64| 4.17e-3 - 30e-6 - rows * token;
         let waited = |rows: u64, longest| overhead.beside(&pass(rows, longest), device(rows as f64)).launches;
         assert!((waited(600, 600) / (4.17e-3 * 0.259_92) - 1.0).abs() < 1e-3, "{}", waited(600, 600));
-        assert_eq!([waited(512, 512), waited(600, 0)], [0.0; 2]);
+        // 512 tokens of prompts are captured in pieces, with 32 attentions of 10 µs between them; decodes are captured whole.
+        assert!((waited(512, 512) / 320e-6 - 1.0).abs() < 1e-9 && waited(600, 0) == 0.0);
     }
 
     /// A host of half the speed takes twice as long for all of its work; the device's time is unchanged.
