@@ -4,6 +4,8 @@
 //! forecast does not model. Bounds of values are checked where a spec is parsed.
 
 mod flags;
+mod llama_cpp;
+mod program;
 mod sglang;
 mod vllm;
 mod words;
@@ -11,6 +13,7 @@ mod words;
 use crate::error::{Error, Result};
 use crate::spec::settings::Setting;
 use flags::{Flags, Given};
+use program::Program;
 
 /// Place of a command in error messages.
 pub const PLACE: &str = "--from-command";
@@ -55,19 +58,43 @@ impl Command {
 enum ServeCommand {
     Vllm,
     Sglang,
+    TensorrtLlm,
+    LlamaCpp,
 }
 
-/// Reads a command line as a shell would split it; environment variables before the command are skipped.
+impl ServeCommand {
+    /// Its name as `engine.name`.
+    fn name(self) -> &'static str {
+        match self {
+            ServeCommand::Vllm => "vllm",
+            ServeCommand::Sglang => "sglang",
+            ServeCommand::TensorrtLlm => "tensorrt-llm",
+            ServeCommand::LlamaCpp => "llama.cpp",
+        }
+    }
+}
+
+/// Variables that share layers out in unequal stages.
+const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTITION"];
+
+/// Reads a command line as a shell would split it, also one that starts a container; environment variables count where
+/// they change memory.
 pub fn read(text: &str) -> Result<Command> {
     let words = words::split(text)?;
-    let variables = words.iter().take_while(|word| is_variable(word)).count();
-    let (engine, arguments) = engine(&words[variables..])?;
+    let Program { engine, arguments, variables } = program::program(&words)?;
+    if let Some((name, value)) =
+        variables.iter().filter_map(|v| v.split_once('=')).find(|(name, _)| PARTITIONS.contains(name))
+    {
+        let accepted = "left out: stages of unequal layers are not modelled";
+        return Err(Error::field(PLACE, name, format!("{value:?}"), accepted));
+    }
     let flags = Flags::of(engine)?;
     let (settings, unmodelled, ignored, notes) = (vec![], vec![], vec![], vec![]);
     let mut command = Command { settings, unmodelled, ignored, notes, longest: None, fits: false };
-    command.set("engine.name", if engine == ServeCommand::Vllm { "vllm" } else { "sglang" });
+    command.set("engine.name", engine.name());
     let mut apart = Vec::new();
-    for given in flags.given(engine, arguments)? {
+    for given in flags.given(engine, &arguments)? {
+        flags.refuse(&given)?;
         match flags.key(&given.flag) {
             Some(LONGEST)
                 if engine == ServeCommand::Vllm && ["auto", "-1"].contains(&given.value.as_str()) =>
@@ -82,6 +109,11 @@ pub fn read(text: &str) -> Result<Command> {
                 command.set(path, value);
             }
             Some(name) => apart.push((name.to_owned(), given)),
+            None if flags.is_gone(&given.flag) => {
+                command
+                    .notes
+                    .push(format!("{}: gone from the engine's newest version, not counted", given.flag));
+            }
             None if flags.is_unmodelled(&given.flag) => once(&mut command.unmodelled, given.flag),
             None => once(&mut command.ignored, given.flag),
         }
@@ -90,31 +122,12 @@ pub fn read(text: &str) -> Result<Command> {
     match engine {
         ServeCommand::Vllm => vllm::read(&apart, &mut command)?,
         ServeCommand::Sglang => sglang::read(&apart, &mut command)?,
+        ServeCommand::TensorrtLlm => formats(&apart, &mut command),
+        ServeCommand::LlamaCpp => llama_cpp::read(&apart, &mut command)?,
     }
     Ok(command)
 }
 
-/// The engine that a command starts, and the arguments that it gets.
-fn engine(words: &[String]) -> Result<(ServeCommand, &[String])> {
-    let program = words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
-    let second = words.get(1).map_or("", String::as_str);
-    let third = words.get(2).map_or("", String::as_str);
-    let python = program.starts_with("python") && second == "-m";
-    match (program, second, third) {
-        ("vllm", "serve", _) => Ok((ServeCommand::Vllm, &words[2..])),
-        ("sglang", "serve", _) => Ok((ServeCommand::Sglang, &words[2..])),
-        (_, _, "vllm.entrypoints.openai.api_server") if python => Ok((ServeCommand::Vllm, &words[3..])),
-        (_, _, "sglang.launch_server") if python => Ok((ServeCommand::Sglang, &words[3..])),
-        _ => {
-            let found = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
-            let accepted = "vllm serve …, python -m vllm.entrypoints.openai.api_server …, python -m \
-                            sglang.launch_server … or sglang serve …";
-            Err(Error::field(PLACE, "the command", format!("{found:?}"), accepted))
-        }
-    }
-}
-
-/// True if a word allows more than the model's context: vLLM's and SGLang's variables for it, and flags that change
 /// the model's configuration.
 fn lengthens(word: &str) -> bool {
     let flag = word.replace('_', "-");
@@ -241,6 +254,90 @@ mod tests {
     }
 
     #[test]
+    fn containers_and_shells_run_the_same_servers() {
+        let plain = spec("vllm serve Qwen/Qwen3-32B -tp 2");
+        for text in [
+            "docker run --runtime nvidia --gpus all -v ~/.cache:/root/.cache --env \"HF_TOKEN=x\" -p 8000:8000 --ipc=host \
+             vllm/vllm-openai:v0.19.0 --model Qwen/Qwen3-32B -tp 2",
+            "sudo docker run -itd --rm --shm-size 16g rocm/vllm:latest vllm serve Qwen/Qwen3-32B -tp 2",
+            "podman run --device nvidia.com/gpu=all --entrypoint bash vllm/vllm-openai -c 'vllm serve Qwen/Qwen3-32B -tp 2'",
+            "docker run --gpus all vllm/vllm-openai Qwen/Qwen3-32B --tensor-parallel-size 2",
+        ] {
+            assert_eq!(spec(text), plain, "{text}");
+        }
+        let text = "docker run --gpus all lmsysorg/sglang:latest python3 -m sglang.launch_server --model-path m --tp 4";
+        assert_eq!(spec(text)["parallelism"]["tp"], 4.into());
+        let refused = read("docker run --gpus all lmsysorg/sglang:latest").unwrap_err().to_string();
+        assert!(refused.contains("sglang serve"), "{refused}");
+    }
+
+    #[test]
+    fn a_llama_server_command_is_a_deployment() {
+        let text = "llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -c 32768 -np 8 -ngl 99 -fa on -ctk q8_0 -ctv q8_0 --jinja \
+                    --port 8080";
+        let expected = "model.name = \"unsloth/Qwen3-8B-GGUF:Q4_K_M\"\nprecision.kv = \"q8_0\"\n\
+                        engine.name = \"llama.cpp\"\nengine.max_num_seqs = 8\nengine.max_model_len = 4096";
+        assert_eq!(spec(text), expected.parse().unwrap());
+        let image = format!(
+            "docker run --gpus all ghcr.io/ggml-org/llama.cpp:server-cuda {}",
+            &text["llama-server ".len()..]
+        );
+        assert_eq!(spec(&image), expected.parse().unwrap());
+        let unified = spec("llama-server -m m.gguf -c 32768 -np 8 -kvu -ts 3,1");
+        assert_eq!(unified["engine"]["max_model_len"], 32_768.into());
+        assert_eq!(unified["parallelism"]["pp"], 2.into());
+        let part = read("llama-server -m m.gguf -ngl 20").unwrap();
+        assert!(part.notes[0].contains("-ngl 20"), "{:?}", part.notes);
+        let refused = |flags: &str| read(&format!("llama-server -m m.gguf {flags}")).unwrap_err().to_string();
+        assert!(
+            refused("--n-cpu-moe 1").contains("--n-cpu-moe")
+                && refused("-ctk q8_0 -ctv q4_0").contains("one format")
+        );
+    }
+
+    #[test]
+    fn a_trtllm_serve_command_is_a_deployment() {
+        let text = "trtllm-serve meta-llama/Llama-3.1-8B-Instruct --backend pytorch --tp_size 2 --max_batch_size 64 \
+                    --max_num_tokens 4096 --max_seq_len 8192 --kv_cache_free_gpu_memory_fraction 0.85 --host 0.0.0.0";
+        let expected = "model.name = \"meta-llama/Llama-3.1-8B-Instruct\"\nparallelism.tp = 2\n\
+                        engine.name = \"tensorrt-llm\"\nengine.max_num_seqs = 64\nengine.max_num_batched_tokens = 4096\n\
+                        engine.max_model_len = 8192\nengine.gpu_memory_utilization = 0.85";
+        assert_eq!(spec(text), expected.parse().unwrap());
+    }
+
+    #[test]
+    fn what_moves_weights_or_cache_is_refused_by_name() {
+        for (text, name) in [
+            ("vllm serve m --cpu-offload-gb 10", "--cpu-offload-gb"),
+            ("vllm serve m -tp 8 -dcp 8", "-dcp"),
+            ("sglang serve --model-path m --cpu-offload-gb 4", "--cpu-offload-gb"),
+            ("VLLM_PP_LAYER_PARTITION=30,34 vllm serve m -pp 2", "VLLM_PP_LAYER_PARTITION"),
+            (
+                "docker run -e VLLM_PP_LAYER_PARTITION=30,34 vllm/vllm-openai --model m",
+                "VLLM_PP_LAYER_PARTITION",
+            ),
+        ] {
+            let refused = read(text).unwrap_err().to_string();
+            assert!(refused.contains(name) && refused.contains("left out"), "{text}: {refused}");
+        }
+        assert!(read("vllm serve m --cpu-offload-gb 0 -dcp 1").is_ok());
+    }
+
+    #[test]
+    fn flags_of_older_versions_are_noted() {
+        let command =
+            read("sglang serve --model-path m --enable-ep-moe --cuda-graph-max-bs 64 --tp 8").unwrap();
+        assert!(
+            command.notes.len() == 2 && command.notes.iter().all(|note| note.contains("gone")),
+            "{command:?}"
+        );
+        let table = spec(
+            "sglang serve --model-path m --mamba-scheduler-strategy extra_buffer --mamba-ssm-dtype bfloat16",
+        );
+        assert_eq!(table["engine"]["mamba_radix_cache_strategy"], "extra_buffer".into());
+    }
+
+    #[test]
     fn what_no_engine_has_is_refused_with_what_is_near() {
         let refused = |text: &str| read(text).unwrap_err().to_string();
         for (text, says) in [
@@ -273,8 +370,18 @@ mod tests {
             "tensor_parallel",
             "attention_data_parallel",
             "dp_attention",
+            "context",
+            "slots",
+            "gpu_layers",
+            "cache_k",
+            "cache_v",
+            "unified",
+            "tensor_split",
+            "split_mode",
         ];
-        for engine in [ServeCommand::Vllm, ServeCommand::Sglang] {
+        for engine in
+            [ServeCommand::Vllm, ServeCommand::Sglang, ServeCommand::TensorrtLlm, ServeCommand::LlamaCpp]
+        {
             let flags = Flags::of(engine).unwrap();
             for (flag, path) in flags.keys() {
                 let known = crate::spec::keys::KEYS.iter().any(|key| key.path == path);

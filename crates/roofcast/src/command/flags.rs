@@ -13,6 +13,8 @@ use toml::Value;
 
 const VLLM: &str = include_str!("../../catalog/engines/vllm.toml");
 const SGLANG: &str = include_str!("../../catalog/engines/sglang.toml");
+const TENSORRT_LLM: &str = include_str!("../../catalog/engines/trtllm-serve.toml");
+const LLAMA_CPP: &str = include_str!("../../catalog/engines/llama-server.toml");
 
 /// Most names that an error suggests.
 const SUGGESTIONS: usize = 3;
@@ -26,6 +28,10 @@ pub(super) struct Flags {
     switches: Vec<String>,
     values: Vec<String>,
     unmodelled: Vec<String>,
+    #[serde(default)]
+    refused: Vec<String>,
+    #[serde(default)]
+    gone: Vec<String>,
     keys: BTreeMap<String, String>,
 }
 
@@ -43,6 +49,8 @@ impl Flags {
         let (place, text) = match engine {
             ServeCommand::Vllm => ("catalog/engines/vllm.toml", VLLM),
             ServeCommand::Sglang => ("catalog/engines/sglang.toml", SGLANG),
+            ServeCommand::TensorrtLlm => ("catalog/engines/trtllm-serve.toml", TENSORRT_LLM),
+            ServeCommand::LlamaCpp => ("catalog/engines/llama-server.toml", LLAMA_CPP),
         };
         toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))
     }
@@ -69,6 +77,20 @@ impl Flags {
         self.unmodelled.iter().any(|f| f == flag)
     }
 
+    /// True if only older versions of the engine have the flag.
+    pub(super) fn is_gone(&self, flag: &str) -> bool {
+        self.gone.iter().any(|f| f == flag)
+    }
+
+    /// Refuses a flag that would move weights or cache where no forecast counts them, unless its value changes nothing.
+    pub(super) fn refuse(&self, given: &Given) -> Result<()> {
+        let idle = ["0", "0.0", "1", "false"].contains(&given.value.as_str());
+        if idle && !given.flag.contains("moe") || !self.refused.contains(&given.flag) {
+            return Ok(());
+        }
+        Err(wrong(given, "left out: no forecast counts what it moves"))
+    }
+
     /// The flags of a command with whole names and values; vLLM's first word without a flag is the model.
     pub(super) fn given(&self, engine: ServeCommand, arguments: &[String]) -> Result<Vec<Given>> {
         let mut all: Vec<Given> = Vec::new();
@@ -76,7 +98,7 @@ impl Flags {
         while let Some(word) = words.next() {
             if !is_flag(word) {
                 let named = all.iter().any(|g| g.flag == "--model");
-                if engine == ServeCommand::Sglang || named {
+                if matches!(engine, ServeCommand::Sglang | ServeCommand::LlamaCpp) || named {
                     let accepted = "flags with their values, and for vllm serve one model";
                     return Err(Error::field(PLACE, "a word", format!("{word:?}"), accepted));
                 }
@@ -110,6 +132,9 @@ impl Flags {
             return Ok((name.to_owned(), Some(true)));
         }
         if is(&self.values, name) {
+            return Ok((name.to_owned(), None));
+        }
+        if is(&self.gone, name) {
             return Ok((name.to_owned(), None));
         }
         if let Some(positive) = positive.filter(|positive| is(&self.switches, positive)) {
