@@ -210,6 +210,10 @@ pub(crate) struct CapacityArgs {
     /// Set the terms of an engine's start-up log beside the forecast: of vLLM, SGLang, TensorRT-LLM or llama.cpp.
     #[arg(long, value_name = "FILE")]
     pub(crate) measured_log: Option<PathBuf>,
+    /// Vary context, batch or a key of the spec, as in context=1k..128k:x2, weights=bf16,fp8, count=1,2,4: one row for each
+    /// combination.
+    #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["explain", "measured_log"])]
+    pub(crate) sweep: Vec<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

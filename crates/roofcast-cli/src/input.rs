@@ -227,11 +227,6 @@ pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> a
     }
 }
 
-/// The question of a deployment's arguments.
-pub(crate) fn scenario(args: &DeploymentArgs) -> Result<Scenario> {
-    source(args)?.scenario(&[])
-}
-
 /// The source of a deployment's arguments, before further settings are applied.
 pub(crate) fn source(args: &DeploymentArgs) -> Result<Source> {
     Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])

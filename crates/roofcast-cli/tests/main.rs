@@ -3,6 +3,8 @@
 
 #[path = "suite/bench.rs"]
 mod bench;
+#[path = "suite/capacity.rs"]
+mod capacity;
 #[path = "suite/catalog.rs"]
 mod catalog;
 #[path = "suite/checkpoints.rs"]

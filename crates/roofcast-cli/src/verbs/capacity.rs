@@ -1,5 +1,7 @@
 //! `roofcast capacity`: the memory that a deployment needs, and the requests that fit.
 
+mod sweep;
+
 use super::{About, MACHINE};
 use crate::args::CapacityArgs;
 use crate::input::checkpoint::{self, Checkpoint};
@@ -102,7 +104,11 @@ impl Files {
 }
 
 pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
-    let scenario = input::scenario(&args.deployment)?;
+    let source = input::source(&args.deployment)?;
+    if !args.sweep.is_empty() && !args.deployment.source.dump_spec {
+        return sweep::run(args, &source);
+    }
+    let scenario = source.scenario(&[])?;
     let mut deployment = scenario.deployment()?;
     if args.deployment.source.dump_spec {
         scenario.dump(&format!("capacity SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
@@ -110,14 +116,9 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     }
     let start = scenario.start(&deployment);
     let asked = args.context.or(start.as_ref().map(|start| start.max_model_len));
-    let context = input::context(asked, &mut deployment);
-    let question = Question {
-        context,
-        batch: args.batch,
-        oversubscription_percent: (args.oversubscription * 100.0).round() as u64,
-        users: args.users,
-    };
     memory::host_tier(&deployment, 0)?;
+    let question = question_of(args, asked, &mut deployment);
+    let context = question.context;
     let found = capacity(&deployment, &question);
     let log = args.measured_log.as_deref().map(logged).transpose()?;
     let measured = log.map(|log| Measured::of(&log, &found, &memory::start(&deployment, context)));
@@ -148,6 +149,16 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     }
     let starts = start.is_none_or(|start| start.refusal.is_none());
     Ok(if found.fits && starts { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+/// The question of the flags, for sequences of `context` tokens.
+fn question_of(args: &CapacityArgs, context: Option<u64>, deployment: &mut Deployment) -> Question {
+    Question {
+        context: input::context(context, deployment),
+        batch: args.batch,
+        oversubscription_percent: (args.oversubscription * 100.0).round() as u64,
+        users: args.users,
+    }
 }
 
 /// Reads a start-up log that reports memory.

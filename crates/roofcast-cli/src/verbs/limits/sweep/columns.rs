@@ -69,6 +69,13 @@ pub(super) const COLUMNS: &[Column] = &[
         plain: |p| p.mbu.to_string(),
     },
     Column {
+        title: "fits",
+        key: "fits",
+        is: |p| !p.fits,
+        people: |p| if p.fits { "yes" } else { "no" }.to_owned(),
+        plain: |p| p.fits.to_string(),
+    },
+    Column {
         title: "$/M tokens",
         key: "usd_per_million_tokens",
         is: |p| p.usd_per_million_tokens.is_some(),

@@ -1,11 +1,12 @@
 //! One point of a sweep: the step at a combination of values, and its cost.
 
 use super::Step;
-use roofcast::Forecaster;
 use roofcast::batch::Batch;
 use roofcast::capacity::reshaped;
 use roofcast::cost::{Bound, Cost, cost};
 use roofcast::limits::{Question, decode};
+use roofcast::memory;
+use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use toml::Value;
 
@@ -46,6 +47,8 @@ pub(super) struct Point {
     pub(super) tokens_per_s: f64,
     pub(super) mfu: f64,
     pub(super) mbu: f64,
+    /// True if memory holds the step's sequences.
+    pub(super) fits: bool,
     /// Dollars per million tokens at the forecast throughput, if the accelerator has a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usd_per_million_tokens: Option<f64>,
@@ -91,6 +94,7 @@ impl Asked<'_> {
             tokens_per_s: tokens as f64 / one.limit_with_communication.seconds().max(1e-12),
             mfu: one.mfu,
             mbu: one.mbu,
+            fits: self.fits(deployment),
             usd_per_million_tokens: price.map(|usd| usd * hours / tokens as f64 * 1e6),
             // A request frees `context` tokens with its last output token; one request finishes every output/batch
             // steps.
@@ -117,6 +121,18 @@ impl Asked<'_> {
             prefill,
             ..held
         }
+    }
+
+    /// Whether memory holds the step's sequences, on the deployment or on as many ranks of it as are asked for.
+    fn fits(&self, deployment: &Deployment) -> bool {
+        let other = self.key("tp").and_then(|tp| reshaped(deployment, tp, deployment.parallelism.pp));
+        let deployment = other.as_ref().unwrap_or(deployment);
+        let q = self.question();
+        let (sequences, tokens) = match self.step {
+            Step::Prefill => (1, q.prefill),
+            Step::Decode | Step::Position => (q.batch, q.context),
+        };
+        memory::sequences(deployment, tokens).saturating_mul(deployment.parallelism.replicas) >= sequences
     }
 
     /// Tokens that the step computes, and its cost on the deployment of `forecaster`.

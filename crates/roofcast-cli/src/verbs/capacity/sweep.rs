@@ -1,0 +1,147 @@
+//! `roofcast capacity --sweep KEY=VALUES`: what fits, one row for each combination.
+//!
+//! Knows: context and batch as keys of the question; every other key belongs to the spec and makes a deployment of its own.
+
+use super::super::{About, MACHINE, common_title};
+use super::question_of;
+use crate::args::CapacityArgs;
+use crate::exit;
+use crate::input::dimensions::{self, Dimension, product, word};
+use crate::input::scenario::Source;
+use crate::show::number::grouped;
+use crate::show::{self, table};
+use anyhow::{Context, Result};
+use roofcast::capacity::{Capacity, Question, capacity};
+use roofcast::memory;
+use roofcast::spec::settings::Setting;
+use roofcast::{Deployment, Error};
+use serde::Serialize;
+use std::process::ExitCode;
+use toml::Value;
+
+/// Keys of the question.
+const KEYS: [&str; 2] = ["context", "batch"];
+
+/// The document of a sweep.
+const SCHEMA: &str = "roofcast/capacity-sweep/1";
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    sweep: Vec<&'a str>,
+    points: &'a [Point<'a>],
+}
+
+/// One combination.
+#[derive(Serialize)]
+struct Point<'a> {
+    values: &'a [Value],
+    #[serde(flatten)]
+    about: About<'a>,
+    context: u64,
+    batch: u64,
+    #[serde(flatten)]
+    capacity: Capacity,
+}
+
+pub(super) fn run(args: &CapacityArgs, source: &Source) -> Result<ExitCode> {
+    let dimensions = dimensions_of(args)?;
+    let combinations = product(&dimensions);
+    let asked = combinations.iter().map(|values| asked(args, source, &dimensions, values));
+    let asked = asked.collect::<Result<Vec<(Deployment, Question)>>>()?;
+    let points = combinations.iter().zip(&asked).map(|(values, (deployment, question))| Point {
+        values,
+        about: About::of(deployment),
+        context: question.context,
+        batch: question.batch,
+        capacity: capacity(deployment, question),
+    });
+    let points: Vec<Point> = points.collect();
+    if args.output.json {
+        let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
+        show::json(SCHEMA, &Answer { sweep, points: &points })?;
+    } else {
+        let abouts: Vec<About> = asked.iter().map(|(deployment, _)| About::of(deployment)).collect();
+        print(args, &dimensions, &points, &common_title(&abouts))?;
+    }
+    let any = points.iter().any(|point| point.capacity.max_batch >= point.batch);
+    Ok(if any { ExitCode::SUCCESS } else { exit::infeasible() })
+}
+
+fn dimensions_of(args: &CapacityArgs) -> Result<Vec<Dimension>> {
+    let given = [args.deployment.flags.settings.as_slice()];
+    let read = |text: &String| Dimension::read(text, &KEYS, &given);
+    let dimensions = args.sweep.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+    dimensions::check(&dimensions)?;
+    let section = |d: &Dimension| d.path.split('.').next().unwrap_or_default().to_owned();
+    let idle = |d: &&Dimension| !KEYS.contains(&d.path.as_str()) && !MACHINE.contains(&section(d).as_str());
+    if let Some(d) = dimensions.iter().find(idle) {
+        let found = format!("{} without effect on memory", d.path);
+        let accepted = format!("{}, or a key of {}", KEYS.join(", "), MACHINE.join(", "));
+        return Err(Error::field("arguments", "--sweep", found, accepted).into());
+    }
+    let twice = args.context.is_some() && dimensions.iter().any(|d| d.path == KEYS[0]);
+    if twice {
+        return Err(
+            Error::field("arguments", "--context", "beside --sweep context=…", "one of the two").into()
+        );
+    }
+    Ok(dimensions)
+}
+
+/// The deployment and the question at one combination.
+fn asked(
+    args: &CapacityArgs,
+    source: &Source,
+    dimensions: &[Dimension],
+    values: &[Value],
+) -> Result<(Deployment, Question)> {
+    let varied = || dimensions.iter().zip(values);
+    let of_spec = varied().filter(|(d, _)| !KEYS.contains(&d.path.as_str()));
+    let settings: Vec<Setting> = of_spec.map(|(d, value)| Setting::new(&d.path, value.clone())).collect();
+    let whole = |name: &str| {
+        let value = varied().find(|(d, _)| d.path == name).and_then(|(_, value)| value.as_integer());
+        value.and_then(|n| u64::try_from(n).ok())
+    };
+    let named: Vec<String> = varied().map(|(d, value)| format!("{} = {}", d.path, word(value))).collect();
+    let resolve = || -> Result<(Deployment, Question)> {
+        let mut deployment = source.scenario(&settings)?.deployment()?;
+        memory::host_tier(&deployment, 0)?;
+        let question = question_of(args, whole(KEYS[0]).or(args.context), &mut deployment);
+        let batch = whole(KEYS[1]).unwrap_or(question.batch);
+        Ok((deployment, Question { batch, ..question }))
+    };
+    resolve().with_context(|| format!("with {}", named.join(", ")))
+}
+
+fn print(args: &CapacityArgs, dimensions: &[Dimension], points: &[Point], title: &str) -> Result<()> {
+    if args.output.csv {
+        let mut header: Vec<&str> = dimensions.iter().map(|d| d.path.as_str()).collect();
+        let columns = points.first().map(|point| super::facts(&point.capacity)).unwrap_or_default();
+        header.extend(columns.iter().map(|(name, _)| *name));
+        let row = |point: &Point| {
+            let facts = super::facts(&point.capacity).into_iter().map(|(_, value)| value.to_string());
+            point.values.iter().map(word).chain(facts).collect()
+        };
+        return Ok(show::csv(&header, &points.iter().map(row).collect::<Vec<Vec<String>>>())?);
+    }
+    let mut header: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
+    header.extend(["weight bytes", "KV a sequence", "KV tokens", "largest batch", "longest context", "fits"]);
+    let row = |point: &Point| {
+        let c = &point.capacity;
+        let cell = |value: &Value| match value.as_integer().and_then(|n| u64::try_from(n).ok()) {
+            Some(whole) => grouped(whole),
+            None => word(value),
+        };
+        let fits = match c.short_by_bytes.gb() {
+            short if !c.fits => format!("{short} short"),
+            _ if c.max_batch < point.batch => "no".to_owned(),
+            _ => "yes".to_owned(),
+        };
+        let figures =
+            [c.weight_bytes.gb(), c.kv_bytes_per_sequence.gb(), grouped(c.kv_tokens), grouped(c.max_batch)];
+        let figures = figures.into_iter().chain([grouped(c.longest_context), fits]);
+        point.values.iter().map(cell).chain(figures).collect()
+    };
+    let rows: Vec<Vec<String>> = points.iter().map(row).collect();
+    Ok(show::text(&(title.to_owned() + &table::table(&header, &rows, dimensions.len())))?)
+}

@@ -1,0 +1,80 @@
+//! `capacity --sweep`, the mark of rows that do not fit, and engines' command lines.
+
+use crate::support::{json, roofcast};
+
+#[test]
+fn a_sweep_is_its_single_answers() {
+    let asked = "capacity --model Qwen/Qwen1.5-7B-Chat --hardware rtx-4090";
+    let (sweep, code) =
+        json(&format!("{asked} --sweep context=4096,32768 --sweep weights=bf16,gptq-int4 --sweep count=1,2"));
+    assert_eq!((code, sweep["schema"].as_str()), (0, Some("roofcast/capacity-sweep/1")));
+    let points = sweep["points"].as_array().unwrap();
+    assert_eq!(points.len(), 8);
+    for point in points {
+        let values = point["values"].as_array().unwrap();
+        let (context, weights, count) = (&values[0], values[1].as_str().unwrap(), &values[2]);
+        let (single, _) = json(&format!("{asked} --context {context} --weights {weights} --count {count}"));
+        for key in ["weight_bytes", "kv_tokens", "max_batch", "longest_context", "fits", "ranks"] {
+            assert_eq!(point[key], single[key], "{key} of {values:?}");
+        }
+    }
+    let table = roofcast(&format!("{asked} --sweep context=4096,32768 --sweep count=1,2"));
+    let rows: Vec<&str> = table.out.lines().filter(|line| line.contains(" GB ")).collect();
+    // 11,648 tokens of a 4090 hold two sequences of 4096 and none of 32,768.
+    assert!(rows.len() == 4 && rows[0].ends_with("yes") && rows[2].ends_with("no"), "{}", table.out);
+}
+
+#[test]
+fn a_sweep_refuses_what_is_no_question_of_memory() {
+    let asked = "capacity --model Qwen/Qwen3-8B --hardware l4";
+    for (more, says) in [
+        ("--sweep workload.concurrency=4", "without effect on memory"),
+        ("--sweep context=4096 --context 5", "one of the two"),
+        ("--sweep context", "then = and"),
+        ("--sweep context=1,2 --sweep context=3", "each key once"),
+    ] {
+        let run = roofcast(&format!("{asked} {more}"));
+        assert!(run.code == 2 && run.err.contains(says), "{more}: {}", run.err);
+    }
+    assert_eq!(roofcast(&format!("{asked} --sweep batch=1000")).code, 4);
+}
+
+/// 24,880 tokens of an L4 hold one sequence of 16,384 and not two.
+#[test]
+fn steps_that_do_not_fit_are_marked() {
+    let asked = "limits --model Qwen/Qwen3-8B --hardware l4 --context 16384 --sweep batch=1,2";
+    let (sweep, code) = json(asked);
+    let fits: Vec<bool> = sweep["points"].as_array().unwrap().iter().map(|p| p["fits"] == true).collect();
+    assert_eq!((code, fits), (0, vec![true, false]));
+    let fitting = roofcast("limits --model Qwen/Qwen3-8B --hardware l4 --context 16384 --sweep batch=1");
+    assert!(roofcast(asked).out.contains("fits") && !fitting.out.contains("fits"));
+}
+
+#[test]
+fn commands_of_four_engines_are_answered() {
+    for (command, engine) in [
+        ("docker run --gpus all vllm/vllm-openai:v0.19.0 --model Qwen/Qwen3-8B --max-model-len auto", "vllm"),
+        (
+            "docker run --gpus all lmsysorg/sglang python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B",
+            "sglang",
+        ),
+        ("llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -c 8192 -np 2", "llama.cpp"),
+        ("trtllm-serve Qwen/Qwen3-8B --max_seq_len 8192", "tensorrt-llm"),
+    ] {
+        let run = crate::support::run(["capacity", "--hardware", "rtx-4090", "--from-command", command]);
+        assert!(
+            run.code == 0 && run.out.contains(&format!("at start {engine} says")),
+            "{command}: {}",
+            run.err
+        );
+    }
+    let refused = [
+        "capacity",
+        "--hardware",
+        "rtx-4090",
+        "--from-command",
+        "vllm serve Qwen/Qwen3-8B --cpu-offload-gb 8",
+    ];
+    let refused = crate::support::run(refused);
+    assert!(refused.code == 2 && refused.err.contains("--cpu-offload-gb"), "{}", refused.err);
+}
