@@ -31,9 +31,13 @@ const FILTERING: u64 = 22;
 
 /// GiB of libraries and modules of one rank outside PyTorch: 0.13 to 0.14 on an H100 in llm-d's table.
 const NOT_TORCH: f64 = 0.13;
-/// GiB of communication outside PyTorch, for each doubling of the ranks: llm-d's table has 0.55 with two ranks,
-/// public logs 0.95 with four.
+/// GiB of communication outside PyTorch over NVLink, for each doubling of the ranks: llm-d's table has 0.55 with two
+/// ranks, public logs 0.95 with four. They are channels of NCCL, its buffers for NVLink SHARP, and those of vLLM's own
+/// all-reduce.
 const COMMUNICATION: f64 = 0.42;
+/// Bytes of communication between two ranks over PCIe: NCCL has two channels there, which send and receive through
+/// buffers of 4 MiB (`NCCL_BUFFSIZE`), and no NVLink SHARP.
+const COMMUNICATION_BY_PCIE: Bytes = Bytes(2 * 2 * (4 << 20));
 /// GiB that are estimated for captured graphs: the middle of ten public logs of vLLM 0.20 to 0.25, which have 0.07 to
 /// 2.35.
 const GRAPHS: f64 = 0.65;
@@ -78,6 +82,10 @@ pub(super) fn encoder(deployment: &Deployment) -> Bytes {
 /// Bytes of communication between ranks.
 pub(super) fn communication(deployment: &Deployment) -> Bytes {
     let ranks = deployment.parallelism.stage_ranks() * deployment.parallelism.pp;
+    let by_pcie = deployment.accelerator.link.as_ref().is_some_and(|link| link.topology.is_pcie());
+    if by_pcie {
+        return COMMUNICATION_BY_PCIE * (ranks - 1).min(2);
+    }
     Bytes::from_f64(COMMUNICATION * (ranks as f64).log2() * GIB)
 }
 
