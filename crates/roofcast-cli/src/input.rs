@@ -18,7 +18,7 @@ use roofcast::calibration::Calibration;
 use roofcast::catalog::{ModelEntry, address};
 use roofcast::model::{Quantization, config};
 use roofcast::{Catalog, Deployment, Error, Model};
-use scenario::{EMPTY, Scenario, Source};
+use scenario::{EMPTY, Source};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;

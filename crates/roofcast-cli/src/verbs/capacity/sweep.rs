@@ -122,7 +122,7 @@ fn print(args: &CapacityArgs, dimensions: &[Dimension], points: &[Point], title:
             let facts = super::facts(&point.capacity).into_iter().map(|(_, value)| value.to_string());
             point.values.iter().map(word).chain(facts).collect()
         };
-        return Ok(show::csv(&header, &points.iter().map(row).collect::<Vec<Vec<String>>>())?);
+        return show::csv(&header, &points.iter().map(row).collect::<Vec<Vec<String>>>());
     }
     let mut header: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
     header.extend(["weight bytes", "KV a sequence", "KV tokens", "largest batch", "longest context", "fits"]);
@@ -143,5 +143,5 @@ fn print(args: &CapacityArgs, dimensions: &[Dimension], points: &[Point], title:
         point.values.iter().map(cell).chain(figures).collect()
     };
     let rows: Vec<Vec<String>> = points.iter().map(row).collect();
-    Ok(show::text(&(title.to_owned() + &table::table(&header, &rows, dimensions.len())))?)
+    show::text(&(title.to_owned() + &table::table(&header, &rows, dimensions.len())))
 }
