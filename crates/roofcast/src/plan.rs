@@ -28,14 +28,14 @@ mod space;
 mod why;
 
 pub use answer::{
-    Bounded, Choice, FlopsPerDollar, Headroom, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times,
-    WhatIf,
+    Bounded, Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
 };
 pub use current::{Alternative, Current, current};
 pub use feasibility::{Miss, Stage};
 pub use launch::{Launch, Role, launches};
 pub use manifest::Manifest;
 pub use pareto::front;
+pub use proof::Headroom;
 pub use proof::{Runner, Trial, in_turn};
 pub use quality::Quality;
 pub use space::Cut;

@@ -1,5 +1,6 @@
 //! `roofcast plan`: finds the deployment to run.
 
+mod commands;
 mod files;
 mod measured;
 mod table;

@@ -5,6 +5,7 @@
 use super::feasibility::Stage;
 use super::launch::Launch;
 use super::manifest::Manifest;
+use super::proof::Headroom;
 use super::quality::Quality;
 use super::search::Proven;
 use super::space::{Candidate, Cut, Pool, Space};
@@ -14,9 +15,6 @@ use crate::simulate::TimeShares;
 use crate::spec::{Bound, Metric, Percentile, Slo};
 use crate::summary::Summary;
 use serde::Serialize;
-
-/// Metric name of a headroom if the SLO is a goodput.
-pub(super) const GOODPUT: &str = "goodput";
 
 /// The answer of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -293,17 +291,6 @@ impl Choice {
         all.dedup();
         all
     }
-}
-
-/// The distance to a bound.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Headroom {
-    /// Name of the metric, as in `TTFT`, or `goodput`.
-    pub metric: &'static str,
-    /// The percentile, as in `p99`; `None` for a goodput.
-    pub percentile: Option<&'static str>,
-    /// Remaining fraction of the bound.
-    pub share: f64,
 }
 
 /// A percentile of a run with its bound.

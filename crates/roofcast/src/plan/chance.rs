@@ -13,21 +13,19 @@
 
 use super::demand::Demand;
 use super::proof::{Trial, carried, shortened};
-use super::search::Search;
 use super::space::Candidate;
 use crate::coefficients::Load;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::simulate::Simulation;
 use crate::spec::{Bound, Metric, Slo, Spec};
-use crate::workload::Arrivals;
 
 /// The 90th percentile of a standard normal.
 const Z90: f64 = 1.281_551_565_544_6;
 /// Quantiles of the step-time band that are simulated: 10th, 50th and 90th percentile, as normal deviates.
-const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
+pub(super) const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
 /// Number of seeds in addition to the proof's own.
-const SEEDS: u64 = 4;
+pub(super) const SEEDS: u64 = 4;
 /// Range of the integral in normal deviates, to either side, and its step.
 const REACH: f64 = 4.0;
 const STEP: f64 = 0.01;
@@ -43,7 +41,7 @@ struct Factor {
 
 impl Factor {
     /// The factor with this 10th and 90th percentile.
-    fn of(band: [f64; 2]) -> Factor {
+    pub(super) fn of(band: [f64; 2]) -> Factor {
         let [low, high] = band.map(libm::log);
         Factor { middle: low.midpoint(high), deviation: ((high - low) / (2.0 * Z90)).max(0.0) }
     }
@@ -62,7 +60,7 @@ impl Factor {
 
 /// Uncertainty of a deployment's forecast.
 #[derive(Debug, Clone, PartialEq)]
-struct Doubt {
+pub(super) struct Doubt {
     /// Ratio of measured to forecast step times.
     step: Factor,
     /// By bound: ratio of measured to forecast latencies, given the measured step times.
@@ -72,7 +70,7 @@ struct Doubt {
 impl Doubt {
     /// The uncertainty of `forecaster`, by the bands of its calibration; `None` without bands. If step times were
     /// `fitted` to a measured run, their factor has no shift.
-    fn of(forecaster: &Forecaster, slo: &Slo, fitted: bool) -> Option<Doubt> {
+    pub(super) fn of(forecaster: &Forecaster, slo: &Slo, fitted: bool) -> Option<Doubt> {
         let own = forecaster.coefficients.band?.factors(Load::Closed);
         let other = forecaster.elsewhere().coefficients.band?.factors(Load::Closed);
         let widest = |a: [f64; 2], b: [f64; 2]| Factor::of([a[0].min(b[0]), a[1].max(b[1])]);
@@ -93,7 +91,7 @@ impl Doubt {
 
 /// A run at one factor on the times of its steps.
 #[derive(Debug, Clone, PartialEq)]
-struct Point {
+pub(super) struct Point {
     /// The factor's normal deviate.
     z: f64,
     /// By bound: the logarithm of latency over bound.
@@ -103,7 +101,7 @@ struct Point {
 }
 
 impl Point {
-    fn of(z: f64, run: &Result<Simulation>, slo: &Slo) -> Point {
+    pub(super) fn of(z: f64, run: &Result<Simulation>, slo: &Slo) -> Point {
         let bounds = slo.goodput.map_or_else(|| slo.bounds().count(), |_| 1);
         match run {
             Ok(run) if !run.ended_early => Point { z, excess: excess(run, slo), carried: carried(run, slo) },
@@ -125,7 +123,7 @@ impl Point {
 
 /// By bound: the logarithm of latency over bound; for a goodput, of the required number of good requests over their
 /// number.
-fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
+pub(super) fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
     let ln = |ratio: f64| libm::log(ratio.max(f64::MIN_POSITIVE));
     if let Some(needed) = slo.needed(run.requests) {
         let good = run.summary.good.unwrap_or(run.summary.completed);
@@ -161,7 +159,7 @@ impl Outlook {
     }
 
     /// Adds the variation of `others`, with other seeds, against `own`.
-    fn varied(&mut self, own: &[f64], others: &[Point], slo: &Slo) {
+    pub(super) fn varied(&mut self, own: &[f64], others: &[Point], slo: &Slo) {
         let all = others.len() as f64 + 1.0;
         let carried: Vec<&Point> = others.iter().filter(|point| point.carried).collect();
         self.sustained = (carried.len() as f64 + 1.0) / all;
@@ -230,7 +228,7 @@ impl Outlook {
 
     /// The z to simulate next, between the last quantile that meets the SLO and the first that misses it: the
     /// requested one if it lies there, otherwise the midpoint.
-    fn open(&self, asked: f64) -> Option<f64> {
+    pub(super) fn open(&self, asked: f64) -> Option<f64> {
         let at = self.points.iter().position(|point| !point.meets()).filter(|at| *at > 0)?;
         let (low, high) = (self.points[at - 1].z, self.points[at].z);
         Some(if low < asked && asked < high { asked } else { low.midpoint(high) })
@@ -243,7 +241,7 @@ fn below(z: f64) -> f64 {
 }
 
 /// The z with Φ(z) = `share`.
-fn deviate(share: f64) -> f64 {
+pub(super) fn deviate(share: f64) -> f64 {
     let (mut low, mut high) = (-REACH, REACH);
     while high - low > 1e-6 {
         let middle = f64::midpoint(low, high);
@@ -256,20 +254,20 @@ fn deviate(share: f64) -> f64 {
 pub(super) type Met<'a> = (Candidate, &'a Spec, &'a Simulation);
 
 /// A deployment whose probability is computed.
-struct Case<'a> {
-    trial: Trial,
-    doubt: Doubt,
+pub(super) struct Case<'a> {
+    pub(super) trial: Trial,
+    pub(super) doubt: Doubt,
     /// The run of the forecast.
-    run: &'a Simulation,
+    pub(super) run: &'a Simulation,
     /// The points simulated so far.
-    points: Vec<Point>,
+    pub(super) points: Vec<Point>,
     /// Quantiles to simulate next.
-    open: Vec<f64>,
+    pub(super) open: Vec<f64>,
 }
 
 impl Case<'_> {
     /// The run at a quantile of the step times, with half of the requests if these are enough.
-    fn slowed(&self, z: f64, demand: &Demand) -> Trial {
+    pub(super) fn slowed(&self, z: f64, demand: &Demand) -> Trial {
         let mut trial = self.trial.clone();
         trial.forecaster = trial.forecaster.slowed(self.doubt.step.at(z));
         let short = trial.spec.workload.as_ref().map(|workload| shortened(workload, demand, &trial.spec.slo));
@@ -277,7 +275,7 @@ impl Case<'_> {
         trial
     }
 
-    fn outlook(&self) -> Outlook {
+    pub(super) fn outlook(&self) -> Outlook {
         let step = self.doubt.step;
         // The forecast's own run is one more point.
         let own = (step.deviation > 0.0).then(|| Point {
@@ -289,76 +287,11 @@ impl Case<'_> {
     }
 }
 
-/// The probability for each of `met`, with other seeds as well if `seeds` is set; `None` without bands, or if the
-/// search was stopped.
-pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<Vec<Option<Outlook>>> {
-    let slo = found.base.slo;
-    let fitted = found.judge.slower != 1.0;
-    let case = |&(candidate, spec, run)| {
-        let trial = found.trial(&candidate, spec)?;
-        let doubt = Doubt::of(&trial.forecaster, &slo, fitted);
-        let open = QUANTILES.to_vec();
-        Ok(doubt.map(|doubt| Case { trial, doubt, run, points: Vec::new(), open }))
-    };
-    let mut cases = met.iter().map(case).collect::<Result<Vec<Option<Case>>>>()?;
-    let asked = deviate(found.confidence);
-    for _ in 0..2 {
-        let slowed = |case: &Case| -> Vec<Trial> {
-            case.open.iter().map(|z| case.slowed(*z, found.judge.demand)).collect()
-        };
-        let trials: Vec<Trial> = cases.iter().flatten().flat_map(slowed).collect();
-        let Some(runs) = found.runs(&trials) else { return Ok(met.iter().map(|_| None).collect()) };
-        let mut runs = runs.iter();
-        for case in cases.iter_mut().flatten() {
-            case.points.extend(case.open.iter().zip(runs.by_ref()).map(|(z, run)| Point::of(*z, run, &slo)));
-            case.open = case.outlook().open(asked).into_iter().collect();
-        }
-    }
-    if !seeds {
-        return Ok(cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect());
-    }
-    over_seeds(found, &cases)
-}
-
-/// The outlooks of `cases`; cases that reach the requested confidence are also simulated with other seeds.
-fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<Outlook>>> {
-    let mut all: Vec<Option<Outlook>> = cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect();
-    let likely = |outlook: &Outlook| outlook.chance() >= found.confidence;
-    let chosen: Vec<bool> = all.iter().map(|outlook| outlook.as_ref().is_some_and(likely)).collect();
-    let seeded = |case: &Case| -> Vec<Trial> {
-        let seed = |n: u64| {
-            let mut trial = case.trial.clone();
-            // A trace does not depend on the seed.
-            let drawn =
-                trial.spec.workload.as_mut().filter(|w| !matches!(w.arrivals, Arrivals::Trace { .. }));
-            drawn.map(|workload| workload.seed = workload.seed.wrapping_add(n)).map(|()| trial)
-        };
-        (1..=SEEDS).filter_map(seed).collect()
-    };
-    let trials: Vec<Vec<Trial>> = cases
-        .iter()
-        .zip(&chosen)
-        .map(|(case, chosen)| case.as_ref().filter(|_| *chosen).map(seeded).unwrap_or_default())
-        .collect();
-    let Some(runs) = found.runs(&trials.concat()) else { return Ok(all) };
-    let mut runs = runs.iter();
-    for ((case, outlook), trials) in cases.iter().zip(&mut all).zip(&trials) {
-        let (Some(case), Some(outlook)) = (case, outlook) else { continue };
-        let slo = &case.trial.spec.slo;
-        let others: Vec<Point> =
-            trials.iter().zip(runs.by_ref()).map(|(_, run)| Point::of(0.0, run, slo)).collect();
-        if !others.is_empty() {
-            outlook.varied(&excess(case.run, slo), &others, slo);
-        }
-    }
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn outlook(points: &[(f64, f64)], beyond: Factor) -> Outlook {
+    pub(super) fn outlook(points: &[(f64, f64)], beyond: Factor) -> Outlook {
         let point = |(z, excess): &(f64, f64)| Point { z: *z, excess: vec![*excess], carried: true };
         Outlook::new(points.iter().map(point).collect(), vec![beyond])
     }

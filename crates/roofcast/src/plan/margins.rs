@@ -3,11 +3,11 @@
 //! Knows: the best deployment is simulated under other loads, and with more or fewer replicas. Knows nothing about
 //! other deployments.
 
-use super::answer::{Choice, GOODPUT, Plan, WhatIf, told};
-use super::chance::outlooks;
+use super::answer::{Choice, Plan, WhatIf, told};
 use super::demand::{longer, scaled, users};
+use super::proof::GOODPUT;
 use super::proof::{Trial, missed};
-use super::search::{Judged, Search};
+use super::search::{Judged, Search, outlooks};
 use super::space::{Candidate, Pool};
 use crate::error::Result;
 use crate::simulate::Simulation;

@@ -6,7 +6,6 @@
 //! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is certain to be missed. Knows nothing
 //! about threads, or about the number of parallel simulations.
 
-use super::answer::{GOODPUT, Headroom};
 use super::demand::Demand;
 use super::feasibility::{Miss, Stage};
 use crate::error::{Error, Result};
@@ -14,7 +13,22 @@ use crate::forecaster::Forecaster;
 use crate::simulate::{Options, Simulation, simulate_while};
 use crate::spec::{Bound, Metric, Slo, Spec};
 use crate::workload::{Arrivals, Workload};
+use serde::Serialize;
 use std::ops::RangeInclusive;
+
+/// Metric name of a headroom if the SLO is a goodput.
+pub(super) const GOODPUT: &str = "goodput";
+
+/// The distance to a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Headroom {
+    /// Name of the metric, as in `TTFT`, or `goodput`.
+    pub metric: &'static str,
+    /// The percentile, as in `p99`; `None` for a goodput.
+    pub percentile: Option<&'static str>,
+    /// Remaining fraction of the bound.
+    pub share: f64,
+}
 
 /// Default number of requests of a run.
 const REQUESTS: u64 = 10_000;

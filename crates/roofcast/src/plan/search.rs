@@ -5,7 +5,7 @@
 //! ones are also proven, for the table. A search that is stopped keeps its results. Waves have a fixed size, so that
 //! the simulated deployments do not depend on the number of cores. Knows nothing about judging a deployment.
 
-use super::chance::{Outlook, outlooks};
+use super::chance::{Case, Doubt, Met, Outlook, Point, QUANTILES, SEEDS, deviate, excess};
 use super::feasibility::{Judge, Miss, Stage, deployment};
 use super::proof::{Runner, Trial, missed};
 use super::space::{Candidate, Cut, Told};
@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::fleet::results::Sample;
 use crate::simulate::Simulation;
 use crate::spec::{Objective, Spec};
+use crate::workload::Arrivals;
 use std::collections::BTreeMap;
 
 /// Number of simulations requested at one time.
@@ -296,4 +297,69 @@ impl Search<'_> {
             _ => known,
         }
     }
+}
+
+/// The probability for each of `met`, with other seeds as well if `seeds` is set; `None` without bands, or if the
+/// search was stopped.
+pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<Vec<Option<Outlook>>> {
+    let slo = found.base.slo;
+    let fitted = found.judge.slower != 1.0;
+    let case = |&(candidate, spec, run)| {
+        let trial = found.trial(&candidate, spec)?;
+        let doubt = Doubt::of(&trial.forecaster, &slo, fitted);
+        let open = QUANTILES.to_vec();
+        Ok(doubt.map(|doubt| Case { trial, doubt, run, points: Vec::new(), open }))
+    };
+    let mut cases = met.iter().map(case).collect::<Result<Vec<Option<Case>>>>()?;
+    let asked = deviate(found.confidence);
+    for _ in 0..2 {
+        let slowed = |case: &Case| -> Vec<Trial> {
+            case.open.iter().map(|z| case.slowed(*z, found.judge.demand)).collect()
+        };
+        let trials: Vec<Trial> = cases.iter().flatten().flat_map(slowed).collect();
+        let Some(runs) = found.runs(&trials) else { return Ok(met.iter().map(|_| None).collect()) };
+        let mut runs = runs.iter();
+        for case in cases.iter_mut().flatten() {
+            case.points.extend(case.open.iter().zip(runs.by_ref()).map(|(z, run)| Point::of(*z, run, &slo)));
+            case.open = case.outlook().open(asked).into_iter().collect();
+        }
+    }
+    if !seeds {
+        return Ok(cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect());
+    }
+    over_seeds(found, &cases)
+}
+
+/// The outlooks of `cases`; cases that reach the requested confidence are also simulated with other seeds.
+fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<Outlook>>> {
+    let mut all: Vec<Option<Outlook>> = cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect();
+    let likely = |outlook: &Outlook| outlook.chance() >= found.confidence;
+    let chosen: Vec<bool> = all.iter().map(|outlook| outlook.as_ref().is_some_and(likely)).collect();
+    let seeded = |case: &Case| -> Vec<Trial> {
+        let seed = |n: u64| {
+            let mut trial = case.trial.clone();
+            // A trace does not depend on the seed.
+            let drawn =
+                trial.spec.workload.as_mut().filter(|w| !matches!(w.arrivals, Arrivals::Trace { .. }));
+            drawn.map(|workload| workload.seed = workload.seed.wrapping_add(n)).map(|()| trial)
+        };
+        (1..=SEEDS).filter_map(seed).collect()
+    };
+    let trials: Vec<Vec<Trial>> = cases
+        .iter()
+        .zip(&chosen)
+        .map(|(case, chosen)| case.as_ref().filter(|_| *chosen).map(seeded).unwrap_or_default())
+        .collect();
+    let Some(runs) = found.runs(&trials.concat()) else { return Ok(all) };
+    let mut runs = runs.iter();
+    for ((case, outlook), trials) in cases.iter().zip(&mut all).zip(&trials) {
+        let (Some(case), Some(outlook)) = (case, outlook) else { continue };
+        let slo = &case.trial.spec.slo;
+        let others: Vec<Point> =
+            trials.iter().zip(runs.by_ref()).map(|(_, run)| Point::of(0.0, run, slo)).collect();
+        if !others.is_empty() {
+            outlook.varied(&excess(case.run, slo), &others, slo);
+        }
+    }
+    Ok(all)
 }

@@ -1,7 +1,7 @@
 //! A plan for people.
 
-use super::Answer;
 use super::table::{Columns, chance, choices, distinct, latency, near, pools, throughput, word};
+use super::{Answer, commands};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::question::{load, slo};
@@ -12,7 +12,7 @@ use roofcast::cost::Utilization;
 use roofcast::deployment::Options;
 use roofcast::limits::{self, limits};
 use roofcast::measurement::Metrics;
-use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Launch, Plan, Quality, WhatIf};
+use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Plan, Quality, WhatIf};
 use roofcast::spec::{CostKind, Metric, Objective};
 use roofcast::workload::Workload;
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
@@ -20,8 +20,6 @@ use std::sync::Arc;
 
 /// Number of rows of the ranked table without `--wide`.
 const ROWS: usize = 10;
-/// Maximum width of a command's line in characters.
-const COMMAND: usize = 90;
 
 pub(super) fn people(
     spec: &Spec,
@@ -85,7 +83,7 @@ pub(super) fn people(
         text += &arithmetic(found);
     }
     text += &quality(found);
-    text += &launch(&found.launch);
+    text += &commands::launch(&found.launch);
     if !answer.removed.is_empty() {
         let names = answer.removed.join(", ");
         text += &table::line(&format!("removed from --launch-dir, as an earlier plan wrote it: {names}"));
@@ -413,41 +411,6 @@ fn left_out(found: &Plan) -> String {
         text.push('\n');
     }
     text
-}
-
-fn launch(all: &[Launch]) -> String {
-    let mut text = String::new();
-    for l in all {
-        let role = word(l.role);
-        let what =
-            if l.replicas > 1 { format!("each of {} ({role})", l.replicas) } else { format!("the {role}") };
-        let note = || table::line(l.note.as_deref().unwrap_or_default()).trim_end().to_owned();
-        let how = l.command.as_deref().map_or_else(note, folded);
-        let first = match (l.nodes, &l.on_others) {
-            (nodes, Some(_)) => format!(", on the first of its {nodes} nodes, whose address is LEADER"),
-            _ => String::new(),
-        };
-        text += &format!("start {what} with {}{first}\n\n  {how}\n\n", l.engine);
-        if let Some(command) = &l.on_others {
-            text +=
-                &format!("  and on each other, RANK being its number from 1\n\n  {}\n\n", folded(command));
-        }
-    }
-    text
-}
-
-/// A command over several lines, broken before its flags.
-fn folded(command: &str) -> String {
-    let mut lines = vec![String::new()];
-    for (index, part) in command.split(" --").enumerate() {
-        let part = if index == 0 { part.to_owned() } else { format!("--{part}") };
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(&part),
-            Some(line) if line.len() + part.len() < COMMAND => line.push_str(&format!(" {part}")),
-            _ => lines.push(part),
-        }
-    }
-    lines.join(" \\\n    ")
 }
 
 fn arithmetic(found: &Plan) -> String {
