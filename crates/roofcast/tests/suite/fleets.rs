@@ -444,7 +444,7 @@ fn an_a100_has_the_defaults_of_small_chips_under_vllm() {
         (settings.max_num_batched_tokens, settings.max_num_seqs)
     };
     assert_eq!(settings("a100-sxm-80gb", "vllm"), (2048, 256));
-    // SGLang 0.5.23 limits requests at 2,048 (`server_args.py`) and takes chunks of 8,192 tokens from 60 GiB on.
+    // SGLang caps requests at 2,048 (`resolve_max_num_reqs`) and takes chunks of 8,192 tokens on this card.
     assert_eq!(settings("a100-sxm-80gb", "sglang"), (8192, 2048));
     assert_eq!(settings("h100-sxm", "vllm"), (8192, 1024));
 }
