@@ -6,7 +6,7 @@ const SUBJECT: &str = "--model llama-3.1-8b --hardware h100-sxm --weights fp8 --
 
 const SPEC: &str = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[precision]\nweights = \"fp8\"\n\
     [engine]\nversion = \"0.19.0\"\n[workload]\nrequests = 40\n\
-    arrivals = { kind = \"closed_loop\", concurrency = 4, think_s = 0.003 }\ninput_len = 512\noutput_len = 64\n";
+    arrivals = { kind = \"closed_loop\", concurrency = 4 }\ninput_len = 512\noutput_len = 64\n";
 
 #[test]
 fn records_of_a_simulation_are_a_closed_loop() {
@@ -17,7 +17,7 @@ fn records_of_a_simulation_are_a_closed_loop() {
     assert_eq!((code, answer["rows"].as_u64(), answer["predicted"].as_u64()), (0, Some(1), Some(1)));
     let metrics = answer["kinds"]["closed_loop"]["metrics"].as_object().unwrap();
     assert_eq!(metrics.keys().collect::<Vec<_>>(), ["e2e_ms", "tpot_ms", "ttft_ms"]);
-    // The measured traffic through an equal simulator: 40 requests are WAVES of ten, each 3 ms after an answer.
+    // The measured traffic through an equal simulator: 40 requests are WAVES of ten, each a turn-round after an answer.
     for metric in ["e2e_ms", "tpot_ms", "ttft_ms"] {
         assert!(metrics[metric]["median_ape"].as_f64().unwrap() < 1e-6, "{metric}: {answer}");
     }

@@ -157,7 +157,9 @@ fn no_chosen_plan_beats_its_limit_or_breaks_its_slo() {
     for choice in pareto {
         assert!(of(choice, "tpot_ms") <= 50.0 && of(choice, "ttft_p99_ms") <= 2000.0);
         assert!(of(choice, "tpot_ms") >= of(&choice["limit"], "tpot_ms"));
-        assert!(of(&answer["best"], "cost_per_hour") <= of(choice, "cost_per_hour"));
+        // The example asks for a chance of 0.5; cheaper choices are less likely.
+        let likely = of(choice, "chance") >= 0.5;
+        assert!(!likely || of(&answer["best"], "cost_per_hour") <= of(choice, "cost_per_hour"));
     }
 }
 
