@@ -211,6 +211,9 @@ class LoadFlags(DeploymentFlags, total=False):
     """Turns of a conversation: each prompt is all that was said, and input_len new tokens"""
     think_s: float | None
     """Mean seconds between an answer and the user's next request [default: 0]"""
+    turn_round_s: float | None
+    """Seconds from a request's last step until the same user's next request is at the server, thinking aside [default:
+    0.001]"""
     input_len: int | None
     """Prompt tokens"""
     output_len: int | None
@@ -224,8 +227,8 @@ class LoadFlags(DeploymentFlags, total=False):
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
-    """Choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky [default:
-    round_robin]"""
+    """Choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky, dynamo_kv,
+    llm_d, cache_aware, kvaware [default: round_robin]"""
     transfer_link: Word | None
     """Link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"""
     ttft_p99: float | None
@@ -456,6 +459,9 @@ class PlanFlags(TypedDict, total=False):
     """Turns of a conversation: each prompt is all that was said, and input_len new tokens"""
     think_s: float | None
     """Mean seconds between an answer and the user's next request [default: 0]"""
+    turn_round_s: float | None
+    """Seconds from a request's last step until the same user's next request is at the server, thinking aside [default:
+    0.001]"""
     input_len: int | None
     """Prompt tokens"""
     output_len: int | None
