@@ -257,7 +257,7 @@ mod tests {
     fn containers_and_shells_run_the_same_servers() {
         let plain = spec("vllm serve Qwen/Qwen3-32B -tp 2");
         for text in [
-            "docker run --runtime nvidia --gpus all -v ~/.cache:/root/.cache --env \"HF_TOKEN=x\" -p 8000:8000 --ipc=host \
+            "docker run --runtime nvidia --gpus all -v cache:/cache --env \"HF_TOKEN=x\" -p 8000:8000 --ipc=host \
              vllm/vllm-openai:v0.19.0 --model Qwen/Qwen3-32B -tp 2",
             "sudo docker run -itd --rm --shm-size 16g rocm/vllm:latest vllm serve Qwen/Qwen3-32B -tp 2",
             "podman run --device nvidia.com/gpu=all --entrypoint bash vllm/vllm-openai -c 'vllm serve Qwen/Qwen3-32B -tp 2'",

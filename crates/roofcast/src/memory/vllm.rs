@@ -35,8 +35,9 @@ const NOT_TORCH: f64 = 0.13;
 /// ranks, public logs 0.95 with four. They are channels of NCCL, its buffers for NVLink SHARP, and those of vLLM's own
 /// all-reduce.
 const COMMUNICATION: f64 = 0.42;
-/// Bytes of communication between two ranks over PCIe: NCCL has two channels there, which send and receive through
-/// buffers of 4 MiB (`NCCL_BUFFSIZE`), and no NVLink SHARP.
+/// Bytes of communication between two ranks over PCIe: two channels, each with a send and a receive buffer of 4 MiB, the
+/// default of `NCCL_BUFFSIZE`, and no NVLink SHARP. The number of channels is an assumption, made with start-up logs of
+/// PCIe cards in view.
 const COMMUNICATION_BY_PCIE: Bytes = Bytes(2 * 2 * (4 << 20));
 /// GiB that are estimated for captured graphs: the middle of ten public logs of vLLM 0.20 to 0.25, which have 0.07 to
 /// 2.35.

@@ -41,7 +41,7 @@ struct Factor {
 
 impl Factor {
     /// The factor with this 10th and 90th percentile.
-    pub(super) fn of(band: [f64; 2]) -> Factor {
+    fn of(band: [f64; 2]) -> Factor {
         let [low, high] = band.map(libm::log);
         Factor { middle: low.midpoint(high), deviation: ((high - low) / (2.0 * Z90)).max(0.0) }
     }
@@ -291,7 +291,7 @@ impl Case<'_> {
 mod tests {
     use super::*;
 
-    pub(super) fn outlook(points: &[(f64, f64)], beyond: Factor) -> Outlook {
+    fn outlook(points: &[(f64, f64)], beyond: Factor) -> Outlook {
         let point = |(z, excess): &(f64, f64)| Point { z: *z, excess: vec![*excess], carried: true };
         Outlook::new(points.iter().map(point).collect(), vec![beyond])
     }

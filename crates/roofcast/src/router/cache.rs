@@ -60,7 +60,8 @@ impl CachePolicy {
         }
     }
 
-    /// Chooses one of at least two candidates.
+    /// Chooses one of at least two candidates: the one with the highest value, or by the softmax of values over their range where
+    /// Dynamo has a temperature.
     pub(super) fn choose(
         &self,
         asked: &Asked,
@@ -68,18 +69,25 @@ impl CachePolicy {
         candidates: &[usize],
         draw: Draw,
     ) -> usize {
-        match self.routing {
-            Routing::LlmD => self.highest_score(asked, replicas, candidates, draw),
-            Routing::CacheAware => self.balanced_match(asked, replicas, candidates, draw),
-            Routing::Kvaware => self.holder(asked, replicas, candidates, draw),
-            _ => self.least_cost(asked, replicas, candidates, draw),
+        let values = match self.routing {
+            Routing::LlmD => self.scores(asked, replicas, candidates),
+            Routing::CacheAware => self.balanced_matches(asked, replicas, candidates),
+            Routing::Kvaware => self.holders(asked, replicas, candidates),
+            _ => self.costs(asked, replicas, candidates).into_iter().map(|cost| -cost).collect(),
+        };
+        let [least, most] = extremes(&values);
+        let temperature = self.settings.router_temperature;
+        if self.routing != Routing::DynamoKv || temperature == 0.0 || least == most {
+            return highest(candidates, &values, draw);
         }
+        let weight = |value: &f64| libm::exp((value - most) / ((most - least) * temperature));
+        by_weight(candidates, &values.iter().map(weight).collect::<Vec<f64>>(), draw)
     }
 
-    /// Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`), in blocks: cost = `prefill_load_scale` ×
+    /// Costs by Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`), in blocks: `prefill_load_scale` ×
     /// max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks, 0) + blocks in use +
-    /// `decode_active_request_weight` × requests. Least cost, or a draw by softmax(−cost / (range × temperature)).
-    fn least_cost(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize], draw: Draw) -> usize {
+    /// `decode_active_request_weight` × requests.
+    fn costs(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let cost = |&index: &usize| {
             let prefill = (replicas.prompt_tokens(index) + asked.input) as f64 / self.block;
@@ -87,25 +95,12 @@ impl CachePolicy {
             let requests = s.decode_active_request_weight * replicas.in_flight(index) as f64;
             s.prefill_load_scale * (prefill - credit).max(0.0) + replicas.blocks(index).0 as f64 + requests
         };
-        let costs: Vec<f64> = candidates.iter().map(cost).collect();
-        let [least, most] = extremes(&costs);
-        if s.router_temperature == 0.0 || least == most {
-            return highest(candidates, &costs.iter().map(|c| -c).collect::<Vec<_>>(), draw);
-        }
-        let weight = |c: &f64| libm::exp((least - c) / ((most - least) * s.router_temperature));
-        let weights: Vec<f64> = costs.iter().map(weight).collect();
-        by_weight(candidates, &weights, draw)
+        candidates.iter().map(cost).collect()
     }
 
-    /// llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score, each score within 0 and 1: cached blocks /
-    /// prompt blocks; (longest queue − own queue) / (longest − shortest), 1 where they are equal; 1 − KV cache use.
-    fn highest_score(
-        &self,
-        asked: &Asked,
-        replicas: &dyn Replicas,
-        candidates: &[usize],
-        draw: Draw,
-    ) -> usize {
+    /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score, each score within 0 and 1: cached
+    /// tokens / prompt tokens; (longest queue − own queue) / (longest − shortest), 1 where they are equal; 1 − KV cache use.
+    fn scores(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let queues: Vec<f64> = candidates.iter().map(|index| replicas.waiting(*index) as f64).collect();
         let [shortest, longest] = extremes(&queues);
@@ -116,46 +111,40 @@ impl CachePolicy {
             let room = 1.0 - held as f64 / all.max(1) as f64;
             s.prefix_cache_weight * prefix + s.queue_weight * queue + s.kv_cache_utilization_weight * room
         };
-        let scores: Vec<f64> = candidates.iter().zip(&queues).map(score).collect();
-        highest(candidates, &scores, draw)
+        candidates.iter().zip(&queues).map(score).collect()
     }
 
-    /// SGLang's model gateway (policy `cache_aware`): the shortest queue where most − least > `balance_abs_threshold` and
-    /// most > `balance_rel_threshold` × least; else the replica with the longest match where its share exceeds
-    /// `cache_threshold`; else the replica with the least remembered text.
-    fn balanced_match(
-        &self,
-        asked: &Asked,
-        replicas: &dyn Replicas,
-        candidates: &[usize],
-        draw: Draw,
-    ) -> usize {
+    /// Values by SGLang's model gateway (policy `cache_aware`): minus the load where most − least > `balance_abs_threshold` and
+    /// most > `balance_rel_threshold` × least; else the matched tokens where the longest match exceeds `cache_threshold` of
+    /// the prompt; else minus the remembered tokens.
+    fn balanced_matches(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
-        let loads: Vec<f64> = candidates.iter().map(|index| replicas.in_flight(*index) as f64).collect();
-        let [least, most] = extremes(&loads);
+        let loads = idle(replicas, candidates);
+        let [most, least] = extremes(&loads).map(|value| -value);
         if most - least > s.balance_abs_threshold && most > least * s.balance_rel_threshold {
-            return highest(candidates, &loads.iter().map(|l| -l).collect::<Vec<_>>(), draw);
+            return loads;
         }
         let matched = |index: &usize| self.history.matched(*index, asked.prompt) as f64;
         let matches: Vec<f64> = candidates.iter().map(matched).collect();
         if extremes(&matches)[1] > s.cache_threshold * asked.input as f64 {
-            return highest(candidates, &matches, draw);
+            return matches;
         }
-        let spare: Vec<f64> = candidates.iter().map(|index| -(self.history.tokens(*index) as f64)).collect();
-        highest(candidates, &spare, draw)
+        candidates.iter().map(|index| -(self.history.tokens(*index) as f64)).collect()
     }
 
-    /// vLLM production stack a6c01db0 (`routers/routing_logic.py`, `kvaware`): the replica with the longest cached prefix where
-    /// at most `kv_aware_threshold` tokens of the prompt are not cached there, else the replica with the fewest requests.
-    fn holder(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize], draw: Draw) -> usize {
+    /// Values by vLLM production stack a6c01db0 (`routers/routing_logic.py`, `kvaware`): the cached tokens where at most
+    /// `kv_aware_threshold` tokens of the prompt are not in the longest cached prefix, else minus the requests in flight.
+    fn holders(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let cached: Vec<f64> = candidates.iter().map(|index| replicas.cached(*index) as f64).collect();
         let longest = extremes(&cached)[1];
-        if longest > 0.0 && asked.input as f64 - longest <= self.settings.kv_aware_threshold {
-            return highest(candidates, &cached, draw);
-        }
-        let idle: Vec<f64> = candidates.iter().map(|index| -(replicas.in_flight(*index) as f64)).collect();
-        highest(candidates, &idle, draw)
+        let near = longest > 0.0 && asked.input as f64 - longest <= self.settings.kv_aware_threshold;
+        if near { cached } else { idle(replicas, candidates) }
     }
+}
+
+/// Minus the requests in flight on each candidate.
+fn idle(replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
+    candidates.iter().map(|index| -(replicas.in_flight(*index) as f64)).collect()
 }
 
 /// Least and most of values.
