@@ -90,7 +90,7 @@ class DeploymentFlags(TypedDict, total=False):
     max_num_queued_tokens: int | None
     """Prompt tokens without a first token from which a replica's server refuses requests"""
     prefill_schedule_interval: int | None
-    """Steps from one with prompts beside decodes to the next, in vLLM's data-parallel engines"""
+    """Steps from one with prompts beside decodes to the next; before vLLM 0.33 in data-parallel engines"""
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     policy: Word | None
@@ -109,6 +109,12 @@ class DeploymentFlags(TypedDict, total=False):
     """Requests of a step with prompts, SGLang's [default: no bound]"""
     disable_radix_cache: bool | None
     """Whether SGLang keeps no prefixes [default: false]"""
+    max_mamba_cache_size: int | None
+    """Recurrent states of SGLang's pool [default: what the memory leaves]"""
+    mamba_full_memory_ratio: float | None
+    """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
+    mamba_radix_cache_strategy: Word | None
+    """How SGLang keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -116,7 +122,8 @@ class DeploymentFlags(TypedDict, total=False):
     hicache_size: float | None
     """GB of HiCache's host pool on each rank, in place of the ratio"""
     hicache_write_policy: Word | None
-    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default: write_through]"""
+    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
+    write_through]"""
     disable_overlap_schedule: bool | None
     """Whether SGLang decides a step after the results of the one before it [default: false]"""
     retraction_policy: Word | None
@@ -148,6 +155,8 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """For how many steps at most [default: 50]"""
+    mamba_ssm_dtype: Word | None
+    """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
     language_model_only: bool | None
     """Whether towers for images and sound are not loaded [default: false]"""
     kv_cache_memory_bytes: int | None
@@ -227,8 +236,8 @@ class LoadFlags(DeploymentFlags, total=False):
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
-    """Choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky, dynamo_kv,
-    llm_d, cache_aware, kvaware [default: round_robin]"""
+    """Choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky, dynamo_kv, llm_d,
+    cache_aware, kvaware [default: round_robin]"""
     transfer_link: Word | None
     """Link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"""
     ttft_p99: float | None
@@ -353,7 +362,7 @@ class PlanFlags(TypedDict, total=False):
     max_num_queued_tokens: int | None
     """Prompt tokens without a first token from which a replica's server refuses requests"""
     prefill_schedule_interval: int | None
-    """Steps from one with prompts beside decodes to the next, in vLLM's data-parallel engines"""
+    """Steps from one with prompts beside decodes to the next; before vLLM 0.33 in data-parallel engines"""
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     policy: Word | None
@@ -372,6 +381,12 @@ class PlanFlags(TypedDict, total=False):
     """Requests of a step with prompts, SGLang's [default: no bound]"""
     disable_radix_cache: bool | None
     """Whether SGLang keeps no prefixes [default: false]"""
+    max_mamba_cache_size: int | None
+    """Recurrent states of SGLang's pool [default: what the memory leaves]"""
+    mamba_full_memory_ratio: float | None
+    """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
+    mamba_radix_cache_strategy: Word | None
+    """How SGLang keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -379,7 +394,8 @@ class PlanFlags(TypedDict, total=False):
     hicache_size: float | None
     """GB of HiCache's host pool on each rank, in place of the ratio"""
     hicache_write_policy: Word | None
-    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default: write_through]"""
+    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
+    write_through]"""
     disable_overlap_schedule: bool | None
     """Whether SGLang decides a step after the results of the one before it [default: false]"""
     retraction_policy: Word | None
@@ -411,6 +427,8 @@ class PlanFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """For how many steps at most [default: 50]"""
+    mamba_ssm_dtype: Word | None
+    """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
     language_model_only: bool | None
     """Whether towers for images and sound are not loaded [default: false]"""
     kv_cache_memory_bytes: int | None
@@ -499,6 +517,9 @@ class PlanFlags(TypedDict, total=False):
     requests: int | None
     """Requests of a simulation that proves a deployment [default: 10000, or those of the workload where they are
     more]"""
+    confidence: float | None
+    """Chance of meeting the SLO that the best plan has at least, given the bands of forecasts; 0 takes what meets it as
+    forecast [default: 0.8]"""
     minimise: Word | None
     """What the best plan has least of: cost_per_hour, cost_per_million_tokens, accelerators or energy [default:
     cost_per_hour]"""

@@ -256,6 +256,7 @@ class LimitsPoint(Part):
     tokens_per_s: float
     mfu: float
     mbu: float
+    fits: bool
     usd_per_million_tokens: float | None = None
     evicted_tokens_per_step: float | None = None
 

@@ -77,6 +77,14 @@ class Price(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class HostLink(Part):
+    """The link to the host's memory, one direction."""
+
+    kind: str
+    bytes_per_s: float
+
+
+@dataclass(init=False, repr=False, eq=False)
 class Accelerator(Entry):
     """An accelerator of the catalog: ``Accelerator("h100-sxm")``.
 
@@ -100,6 +108,7 @@ class Accelerator(Entry):
     notes: str | None = None
     link: Link | None = None
     network: Link | None = None
+    host_link: HostLink | None = None
     price: Price | None = None
 
     def headline(self) -> str:
