@@ -50,7 +50,7 @@ pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Resul
         let prompt = if found.hash_ids.is_empty() {
             Prompt::Own
         } else if found.is_cut_by(units.block) {
-            Prompt::Runs(runs(&found.hash_ids, units.block, found.input_length))
+            Prompt::Runs(runs(&found.hash_ids, 0, units.block, found.input_length).into())
         } else {
             let (ids, blocks) = (found.hash_ids.len(), found.input_length.div_ceil(units.block));
             let message = format!(
@@ -63,17 +63,18 @@ pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Resul
     })
 }
 
-/// The blocks as runs of segment 0; blocks that follow one another are one run.
-pub(super) fn runs(ids: &[u32], block: u64, tokens: u64) -> Box<[Run]> {
+/// The first `tokens` tokens of blocks as runs of a segment; blocks that follow one another are one run.
+pub(super) fn runs(ids: &[u32], segment: u32, block: u64, tokens: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut left = tokens;
     for id in ids {
         let (start, length) = (u64::from(*id) * block, left.min(block));
         left -= length;
         match runs.last_mut() {
+            _ if length == 0 => break,
             Some(last) if last.start + last.length == start => last.length += length,
-            _ => runs.push(Run { segment: 0, start, length }),
+            _ => runs.push(Run { segment, start, length }),
         }
     }
-    runs.into()
+    runs
 }

@@ -37,7 +37,8 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
                 format!("{} `hash_ids` for {input} tokens; expected {blocks}, or none", found.hash_ids.len());
             return Err(recording.error(line, 1, message));
         }
-        let text = Text::Added(known.then(|| runs(&found.hash_ids, MOONCAKE.block, found.input_length)));
+        let text =
+            Text::Added(known.then(|| runs(&found.hash_ids, 0, MOONCAKE.block, found.input_length).into()));
         let turn = Turn { wait, input, output, text, spawns: Vec::new() };
         let next = recording.sessions.len();
         let index = *sessions.entry(found.session_id).or_insert(next);

@@ -5,12 +5,16 @@
 //! which starts at its `t` and ends before the parent's next request. System prompts that sessions have in common have other ids
 //! in each, so nothing is shared between sessions.
 
+use super::mooncake::runs;
 use super::session::{Session, Text, Turn};
 use super::{Recording, json};
 use crate::error::Result;
 use crate::units::Picoseconds;
 use crate::workload::request::Run;
 use serde::Deserialize;
+
+/// Largest size of a block in tokens.
+const MOST_BLOCK: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 struct Line {
@@ -37,13 +41,14 @@ struct Item {
 
 pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     json::lines(text, recording, |line, found: Line, recording| {
-        if found.block_size == 0 {
-            return Err(recording.error(line, 1, "`block_size` is 0; expected 1 or more".into()));
+        if !(1..=MOST_BLOCK).contains(&found.block_size) {
+            let message = format!("`block_size` is {}; accepted: 1 to {MOST_BLOCK} tokens", found.block_size);
+            return Err(recording.error(line, 1, message));
         }
-        let segment = recording.sessions.len() as u32;
-        let session = Session::default();
-        recording.sessions.push(session);
-        let index = recording.sessions.len() - 1;
+        // Its place, before those of its sub-agents.
+        let index = recording.sessions.len();
+        recording.sessions.push(Session::default());
+        let segment = index as u32;
         let session =
             Reader { line, block: found.block_size, segment }.session(&found.requests, recording)?;
         recording.sessions[index] = session;
@@ -92,20 +97,11 @@ impl Reader {
 
     /// Whole blocks by their ids, and the rest as tokens that no other turn has.
     fn prompt(&self, item: &Item, turn: usize) -> Box<[Run]> {
-        let mut runs: Vec<Run> = Vec::new();
-        let mut left = item.input;
-        for id in &item.hash_ids {
-            let (start, length) = (u64::from(*id) * self.block, left.min(self.block));
-            left -= length;
-            match runs.last_mut() {
-                _ if length == 0 => {}
-                Some(last) if last.start + last.length == start => last.length += length,
-                _ => runs.push(Run { segment: self.segment, start, length }),
-            }
-        }
+        let mut runs = runs(&item.hash_ids, self.segment, self.block, item.input);
+        let left = item.input - runs.iter().map(|run| run.length).sum::<u64>();
         if left > 0 {
             // Beyond the ids, which have 32 bits.
-            let start = ((1 << 32) + turn as u64) * self.block.max(1 << 20);
+            let start = ((1 << 32) + turn as u64) * MOST_BLOCK;
             runs.push(Run { segment: self.segment, start, length: left });
         }
         runs.into()
@@ -140,6 +136,15 @@ mod tests {
         assert_eq!(parent.turns[1].text, whole);
         let Text::Whole(first) = &parent.turns[0].text else { panic!("a whole prompt") };
         assert_eq!(first.iter().map(|run| run.length).collect::<Vec<_>>(), [128, 2]);
+    }
+
+    #[test]
+    fn blocks_of_any_size_are_not_taken() {
+        for size in ["0", "1048577", "18446744073709551615"] {
+            let text = ONE.replace("\"block_size\":64", &format!("\"block_size\":{size}"));
+            let error = Trace::parse("t", &text, None).unwrap_err().to_string();
+            assert!(error.contains(size) && error.contains("1 to 1048576"), "{error}");
+        }
     }
 
     #[test]
