@@ -14,6 +14,23 @@ fn refused(arguments: &str, says: &[&str]) {
 }
 
 #[test]
+fn routers_that_weigh_caches_are_simulated_not_emulated() {
+    let emulated =
+        "emulate --model llama-3.1-8b --hardware h100-sxm --replicas 2 --count 2 --port 0 --router";
+    for router in ["dynamo_kv", "llm_d", "cache_aware", "kvaware"] {
+        refused(
+            &format!("{emulated} {router}"),
+            &["fleet.router", router, "least_loaded", "--kv-events-config"],
+        );
+    }
+    let simulated = "simulate --model llama-3.1-8b --hardware h100-sxm --requests 10 --router llm_d";
+    refused(
+        &format!("{simulated} --set fleet.routing.queue_weight=-1"),
+        &["fleet.routing.queue_weight", "0 to 1000"],
+    );
+}
+
+#[test]
 fn names_that_are_not_there() {
     refused("capacity --model nope --hardware h100-sxm", &["nope", "roofcast catalog"]);
     refused("capacity --model llama-3.1-8b --hardware h100-foo", &["h100-foo", "h100-sxm"]);

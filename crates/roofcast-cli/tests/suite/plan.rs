@@ -16,6 +16,8 @@ fn ten_thousand_users_on_v100() {
     assert_eq!((of(148), of(149)), (Ok(8), Ok(16)));
     let (answer, _) = json("plan examples/plan-v100-users.toml");
     assert_eq!(answer["best"]["count"], 544);
+    // Without a bound nothing can be missed: the run has the requests asked for, and no chance is stated.
+    assert_eq!((answer["requests"].as_u64(), answer["best"]["chance"].is_null()), (Some(10_000), true));
     assert_eq!(
         (answer["best"]["replicas"].as_u64(), answer["best"]["max_batch"].as_u64()),
         (Some(68), Some(148))

@@ -91,7 +91,7 @@ pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
 
 /// `workload` with the number of requests that a proof needs: the requested number, or else [`REQUESTS`] or the
 /// workload's number if that is larger; at least so that requests arrive for [`DECODES`] times a request's decode
-/// time, and that each user in a closed loop sends [`DECODES`] requests. Users begin one after another, over the
+/// time, and that each user in a closed loop with bounds sends [`DECODES`] requests. Users begin one after another, over the
 /// longest time of a request within the SLO: all at one instant would be an unrealistic burst, which would decide the
 /// 99th percentile. A trace is used whole.
 pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
@@ -122,10 +122,16 @@ fn decode_s(demand: &Demand, slo: &Slo) -> f64 {
     whole_s.min(tpot_s * demand.output)
 }
 
-/// Number of requests that arrive during [`DECODES`] decode times, or [`DECODES`] for each user.
+/// True if nothing can be missed: users wait for their answers, and no bound is set on these.
+pub(super) fn is_certain(demand: &Demand, slo: &Slo) -> bool {
+    demand.users.is_some() && slo.bounds().next().is_none()
+}
+
+/// Number of requests that arrive during [`DECODES`] decode times, or [`DECODES`] for each user whose requests have bounds.
 fn enough(demand: &Demand, slo: &Slo) -> u64 {
     let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s(demand, slo) * DECODES);
-    let for_users = demand.users.map_or(0, |users| users * DECODES as u64);
+    let users = demand.users.filter(|_| !is_certain(demand, slo));
+    let for_users = users.map_or(0, |users| users * DECODES as u64);
     (for_growth as u64).max(for_users).min(MOST_REQUESTS)
 }
 

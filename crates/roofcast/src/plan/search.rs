@@ -7,7 +7,7 @@
 
 use super::chance::{Case, Doubt, Met, Outlook, Point, QUANTILES, SEEDS, deviate, excess};
 use super::feasibility::{Judge, Miss, Stage, deployment};
-use super::proof::{Runner, Trial, missed};
+use super::proof::{Runner, Trial, is_certain, missed};
 use super::space::{Candidate, Cut, Told};
 use crate::error::Result;
 use crate::fleet::results::Sample;
@@ -299,10 +299,13 @@ impl Search<'_> {
     }
 }
 
-/// The probability for each of `met`, with other seeds as well if `seeds` is set; `None` without bands, or if the
-/// search was stopped.
+/// The probability for each of `met`, with other seeds as well if `seeds` is set; `None` without bands, if nothing can
+/// be missed, or if the search was stopped.
 pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<Vec<Option<Outlook>>> {
     let slo = found.base.slo;
+    if is_certain(found.judge.demand, &slo) {
+        return Ok(met.iter().map(|_| None).collect());
+    }
     let fitted = found.judge.slower != 1.0;
     let case = |&(candidate, spec, run)| {
         let trial = found.trial(&candidate, spec)?;

@@ -53,7 +53,7 @@ impl Launch<'_> {
         let pools = [&fleet.prefill, &fleet.decode].into_iter().flatten().filter_map(|pool| pool.router);
         if let Some(router) = pools.chain([fleet.router]).find(|router| router.weighs_caches()) {
             let accepted = "round_robin, least_loaded, power_of_two, prefix_aware, session_sticky: to emulate a router that \
-                            weighs caches, run that router in front of replicas that publish --kv-events";
+                            weighs caches, run that router in front of replicas that publish KV events (--kv-events-config)";
             return Err(Error::field(&self.place, "fleet.router", router.name(), accepted).into());
         }
         if let Some(autoscale) = &fleet.autoscale {
