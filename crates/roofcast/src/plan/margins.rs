@@ -5,6 +5,7 @@
 
 use super::answer::{Choice, Plan, WhatIf, told};
 use super::demand::{longer, scaled, users};
+use super::feasibility::Miss;
 use super::proof::GOODPUT;
 use super::proof::{Trial, missed};
 use super::search::{Judged, Search, outlooks};
@@ -78,19 +79,30 @@ fn verdicts(
     let specs = loads.into_iter().map(|workload| Spec { workload: Some(workload), ..found.base.clone() });
     let trials = specs.map(|spec| found.trial(candidate, &spec)).collect::<Result<Vec<Trial>>>()?;
     let met = run(found, &trials);
-    Ok(met.map(|met| met.into_iter().map(|(miss, _)| miss).collect()))
+    Ok(met.map(|met| met.into_iter().map(|(miss, _)| miss.map(|miss| miss.reason)).collect()))
 }
 
-type Verdict = (Option<String>, Option<Box<Simulation>>);
+type Verdict = (Option<Miss>, Option<Box<Simulation>>);
 
-/// For each of `trials`, the reason for which it misses the SLO, or its run; `None` if the search was stopped.
+/// For each of `trials`, the miss of the SLO, or the run; `None` if the search was stopped.
 fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
     let slo = found.base.slo;
     let verdict = |run| match missed(&run, &slo) {
-        Some(miss) => (Some(miss.reason), None),
+        Some(miss) => (Some(miss), None),
         None => (None, run.ok().map(Box::new)),
     };
     found.runs(trials).map(|runs| runs.into_iter().map(verdict).collect())
+}
+
+/// How `candidate` misses the SLO under the workload of `base`, or its run; `None` if the search was
+/// stopped. Users beyond the memory of `candidate` need no simulation.
+fn verdict(found: &mut Search, candidate: &Candidate, base: &Spec) -> Result<Option<Verdict>> {
+    let users = base.workload.as_ref().and_then(users);
+    if let Some(miss) = found.judge.crowded(candidate, users) {
+        return Ok(Some((Some(miss), None)));
+    }
+    let trial = found.trial(candidate, base)?;
+    Ok(run(found, &[trial]).and_then(|mut met| met.pop()))
 }
 
 /// Effects of changes on the best deployment.
@@ -147,31 +159,28 @@ fn changed(
 ) -> Result<Option<WhatIf>> {
     let Some(workload) = workload else { return Ok(None) };
     let base = Spec { workload: Some(workload), ..found.base.clone() };
-    let trial = found.trial(candidate, &base)?;
-    let Some((miss, met)) = run(found, &[trial]).and_then(|mut met| met.pop()) else { return Ok(None) };
-    let users = base.workload.as_ref().and_then(users);
-    let miss = found.judge.crowded(candidate, users).map(|m| m.reason).or(miss);
-    let met = met.filter(|_| miss.is_none());
+    let Some((miss, met)) = verdict(found, candidate, &base)? else { return Ok(None) };
     let asked: Vec<_> = met.iter().map(|run| (*candidate, &base, &**run)).collect();
     let outlook = outlooks(found, &asked, false)?.pop().flatten();
     let met = met.map(|run| told(&run.summary, &base.slo));
     let mut replicas = None;
-    if miss.is_some() && grows && candidate.prefill.is_none() {
-        let more =
-            (1..=MORE).map(|more| Pool { replicas: candidate.serving.replicas + more, ..candidate.serving });
-        let larger: Vec<Candidate> = more.map(|serving| Candidate { serving, ..*candidate }).collect();
-        let trials = larger.iter().map(|c| found.trial(c, &base)).collect::<Result<Vec<Trial>>>()?;
-        let met = run(found, &trials).unwrap_or_default();
-        let carries = |(candidate, (miss, _)): (&Candidate, &Verdict)| {
-            miss.is_none() && found.judge.crowded(candidate, users).is_none()
-        };
-        let enough = larger.iter().zip(&met).position(carries);
-        replicas = enough.map(|index| larger[index].serving.replicas);
+    // Refusals have an infinite factor: more replicas refuse as much.
+    let helps = miss.as_ref().is_some_and(|miss| miss.factor.is_finite());
+    if helps && grows && candidate.prefill.is_none() {
+        for more in 1..=MORE {
+            let serving = Pool { replicas: candidate.serving.replicas + more, ..candidate.serving };
+            match verdict(found, &Candidate { serving, ..*candidate }, &base)? {
+                Some((Some(_), _)) => continue,
+                Some((None, _)) => replicas = Some(serving.replicas),
+                None => {}
+            }
+            break;
+        }
     }
     Ok(Some(WhatIf {
         change: change.to_owned(),
         meets: miss.is_none(),
-        because: miss.or(met).unwrap_or_default(),
+        because: miss.map(|miss| miss.reason).or(met).unwrap_or_default(),
         chance: outlook.map(|outlook| outlook.chance()),
         replicas,
     }))
