@@ -109,6 +109,7 @@ export interface RunAnswer {
     p90_ttft_ms: number | null;
     p95_ttft_ms: number | null;
     p99_ttft_ms: number | null;
+    p999_ttft_ms: number | null;
     mean_tpot_ms: number | null;
     median_tpot_ms: number | null;
     std_tpot_ms: number | null;
@@ -116,6 +117,7 @@ export interface RunAnswer {
     p90_tpot_ms: number | null;
     p95_tpot_ms: number | null;
     p99_tpot_ms: number | null;
+    p999_tpot_ms: number | null;
     mean_itl_ms: number | null;
     median_itl_ms: number | null;
     std_itl_ms: number | null;
@@ -123,6 +125,7 @@ export interface RunAnswer {
     p90_itl_ms: number | null;
     p95_itl_ms: number | null;
     p99_itl_ms: number | null;
+    p999_itl_ms: number | null;
     mean_e2el_ms: number | null;
     median_e2el_ms: number | null;
     std_e2el_ms: number | null;
@@ -130,6 +133,7 @@ export interface RunAnswer {
     p90_e2el_ms: number | null;
     p95_e2el_ms: number | null;
     p99_e2el_ms: number | null;
+    p999_e2el_ms: number | null;
     settings: Settings;
     activity: Activity;
     kv_cache: CacheUse;
@@ -366,6 +370,7 @@ export interface Choice {
   ttft_p99_ms: number;
   e2el_ms: number;
   e2el_p99_ms: number;
+  itl_p99_ms: number;
   limit: Times;
   forecast: Times;
   bound: string;

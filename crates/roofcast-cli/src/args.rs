@@ -264,6 +264,9 @@ pub(crate) struct SimulateArgs {
     /// Take every step by itself: the same results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
+    /// Mean TPOT that was measured of this deployment under this load: the answer is whether that is as forecast.
+    #[arg(long, value_name = "MS", value_parser = milliseconds, conflicts_with = "sweep")]
+    pub(crate) measured_tpot: Option<f64>,
     /// Write each request: .jsonl, .csv, or .parquet.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
@@ -286,6 +289,14 @@ pub(crate) struct SimulateArgs {
     /// for each combination.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
     pub(crate) sweep: Vec<String>,
+    /// The largest value of a key that keeps the SLO, by bisection: rate=1..100, users=1..256, max-num-seqs=8..1024,
+    /// max-num-batched-tokens=512..32768 or another key with numbers.
+    #[arg(
+        long,
+        value_name = "KEY=LOW..HIGH",
+        conflicts_with_all = ["sweep", "records", "series", "trace", "svg", "html", "measured_tpot", "csv"]
+    )]
+    pub(crate) find: Option<String>,
     /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
     #[arg(long, value_parser = within(1, 1024))]
     pub(crate) threads: Option<u64>,

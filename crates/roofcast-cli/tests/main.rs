@@ -1,6 +1,8 @@
 //! The binary as a user meets it: real processes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
 
+#[path = "suite/asked.rs"]
+mod asked;
 #[path = "suite/bench.rs"]
 mod bench;
 #[path = "suite/capacity.rs"]

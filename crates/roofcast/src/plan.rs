@@ -14,6 +14,7 @@ mod demand;
 mod deployed;
 mod estimate;
 mod feasibility;
+mod largest;
 mod launch;
 mod link;
 mod manifest;
@@ -28,15 +29,15 @@ mod space;
 mod why;
 
 pub use answer::{
-    Bounded, Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
+    Bounded, against, Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
 };
 pub use current::{Alternative, Current, current};
 pub use feasibility::{Miss, Stage};
+pub use largest::{Largest, Range};
 pub use launch::{Launch, Role, launches};
 pub use manifest::Manifest;
 pub use pareto::front;
-pub use proof::Headroom;
-pub use proof::{Runner, Trial, in_turn};
+pub use proof::{Headroom, Runner, Trial, in_turn, judged_load, missed};
 pub use quality::Quality;
 pub use space::Cut;
 
@@ -327,6 +328,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         ttft_p99_ms: s.ttft.p99,
         e2el_ms: s.e2el.mean,
         e2el_p99_ms: s.e2el.p99,
+        itl_p99_ms: s.itl.p99,
         limit: Times { tpot_ms: run.limit_tpot_ms.min(s.tpot.mean), prefill_ms: limit_prefill },
         forecast: Times { tpot_ms: s.tpot.mean, prefill_ms },
         bound: answer::bound(&run.time),

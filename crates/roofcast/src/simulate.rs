@@ -3,6 +3,7 @@
 //! Knows: the replicas of a deployment, the sums of their counts, and whether the offered load exceeded their
 //! capacity. Latencies as clients see them are in [`results`].
 
+mod beside;
 mod provision;
 mod sums;
 
@@ -21,6 +22,7 @@ use crate::timeline::series::{Point, Series};
 use crate::timeline::trace::Trace;
 use crate::units::Picoseconds;
 use crate::workload::{Traffic, Workload};
+pub use beside::{Beside, Verdict};
 pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers, has_pools, pool, uncounted};
 use provision::{Provision, Requests};
 use serde::Serialize;

@@ -26,6 +26,8 @@ pub struct Statistics {
     pub p95: f64,
     /// 99th percentile.
     pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
 }
 
 impl Statistics {
@@ -37,8 +39,8 @@ impl Statistics {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let std = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
-        let [median, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|q| quantile(values, q));
-        Statistics { count: values.len() as u64, mean, median, std, p90, p95, p99 }
+        let [median, p90, p95, p99, p999] = Percentile::ALL.map(|p| quantile(values, p.share()));
+        Statistics { count: values.len() as u64, mean, median, std, p90, p95, p99, p999 }
     }
 
     /// The value of a percentile.
@@ -48,6 +50,7 @@ impl Statistics {
             Percentile::P90 => self.p90,
             Percentile::P95 => self.p95,
             Percentile::P99 => self.p99,
+            Percentile::P999 => self.p999,
         }
     }
 
@@ -120,6 +123,7 @@ impl Summary {
             Metric::Ttft => &self.ttft,
             Metric::Tpot => &self.tpot,
             Metric::E2el => &self.e2el,
+            Metric::Itl => &self.itl,
         }
     }
 
@@ -165,6 +169,7 @@ pub fn meets(record: &Record, slo: &Slo) -> bool {
         Metric::Ttft => record.ttft(),
         Metric::Tpot => record.tpot(),
         Metric::E2el => Some(record.e2el()),
+        Metric::Itl => None,
     };
     Metric::ALL.into_iter().all(|metric| match (slo.of_a_request(metric), time(metric)) {
         (Some(most), Some(t)) => t.ms() <= most,
@@ -196,8 +201,8 @@ impl Serialize for Summary {
 /// A figure of a sample's statistics.
 pub type Figure = fn(&Statistics) -> f64;
 
-/// Figures that vLLM's client writes, by name.
-pub const FIGURES: [(&str, Figure); 7] = [
+/// Figures that vLLM's client writes, by name, and the 99.9th percentile.
+pub const FIGURES: [(&str, Figure); 8] = [
     ("mean", |s| s.mean),
     ("median", |s| s.median),
     ("std", |s| s.std),
@@ -205,6 +210,7 @@ pub const FIGURES: [(&str, Figure); 7] = [
     ("p90", |s| s.p90),
     ("p95", |s| s.p95),
     ("p99", |s| s.p99),
+    ("p999", |s| s.p999),
 ];
 
 #[cfg(test)]
@@ -217,6 +223,9 @@ mod tests {
         let s = Statistics::of(&mut [4.0, 1.0, 3.0, 2.0]);
         assert_eq!((s.mean, s.median), (2.5, 2.5));
         assert!((s.p90 - 3.7).abs() < 1e-12 && (s.std - 1.25_f64.sqrt()).abs() < 1e-12);
+        // 0 to 1000: the 99.9th is at index 0.999·1000.
+        let all = Statistics::of(&mut (0..=1000).map(f64::from).collect::<Vec<_>>());
+        assert!((all.p999 - 999.0).abs() < 1e-9 && (all.p99 - 990.0).abs() < 1e-9, "{all:?}");
         assert_eq!(Statistics::of(&mut []), Statistics::default());
         assert_eq!(Statistics::of(&mut [7.0]).p99, 7.0);
     }

@@ -6,7 +6,7 @@ use super::help::{ENGINE, LOAD, MACHINE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, Key, Kind};
 use roofcast::spec::number::{self, Unit};
-use roofcast::spec::settings::Setting;
+use roofcast::spec::settings::{NO_BOUND, Setting};
 use std::marker::PhantomData;
 use toml::Value;
 
@@ -148,7 +148,7 @@ fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
         "concurrency" => arg.visible_alias("users").conflicts_with("rate"),
         // The name that `bench` uses for bounds on single requests.
         "ttft-p99" => arg.alias("slo-ttft"),
-        "tpot-p99" => arg.alias("slo-tpot"),
+        "tpot-p99" => arg.alias("slo-tpot").conflicts_with("tokens-per-s-user"),
         "e2el-p99" => arg.alias("slo-e2el"),
         _ => arg,
     })
@@ -165,10 +165,12 @@ fn value(key: &Key, text: &str) -> Result<Value, String> {
     match (key.kind, Unit::of_key(key.path)) {
         (Kind::Whole, _) => whole(text),
         (Kind::Wholes, _) => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
+        (Kind::Real, _) if key.section() == "slo" && text == NO_BOUND => Ok(text.into()),
         (Kind::Real, None) => number::real(text).map(Value::from).ok_or_else(|| accepted("a number")),
         (Kind::Real, Some(unit)) => {
             let time = number::time(text, unit).map(Value::from);
-            time.ok_or_else(|| accepted(&format!("{}, or a time as 50ms or 2s", unit.name())))
+            let none = if key.section() == "slo" { ", or none" } else { "" };
+            time.ok_or_else(|| accepted(&format!("{}, or a time as 50ms or 2s{none}", unit.name())))
         }
         (Kind::Switch, _) => text.parse::<bool>().map(Value::from).map_err(|_| accepted("true or false")),
         (Kind::Words, _) if words().any(str::is_empty) => Err(accepted("names with commas between them")),

@@ -1,5 +1,7 @@
 //! `roofcast simulate`: the metrics that a benchmark client would measure.
 
+mod beside;
+mod find;
 mod series;
 mod sweep;
 mod text;
@@ -16,7 +18,7 @@ use crate::show::target::Target;
 use crate::{exit, host};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
-use roofcast::simulate::{Options, Simulation, simulate_while};
+use roofcast::simulate::{Beside, Options, Simulation, simulate_while};
 use roofcast::spec::Slo;
 use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
@@ -40,6 +42,15 @@ pub(crate) struct Answer<'a> {
     about: About<'a>,
     #[serde(flatten)]
     simulation: &'a Simulation,
+    /// The TPOT of `--measured-tpot` beside the forecast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Beside>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(about: About<'a>, simulation: &'a Simulation) -> Answer<'a> {
+        Answer { about, simulation, measured: None }
+    }
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
@@ -50,6 +61,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         files_of_one_run(args)?;
         let picture = Target::asked("--svg", args.svg.as_ref())?;
         return sweep::run(args, picture.as_ref());
+    }
+    if let Some(asked) = &args.find {
+        return find::run(args, asked);
     }
     let files = Files::asked(args)?;
     let scenario = source(args, args.spec.first())?.scenario(&[])?;
@@ -77,15 +91,19 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     }
     files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
     host::recorded(&mut simulation.records);
+    let measured = args.measured_tpot.and_then(|ms| Beside::of(&simulation, ms));
+    let title = about(deployment, &simulation);
     if args.output.json {
-        show::json(SCHEMA, &Answer { about: about(deployment, &simulation), simulation: &simulation })?;
+        show::json(SCHEMA, &Answer { measured, ..Answer::of(title, &simulation) })?;
     } else if args.output.csv {
         let interrupted = simulation.interrupted;
         let rows = simulation.summary.metrics().map(|(name, s)| csv_row(name, s, interrupted));
         let header = ["metric", "mean_ms", "std_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "interrupted"];
         show::csv(&header, &rows)?;
+    } else if let Some(measured) = &measured {
+        show::text(&beside::people(&title, &scenario.spec, measured))?;
     } else {
-        show::text(&text::people(&about(deployment, &simulation), &scenario.spec, &simulation))?;
+        show::text(&text::people(&title, &scenario.spec, &simulation))?;
     }
     Ok(match &simulation {
         s if s.interrupted => exit::invalid(),
@@ -175,6 +193,8 @@ fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
         ("--series", args.series.is_some()),
         ("--trace", args.trace.is_some()),
         ("--html", args.html.is_some()),
+        ("--measured-tpot", args.measured_tpot.is_some()),
+        ("--find", args.find.is_some()),
     ];
     match flags.iter().find(|(_, given)| *given) {
         Some((flag, _)) => {

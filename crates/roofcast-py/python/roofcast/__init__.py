@@ -15,6 +15,7 @@ from roofcast.entities import Accelerator, Deployment, Model
 from roofcast.verbs import (
     calibrate,
     capacity,
+    find,
     intensity,
     limits,
     limits_compare,
@@ -34,6 +35,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "capacity",
+    "find",
     "intensity",
     "limits",
     "limits_compare",

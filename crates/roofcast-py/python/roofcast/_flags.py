@@ -242,10 +242,46 @@ class LoadFlags(DeploymentFlags, total=False):
     """Link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"""
     ttft_p99: float | None
     """Time to first token, 99th percentile, ms"""
+    ttft_p999: float | None
+    """Time to first token, 99.9th percentile, ms"""
+    ttft_p95: float | None
+    """Time to first token, 95th percentile, ms"""
+    ttft_p90: float | None
+    """Time to first token, 90th percentile, ms"""
+    ttft_p50: float | None
+    """Time to first token, median, ms"""
     tpot_p99: float | None
     """Time per output token, 99th percentile, ms"""
+    tpot_p999: float | None
+    """Time per output token, 99.9th percentile, ms"""
+    tpot_p95: float | None
+    """Time per output token, 95th percentile, ms"""
+    tpot_p90: float | None
+    """Time per output token, 90th percentile, ms"""
+    tpot_p50: float | None
+    """Time per output token, median, ms"""
+    tokens_per_s_user: float | None
+    """Tokens per second that 99 of 100 users get at least: 1000 over TPOT p99 in ms"""
+    itl_p99: float | None
+    """Gap between tokens of an answer, 99th percentile, ms"""
+    itl_p999: float | None
+    """Gap between tokens of an answer, 99.9th percentile, ms"""
+    itl_p95: float | None
+    """Gap between tokens of an answer, 95th percentile, ms"""
+    itl_p90: float | None
+    """Gap between tokens of an answer, 90th percentile, ms"""
+    itl_p50: float | None
+    """Gap between tokens of an answer, median, ms"""
     e2el_p99: float | None
     """End-to-end latency, 99th percentile, ms"""
+    e2el_p999: float | None
+    """End-to-end latency, 99.9th percentile, ms"""
+    e2el_p95: float | None
+    """End-to-end latency, 95th percentile, ms"""
+    e2el_p90: float | None
+    """End-to-end latency, 90th percentile, ms"""
+    e2el_p50: float | None
+    """End-to-end latency, median, ms"""
     goodput: float | None
     """Share of the requests that must keep every bound, of a plan [default: each bound at the 99th percentile]"""
     no_leap: bool | None
@@ -306,6 +342,8 @@ class CapacityFlags(DeploymentFlags, total=False):
 class SimulateFlags(LoadFlags, total=False):
     """Flags of ``roofcast simulate``."""
 
+    measured_tpot: Word | None
+    """Mean TPOT that was measured of this deployment under this load: the answer is whether that is as forecast"""
     series: Word | None
     """Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV"""
     trace: Word | None
@@ -494,10 +532,46 @@ class PlanFlags(TypedDict, total=False):
     """Requests that the client has in flight at most, whatever the rate"""
     ttft_p99: float | None
     """Time to first token, 99th percentile, ms"""
+    ttft_p999: float | None
+    """Time to first token, 99.9th percentile, ms"""
+    ttft_p95: float | None
+    """Time to first token, 95th percentile, ms"""
+    ttft_p90: float | None
+    """Time to first token, 90th percentile, ms"""
+    ttft_p50: float | None
+    """Time to first token, median, ms"""
     tpot_p99: float | None
     """Time per output token, 99th percentile, ms"""
+    tpot_p999: float | None
+    """Time per output token, 99.9th percentile, ms"""
+    tpot_p95: float | None
+    """Time per output token, 95th percentile, ms"""
+    tpot_p90: float | None
+    """Time per output token, 90th percentile, ms"""
+    tpot_p50: float | None
+    """Time per output token, median, ms"""
+    tokens_per_s_user: float | None
+    """Tokens per second that 99 of 100 users get at least: 1000 over TPOT p99 in ms"""
+    itl_p99: float | None
+    """Gap between tokens of an answer, 99th percentile, ms"""
+    itl_p999: float | None
+    """Gap between tokens of an answer, 99.9th percentile, ms"""
+    itl_p95: float | None
+    """Gap between tokens of an answer, 95th percentile, ms"""
+    itl_p90: float | None
+    """Gap between tokens of an answer, 90th percentile, ms"""
+    itl_p50: float | None
+    """Gap between tokens of an answer, median, ms"""
     e2el_p99: float | None
     """End-to-end latency, 99th percentile, ms"""
+    e2el_p999: float | None
+    """End-to-end latency, 99.9th percentile, ms"""
+    e2el_p95: float | None
+    """End-to-end latency, 95th percentile, ms"""
+    e2el_p90: float | None
+    """End-to-end latency, 90th percentile, ms"""
+    e2el_p50: float | None
+    """End-to-end latency, median, ms"""
     goodput: float | None
     """Share of the requests that must keep every bound, of a plan [default: each bound at the 99th percentile]"""
     hardware: Word | None

@@ -566,6 +566,7 @@ class Simulation(Served):
     p90_ttft_ms: float | None
     p95_ttft_ms: float | None
     p99_ttft_ms: float | None
+    p999_ttft_ms: float | None
     mean_tpot_ms: float | None
     median_tpot_ms: float | None
     std_tpot_ms: float | None
@@ -573,6 +574,7 @@ class Simulation(Served):
     p90_tpot_ms: float | None
     p95_tpot_ms: float | None
     p99_tpot_ms: float | None
+    p999_tpot_ms: float | None
     mean_itl_ms: float | None
     median_itl_ms: float | None
     std_itl_ms: float | None
@@ -580,6 +582,7 @@ class Simulation(Served):
     p90_itl_ms: float | None
     p95_itl_ms: float | None
     p99_itl_ms: float | None
+    p999_itl_ms: float | None
     mean_e2el_ms: float | None
     median_e2el_ms: float | None
     std_e2el_ms: float | None
@@ -587,6 +590,7 @@ class Simulation(Served):
     p90_e2el_ms: float | None
     p95_e2el_ms: float | None
     p99_e2el_ms: float | None
+    p999_e2el_ms: float | None
     settings: dict[str, Any]
     activity: Activity
     kv_cache: KvCacheUse
@@ -598,6 +602,7 @@ class Simulation(Served):
     sessions: Sessions | None
     request_goodput: float | None = None
     bands: Bands | None = None
+    measured: dict[str, Any] | None = None
 
     def headline(self) -> str:
         if not self.completed:
@@ -637,6 +642,27 @@ class Sweep(Document):
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
         """A row a run, with the keys that vary first."""
         return _swept(self.to_dict())
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Found(Served):
+    """The largest value of a key that keeps the SLO, the first above it that misses, and every value that was tried."""
+
+    slo: dict[str, float | None]
+    key: str
+    low: float
+    high: float
+    best: float | None
+    at_least: bool
+    missed: dict[str, Any] | None
+    simulations: int
+    interrupted: bool
+    points: list[dict[str, Any]]
+
+    def headline(self) -> str:
+        missed = f", {self.missed['value']:.6g} misses it" if self.missed else ""
+        best = "none" if self.best is None else f"{self.best:.6g}"
+        return f"{super().headline()}: largest {self.key} that keeps the SLO {best}{missed}"
 
 
 A = TypeVar("A", bound=Document)
@@ -768,6 +794,7 @@ class Choice(Part):
     ttft_p99_ms: float
     e2el_ms: float
     e2el_p99_ms: float
+    itl_p99_ms: float
     limit: Phases
     forecast: Phases
     bound: str

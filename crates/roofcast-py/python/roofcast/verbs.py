@@ -20,6 +20,7 @@ from roofcast._native import Error
 from roofcast.answers import (
     Calibration,
     Capacity,
+    Found,
     Intensity,
     Limits,
     LimitsCompare,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         CapacityFlags,
         IntensityFlags,
         LimitsFlags,
+        LoadFlags,
         PlanFlags,
         SimulateFlags,
         SweepFlags,
@@ -131,6 +133,22 @@ def sweep(
     asked = {**flags, "sweep": sweeps(over)}
     answer = ask("simulate", spec=spec, flags=asked, picture=True, progress=progress, unit="runs")
     return document(Sweep, answer)
+
+
+def find(
+    spec: Spec = None,
+    *,
+    key: str,
+    low: float,
+    high: float,
+    progress: bool | Progress | None = None,
+    **flags: Unpack[LoadFlags],
+) -> Found:
+    """The largest value of a key from ``low`` to ``high`` that keeps the SLO, by bisection: ``key="users"``, ``"rate"``,
+    ``"max-num-seqs"``, ``"max-num-batched-tokens"`` or another with numbers. ``best`` is ``None`` where none does."""
+    asked = {**flags, "find": f"{key}={low}..{high}"}
+    answer = ask("simulate", spec=spec, flags=asked, progress=progress, unit="simulations")
+    return document(Found, answer)
 
 
 def plan(

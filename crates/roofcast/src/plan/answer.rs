@@ -219,6 +219,8 @@ pub struct Choice {
     pub e2el_ms: f64,
     /// 99th percentile of the end-to-end latency.
     pub e2el_p99_ms: f64,
+    /// 99th percentile of the gaps between tokens.
+    pub itl_p99_ms: f64,
     /// Times of a decode step and a prefill at the hardware's limits.
     pub limit: Times,
     /// Times of a decode step and a prefill by the cost model.
@@ -309,29 +311,42 @@ pub struct Bounded {
 }
 
 /// Each bound of `slo` with what a run has, the highest percentile of a metric first.
-pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
-    let seeds = proven.outlook.as_ref().and_then(|outlook| outlook.seeds.as_ref());
-    let over_seeds = |bound: &Bound| Some(seeds?[slo.bounds().position(|b| b == *bound)?]);
+pub fn against(summary: &Summary, slo: &Slo) -> Vec<Bounded> {
     let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
     let one = |bound: Bound| Bounded {
         metric: bound.metric.name(),
         percentile: bound.percentile.name(),
-        ms: proven.run.summary.bounded(&bound),
+        ms: summary.bounded(&bound),
         most_ms: bound.ms,
-        over_seeds: over_seeds(&bound),
+        over_seeds: None,
     };
     all.map(one).collect()
 }
 
-/// TTFT and TPOT in words, each at the highest percentile that `slo` bounds: `TTFT p99 361 ms, TPOT p90 43.2 ms`.
+/// As [`against`], with the spans over seeds of a deployment that was simulated with several.
+pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
+    let mut all = against(&proven.run.summary, slo);
+    let seeds = proven.outlook.as_ref().and_then(|outlook| outlook.seeds.as_ref());
+    for (bound, span) in slo.bounds().zip(seeds.into_iter().flatten()) {
+        let own = |b: &&mut Bounded| (b.metric, b.percentile) == (bound.metric.name(), bound.percentile.name());
+        if let Some(found) = all.iter_mut().find(own) {
+            found.over_seeds = Some(*span);
+        }
+    }
+    all
+}
+
+/// TTFT and TPOT in words, and E2EL and ITL if they are bounded, each at the highest percentile that `slo` bounds:
+/// `TTFT p99 361 ms, TPOT p90 43.2 ms`.
 pub(super) fn told(summary: &Summary, slo: &Slo) -> String {
     let one = |metric: Metric| {
         let percentile = slo.of(metric).next().map_or(Percentile::P99, |bound| bound.percentile);
         let ms = summary.latency(metric).percentile(percentile);
-        let digits = usize::from(metric == Metric::Tpot);
+        let digits = usize::from(matches!(metric, Metric::Tpot | Metric::Itl));
         format!("{} {} {ms:.digits$} ms", metric.name(), percentile.name())
     };
-    [Metric::Ttft, Metric::Tpot].map(one).join(", ")
+    let rest = [Metric::E2el, Metric::Itl].into_iter().filter(|metric| slo.of(*metric).next().is_some());
+    [Metric::Ttft, Metric::Tpot].into_iter().chain(rest).map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Times of a decode step and a prefill by one cost model.

@@ -77,7 +77,7 @@ impl Doubt {
         let step = widest(own.tpot, other.tpot);
         let of = |bound: Bound| match bound.metric {
             Metric::Ttft => widest(own.ttft, other.ttft).over(step),
-            Metric::Tpot => Factor::default(),
+            Metric::Tpot | Metric::Itl => Factor::default(),
             Metric::E2el => widest(own.e2e, other.e2e).over(step),
         };
         let beyond = match slo.goodput {

@@ -4,7 +4,7 @@
 //! longer prompts. Knows nothing about hardware.
 
 use crate::error::Result;
-use crate::workload::{Arrivals, Length, LengthKind, Traffic, Workload};
+use crate::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 
 /// Number of requests drawn as a sample.
 const SAMPLE: usize = 4096;
@@ -133,7 +133,7 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
     Some(Workload { arrivals, ..workload.clone() })
 }
 
-/// `workload` with prompts twice as long; `None` if they are recorded.
+/// `workload` with prompts twice as long, their shared beginnings included; `None` if they are recorded.
 pub(super) fn longer(workload: &Workload) -> Option<Workload> {
     let input_len = match &workload.input_len {
         Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Length::Tokens(2 * n),
@@ -150,5 +150,23 @@ pub(super) fn longer(workload: &Workload) -> Option<Workload> {
         }
         Length::Drawn(LengthKind::Empirical(_)) => return None,
     };
-    Some(Workload { input_len, ..workload.clone() })
+    let prefix = workload.prefix.map(|prefix| Prefix { length: 2 * prefix.length, ..prefix });
+    Some(Workload { input_len, prefix, ..workload.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Spec;
+
+    /// A prompt of 1000 shared and 100 own tokens becomes one of 2000 and 200.
+    #[test]
+    fn prompts_grow_with_their_shared_beginning() {
+        let text = "[workload]\ninput_len = 100\noutput_len = 10\nprefix = { length = 1000, share = 0.5 }\n\
+                    arrivals = { kind = \"poisson\", rate = 1 }\n";
+        let workload = Spec::parse("t", text).unwrap().workload.unwrap();
+        let twice = longer(&workload).unwrap();
+        let prefix = twice.prefix.unwrap();
+        assert_eq!((twice.input_len, prefix.length, prefix.share), (Length::Tokens(200), 2000, 0.5));
+    }
 }

@@ -198,6 +198,7 @@ impl<'a> Judge<'a> {
             exceeds(stage, &bound, "an answer takes", tokens.saturating_sub(1) as f64 * step, bound.ms)
         };
         slo.of(Metric::Tpot)
+            .chain(slo.of(Metric::Itl))
             .find_map(|bound| exceeds(stage, &bound, "a step takes", step, bound.ms))
             .or_else(|| slo.of(Metric::E2el).find_map(answer))
     }

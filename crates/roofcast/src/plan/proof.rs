@@ -11,10 +11,9 @@ use super::feasibility::{Miss, Stage};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::simulate::{Options, Simulation, simulate_while};
-use crate::spec::{Bound, Metric, Slo, Spec};
+use crate::spec::{Bound, Metric, Percentile, Slo, Spec};
 use crate::workload::{Arrivals, Workload};
 use serde::Serialize;
-use std::ops::RangeInclusive;
 
 /// Metric name of a headroom if the SLO is a goodput.
 pub(super) const GOODPUT: &str = "goodput";
@@ -32,8 +31,8 @@ pub struct Headroom {
 
 /// Default number of requests of a run.
 const REQUESTS: u64 = 10_000;
-/// Accepted numbers of requests.
-const ACCEPTED: RangeInclusive<u64> = 100..=10_000_000;
+/// Maximum accepted number of requests.
+const MOST_ASKED: u64 = 10_000_000;
 /// Maximum to which a run is lengthened.
 const MOST_REQUESTS: u64 = 200_000;
 /// Duration of the arrivals, in multiples of the longest decode time of a request within the SLO.
@@ -77,12 +76,15 @@ pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
 /// `search.requests`, within bounds.
 ///
 /// # Errors
-/// If it is too small for a 99th percentile, or too large.
+/// If it is too small for a bounded percentile, the 99th without bounds, or too large.
 pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
+    let tail = spec.slo.bounds().any(|bound| bound.percentile == Percentile::P999);
+    // One request in a hundred, or in a thousand, is beyond the percentile.
+    let least = if tail { 1000 } else { 100 };
     match spec.search.as_ref().and_then(|search| search.requests) {
-        Some(n) if !ACCEPTED.contains(&n) => {
-            let [least, most] = [ACCEPTED.start(), ACCEPTED.end()];
-            let accepted = format!("{least} to {most} requests of a simulation; {REQUESTS} where absent");
+        Some(n) if !(least..=MOST_ASKED).contains(&n) => {
+            let accepted =
+                format!("{least} to {MOST_ASKED} requests of a simulation; {REQUESTS} where absent");
             Err(Error::field("spec", "search.requests", n, accepted))
         }
         asked => Ok(asked),
@@ -106,6 +108,18 @@ pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked:
     }
     let least = asked.unwrap_or(REQUESTS.max(workload.requests.unwrap_or(0)));
     Workload { requests: Some(least.max(enough(demand, slo))), arrivals, ..workload.clone() }
+}
+
+/// The workload of `spec` with the requests that a verdict on its SLO needs: its own number, or [`REQUESTS`], and
+/// enough for growth to show. Users begin one after another.
+///
+/// # Errors
+/// If the spec has no workload, or one that cannot be drawn.
+pub fn judged_load(spec: &Spec, place: &str) -> Result<Workload> {
+    let missing =
+        || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
+    let workload = spec.workload.as_ref().ok_or_else(missing)?;
+    Ok(lengthened(workload, &Demand::of(workload, place)?, &spec.slo, workload.requests))
 }
 
 /// `workload`, as [`lengthened`], with half of the requests, as long as these are enough: probabilities need less
@@ -136,7 +150,7 @@ fn enough(demand: &Demand, slo: &Slo) -> u64 {
 }
 
 /// The reason for which a run misses `slo`; `None` if it meets it.
-pub(super) fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
+pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     let miss = |reason: String, factor: f64| Some(Miss { stage: Stage::Simulation, reason, factor });
     let run = match run {
         Ok(run) => run,

@@ -32,6 +32,9 @@ impl Setting {
     }
 }
 
+/// Value of a bound that removes it.
+pub const NO_BOUND: &str = "none";
+
 /// `table` with the settings over it, in the order of [`KEYS`]; if two set one key, the later wins.
 pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
     let rank = |s: &&Setting| KEYS.iter().position(|key| key.path == s.path).unwrap_or(KEYS.len());
@@ -43,6 +46,16 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
             ("engine.name", Some(name)) => engine(&mut table, name)?,
             ("parallelism.replicas", Some(pools)) => split(&mut table, pools)?,
             ("workload.preset", Some(traffic)) => workload(&mut table, traffic)?,
+            (bound, Some(NO_BOUND)) if bound.starts_with("slo.") => {
+                let key = bound.trim_start_matches("slo.");
+                section(&mut table, "slo")?.remove(key);
+            }
+            ("slo.tpot_p99_ms" | "slo.tokens_per_s_user", _) => {
+                // One bound in two units.
+                section(&mut table, "slo")?
+                    .retain(|key, _| !["tpot_p99_ms", "tokens_per_s_user"].contains(&key));
+                put(&mut table, &setting.path, value)?;
+            }
             ("model.name" | "model.path", _) => {
                 section(&mut table, "model")?.clear();
                 put(&mut table, &setting.path, value)?;

@@ -1,13 +1,14 @@
 //! `[slo]`: latency bounds that a deployment must meet.
 //!
 //! Knows: the latencies and their percentiles that have bounds, by the keys `ttft_p99_ms`, `tpot_p90_ms` and so on,
-//! and the number of requests that may exceed a bound. Knows nothing about how a latency is measured.
+//! `tokens_per_s_user` as another unit of `tpot_p99_ms`, and the number of requests that may exceed a bound. Knows
+//! nothing about how a latency is measured.
 
 use crate::error::{Error, Result};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// A latency of a request.
+/// A latency: of a request, or of the gaps between its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// Time to first token.
@@ -16,11 +17,15 @@ pub enum Metric {
     Tpot,
     /// End-to-end latency.
     E2el,
+    /// Gap between consecutive tokens of a request: its percentile is over all gaps of all requests.
+    Itl,
 }
 
 impl Metric {
     /// All metrics, in the order of [`Slo::bounds`].
-    pub const ALL: [Metric; 3] = [Metric::Ttft, Metric::Tpot, Metric::E2el];
+    pub const ALL: [Metric; 4] = [Metric::Ttft, Metric::Tpot, Metric::E2el, Metric::Itl];
+    /// Metrics with one value a request; any of them can be part of a goodput.
+    pub const OF_A_REQUEST: [Metric; 3] = [Metric::Ttft, Metric::Tpot, Metric::E2el];
 
     /// Name of the metric in text.
     pub fn name(self) -> &'static str {
@@ -28,6 +33,7 @@ impl Metric {
             Metric::Ttft => "TTFT",
             Metric::Tpot => "TPOT",
             Metric::E2el => "E2EL",
+            Metric::Itl => "ITL",
         }
     }
 }
@@ -43,11 +49,14 @@ pub enum Percentile {
     P95,
     /// The 99th.
     P99,
+    /// The 99.9th.
+    P999,
 }
 
 impl Percentile {
     /// All percentiles, ascending.
-    pub const ALL: [Percentile; 4] = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
+    pub const ALL: [Percentile; 5] =
+        [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99, Percentile::P999];
 
     /// Name of the percentile in text.
     pub fn name(self) -> &'static str {
@@ -56,6 +65,7 @@ impl Percentile {
             Percentile::P90 => "p90",
             Percentile::P95 => "p95",
             Percentile::P99 => "p99",
+            Percentile::P999 => "p99.9",
         }
     }
 
@@ -66,6 +76,7 @@ impl Percentile {
             Percentile::P90 => 0.9,
             Percentile::P95 => 0.95,
             Percentile::P99 => 0.99,
+            Percentile::P999 => 0.999,
         }
     }
 }
@@ -92,7 +103,7 @@ impl Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Slo {
     /// Milliseconds by metric and percentile.
-    ms: [[Option<f64>; 4]; 3],
+    ms: [[Option<f64>; 5]; 4],
     /// The fraction of the requests that must meet every bound; without it each bound applies to its percentile.
     pub goodput: Option<f64>,
 }
@@ -173,6 +184,10 @@ impl Slo {
             }
         }
         let Some(share) = self.goodput else { return Ok(()) };
+        if let Some(gaps) = self.of(Metric::Itl).next() {
+            let accepted = "it without bounds on ITL, which a request has many of";
+            return Err(Error::field(place, "slo.goodput", format!("beside {}", gaps.name()), accepted));
+        }
         if !(share > 0.0 && share <= 1.0) {
             return Err(Error::field(place, "slo.goodput", share, "above 0, at most 1"));
         }
@@ -188,21 +203,33 @@ pub fn key(metric: Metric, percentile: Percentile) -> &'static str {
     KEYS[metric as usize * Percentile::ALL.len() + percentile as usize]
 }
 
+/// Key of the TPOT bound in tokens per second of a user: 1000 over its milliseconds.
+const TOKENS_PER_S_USER: &str = "tokens_per_s_user";
+
 /// Keys of `[slo]`: first the bounds, by metric, then by percentile.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 22] = [
     "ttft_p50_ms",
     "ttft_p90_ms",
     "ttft_p95_ms",
     "ttft_p99_ms",
+    "ttft_p999_ms",
     "tpot_p50_ms",
     "tpot_p90_ms",
     "tpot_p95_ms",
     "tpot_p99_ms",
+    "tpot_p999_ms",
     "e2el_p50_ms",
     "e2el_p90_ms",
     "e2el_p95_ms",
     "e2el_p99_ms",
+    "e2el_p999_ms",
+    "itl_p50_ms",
+    "itl_p90_ms",
+    "itl_p95_ms",
+    "itl_p99_ms",
+    "itl_p999_ms",
     "goodput",
+    TOKENS_PER_S_USER,
 ];
 
 impl<'de> Deserialize<'de> for Slo {
@@ -222,27 +249,38 @@ impl<'de> Visitor<'de> for Keys {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Slo, A::Error> {
         let mut slo = Slo::default();
+        let mut rate: Option<f64> = None;
         while let Some(key) = map.next_key::<String>()? {
             let index = KEYS.iter().position(|known| *known == key);
             let index = index.ok_or_else(|| de::Error::unknown_field(&key, &KEYS))?;
-            let value = Some(map.next_value()?);
+            let value = map.next_value()?;
             let count = Percentile::ALL.len();
             match slo.ms.get_mut(index / count) {
-                Some(metric) => metric[index % count] = value,
-                None => slo.goodput = value,
+                Some(metric) => metric[index % count] = Some(value),
+                None if key == TOKENS_PER_S_USER => rate = Some(value),
+                None => slo.goodput = Some(value),
             }
         }
-        Ok(slo)
+        let Some(rate) = rate else { return Ok(slo) };
+        if !(rate.is_finite() && rate > 0.0) {
+            let accepted = "tokens per second above 0";
+            return Err(de::Error::custom(format!("`slo.{TOKENS_PER_S_USER}` is {rate}; accepted: {accepted}")));
+        }
+        if slo.get(Metric::Tpot, Percentile::P99).is_some() {
+            let accepted = "one of it and tpot_p99_ms, which are one bound in two units";
+            return Err(de::Error::custom(format!("`slo.{TOKENS_PER_S_USER}` is {rate}; accepted: {accepted}")));
+        }
+        Ok(slo.with(Metric::Tpot, Percentile::P99, Some(1e3 / rate)))
     }
 }
 
-/// Always writes the 99th percentiles, the others if they are bounded.
+/// Always writes the 99th percentiles of requests, the others if they are bounded.
 impl Serialize for Slo {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_struct("Slo", KEYS.len())?;
         for (metric, percentile) in Metric::ALL.into_iter().flat_map(|m| Percentile::ALL.map(|p| (m, p))) {
             let ms = self.get(metric, percentile);
-            if ms.is_some() || percentile == Percentile::P99 {
+            if ms.is_some() || percentile == Percentile::P99 && metric != Metric::Itl {
                 map.serialize_field(key(metric, percentile), &ms)?;
             }
         }

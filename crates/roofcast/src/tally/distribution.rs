@@ -3,6 +3,7 @@
 //! A bin is a 512th of an octave: the exponent and the upper nine bits of the mantissa of a float. Sums are exact.
 
 use crate::clock::{TICKS_PER_PS, Ticks, sum_of_run};
+use crate::spec::Percentile;
 use crate::summary::Statistics;
 use crate::units::float;
 
@@ -159,7 +160,7 @@ impl Distribution {
                 *w as f64 * (middle - mean).powi(2)
             })
             .sum();
-        let [median, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|q| self.quantile(q));
+        let [median, p90, p95, p99, p999] = Percentile::ALL.map(|p| self.quantile(p.share()));
         Statistics {
             count: self.count,
             mean,
@@ -168,6 +169,7 @@ impl Distribution {
             p90,
             p95,
             p99,
+            p999,
         }
     }
 }

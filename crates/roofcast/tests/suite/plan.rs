@@ -360,6 +360,53 @@ fn bounds_that_contradict_each_other_are_refused() {
     assert!(refused("ttft_p90_ms = -1").contains("slo.ttft_p90_ms"));
 }
 
+/// 50 tokens per second of a user are 1000 / 50 = 20 ms a token.
+#[test]
+fn a_bound_on_tokens_per_second_is_one_on_tpot() {
+    let slo = |keys: &str| Spec::parse("plan.toml", &format!("[slo]\n{keys}")).map(|spec| spec.slo);
+    assert_eq!(slo("tokens_per_s_user = 50").unwrap(), slo("tpot_p99_ms = 20").unwrap());
+    for (keys, parts) in [
+        ("tokens_per_s_user = 0", ["slo.tokens_per_s_user", "above 0"]),
+        ("tokens_per_s_user = 50\ntpot_p99_ms = 20", ["slo.tokens_per_s_user", "tpot_p99_ms"]),
+        ("itl_p99_ms = 50\ngoodput = 0.9", ["slo.goodput", "ITL p99"]),
+    ] {
+        let told = slo(keys).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    }
+}
+
+/// Without a bound on TTFT a plan is of decodes alone; gaps between tokens and tails have bounds as others do.
+#[test]
+fn every_latency_and_percentile_can_be_bounded_alone() {
+    let with = |bound: &str| {
+        planned(&CHAT.replace("ttft_p99_ms = 2000\ntpot_p99_ms = 50", bound), false).unwrap()
+    };
+    for (bound, metric, percentile, most) in [
+        ("tpot_p99_ms = 15", "TPOT", "p99", 15.0),
+        ("itl_p99_ms = 60", "ITL", "p99", 60.0),
+        ("e2el_p999_ms = 9000", "E2EL", "p99.9", 9000.0),
+        ("ttft_p95_ms = 300", "TTFT", "p95", 300.0),
+    ] {
+        let best = with(bound).best.unwrap();
+        let [found] = best.bounds.as_slice() else { panic!("{bound}: {:?}", best.bounds) };
+        assert_eq!((found.metric, found.percentile, found.most_ms), (metric, percentile, most));
+        assert!(found.ms <= most, "{bound}: {found:?}");
+    }
+    // A step of 8 B weights in 16 bits takes 2.4 ms on two H100 at the limit: gaps of 1 ms are ruled out by it.
+    let text = CHAT.replace("ttft_p99_ms = 2000\ntpot_p99_ms = 50", "itl_p50_ms = 1");
+    let none = planned(&format!("{text}accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n"), false).unwrap();
+    assert!(none.best.is_none() && none.pruned.limit == none.considered, "{:?}", none.pruned);
+    assert!(none.nearest[0].reason.starts_with("ITL"), "{:?}", none.nearest[0]);
+}
+
+/// One request in a thousand is beyond a 99.9th percentile.
+#[test]
+fn a_tail_needs_requests() {
+    let text = CHAT.replace("ttft_p99_ms", "ttft_p999_ms").replace("requests = 1000", "requests = 999");
+    let told = planned(&text, false).unwrap_err().to_string();
+    assert!(told.contains("search.requests") && told.contains("1000 to 10000000"), "{told}");
+}
+
 /// A run ends when more are beyond a bound than its percentile lets be: a median only when half of the requests are.
 #[test]
 fn a_median_may_be_kept_where_a_99th_percentile_is_not() {

@@ -256,7 +256,7 @@ fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
         None => slo,
     };
     Judge {
-        slo: Metric::ALL.into_iter().zip(asked).fold(spec.slo, told),
+        slo: Metric::OF_A_REQUEST.into_iter().zip(asked).fold(spec.slo, told),
         window: Window {
             warmup: args.warmup.requests,
             cooldown: args.cooldown.requests,

@@ -5,7 +5,7 @@ use crate::show::table;
 use roofcast::plan::{Choice, Near, Plan, PoolChoice};
 use roofcast::spec::Metric;
 
-pub(super) const CSV: [&str; 42] = [
+pub(super) const CSV: [&str; 43] = [
     "accelerator",
     "count",
     "tp",
@@ -38,6 +38,7 @@ pub(super) const CSV: [&str; 42] = [
     "ttft_ms",
     "ttft_p99_ms",
     "e2el_p99_ms",
+    "itl_p99_ms",
     "chance",
     "max_requests_per_s",
     "output_tok_s",
@@ -75,7 +76,8 @@ fn csv_row(c: &Choice) -> Vec<String> {
     row.extend([c.max_num_batched_tokens, c.max_num_seqs].map(|n| n.to_string()));
     row.extend([word(c.stage), c.bound.to_owned(), c.evidence.map_or_else(String::new, word)]);
     row.extend([c.batch.to_string(), c.max_batch.to_string()]);
-    row.extend([c.tpot_ms, c.tpot_p99_ms, c.ttft_ms, c.ttft_p99_ms, c.e2el_p99_ms].map(|v| v.to_string()));
+    row.extend([c.tpot_ms, c.tpot_p99_ms, c.ttft_ms, c.ttft_p99_ms].map(|v| v.to_string()));
+    row.extend([c.e2el_p99_ms, c.itl_p99_ms].map(|v| v.to_string()));
     row.extend([some(c.chance), some(c.max_requests_per_s)]);
     let rates = [c.output_tok_s, c.output_tok_s_per_accelerator, c.interactivity_tok_s];
     row.extend(rates.map(|v| v.to_string()));
@@ -133,6 +135,7 @@ pub(super) fn latency(c: &Choice, metric: Metric) -> (&'static str, f64) {
             Metric::Ttft => ("p99", c.ttft_p99_ms),
             Metric::Tpot => ("p99", c.tpot_p99_ms),
             Metric::E2el => ("p99", c.e2el_p99_ms),
+            Metric::Itl => ("p99", c.itl_p99_ms),
         },
         |bound| (bound.percentile, bound.ms),
     )

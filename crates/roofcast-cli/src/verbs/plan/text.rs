@@ -351,7 +351,8 @@ fn best_in_detail(
 }
 
 fn proof(best: &Choice) -> String {
-    let times = Metric::ALL.map(|metric| {
+    let gaps = best.bounds.iter().any(|bound| bound.metric == Metric::Itl.name());
+    let times = Metric::OF_A_REQUEST.into_iter().chain(gaps.then_some(Metric::Itl)).map(|metric| {
         let (percentile, ms) = latency(best, metric);
         let bound = best.bounds.iter().find(|bound| bound.metric == metric.name());
         let seeds = bound.and_then(|bound| bound.over_seeds).map_or_else(String::new, |span| {
@@ -361,7 +362,8 @@ fn proof(best: &Choice) -> String {
         format!("{} {percentile} {} ms{seeds}", metric.name(), significant(ms))
     });
     let likely = best.chance.map_or_else(String::new, |c| format!("; {} likely given its band", chance(c)));
-    format!("simulated: {}; {}-bound{likely}", times.join(", "), best.bound)
+    let times = times.collect::<Vec<_>>().join(", ");
+    format!("simulated: {times}; {}-bound{likely}", best.bound)
 }
 
 /// The resource that would make the steps of a deployment faster.

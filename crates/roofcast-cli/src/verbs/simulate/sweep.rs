@@ -63,8 +63,7 @@ struct Run {
 
 impl Run {
     fn point(&self) -> Point<'_> {
-        let answer =
-            Answer { about: about(&self.deployment, &self.simulation), simulation: &self.simulation };
+        let answer = Answer::of(about(&self.deployment, &self.simulation), &self.simulation);
         Point { values: &self.values, answer }
     }
 

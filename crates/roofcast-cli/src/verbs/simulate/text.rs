@@ -7,7 +7,7 @@ use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::FoundPrefixes;
 use roofcast::simulate::{PoolUse, Sessions, Simulation};
-use roofcast::spec::CostKind;
+use roofcast::spec::{CostKind, Percentile};
 
 pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     let mut text = about.title() + &asked(spec);
@@ -38,12 +38,15 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
+    // A percentile that few ask for.
+    let last = spec.slo.bounds().any(|bound| bound.percentile == Percentile::P999);
     let rows = s.summary.metrics().map(|(name, s)| {
-        let figures = [s.mean, s.median, s.p90, s.p95, s.p99];
+        let figures = [s.mean, s.median, s.p90, s.p95, s.p99].into_iter().chain(last.then_some(s.p999));
         let figures = figures.map(|v| if s.count > 0 { significant(v) } else { "–".to_owned() });
         [name.to_uppercase()].into_iter().chain(figures).collect::<Vec<_>>()
     });
-    text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows, 1);
+    let header = ["ms", "mean", "p50", "p90", "p95", "p99", "p99.9"];
+    text += &table::table(&header[..header.len() - usize::from(!last)], &rows, 1);
     if let Some(b) = &s.bands {
         text += &table::line(&format!("means, 10th to 90th percentile: {}", bands(b)));
     }

@@ -76,7 +76,7 @@ impl<'a> View<'a> {
         View {
             report: Document {
                 schema: SCHEMA,
-                body: Answer { about: about(deployment, simulation), simulation },
+                body: Answer::of(about(deployment, simulation), simulation),
             },
             slo: *slo,
             distributions: simulation

@@ -134,7 +134,7 @@ fn simulated(
         return Ok(None);
     }
     let about = about(&cell.forecaster.deployment, &simulation);
-    Ok(Some(serde_json::to_string(&Answer { about, simulation: &simulation })?))
+    Ok(Some(serde_json::to_string(&Answer::of(about, &simulation))?))
 }
 
 /// Finished cells that are still to be written.

@@ -1,0 +1,40 @@
+//! `roofcast simulate --measured-tpot`: a short answer to whether a server is as fast as it should be.
+
+use super::About;
+use crate::show::number::significant;
+use crate::show::table;
+use crate::verbs::question;
+use roofcast::Spec;
+use roofcast::simulate::{Beside, Verdict};
+
+pub(super) fn people(about: &About, spec: &Spec, b: &Beside) -> String {
+    let ms = |ms: f64| format!("TPOT {} ms", significant(ms));
+    let band = b.band_ms.map_or_else(String::new, |band| {
+        let [low, high] = band.map(significant);
+        format!(", 10th to 90th percentile {low} to {high}")
+    });
+    let load = spec.workload.as_ref().map(|workload| ("load", question::load(workload)));
+    let facts = [
+        ("measured", ms(b.tpot_ms)),
+        ("forecast", format!("{}{band}", ms(b.forecast_ms))),
+        ("limit", ms(b.limit_ms)),
+        ("verdict", verdict(b)),
+    ];
+    about.title() + &table::pairs(&load.into_iter().chain(facts).collect::<Vec<_>>())
+}
+
+fn verdict(b: &Beside) -> String {
+    let times = format!(
+        "{} times the forecast, {} times the limit",
+        significant(b.over_forecast),
+        significant(b.over_limit)
+    );
+    let said = match b.verdict {
+        Verdict::BelowLimit => "faster than the limit: model, hardware, formats or load are not as described",
+        Verdict::Fast => "faster than 9 of 10 measured servers against their forecast",
+        Verdict::AsForecast if b.band_ms.is_none() => "not faster than the limit",
+        Verdict::AsForecast => "as forecast: 8 of 10 measured servers are within the band",
+        Verdict::Slow => "slower than 9 of 10 measured servers against their forecast",
+    };
+    format!("{said}; {times}")
+}

@@ -1,0 +1,259 @@
+//! `roofcast simulate --find KEY=LOW..HIGH`: the largest value of a key that keeps the SLO.
+//!
+//! Knows: each value is judged as a plan judges a deployment, by a run long enough for a verdict. The library knows
+//! which values are tried.
+
+use super::{about, source};
+use crate::args::SimulateArgs;
+use crate::input::scenario::Source;
+use crate::show::number::significant;
+use crate::show::progress::Progress;
+use crate::show::table;
+use crate::verbs::{About, question};
+use crate::{exit, show};
+use anyhow::{Context, Result};
+use roofcast::plan::{Bounded, Range, against, judged_load, missed};
+use roofcast::simulate::{Options, Simulation, simulate_while};
+use roofcast::spec::keys::{KEYS, Kind};
+use roofcast::spec::settings::{self, Setting};
+use roofcast::spec::{Slo, number};
+use roofcast::{Deployment, Error, Forecaster, Spec};
+use serde::Serialize;
+use std::process::ExitCode;
+use toml::Value;
+
+/// The answer's schema.
+const SCHEMA: &str = "roofcast/simulate-find/1";
+
+/// The key that is searched, and its range.
+#[derive(Debug, Clone, PartialEq)]
+struct Search {
+    path: &'static str,
+    /// Name of the key as it was given.
+    name: String,
+    range: Range,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    about: About<'a>,
+    slo: Slo,
+    /// The dotted key.
+    key: &'a str,
+    low: f64,
+    high: f64,
+    /// The largest value that keeps the SLO.
+    best: Option<f64>,
+    /// True if the upper end keeps the SLO, so that larger values may keep it as well.
+    at_least: bool,
+    /// The smallest value above the best that misses the SLO.
+    missed: Option<&'a Tried>,
+    simulations: usize,
+    /// True if the search was stopped.
+    interrupted: bool,
+    /// Values in the order in which they were tried.
+    points: &'a [Tried],
+}
+
+/// A value and its verdict.
+#[derive(Serialize)]
+struct Tried {
+    value: f64,
+    meets_slo: bool,
+    /// The reason for which the SLO is missed.
+    because: Option<String>,
+    /// Each bound with the run's value; of the requests so far where the run ended because a bound was missed.
+    bounds: Vec<Bounded>,
+}
+
+/// A deployment with a value, and its run.
+struct Run {
+    deployment: Deployment,
+    spec: Spec,
+    simulated: roofcast::Result<Simulation>,
+}
+
+pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
+    let (search, source) = (Search::parse(asked)?, source(args, args.spec.first())?);
+    let base = source.scenario(&[])?;
+    let slo = base.spec.slo;
+    if !slo.is_bounded() {
+        let accepted = "--ttft-p99, --tpot-p99 or another bound, or [slo] in the spec";
+        return Err(Error::field("arguments", "--find", "without an SLO", accepted).into());
+    }
+    let progress = Progress::open("simulations")?;
+    let (mut points, mut last) = (Vec::new(), None);
+    let found = search.range.largest(&mut |value| {
+        if !progress.goes_on() {
+            return Ok(None);
+        }
+        last = Some(search.at(&source, value, !args.no_leap, &progress));
+        let Some(Ok(run)) = &last else { return Ok(None) };
+        if run.simulated.as_ref().is_ok_and(|run| run.interrupted) {
+            return Ok(None);
+        }
+        let miss = missed(&run.simulated, &slo);
+        let bounds = run.simulated.as_ref().map(|run| against(&run.summary, &slo)).unwrap_or_default();
+        let meets_slo = miss.is_none();
+        points.push(Tried {
+            value,
+            meets_slo,
+            because: miss.map(|miss| miss.reason),
+            bounds,
+        });
+        progress.more(1);
+        Ok(Some(meets_slo))
+    })?;
+    let interrupted = !progress.goes_on();
+    drop(progress);
+    let Some(run) = last.transpose()? else { return Ok(exit::invalid()) };
+    let about = match &run.simulated {
+        Ok(simulated) => about(&run.deployment, simulated),
+        Err(_) => About::of(&run.deployment),
+    };
+    let missed = points.iter().find(|tried: &&Tried| Some(tried.value) == found.missed);
+    let Range { low, high, .. } = search.range;
+    let (best, at_least) = (found.best, found.best.is_some() && found.missed.is_none());
+    let (key, simulations) = (search.path, points.len());
+    let points = &points;
+    let answer =
+        Answer { about, slo, key, low, high, best, at_least, missed, simulations, interrupted, points };
+    if args.output.json {
+        show::json(SCHEMA, &answer)?;
+    } else {
+        show::text(&people(&search, &run.spec, &answer))?;
+    }
+    Ok(match best {
+        _ if interrupted => exit::invalid(),
+        Some(_) => ExitCode::SUCCESS,
+        None => exit::infeasible(),
+    })
+}
+
+impl Search {
+    /// Reads `KEY=LOW..HIGH` of a key with numbers.
+    fn parse(text: &str) -> Result<Search> {
+        let wrong = || {
+            let accepted = "KEY=LOW..HIGH of a key with numbers above 0, LOW below HIGH, as rate=1..100 or \
+                            max-num-seqs=8..1024";
+            Error::field("arguments", "--find", format!("{text:?}"), accepted)
+        };
+        let (name, range) = text.split_once('=').ok_or_else(wrong)?;
+        let path = settings::path(name.trim()).ok_or_else(wrong)?;
+        let key = KEYS.iter().find(|key| key.path == path).ok_or_else(wrong)?;
+        let whole = match key.kind {
+            Kind::Whole => true,
+            Kind::Real => false,
+            _ => return Err(wrong().into()),
+        };
+        let end = |text: &str| number::real(text).filter(|n| *n > 0.0 && (!whole || n.fract() == 0.0));
+        let (low, high) = range.split_once("..").ok_or_else(wrong)?;
+        let (low, high) = (end(low).ok_or_else(wrong)?, end(high).ok_or_else(wrong)?);
+        if low >= high {
+            return Err(wrong().into());
+        }
+        Ok(Search { path: key.path, name: name.trim().to_owned(), range: Range { low, high, whole } })
+    }
+
+    fn value(&self, value: f64) -> Value {
+        if self.range.whole { Value::from(value as i64) } else { Value::from(value) }
+    }
+
+    /// The run with `value`, which ends early when the SLO is certain to be missed.
+    fn at(&self, source: &Source, value: f64, leap: bool, progress: &Progress) -> Result<Run> {
+        let resolved = || -> Result<Run> {
+            let scenario = source.scenario(&[Setting::new(self.path, self.value(value))])?;
+            let forecaster = Forecaster::serving(scenario.deployment()?)?;
+            let mut spec = scenario.spec.clone();
+            spec.workload = Some(judged_load(&spec, &scenario.place)?);
+            let options = Options { leap, end_when_missed: true, ..Options::default() };
+            let watch = &mut |_, _| progress.goes_on();
+            let simulated = simulate_while(&forecaster, &spec, &scenario.place, options, watch);
+            Ok(Run { deployment: forecaster.deployment, spec, simulated })
+        };
+        resolved().with_context(|| format!("with {} = {}", self.path, self.value(value)))
+    }
+
+    /// The largest value that keeps the SLO, in words.
+    fn best(&self) -> String {
+        match self.path {
+            "workload.arrivals.rate" => "The highest rate that keeps the SLO".to_owned(),
+            "workload.arrivals.concurrency" => "The most users that keep the SLO".to_owned(),
+            _ => format!("The largest {} that keeps the SLO", self.name),
+        }
+    }
+
+    fn shown(&self, value: f64) -> String {
+        if self.range.whole { format!("{value}") } else { significant(value) }
+    }
+}
+
+fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
+    let mut text = answer.about.title();
+    let lengths = spec.workload.as_ref().map(|workload| ("lengths", question::lengths(workload)));
+    text += &table::pairs(&lengths.into_iter().chain([("SLO", question::slo(&spec.slo))]).collect::<Vec<_>>());
+    if answer.interrupted {
+        text += &format!("PARTIAL: interrupted after {} simulations\n\n", answer.simulations);
+    }
+    let names: Vec<String> = against(&roofcast::summary::Summary::default(), &spec.slo)
+        .iter()
+        .map(|bound| format!("{} {}", bound.metric, bound.percentile))
+        .collect();
+    let mut header = vec![search.name.as_str(), "SLO"];
+    header.extend(names.iter().map(String::as_str));
+    let row = |tried: &Tried| {
+        let mut row = vec![search.shown(tried.value), if tried.meets_slo { "met" } else { "missed" }.to_owned()];
+        row.extend(tried.bounds.iter().map(|bound| significant(bound.ms)));
+        row.resize(header.len(), "–".to_owned());
+        row
+    };
+    text += &table::table(&header, &answer.points.iter().map(row).collect::<Vec<_>>(), 2);
+    text + &table::line(&sentence(search, answer))
+}
+
+fn sentence(search: &Search, answer: &Answer) -> String {
+    let unit = if search.path == "workload.arrivals.rate" { " requests/s" } else { "" };
+    let count = answer.simulations;
+    let because = |tried: &Tried| {
+        let why = tried.because.as_deref().unwrap_or("the SLO");
+        format!("{}{unit} misses it: {why}", search.shown(tried.value))
+    };
+    match (answer.best, answer.missed) {
+        (Some(best), Some(missed)) => format!(
+            "{}: {}{unit}; {} ({count} simulations)",
+            search.best(),
+            search.shown(best),
+            because(missed)
+        ),
+        (Some(best), None) => format!(
+            "{}: at least {}{unit}, the upper end of the range ({count} simulations)",
+            search.best(),
+            search.shown(best)
+        ),
+        (None, Some(missed)) => format!(
+            "No {} that was tried keeps the SLO; {} ({count} simulations)",
+            search.name,
+            because(missed)
+        ),
+        (None, None) => "Nothing was simulated.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_with_numbers_have_ranges() {
+        let parsed = Search::parse("users=1..1e3").unwrap();
+        assert_eq!(parsed.path, "workload.arrivals.concurrency");
+        assert_eq!(parsed.range, Range { low: 1.0, high: 1000.0, whole: true });
+        assert!(!Search::parse("rate=0.5..9").unwrap().range.whole);
+        assert_eq!(Search::parse("max-num-batched-tokens=1k..8k").unwrap().range.high, 8000.0);
+        for wrong in ["rate", "rate=1", "rate=0..4", "rate=4..4", "users=1.5..4", "weights=1..2", "depth=1..2"] {
+            let told = Search::parse(wrong).unwrap_err().to_string();
+            assert!(told.contains("--find") && told.contains("KEY=LOW..HIGH"), "{wrong}: {told}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Questions in a flag or two: bounds in other units, none of them, and a measured server.
+
+use crate::support::{json, roofcast};
+
+const LLAMA: &str = "--model llama-3.1-8b --hardware h100-sxm";
+
+fn bounds(flags: &str) -> toml::Table {
+    let run = roofcast(&format!("plan --dump-spec {flags}"));
+    assert_eq!(run.code, 0, "{flags}: {}", run.err);
+    run.out.parse::<toml::Table>().unwrap()["slo"].as_table().unwrap().clone()
+}
+
+/// The default plan has TTFT p99 and TPOT p99.
+#[test]
+fn bounds_are_replaced_added_and_removed() {
+    let names = |flags: &str| bounds(flags).keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(""), ["tpot_p99_ms", "ttft_p99_ms"]);
+    assert_eq!(names("--ttft-p99 none"), ["tpot_p99_ms"]);
+    assert_eq!(names("--set slo.ttft_p99_ms=none --itl-p999 90ms"), ["itl_p999_ms", "tpot_p99_ms"]);
+    let rate = bounds("--tokens-per-s-user 50");
+    assert_eq!(rate.keys().collect::<Vec<_>>(), ["tokens_per_s_user", "ttft_p99_ms"]);
+    assert_eq!(rate["tokens_per_s_user"].as_float(), Some(50.0));
+    let both = roofcast("plan --tokens-per-s-user 50 --tpot-p99 20");
+    assert!(both.code == 2 && both.err.contains("cannot be used with"), "{}", both.err);
+    let wrong = roofcast("plan --ttft-p99 soon");
+    assert!(wrong.code == 2 && wrong.err.contains("or none"), "{}", wrong.err);
+}
+
+/// A decode-only question: 15 ms a token, no bound on the first one.
+#[test]
+fn a_plan_of_decodes_alone_needs_no_bound_on_the_first_token() {
+    let (plan, code) = json(&format!(
+        "plan {LLAMA} --users 16 --ttft-p99 none --tpot-p99 15ms --max-accelerators 2 --confidence 0 --set \
+         search.requests=400"
+    ));
+    assert_eq!(code, 0, "{plan}");
+    let bounds = plan["best"]["bounds"].as_array().unwrap();
+    assert_eq!(bounds.len(), 1, "{bounds:?}");
+    assert!(bounds[0]["metric"] == "TPOT" && bounds[0]["ms"].as_f64().unwrap() <= 15.0, "{bounds:?}");
+}
+
+/// The verdict by the band of the answer itself; the run is the one without the measurement.
+#[test]
+fn a_measured_server_stands_beside_forecast_and_limit() {
+    let ask = format!("simulate {LLAMA} --users 64 --input-len 1000 --output-len 200 --requests 400");
+    let (run, _) = json(&ask);
+    let forecast = run["mean_tpot_ms"].as_f64().unwrap();
+    let [low, high] = [0, 1].map(|end| run["bands"]["tpot_ms"]["range"][end].as_f64().unwrap());
+    let limit = run["limit_tpot_ms"].as_f64().unwrap();
+    assert!(limit < low && low < forecast && forecast < high, "{limit} {low} {forecast} {high}");
+    for (ms, verdict) in [
+        (limit * 0.9, "below_limit"),
+        (limit.midpoint(low), "fast"),
+        (forecast, "as_forecast"),
+        (high * 1.5, "slow"),
+    ] {
+        let (answer, code) = json(&format!("{ask} --measured-tpot {ms}"));
+        let found = &answer["measured"];
+        assert_eq!((code, &found["verdict"]), (0, &verdict.into()), "{found}");
+        assert_eq!(found["forecast_ms"].as_f64(), Some(forecast));
+        assert_eq!(found["band_ms"], serde_json::json!([low, high]));
+        assert_eq!(found["over_limit"].as_f64(), Some(ms / limit));
+    }
+    let said = roofcast(&format!("{ask} --measured-tpot 45"));
+    for part in ["64 requests always in flight", "measured", "TPOT 45.00 ms", "limit", "slower than 9 of 10"] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+    assert!(said.out.lines().count() < 12, "{}", said.out);
+    let sweep = roofcast(&format!("{ask} --measured-tpot 45 --sweep users=1,2"));
+    assert_eq!(sweep.code, 2, "{}", sweep.out);
+}
+
+/// The answer is a run's own verdict: the best value keeps the SLO by itself, and the value that misses it does not.
+#[test]
+fn the_largest_value_that_keeps_the_slo_is_found() {
+    let ask = format!("simulate {LLAMA} --input-len 1000 --output-len 100 --requests 400 --tpot-p99 20");
+    let (found, code) = json(&format!("{ask} --find users=1..256"));
+    assert_eq!((code, &found["key"]), (0, &"workload.arrivals.concurrency".into()), "{found}");
+    let (best, missed) = (found["best"].as_f64().unwrap(), found["missed"]["value"].as_f64().unwrap());
+    assert!(best < missed && (missed - best == 1.0 || missed / best <= 1.01), "{best} {missed}");
+    let points = found["points"].as_array().unwrap();
+    assert_eq!(found["simulations"].as_u64(), Some(points.len() as u64));
+    assert_eq!(points[0]["value"], 256.0, "the upper end first: {}", points[0]);
+    for point in points {
+        let kept = point["bounds"][0]["ms"].as_f64().unwrap() <= 20.0;
+        assert_eq!(point["meets_slo"].as_bool(), Some(kept), "{point}");
+    }
+    let because = found["missed"]["because"].as_str().unwrap();
+    assert!(because.starts_with("TPOT p99") && because.contains("20 ms are allowed"), "{because}");
+    let said = roofcast(&format!("{ask} --find users=1..256"));
+    let sentence = format!("The most users that keep the SLO: {best}; {missed} misses it: TPOT p99");
+    assert!(said.out.contains(&sentence), "{}", said.out);
+}
+
+#[test]
+fn searches_that_cannot_be() {
+    for (flags, told) in [
+        ("--tpot-p99 20 --find users=4..1", "LOW below HIGH"),
+        ("--tpot-p99 20 --find weights=1..2", "KEY=LOW..HIGH"),
+        ("--find users=1..4", "without an SLO"),
+        ("--tpot-p99 20 --find users=1..4 --sweep tp=1,2", "cannot be used with"),
+    ] {
+        let run = roofcast(&format!("simulate {LLAMA} {flags}"));
+        assert!(run.code == 2 && run.out.is_empty() && run.err.contains(told), "{flags}: {}", run.err);
+    }
+    // 8 B weights in 16 bits at 3.35 TB/s take 4.8 ms: no rate keeps 2 ms.
+    let none = roofcast(&format!("simulate {LLAMA} --requests 100 --tpot-p99 2 --find rate=1..4"));
+    assert_eq!(none.code, 4, "{}{}", none.out, none.err);
+    assert!(none.out.contains("No rate that was tried keeps the SLO; 1.00 requests/s misses it"), "{}", none.out);
+}

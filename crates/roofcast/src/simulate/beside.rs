@@ -1,0 +1,58 @@
+//! A measured TPOT beside the run that forecasts it: whether a server is as fast as it should be.
+//!
+//! Knows: a forecast has a band that held 8 of 10 measurements of sources that no fit saw, and nothing is faster than
+//! the limit. Knows nothing about how the TPOT was measured.
+
+use super::Simulation;
+use serde::Serialize;
+
+/// A measured mean TPOT, and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Beside {
+    /// Measured mean TPOT in milliseconds.
+    pub tpot_ms: f64,
+    /// Forecast mean TPOT in milliseconds.
+    pub forecast_ms: f64,
+    /// 10th and 90th percentile of the forecast in milliseconds; `None` if steps are priced at the limit.
+    pub band_ms: Option<[f64; 2]>,
+    /// Limit of the TPOT in milliseconds, at the mean batch and context of the run.
+    pub limit_ms: f64,
+    /// Measured over forecast.
+    pub over_forecast: f64,
+    /// Measured over limit.
+    pub over_limit: f64,
+    /// The conclusion.
+    pub verdict: Verdict,
+}
+
+/// Place of a measured time in a forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Below the limit: deployment or load are not the ones described.
+    BelowLimit,
+    /// Below the band.
+    Fast,
+    /// Within the band, or without a band.
+    AsForecast,
+    /// Above the band.
+    Slow,
+}
+
+impl Beside {
+    /// The mean TPOT `tpot_ms` beside `run`; `None` if no request of the run has a TPOT.
+    pub fn of(run: &Simulation, tpot_ms: f64) -> Option<Beside> {
+        let forecast_ms = run.summary.tpot.figure(|tpot| tpot.mean)?;
+        // A run's mean TPOT may itself be below the limit of its mean step.
+        let limit_ms = run.limit_tpot_ms.min(forecast_ms);
+        let band_ms = run.bands.as_ref().map(|bands| bands.tpot_ms.range);
+        let verdict = match band_ms {
+            _ if tpot_ms < limit_ms => Verdict::BelowLimit,
+            Some([low, _]) if tpot_ms < low => Verdict::Fast,
+            Some([_, high]) if tpot_ms > high => Verdict::Slow,
+            _ => Verdict::AsForecast,
+        };
+        let (over_forecast, over_limit) = (tpot_ms / forecast_ms, tpot_ms / limit_ms);
+        Some(Beside { tpot_ms, forecast_ms, band_ms, limit_ms, over_forecast, over_limit, verdict })
+    }
+}
