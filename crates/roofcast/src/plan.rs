@@ -29,7 +29,8 @@ mod space;
 mod why;
 
 pub use answer::{
-    Bounded, against, Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
+    Bounded, Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
+    against,
 };
 pub use current::{Alternative, Current, current};
 pub use feasibility::{Miss, Stage};

@@ -62,7 +62,8 @@ fn a_measured_server_stands_beside_forecast_and_limit() {
         assert_eq!(found["over_limit"].as_f64(), Some(ms / limit));
     }
     let said = roofcast(&format!("{ask} --measured-tpot 45"));
-    for part in ["64 requests always in flight", "measured", "TPOT 45.00 ms", "limit", "slower than 9 of 10"] {
+    for part in ["64 requests always in flight", "measured", "TPOT 45.00 ms", "limit", "slower than 9 of 10"]
+    {
         assert!(said.out.contains(part), "{part}: {}", said.out);
     }
     assert!(said.out.lines().count() < 12, "{}", said.out);
@@ -106,5 +107,9 @@ fn searches_that_cannot_be() {
     // 8 B weights in 16 bits at 3.35 TB/s take 4.8 ms: no rate keeps 2 ms.
     let none = roofcast(&format!("simulate {LLAMA} --requests 100 --tpot-p99 2 --find rate=1..4"));
     assert_eq!(none.code, 4, "{}{}", none.out, none.err);
-    assert!(none.out.contains("No rate that was tried keeps the SLO; 1.00 requests/s misses it"), "{}", none.out);
+    assert!(
+        none.out.contains("No rate that was tried keeps the SLO; 1.00 requests/s misses it"),
+        "{}",
+        none.out
+    );
 }

@@ -328,7 +328,8 @@ pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
     let mut all = against(&proven.run.summary, slo);
     let seeds = proven.outlook.as_ref().and_then(|outlook| outlook.seeds.as_ref());
     for (bound, span) in slo.bounds().zip(seeds.into_iter().flatten()) {
-        let own = |b: &&mut Bounded| (b.metric, b.percentile) == (bound.metric.name(), bound.percentile.name());
+        let own =
+            |b: &&mut Bounded| (b.metric, b.percentile) == (bound.metric.name(), bound.percentile.name());
         if let Some(found) = all.iter_mut().find(own) {
             found.over_seeds = Some(*span);
         }

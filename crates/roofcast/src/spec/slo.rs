@@ -264,11 +264,15 @@ impl<'de> Visitor<'de> for Keys {
         let Some(rate) = rate else { return Ok(slo) };
         if !(rate.is_finite() && rate > 0.0) {
             let accepted = "tokens per second above 0";
-            return Err(de::Error::custom(format!("`slo.{TOKENS_PER_S_USER}` is {rate}; accepted: {accepted}")));
+            return Err(de::Error::custom(format!(
+                "`slo.{TOKENS_PER_S_USER}` is {rate}; accepted: {accepted}"
+            )));
         }
         if slo.get(Metric::Tpot, Percentile::P99).is_some() {
             let accepted = "one of it and tpot_p99_ms, which are one bound in two units";
-            return Err(de::Error::custom(format!("`slo.{TOKENS_PER_S_USER}` is {rate}; accepted: {accepted}")));
+            return Err(de::Error::custom(format!(
+                "`slo.{TOKENS_PER_S_USER}` is {rate}; accepted: {accepted}"
+            )));
         }
         Ok(slo.with(Metric::Tpot, Percentile::P99, Some(1e3 / rate)))
     }

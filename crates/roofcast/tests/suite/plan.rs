@@ -378,9 +378,8 @@ fn a_bound_on_tokens_per_second_is_one_on_tpot() {
 /// Without a bound on TTFT a plan is of decodes alone; gaps between tokens and tails have bounds as others do.
 #[test]
 fn every_latency_and_percentile_can_be_bounded_alone() {
-    let with = |bound: &str| {
-        planned(&CHAT.replace("ttft_p99_ms = 2000\ntpot_p99_ms = 50", bound), false).unwrap()
-    };
+    let with =
+        |bound: &str| planned(&CHAT.replace("ttft_p99_ms = 2000\ntpot_p99_ms = 50", bound), false).unwrap();
     for (bound, metric, percentile, most) in [
         ("tpot_p99_ms = 15", "TPOT", "p99", 15.0),
         ("itl_p99_ms = 60", "ITL", "p99", 60.0),
@@ -394,7 +393,8 @@ fn every_latency_and_percentile_can_be_bounded_alone() {
     }
     // A step of 8 B weights in 16 bits takes 2.4 ms on two H100 at the limit: gaps of 1 ms are ruled out by it.
     let text = CHAT.replace("ttft_p99_ms = 2000\ntpot_p99_ms = 50", "itl_p50_ms = 1");
-    let none = planned(&format!("{text}accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n"), false).unwrap();
+    let none =
+        planned(&format!("{text}accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n"), false).unwrap();
     assert!(none.best.is_none() && none.pruned.limit == none.considered, "{:?}", none.pruned);
     assert!(none.nearest[0].reason.starts_with("ITL"), "{:?}", none.nearest[0]);
 }

@@ -96,12 +96,7 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
         let miss = missed(&run.simulated, &slo);
         let bounds = run.simulated.as_ref().map(|run| against(&run.summary, &slo)).unwrap_or_default();
         let meets_slo = miss.is_none();
-        points.push(Tried {
-            value,
-            meets_slo,
-            because: miss.map(|miss| miss.reason),
-            bounds,
-        });
+        points.push(Tried { value, meets_slo, because: miss.map(|miss| miss.reason), bounds });
         progress.more(1);
         Ok(Some(meets_slo))
     })?;
@@ -192,7 +187,8 @@ impl Search {
 fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
     let mut text = answer.about.title();
     let lengths = spec.workload.as_ref().map(|workload| ("lengths", question::lengths(workload)));
-    text += &table::pairs(&lengths.into_iter().chain([("SLO", question::slo(&spec.slo))]).collect::<Vec<_>>());
+    text +=
+        &table::pairs(&lengths.into_iter().chain([("SLO", question::slo(&spec.slo))]).collect::<Vec<_>>());
     if answer.interrupted {
         text += &format!("PARTIAL: interrupted after {} simulations\n\n", answer.simulations);
     }
@@ -203,7 +199,8 @@ fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
     let mut header = vec![search.name.as_str(), "SLO"];
     header.extend(names.iter().map(String::as_str));
     let row = |tried: &Tried| {
-        let mut row = vec![search.shown(tried.value), if tried.meets_slo { "met" } else { "missed" }.to_owned()];
+        let mut row =
+            vec![search.shown(tried.value), if tried.meets_slo { "met" } else { "missed" }.to_owned()];
         row.extend(tried.bounds.iter().map(|bound| significant(bound.ms)));
         row.resize(header.len(), "–".to_owned());
         row
@@ -251,7 +248,9 @@ mod tests {
         assert_eq!(parsed.range, Range { low: 1.0, high: 1000.0, whole: true });
         assert!(!Search::parse("rate=0.5..9").unwrap().range.whole);
         assert_eq!(Search::parse("max-num-batched-tokens=1k..8k").unwrap().range.high, 8000.0);
-        for wrong in ["rate", "rate=1", "rate=0..4", "rate=4..4", "users=1.5..4", "weights=1..2", "depth=1..2"] {
+        for wrong in
+            ["rate", "rate=1", "rate=0..4", "rate=4..4", "users=1.5..4", "weights=1..2", "depth=1..2"]
+        {
             let told = Search::parse(wrong).unwrap_err().to_string();
             assert!(told.contains("--find") && told.contains("KEY=LOW..HIGH"), "{wrong}: {told}");
         }

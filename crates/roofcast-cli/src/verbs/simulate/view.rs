@@ -74,10 +74,7 @@ impl<'a> View<'a> {
     /// The view of a run that kept its series and [`EVENTS`] events.
     pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, slo: &Slo) -> View<'a> {
         View {
-            report: Document {
-                schema: SCHEMA,
-                body: Answer::of(about(deployment, simulation), simulation),
-            },
+            report: Document { schema: SCHEMA, body: Answer::of(about(deployment, simulation), simulation) },
             slo: *slo,
             distributions: simulation
                 .latencies
