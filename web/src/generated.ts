@@ -690,6 +690,7 @@ export interface Rank {
   activation_bytes: number;
   runtime_bytes: number;
   state_bytes: number;
+  free_bytes: number;
   kv_bytes: number;
   short_by_bytes: number;
 }

@@ -141,6 +141,7 @@ pub(crate) fn missing(deployment: &Deployment, context: u64) -> Bytes {
     let lacks = |(stage, rank): (usize, Rank)| {
         (memory::sequence_bytes(deployment, stage, context) + rank.short_by_bytes)
             .saturating_sub(rank.kv_bytes)
+            .max(rank.short_by_bytes)
     };
     memory::ranks(deployment).into_iter().enumerate().map(lacks).max().unwrap_or(Bytes::ZERO)
 }
@@ -164,7 +165,8 @@ fn longest_context(deployment: &Deployment) -> u64 {
 fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option<u64> {
     let needed = deployment.weight_bytes + per_sequence(deployment, context) * batch;
     let rank = memory::ranks(deployment).into_iter().next()?;
-    let room = rank.budget_bytes.saturating_sub(rank.activation_bytes + rank.runtime_bytes);
+    let room =
+        rank.budget_bytes.min(rank.free_bytes).saturating_sub(rank.activation_bytes + rank.runtime_bytes);
     let count = needed.0.div_ceil(room.0.max(1));
     (room > Bytes::ZERO && count <= MOST_ACCELERATORS).then_some(count.max(1))
 }

@@ -43,6 +43,8 @@ pub struct Deployment {
     pub engine: EngineSettings,
     /// True for nominal memory, perfect sharding and nothing reserved.
     pub ideal: bool,
+    /// Bytes of each accelerator's memory that other processes hold when the engine starts.
+    pub memory_used: Bytes,
     /// Bytes of one replica's weights, unsharded; tied weights and replicated ones once.
     pub weight_bytes: Bytes,
     /// Every weight tensor with its format, equal ones of several layers merged.
@@ -146,6 +148,8 @@ pub struct Options {
     pub ideal: bool,
     /// Board power that the operator allows, in watts; the accelerator's own if absent.
     pub power_limit_w: Option<f64>,
+    /// GiB of each accelerator's memory that other processes hold when the engine starts; 0 if absent.
+    pub memory_used_gib: Option<f64>,
     /// The model that `engine.speculative.draft_model` names.
     pub draft: Option<Arc<Model>>,
     /// The other accelerator of a fleet of two kinds: `fleet.prefill.accelerator` or `fleet.beside.accelerator`.
@@ -168,6 +172,7 @@ impl Options {
             },
             engine: spec.engine.clone(),
             power_limit_w: spec.hardware.power_limit_w,
+            memory_used_gib: spec.hardware.memory_used_gib,
             ideal: spec.hardware.ideal,
             ..Options::default()
         }
@@ -199,6 +204,7 @@ impl Deployment {
             Some(watts) => Arc::new(accelerator.limited(watts)?),
             None => accelerator,
         };
+        let memory_used = accelerator.used(options.memory_used_gib)?;
         let model = with_states(model, options.engine.mamba_ssm_dtype.unwrap_or_default())?;
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
@@ -207,6 +213,7 @@ impl Deployment {
             &options.engine,
             defaults::of(&options.engine, &accelerator, parallelism, &model),
         )?;
+        assumptions.extend(engine.release.assumption());
         let weights = formats.name();
         let mut deployment = Deployment {
             weights,
@@ -217,6 +224,7 @@ impl Deployment {
             parallelism,
             engine,
             ideal: options.ideal,
+            memory_used,
             weight_bytes: Bytes::ZERO,
             tensors: Vec::new(),
             stages: Vec::new(),

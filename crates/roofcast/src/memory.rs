@@ -3,8 +3,9 @@
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in
 //! whole blocks; a draft model is counted in addition, with weights and KV of its own. Files by engine know its other
 //! memory: [`vllm`], [`sglang`], [`llama_cpp`]; [`start`] has the engine's verdict at start-up. TensorRT-LLM's fraction applies
-//! to the free remainder: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`. With
-//! `ideal`: nominal memory, perfect sharding, nothing reserved.
+//! to the free remainder: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`. What other
+//! processes hold is not free: SGLang, TensorRT-LLM and llama.cpp divide the rest, vLLM refuses to start where less is
+//! free than its fraction of the whole. With `ideal`: nominal memory, perfect sharding, nothing reserved.
 
 mod host;
 mod llama_cpp;
@@ -57,10 +58,19 @@ pub struct Rank {
     pub runtime_bytes: Bytes,
     /// SGLang's pool of recurrent states; other engines page states with the KV cache.
     pub state_bytes: Bytes,
+    /// Bytes that no other process holds when the engine starts.
+    pub free_bytes: Bytes,
     /// Bytes that remain for KV.
     pub kv_bytes: Bytes,
-    /// Bytes that are missing if weights and reserves alone do not fit.
+    /// Bytes that are missing if weights and reserves alone do not fit, or if the engine asks for more than is free.
     pub short_by_bytes: Bytes,
+}
+
+impl Rank {
+    /// Bytes that the engine asks for beyond what other processes leave.
+    pub fn beyond_free(&self) -> Bytes {
+        self.budget_bytes.saturating_sub(self.free_bytes)
+    }
 }
 
 /// KV bytes of a sequence of `context` tokens on one rank of stage `stage`.
@@ -102,20 +112,30 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
     let left = budget_bytes.saturating_sub(taken);
     let state_bytes = sglang::pool(deployment, stage, left).map_or(Bytes::ZERO, |pool| pool.bytes);
     let (taken, left) = (taken + state_bytes, left.saturating_sub(state_bytes));
+    let free_bytes = free(deployment);
     let (kv_bytes, most) = match asked_room(deployment, stage) {
-        Some(asked) => (asked, deployment.accelerator.usable_bytes.saturating_sub(asked)),
+        Some(asked) => (asked, free_bytes.saturating_sub(asked)),
         None => (left, budget_bytes),
     };
-    let short_by_bytes = taken.saturating_sub(most);
+    let short_by_bytes = taken.saturating_sub(most).max(budget_bytes.saturating_sub(free_bytes));
     Rank {
         budget_bytes,
         weight_bytes,
         activation_bytes,
         runtime_bytes,
         state_bytes,
+        free_bytes,
         kv_bytes,
         short_by_bytes,
     }
+}
+
+/// Bytes of one accelerator that no other process holds.
+fn free(deployment: &Deployment) -> Bytes {
+    if deployment.ideal {
+        return deployment.accelerator.memory_bytes;
+    }
+    deployment.accelerator.usable_bytes.saturating_sub(deployment.memory_used)
 }
 
 /// Requests that one replica may run at once by its pool of recurrent states; none where no such pool bounds them.
@@ -157,18 +177,22 @@ fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
 
 /// Bytes of one rank's memory that the engine may use, of which `taken` is not KV.
 ///
-/// vLLM's utilization is a fraction of the whole memory. TensorRT-LLM's `free_gpu_memory_fraction` is a fraction of
+/// vLLM's utilization is a fraction of the whole memory, whatever other processes hold of it. TensorRT-LLM's `free_gpu_memory_fraction` is a fraction of
 /// the memory that is free once the model is loaded and its largest step has run, so `taken` counts fully.
 fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     if deployment.ideal {
         return deployment.accelerator.memory_bytes;
     }
-    let usable = deployment.accelerator.usable_bytes;
+    let (usable, free) = (deployment.accelerator.usable_bytes, free(deployment));
     let share = |of: Bytes| Bytes::from_f64(of.as_f64() * deployment.engine.gpu_memory_utilization);
     match deployment.engine.kind() {
-        EngineKind::TensorrtLlm => (taken + share(usable.saturating_sub(taken))).min(usable),
-        EngineKind::Sglang => share(usable.saturating_sub(sglang_gone(deployment))),
-        _ => share(usable),
+        EngineKind::TensorrtLlm => (taken + share(free.saturating_sub(taken))).min(free),
+        EngineKind::Sglang => share(free.saturating_sub(sglang_gone(deployment))),
+        EngineKind::Vllm if vllm::deducts_other_processes(&deployment.engine.release) => {
+            share(usable).saturating_sub(deployment.memory_used)
+        }
+        EngineKind::Vllm => share(usable),
+        _ => share(usable).min(free),
     }
 }
 

@@ -270,6 +270,9 @@ impl KvFormat {
     /// 8-bit elements; the bytes of per-tensor scales are negligible.
     pub const FP8: KvFormat = KvFormat { name: "fp8", width: Width::bits(8) };
 
+    /// 4-bit floats with an 8-bit scale for each 16.
+    pub const NVFP4: KvFormat = KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) };
+
     /// IEEE half precision.
     pub const FP16: KvFormat = KvFormat { name: "fp16", width: Width::bits(16) };
     /// IEEE single precision.
@@ -282,7 +285,7 @@ impl KvFormat {
         KvFormat { name: "int8", width: Width::bits(8) },
         KvFormat { name: "int4", width: Width::bits(4) },
         KvFormat::FP32,
-        KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) },
+        KvFormat::NVFP4,
         KvFormat { name: "q8_0", width: Width::grouped(8, 16, 32) },
         KvFormat { name: "q5_1", width: Width::grouped(5, 32, 32) },
         KvFormat { name: "q5_0", width: Width::grouped(5, 16, 32) },

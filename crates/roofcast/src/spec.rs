@@ -78,6 +78,8 @@ pub struct HardwareSpec {
     pub count: Option<u64>,
     /// Watts that each accelerator may draw, as `nvidia-smi -pl` sets it. Counts for energy; rates stay the datasheet's.
     pub power_limit_w: Option<f64>,
+    /// GiB of each accelerator's memory that other processes hold when the engine starts, as `nvidia-smi` prints them; none where absent.
+    pub memory_used_gib: Option<f64>,
     /// Nominal memory, perfect sharing, nothing reserved.
     pub ideal: bool,
     /// By whose rules bytes and rates are counted.

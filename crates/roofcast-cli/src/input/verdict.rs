@@ -6,14 +6,16 @@
 use super::scenario::{Bound, Scenario};
 use anyhow::Result;
 use roofcast::memory::{self, Start};
+use roofcast::units::Bytes;
 use roofcast::{Deployment, Error};
 
 impl Scenario {
     /// The engine's start-up report, if the longest request is known: from the spec, or from a command, which without
-    /// a number serves the model's maximum.
+    /// a number serves the model's maximum, as does an engine beside other processes.
     pub(crate) fn start(&self, deployment: &Deployment) -> Option<Start> {
         let longest = deployment.engine.max_model_len;
-        let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some()))?;
+        let shares = deployment.memory_used > Bytes::ZERO;
+        let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some() || shares))?;
         let start = memory::start(deployment, longest);
         match &start.refusal {
             Some(refusal) if self.runs == Some(Bound::Memory) && refusal.longest > 0 => {

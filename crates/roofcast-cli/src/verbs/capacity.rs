@@ -361,10 +361,13 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
     let mut header = vec!["memory per accelerator", of, "weights", "activations", "runtime"];
     header.extend(pooled.then_some("states"));
     header.push("KV");
+    let shared = deployment.memory_used > Bytes::ZERO;
+    header.extend(shared.then_some("free at start"));
     let row = |(stage, r): (usize, &roofcast::memory::Rank)| {
         let mut sizes = vec![r.budget_bytes, r.weight_bytes, r.activation_bytes, r.runtime_bytes];
         sizes.extend(pooled.then_some(r.state_bytes));
         sizes.push(r.kv_bytes);
+        sizes.extend(shared.then_some(r.free_bytes));
         std::iter::once(format!("stage {}", stage + 1)).chain(sizes.iter().map(|b| b.gb())).collect()
     };
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)

@@ -50,6 +50,30 @@ fn steps_that_do_not_fit_are_marked() {
     assert!(roofcast(asked).out.contains("fits") && !fitting.out.contains("fits"));
 }
 
+/// 20 of the 22.03 GiB of an L4 are asked for by vLLM 0.11, of which 10 are held; SGLang takes its share of the rest.
+#[test]
+fn other_processes_are_a_flag() {
+    let asked = "capacity --model Qwen/Qwen3-0.6B --hardware l4 --memory-used 10 --engine";
+    let vllm = roofcast(&format!("{asked} vllm --engine-version 0.11.0"));
+    assert!(
+        vllm.code == 4 && vllm.out.contains("12.03 GiB of an accelerator's memory are free at start"),
+        "{}",
+        vllm.out
+    );
+    assert!(
+        vllm.out.contains("free at start\n") && vllm.out.contains("gpu_memory_utilization up to 0.54"),
+        "{}",
+        vllm.out
+    );
+    let sglang = roofcast(&format!("{asked} sglang"));
+    assert!(sglang.code == 0 && sglang.out.contains("at start sglang says"), "{}", sglang.out);
+    let refused = roofcast(
+        "simulate --model Qwen/Qwen3-0.6B --hardware l4 --memory-used 10 --rate 1 --input-len 100 --output-len 10",
+    );
+    assert!(refused.code == 4 && refused.err.contains("vllm does not start"), "{}", refused.err);
+    assert_eq!(roofcast(&format!("{asked} vllm --memory-used 30")).code, 2);
+}
+
 #[test]
 fn commands_of_four_engines_are_answered() {
     for (command, engine) in [

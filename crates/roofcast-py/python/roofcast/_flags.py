@@ -32,6 +32,8 @@ class DeploymentFlags(TypedDict, total=False):
     """Accelerators in all"""
     power_limit: float | None
     """Watts that each accelerator may draw [default: its board power]"""
+    memory_used: float | None
+    """GiB of each accelerator's memory that other processes hold when the engine starts [default: 0]"""
     ideal: bool | None
     """Nominal memory, perfect sharing, nothing reserved [default: false]"""
     convention: Word | None

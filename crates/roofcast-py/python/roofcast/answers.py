@@ -364,6 +364,7 @@ class Rank(Part):
     activation_bytes: int
     runtime_bytes: int
     state_bytes: int
+    free_bytes: int
     kv_bytes: int
     short_by_bytes: int
 

@@ -39,11 +39,16 @@ pub struct Refusal {
     pub needed_bytes: Bytes,
     /// Bytes available for it.
     pub available_bytes: Bytes,
-    /// Bytes that are missing if weights and reserves alone do not fit.
+    /// Bytes that are missing if weights and reserves alone do not fit, or if more is asked for than is free.
     pub short_by_bytes: Bytes,
-    /// The longest request that the cache would hold; 0 for none.
+    /// Bytes that the engine asks for.
+    pub budget_bytes: Bytes,
+    /// Bytes that no other process holds.
+    pub free_bytes: Bytes,
+    /// The longest request with which it would start; 0 for none.
     pub longest: u64,
-    /// The least `gpu_memory_utilization`, in steps of 0.01, with which it would start; `None` if 0.99 is not enough.
+    /// The nearest `gpu_memory_utilization`, in steps of 0.01, with which it would start: the largest if less is free
+    /// than asked for, else the smallest; `None` if there is none up to 0.99.
     pub gpu_memory_utilization: Option<f64>,
     /// The most `max_num_seqs` with which it would start; `None` if fewer sequences do not help.
     pub max_num_seqs: Option<u64>,
@@ -53,7 +58,14 @@ impl Refusal {
     /// The refusal as a sentence.
     pub fn told(&self, engine: &str, max_model_len: u64) -> String {
         let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
-        let lacks = if self.short_by_bytes > Bytes::ZERO {
+        let asks_too_much = self.budget_bytes > self.free_bytes;
+        let lacks = if asks_too_much {
+            format!(
+                "{} of an accelerator's memory are free at start, less than the {} of its gpu_memory_utilization",
+                gib(self.free_bytes),
+                gib(self.budget_bytes)
+            )
+        } else if self.short_by_bytes > Bytes::ZERO {
             format!("weights and activations alone are {} more than it may take", gib(self.short_by_bytes))
         } else {
             format!(
@@ -64,7 +76,10 @@ impl Refusal {
         };
         let would = [
             (self.longest > 0).then(|| format!("max_model_len up to {}", self.longest)),
-            self.gpu_memory_utilization.map(|share| format!("gpu_memory_utilization from {share}")),
+            self.gpu_memory_utilization.map(|share| {
+                let bound = if asks_too_much { "up to" } else { "from" };
+                format!("gpu_memory_utilization {bound} {share}")
+            }),
             self.max_num_seqs.map(|count| format!("max_num_seqs up to {count}")),
         ];
         let would: Vec<String> = would.into_iter().flatten().collect();
@@ -76,14 +91,17 @@ impl Refusal {
     }
 }
 
-/// Refuses a deployment whose engine would not start with the requested `max_model_len`. An explicit number of blocks
-/// is accepted as is: vLLM checks it against the longest request only from 0.28 on.
+/// Refuses a deployment whose engine would not start with the requested `max_model_len`, or in the memory that other
+/// processes leave. An explicit number of blocks is accepted as is: vLLM checks it against the longest request only
+/// from 0.28 on.
 ///
 /// # Errors
 /// [`Error::WillNotStart`].
 pub fn starts(deployment: &Deployment) -> Result<()> {
     let engine = &deployment.engine;
-    let Some(asked) = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none()) else { return Ok(()) };
+    let asked = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none());
+    let finds_less = ranks(deployment).iter().any(|rank| rank.beyond_free() > Bytes::ZERO);
+    let Some(asked) = asked.or(finds_less.then_some(1)) else { return Ok(()) };
     match start(deployment, asked) {
         Start { refusal: Some(refusal), max_model_len, .. } => {
             Err(Error::WillNotStart(refusal.told(deployment.engine.name(), max_model_len)))
@@ -168,6 +186,8 @@ fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal
         needed_bytes,
         available_bytes: room.rank.kv_bytes,
         short_by_bytes: room.rank.short_by_bytes,
+        budget_bytes: room.rank.budget_bytes,
+        free_bytes: room.rank.free_bytes,
         longest: longest_that_fits(deployment, room, longest),
         gpu_memory_utilization: utilization(deployment, room, needed_bytes),
         max_num_seqs: sequences(deployment, room, needed_bytes),
@@ -176,6 +196,9 @@ fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal
 
 /// The longest request up to `most` tokens that fits.
 fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
+    if room.rank.beyond_free() > Bytes::ZERO {
+        return 0;
+    }
     let (mut fits, mut beyond) = (0, most + 1);
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;
@@ -185,24 +208,34 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
     fits
 }
 
-/// The least utilization, in steps of 0.01, that leaves `needed` bytes.
+/// The utilization, in steps of 0.01, that leaves `needed` bytes and is free: the largest below the own one if that
+/// asks for more than is free, else the smallest above it.
 fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
-    if deployment.engine.kv_cache_memory_bytes.is_some() {
+    let asks_too_much = room.rank.beyond_free() > Bytes::ZERO;
+    let asked = deployment.engine.kv_cache_memory_bytes.map(Bytes);
+    if asked.is_some() && !asks_too_much {
         return None;
     }
-    let own = deployment.engine.gpu_memory_utilization;
-    let first = (own * 100.0).floor() as u64 + 1;
+    let own = deployment.engine.gpu_memory_utilization * 100.0;
     let held = room.rank.weight_bytes + room.rank.activation_bytes + room.rank.runtime_bytes;
-    (first..=99).map(|percent| percent as f64 / 100.0).find(|share| {
+    let starts = |share: &f64| {
         let mut other = deployment.clone();
         other.engine.gpu_memory_utilization = *share;
-        budget(&other, held).saturating_sub(held) >= needed
-    })
+        let budget = budget(&other, held);
+        let kv = asked.unwrap_or_else(|| budget.saturating_sub(held));
+        budget <= room.rank.free_bytes && kv >= needed
+    };
+    let share = |percent: u64| percent as f64 / 100.0;
+    if asks_too_much {
+        (1..own.ceil() as u64).rev().map(share).find(starts)
+    } else {
+        (own.floor() as u64 + 1..=99).map(share).find(starts)
+    }
 }
 
 /// The most concurrent sequences whose smaller step leaves `needed` bytes.
 fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64> {
-    if deployment.engine.kv_cache_memory_bytes.is_some() {
+    if deployment.engine.kv_cache_memory_bytes.is_some() || room.rank.beyond_free() > Bytes::ZERO {
         return None;
     }
     let leaves = |count: u64| {

@@ -50,6 +50,15 @@ const CHUNKS_BEYOND: u64 = 32_768;
 const V0_TOKENS: u64 = 2048;
 const V0_SEQUENCES: u64 = 256;
 
+/// The first version that asks for its share of the memory at start, and refuses if less is free (`request_memory`).
+const ASKED_AT_START: &str = "0.9.1";
+
+/// True if memory of other processes is deducted from the KV cache: `non_torch_allocations` of the first V1 engines are
+/// all bytes in use that PyTorch did not allocate (`gpu_worker.py`, vLLM 0.8.0 to 0.9.0).
+pub(super) fn deducts_other_processes(release: &Release) -> bool {
+    release.is_since(V1) && !release.is_since(ASKED_AT_START)
+}
+
 /// Bytes per vocabulary entry that sampling holds for each sequence.
 pub(super) fn sampler_bytes(release: &Release) -> u64 {
     if release.is_since(WITHOUT_SORT) { FILTERING } else { SORTING }

@@ -268,6 +268,25 @@ mod tests {
         assert_eq!(bits(groups), 4.5);
     }
 
+    /// Weights in NVFP4 say nothing of the cache: `kv_cache_quant_algo` or `kv_cache_scheme` does.
+    #[test]
+    fn the_cache_has_a_format_if_the_checkpoint_says_so() {
+        let kv = |more: &str| {
+            let section =
+                format!(r#"{{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16{more}}}"#);
+            read(&section).unwrap().kv.map(|kv| kv.name)
+        };
+        assert_eq!(kv(""), None);
+        assert_eq!(kv(r#", "kv_cache_quant_algo": null"#), None);
+        assert_eq!(kv(r#", "kv_cache_quant_algo": "FP8""#), Some("fp8"));
+        assert_eq!(kv(r#", "kv_cache_quant_algo": "NVFP4""#), Some("nvfp4"));
+        assert_eq!(
+            kv(r#", "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": false}"#),
+            Some("fp8")
+        );
+        assert_eq!(kv(r#", "kv_cache_scheme": {"num_bits": 4, "type": "float"}"#), Some("nvfp4"));
+    }
+
     #[test]
     fn ignored_modules_stay_in_sixteen_bits() {
         let q = read(r#"{"quant_method": "fp8", "modules_to_not_convert": ["lm_head", "gate", "model.layers.1.self_attn", "re:.*shared_experts.*", "model.layers.3.mlp*"]}"#).unwrap();

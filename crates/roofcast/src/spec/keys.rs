@@ -99,6 +99,7 @@ pub const KEYS: &[Key] = &[
     key("hardware.accelerator", "hardware", Word, "accelerator, as in h100-sxm, or a TOML file with one"),
     key("hardware.count", "count", Whole, "accelerators in all"),
     rare("hardware.power_limit_w", "power-limit", Real, "watts that each accelerator may draw [default: its board power]"),
+    rare("hardware.memory_used_gib", "memory-used", Real, "GiB of each accelerator's memory that other processes hold when the engine starts [default: 0]"),
     key("hardware.ideal", "ideal", Switch, "nominal memory, perfect sharing, nothing reserved [default: false]"),
     rare("hardware.convention", "convention", Word, "count as default does, or as the text seed-003: nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s"),
     key("precision.weights", "weights", Word, "weight format: bf16, fp16, fp8, nvfp4, w8, w4, gptq-int4, q4_k_m, … [default: the checkpoint's]"),

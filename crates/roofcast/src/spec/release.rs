@@ -52,6 +52,18 @@ impl EngineKind {
         }
     }
 
+    /// The oldest and the newest release whose memory and scheduling the code knows from the engine's source or from
+    /// measurements.
+    fn known(self) -> Option<[&'static str; 2]> {
+        match self {
+            EngineKind::Vllm => Some(["0.8.0", "0.33.0"]),
+            EngineKind::Sglang => Some(["0.4.2", "0.5.23"]),
+            EngineKind::TensorrtLlm => Some(["1.0.0", "1.3.0rc23"]),
+            EngineKind::LlamaCpp => Some(["b3000", "b11434"]),
+            EngineKind::Transformers | EngineKind::Other => None,
+        }
+    }
+
     /// Scheduler of the engine, if roofcast has it.
     pub fn scheduler(self) -> Option<SchedulerKind> {
         match self {
@@ -81,6 +93,22 @@ impl Release {
         Release { kind: EngineKind::of(name), name: name.to_owned(), version: version.map(str::to_owned) }
     }
 
+    /// Sentence about a version outside of the known releases; `None` for a known version, or without one.
+    pub fn assumption(&self) -> Option<String> {
+        let (own, [oldest, newest]) = (self.version.as_deref()?, self.kind.known()?);
+        let outside = match (Version::compare(own, oldest), Version::compare(own, newest)) {
+            (Some(Ordering::Less), _) => "is older than",
+            (_, Some(Ordering::Greater)) => "is newer than",
+            (None, _) => "has no place among",
+            _ => return None,
+        };
+        let rules = if outside == "is older than" { oldest } else { newest };
+        Some(format!(
+            "{} {own} {outside} the releases that are known, {oldest} to {newest}: memory and scheduling by the rules of {rules}",
+            self.name
+        ))
+    }
+
     /// True from version `first` on, and for versions without an order, which count as the newest.
     pub fn is_since(&self, first: &str) -> bool {
         self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
@@ -90,6 +118,33 @@ impl Release {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_beyond_the_known_ones_are_told() {
+        let told = |name, version| Release::new(name, Some(version)).assumption().unwrap_or_default();
+        for (name, version) in [
+            ("vllm", "0.8.0"),
+            ("vllm", "v0.33.0"),
+            ("sglang", "0.5.23"),
+            ("tensorrt-llm", "1.2.0rc6"),
+            ("llama.cpp", "b6325"),
+        ] {
+            assert_eq!(told(name, version), "");
+        }
+        assert!(
+            told("vllm", "0.7.3").contains("is older than")
+                && told("vllm", "0.7.3").ends_with("rules of 0.8.0")
+        );
+        assert!(
+            told("sglang", "0.6.0").contains("is newer than")
+                && told("sglang", "0.6.0").ends_with("rules of 0.5.23")
+        );
+        assert!(told("vllm", "nightly").contains("has no place among"));
+        assert_eq!(
+            (told("transformers", "4.0"), Release::new("vllm", None).assumption()),
+            (String::new(), None)
+        );
+    }
 
     #[test]
     fn a_name_is_its_engine_and_any_other_is_another() {

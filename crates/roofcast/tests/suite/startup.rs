@@ -259,6 +259,59 @@ fn a_refusal_says_what_would_do() {
     assert!(told.contains("131072 tokens needs 16.00 GiB") && told.contains("max_model_len up to"), "{told}");
 }
 
+/// Llama-3.1-8B on an H100 of 79.18 GiB, of which other processes hold 20. vLLM from 0.9.1 on asks for 0.9 of the whole,
+/// 71.26 GiB, finds 59.18 and refuses; 0.74 of the whole is 58.59, and then its cache is as large as on an empty card. vLLM
+/// 0.9.0 has 20 GiB less for its cache, SGLang and TensorRT-LLM 20 times their share, llama.cpp 20.
+#[test]
+fn other_processes_leave_less() {
+    let of = |name: &str, version: Option<&str>, share: f64, used: Option<f64>| {
+        let engine = EngineSpec {
+            name: Some(name.into()),
+            version: version.map(str::to_owned),
+            max_model_len: Some(16_000),
+            gpu_memory_utilization: Some(share),
+            ..EngineSpec::default()
+        };
+        let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+        let model = crate::support::model("meta-llama/Llama-3.1-8B-Instruct");
+        Deployment::resolve(model, chip, &Options { engine, memory_used_gib: used, ..Options::default() })
+    };
+    let kv = |name, version, share, used| {
+        let d = of(name, version, share, used).unwrap();
+        assert!(memory::starts(&d).is_ok(), "{name} {version:?}");
+        gib(memory::ranks(&d)[0].kv_bytes)
+    };
+    let refused = of("vllm", Some("0.11.0"), 0.9, Some(20.0)).unwrap();
+    let refusal = memory::start(&refused, 0).refusal.unwrap();
+    assert_eq!(
+        (refusal.gpu_memory_utilization, refusal.longest, refusal.max_num_seqs),
+        (Some(0.74), 0, None)
+    );
+    assert!((gib(refusal.short_by_bytes) - (0.9 * 79.18 - 59.18)).abs() < 0.01, "{refusal:?}");
+    let told = memory::starts(&refused).unwrap_err().to_string();
+    assert!(
+        told.contains("59.18 GiB")
+            && told.contains("71.26 GiB")
+            && told.contains("gpu_memory_utilization up to 0.74"),
+        "{told}"
+    );
+    assert_eq!(memory::tokens(&refused, 16_000), 0);
+    for (name, version, share, less) in [
+        ("vllm", Some("0.11.0"), 0.74, 0.0),
+        ("vllm", Some("0.9.0"), 0.9, 20.0),
+        ("sglang", None, 0.8, 16.0),
+        ("tensorrt-llm", None, 0.9, 18.0),
+        ("llama.cpp", None, 1.0, 20.0),
+    ] {
+        let found = kv(name, version, share, None) - kv(name, version, share, Some(20.0));
+        assert!((found - less).abs() < 0.001, "{name} {version:?}: {found}");
+    }
+    for gib in [-1.0, 79.2, f64::NAN] {
+        let told = of("vllm", None, 0.9, Some(gib)).unwrap_err().to_string();
+        assert!(told.contains("memory_used_gib") && told.contains("79.18"), "{told}");
+    }
+}
+
 /// Qwen3.6-27B in fp8 on an H200 under SGLang 0.5.16: 48 of 64 layers keep 48 matrices of 128 × 128 in fp32 and three inputs
 /// of (2 · 16 + 48) · 128 channels in bf16. Of the room 0.9 of 1.9 are states, five of which a running request holds; with
 /// 0.5.9 three, without the radix cache one, and in 16 bits nearly twice as many.

@@ -137,12 +137,22 @@ pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
     })
 }
 
-/// The KV-cache format of a `kv_cache_scheme` or `kv_cache_quant_algo`.
+/// The KV-cache format of a `kv_cache_scheme` or `kv_cache_quant_algo`; `None` if the checkpoint leaves it to the engine, as
+/// NVFP4 weights alone do (`get_kv_cache_quant_algo_string` of `utils/torch_utils.py` in vLLM 0.14 to 0.32, NVFP4 from
+/// 0.20).
 pub(super) fn kv_of(value: Option<&Value>) -> Option<KvFormat> {
-    let eight = match value? {
-        Value::String(s) => s.to_ascii_uppercase().contains("FP8") || s.to_ascii_uppercase().contains("INT8"),
-        Value::Object(o) => o.get("num_bits").and_then(Value::as_u64) == Some(8),
-        _ => false,
+    let bits = match value? {
+        Value::String(s) => match s.to_ascii_uppercase().as_str() {
+            s if s.contains("FP8") || s.contains("INT8") => 8,
+            s if s.contains("NVFP4") => 4,
+            _ => return None,
+        },
+        Value::Object(o) => o.get("num_bits").and_then(Value::as_u64)?,
+        _ => return None,
     };
-    eight.then_some(KvFormat::FP8)
+    match bits {
+        8 => Some(KvFormat::FP8),
+        4 => Some(KvFormat::NVFP4),
+        _ => None,
+    }
 }
