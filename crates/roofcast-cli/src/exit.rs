@@ -53,6 +53,12 @@ pub(crate) fn misused(
     let Some(first) = value_error(error) else {
         // If stderr is closed as well, nothing can be reported.
         drop(error.print());
+        if let Some(word) = unknown_flag(error) {
+            drop(writeln!(
+                std::io::stderr(),
+                "roofcast: `roofcast keys {word}` searches every key of a spec and its flag"
+            ));
+        }
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     };
     let mut told = vec![first.to_string()];
@@ -76,6 +82,17 @@ const WITH_IT: &str = "a build with it: `cargo install --locked --path crates/ro
 fn left_out(error: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     (!cfg!(feature = "network") && ["bench", "emulate", "serve"].contains(&verb.as_str())).then_some(verb)
+}
+
+/// The name of a flag that no verb's flag is like, without its dashes.
+fn unknown_flag(error: &clap::Error) -> Option<&str> {
+    let near = error.get(ContextKind::SuggestedArg).is_some();
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument && !near => {
+            flag.strip_prefix("--").map(|name| name.split('=').next().unwrap_or(name))
+        }
+        _ => None,
+    }
 }
 
 /// Removes the flag and the value that clap refused; false if they are not found in the arguments.

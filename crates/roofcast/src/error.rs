@@ -110,6 +110,10 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         format!("{field}{found}; accepted: {accepted}")
     };
     if let Some((head, accepted)) = message.split_once(", expected ") {
+        // TOML's list of sections where one is meant: its first section is read as the first key.
+        if let Some(section) = found.and_then(|found| found.strip_prefix("[[")?.strip_suffix("]]")) {
+            return format!("`{section}` is a list of sections; accepted: one, headed [{section}]");
+        }
         if let Some(unread) = ["invalid type: ", "invalid value: "].iter().find_map(|p| head.strip_prefix(p))
         {
             return match (literal(unread), found) {
@@ -134,7 +138,11 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         // An untagged type's list of accepted values.
         Some(found) if message.starts_with("a ") => is(found, &message),
         _ if path.is_empty() => message,
-        _ => format!("`{path}`: {message}"),
+        // An error about a field of the section at `path`, which names both.
+        _ => match message.strip_prefix(&format!("{path}: `")) {
+            Some(field) => format!("`{path}.{field}"),
+            None => format!("`{path}`: {message}"),
+        },
     }
 }
 
@@ -173,9 +181,18 @@ fn in_words(accepted: &str) -> &str {
         "u64" | "u32" | "usize" => "a whole number from 0",
         "i64" => "a whole number",
         "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "a table",
         other if other.starts_with("internally tagged enum ") => "a table that says its kind",
+        other if other.starts_with("struct ") => "a section with keys of its own",
         other => other,
     }
+}
+
+/// A number as a message shows it: in powers of ten where its digits would be many.
+pub(crate) fn shown(number: f64) -> String {
+    let short = number == 0.0 || (1e-6..1e15).contains(&number.abs());
+    if short { number.to_string() } else { format!("{number:e}") }
 }
 
 /// The first line of a value, cut if it is long.

@@ -23,10 +23,10 @@ enum Stage {
 }
 
 impl Version {
-    /// Reads `0.6.3.post1`, `v0.11.2`, `1.2.0rc6.post2`, `~0.4.x`, `0.4.0 (2024-12)` as 0.4.0 or `build 7941-7948` as
+    /// Reads `0.6.3.post1`, `v0.11.2`, `==0.11.2`, `1.2.0rc6.post2`, `~0.4.x`, `0.4.0 (2024-12)` as 0.4.0 or `build 7941-7948` as
     /// 7941; `None` for `nightly` or `2024-05/06`.
     pub fn parse(text: &str) -> Option<Version> {
-        let text = text.trim().trim_start_matches("build ").trim_start_matches(['v', 'b', '~']);
+        let text = text.trim().trim_start_matches("build ").trim_start_matches(['v', 'b', '~', '=']);
         let mut release = Vec::new();
         let mut rest = text;
         loop {

@@ -31,6 +31,8 @@ mod formulas;
 mod hostile;
 #[path = "suite/house.rs"]
 mod house;
+#[path = "suite/hybrids.rs"]
+mod hybrids;
 #[path = "suite/ids.rs"]
 mod ids;
 #[path = "suite/invariants.rs"]
@@ -51,6 +53,8 @@ mod physics;
 mod plan;
 #[path = "suite/polling.rs"]
 mod polling;
+#[path = "suite/registered.rs"]
+mod registered;
 #[path = "suite/routing.rs"]
 mod routing;
 #[path = "suite/runs.rs"]

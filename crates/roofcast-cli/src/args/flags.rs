@@ -146,6 +146,7 @@ fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
     .into_iter()
     .map(|arg| match flag {
         "concurrency" => arg.visible_alias("users").conflicts_with("rate"),
+        "engine-version" => arg.alias("version"),
         // The name that `bench` uses for bounds on single requests.
         "ttft-p99" => arg.alias("slo-ttft"),
         "tpot-p99" => arg.alias("slo-tpot").conflicts_with("tokens-per-s-user"),

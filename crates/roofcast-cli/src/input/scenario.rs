@@ -95,6 +95,12 @@ pub(super) enum Bound {
     Memory,
 }
 
+/// True for the name of a model's or a trace's file.
+fn another(path: &Path) -> bool {
+    let kinds = ["json", "jsonl", "csv", "gz", "gguf", "safetensors"];
+    path.extension().is_some_and(|own| kinds.iter().any(|kind| own.eq_ignore_ascii_case(kind)))
+}
+
 impl Source {
     /// The spec in `file`, else `base`; with the settings of `args` and then `flags` applied.
     pub(crate) fn read(
@@ -105,6 +111,10 @@ impl Source {
     ) -> Result<Source> {
         let (place, text) = match file {
             Some(path) if path == Path::new(STANDARD_INPUT) => standard_input()?,
+            Some(path) if another(path) => {
+                let accepted = "a spec, which ends in .toml; a model is --model, a trace --workload";
+                return Err(Error::field("arguments", "SPEC.toml", format!("{path:?}"), accepted).into());
+            }
             Some(path) => (path.display().to_string(), text(path)?),
             None => (base.0.to_owned(), base.1.to_owned()),
         };
@@ -369,7 +379,7 @@ impl Scenario {
         let ordered =
             |version: &String| Version::parse(version).is_some() || UNNUMBERED.contains(&version.as_str());
         if let Some(version) = self.spec.engine.version.as_ref().filter(|version| !ordered(version)) {
-            let accepted = format!("a number as 0.11.2, or {}", UNNUMBERED.join(", "));
+            let accepted = format!("one version as 0.11.2, no range, or {}", UNNUMBERED.join(", "));
             return Err(self.told(Error::field(
                 &self.place,
                 "engine.version",
@@ -382,7 +392,8 @@ impl Scenario {
         if known.contains(name.as_str()) {
             return Ok(());
         }
-        let accepted = known.into_iter().collect::<Vec<_>>().join(", ");
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        let accepted = format!("{known}; a version behind the name as in vllm==0.11.2, or engine.version");
         Err(self.told(Error::field(&self.place, "engine.name", format!("{name:?}"), accepted)))
     }
 

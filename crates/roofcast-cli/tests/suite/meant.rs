@@ -156,3 +156,128 @@ fn what_was_assumed_is_said() {
         assert!(run.out.contains(said), "{asked}: {}{}", run.out, run.err);
     }
 }
+
+/// A version stands behind an engine's name as in a requirement or an image; a range is no version.
+#[test]
+fn an_engine_has_its_version_behind_its_name() {
+    let question = format!("simulate --model llama-3.1-8b {MACHINE} --rate 1 --requests 10 --dump-spec");
+    for engine in [
+        "--engine vllm==0.11.2",
+        "--engine vLLM:0.11.2",
+        "--engine vllm@0.11.2",
+        "--engine vllm --version 0.11.2",
+        "--engine vllm==0.9 --engine-version 0.11.2",
+    ] {
+        let run = roofcast(&format!("{question} {engine}"));
+        assert_eq!(run.code, 0, "{engine}: {}", run.err);
+        let table: toml::Table = run.out.parse().unwrap();
+        let said =
+            ["name", "version"].map(|key| table["engine"][key].as_str().unwrap_or_default().to_owned());
+        assert_eq!(said, ["vllm", "0.11.2"], "{engine}");
+    }
+    for (range, says) in [
+        ("--engine vllm>=0.10", "a version behind the name as in vllm==0.11.2"),
+        ("--engine-version >=0.10", "one version as 0.11.2, no range"),
+    ] {
+        let run = roofcast(&format!("{question} {range}"));
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{range}");
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+}
+
+/// A word that begins names of the catalog suggests these names; a path that is no trace says what a trace is.
+#[test]
+fn traffic_that_is_not_there_says_what_is_near() {
+    for (name, says) in [
+        ("azure", "did you mean azure-code-2023, azure-conv-2023?"),
+        ("code", "azure-code-2023"),
+        ("mooncak", "mooncake-conversation"),
+        ("/tmp", "a trace whose name ends in .csv, .json, .jsonl or .gz"),
+        ("traffic.toml", "a trace whose name ends in"),
+    ] {
+        let run = roofcast(&format!("simulate --model llama-3.1-8b {MACHINE} --workload {name}"));
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{name}");
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+}
+
+/// An error about a field of a section names the section once, and a list of sections is told from one.
+#[test]
+fn a_section_is_named_once() {
+    let head = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n";
+    for (section, says) in [
+        (
+            "[workload]\ninput_len = 5\n",
+            ":5:1: `workload.arrivals` is missing; accepted: arrivals with a kind",
+        ),
+        (
+            "[[workload]]\nrequests = 5\n",
+            ":5:1: `workload` is a list of sections; accepted: one, headed [workload]",
+        ),
+        ("[workload]\npriorities = \"high\"\n", "`workload.priorities` is \"high\"; accepted: a list"),
+        ("[fleet]\nprefill = 5\n", "`fleet.prefill` is 5; accepted: a section with keys of its own"),
+    ] {
+        let (_kept, spec) = file("sections.toml", format!("{head}{section}").as_bytes());
+        let run = roofcast(&format!("simulate {spec}"));
+        assert_eq!(run.code, 2);
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+}
+
+/// What a config says in a form that nobody knows is refused or told, not passed over.
+#[test]
+fn configs_in_another_form() {
+    let config = |more: &str| {
+        format!(
+            "{{\"model_type\": \"llama\", \"hidden_size\": 512, \"num_hidden_layers\": 2, \"num_attention_heads\": 8, \
+             \"intermediate_size\": 1024, \"vocab_size\": 1000{more}}}"
+        )
+    };
+    let asked = |more: &str| {
+        let (_kept, path) = file("config.json", config(more).as_bytes());
+        roofcast(&format!("capacity --model {path} {MACHINE}"))
+    };
+    let run = asked(", \"quantization_config\": \"fp8\"");
+    assert_eq!(run.code, 2);
+    assert!(
+        run.err.contains("`quantization_config` is \"fp8\"; accepted: an object with quant_method"),
+        "{}",
+        run.err
+    );
+    let run = asked(", \"torch_dtype\": \"float8\"");
+    assert!(run.out.contains("assumed: dtype float8 is no number format that is known"), "{}", run.out);
+    for known in [
+        "",
+        ", \"torch_dtype\": \"torch.bfloat16\"",
+        ", \"dtype\": \"auto\"",
+        ", \"quantization_config\": null",
+    ] {
+        let run = asked(known);
+        assert!(run.code == 0 && !run.out.contains("assumed"), "{known}: {}", run.out);
+    }
+}
+
+/// Numbers of many digits are shown in powers of ten, types of JSON in words, and an unknown flag says where to look.
+#[test]
+fn errors_are_of_a_readers_size() {
+    let (_kept, late) = file("late.csv", b"arrival_s,input_len,output_len\n1e300,10,5\n");
+    let (_kept, quoted) =
+        file("quoted.jsonl", b"{\"timestamp\": 0, \"input_length\": \"10\", \"output_length\": 5}\n");
+    for (question, says) in [
+        (format!("simulate --workload {late}"), "`arrival_s` is 1e300 s; accepted: 0 to 10000000 s"),
+        (format!("simulate --workload {quoted}"), "\"10\"; accepted: a whole number from 0"),
+        ("plan --rate 1 --ttft-p99 1e300".into(), "is 1e300; accepted: milliseconds above 0, up to 10^12"),
+        (
+            "capacity model/config.json".into(),
+            "a spec, which ends in .toml; a model is --model, a trace --workload",
+        ),
+        (
+            "plan --rate 1 --budget 5".into(),
+            "`roofcast keys budget` searches every key of a spec and its flag",
+        ),
+    ] {
+        let run = roofcast(&question);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{question}");
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+}

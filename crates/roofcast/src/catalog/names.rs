@@ -226,13 +226,17 @@ pub(super) fn unknown<'a, T: Entry + 'a>(
     Error::Unknown { kind, found: clipped(name), hint }
 }
 
-/// Likeness of two names from 0 to 1: by edit distance of the whole, or by the words that they share.
+/// Likeness of two names from 0 to 1: by edit distance of the whole, by the words that they share, or because every
+/// word that is asked for begins a word of the name.
 fn likeness(wanted: &[String], whole: &str, name: &str) -> f64 {
     let theirs = telling(name);
     let edits = strsim::normalized_damerau_levenshtein(whole, &joined(&theirs));
     let shared: usize = wanted.iter().filter(|w| w.len() > 1 && theirs.contains(w)).map(String::len).sum();
     let longest = whole.len().max(theirs.iter().map(String::len).sum());
-    edits.max(0.9 * shared as f64 / longest.max(1) as f64)
+    let within =
+        wanted.iter().all(|w| w.len() > 2 && theirs.iter().any(|their| their.starts_with(w.as_str())));
+    let contained = if within && !wanted.is_empty() { LIKE } else { 0.0 };
+    edits.max(0.9 * shared as f64 / longest.max(1) as f64).max(contained)
 }
 
 fn clipped(name: &str) -> String {

@@ -38,6 +38,26 @@ pub fn parse(name: &str, place: &str, text: &str) -> Result<Model> {
     read(name, place, &json::parse(place, text)?)
 }
 
+/// Treatment of configs of a `model_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Read by the meaning and the defaults of its keys.
+    Read,
+    /// Refused, for a part that is not modelled.
+    Refused(&'static str),
+    /// Not known: read as a Llama's where no key says more than a Llama's.
+    Unknown,
+}
+
+/// The treatment of configs of `model_type`.
+pub fn standing(model_type: &str) -> Standing {
+    match (refused::why(model_type), habits(model_type)) {
+        (Some(why), _) => Standing::Refused(why),
+        (None, Some(_)) => Standing::Read,
+        (None, None) => Standing::Unknown,
+    }
+}
+
 /// Reads a parsed `config.json`.
 pub fn read(name: &str, place: &str, config: &Value) -> Result<Model> {
     let keys = Keys::new(place, config)?;
@@ -174,10 +194,14 @@ impl<'a> Reader<'a> {
         if ahead > 0 {
             self.assumptions.push(format!("{ahead} multi-token-prediction layers are not counted"));
         }
-        if matches!(self.named_dtype()?, Some("float32" | "float")) {
-            let loaded =
-                "a float32 checkpoint is loaded in 16 bits, as by --dtype auto; --weights fp32 keeps 32";
-            self.assumptions.push(loaded.into());
+        match self.named_dtype()? {
+            Some("bfloat16" | "float16" | "half" | "auto") | None => {}
+            Some("float32" | "float") => self.assumptions.push(
+                "a float32 checkpoint is loaded in 16 bits, as by --dtype auto; --weights fp32 keeps 32".into(),
+            ),
+            Some(other) => self.assumptions.push(format!(
+                "dtype {other:.80} is no number format that is known: tensors without a format of their own are bf16"
+            )),
         }
         Ok(())
     }
@@ -194,7 +218,8 @@ impl<'a> Reader<'a> {
     }
 
     fn named_dtype(&self) -> Result<Option<&str>> {
-        Ok(self.keys.text("torch_dtype")?.or(self.keys.text("dtype")?))
+        let named = self.keys.text("torch_dtype")?.or(self.keys.text("dtype")?);
+        Ok(named.map(|name| name.strip_prefix("torch.").unwrap_or(name)))
     }
 
     /// Bytes of an activation element, which is also the format of a convolution's tail.

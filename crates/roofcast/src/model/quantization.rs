@@ -79,7 +79,11 @@ impl Quantization {
     /// Reads `quantization_config` from a parsed `config.json`; `None` if the config has no such section.
     pub fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
         let keys = Keys::new(place, config)?;
-        let Some(section) = keys.object("quantization_config") else { return Ok(None) };
+        let Some(value) = keys.value("quantization_config") else { return Ok(None) };
+        let Some(section) = keys.within(value) else {
+            let accepted = "an object with quant_method, or none and --weights";
+            return Err(keys.bad("quantization_config", brief(value), accepted));
+        };
         let method =
             section.text("quant_method")?.or(section.text("quant_algo")?).unwrap_or("compressed-tensors");
         let names = [

@@ -64,6 +64,16 @@ impl EngineKind {
         }
     }
 
+    /// Name and version of an engine with its version behind it, as package managers and images write them:
+    /// `vllm==0.11.2`, `vllm:v0.11.2`, `vllm@0.11.2`, `vllm 0.11.2`; `None` for a bare name and for a range.
+    pub fn pinned(text: &str) -> Option<(&str, &str)> {
+        let (name, rest) = text.split_at(text.find(['=', ':', '@', ' '])?);
+        let version = rest.strip_prefix("==").or_else(|| rest.get(1..))?.trim();
+        let plain = |c: char| c.is_alphanumeric() || "._-".contains(c);
+        let pinned = name.chars().all(plain) && !version.starts_with(['=', '~']);
+        Version::parse(version).filter(|_| pinned).map(|_| (name, version))
+    }
+
     /// Scheduler of the engine, if roofcast has it.
     pub fn scheduler(self) -> Option<SchedulerKind> {
         match self {
@@ -152,5 +162,18 @@ mod tests {
             assert_eq!(EngineKind::of(kind.name()), kind);
         }
         assert_eq!(EngineKind::of("tgi"), EngineKind::Other);
+    }
+
+    #[test]
+    fn a_version_behind_a_name() {
+        for text in ["vllm==0.10.2", "vllm:0.10.2", "vllm@0.10.2", "vllm 0.10.2", "vllm= 0.10.2"] {
+            assert_eq!(EngineKind::pinned(text), Some(("vllm", "0.10.2")), "{text}");
+        }
+        assert_eq!(EngineKind::pinned("vllm:v0.10.2"), Some(("vllm", "v0.10.2")));
+        for text in
+            ["vllm", "llama.cpp", "vllm>=0.10", "vllm~=0.10", "vllm:latest", "vllm==", "vllm===0.10", ""]
+        {
+            assert_eq!(EngineKind::pinned(text), None, "{text}");
+        }
     }
 }

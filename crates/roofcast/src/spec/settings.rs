@@ -100,12 +100,29 @@ fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
 
 /// Sets the engine by name, which replaces the file's scheduler; another setting may set a scheduler again.
 fn engine(table: &mut Table, name: &str) -> Result<()> {
-    let (engine, name) = (section(table, "engine")?, name.to_lowercase());
-    engine.insert("name".into(), name.as_str().into());
-    if EngineKind::of(&name).scheduler().is_some() {
+    let engine = section(table, "engine")?;
+    if EngineKind::pinned(name).is_some() {
+        engine.remove("version");
+    }
+    engine.insert("name".into(), name.into());
+    spelled(engine);
+    let kind = engine.get("name").and_then(Value::as_str).map(EngineKind::of);
+    if kind.is_some_and(|kind| kind.scheduler().is_some()) {
         engine.remove("scheduler");
     }
     Ok(())
+}
+
+/// Writes the name of `[engine]` in small letters, and a version behind the name as the key of its own, unless the
+/// section has both.
+fn spelled(engine: &mut Table) {
+    let Some(Value::String(name)) = engine.get_mut("name") else { return };
+    *name = name.trim().to_lowercase();
+    let pinned = EngineKind::pinned(name).map(|(name, version)| (name.to_owned(), version.to_owned()));
+    if let Some((name, version)) = pinned.filter(|_| !engine.contains_key("version")) {
+        engine.insert("name".into(), name.into());
+        engine.insert("version".into(), version.into());
+    }
 }
 
 /// Parses `4` as a number of replicas, and `3P1D` as three prefill and one decode replica, over the network if no
@@ -153,6 +170,10 @@ fn workload(table: &mut Table, traffic: &str) -> Result<()> {
         workload.insert("arrivals".into(), arrivals.into());
         workload.remove("requests");
         return Ok(());
+    }
+    if traffic.contains(['/', '\\']) || lower.ends_with(".toml") {
+        let accepted = "a workload of the catalog, or a trace whose name ends in .csv, .json, .jsonl or .gz";
+        return Err(Error::field("arguments", "--workload", format!("{traffic:?}"), accepted));
     }
     if Catalog::embedded()?.workload(traffic)?.rate.is_some() {
         workload.remove("arrivals");
@@ -238,8 +259,8 @@ pub fn rooted(mut table: Table, folder: &Path) -> Table {
             engine.insert(name.into(), value);
         }
     }
-    if let Some(Value::String(name)) = get_mut(&mut table, "engine.name") {
-        *name = name.to_lowercase();
+    if let Some(Value::Table(engine)) = table.get_mut("engine") {
+        spelled(engine);
     }
     let join = |text: &mut String| *text = folder.join(&*text).display().to_string();
     for path in
@@ -363,6 +384,16 @@ mod tests {
         // Engines write themselves vLLM and SGLang.
         let table = laid(file, &[("engine.name", "vLLM".into())]);
         assert_eq!((table["engine"].get("scheduler"), &table["engine"]["name"]), (None, &"vllm".into()));
+        // A version behind the name replaces the file's, and a setting of its own replaces that.
+        let table = laid("engine.version = \"0.9\"", &[("engine.name", "vllm==0.11.2".into())]);
+        assert_eq!(
+            (&table["engine"]["name"], &table["engine"]["version"]),
+            (&"vllm".into(), &"0.11.2".into())
+        );
+        let table = laid("", &[("engine.version", "0.12".into()), ("engine.name", "vllm:0.11.2".into())]);
+        assert_eq!((&table["engine"]["name"], &table["engine"]["version"]), (&"vllm".into(), &"0.12".into()));
+        let file_of_its_own = rooted("engine.name = \"vLLM==0.11.2\"".parse().unwrap(), Path::new("dir"));
+        assert_eq!(file_of_its_own["engine"]["version"], "0.11.2".into());
         let file_of_its_own = rooted("engine.name = \"SGLang\"".parse().unwrap(), Path::new("dir"));
         assert_eq!(file_of_its_own["engine"]["name"], "sglang".into());
         let table = laid(file, &[("engine.name", "transformers".into())]);

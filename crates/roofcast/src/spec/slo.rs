@@ -4,9 +4,12 @@
 //! `tokens_per_s_user` as another unit of `tpot_p99_ms`, and the number of requests that may exceed a bound. Knows
 //! nothing about how a latency is measured.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+/// More milliseconds than any bound on a latency: 31 years.
+const LOOSEST_MS: f64 = 1e12;
 
 /// A latency: of a request, or of the gaps between its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,9 +168,10 @@ impl Slo {
     /// Bounds that are no times, or contradict each other.
     pub(super) fn check(&self, place: &str) -> Result<()> {
         for bound in self.bounds() {
-            if !(bound.ms.is_finite() && bound.ms > 0.0) {
+            if !(bound.ms > 0.0 && bound.ms <= LOOSEST_MS) {
                 let field = key(bound.metric, bound.percentile);
-                return Err(Error::field(place, format!("slo.{field}"), bound.ms, "milliseconds above 0"));
+                let accepted = "milliseconds above 0, up to 10^12";
+                return Err(Error::field(place, format!("slo.{field}"), shown(bound.ms), accepted));
             }
         }
         for metric in Metric::ALL {

@@ -6,7 +6,7 @@
 use super::length::Length;
 use super::random::{Ahead, Purpose, Stream};
 use super::trace::{Format, MOST_SECONDS, Trace};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::units::Picoseconds;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -216,9 +216,7 @@ fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> R
     if sane {
         return Ok(());
     }
-    let short = found == 0.0 || (1e-6..1e15).contains(&found.abs());
-    let found = if short { found.to_string() } else { format!("{found:e}") };
-    Err(Error::field(place, format!("workload.arrivals.{field}"), found, accepted))
+    Err(Error::field(place, format!("workload.arrivals.{field}"), shown(found), accepted))
 }
 
 /// Refuses a number of sessions in progress that cannot be, or of a trace without sessions.

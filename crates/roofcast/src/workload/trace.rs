@@ -18,7 +18,7 @@ mod turns;
 mod weka;
 
 use super::request::{Prompt, Request};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::preset::MOST_TOKENS;
 use crate::table::separator;
 use crate::units::Picoseconds;
@@ -190,7 +190,7 @@ impl Recording<'_> {
         if (0.0..=MOST_SECONDS).contains(&seconds) {
             return Ok(Picoseconds::from_seconds(seconds));
         }
-        let message = format!("`{name}` is {seconds} s; accepted: 0 to {MOST_SECONDS} s");
+        let message = format!("`{name}` is {} s; accepted: 0 to {MOST_SECONDS} s", shown(seconds));
         Err(self.error(line, column, message))
     }
 }

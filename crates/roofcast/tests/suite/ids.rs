@@ -165,7 +165,7 @@ fn families_that_are_not_modelled_say_why() {
         ("meituan-longcat/LongCat-Flash-Lite", "their config.json is read"),
         ("skt/A.X-K2", "gated_norm_rank"),
         ("Zyphra/Zamba2-7B-Instruct", "hybrid_layer_ids"),
-        ("inclusionAI/Ling-3.0-flash", "layer_group_size"),
+        ("inclusionAI/Ling-3.0-tiny", "their config.json is read"),
         ("kakaocorp/kanana-2-30b-a3b-instruct-2601", "their config.json is read"),
         ("skt/A.X-4.0", "their config.json is read"),
         ("naver-hyperclovax/HyperCLOVAX-SEED-Think-14B", "their config.json is read"),

@@ -38,7 +38,7 @@ impl Reader<'_> {
             QkNorm::Full => (h.heads + h.kv_heads) * h.head_dim,
         };
         let sinks = match self.model_type {
-            "gpt_oss" => true,
+            "gpt_oss" | "granite_swa" | "granitemoe_swa" => true,
             _ if local => self.keys.flag("add_swa_attention_sink_bias", false)?,
             _ => self.keys.flag("add_full_attention_sink_bias", false)?,
         };
@@ -293,6 +293,7 @@ impl Reader<'_> {
             (_, Some(every)) => !(index + 1).is_multiple_of(every),
             ("gemma3" | "gemma3_text" | "gemma4" | "gemma4_text", None) => !(index + 1).is_multiple_of(6),
             ("gemma2" | "gpt_oss", None) => index.is_multiple_of(2),
+            ("granite_swa" | "granitemoe_swa", None) => !index.is_multiple_of(4),
             // The first max_window_layers see everything.
             (t, None) if t.starts_with("qwen") || t == "mimo" => {
                 index >= self.keys.count_or_zero(&["max_window_layers"])?
@@ -346,12 +347,36 @@ impl Reader<'_> {
             qk_nope_head_dim: keys.required(&["qk_nope_head_dim"])?,
             qk_rope_head_dim: keys.required_or_zero("qk_rope_head_dim")?,
             v_head_dim: keys.required(&["v_head_dim"])?,
-            output_gate: keys.flag("mla_use_output_gate", false)?,
+            gate: self.latent_gate()?,
+            sinks: self.is_hy4() && keys.flag("learnable_sink", true)?,
             indexer: match keys.value("index_topk") {
                 Some(_) => Some(self.indexer(index, q_lora_rank)?),
                 None => None,
             },
         }))
+    }
+
+    /// Gate of latent attention: of Kimi K3 a flag, of Ling 3.0 a word, of Hy4 both, with a gate by default
+    /// (`configuration_hy_v4.py` of vLLM 0.32).
+    fn latent_gate(&self) -> Result<Gate> {
+        let keys = self.keys;
+        let (named, default) = match self.is_hy4() {
+            true if keys.flag("gated_mla", true)? => ("gating_type", Gate::Elements),
+            true => return Ok(Gate::None),
+            false if keys.flag("mla_use_output_gate", false)? => return Ok(Gate::Elements),
+            false => ("gated_attention_proj_granularity_type", Gate::None),
+        };
+        match keys.text(named)? {
+            None => Ok(default),
+            Some("elementwise" | "element_wise") => Ok(Gate::Elements),
+            Some("headwise" | "head_wise") => Ok(Gate::Heads),
+            Some(other) => Err(keys.bad(named, other, "elementwise, headwise")),
+        }
+    }
+
+    /// True for Hy4, with or without its vision tower.
+    pub(super) fn is_hy4(&self) -> bool {
+        self.model_type.starts_with("hy_v4")
     }
 
     fn indexer(&self, index: u64, query_rank: Option<u64>) -> Result<Indexer> {
@@ -362,7 +387,8 @@ impl Reader<'_> {
                 Some("shared") if index > 0 => false,
                 _ => return Err(keys.bad("indexer_types", brief(&types[index as usize]), "full, shared")),
             },
-            None => true,
+            // Hy4's default: the first layer and then every fourth from the second.
+            None => !self.is_hy4() || index == 0 || index % 4 == 1,
         };
         Ok(Indexer {
             heads: keys.required(&["index_n_heads"])?,

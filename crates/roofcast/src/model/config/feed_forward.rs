@@ -183,7 +183,8 @@ impl Reader<'_> {
             "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "glm4_moe" | "glm_moe_dsa"
             | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" | "ernie4_5_moe" | "laguna"
             | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" | "axk1" | "exaone_moe" | "afmoe"
-            | "solar_open" | "solar_open2" | "hy_v3" | "muse_spark" | "muse_spark_text" => count,
+            | "solar_open" | "solar_open2" | "hy_v3" | "hy_v4" | "hy_v4_vl_text" | "bailing_hybrid"
+            | "muse_spark" | "muse_spark_text" => count,
             // Rows and corrections of the zero experts, too.
             "longcat_flash" | "longcat_flash_ngram" => {
                 let zero = keys.count_or_zero(&["zero_expert_num"])?;

@@ -53,16 +53,16 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
     Some(match model_type {
         "llama" | "cwm" | "iquestcoder" | "solar_open" | "youtu" | "mistral" | "mistral3" | "mistral4"
         | "ministral" | "ministral3" | "mixtral" | "internlm2" | "internlm3" | "baichuan" | "phi3" | "yi"
-        | "granite" | "granitemoe" | "smollm3" | "seed_oss" | "exaone" | "deepseek" | "llama4"
-        | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba" | "granitemoehybrid" | "falcon_h1"
-        | "ernie4_5" | "ernie4_5_moe" | "bailing_moe" | "bailing_moe_v2" | "minimax" | "minimax_m1"
-        | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01" | "minicpm" | "helium" | "step3_vl"
-        | "step3_text" | "axk1" | "longcat_flash" | "solar_open2" | "mimo_v2" | "mimo_v2_flash" | "glm"
-        | "chatglm" => LLAMA,
+        | "granite" | "granitemoe" | "granitemoeshared" | "granitemoe_swa" | "smollm3" | "seed_oss"
+        | "exaone" | "deepseek" | "llama4" | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba"
+        | "granitemoehybrid" | "falcon_h1" | "ernie4_5" | "ernie4_5_moe" | "bailing_moe"
+        | "bailing_moe_v2" | "minimax" | "minimax_m1" | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01"
+        | "minicpm" | "helium" | "step3_vl" | "step3_text" | "axk1" | "longcat_flash" | "solar_open2"
+        | "mimo_v2" | "mimo_v2_flash" | "glm" | "chatglm" => LLAMA,
         "deepseek_v2" | "deepseek_vl_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4"
         | "deepseek_ref" | "kimi_k2" | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa"
         | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" => LLAMA,
-        "longcat_flash_ngram" => LLAMA,
+        "longcat_flash_ngram" | "bailing_hybrid" | "hy_v4" | "hy_v4_vl_text" => LLAMA,
         "dots1" | "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
         | "hunyuan_v1_moe" | "hy_v3" | "laguna" | "mellum" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "afmoe" => Habits { norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
@@ -91,7 +91,9 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "olmo" => Habits { norms: 0, ..LLAMA },
         "glm4_moe" | "glm4v_moe_text" => Habits { qkv_bias: true, ..LLAMA },
         "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },
-        "gemma" | "minicpm3" | "paddleocr_vl" | "paddleocr_vl_text" => Habits { tied: true, ..LLAMA },
+        "gemma" | "granite_swa" | "minicpm3" | "paddleocr_vl" | "paddleocr_vl_text" => {
+            Habits { tied: true, ..LLAMA }
+        }
         "gemma2" => Habits { tied: true, norms: 4, ..LLAMA },
         "gemma3"
         | "gemma3_text"

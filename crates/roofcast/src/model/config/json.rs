@@ -13,7 +13,7 @@ pub(crate) fn parse(place: &str, text: &str) -> Result<Value> {
     if text.len() > LONGEST {
         return Err(failed(format!("{} bytes; accepted: at most {LONGEST}", text.len())));
     }
-    serde_json::from_str(&without_bare_floats(text)).map_err(|e| failed(e.to_string()))
+    serde_json::from_str(&without_bare_floats(text)).map_err(|e| failed(format!("{e}; accepted: JSON")))
 }
 
 /// `text` with bare `NaN`, `Infinity` and `-Infinity` outside strings replaced by null.

@@ -121,7 +121,7 @@ impl Reader<'_> {
                 Tensor::linear("altup", OperatorKind::Altup, self.hidden, self.hidden, Split::Replicated);
             extras.push(square.times(2 * (inputs - 1)));
         }
-        if let Some(streams) = keys.count(&["hc_mult"])? {
+        if let Some(streams) = self.streams()? {
             let wide = streams * self.hidden;
             let mix =
                 Tensor::linear("hc_head", OperatorKind::HyperConnections, streams, wide, Split::Replicated);
@@ -150,7 +150,8 @@ impl Reader<'_> {
 
     /// A layer's tensors in addition to mixer, FFN and norms.
     ///
-    /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales. Per-layer
+    /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales; of Hy4 2n rows
+    /// and 2 scales. Per-layer
     /// inputs: a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN
     /// each. Gemma 3n: a low-rank residual with a norm (LAuReL); for n alternating streams n + n² rows of n
     /// coefficients, a router of n rows, and its norm and scale (AltUp). Muse Spark: norms before and after the
@@ -159,12 +160,13 @@ impl Reader<'_> {
         let keys = self.keys;
         let whole = Split::Replicated;
         let mut extras = Vec::new();
-        if let Some(streams) = keys.count(&["hc_mult"])? {
-            let rows = (2 + streams) * streams;
+        if let Some(streams) = self.streams()? {
+            // Hy4 keeps each stream's residual: no matrix mixes the streams among themselves.
+            let (rows, scales) = if self.is_hy4() { (2 * streams, 2) } else { ((2 + streams) * streams, 3) };
             let mix =
                 Tensor::linear("hc", OperatorKind::HyperConnections, rows, streams * self.hidden, whole);
             extras.push(mix.with_role(Role::Router).times(2));
-            extras.push(Tensor::vector("hc.base", OperatorKind::Norms, 2 * (rows + 3), whole));
+            extras.push(Tensor::vector("hc.base", OperatorKind::Norms, 2 * (rows + scales), whole));
         }
         if let Some(width) = self.per_layer_width()? {
             let (gate, up) = ("per_layer_input_gate", "per_layer_projection");
@@ -202,6 +204,14 @@ impl Reader<'_> {
             ));
         }
         Ok(extras)
+    }
+
+    /// Streams of hyper-connections (DeepSeek-V4's mHC, Hy4's iHC).
+    fn streams(&self) -> Result<Option<u64>> {
+        if !self.keys.flag("enable_ihc", true)? {
+            return Ok(None);
+        }
+        self.keys.count(&["hc_mult"])
     }
 
     /// Width of Gemma's input of each layer, looked up by token.

@@ -117,15 +117,21 @@ impl Reader<'_> {
         }))
     }
 
-    /// The linear attention of Ring-linear and Ling 2.5. Ling 3.0 adds short convolutions, which are not modelled and
-    /// refused.
+    /// The linear attention of Ring-linear and Ling 2.5, which is lightning attention, or of Ling 3.0, which has short
+    /// convolutions and is KDA with the heads and the width of the softmax layers. Gate and decay are full matrices
+    /// (`no_kda_lora`, which vLLM requires).
     fn grouped_linear(&self) -> Result<Mixer> {
-        match self.keys.value("short_conv_kernel_size") {
-            Some(found) => {
-                Err(self.keys.bad("short_conv_kernel_size", brief(found), "none: Ling 3.0 is not modelled"))
-            }
-            None => self.lightning(),
-        }
+        let keys = self.keys;
+        let Some(conv) = keys.count(&["short_conv_kernel_size"])? else { return self.lightning() };
+        let full = keys.flag("no_kda_lora", true)?;
+        Ok(Mixer::Kda(Kda {
+            heads: keys.required(&["num_attention_heads"])?,
+            head_dim: keys.required(&["head_dim"])?,
+            conv,
+            full_gate: full,
+            full_decay: full,
+            conv_element: self.element()?,
+        }))
     }
 
     fn lightning(&self) -> Result<Mixer> {
@@ -143,6 +149,7 @@ impl Reader<'_> {
             head_dim: linear.required(&["head_dim"])?,
             conv: linear.required(&["short_conv_kernel_size"])?,
             full_gate: linear.flag("use_full_rank_gate", false)?,
+            full_decay: false,
             conv_element: self.element()?,
         }))
     }

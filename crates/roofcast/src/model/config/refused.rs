@@ -6,16 +6,34 @@ use crate::error::Result;
 use crate::model::keys::{Keys, Reads, is_set};
 
 /// Types that are not modelled, whatever their keys, and why.
-const TYPES: [(&[&str], &str); 12] = [
+const TYPES: [(&[&str], &str); 24] = [
     (&["rwkv", "rwkv5", "rwkv6", "rwkv6qwen2", "rwkv7"], "RWKV's recurrence"),
     (&["xlstm"], "xLSTM's recurrence"),
+    (&["recurrent_gemma"], "a gated linear recurrence (lru_width)"),
     (&["hymba", "nemotron_flash"], "heads of attention and Mamba in one layer that share keys and values"),
     (&["phi4flash"], "the memory that layers share (SambaY)"),
+    (&["zamba", "zamba2"], "blocks of attention that several layers share (hybrid_layer_ids)"),
     (&["phi3small"], "blocks of sparse attention"),
-    (&["motif", "motif2"], "differential attention"),
+    (
+        &["minicpm_sala"],
+        "sparse attention that chooses blocks by means of their keys and is dense in short contexts (InfLLM-v2)",
+    ),
+    (
+        &["deepseek_v41", "deepseek_v41_text"],
+        "caches that layers share (kv_source_layer_ids), layers that only the end of a prompt passes, and Engram \
+         memory (engram_layer_ids)",
+    ),
+    (&["qwen4_exp", "qwen4_exp_text"], "n-gram embeddings (ple_layer_ids)"),
+    (&["k2_horizon"], "value projections that a router chooses (mova_num_experts)"),
+    (&["axk2"], "gated norms (gated_norm_rank)"),
+    (&["motif", "motif2", "diffllama"], "differential attention"),
     (&["zaya"], "compressed convolutional attention"),
+    (&["jet_nemotron"], "linear attention with convolutions that are computed (JetBlock)"),
+    (&["blt"], "patches of bytes"),
+    (&["reformer"], "attention by hashes"),
+    (&["moshi", "musicgen", "musicgen_melody"], "several streams of sound"),
     (&["bitnet"], "ternary weights"),
-    (&["iquestloopcoder"], "layers that are passed twice"),
+    (&["iquestloopcoder", "hrm_text", "inkling2_loop_text"], "layers that are passed several times"),
     (
         &[
             "llada",
@@ -30,42 +48,58 @@ const TYPES: [(&[&str], &str); 12] = [
         ],
         "models that write many tokens a step by diffusion",
     ),
-    (
-        &[
-            "bert",
-            "roberta",
-            "xlm-roberta",
-            "camembert",
-            "distilbert",
-            "electra",
-            "deberta",
-            "deberta-v2",
-            "modernbert",
-            "nomic_bert",
-            "mpnet",
-            "albert",
-            "eurobert",
-        ],
-        "encoders, which answer with a vector and decode nothing",
-    ),
-    (
-        &[
-            "t5",
-            "mt5",
-            "umt5",
-            "longt5",
-            "t5gemma",
-            "t5gemma2",
-            "bart",
-            "mbart",
-            "pegasus",
-            "marian",
-            "whisper",
-            "m2m_100",
-            "blenderbot",
-        ],
-        "encoder-decoder models",
-    ),
+    (ENCODERS, "encoders, which answer with a vector and decode nothing"),
+    (ENCODER_DECODERS, "encoder-decoder models"),
+    (&["gemma4_assistant", "gemma4_unified_assistant"], "drafts that read another model's cache"),
+];
+
+const ENCODERS: &[&str] = &[
+    "bert",
+    "bert-generation",
+    "big_bird",
+    "roberta",
+    "roberta-prelayernorm",
+    "roc_bert",
+    "roformer",
+    "rembert",
+    "megatron-bert",
+    "xlm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+    "camembert",
+    "data2vec-text",
+    "distilbert",
+    "electra",
+    "ernie",
+    "deberta",
+    "deberta-v2",
+    "modernbert",
+    "nomic_bert",
+    "mpnet",
+    "albert",
+    "eurobert",
+];
+
+const ENCODER_DECODERS: &[&str] = &[
+    "t5",
+    "mt5",
+    "umt5",
+    "longt5",
+    "t5gemma",
+    "t5gemma2",
+    "bart",
+    "mbart",
+    "mvp",
+    "plbart",
+    "pegasus",
+    "bigbird_pegasus",
+    "prophetnet",
+    "marian",
+    "whisper",
+    "m2m_100",
+    "blenderbot",
+    "blenderbot-small",
 ];
 
 /// Keys of parts that change memory and work and are not modelled, whatever the type; to read past them would be wrong.
@@ -89,6 +123,10 @@ const KEYS: &[&str] = &[
     "mova_num_experts",
     "engram_layer_ids",
 ];
+
+/// Keys of [`KEYS`] that some types give a meaning that is modelled.
+const READ: [(&str, &[&str]); 2] =
+    [("ngram_vocab_size_ratio", &["longcat_flash_ngram"]), ("hc_magnitude", &["hy_v4", "hy_v4_vl_text"])];
 
 /// Words in a key that signal how often, where or with which state a layer runs.
 const WORDS: [&str; 26] = [
@@ -134,17 +172,23 @@ const IDLE: [&str; 9] = [
     "layer_scale_init_value",
 ];
 
+/// The part of a type that is not modelled; `None` for a type that is read or not known.
+pub(super) fn why(model_type: &str) -> Option<&'static str> {
+    let named = |names: &[&str]| names.iter().any(|n| n.eq_ignore_ascii_case(model_type));
+    TYPES.iter().find(|(names, _)| named(names)).map(|(_, why)| *why)
+}
+
 /// Refuses a type or a key that is known not to be modelled.
 pub(super) fn known(keys: &Keys) -> Result<()> {
     for name in keys.types() {
-        let named = |names: &[&str]| names.iter().any(|n| n.eq_ignore_ascii_case(name));
-        if let Some((_, why)) = TYPES.iter().find(|(names, _)| named(names)) {
+        if let Some(why) = why(name) {
             let found = format!("{name:?}, which is not modelled: {why}");
             return Err(keys.bad("model_type", found, "an architecture that is"));
         }
     }
-    let read =
-        |key: &str| key == "ngram_vocab_size_ratio" && keys.types().any(|name| name == "longcat_flash_ngram");
+    let read = |key: &str| {
+        keys.types().any(|name| READ.iter().any(|(known, types)| *known == key && types.contains(&name)))
+    };
     match KEYS.iter().find(|key| !read(key) && keys.value(key).is_some_and(is_set)) {
         Some(key) => Err(keys.bad(key, "present", "architectures without it: it is not modelled")),
         None => Ok(()),

@@ -1,6 +1,7 @@
 //! Kimi delta attention: a gated delta net whose decay has a value per channel.
 //!
-//! Source: Kimi Linear (arXiv 2510.26692) and its `modeling_kimi.py`. vLLM keeps the state in fp32 (`kda_state_dtype`).
+//! Source: Kimi Linear (arXiv 2510.26692) and its `modeling_kimi.py`; Ling 3.0's in `bailing_moe_v3.py` of vLLM 0.32. vLLM
+//! keeps the state in fp32 (`kda_state_dtype`).
 
 use super::State;
 use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
@@ -16,6 +17,8 @@ pub struct Kda {
     pub conv: u64,
     /// True if the output gate is one full matrix (Kimi K3); false for two matrices of a head's width (Kimi Linear).
     pub full_gate: bool,
+    /// True if the decay is one full matrix (Ling 3.0); false for two matrices of a head's width.
+    pub full_decay: bool,
     /// Bytes of an element of the convolutions' tail.
     pub conv_element: u64,
 }
@@ -42,8 +45,6 @@ impl Kda {
             Tensor::linear("self_attn.q_proj", OperatorKind::QkvProj, wide, hidden, even),
             Tensor::linear("self_attn.k_proj", OperatorKind::QkvProj, wide, hidden, even),
             Tensor::linear("self_attn.v_proj", OperatorKind::QkvProj, wide, hidden, even),
-            Tensor::linear("self_attn.f_a_proj", OperatorKind::DecayProj, head, hidden, whole),
-            Tensor::linear("self_attn.f_b_proj", OperatorKind::DecayProj, wide, head, even),
             Tensor::linear("self_attn.b_proj", OperatorKind::BetaProj, self.heads, hidden, even)
                 .with_role(Role::Router),
             Tensor::vector("self_attn.conv1d", OperatorKind::Conv1d, 3 * self.conv * wide, even),
@@ -51,6 +52,12 @@ impl Kda {
             Tensor::vector("self_attn.o_norm", OperatorKind::Norms, head, whole),
             Tensor::linear("self_attn.o_proj", OperatorKind::OProj, hidden, wide, even),
         ];
+        if self.full_decay {
+            tensors.push(Tensor::linear("self_attn.f_proj", OperatorKind::DecayProj, wide, hidden, even));
+        } else {
+            tensors.push(Tensor::linear("self_attn.f_a_proj", OperatorKind::DecayProj, head, hidden, whole));
+            tensors.push(Tensor::linear("self_attn.f_b_proj", OperatorKind::DecayProj, wide, head, even));
+        }
         if self.full_gate {
             tensors.push(Tensor::linear("self_attn.g_proj", OperatorKind::GProj, wide, hidden, even));
         } else {
@@ -67,7 +74,8 @@ mod tests {
 
     #[test]
     fn kimi_linear_by_hand() {
-        let kda = Kda { heads: 32, head_dim: 128, conv: 4, full_gate: false, conv_element: 2 };
+        let kda =
+            Kda { heads: 32, head_dim: 128, conv: 4, full_gate: false, full_decay: false, conv_element: 2 };
         // 32·128·128 fp32 and 3 taps of 3·4096 channels in bf16.
         assert_eq!(kda.state().bytes, 524_288 * 4 + 3 * 12_288 * 2);
         // hidden 2304: q, k, v, o 4096·2304 each; f and g: 128·2304 + 4096·128 each; b 32·2304; conv 4·12288;

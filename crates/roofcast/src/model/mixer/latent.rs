@@ -1,7 +1,9 @@
 //! Multi-head latent attention: keys and values are kept as one compressed vector per token.
 //!
-//! Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; the indexer of DeepSeek-V3.2; the output gate of Kimi K3.
+//! Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; the indexer of DeepSeek-V3.2; the output gates of Kimi K3 and,
+//! per head, Ling 3.0; gate and sinks of Hy4 (`modeling_hy_v4.py` of Hugging Face transformers 5.24).
 
+use super::attention::Gate;
 use super::indexer::Indexer;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
@@ -20,8 +22,10 @@ pub struct Latent {
     pub qk_rope_head_dim: u64,
     /// Width of a value head.
     pub v_head_dim: u64,
-    /// True if each output element has a gate, projected from the stream (Kimi K3's `mla_use_output_gate`).
-    pub output_gate: bool,
+    /// Gate on the attention output, projected from the stream.
+    pub gate: Gate,
+    /// True if each head has a learned sink (Hy4).
+    pub sinks: bool,
     /// Indexer that chooses the tokens to read.
     pub indexer: Option<Indexer>,
 }
@@ -73,8 +77,16 @@ impl Latent {
             ),
             Tensor::linear("self_attn.o_proj", OperatorKind::OProj, hidden, o, Split::Even),
         ]);
-        if self.output_gate {
-            tensors.push(Tensor::linear("self_attn.g_proj", OperatorKind::GProj, o, hidden, Split::Even));
+        let gates = match self.gate {
+            Gate::None => 0,
+            Gate::Elements => o,
+            Gate::Heads => self.heads,
+        };
+        if gates > 0 {
+            tensors.push(Tensor::linear("self_attn.g_proj", OperatorKind::GProj, gates, hidden, Split::Even));
+        }
+        if self.sinks {
+            tensors.push(Tensor::vector("self_attn.sinks", OperatorKind::Attention, self.heads, Split::Even));
         }
         tensors.extend(self.indexer.iter().flat_map(|i| i.tensors(hidden)));
         tensors

@@ -95,7 +95,11 @@ fn groups(section: &Keys) -> Result<Option<Format>> {
     let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
         return match section.text("quant_algo")? {
             Some(name) => modelopt(name, section),
-            None => Err(section.bad("quantization_config.config_groups", "missing", "an object of groups")),
+            None => Err(section.bad(
+                "quantization_config.config_groups",
+                "missing",
+                "an object of groups, or quant_method",
+            )),
         };
     };
     match groups.values().next() {

@@ -1,7 +1,7 @@
 //! JSON lines, and which format they are in.
 
 use super::{Format, Recording};
-use crate::error::Result;
+use crate::error::{Result, told};
 use serde::de::DeserializeOwned;
 
 /// Hands every line of `text`, read as a `T`, to `each`.
@@ -14,7 +14,12 @@ pub(super) fn lines<T: DeserializeOwned>(
         let value = serde_json::from_str(line).map_err(|e| {
             let message = e.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(said, _)| said);
-            recording.error(index + 1, e.column(), format!("{message}; expected one JSON object a line"))
+            let message = if message.starts_with("invalid ") {
+                told("", message, None)
+            } else {
+                format!("{message}; expected one JSON object a line")
+            };
+            recording.error(index + 1, e.column(), message)
         })?;
         each(index + 1, value, recording)?;
     }

@@ -1,0 +1,66 @@
+//! Catalog entries of architectures that mix kinds of attention: parameters, caches and states, computed by hand from
+//! the dimensions.
+
+use crate::support::model;
+use roofcast::precision::KvFormat;
+
+/// Ling 3.0 flash, published as 124B with 5.1B active: in 42 layers Kimi delta attention, and MLA in every sixth.
+#[test]
+fn ling_3_flash_by_hand() {
+    let ling = model("inclusionAI/Ling-3.0-flash");
+    // KDA, 32 heads of 128, 4096 wide: q, k, v, o, decay and gate 6 · 4096 · 2560; beta 32 · 2560; taps 3 · 4 · 4096; A and
+    // dt 32 + 4096; a norm of 128.
+    let kda: u64 = 62_914_560 + 81_920 + 49_152 + 4_128 + 128;
+    // MLA: q 32 · 192 · 2560, latent and rotary key 576 · 2560, norm 512, kv_b 32 · 256 · 512, o 4096 · 2560, a gate per head
+    // 32 · 2560.
+    let mla: u64 = 15_728_640 + 1_474_560 + 512 + 4_194_304 + 10_485_760 + 81_920;
+    // An expert 3 · 2560 · 768; router 512 · 2560 and 512 corrections. The first two layers are dense, 6144 wide.
+    let (expert, router, dense) = (5_898_240_u64, 1_310_720 + 512, 47_185_920_u64);
+    let norms = 43 * 2560 + 42 * 2560;
+    let table = 157_184 * 2560;
+    let outside = 35 * kda + 7 * mla + 2 * dense + norms;
+    assert_eq!(ling.parameters().total, outside + 40 * (513 * expert + router) + 2 * table);
+    assert_eq!(ling.parameters().active, outside + 40 * (9 * expert + router) + table);
+    // 124,414,211,552 and 5,103,302,112.
+    assert_eq!((ling.parameters().total / 100_000_000, ling.parameters().active / 100_000_000), (1244, 51));
+    // Seven layers keep 512 + 64 elements a token, 35 a square fp32 matrix per head and 3 inputs of 3 · 4096 channels.
+    assert_eq!(ling.kv_bytes_per_token(KvFormat::BF16, 1000).0, 7 * 576 * 2);
+    let state = 35 * (32 * 128 * 128 * 4 + 3 * 12_288 * 2);
+    assert_eq!(ling.kv_bytes_per_sequence(KvFormat::BF16, 1000).0, 1000 * 7 * 576 * 2 + state);
+}
+
+/// Hy4-preview, published as 770B with 49B active: gated MLA with sinks, where 21 of 78 layers choose tokens for the next
+/// ones, and hyper-connections of four streams.
+#[test]
+fn hy4_preview_by_hand() {
+    let hy4 = model("tencent/Hy4-preview");
+    // q_a 2048 · 6144, norm, q_b 64 · 256 · 2048; kv_a 576 · 6144, norm, kv_b 64 · 448 · 512; o and gate 16384 · 6144 each; 64 sinks.
+    let mla: u64 = 12_582_912 + 2048 + 33_554_432 + 3_538_944 + 512 + 14_680_064 + 2 * 100_663_296 + 64;
+    // wq_b 4096 · 2048, wk 128 · 6144, a LayerNorm of 128, weights 32 · 6144; in layers 0, 1, 5, …, 77.
+    let indexer: u64 = 8_388_608 + 786_432 + 256 + 196_608;
+    // Twice eight rows over four streams of 6144, eight biases and two scales; at the end four rows, biases and a scale.
+    let (streams, head): (u64, u64) = (2 * (8 * 24_576 + 8 + 2), 4 * 24_576 + 4 + 1);
+    let (expert, router, dense) = (37_748_736_u64, 1_572_864 + 256, 339_738_624_u64);
+    let norms = 157 * 6144;
+    let table = 120_832 * 6144;
+    let outside = 78 * (mla + streams) + 21 * indexer + head + dense + norms;
+    assert_eq!(hy4.parameters().total, outside + 77 * (257 * expert + router) + 2 * table);
+    // 769,907,408,797, and 49.06B active with both tables.
+    assert_eq!(hy4.parameters().total / 100_000_000, 7699);
+    assert_eq!((hy4.parameters().active + table) / 100_000_000, 490);
+    // 576 elements a token and layer; 21 keys of 128 fp8 values and a scale.
+    assert_eq!(hy4.kv_bytes_per_token(KvFormat::BF16, 1000).0, 78 * 576 * 2 + 21 * 132);
+}
+
+/// Granite with windows, at the defaults of its configuration: every fourth layer sees everything, the others 128 tokens,
+/// all with sinks.
+#[test]
+fn granite_with_windows_by_hand() {
+    let config = r#"{"model_type": "granite_swa", "hidden_size": 2560, "intermediate_size": 8192, "num_hidden_layers": 24,
+        "num_attention_heads": 20, "num_key_value_heads": 4, "sliding_window": 128, "vocab_size": 100352}"#;
+    let granite = roofcast::model::config::parse("test", "config.json", config).unwrap();
+    // q and o 2560 · 2560, k and v 512 · 2560, 20 sinks, an MLP of 3 · 2560 · 8192, two norms; one table, one norm.
+    let layer = 2 * 6_553_600 + 2 * 1_310_720 + 20 + 62_914_560 + 2 * 2560;
+    assert_eq!(granite.parameters().total, 24 * layer + 100_352 * 2560 + 2560);
+    assert_eq!(granite.kv_bytes_per_token(KvFormat::BF16, 1000).0, 6 * 2 * 4 * 128 * 2);
+}
