@@ -42,6 +42,16 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     text_within(path, MOST_BYTES)
 }
 
+/// Reads a spec's file; refuses the name of a model's or a trace's.
+pub(crate) fn spec_text(path: &Path) -> Result<String> {
+    let others = ["json", "jsonl", "csv", "gz", "gguf", "safetensors"];
+    if path.extension().is_some_and(|own| others.iter().any(|other| own.eq_ignore_ascii_case(other))) {
+        let accepted = "a spec, which ends in .toml; a model is --model, a trace --workload";
+        return Err(Error::field("arguments", "SPEC.toml", format!("{path:?}"), accepted).into());
+    }
+    text(path)
+}
+
 /// Reads a file of at most `most` bytes.
 pub(crate) fn text_within(path: &Path, most: u64) -> Result<String> {
     let place = path.display().to_string();

@@ -4,7 +4,7 @@
 //! and the base of relative paths. The library knows the meaning of keys.
 
 use super::running::running;
-use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, standard_input, text, values};
+use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text, values};
 use crate::args::SourceArgs;
 use crate::show;
 use anyhow::Result;
@@ -95,12 +95,6 @@ pub(super) enum Bound {
     Memory,
 }
 
-/// True for the name of a model's or a trace's file.
-fn another(path: &Path) -> bool {
-    let kinds = ["json", "jsonl", "csv", "gz", "gguf", "safetensors"];
-    path.extension().is_some_and(|own| kinds.iter().any(|kind| own.eq_ignore_ascii_case(kind)))
-}
-
 impl Source {
     /// The spec in `file`, else `base`; with the settings of `args` and then `flags` applied.
     pub(crate) fn read(
@@ -111,11 +105,7 @@ impl Source {
     ) -> Result<Source> {
         let (place, text) = match file {
             Some(path) if path == Path::new(STANDARD_INPUT) => standard_input()?,
-            Some(path) if another(path) => {
-                let accepted = "a spec, which ends in .toml; a model is --model, a trace --workload";
-                return Err(Error::field("arguments", "SPEC.toml", format!("{path:?}"), accepted).into());
-            }
-            Some(path) => (path.display().to_string(), text(path)?),
+            Some(path) => (path.display().to_string(), spec_text(path)?),
             None => (base.0.to_owned(), base.1.to_owned()),
         };
         let (given, file) = (file.is_some(), file.filter(|path| *path != Path::new(STANDARD_INPUT)));

@@ -124,9 +124,10 @@ impl Reader<'_> {
         let keys = self.keys;
         let Some(conv) = keys.count(&["short_conv_kernel_size"])? else { return self.lightning() };
         let full = keys.flag("no_kda_lora", true)?;
+        let (heads, head_dim) = self.linear_heads()?;
         Ok(Mixer::Kda(Kda {
-            heads: keys.required(&["num_attention_heads"])?,
-            head_dim: keys.required(&["head_dim"])?,
+            heads,
+            head_dim,
             conv,
             full_gate: full,
             full_decay: full,
@@ -135,9 +136,15 @@ impl Reader<'_> {
     }
 
     fn lightning(&self) -> Result<Mixer> {
+        let (heads, head_dim) = self.linear_heads()?;
+        Ok(Mixer::Lightning(Lightning { heads, head_dim }))
+    }
+
+    /// Heads and their width of linear attention that has none of its own.
+    fn linear_heads(&self) -> Result<(u64, u64)> {
         let heads = self.keys.required(&["num_attention_heads"])?;
         let width = self.keys.count(&["head_dim"])?;
-        Ok(Mixer::Lightning(Lightning { heads, head_dim: width.unwrap_or((self.hidden / heads).max(1)) }))
+        Ok((heads, width.unwrap_or((self.hidden / heads).max(1))))
     }
 
     fn kda(&mut self) -> Result<Mixer> {
