@@ -239,20 +239,6 @@ impl Accelerator {
         Ok(Accelerator { power_w: Some(watts), ..self.clone() })
     }
 
-    /// Bytes that other processes hold of the memory, from `gib`; none if absent.
-    ///
-    /// # Errors
-    /// Less than 0, or as much as the whole memory.
-    pub fn used(&self, gib: Option<f64>) -> Result<Bytes> {
-        let Some(gib) = gib else { return Ok(Bytes::ZERO) };
-        let whole = self.usable_bytes.as_f64() / f64::from(1 << 30);
-        if !(0.0..whole).contains(&gib) {
-            let accepted = format!("0 to less than {whole:.2} (the memory of {})", self.id);
-            return Err(Error::field("hardware", "memory_used_gib", gib, accepted));
-        }
-        Ok(Bytes::from_f64(gib * f64::from(1 << 30)))
-    }
-
     /// The dense peak for `dtype`, or an error that lists the chip's dtypes. A missing rate is never guessed.
     pub fn peak(&self, dtype: Dtype) -> Result<FlopRate> {
         self.peak_flops.get(&dtype).copied().ok_or_else(|| Error::NoRate {

@@ -204,7 +204,7 @@ impl Deployment {
             Some(watts) => Arc::new(accelerator.limited(watts)?),
             None => accelerator,
         };
-        let memory_used = accelerator.used(options.memory_used_gib)?;
+        let memory_used = memory_used(&accelerator, options.memory_used_gib)?;
         let model = with_states(model, options.engine.mamba_ssm_dtype.unwrap_or_default())?;
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
@@ -365,6 +365,18 @@ impl Deployment {
     pub fn bandwidth(&self) -> ByteRate {
         self.accelerator.bandwidth_bytes_per_s
     }
+}
+
+/// Bytes that other processes hold of the memory of `accelerator`, from `gib`; none if absent.
+fn memory_used(accelerator: &Accelerator, gib: Option<f64>) -> Result<Bytes> {
+    let Some(gib) = gib else { return Ok(Bytes::ZERO) };
+    let unit = f64::from(1 << 30);
+    let whole = accelerator.usable_bytes.as_f64() / unit;
+    if !(0.0..whole).contains(&gib) {
+        let accepted = format!("0 to less than {whole:.2} (the memory of {})", accelerator.id);
+        return Err(Error::field("hardware", "memory_used_gib", gib, accepted));
+    }
+    Ok(Bytes::from_f64(gib * unit))
 }
 
 /// `model` with recurrent states of that dtype.

@@ -351,12 +351,16 @@ fn parts(deployment: &Deployment, mixer: &Mixer) -> Parts {
     Parts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
 }
 
-/// Bytes that rounding to blocks adds to a layer's cache on a rank: a window or chunk that does not end with a block
-/// holds one block more.
+/// Bytes that rounding adds to a layer's cache on a rank: a window or chunk that does not end with a block holds one block
+/// more; llama.cpp keeps the cells of a micro-batch beside a window.
 fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     let (Mixer::Attention(a), false) = (mixer, deployment.ideal) else { return Bytes::ZERO };
     let Some(most) = a.window.or(a.chunk).filter(|_| !a.shared_kv) else { return Bytes::ZERO };
-    let tokens = deployment.engine.block_size.min(context.saturating_sub(most));
+    let tokens = if llama_cpp::serves(deployment) {
+        llama_cpp::cells_beyond_window(deployment, most, context)
+    } else {
+        deployment.engine.block_size.min(context.saturating_sub(most))
+    };
     let elements = u128::from(tokens) * u128::from(a.kv_elements_per_token());
     deployment.kv.width.bytes(elements.div_ceil(u128::from(deployment.kv_parts(a.kv_heads))))
 }

@@ -5,6 +5,7 @@ use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::model::{Model, Quantization, Role, Tensor};
 use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
+use crate::spec::EngineKind;
 
 /// The rule that gives every tensor its format.
 pub(super) struct Formats {
@@ -70,6 +71,7 @@ impl Formats {
             Dtype::Fp16 => Format::FP16,
             _ => Format::BF16,
         };
+        let wish = wish.or_else(|| gguf(model, options.engine.kind(), assumptions));
         let rule = rule(model, chip, wish, unquantized, options.precision.activations, assumptions)?;
         let kv = kv(model, options.precision.kv.as_deref(), dtype)?;
         let rates = chip.peak_flops.keys().copied().collect();
@@ -149,9 +151,23 @@ fn gguf_place(tensor: &Tensor) -> crate::precision::GgufTensor {
         (Role::Head, _) => Place::Output,
         (_, "self_attn.v_proj") => Place::AttentionValue,
         (_, "self_attn.o_proj") => Place::AttentionOutput,
+        (Role::Expert, name) if name.ends_with("down_proj") => Place::ExpertDown,
+        (Role::Expert, _) => Place::Expert,
         (_, name) if name.ends_with("down_proj") => Place::FfnDown,
         _ => Place::Other,
     }
+}
+
+/// llama.cpp's mixture for a checkpoint whose experts alone are quantized, in MXFP4: its files keep these and have the rest
+/// in q8_0 (ggml-org/gpt-oss-20b-GGUF). `None` for other engines and for files that record their formats.
+fn gguf(model: &Model, engine: EngineKind, assumptions: &mut Vec<String>) -> Option<WeightFormat> {
+    let quantized = model.quantization.as_ref().is_some_and(Quantization::of_experts_only);
+    if engine != EngineKind::LlamaCpp || !quantized || model.stored.is_some() {
+        return None;
+    }
+    let mix = GgufMix::Mxfp4Moe;
+    assumptions.push(format!("weights {}: experts as in the checkpoint, all else in q8_0", mix.name()));
+    Some(WeightFormat::Gguf(mix))
 }
 
 fn rule(

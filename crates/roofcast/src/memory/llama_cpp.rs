@@ -3,11 +3,13 @@
 //! Knows: the input embedding stays on the host, and a micro-batch's intermediates are in one buffer that is reserved
 //! for the whole context at the start. Without flash attention that buffer holds the scores of `n_ubatch` queries
 //! with every token of every slot, in 32 bits: `n_ctx · n_ubatch · heads · 4` bytes, plus a mask of `n_ctx · n_ubatch
-//! · 4`; the logits, `n_ubatch · vocabulary · 4`, reuse it. With flash attention only the logits remain.
+//! · 4`; the logits, `n_ubatch · vocabulary · 4`, reuse it. With flash attention only the logits remain. Layers with a
+//! window w keep `min(n_ctx, w + n_ubatch)` cells of each slot, in multiples of 256. Does not know `--kv-unified`, with
+//! which `n_ubatch` cells are kept once for all slots.
 //!
 //! Sources: `llama_new_context_with_model` reserves the graph at `n_ctx` (llama.cpp of May 2024); the size of the
 //! scores in github.com/ikawrakow/ik_llama.cpp, pull request 237; the embedding on the host in
-//! github.com/ggml-org/llama.cpp, issues 5993 and 25700.
+//! github.com/ggml-org/llama.cpp, issues 5993 and 25700; the window's cells in `src/llama-kv-cache-iswa.cpp` of b11434.
 
 use crate::deployment::Deployment;
 use crate::model::Mixer;
@@ -20,6 +22,8 @@ const MICRO_BATCH: u64 = 512;
 const SINGLE: u64 = 4;
 /// Copies of the hidden state that a layer holds at one time.
 const STREAMS: u64 = 4;
+/// Cells to a multiple of which a window's cache is rounded up.
+const CELLS: u64 = 256;
 /// The first build that uses flash attention wherever the chip supports it: `-fa auto`, August 2025.
 const FLASH_FROM: u64 = 6325;
 
@@ -63,6 +67,12 @@ pub(super) fn buffer(deployment: &Deployment) -> Bytes {
     let model = &deployment.model;
     let logits = if writes_scores(deployment) { 0 } else { model.vocab };
     Bytes((STREAMS * model.hidden + logits) * SINGLE * micro_batch(deployment))
+}
+
+/// Cells that a layer with a window of `window` tokens keeps of a sequence of `context` tokens, beyond those of the window.
+pub(super) fn cells_beyond_window(deployment: &Deployment, window: u64, context: u64) -> u64 {
+    let cells = context.min(window.saturating_add(micro_batch(deployment))).next_multiple_of(CELLS);
+    cells - context.min(window)
 }
 
 /// Bytes of weights of `stage` that stay on the host: the input embedding, unless lm_head shares it.

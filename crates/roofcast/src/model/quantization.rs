@@ -76,6 +76,11 @@ impl Quantization {
         }
     }
 
+    /// True if routed experts alone are quantized, as in gpt-oss.
+    pub(crate) fn of_experts_only(&self) -> bool {
+        self.experts_only
+    }
+
     /// Reads `quantization_config` from a parsed `config.json`; `None` if the config has no such section.
     pub fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
         let keys = Keys::new(place, config)?;

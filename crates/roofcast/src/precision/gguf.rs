@@ -1,7 +1,7 @@
 //! llama.cpp's quantization mixtures: which block type each tensor of a GGUF file gets.
 //!
 //! Source: `llama_tensor_get_type` in llama.cpp's `src/llama-quant.cpp` and the block structs of
-//! `ggml/src/ggml-common.h` (read as of build b3000 to b5000). Left out: its special cases for 70B models and for
+//! `ggml/src/ggml-common.h` (read as of build b3000 to b5000; `MXFP4_MOE` of b11434). Left out: its special cases for 70B models and for
 //! eight experts, which move a few tensors by one step.
 
 use super::{Format, Width};
@@ -21,6 +21,8 @@ const Q8_0: Format = Format::new("q8_0", Width::grouped(8, 16, 32), None);
 pub enum GgufMix {
     /// 8.5 bits throughout.
     Q8_0,
+    /// Experts in MXFP4, all else in q8_0: gpt-oss's files.
+    Mxfp4Moe,
     /// 6.5625 bits throughout.
     Q6K,
     /// q5_k with half of attn_v and ffn_down in q6_k.
@@ -48,8 +50,12 @@ pub(crate) enum GgufTensor {
     AttentionValue,
     /// The attention output projection.
     AttentionOutput,
-    /// The down projection, of experts too.
+    /// The down projection.
     FfnDown,
+    /// The down projection of routed experts.
+    ExpertDown,
+    /// Any other matrix of routed experts.
+    Expert,
     /// Any other matrix.
     Other,
 }
@@ -58,6 +64,7 @@ impl GgufMix {
     /// All mixtures, widest first.
     pub const ALL: &[GgufMix] = &[
         GgufMix::Q8_0,
+        GgufMix::Mxfp4Moe,
         GgufMix::Q6K,
         GgufMix::Q5KM,
         GgufMix::Q5_0,
@@ -71,6 +78,7 @@ impl GgufMix {
     pub fn name(self) -> &'static str {
         match self {
             GgufMix::Q8_0 => "q8_0",
+            GgufMix::Mxfp4Moe => "mxfp4_moe",
             GgufMix::Q6K => "q6_k",
             GgufMix::Q5KM => "q5_k_m",
             GgufMix::Q5_0 => "q5_0",
@@ -102,7 +110,7 @@ impl GgufMix {
     /// The format of most tensors.
     pub(crate) fn base(self) -> Format {
         match self {
-            GgufMix::Q8_0 => Q8_0,
+            GgufMix::Q8_0 | GgufMix::Mxfp4Moe => Q8_0,
             GgufMix::Q6K => Q6_K,
             GgufMix::Q5KM => Q5_K,
             GgufMix::Q5_0 => Q5_0,
@@ -114,11 +122,15 @@ impl GgufMix {
     }
 
     fn output(self) -> Format {
-        if self == GgufMix::Q8_0 { Q8_0 } else { Q6_K }
+        if self.base() == Q8_0 { Q8_0 } else { Q6_K }
     }
 
     fn inner(self, tensor: GgufTensor, layer: usize, layers: usize) -> Format {
-        use GgufTensor::{AttentionOutput, AttentionValue, FfnDown};
+        use GgufTensor::{AttentionOutput, AttentionValue, Expert, ExpertDown, FfnDown};
+        if self == GgufMix::Mxfp4Moe {
+            return if matches!(tensor, Expert | ExpertDown) { Format::MXFP4 } else { Q8_0 };
+        }
+        let tensor = if tensor == ExpertDown { FfnDown } else { tensor };
         // The first and last eighth of the layers and every third in between get more bits.
         let eighth = layers / 8;
         let more = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
@@ -165,6 +177,17 @@ mod tests {
             .filter(|&l| GgufMix::Q4KM.format(GgufTensor::AttentionValue, l, 32, 4096, false).name == "q6_k")
             .count();
         assert_eq!(wide, 16);
+    }
+
+    #[test]
+    fn mxfp4_moe_is_eight_bits_outside_of_the_experts() {
+        let name = |tensor| GgufMix::Mxfp4Moe.format(tensor, 0, 24, 2880, false).name;
+        assert_eq!((name(GgufTensor::Expert), name(GgufTensor::ExpertDown)), ("mxfp4", "mxfp4"));
+        for tensor in [GgufTensor::Output, GgufTensor::Embedding, GgufTensor::Other, GgufTensor::FfnDown] {
+            assert_eq!(name(tensor), "q8_0", "{tensor:?}");
+        }
+        let wide = |tensor| GgufMix::Q4KM.format(tensor, 0, 32, 4096, false).name;
+        assert_eq!((wide(GgufTensor::ExpertDown), wide(GgufTensor::Expert)), ("q6_k", "q4_k"));
     }
 
     #[test]

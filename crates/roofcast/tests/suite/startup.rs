@@ -312,6 +312,32 @@ fn other_processes_leave_less() {
     }
 }
 
+/// gpt-oss-20b under llama.cpp: the file has 24 · 32 experts of 2880 · (5760 + 2880) values in 4.25 bits, 1,795,276,800 other
+/// values (2 · 201,088 · 2880 at the ends, 26,542,080 of attention in each layer) in 8.5 bits, and biases, sinks, router and norms in
+/// 32. Of a sequence of 4096 tokens 12 layers keep all, 12 the window of 128 and a micro-batch of 512, as 768 cells; a
+/// token has 2 · 8 · 64 values of 2 B in each.
+#[test]
+fn gpt_oss_in_llama_cpp_by_hand() {
+    let of = |weights: Option<&str>| {
+        let engine = EngineSpec { name: Some("llama.cpp".into()), ..EngineSpec::default() };
+        let precision = PrecisionSpec { weights: weights.map(str::to_owned), ..PrecisionSpec::default() };
+        let chip = Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
+        let model = crate::support::model("openai/gpt-oss-20b");
+        Deployment::resolve(model, chip, &Options { engine, precision, ..Options::default() }).unwrap()
+    };
+    let d = of(None);
+    let (experts, others) = (24 * 32 * 2880 * 8640_u64, 2 * 201_088 * 2880 + 24 * 26_542_080_u64);
+    let singles = 24 * 32 * (5760 + 2880 + 2880) + 24 * (4096 + 2 * 512 + 2880 + 32 + 64) + 49 * 2880;
+    let by_hand = experts as f64 * 4.25 / 8.0 + others as f64 * 8.5 / 8.0 + singles as f64 * 4.0;
+    assert_eq!(d.weights, "mxfp4_moe");
+    assert_eq!(d.weight_bytes, Bytes(by_hand as u64));
+    assert!((gib(d.weight_bytes) - 11.27).abs() < 0.01, "{}", gib(d.weight_bytes));
+    assert_eq!(of(Some("mxfp4_moe")).weight_bytes, d.weight_bytes);
+    assert_eq!(memory::sequence_bytes(&d, 0, 4096), Bytes(12 * (4096 + 768) * 2048));
+    // A context shorter than window and micro-batch is whole, in multiples of 256.
+    assert_eq!(memory::sequence_bytes(&d, 0, 300), Bytes(12 * (300 + 512) * 2048));
+}
+
 /// Qwen3.6-27B in fp8 on an H200 under SGLang 0.5.16: 48 of 64 layers keep 48 matrices of 128 × 128 in fp32 and three inputs
 /// of (2 · 16 + 48) · 128 channels in bf16. Of the room 0.9 of 1.9 are states, five of which a running request holds; with
 /// 0.5.9 three, without the radix cache one, and in 16 bits nearly twice as many.
