@@ -193,6 +193,9 @@ impl Catalog {
 
     /// The error for an unknown accelerator; `8xH100` gets a hint that it joins a count and a name.
     fn no_accelerator(&self, name: &str) -> Error {
+        if let Err(several) = names::one("accelerator", "hardware", name) {
+            return several;
+        }
         if let Some((count, rest)) = machines::counted(name)
             && let Ok(one) = self.accelerator(rest)
         {

@@ -167,6 +167,7 @@ fn an_engine_has_its_version_behind_its_name() {
         "--engine vllm@0.11.2",
         "--engine vllm --version 0.11.2",
         "--engine vllm==0.9 --engine-version 0.11.2",
+        "--engine v-llm:0.11.2",
     ] {
         let run = roofcast(&format!("{question} {engine}"));
         assert_eq!(run.code, 0, "{engine}: {}", run.err);
@@ -181,6 +182,19 @@ fn an_engine_has_its_version_behind_its_name() {
     ] {
         let run = roofcast(&format!("{question} {range}"));
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{range}");
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+}
+
+/// Several names between commas are no name of one, though the first may be of a model with a word behind it.
+#[test]
+fn several_names_are_a_sweep() {
+    for (question, says) in [
+        ("--model llama-3.1-8b,qwen3-8b --hardware h100-sxm", "--sweep model=llama-3.1-8b,qwen3-8b"),
+        ("--model llama-3.1-8b --hardware h100-sxm,h200-sxm", "--sweep hardware=h100-sxm,h200-sxm"),
+    ] {
+        let run = roofcast(&format!("limits {question}"));
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{question}");
         assert!(run.err.contains(says), "{}", run.err);
     }
 }

@@ -95,6 +95,7 @@ impl Catalog {
     /// address of a repository.
     pub fn named(&self, name: &str) -> Result<Named<'_>> {
         let name = &*address::repository(name)?;
+        names::one("model", "model", name)?;
         if let Some(named) = self.entrys_own(name.trim())? {
             return Ok(named);
         }

@@ -4,7 +4,7 @@
 //! Knows: how names are compared. Words for formats in a model's id are known to [`super::conventions`].
 
 use super::entries::{Entries, Entry, Slot};
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Words of ids that do not change dimensions, and makers' names that may be left out.
 const NEUTRAL: [&str; 17] = [
@@ -237,6 +237,15 @@ fn likeness(wanted: &[String], whole: &str, name: &str) -> f64 {
         wanted.iter().all(|w| w.len() > 2 && theirs.iter().any(|their| their.starts_with(w.as_str())));
     let contained = if within && !wanted.is_empty() { LIKE } else { 0.0 };
     edits.max(0.9 * shared as f64 / longest.max(1) as f64).max(contained)
+}
+
+/// Refuses several names between commas, of which a verb takes one.
+pub(super) fn one(kind: &'static str, flag: &str, name: &str) -> Result<()> {
+    if !name.contains(',') {
+        return Ok(());
+    }
+    let hint = format!("a name is one {kind}, several are a sweep: --sweep {flag}={}", clipped(name));
+    Err(Error::Unknown { kind, found: clipped(name), hint })
 }
 
 fn clipped(name: &str) -> String {

@@ -35,6 +35,16 @@ impl EngineKind {
         EngineKind::Transformers,
     ];
 
+    /// Name in a spec of the engine that people write without its points and dashes, as `llamacpp`, or `trtllm`.
+    pub fn spelled(text: &str) -> Option<&'static str> {
+        let joined = |name: &str| name.replace(['.', '-', '_', ' '], "").to_lowercase();
+        let asked = match joined(text).as_str() {
+            "trtllm" => "tensorrtllm".to_owned(),
+            other => other.to_owned(),
+        };
+        EngineKind::NAMED.iter().map(|kind| kind.name()).find(|name| joined(name) == asked)
+    }
+
     /// Engine called `name` in a spec or a row.
     pub fn of(name: &str) -> EngineKind {
         EngineKind::NAMED.into_iter().find(|kind| kind.name() == name).unwrap_or(EngineKind::Other)
@@ -162,6 +172,22 @@ mod tests {
             assert_eq!(EngineKind::of(kind.name()), kind);
         }
         assert_eq!(EngineKind::of("tgi"), EngineKind::Other);
+    }
+
+    #[test]
+    fn names_without_points_and_dashes() {
+        for (text, name) in [
+            ("vLLM", Some("vllm")),
+            ("llamacpp", Some("llama.cpp")),
+            ("llama_cpp", Some("llama.cpp")),
+            ("TensorRT-LLM", Some("tensorrt-llm")),
+            ("trtllm", Some("tensorrt-llm")),
+            ("trt-llm", Some("tensorrt-llm")),
+            ("ollama", None),
+            ("", None),
+        ] {
+            assert_eq!(EngineKind::spelled(text), name, "{text}");
+        }
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn engine(table: &mut Table, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the name of `[engine]` in small letters, and a version behind the name as the key of its own, unless the
+/// Writes the name of `[engine]` as specs have it, and a version behind the name as the key of its own, unless the
 /// section has both.
 fn spelled(engine: &mut Table) {
     let Some(Value::String(name)) = engine.get_mut("name") else { return };
@@ -122,6 +122,10 @@ fn spelled(engine: &mut Table) {
     if let Some((name, version)) = pinned.filter(|_| !engine.contains_key("version")) {
         engine.insert("name".into(), name.into());
         engine.insert("version".into(), version.into());
+    }
+    let known = engine.get("name").and_then(Value::as_str).and_then(EngineKind::spelled);
+    if let Some(known) = known {
+        engine.insert("name".into(), known.into());
     }
 }
 

@@ -165,6 +165,7 @@ fn families_that_are_not_modelled_say_why() {
         ("meituan-longcat/LongCat-Flash-Lite", "their config.json is read"),
         ("skt/A.X-K2", "gated_norm_rank"),
         ("Zyphra/Zamba2-7B-Instruct", "hybrid_layer_ids"),
+        ("openbmb/MiniCPM-SALA", "InfLLM-v2"),
         ("inclusionAI/Ling-3.0-tiny", "their config.json is read"),
         ("kakaocorp/kanana-2-30b-a3b-instruct-2601", "their config.json is read"),
         ("skt/A.X-4.0", "their config.json is read"),
