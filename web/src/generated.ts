@@ -180,6 +180,7 @@ export interface PlanAnswer {
     not_apart: string[];
     smallest: Smallest[];
     what_if: WhatIf[];
+    over_time?: OverTime | null;
     why: Near[];
     launch: Launch[];
     manifests: Manifest[];
@@ -503,6 +504,15 @@ export interface HostLink {
   bytes_per_s: number;
 }
 
+export interface Interval {
+  from_s: number;
+  requests: number;
+  alone: number | null;
+  replicas: number;
+  meets: boolean;
+  bounds: Bounded[];
+}
+
 export interface KvCache {
   cached_ms: number;
   recomputed_ms: number;
@@ -620,6 +630,19 @@ export interface Operator {
   forecast_ms: number;
   share: number;
   rests_on: Basis | null;
+}
+
+export interface OverTime {
+  interval_s: number;
+  startup_s: number;
+  accelerators_each: number;
+  peak_accelerators: number;
+  mean_accelerators: number;
+  accelerator_hours: number;
+  constant_accelerator_hours: number;
+  dollars: number | null;
+  meets: boolean;
+  intervals: Interval[];
 }
 
 export interface Parallelism {

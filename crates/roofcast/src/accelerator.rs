@@ -3,11 +3,14 @@
 //! Knows: one chip and the links to its neighbours. Knows nothing about models; [`crate::operator::collective`]
 //! computes the cost of collectives on a link.
 
+mod power;
+
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::units::{ByteRate, Bytes, FlopRate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+pub use power::IDLE_POWER;
 
 /// One catalog entry. Rates are dense (no sparsity) and per second; sizes are bytes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -221,22 +224,6 @@ impl Accelerator {
         let mut all: Vec<_> = options.into_iter().map(sized).collect();
         all.insert(0, self);
         all
-    }
-
-    /// Returns the accelerator under a power limit of `watts`, for energy. Its rates stay at the datasheet's boost
-    /// clock: the effect of a limit on the clock differs by card and load, and no maker publishes it.
-    ///
-    /// # Errors
-    /// A limit that is not above 0, or is above the board power, or a board power that is not known.
-    pub fn limited(&self, watts: f64) -> Result<Accelerator> {
-        let refused = |accepted: String| Error::field("hardware", "power_limit_w", watts, accepted);
-        let Some(power) = self.power_w else {
-            return Err(refused(format!("none: {} has no `power_w`", self.id)));
-        };
-        if !(watts > 0.0 && watts <= power) {
-            return Err(refused(format!("above 0, at most {power} (`power_w` of {})", self.id)));
-        }
-        Ok(Accelerator { power_w: Some(watts), ..self.clone() })
     }
 
     /// The dense peak for `dtype`, or an error that lists the chip's dtypes. A missing rate is never guessed.

@@ -11,6 +11,7 @@ mod ingest;
 mod pools;
 pub mod results;
 mod scaling;
+mod schedule;
 mod way;
 
 pub use admission::Admission;

@@ -7,6 +7,7 @@
 
 mod answer;
 mod apart;
+mod bounded;
 mod chance;
 mod chips;
 mod current;
@@ -21,6 +22,7 @@ mod manifest;
 mod margins;
 mod mixed;
 mod nodes;
+mod over_time;
 mod pareto;
 mod proof;
 mod quality;
@@ -28,15 +30,14 @@ mod search;
 mod space;
 mod why;
 
-pub use answer::{
-    Bounded, Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf,
-    against,
-};
+pub use answer::{Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf};
+pub use bounded::{Bounded, against};
 pub use current::{Alternative, Current, current};
 pub use feasibility::{Miss, Stage};
 pub use largest::{Largest, Range};
 pub use launch::{Launch, Role, launches};
 pub use manifest::Manifest;
+pub use over_time::{Interval, OverTime};
 pub use pareto::front;
 pub use proof::{Headroom, Runner, Trial, in_turn, judged_load, missed};
 pub use quality::Quality;
@@ -99,6 +100,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
     let asked = proof::asked(spec)?;
+    let over_time = over_time::asked(spec, workload)?;
     let demand = Demand::of(workload, "spec")?;
     let space = Space::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
@@ -125,7 +127,12 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
     if plan.best.is_none() {
         plan.assumptions.clone_from(&model.assumptions);
     }
-    margins::explored(&mut found, plan)
+    let mut plan = margins::explored(&mut found, plan)?;
+    if let Some((asked, best)) = over_time.zip(plan.best.as_ref().map(|best| best.index)) {
+        plan.over_time = over_time::over_time(&mut found, best, asked)?;
+        plan.simulated = found.simulated;
+    }
+    Ok(plan)
 }
 
 /// Refuses specs that a plan cannot answer.
@@ -136,6 +143,7 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         ("fleet.beside", spec.fleet.beside.is_some()),
         ("fleet.link", spec.fleet.link.is_some()),
         ("fleet.autoscale", spec.fleet.autoscale.is_some()),
+        ("fleet.schedule", spec.fleet.schedule.is_some()),
     ];
     if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
         let accepted = "left out: the plan decides how replicas are combined ([search] has disaggregated, mixed and \
@@ -238,6 +246,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         not_apart: if found.judge.apart() { apart::left_out(found.judge) } else { Vec::new() },
         smallest: smallest(found),
         what_if: Vec::new(),
+        over_time: None,
         why,
         launch: served.iter().flat_map(launch).collect(),
         manifests: if served.is_empty() { Vec::new() } else { manifests(&served) },
@@ -335,7 +344,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         bound: answer::bound(&run.time),
         stage: Stage::Simulation,
         evidence: run.bands.as_ref().map(|b| b.evidence),
-        bounds: answer::bounded(proven, &found.base.slo),
+        bounds: bounded::bounded(proven, &found.base.slo),
         headroom: proof::headroom(run, &found.base.slo),
         chance: proven.chance(),
         max_requests_per_s: None,

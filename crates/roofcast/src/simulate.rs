@@ -265,10 +265,6 @@ pub struct Expense {
     pub joules_per_output_token: Option<f64>,
 }
 
-/// Fraction of the board power that an idle accelerator draws. An assumption, close to the idle power of data-centre
-/// GPUs at full clocks.
-const IDLE_POWER: f64 = 0.2;
-
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
 pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
     simulate_while(forecaster, spec, place, options, &mut |_, _| true)

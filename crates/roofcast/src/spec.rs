@@ -16,7 +16,9 @@ mod slo;
 mod speculative;
 pub mod written;
 
-pub use fleet::{AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec};
+pub use fleet::{
+    AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec,
+};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use release::{EngineKind, Release};
 pub use scheduling::{

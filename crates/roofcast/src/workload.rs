@@ -199,6 +199,27 @@ impl Workload {
         Ok(())
     }
 
+    /// A replay of `requests` as they are, in place of the workload's own.
+    pub fn replayed(&self, requests: Vec<Request>) -> Workload {
+        let path = "requests";
+        let pairs = requests.iter().map(|request| (request.input_len, request.output_len)).collect();
+        let observed = Some(empirical::Observed::Pairs(pairs));
+        let source = Source { observed, ..Source::of_file(path, None) };
+        let length = || Length::Drawn(LengthKind::Empirical(source.clone()));
+        let recorded = Some(Arc::new(Trace { requests, timed: true, sessions: Vec::new() }));
+        let arrivals =
+            Arrivals::Trace { path: path.to_owned(), format: None, scale: None, concurrency: None, recorded };
+        Workload {
+            requests: None,
+            arrivals,
+            input_len: length(),
+            output_len: length(),
+            prefix: None,
+            priorities: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// Reads the workload's files: `read` returns the text of a path as it is written here. Each file is read once.
     pub fn load<E: From<Error>>(
         &mut self,

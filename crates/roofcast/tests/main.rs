@@ -47,6 +47,8 @@ mod machines;
 mod measured;
 #[path = "suite/models.rs"]
 mod models;
+#[path = "suite/over_time.rs"]
+mod over_time;
 #[path = "suite/physics.rs"]
 mod physics;
 #[path = "suite/plan.rs"]

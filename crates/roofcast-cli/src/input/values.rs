@@ -76,11 +76,16 @@ pub(crate) fn setting(path: &str, word: &str) -> toml::Value {
         (Some(Kind::Real), None) => number::real(word).map(toml::Value::from),
         _ => None,
     };
+    // Formats and versions may be numbers in form, as the KV format 8.
+    let named = kind == Some(Kind::Word) && path != "parallelism.replicas";
     let written = || {
         let marked = word.starts_with(['[', '{', '"']);
         let table: Option<toml::Table> = marked.then(|| format!("v = {word}").parse().ok()).flatten();
         table.and_then(|mut table| table.remove("v"))
     };
+    if named {
+        return written().unwrap_or_else(|| word.into());
+    }
     let whole = word.parse::<i64>().ok().map(toml::Value::from);
     let real = || word.parse::<f64>().ok().map(toml::Value::from);
     let flag = || word.parse::<bool>().ok().map(toml::Value::from);
@@ -120,6 +125,10 @@ mod tests {
         assert_eq!(settings("slo.ttft_p99_ms", "50ms,2s"), Ok(vec![50.0.into(), 2000.0.into()]));
         assert_eq!(settings("engine.max_model_len", "8k,1e4"), Ok(vec![8000.into(), 10_000.into()]));
         assert_eq!(setting("engine.watermark", "0.01"), 0.01.into());
+        // As their flags take them: names that look like numbers.
+        assert_eq!(settings("precision.kv", "8,16"), Ok(vec!["8".into(), "16".into()]));
+        assert_eq!(setting("engine.version", "0.11"), "0.11".into());
+        assert_eq!(setting("parallelism.replicas", "4"), 4.into());
         assert_eq!(numbers("1k..4k:x2", 1), Ok(vec![1000, 2000, 4000]));
     }
 

@@ -113,6 +113,7 @@ fn plans() -> Shape {
     let apart = "search = {accelerators = ['h100-sxm'], weights = ['fp8'], max_accelerators = 3, disaggregated = true, engines = ['vllm', 'sglang'], requests = 200}";
     let mixed =
         "search = {accelerators = ['h100-sxm', 'l40s'], max_accelerators = 2, mixed = true, requests = 200}";
+    let search = search.replace("requests = 200", "requests = 200, interval_s = 5");
     all([
         of_plan(&format!("{LLAMA}{LOAD}{BOUNDS}{search}"), Some("accelerator=rtx-4090 tp=1")),
         of_plan(&format!("{LLAMA}{USERS}{none}"), None),

@@ -3,6 +3,7 @@
 mod commands;
 mod files;
 mod measured;
+mod over_time;
 mod table;
 mod text;
 pub(crate) mod view;

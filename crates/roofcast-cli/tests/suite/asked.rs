@@ -113,3 +113,30 @@ fn searches_that_cannot_be() {
         none.out
     );
 }
+
+/// 2 requests/s for 10 s, then 30 for 10 s: the table has a row for each number of replicas.
+#[test]
+fn a_plan_says_what_an_ideal_autoscaler_runs() {
+    let rows = |from: f64, rate: u32| {
+        (0..rate * 10).map(move |n| format!("{},1000,50\n", from + f64::from(n) / f64::from(rate)))
+    };
+    let trace: String =
+        ["arrival_s,input_len,output_len\n".to_owned()].into_iter().chain(rows(0.0, 2)).chain(rows(10.0, 30)).collect();
+    let (_kept, path) = crate::support::file("trace.csv", trace.as_bytes());
+    let ask = format!(
+        "plan --model llama-3.1-8b --hardware l40s --tp 1 --workload {path} --ttft-p99 1s --tpot-p99 40ms --confidence 0 \
+         --over-time 10s --startup 5s --set search.max_num_batched_tokens=[8192]"
+    );
+    let (answer, code) = json(&ask);
+    assert_eq!(code, 0, "{answer}");
+    let over_time = &answer["over_time"];
+    let intervals = over_time["intervals"].as_array().unwrap();
+    assert_eq!(intervals.iter().map(|i| i["requests"].as_u64().unwrap()).collect::<Vec<_>>(), [20, 300]);
+    assert!(over_time["meets"].as_bool().unwrap() && intervals[0]["replicas"].as_u64() < intervals[1]["replicas"].as_u64());
+    let said = roofcast(&ask).out;
+    for part in ["over time: replicas of 1 l40s", "0 s", "20.00 s", "accelerators at the peak", "A real autoscaler"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let users = roofcast("plan --users 4 --over-time 10s");
+    assert!(users.code == 2 && users.err.contains("wait for answers"), "{}", users.err);
+}

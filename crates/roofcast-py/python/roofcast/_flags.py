@@ -593,6 +593,10 @@ class PlanFlags(TypedDict, total=False):
     requests: int | None
     """Requests of a simulation that proves a deployment [default: 10000, or those of the workload where they are
     more]"""
+    over_time: float | None
+    """Seconds of an interval: also say how many replicas of the best an ideal autoscaler runs in each"""
+    startup: float | None
+    """Seconds from the start of a replica until it takes requests, over time [default: 0]"""
     confidence: float | None
     """Chance of meeting the SLO that the best plan has at least, given the bands of forecasts; 0 takes what meets it as
     forecast [default: 0.8]"""

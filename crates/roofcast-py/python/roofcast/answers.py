@@ -254,6 +254,7 @@ class LimitsPoint(Part):
     forecast_band_ms: Band
     bound: str
     tokens_per_s: float
+    forecast_tokens_per_s: float
     mfu: float
     mbu: float
     fits: bool
@@ -892,6 +893,7 @@ class Plan(Document):
     bench: str | None
     current: dict[str, Any] | None = None
     removed: list[str] | None = None
+    over_time: dict[str, Any] | None = None
 
     def headline(self) -> str:
         best = self.best

@@ -52,7 +52,7 @@ pub struct Line {
     pub bandwidth_bytes_per_s: Option<f64>,
     /// Dense FLOP/s in 16 bits.
     pub sixteen_bit: Option<f64>,
-    /// Dense FLOP/s in 8 bits.
+    /// Dense FLOP/s in the faster of the 8-bit formats: a TPU v6e has twice as many in int8 as in fp8.
     pub eight_bit: Option<f64>,
     /// Dense FLOP/s in 4 bits.
     pub four_bit: Option<f64>,
@@ -76,7 +76,8 @@ pub struct Listed<'a> {
 impl Line {
     /// The line of an accelerator.
     pub fn accelerator(chip: &Accelerator) -> Line {
-        let rate = |dtypes: &[Dtype]| dtypes.iter().find_map(|d| chip.peak_flops.get(d)).map(|r| r.0);
+        let rates = |dtypes: [Dtype; 2]| dtypes.map(|d| chip.peak_flops.get(&d).map(|r| r.0));
+        let fastest = |dtypes| rates(dtypes).into_iter().flatten().max_by(f64::total_cmp);
         Line {
             kind: Kind::Accelerator,
             id: chip.id.clone(),
@@ -88,9 +89,9 @@ impl Line {
             active: None,
             usd_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour),
             bandwidth_bytes_per_s: Some(chip.bandwidth_bytes_per_s.0),
-            sixteen_bit: rate(&[Dtype::Bf16, Dtype::Fp16]),
-            eight_bit: rate(&[Dtype::Fp8, Dtype::Int8]),
-            four_bit: rate(&[Dtype::Fp4, Dtype::Int4]),
+            sixteen_bit: rates([Dtype::Bf16, Dtype::Fp16]).into_iter().flatten().next(),
+            eight_bit: fastest([Dtype::Fp8, Dtype::Int8]),
+            four_bit: fastest([Dtype::Fp4, Dtype::Int4]),
             link: chip.link.as_ref().map(|l| l.kind.clone()),
             link_bytes_per_s: chip.link.as_ref().map(|l| l.bytes_per_s.0),
             node_size: Some(chip.node_size),

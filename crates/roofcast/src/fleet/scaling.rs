@@ -1,20 +1,19 @@
-//! Autoscaling: replicas start when many requests are in flight and stop when idle.
+//! Autoscaling: replicas start when many requests are in flight and stop when idle, or both at planned times.
 //!
 //! Knows: which replicas are up, since when, and from when on each accepts requests. The first ones, as many as are
 //! wanted, accept requests; the others soon become idle. The scaler runs when a request arrives: nothing else gives a
 //! replica work, so stops before that time are known to the tick; [`Scaling::settle`] applies them between two
 //! requests. Knows nothing about routing.
 
+use super::schedule::Schedule;
 use crate::clock::Ticks;
-use crate::spec::AutoscaleSpec;
+use crate::spec::{AutoscaleSpec, ScheduleSpec};
 use crate::units::Picoseconds;
 
 /// Up-times of replicas.
 #[derive(Debug, Clone)]
 pub struct Scaling {
-    spec: AutoscaleSpec,
-    startup: Ticks,
-    patience: Ticks,
+    rule: Rule,
     up: Vec<Option<Up>>,
     /// Time that each replica was up before it last stopped, start-up included.
     past: Vec<Ticks>,
@@ -26,28 +25,42 @@ pub struct Scaling {
     pub peak: usize,
 }
 
+/// Cause of starts and stops.
+#[derive(Debug, Clone)]
+enum Rule {
+    /// Requests in flight.
+    Load { spec: AutoscaleSpec, startup: Ticks, patience: Ticks },
+    /// Planned times; for each replica the number of its next window, and the time until which it was up.
+    Planned { schedule: Schedule, next: Vec<usize>, paid: Vec<Ticks> },
+}
+
 /// A replica that is up.
 #[derive(Debug, Clone, Copy)]
 struct Up {
     since: Ticks,
     ready: Ticks,
+    /// End of its window; it does not stop earlier.
+    until: Ticks,
 }
 
 impl Scaling {
-    /// State with no replica up.
+    /// State with no replica up, which follows the load.
     pub fn new(spec: AutoscaleSpec) -> Scaling {
         let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
-        let count = spec.max_replicas as usize;
-        Scaling {
-            spec,
-            startup: ticks(spec.startup_s),
-            patience: ticks(spec.idle_s),
-            up: vec![None; count],
-            past: vec![Ticks::ZERO; count],
-            started: 0,
-            stopped: 0,
-            peak: 0,
-        }
+        let (startup, patience) = (ticks(spec.startup_s), ticks(spec.idle_s));
+        Scaling::of(Rule::Load { spec, startup, patience }, spec.max_replicas as usize)
+    }
+
+    /// State with no replica up, which follows a schedule.
+    pub fn planned(spec: &ScheduleSpec) -> Scaling {
+        let schedule = Schedule::new(spec);
+        let count = schedule.most();
+        Scaling::of(Rule::Planned { schedule, next: vec![0; count], paid: vec![Ticks::ZERO; count] }, count)
+    }
+
+    fn of(rule: Rule, count: usize) -> Scaling {
+        let past = vec![Ticks::ZERO; count];
+        Scaling { rule, up: vec![None; count], past, started: 0, stopped: 0, peak: 0 }
     }
 
     /// Applies scaling for a request that arrives at `at` while `in_flight` others are in flight: replicas stop and
@@ -60,23 +73,59 @@ impl Scaling {
         idle_since: &dyn Fn(usize) -> Option<Ticks>,
         open: &mut Vec<usize>,
     ) -> Vec<usize> {
-        let first = self.peak == 0;
         self.stop(at, idle_since);
-        let wanted = (1 + in_flight).div_ceil(self.spec.target_in_flight);
-        let wanted = wanted.clamp(self.spec.min_replicas, self.spec.max_replicas) as usize;
+        let (wanted, starting) = match &self.rule {
+            Rule::Load { spec, .. } => {
+                let wanted = (1 + in_flight).div_ceil(spec.target_in_flight);
+                let wanted = wanted.clamp(spec.min_replicas, spec.max_replicas) as usize;
+                (wanted, self.start_for(wanted, at))
+            }
+            Rule::Planned { schedule, .. } => (schedule.wanted(at), self.start_planned(at)),
+        };
+        self.peak = self.peak.max(self.count_up());
+        let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
+        open.clear();
+        open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
+        starting
+    }
+
+    /// Starts replicas until `wanted` are up.
+    fn start_for(&mut self, wanted: usize, at: Ticks) -> Vec<usize> {
+        let Rule::Load { startup, .. } = self.rule else { return Vec::new() };
+        let first = self.peak == 0;
         let missing = wanted.saturating_sub(self.count_up());
         let down = (0..self.up.len()).filter(|index| self.up[*index].is_none());
         let starting: Vec<usize> = down.take(missing).collect();
         for &index in &starting {
             let warm = first && index < self.always();
-            let ready = if warm { at } else { at + self.startup };
-            self.up[index] = Some(Up { since: at, ready });
+            let ready = if warm { at } else { at + startup };
+            self.up[index] = Some(Up { since: at, ready, until: Ticks::NEVER });
             self.started += u64::from(!warm);
         }
-        self.peak = self.peak.max(self.count_up());
-        let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
-        open.clear();
-        open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
+        starting
+    }
+
+    /// Starts the replicas whose window has begun by `at`. Windows that ended without a request count as well.
+    fn start_planned(&mut self, at: Ticks) -> Vec<usize> {
+        let Rule::Planned { schedule, next, paid } = &mut self.rule else { return Vec::new() };
+        let mut starting = Vec::new();
+        for index in 0..self.up.len() {
+            while self.up[index].is_none()
+                && let Some(window) = schedule.window(index, next[index]).filter(|w| w.since <= at)
+            {
+                next[index] += 1;
+                self.started += u64::from(window.ready > Ticks::ZERO);
+                if window.until <= at {
+                    self.past[index] += Ticks(window.until.0.saturating_sub(window.since.max(paid[index]).0));
+                    paid[index] = paid[index].max(window.until);
+                    self.stopped += 1;
+                } else {
+                    let since = window.since.max(paid[index]);
+                    self.up[index] = Some(Up { since, ready: window.ready, until: window.until });
+                    starting.push(index);
+                }
+            }
+        }
         starting
     }
 
@@ -86,7 +135,8 @@ impl Scaling {
         self.stop(at, idle_since);
         if self.peak == 0 {
             let always = self.always();
-            self.up.iter_mut().take(always).for_each(|up| *up = Some(Up { since: at, ready: at }));
+            let up = Up { since: at, ready: at, until: Ticks::NEVER };
+            self.up.iter_mut().take(always).for_each(|one| *one = Some(up));
             self.peak = self.count_up();
         }
     }
@@ -96,20 +146,29 @@ impl Scaling {
         self.up.iter().flatten().count()
     }
 
-    /// Number of replicas that never stop, the first ones.
+    /// Number of replicas that never stop for lack of load, the first ones.
     fn always(&self) -> usize {
-        self.spec.min_replicas as usize
+        match &self.rule {
+            Rule::Load { spec, .. } => spec.min_replicas as usize,
+            Rule::Planned { .. } => 0,
+        }
     }
 
-    /// Stops the replicas that have been idle long enough by `at`.
+    /// Stops the replicas that have been idle long enough by `at`, or are idle after their window.
     fn stop(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         for index in self.always()..self.up.len() {
             let (Some(up), Some(idle)) = (self.up[index], idle_since(index)) else { continue };
-            let end = up.ready.max(idle) + self.patience;
+            let end = match &self.rule {
+                Rule::Load { patience, .. } => up.ready.max(idle) + *patience,
+                Rule::Planned { .. } => up.until.max(idle),
+            };
             if end <= at {
                 self.up[index] = None;
                 self.past[index] += end - up.since;
                 self.stopped += 1;
+                if let Rule::Planned { paid, .. } = &mut self.rule {
+                    paid[index] = end;
+                }
             }
         }
     }
@@ -117,6 +176,7 @@ impl Scaling {
     /// Ends the run: no more requests arrive, and the last one has ended at `end`.
     pub(super) fn close(&mut self, end: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         self.stop(end, idle_since);
+        self.start_planned(end);
         for (past, up) in self.past.iter_mut().zip(&mut self.up) {
             *past += up.take().map_or(Ticks::ZERO, |up| end - up.since);
         }

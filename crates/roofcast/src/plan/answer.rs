@@ -2,17 +2,18 @@
 //!
 //! Knows: the data reported for simulated deployments, and for others. Knows nothing about the search.
 
+use super::bounded::Bounded;
 use super::feasibility::Stage;
 use super::launch::Launch;
 use super::manifest::Manifest;
+use super::over_time::OverTime;
 use super::proof::Headroom;
 use super::quality::Quality;
-use super::search::Proven;
 use super::space::{Candidate, Cut, Pool, Space};
 use crate::bands::Bands;
 use crate::coefficients::Evidence;
 use crate::simulate::TimeShares;
-use crate::spec::{Bound, Metric, Percentile, Slo};
+use crate::spec::{Metric, Percentile, Slo};
 use crate::summary::Summary;
 use serde::Serialize;
 
@@ -67,6 +68,9 @@ pub struct Plan {
     pub smallest: Vec<Smallest>,
     /// Effects of changes on the best deployment.
     pub what_if: Vec<WhatIf>,
+    /// Replicas of the best deployment over time, if `search.interval_s` asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<OverTime>,
     /// Results for the deployments requested by name.
     pub why: Vec<Near>,
     /// Commands that start the best deployment, for each pool and engine.
@@ -293,48 +297,6 @@ impl Choice {
         all.dedup();
         all
     }
-}
-
-/// A percentile of a run with its bound.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Bounded {
-    /// Name of the metric, as in `TTFT`.
-    pub metric: &'static str,
-    /// Name of the percentile, as in `p90`.
-    pub percentile: &'static str,
-    /// Simulated value in milliseconds.
-    pub ms: f64,
-    /// Bound in milliseconds.
-    pub most_ms: f64,
-    /// Lowest and highest value over five seeds; `None` if the deployment does not reach the requested confidence.
-    pub over_seeds: Option<[f64; 2]>,
-}
-
-/// Each bound of `slo` with what a run has, the highest percentile of a metric first.
-pub fn against(summary: &Summary, slo: &Slo) -> Vec<Bounded> {
-    let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
-    let one = |bound: Bound| Bounded {
-        metric: bound.metric.name(),
-        percentile: bound.percentile.name(),
-        ms: summary.bounded(&bound),
-        most_ms: bound.ms,
-        over_seeds: None,
-    };
-    all.map(one).collect()
-}
-
-/// As [`against`], with the spans over seeds of a deployment that was simulated with several.
-pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
-    let mut all = against(&proven.run.summary, slo);
-    let seeds = proven.outlook.as_ref().and_then(|outlook| outlook.seeds.as_ref());
-    for (bound, span) in slo.bounds().zip(seeds.into_iter().flatten()) {
-        let own =
-            |b: &&mut Bounded| (b.metric, b.percentile) == (bound.metric.name(), bound.percentile.name());
-        if let Some(found) = all.iter_mut().find(own) {
-            found.over_seeds = Some(*span);
-        }
-    }
-    all
 }
 
 /// TTFT and TPOT in words, and E2EL and ITL if they are bounded, each at the highest percentile that `slo` bounds:

@@ -4,8 +4,8 @@
 //! one or two kinds of accelerators: one pool for prefill and one for decode, or two that both serve whole requests.
 //! Knows nothing about traffic.
 
-use super::{IDLE_POWER, TimeShares};
-use crate::accelerator::Accelerator;
+use super::TimeShares;
+use crate::accelerator::{Accelerator, IDLE_POWER};
 use crate::deployment::Deployment;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
@@ -16,7 +16,7 @@ use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
-use crate::spec::{AutoscaleSpec, FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
+use crate::spec::{FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
 use serde::Serialize;
 use std::iter::repeat_n;
 use std::ops::Range;
@@ -205,8 +205,23 @@ impl Provision {
                 "round_robin, least_loaded, power_of_two, session_sticky: decode replicas get whole caches";
             return Err(Error::field(place, "fleet.decode.router", router.name(), accepted));
         }
-        if let Some(autoscale) = &fleet.autoscale {
-            return Provision::scaling(forecaster, fleet, autoscale, requests, place);
+        let scaled = match (&fleet.autoscale, &fleet.schedule) {
+            (Some(_), Some(_)) => {
+                let accepted = "left out beside fleet.autoscale, which follows the load";
+                return Err(Error::field(place, "fleet.schedule", "set", accepted));
+            }
+            (Some(autoscale), None) => {
+                autoscale.check(place)?;
+                Some(("fleet.autoscale", autoscale.max_replicas))
+            }
+            (None, Some(schedule)) => {
+                schedule.check(place, "fleet.schedule")?;
+                Some(("fleet.schedule", schedule.most()))
+            }
+            (None, None) => None,
+        };
+        if let Some(scaled) = scaled {
+            return Provision::scaling(forecaster, fleet, scaled, requests, place);
         }
         let missing = |field: &str, accepted: &str| Err(Error::field(place, field, "missing", accepted));
         let (prefill, decode) = match (&fleet.prefill, &fleet.decode) {
@@ -248,15 +263,14 @@ impl Provision {
         Ok(Provision { prefill: Some(prefill), serving, beside: None, fleet: fleet.clone() })
     }
 
-    /// Equal replicas, up to the maximum of autoscaling.
+    /// Equal replicas, up to the maximum `most` of the autoscaling in `section`.
     fn scaling(
         forecaster: &Forecaster,
         fleet: &FleetSpec,
-        autoscale: &AutoscaleSpec,
+        (section, most): (&str, u64),
         requests: Requests,
         place: &str,
     ) -> Result<Provision> {
-        autoscale.check(place)?;
         let pools = [
             ("fleet.prefill", fleet.prefill.is_some()),
             ("fleet.decode", fleet.decode.is_some()),
@@ -264,22 +278,20 @@ impl Provision {
             ("fleet.link", fleet.link.is_some()),
         ];
         if let Some((field, _)) = pools.iter().find(|(_, set)| *set) {
-            return Err(Error::field(
-                place,
-                *field,
-                "set",
-                "left out beside fleet.autoscale, which has no pools",
-            ));
+            let accepted = format!("left out beside {section}, which has no pools");
+            return Err(Error::field(place, *field, "set", accepted));
         }
-        uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", place)?;
-        let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
-        let serving = Pool::of(pool(forecaster, &all, "fleet.autoscale", None)?, requests)?;
+        let count = if section == "fleet.autoscale" { "max_replicas" } else { "replicas" };
+        uncounted(&forecaster.deployment, &format!("{section} has {count}"), place)?;
+        let all = PoolSpec { replicas: Some(most), ..PoolSpec::default() };
+        let serving = Pool::of(pool(forecaster, &all, section, None)?, requests)?;
         Ok(Provision { prefill: None, serving, beside: None, fleet: fleet.clone() })
     }
 
     /// The autoscaler, if the fleet has one.
     pub(super) fn autoscaler(&self) -> Option<Scaling> {
-        self.fleet.autoscale.map(Scaling::new)
+        let planned = self.fleet.schedule.as_ref().map(Scaling::planned);
+        self.fleet.autoscale.map(Scaling::new).or(planned)
     }
 
     /// The replicas: first the prefill pool, then the serving one, then the ones on other accelerators.

@@ -3,8 +3,8 @@
 //! Knows: the means and fractions that steps, blocks and times give. Knows nothing about the course of the run.
 
 use super::provision::{self, Pool, Provision, ScalingUse};
-use super::{Activity, CacheUse, Expense, HostUse, IDLE_POWER, Settings, Simulation, Tables, TimeShares};
-use crate::accelerator::Accelerator;
+use super::{Activity, CacheUse, Expense, HostUse, Settings, Simulation, Tables, TimeShares};
+use crate::accelerator::{Accelerator, IDLE_POWER};
 use crate::bands::{Bands, Means};
 use crate::batch::Batch;
 use crate::clock::Ticks;

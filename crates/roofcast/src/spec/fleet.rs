@@ -23,6 +23,8 @@ pub struct FleetSpec {
     pub link: Option<LinkKind>,
     /// Replicas that start and stop with the load.
     pub autoscale: Option<AutoscaleSpec>,
+    /// Replicas that start and stop at planned times.
+    pub schedule: Option<ScheduleSpec>,
 }
 
 impl FleetSpec {
@@ -165,6 +167,8 @@ pub const MOST_WEIGHT: f64 = 1e3;
 const MOST_REPLICAS: u64 = 1024;
 /// Maximum of a start-up or idle time in seconds: a day.
 const LONGEST_S: f64 = 86_400.0;
+/// Minimum of an interval in seconds.
+const SHORTEST_S: f64 = 0.001;
 
 /// `[fleet.autoscale]`.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -208,6 +212,47 @@ impl AutoscaleSpec {
             }
         }
         Ok(())
+    }
+}
+
+/// `[fleet.schedule]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleSpec {
+    /// Seconds of an interval.
+    pub interval_s: f64,
+    /// Seconds from the start of a replica until it takes requests: it is started that much earlier.
+    #[serde(default)]
+    pub startup_s: f64,
+    /// Replicas that take requests in each interval; the last number holds after the last interval.
+    pub replicas: Vec<u64>,
+}
+
+impl ScheduleSpec {
+    /// Refuses values that are out of range; `section` names them in errors.
+    pub fn check(&self, place: &str, section: &str) -> Result<()> {
+        let refuse = |key: &str, found: String, accepted: String| {
+            Err(Error::field(place, format!("{section}.{key}"), found, accepted))
+        };
+        if !(SHORTEST_S..=LONGEST_S).contains(&self.interval_s) {
+            let accepted = format!("{SHORTEST_S} to {LONGEST_S} seconds");
+            return refuse("interval_s", self.interval_s.to_string(), accepted);
+        }
+        if !(0.0..=LONGEST_S).contains(&self.startup_s) {
+            return refuse("startup_s", self.startup_s.to_string(), format!("0 to {LONGEST_S} seconds"));
+        }
+        if self.replicas.is_empty() {
+            return refuse("replicas", "empty".to_owned(), "a number for each interval, as [1, 3, 2]".to_owned());
+        }
+        match self.replicas.iter().find(|n| !(1..=MOST_REPLICAS).contains(*n)) {
+            Some(n) => refuse("replicas", n.to_string(), format!("numbers from 1 to {MOST_REPLICAS}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Maximum number of replicas.
+    pub fn most(&self) -> u64 {
+        self.replicas.iter().copied().max().unwrap_or(1)
     }
 }
 

@@ -56,7 +56,7 @@ pub fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 18] = [
+const SECTIONS: [(&str, &str); 19] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -72,6 +72,7 @@ const SECTIONS: [(&str, &str); 18] = [
     ("fleet.decode", "Replicas that decode alone."),
     ("fleet.beside", "Replicas that serve the same requests on other accelerators."),
     ("fleet.autoscale", "Replicas that start and stop with the load."),
+    ("fleet.schedule", "Replicas that start and stop at planned times."),
     ("fleet.routing", "Weights and thresholds of the routers that weigh caches."),
     ("slo", "What requests must get."),
     ("search", "What a plan chooses from."),
@@ -255,6 +256,9 @@ pub const KEYS: &[Key] = &[
     toml("fleet.autoscale.max_replicas", Whole, "replicas at most"),
     toml("fleet.autoscale.startup_s", Real, "seconds from a replica's start until it takes requests"),
     toml("fleet.autoscale.idle_s", Real, "seconds without a request after which a replica stops"),
+    toml("fleet.schedule.interval_s", Real, "seconds of an interval"),
+    toml("fleet.schedule.startup_s", Real, "seconds that a replica is started before it takes requests [default: 0]"),
+    toml("fleet.schedule.replicas", Wholes, "replicas that take requests in each interval, the last number after it"),
     key("slo.ttft_p99_ms", "ttft-p99", Real, "time to first token, 99th percentile, ms"),
     rare("slo.ttft_p999_ms", "ttft-p999", Real, "time to first token, 99.9th percentile, ms"),
     rare("slo.ttft_p95_ms", "ttft-p95", Real, "time to first token, 95th percentile, ms"),
@@ -297,6 +301,8 @@ pub const KEYS: &[Key] = &[
     toml("search.link", Word, "over what their caches travel: nvlink, network or pcie [default: the fastest there is]"),
     key("search.min_accelerators", "min-accelerators", Whole, "accelerators in all, at least [default: 1]"),
     key("search.requests", "requests", Whole, "requests of a simulation that proves a deployment [default: 10000, or those of the workload where they are more]"),
+    key("search.interval_s", "over-time", Real, "seconds of an interval: also say how many replicas of the best an ideal autoscaler runs in each"),
+    rare("search.startup_s", "startup", Real, "seconds from the start of a replica until it takes requests, over time [default: 0]"),
     key("search.confidence", "confidence", Real, "chance of meeting the SLO that the best plan has at least, given the bands of forecasts; 0 takes what meets it as forecast [default: 0.8]"),
     key("search.minimise", "minimise", Word, "what the best plan has least of: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"),
     toml("search.prices", Toml, "own dollars per accelerator and hour, as in { h100-sxm = 2.1 } [default: the catalog's]"),
@@ -320,7 +326,7 @@ mod tests {
     fn every_key_of_a_spec_is_here() {
         // Other names of max_num_seqs and block_size, and values that are sections.
         let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
-        let sections = ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale", "routing"];
+        let sections = ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale", "schedule", "routing"];
         let mut count = 0;
         for (section, with) in [
             ("model", ""),
@@ -336,6 +342,7 @@ mod tests {
             ("fleet.decode", ""),
             ("fleet.beside", ""),
             ("fleet.autoscale", ""),
+            ("fleet.schedule", ""),
             ("fleet.routing", ""),
             ("slo", ""),
             ("search", ""),

@@ -49,6 +49,10 @@ pub struct SearchSpec {
     pub min_accelerators: Option<u64>,
     /// Requests of a simulation that proves a deployment; more where they would be too few to see a queue grow.
     pub requests: Option<u64>,
+    /// Seconds of the intervals in which replicas of the best are counted over time; not counted where absent.
+    pub interval_s: Option<f64>,
+    /// Seconds from the start of a replica until it takes requests, over time; 0 where absent.
+    pub startup_s: Option<f64>,
     /// The chance of meeting the SLO, given the bands of forecasts, that the best plan has at least; 0.8 where absent.
     pub confidence: Option<f64>,
     /// What the best plan has least of.

@@ -174,21 +174,39 @@ fn memory_options_differ_in_memory_alone() {
 }
 
 #[test]
-fn a_power_limit_counts_for_energy_and_leaves_rates() {
+fn a_power_limit_lowers_energy_and_clock_but_not_bandwidth() {
     let chip = Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
     let model = crate::support::model("meta-llama/Llama-3.1-8B");
     let limited = |watts| {
         let options = Options { power_limit_w: Some(watts), ..Options::default() };
         Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options)
     };
-    let deployment = limited(300.0).unwrap();
-    assert_eq!(deployment.accelerator.power_w, Some(300.0));
-    assert_eq!(deployment.accelerator.peak_flops, chip.peak_flops);
-    for watts in [0.0, -1.0, f64::NAN, 451.0] {
+    // 450 W on the board, 90 of them idle: at 270 W half of the other 360 are left, and the clock is their cube root.
+    let deployment = limited(270.0).unwrap();
+    assert_eq!(deployment.accelerator.power_w, Some(270.0));
+    assert_eq!(deployment.accelerator.bandwidth_bytes_per_s, chip.bandwidth_bytes_per_s);
+    for (dtype, rate) in &deployment.accelerator.peak_flops {
+        assert!((rate.0 / chip.peak_flops[dtype].0 - 0.5_f64.cbrt()).abs() < 1e-12, "{dtype}");
+    }
+    assert_eq!(deployment.accelerator.held_back(), chip.held_back());
+    // A variation of the deployment is limited once, and the board power is no limit.
+    let varied = deployment.varied(|options| options.engine.max_num_seqs = Some(8)).unwrap();
+    assert_eq!(varied.accelerator.peak_flops, deployment.accelerator.peak_flops);
+    assert_eq!(limited(450.0).unwrap().accelerator.peak_flops, chip.peak_flops);
+    for watts in [0.0, -1.0, 1.0, 90.0, f64::NAN, 451.0] {
         let message = limited(watts).unwrap_err().to_string();
-        assert!(message.contains("power_limit_w") && message.contains("at most 450"), "{message}");
+        assert!(message.contains("above 90 (idle), at most 450"), "{message}");
     }
     let m3 = catalog().accelerator("m3").unwrap();
     let message = m3.limited(20.0).unwrap_err().to_string();
     assert!(message.contains("m3 has no `power_w`"), "{message}");
+}
+
+/// Google prints 918 TFLOP/s in bf16 and 1836 TOP/s in int8 for a v6e, 459 and 918 for a v5p; fp8 runs at the bf16 rate.
+#[test]
+fn the_list_shows_the_faster_of_the_8_bit_rates() {
+    for (id, rate) in [("tpu-v6e", 1836e12), ("tpu-v5p", 918e12), ("h100-sxm", 1978.9e12)] {
+        let chip = catalog().accelerator(id).unwrap();
+        assert_eq!(roofcast::catalog::Line::accelerator(chip).eight_bit, Some(rate), "{id}");
+    }
 }

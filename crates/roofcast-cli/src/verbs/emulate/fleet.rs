@@ -56,6 +56,10 @@ impl Launch<'_> {
                             weighs caches, run that router in front of replicas that publish KV events (--kv-events-config)";
             return Err(Error::field(&self.place, "fleet.router", router.name(), accepted).into());
         }
+        if fleet.schedule.is_some() {
+            let accepted = "left out: an emulated fleet starts and stops replicas by fleet.autoscale";
+            return Err(Error::field(&self.place, "fleet.schedule", "set", accepted).into());
+        }
         if let Some(autoscale) = &fleet.autoscale {
             let group = self.scaled(forecaster, autoscale)?;
             return Ok(vec![

@@ -265,7 +265,8 @@ impl Step {
 
 /// Columns that a narrow table drops, in this order.
 fn spare(header: &[&str]) -> Vec<usize> {
-    let spare = ["MFU", "MBU", "p10", "p90", "tokens/s"];
+    let spare =
+        ["no links", "MFU", "MBU", "p10", "p90", "limit tok/s", "FLOPs", "KV", "weights", "forecast tok/s"];
     spare.iter().filter_map(|name| header.iter().position(|title| title == name)).collect()
 }
 

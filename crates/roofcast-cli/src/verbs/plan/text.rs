@@ -1,7 +1,7 @@
 //! A plan for people.
 
 use super::table::{Columns, chance, choices, distinct, latency, near, pools, throughput, word};
-use super::{Answer, commands};
+use super::{Answer, commands, over_time};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::question::{load, slo};
@@ -77,6 +77,9 @@ pub(super) fn people(
         text += "what if\n\n";
         text +=
             &table::pairs(&found.what_if.iter().map(|w| (w.change.as_str(), what_if(w))).collect::<Vec<_>>());
+    }
+    if let Some((over_time, best)) = found.over_time.as_ref().zip(found.best.as_ref()) {
+        text += &over_time::people(over_time, best, wide);
     }
     if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
         text += "peak 16-bit arithmetic for a dollar\n\n";

@@ -37,22 +37,29 @@ macro_rules! time {
 }
 
 pub(super) const COLUMNS: &[Column] = &[
-    time!("limit ms", "limit_ms", |p| p.limit_ms),
     time!("weights", "weights_ms", |p| p.weights_ms),
     time!("KV", "kv_ms", |p| p.kv_ms),
     time!("FLOPs", "flops_ms", |p| p.flops_ms),
+    time!("no links", "limit_ms", |p| p.limit_ms),
     time!("links", "communication_ms", |p| p.communication_ms),
-    time!("sum ms", "limit_with_communication_ms", |p| p.limit_with_communication_ms),
+    time!("limit ms", "limit_with_communication_ms", |p| p.limit_with_communication_ms),
     time!("forecast ms", "forecast_ms", |p| p.forecast_ms),
     time!("p10", "forecast_p10_ms", |p| p.forecast_band_ms[0]),
     time!("p90", "forecast_p90_ms", |p| p.forecast_band_ms[1]),
     Column { title: "bound", key: "bound", is: |_| true, people: bound, plain: bound },
     Column {
-        title: "tokens/s",
+        title: "limit tok/s",
         key: "tokens_per_s",
         is: |_| true,
         people: |p| grouped(p.tokens_per_s as u64),
         plain: |p| p.tokens_per_s.to_string(),
+    },
+    Column {
+        title: "forecast tok/s",
+        key: "forecast_tokens_per_s",
+        is: |_| true,
+        people: |p| grouped(p.forecast_tokens_per_s as u64),
+        plain: |p| p.forecast_tokens_per_s.to_string(),
     },
     Column {
         title: "MFU",

@@ -44,7 +44,9 @@ pub(super) struct Point {
     pub(super) forecast_ms: f64,
     pub(super) forecast_band_ms: [f64; 2],
     pub(super) bound: Bound,
+    /// Tokens per second at the limit, links included.
     pub(super) tokens_per_s: f64,
+    pub(super) forecast_tokens_per_s: f64,
     pub(super) mfu: f64,
     pub(super) mbu: f64,
     /// True if memory holds the step's sequences.
@@ -92,6 +94,7 @@ impl Asked<'_> {
             forecast_band_ms: one.forecast_band.map(|t| t.ms()),
             bound: one.bound,
             tokens_per_s: tokens as f64 / one.limit_with_communication.seconds().max(1e-12),
+            forecast_tokens_per_s: tokens as f64 / one.forecast.seconds().max(1e-12),
             mfu: one.mfu,
             mbu: one.mbu,
             fits: self.fits(deployment),

@@ -1,0 +1,71 @@
+//! Replicas of a plan's best over time, for people.
+
+use crate::show::number::{dollars, grouped, significant};
+use crate::show::table;
+use roofcast::plan::{Choice, Interval, OverTime};
+
+/// Number of rows without `--wide`.
+const ROWS: usize = 12;
+
+pub(super) fn people(o: &OverTime, best: &Choice, wide: bool) -> String {
+    let bounds = o.intervals.iter().find(|interval| !interval.bounds.is_empty()).map(|first| &first.bounds);
+    let names: Vec<String> =
+        bounds.into_iter().flatten().map(|b| format!("{} {}", b.metric, b.percentile)).collect();
+    let mut header = vec!["from", "to", "requests/s", "replicas", "accelerators"];
+    header.extend(names.iter().map(String::as_str));
+    let spans = spans(&o.intervals);
+    let rows: Vec<Vec<String>> =
+        spans.iter().take(if wide { usize::MAX } else { ROWS }).map(|span| row(o, span)).collect();
+    let mut text = format!(
+        "over time: replicas of {} {} that an ideal autoscaler runs, by intervals of {} s\n\n",
+        o.accelerators_each,
+        best.accelerator,
+        significant(o.interval_s)
+    );
+    text += &table::table(&header, &rows, 0);
+    if rows.len() < spans.len() {
+        text += &format!("{} more rows: --wide\n\n", spans.len() - rows.len());
+    }
+    let saved = 1.0 - o.accelerator_hours / o.constant_accelerator_hours.max(f64::MIN_POSITIVE);
+    let all = format!(
+        "{} accelerators at the peak, {} up in the mean: {} accelerator-hours (${}), {} of the best all the time ({:+.0} %)",
+        grouped(o.peak_accelerators),
+        significant(o.mean_accelerators),
+        significant(o.accelerator_hours),
+        dollars(o.dollars),
+        significant(o.constant_accelerator_hours),
+        -saved * 100.0
+    );
+    text += &table::line(&all);
+    let verdict = match o.intervals.iter().filter(|interval| !interval.meets).count() {
+        0 => "Simulated as a whole, the requests of every interval keep the SLO.".to_owned(),
+        n => format!("In {n} of {} intervals the SLO is missed: --max-accelerators allows no more.", o.intervals.len()),
+    };
+    let startup = match o.startup_s {
+        0.0 => "without a start-up".to_owned(),
+        s => format!("ready when its interval begins, started {} s before", significant(s)),
+    };
+    text += &table::line(&format!(
+        "{verdict} Ideal: arrivals are known in advance; a replica is {startup}, and stops with its last answer. A real autoscaler \
+         needs more"
+    ));
+    text + "\n"
+}
+
+/// Consecutive intervals with equal replicas.
+fn spans(intervals: &[Interval]) -> Vec<&[Interval]> {
+    intervals.chunk_by(|a, b| a.replicas == b.replicas).collect()
+}
+
+/// A span of intervals, with the highest value of each bound.
+fn row(o: &OverTime, span: &[Interval]) -> Vec<String> {
+    let Some(first) = span.first() else { return Vec::new() };
+    let seconds = span.len() as f64 * o.interval_s;
+    let requests: u64 = span.iter().map(|interval| interval.requests).sum();
+    let mut row = vec![format!("{} s", significant(first.from_s)), format!("{} s", significant(first.from_s + seconds))];
+    row.push(significant(requests as f64 / seconds));
+    row.extend([first.replicas, first.replicas * o.accelerators_each].map(grouped));
+    let worst = |at: usize| span.iter().filter_map(|i| Some(i.bounds.get(at)?.ms)).fold(0.0, f64::max);
+    row.extend((0..first.bounds.len()).map(|at| significant(worst(at))));
+    row
+}

@@ -1,0 +1,94 @@
+//! A schedule of replicas: how many take requests in each interval of a run.
+//!
+//! Knows: replica `k` is wanted while the schedule has more than `k`. It is started a start-up before it is wanted, so
+//! that it is ready in time, and stays up over gaps that are no longer than a start-up. Knows nothing about requests.
+
+use crate::clock::Ticks;
+use crate::spec::ScheduleSpec;
+use crate::units::Picoseconds;
+
+/// A time for which a replica is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    /// Start of the replica.
+    pub(super) since: Ticks,
+    /// From when on it takes requests.
+    pub(super) ready: Ticks,
+    /// End; what is in flight then is still answered.
+    pub(super) until: Ticks,
+}
+
+/// A schedule.
+#[derive(Debug, Clone)]
+pub(super) struct Schedule {
+    interval: Ticks,
+    counts: Vec<usize>,
+    /// By replica, in order of time.
+    windows: Vec<Vec<Window>>,
+}
+
+impl Schedule {
+    /// The schedule of a spec that was checked.
+    pub(super) fn new(spec: &ScheduleSpec) -> Schedule {
+        let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
+        let (interval, startup) = (ticks(spec.interval_s), ticks(spec.startup_s));
+        let counts: Vec<usize> = spec.replicas.iter().map(|n| *n as usize).collect();
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let windows = (0..most).map(|index| windows(&counts, index, interval, startup)).collect();
+        Schedule { interval, counts, windows }
+    }
+
+    /// Number of replicas that take requests at `at`; after its end the schedule keeps its last number.
+    pub(super) fn wanted(&self, at: Ticks) -> usize {
+        let interval = usize::try_from(at / self.interval).unwrap_or(usize::MAX);
+        self.counts.get(interval).or(self.counts.last()).copied().unwrap_or(1)
+    }
+
+    /// Window number `number` of a replica.
+    pub(super) fn window(&self, index: usize, number: usize) -> Option<Window> {
+        self.windows[index].get(number).copied()
+    }
+
+    /// Maximum number of replicas.
+    pub(super) fn most(&self) -> usize {
+        self.windows.len()
+    }
+}
+
+fn windows(counts: &[usize], index: usize, interval: Ticks, startup: Ticks) -> Vec<Window> {
+    let mut all: Vec<Window> = Vec::new();
+    let at = |number: usize| Ticks(interval.0 * number as u128);
+    for number in (0..counts.len()).filter(|number| counts[*number] > index) {
+        let ready = at(number);
+        let until = if number + 1 == counts.len() { Ticks::NEVER } else { at(number + 1) };
+        let since = Ticks(ready.0.saturating_sub(startup.0));
+        match all.last_mut().filter(|last| last.until >= since) {
+            Some(last) => last.until = until,
+            None => all.push(Window { since, ready, until }),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: f64) -> Ticks {
+        Ticks::from(Picoseconds::from_seconds(seconds))
+    }
+
+    /// Intervals of 10 s with a start-up of 12 s: the second replica is up from 0 (10 − 12 is before the run) to 20 s;
+    /// the gap from 20 to 30 s is bridged, that from 40 to 70 is not: 70 − 12 = 58.
+    #[test]
+    fn replicas_start_ahead_and_bridge_short_gaps() {
+        let spec = ScheduleSpec { interval_s: 10.0, startup_s: 12.0, replicas: vec![1, 2, 1, 2, 1, 1, 1, 2] };
+        let schedule = Schedule::new(&spec);
+        let window = |number| schedule.window(1, number);
+        assert_eq!(window(0), Some(Window { since: s(0.0), ready: s(10.0), until: s(40.0) }));
+        assert_eq!(window(1), Some(Window { since: s(58.0), ready: s(70.0), until: Ticks::NEVER }));
+        assert_eq!(window(2), None);
+        assert_eq!(schedule.window(0, 0).unwrap(), Window { since: s(0.0), ready: s(0.0), until: Ticks::NEVER });
+        assert_eq!([0.0, 9.9, 10.0, 25.0, 79.0, 500.0].map(|at| schedule.wanted(s(at))), [1, 1, 2, 1, 2, 2]);
+    }
+}

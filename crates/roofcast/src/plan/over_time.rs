@@ -1,0 +1,277 @@
+//! Replicas over time: what an ideal autoscaler runs of a deployment.
+//!
+//! Knows: arrivals are cut into equal intervals. The fewest replicas that serve the requests of an interval by
+//! themselves within the SLO are found by simulation. Then the whole load is simulated with these numbers as the
+//! fleet's schedule, so that requests in flight carry over, and each interval whose requests miss the SLO gets a
+//! replica more, until all keep it. What is ideal: arrivals are known in advance, a replica is ready exactly when its
+//! interval begins, and stops as soon as its last request is answered.
+
+use super::bounded::{Bounded, against};
+use super::feasibility::deployment;
+use super::proof::{Trial, missed};
+use super::search::Search;
+use super::space::{Candidate, Pool};
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::simulate::{Options, Simulation, simulate_while};
+use crate::spec::{Metric, ScheduleSpec, Slo, Spec};
+use crate::summary::Summary;
+use crate::units::Picoseconds;
+use crate::workload::{Arrivals, Request, Traffic, Workload};
+use serde::Serialize;
+
+/// Maximum number of intervals.
+const MOST_INTERVALS: usize = 2000;
+/// Maximum number of times that the whole load is simulated.
+const ROUNDS: usize = 24;
+
+/// Replicas of a deployment over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OverTime {
+    /// Seconds of an interval.
+    pub interval_s: f64,
+    /// Seconds from the start of a replica until it takes requests.
+    pub startup_s: f64,
+    /// Accelerators of a replica.
+    pub accelerators_each: u64,
+    /// Most accelerators that take requests at one time.
+    pub peak_accelerators: u64,
+    /// Mean number of accelerators that are up, start-up and last answers included.
+    pub mean_accelerators: f64,
+    /// Accelerator-hours of the whole load.
+    pub accelerator_hours: f64,
+    /// Accelerator-hours of the plan's best deployment, up all the time.
+    pub constant_accelerator_hours: f64,
+    /// Dollars of `accelerator_hours`; `None` if the catalog has no price.
+    pub dollars: Option<f64>,
+    /// True if the requests of every interval keep the SLO in one simulation of the whole load.
+    pub meets: bool,
+    /// The intervals, in order of time.
+    pub intervals: Vec<Interval>,
+}
+
+/// One interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Interval {
+    /// Start in seconds.
+    pub from_s: f64,
+    /// Requests that arrive in it.
+    pub requests: u64,
+    /// Fewest replicas that serve these requests alone; 0 without requests, `None` if the most of the search do not.
+    pub alone: Option<u64>,
+    /// Replicas that take requests in it.
+    pub replicas: u64,
+    /// True if its requests keep the SLO in the simulation of the whole load.
+    pub meets: bool,
+    /// Each bound with the value of its requests.
+    pub bounds: Vec<Bounded>,
+}
+
+/// The question: intervals and start-up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    interval_s: f64,
+    startup_s: f64,
+}
+
+/// `search.interval_s` and `search.startup_s`, if they are set.
+///
+/// # Errors
+/// If they are out of range, or load and SLO have no replicas over time.
+pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<Asked>> {
+    let Some(search) = &spec.search else { return Ok(None) };
+    let startup_s = search.startup_s.unwrap_or(0.0);
+    let Some(interval_s) = search.interval_s else {
+        return match search.startup_s {
+            Some(s) => Err(Error::field("spec", "search.startup_s", s, "it beside search.interval_s")),
+            None => Ok(None),
+        };
+    };
+    let schedule = ScheduleSpec { interval_s, startup_s, replicas: vec![1] };
+    schedule.check("spec", "search")?;
+    let refuse = |found: &str, accepted: &str| Err(Error::field("spec", "search.interval_s", found, accepted));
+    let sessions = matches!(&workload.arrivals, Arrivals::Trace { recorded: Some(trace), .. } if !trace.sessions.is_empty());
+    if sessions || matches!(workload.arrivals, Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. }) {
+        return refuse("beside arrivals that wait for answers", "a rate, a ramp or a trace with times");
+    }
+    if !spec.slo.is_bounded() {
+        return refuse("without an SLO", "a bound beside it, as ttft_p99_ms");
+    }
+    if spec.slo.of(Metric::Itl).next().is_some() {
+        return refuse("beside a bound on ITL", "bounds on TTFT, TPOT and E2EL, which are of single requests");
+    }
+    if search.disaggregated || search.mixed {
+        return refuse("beside disaggregated or mixed", "fleets of equal replicas");
+    }
+    Ok(Some(Asked { interval_s, startup_s }))
+}
+
+/// The requests of `workload`, by interval, with times from the start of the run.
+fn cut(workload: &Workload, interval_s: f64) -> Result<Vec<Vec<Request>>> {
+    let mut traffic = Traffic::new(workload, "spec")?;
+    let mut intervals: Vec<Vec<Request>> = Vec::new();
+    while let Some(request) = traffic.next() {
+        let at = number(request.at, interval_s);
+        if at >= MOST_INTERVALS {
+            let accepted = format!("longer intervals: at most {MOST_INTERVALS} of them");
+            return Err(Error::field("spec", "search.interval_s", interval_s, accepted));
+        }
+        intervals.resize(intervals.len().max(at + 1), Vec::new());
+        intervals[at].push(request);
+    }
+    Ok(intervals)
+}
+
+/// Number of the interval at a time.
+fn number(at: Picoseconds, interval_s: f64) -> usize {
+    (at.0 / Picoseconds::from_seconds(interval_s).0) as usize
+}
+
+/// Replicas over time of the candidate with this index; `None` if the search was stopped.
+pub(super) fn over_time(found: &mut Search, index: usize, asked: Asked) -> Result<Option<OverTime>> {
+    let candidate = found.candidates[index];
+    let Some(workload) = found.base.workload.clone() else { return Ok(None) };
+    let intervals = cut(&workload, asked.interval_s)?;
+    let same = |c: &&Candidate| c.serving.shape == candidate.serving.shape && c.prefill.or(c.beside).is_none();
+    let most = found.candidates.iter().filter(same).map(|c| c.serving.replicas).max().unwrap_or(1);
+    let Some(alone) = fewest(found, &candidate, &workload, (&intervals, asked.interval_s), most)? else {
+        return Ok(None);
+    };
+    let start = |alone: &Option<u64>| alone.unwrap_or(most).max(1);
+    let mut replicas: Vec<u64> = alone.iter().map(start).collect();
+    let whole = workload.replayed(intervals.iter().flatten().cloned().collect());
+    for round in 1..=ROUNDS {
+        let Some(run) = scheduled(found, &candidate, &whole, &replicas, asked)? else { return Ok(None) };
+        let judged = judged(&run.records, &found.base.slo, asked.interval_s, intervals.len());
+        let raised = |(n, summary): (&u64, &Summary)| {
+            if kept(summary, &found.base.slo) { *n } else { (*n + 1).min(most) }
+        };
+        let more: Vec<u64> = replicas.iter().zip(&judged).map(raised).collect();
+        if more == replicas || round == ROUNDS {
+            return Ok(Some(answer(found, &candidate, &run, (&alone, &replicas, &judged), asked)));
+        }
+        replicas = more;
+    }
+    Ok(None)
+}
+
+/// For each interval, the fewest replicas of at most `most` that serve its requests by themselves, by bisection of all
+/// intervals together. `None` if the search was stopped.
+fn fewest(
+    found: &mut Search,
+    candidate: &Candidate,
+    workload: &Workload,
+    (intervals, interval_s): (&[Vec<Request>], f64),
+    most: u64,
+) -> Result<Option<Vec<Option<u64>>>> {
+    let length = Picoseconds::from_seconds(interval_s);
+    let alone = |(number, requests): (usize, &Vec<Request>)| {
+        let start = length.0 * number as u64;
+        let shifted = requests.iter().map(|r| Request { at: Picoseconds(r.at.0 - start), ..r.clone() });
+        Spec { workload: Some(workload.replayed(shifted.collect())), ..found.base.clone() }
+    };
+    let specs: Vec<Spec> = intervals.iter().enumerate().map(alone).collect();
+    // The most that is known to miss, and the fewest that is known to keep.
+    let mut open: Vec<(u64, u64)> =
+        intervals.iter().map(|requests| (0, if requests.is_empty() { 0 } else { most + 1 })).collect();
+    loop {
+        let asked: Vec<usize> = (0..open.len()).filter(|at| open[*at].0 + 1 < open[*at].1).collect();
+        if asked.is_empty() {
+            let fewest = |(_, keeps): (u64, u64)| Some(keeps).filter(|keeps| *keeps <= most);
+            return Ok(Some(open.into_iter().map(fewest).collect()));
+        }
+        let trial = |at: &usize| {
+            let replicas = open[*at].0.midpoint(open[*at].1);
+            let serving = Pool { replicas, ..candidate.serving };
+            found.trial(&Candidate { serving, ..*candidate }, &specs[*at])
+        };
+        let trials = asked.iter().map(trial).collect::<Result<Vec<Trial>>>()?;
+        let slo = found.base.slo;
+        let Some(runs) = found.runs(&trials) else { return Ok(None) };
+        for (at, run) in asked.into_iter().zip(runs) {
+            let (misses, keeps) = open[at];
+            let middle = misses.midpoint(keeps);
+            open[at] = if missed(&run, &slo).is_some() { (middle, keeps) } else { (misses, middle) };
+        }
+    }
+}
+
+/// The run of all requests with these replicas over time; `None` if the search was stopped.
+fn scheduled(
+    found: &mut Search,
+    candidate: &Candidate,
+    whole: &Workload,
+    replicas: &[u64],
+    asked: Asked,
+) -> Result<Option<Simulation>> {
+    let base = Spec { workload: Some(whole.clone()), ..found.base.clone() };
+    let trial = found.trial(candidate, &base)?;
+    let mut spec = trial.spec;
+    spec.parallelism.replicas = None;
+    let Asked { interval_s, startup_s } = asked;
+    spec.fleet.schedule = Some(ScheduleSpec { interval_s, startup_s, replicas: replicas.to_vec() });
+    let shape = &found.judge.space.shapes[candidate.serving.shape];
+    let one = deployment(&spec, &trial.forecaster.deployment.model, &shape.chip)?;
+    let forecaster = trial.forecaster.reshaped(one);
+    let options = Options { leap: true, records: true, ..Options::default() };
+    found.simulated += 1;
+    let run = simulate_while(&forecaster, &spec, "plan", options, &mut |_, _| (found.goes_on)())?;
+    Ok(Some(run).filter(|run| !run.interrupted))
+}
+
+/// The summary of each interval's requests.
+fn judged(records: &[Record], slo: &Slo, interval_s: f64, count: usize) -> Vec<Summary> {
+    let mut by: Vec<Vec<Record>> = vec![Vec::new(); count];
+    for record in records {
+        if let Some(of) = by.get_mut(number(record.sent, interval_s)) {
+            of.push(record.clone());
+        }
+    }
+    by.iter().map(|records| Summary::of(records, slo)).collect()
+}
+
+/// True if the requests of `summary` keep `slo`.
+fn kept(summary: &Summary, slo: &Slo) -> bool {
+    let all = summary.completed + summary.failed;
+    match slo.needed(all) {
+        Some(needed) => summary.good.unwrap_or(summary.completed) >= needed,
+        None => summary.failed * 100 <= all && slo.bounds().all(|bound| summary.bounded(&bound) <= bound.ms),
+    }
+}
+
+fn answer(
+    found: &Search,
+    candidate: &Candidate,
+    run: &Simulation,
+    (alone, replicas, judged): (&[Option<u64>], &[u64], &[Summary]),
+    asked: Asked,
+) -> OverTime {
+    let slo = &found.base.slo;
+    let each = found.judge.space.shapes[candidate.serving.shape].cut.ranks();
+    let interval = |(number, ((alone, replicas), summary)): (usize, ((&Option<u64>, &u64), &Summary))| Interval {
+        from_s: number as f64 * asked.interval_s,
+        requests: summary.completed + summary.failed,
+        alone: *alone,
+        replicas: *replicas,
+        meets: kept(summary, slo),
+        bounds: against(summary, slo),
+    };
+    let intervals: Vec<Interval> =
+        alone.iter().zip(replicas).zip(judged).enumerate().map(interval).collect();
+    let seconds = run.fleet.autoscale.map_or(0.0, |used| used.replica_seconds);
+    let hours = |replica_seconds: f64| replica_seconds * each as f64 / 3600.0;
+    let duration = run.summary.duration;
+    let per_hour = found.per_hour(candidate).map(|usd| usd / candidate.accelerators as f64);
+    OverTime {
+        interval_s: asked.interval_s,
+        startup_s: asked.startup_s,
+        accelerators_each: each,
+        peak_accelerators: replicas.iter().copied().max().unwrap_or(0) * each,
+        mean_accelerators: seconds * each as f64 / duration.max(f64::MIN_POSITIVE),
+        accelerator_hours: hours(seconds),
+        constant_accelerator_hours: hours(candidate.serving.replicas as f64 * duration),
+        dollars: per_hour.map(|usd| usd * hours(seconds)),
+        meets: intervals.iter().all(|interval| interval.meets),
+        intervals,
+    }
+}

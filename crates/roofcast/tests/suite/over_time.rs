@@ -1,0 +1,123 @@
+//! Replicas over time: schedules of a fleet, and the schedule that a plan finds.
+
+use crate::support::model;
+use roofcast::catalog::Catalog;
+use roofcast::plan::{OverTime, Plan, Question, plan};
+use roofcast::simulate::{Options, simulate};
+use roofcast::{Deployment, Error, Forecaster, Spec, deployment};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+/// Requests of 1000 and 100 tokens: `per_s[k]` of them in each second of minute `k`.
+fn minutes(per_s: &[u64]) -> String {
+    let mut text = "arrival_s,input_len,output_len\n".to_owned();
+    for (minute, rate) in per_s.iter().enumerate() {
+        for n in 0..rate * 60 {
+            let _ = writeln!(text, "{},1000,100", minute as f64 * 60.0 + n as f64 / *rate as f64);
+        }
+    }
+    text
+}
+
+fn spec(trace: &str, rest: &str) -> Spec {
+    let text = format!("workload.arrivals = {{ kind = \"trace\", path = \"t.csv\" }}\n{rest}");
+    let mut spec = Spec::parse("plan.toml", &text).unwrap();
+    let workload = spec.workload.as_mut().unwrap();
+    workload.load("plan.toml", |_| Ok::<_, Error>(trace.to_owned())).unwrap();
+    spec
+}
+
+fn planned(trace: &str, search: &str) -> Result<Plan, Error> {
+    let search = format!(
+        "slo = {{ ttft_p99_ms = 1000, tpot_p99_ms = 40 }}\n[search]\naccelerators = [\"l40s\"]\ntp = [1]\n\
+         max_num_batched_tokens = [8192]\nconfidence = 0\n{search}\n"
+    );
+    plan(&spec(trace, &search), &model(LLAMA), Catalog::embedded()?, &Question::default())
+}
+
+fn over_time(trace: &str, search: &str) -> OverTime {
+    planned(trace, search).unwrap().over_time.unwrap()
+}
+
+/// A busy minute between two quiet ones.
+#[test]
+fn replicas_follow_the_load_and_the_whole_keeps_the_slo() {
+    let trace = minutes(&[1, 16, 1]);
+    let found = over_time(&trace, "interval_s = 60");
+    let replicas: Vec<u64> = found.intervals.iter().map(|i| i.replicas).collect();
+    let [quiet, busy, after] = replicas[..] else { panic!("{replicas:?}") };
+    assert!(quiet == 1 && busy > 1 && after < busy && found.meets, "{found:?}");
+    assert_eq!(found.intervals.iter().map(|i| i.requests).collect::<Vec<_>>(), [60, 960, 60]);
+    for interval in &found.intervals {
+        assert!(interval.alone.unwrap() <= interval.replicas, "{interval:?}");
+        assert!(interval.bounds.iter().all(|bound| bound.ms <= bound.most_ms), "{interval:?}");
+    }
+    assert_eq!(found.peak_accelerators, busy);
+    // No more than the peak all the time, no less than what takes requests for 180 s, but for the last answers.
+    let hours = replicas.iter().sum::<u64>() as f64 * 60.0 / 3600.0;
+    assert!(found.accelerator_hours > 0.95 * hours && found.accelerator_hours < 1.1 * hours, "{found:?}");
+    assert!(found.accelerator_hours < found.constant_accelerator_hours);
+}
+
+/// Each replica beside the first starts 20 s earlier: 20 s more of each of them.
+#[test]
+fn a_start_up_is_paid_for() {
+    let trace = minutes(&[1, 16, 1]);
+    let [at_once, slow] = ["", "startup_s = 20"].map(|s| over_time(&trace, &format!("interval_s = 60\n{s}")));
+    let replicas = |found: &OverTime| found.intervals.iter().map(|i| i.replicas).collect::<Vec<_>>();
+    assert_eq!(replicas(&at_once), replicas(&slow));
+    let started = (replicas(&slow)[1] - replicas(&slow)[0]) as f64;
+    let more = (slow.accelerator_hours - at_once.accelerator_hours) * 3600.0;
+    assert!((more - started * 20.0).abs() < 1e-6, "{more} s, {started} started");
+}
+
+/// The plan's schedule, simulated by itself, keeps the SLO, and two replicas less at the peak do not.
+#[test]
+fn a_schedule_is_simulated() {
+    let trace = minutes(&[1, 16, 1]);
+    let found = over_time(&trace, "interval_s = 60");
+    let mut replicas: Vec<u64> = found.intervals.iter().map(|i| i.replicas).collect();
+    let run = |replicas: &[u64]| {
+        let rest = format!(
+            "engine.max_num_batched_tokens = 8192\nfleet.schedule = {{ interval_s = 60, replicas = {replicas:?} }}\n\
+             slo = {{ ttft_p99_ms = 1000, tpot_p99_ms = 40 }}\n"
+        );
+        let spec = spec(&trace, &rest);
+        let chip = Arc::new(Catalog::embedded().unwrap().accelerator("l40s").unwrap().clone());
+        let deployment = Deployment::resolve(model(LLAMA), chip, &deployment::Options::of(&spec)).unwrap();
+        let options = Options { leap: true, records: true, ..Options::default() };
+        simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "t", options).unwrap()
+    };
+    let whole = run(&replicas);
+    assert!(whole.summary.ttft.p99 <= 1000.0 && whole.summary.tpot.p99 <= 40.0);
+    let used = whole.fleet.autoscale.unwrap();
+    assert_eq!(used.replica_seconds / 3600.0, found.accelerator_hours);
+    assert_eq!(used.started, replicas[1] - replicas[0]);
+    // No request of the first minute is on a replica beyond the first.
+    let first = whole.records.iter().filter(|r| r.sent.seconds() < 60.0);
+    assert!(first.map(|r| r.replica).all(|replica| replica < replicas[0]));
+    replicas[1] = replicas[1].saturating_sub(2).max(1);
+    let fewer = run(&replicas).summary;
+    assert!(fewer.ttft.p99 > 1000.0 || fewer.tpot.p99 > 40.0, "{fewer:?}");
+}
+
+#[test]
+fn questions_over_time_that_cannot_be() {
+    let trace = minutes(&[1]);
+    let refused = |search: &str| planned(&trace, search).unwrap_err().to_string();
+    assert!(refused("startup_s = 3").contains("search.interval_s"));
+    assert!(refused("interval_s = 0").contains("0.001 to 86400 seconds"));
+    assert!(refused("interval_s = 0.01").contains("at most 2000"));
+    assert!(refused("interval_s = 60\ndisaggregated = true").contains("equal replicas"));
+    let schedule = |text: &str| {
+        let spec = spec(&trace, &format!("fleet.schedule = {text}"));
+        let chip = Arc::new(Catalog::embedded().unwrap().accelerator("l40s").unwrap().clone());
+        let deployment = Deployment::resolve(model(LLAMA), chip, &deployment::Options::of(&spec)).unwrap();
+        simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "t", Options::default())
+    };
+    let told = |text: &str| schedule(text).unwrap_err().to_string();
+    assert!(told("{ interval_s = 60, replicas = [] }").contains("fleet.schedule.replicas"));
+    assert!(told("{ interval_s = 60, replicas = [0] }").contains("1 to 1024"));
+}
