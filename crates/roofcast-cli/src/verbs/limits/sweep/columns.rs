@@ -37,10 +37,10 @@ macro_rules! time {
 }
 
 pub(super) const COLUMNS: &[Column] = &[
+    time!("no links", "limit_ms", |p| p.limit_ms),
     time!("weights", "weights_ms", |p| p.weights_ms),
     time!("KV", "kv_ms", |p| p.kv_ms),
     time!("FLOPs", "flops_ms", |p| p.flops_ms),
-    time!("no links", "limit_ms", |p| p.limit_ms),
     time!("links", "communication_ms", |p| p.communication_ms),
     time!("limit ms", "limit_with_communication_ms", |p| p.limit_with_communication_ms),
     time!("forecast ms", "forecast_ms", |p| p.forecast_ms),
