@@ -8,9 +8,9 @@ mod power;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::units::{ByteRate, Bytes, FlopRate};
+pub use power::IDLE_POWER;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-pub use power::IDLE_POWER;
 
 /// One catalog entry. Rates are dense (no sparsity) and per second; sizes are bytes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]

@@ -120,8 +120,11 @@ fn a_plan_says_what_an_ideal_autoscaler_runs() {
     let rows = |from: f64, rate: u32| {
         (0..rate * 10).map(move |n| format!("{},1000,50\n", from + f64::from(n) / f64::from(rate)))
     };
-    let trace: String =
-        ["arrival_s,input_len,output_len\n".to_owned()].into_iter().chain(rows(0.0, 2)).chain(rows(10.0, 30)).collect();
+    let trace: String = ["arrival_s,input_len,output_len\n".to_owned()]
+        .into_iter()
+        .chain(rows(0.0, 2))
+        .chain(rows(10.0, 30))
+        .collect();
     let (_kept, path) = crate::support::file("trace.csv", trace.as_bytes());
     let ask = format!(
         "plan --model llama-3.1-8b --hardware l40s --tp 1 --workload {path} --ttft-p99 1s --tpot-p99 40ms --confidence 0 \
@@ -132,9 +135,14 @@ fn a_plan_says_what_an_ideal_autoscaler_runs() {
     let over_time = &answer["over_time"];
     let intervals = over_time["intervals"].as_array().unwrap();
     assert_eq!(intervals.iter().map(|i| i["requests"].as_u64().unwrap()).collect::<Vec<_>>(), [20, 300]);
-    assert!(over_time["meets"].as_bool().unwrap() && intervals[0]["replicas"].as_u64() < intervals[1]["replicas"].as_u64());
+    assert!(
+        over_time["meets"].as_bool().unwrap()
+            && intervals[0]["replicas"].as_u64() < intervals[1]["replicas"].as_u64()
+    );
     let said = roofcast(&ask).out;
-    for part in ["over time: replicas of 1 l40s", "0 s", "20.00 s", "accelerators at the peak", "A real autoscaler"] {
+    for part in
+        ["over time: replicas of 1 l40s", "0 s", "20.00 s", "accelerators at the peak", "A real autoscaler"]
+    {
         assert!(said.contains(part), "{part}: {said}");
     }
     let users = roofcast("plan --users 4 --over-time 10s");

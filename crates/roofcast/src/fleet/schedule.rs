@@ -88,7 +88,10 @@ mod tests {
         assert_eq!(window(0), Some(Window { since: s(0.0), ready: s(10.0), until: s(40.0) }));
         assert_eq!(window(1), Some(Window { since: s(58.0), ready: s(70.0), until: Ticks::NEVER }));
         assert_eq!(window(2), None);
-        assert_eq!(schedule.window(0, 0).unwrap(), Window { since: s(0.0), ready: s(0.0), until: Ticks::NEVER });
+        assert_eq!(
+            schedule.window(0, 0).unwrap(),
+            Window { since: s(0.0), ready: s(0.0), until: Ticks::NEVER }
+        );
         assert_eq!([0.0, 9.9, 10.0, 25.0, 79.0, 500.0].map(|at| schedule.wanted(s(at))), [1, 1, 2, 1, 2, 2]);
     }
 }

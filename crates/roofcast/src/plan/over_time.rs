@@ -89,7 +89,8 @@ pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<Asked>> {
     };
     let schedule = ScheduleSpec { interval_s, startup_s, replicas: vec![1] };
     schedule.check("spec", "search")?;
-    let refuse = |found: &str, accepted: &str| Err(Error::field("spec", "search.interval_s", found, accepted));
+    let refuse =
+        |found: &str, accepted: &str| Err(Error::field("spec", "search.interval_s", found, accepted));
     let sessions = matches!(&workload.arrivals, Arrivals::Trace { recorded: Some(trace), .. } if !trace.sessions.is_empty());
     if sessions || matches!(workload.arrivals, Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. }) {
         return refuse("beside arrivals that wait for answers", "a rate, a ramp or a trace with times");
@@ -98,7 +99,10 @@ pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<Asked>> {
         return refuse("without an SLO", "a bound beside it, as ttft_p99_ms");
     }
     if spec.slo.of(Metric::Itl).next().is_some() {
-        return refuse("beside a bound on ITL", "bounds on TTFT, TPOT and E2EL, which are of single requests");
+        return refuse(
+            "beside a bound on ITL",
+            "bounds on TTFT, TPOT and E2EL, which are of single requests",
+        );
     }
     if search.disaggregated || search.mixed {
         return refuse("beside disaggregated or mixed", "fleets of equal replicas");
@@ -132,7 +136,8 @@ pub(super) fn over_time(found: &mut Search, index: usize, asked: Asked) -> Resul
     let candidate = found.candidates[index];
     let Some(workload) = found.base.workload.clone() else { return Ok(None) };
     let intervals = cut(&workload, asked.interval_s)?;
-    let same = |c: &&Candidate| c.serving.shape == candidate.serving.shape && c.prefill.or(c.beside).is_none();
+    let same =
+        |c: &&Candidate| c.serving.shape == candidate.serving.shape && c.prefill.or(c.beside).is_none();
     let most = found.candidates.iter().filter(same).map(|c| c.serving.replicas).max().unwrap_or(1);
     let Some(alone) = fewest(found, &candidate, &workload, (&intervals, asked.interval_s), most)? else {
         return Ok(None);
@@ -248,16 +253,16 @@ fn answer(
 ) -> OverTime {
     let slo = &found.base.slo;
     let each = found.judge.space.shapes[candidate.serving.shape].cut.ranks();
-    let interval = |(number, ((alone, replicas), summary)): (usize, ((&Option<u64>, &u64), &Summary))| Interval {
-        from_s: number as f64 * asked.interval_s,
-        requests: summary.completed + summary.failed,
-        alone: *alone,
-        replicas: *replicas,
-        meets: kept(summary, slo),
-        bounds: against(summary, slo),
-    };
-    let intervals: Vec<Interval> =
-        alone.iter().zip(replicas).zip(judged).enumerate().map(interval).collect();
+    let interval =
+        |(number, ((alone, replicas), summary)): (usize, ((&Option<u64>, &u64), &Summary))| Interval {
+            from_s: number as f64 * asked.interval_s,
+            requests: summary.completed + summary.failed,
+            alone: *alone,
+            replicas: *replicas,
+            meets: kept(summary, slo),
+            bounds: against(summary, slo),
+        };
+    let intervals: Vec<Interval> = alone.iter().zip(replicas).zip(judged).enumerate().map(interval).collect();
     let seconds = run.fleet.autoscale.map_or(0.0, |used| used.replica_seconds);
     let hours = |replica_seconds: f64| replica_seconds * each as f64 / 3600.0;
     let duration = run.summary.duration;

@@ -242,7 +242,11 @@ impl ScheduleSpec {
             return refuse("startup_s", self.startup_s.to_string(), format!("0 to {LONGEST_S} seconds"));
         }
         if self.replicas.is_empty() {
-            return refuse("replicas", "empty".to_owned(), "a number for each interval, as [1, 3, 2]".to_owned());
+            return refuse(
+                "replicas",
+                "empty".to_owned(),
+                "a number for each interval, as [1, 3, 2]".to_owned(),
+            );
         }
         match self.replicas.iter().find(|n| !(1..=MOST_REPLICAS).contains(*n)) {
             Some(n) => refuse("replicas", n.to_string(), format!("numbers from 1 to {MOST_REPLICAS}")),

@@ -326,7 +326,8 @@ mod tests {
     fn every_key_of_a_spec_is_here() {
         // Other names of max_num_seqs and block_size, and values that are sections.
         let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
-        let sections = ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale", "schedule", "routing"];
+        let sections =
+            ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale", "schedule", "routing"];
         let mut count = 0;
         for (section, with) in [
             ("model", ""),

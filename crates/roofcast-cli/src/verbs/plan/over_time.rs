@@ -39,7 +39,10 @@ pub(super) fn people(o: &OverTime, best: &Choice, wide: bool) -> String {
     text += &table::line(&all);
     let verdict = match o.intervals.iter().filter(|interval| !interval.meets).count() {
         0 => "Simulated as a whole, the requests of every interval keep the SLO.".to_owned(),
-        n => format!("In {n} of {} intervals the SLO is missed: --max-accelerators allows no more.", o.intervals.len()),
+        n => format!(
+            "In {n} of {} intervals the SLO is missed: --max-accelerators allows no more.",
+            o.intervals.len()
+        ),
     };
     let startup = match o.startup_s {
         0.0 => "without a start-up".to_owned(),
@@ -62,7 +65,10 @@ fn row(o: &OverTime, span: &[Interval]) -> Vec<String> {
     let Some(first) = span.first() else { return Vec::new() };
     let seconds = span.len() as f64 * o.interval_s;
     let requests: u64 = span.iter().map(|interval| interval.requests).sum();
-    let mut row = vec![format!("{} s", significant(first.from_s)), format!("{} s", significant(first.from_s + seconds))];
+    let mut row = vec![
+        format!("{} s", significant(first.from_s)),
+        format!("{} s", significant(first.from_s + seconds)),
+    ];
     row.push(significant(requests as f64 / seconds));
     row.extend([first.replicas, first.replicas * o.accelerators_each].map(grouped));
     let worst = |at: usize| span.iter().filter_map(|i| Some(i.bounds.get(at)?.ms)).fold(0.0, f64::max);
