@@ -2,12 +2,18 @@
 
 use crate::show::number::{dollars, grouped, significant};
 use crate::show::table;
-use roofcast::plan::{Choice, Interval, OverTime};
+use roofcast::plan::{Choice, Interval, OverTime, Plan};
 
 /// Number of rows without `--wide`.
 const ROWS: usize = 12;
 
-pub(super) fn people(o: &OverTime, best: &Choice, wide: bool) -> String {
+/// The answer over time; empty if it was not asked for.
+pub(super) fn people(found: &Plan, wide: bool) -> String {
+    let asked = found.over_time.as_ref().zip(found.best.as_ref());
+    asked.map_or_else(String::new, |(over_time, best)| of_best(over_time, best, wide))
+}
+
+fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {
     let bounds = o.intervals.iter().find(|interval| !interval.bounds.is_empty()).map(|first| &first.bounds);
     let names: Vec<String> =
         bounds.into_iter().flatten().map(|b| format!("{} {}", b.metric, b.percentile)).collect();

@@ -78,9 +78,7 @@ pub(super) fn people(
         text +=
             &table::pairs(&found.what_if.iter().map(|w| (w.change.as_str(), what_if(w))).collect::<Vec<_>>());
     }
-    if let Some((over_time, best)) = found.over_time.as_ref().zip(found.best.as_ref()) {
-        text += &over_time::people(over_time, best, wide);
-    }
+    text += &over_time::people(found, wide);
     if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
         text += "peak 16-bit arithmetic for a dollar\n\n";
         text += &arithmetic(found);
