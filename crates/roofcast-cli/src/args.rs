@@ -48,15 +48,16 @@ pub(crate) struct Cli {
 // Verbs that have verbs of their own are not deferred: `help` lists those, too.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// What the machine's limits allow: step times by operator, ridge and critical batch, links.
+    /// Limits of a machine: step times by operator, ridge and critical batch, links.
     Limits(Later<LimitsArgs>),
-    /// What fits: parameters, KV cache, batch, users, smallest topology.
+    /// Memory: parameters, KV cache, batch, users, smallest topology.
     Capacity(Later<CapacityArgs>),
-    /// What to deploy: the cheapest deployments that meet the SLO.
+    /// Search: the cheapest deployments that meet the SLO.
     Plan(Later<PlanArgs>),
-    /// What a serving engine does under traffic: latency, throughput, preemptions, percentiles.
+    /// A serving engine under traffic: latency, throughput, preemptions, percentiles.
     Simulate(Later<SimulateArgs>),
-    /// What a live OpenAI-compatible server does: latency and throughput beside the limit, and whether to believe them.
+    /// Measurement of a live OpenAI-compatible server: latency and throughput, limit and forecast, and whether the run
+    /// is valid.
     #[cfg(feature = "network")]
     Bench(Later<BenchArgs>),
     /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
@@ -77,17 +78,17 @@ pub(crate) enum Verb {
     Conformance(Later<ConformanceArgs>),
     /// Measures the machine that this runs on.
     Hardware(HardwareArgs),
-    /// Forecasts beside what was measured: errors by metric, kind, engine, hardware and group.
+    /// Forecasts against measurements: errors by metric, kind, engine, hardware and group.
     Validate(Later<ValidateArgs>),
     /// Fits a calibration to measured points, and judges it on groups left out in turn.
     Calibrate(Later<CalibrateArgs>),
     /// Prints a completion script for a shell.
     Completions(Later<CompletionsArgs>),
-    /// Prints the man page, or that of a verb.
+    /// Prints the man page of roofcast or of a verb.
     Man(Later<ManArgs>),
 }
 
-/// What is served, on what, and how: shared by the verbs.
+/// Model, machine and engine: shared by the verbs.
 #[derive(Debug, Args)]
 pub(crate) struct DeploymentArgs {
     /// A spec file; flags override it.
@@ -99,7 +100,7 @@ pub(crate) struct DeploymentArgs {
     pub(crate) source: SourceArgs,
 }
 
-/// What else is laid over a spec, and whether it is printed: shared by the verbs.
+/// Further settings over a spec, and printing it: shared by the verbs.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
     /// Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …
@@ -114,7 +115,7 @@ pub(crate) struct SourceArgs {
     /// Print the whole spec as TOML instead of an answer, with defaults filled in and units in comments.
     #[arg(long)]
     pub(crate) dump_spec: bool,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    /// A TOML file of accelerators and models, in addition to the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
 }
@@ -155,8 +156,8 @@ pub(crate) struct LimitsArgs {
     /// Forecast the step with each setting of a kind.
     #[arg(long, value_enum, conflicts_with = "intensity")]
     pub(crate) compare: Option<CompareArg>,
-    /// Draw the steps measured at the sweep's values beside it: a CSV of measured points. Those of this model, hardware,
-    /// engine, weights and batch count.
+    /// Also draw measured steps, from a CSV of measured points: points of this model, hardware, engine, weights and
+    /// batch count.
     #[arg(long, value_name = "FILE.csv", requires_all = ["sweep", "svg"])]
     pub(crate) measured: Option<PathBuf>,
     /// Vary batch, context, prefill, tp, position (of a token in the output, behind --prefill tokens) or a key of the spec,
@@ -198,7 +199,7 @@ pub(crate) struct CapacityArgs {
     /// Sequences that the fewest accelerators must hold.
     #[arg(long, default_value_t = 1, value_parser = positive())]
     pub(crate) batch: u64,
-    /// How often every token is sold: 2 serves twice the users that fit at full context.
+    /// Over-subscription of the KV cache: 2 serves twice the users that fit at full context.
     #[arg(long, default_value_t = 1.0, value_parser = factor)]
     pub(crate) oversubscription: f64,
     /// Users to serve: says how many such deployments that takes.
@@ -207,7 +208,7 @@ pub(crate) struct CapacityArgs {
     /// Show parameters, bytes and FLOPs tensor by tensor.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// Set the terms of an engine's start-up log beside the forecast: of vLLM, SGLang, TensorRT-LLM or llama.cpp.
+    /// Compare the terms of an engine's start-up log with the forecast: vLLM, SGLang, TensorRT-LLM or llama.cpp.
     #[arg(long, value_name = "FILE")]
     pub(crate) measured_log: Option<PathBuf>,
     /// Vary context, batch or a key of the spec, as in context=1k..128k:x2, weights=bf16,fp8, count=1,2,4: one row for each
@@ -227,7 +228,7 @@ pub(crate) struct PlanArgs {
     pub(crate) flags: Flags<Planned>,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Simulate all that fits, whatever limit and estimate say of it: slower, the same best.
+    /// Simulate every deployment that fits, without pruning by limit and estimate: slower, with an equal best.
     #[arg(long)]
     pub(crate) exhaustive: bool,
     /// Say what came of a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
@@ -377,7 +378,7 @@ pub(crate) struct MeasureArgs {
     /// Write the accelerator as TOML, for --hardware.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) output: Option<PathBuf>,
-    /// Threads to measure with beside one [default: all].
+    /// Threads of the parallel measurement; one thread is also measured [default: all].
     #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<usize>,
     /// Short repeats and a small buffer: rates are rougher.

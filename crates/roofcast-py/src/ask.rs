@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 /// Maximum delay of a signal or a progress display.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What came of a question.
+/// Outcome of a question.
 #[pyclass(frozen, module = "roofcast._native")]
 pub(crate) struct Answer {
     /// The document that `--json` prints.
     #[pyo3(get)]
     text: String,
-    /// What the program says beside it on standard error.
+    /// The program's lines on standard error.
     #[pyo3(get)]
     notes: Vec<String>,
     /// The picture as SVG, where there is one.

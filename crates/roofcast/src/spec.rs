@@ -40,13 +40,13 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spec {
-    /// What is served.
+    /// The model.
     pub model: ModelSpec,
     /// On what.
     pub hardware: HardwareSpec,
     /// In which formats.
     pub precision: PrecisionSpec,
-    /// How it is shared.
+    /// Parallelism of the model.
     pub parallelism: ParallelismSpec,
     /// The engine's settings, by vLLM's names.
     pub engine: EngineSpec,
@@ -54,7 +54,7 @@ pub struct Spec {
     pub workload: Option<Workload>,
     /// Replicas and the choice among them.
     pub fleet: FleetSpec,
-    /// What the traffic must get.
+    /// Latency bounds of the traffic.
     pub slo: Slo,
     /// Over what a plan searches.
     pub search: Option<SearchSpec>,
@@ -96,7 +96,7 @@ pub struct PrecisionSpec {
     pub weights: Option<String>,
     /// Dtype that computes on quantized weights, for formats that are weight-only by themselves.
     pub activations: Option<Dtype>,
-    /// KV-cache format; `auto` is the checkpoint's, else that of the activations.
+    /// KV-cache format; `auto` is the checkpoint's, else the activations'.
     pub kv: Option<String>,
 }
 
@@ -134,14 +134,14 @@ pub struct ParallelismSpec {
 pub struct EngineSpec {
     /// The engine whose calibration counts, as in `vllm`, `sglang`, `tensorrt-llm` or `llama.cpp`; vllm where absent.
     pub name: Option<String>,
-    /// Its version, as in `0.11.2`.
+    /// The engine's version, as in `0.11.2`.
     pub version: Option<String>,
-    /// Whether requests come through its server, rather than from a program that has the engine to itself; they do where
-    /// absent.
+    /// True if requests come through the engine's API server, false if a program calls the engine in process; true
+    /// where absent.
     pub served: Option<bool>,
-    /// The scheduling policy; where absent that of `name`, and `vllm` for an engine without one of its own.
+    /// The scheduling policy; by `name` where absent, and `vllm` for an engine without a policy of its own.
     pub scheduler: Option<SchedulerKind>,
-    /// Which price of a step counts.
+    /// Price of a step: limit or forecast.
     pub cost: CostKind,
     /// Sequences that run at once.
     #[serde(alias = "max_running_requests")]
@@ -152,7 +152,7 @@ pub struct EngineSpec {
     pub max_num_queued_reqs: Option<u64>,
     /// Prompt tokens of requests without their first token, from which on it does; no bound where absent.
     pub max_num_queued_tokens: Option<u64>,
-    /// Beside decodes vLLM's data-parallel engines compute prompts in every so many steps; in each where absent.
+    /// While requests decode, vLLM's data-parallel engines prefill in every n-th step; in every step where absent.
     pub prefill_schedule_interval: Option<u64>,
     /// Tokens that one step computes at most.
     pub max_num_batched_tokens: Option<u64>,
@@ -167,9 +167,9 @@ pub struct EngineSpec {
     pub kv_cache_memory_bytes: Option<u64>,
     /// Longest sequence that is served.
     pub max_model_len: Option<u64>,
-    /// Whether a prompt may be split over steps.
+    /// Split a prompt over several steps (chunked prefill).
     pub enable_chunked_prefill: Option<bool>,
-    /// Whether blocks are found again by their content.
+    /// Find cached blocks by their content (prefix caching).
     pub enable_prefix_caching: Option<bool>,
     /// Most tokens of one prompt in a step while others wait; 0 is no bound.
     pub long_prefill_token_threshold: Option<u64>,
@@ -181,21 +181,21 @@ pub struct EngineSpec {
     pub chunked_prefill_size: Option<i64>,
     /// Tokens of the prompts of a step of SGLang's; the first may have more where prompts are whole.
     pub max_prefill_tokens: Option<u64>,
-    /// Whether SGLang's running requests decode beside prompts; false where absent.
+    /// SGLang's running requests decode in the batches that prefill (mixed chunk); false where absent.
     pub enable_mixed_chunk: Option<bool>,
-    /// How careful SGLang's estimates are at first; 1 where absent.
+    /// Factor on SGLang's initial estimate of new tokens; larger admits fewer requests; 1 where absent.
     pub schedule_conservativeness: Option<f64>,
     /// Requests of a step with prompts; no bound where absent.
     pub prefill_max_requests: Option<u64>,
-    /// Whether SGLang keeps nothing for others; false where absent.
+    /// SGLang keeps no prefix for other requests (radix cache off); false where absent.
     pub disable_radix_cache: Option<bool>,
     /// Recurrent states that SGLang's pool holds; what the memory leaves where absent.
     pub max_mamba_cache_size: Option<u64>,
-    /// Bytes of SGLang's pool of recurrent states over those of its keys and values; 0.9 where absent.
+    /// Bytes of SGLang's pool of recurrent states over the bytes of its KV pool; 0.9 where absent.
     pub mamba_full_memory_ratio: Option<f64>,
-    /// How SGLang's radix cache keeps recurrent states.
+    /// Strategy by which SGLang's radix cache keeps recurrent states.
     pub mamba_radix_cache_strategy: Option<MambaStrategy>,
-    /// Whether SGLang keeps KV in the host's memory, too (HiCache); false where absent.
+    /// SGLang also keeps KV in the host's memory (HiCache); false where absent.
     pub enable_hierarchical_cache: Option<bool>,
     /// Host tokens per device token; 2 where absent.
     pub hicache_ratio: Option<f64>,
@@ -203,23 +203,23 @@ pub struct EngineSpec {
     pub hicache_size: Option<f64>,
     /// When KV is copied to the host; with its first insert where absent.
     pub hicache_write_policy: Option<WritePolicy>,
-    /// Whether SGLang decides a step only when the results of the one before it are there; false where absent.
+    /// SGLang schedules a step only after the results of the previous one; false where absent.
     pub disable_overlap_schedule: Option<bool>,
-    /// Which requests SGLang retracts first; those with the fewest tokens where absent.
+    /// Order in which SGLang retracts requests; fewest tokens first where absent.
     pub retraction_policy: Option<RetractionPolicy>,
-    /// Whether SGLang's queue is in order of priority; where `policy` says so where absent.
+    /// SGLang's queue is in order of priority; by `policy` where absent.
     pub enable_priority_scheduling: Option<bool>,
-    /// Whether smaller values are of higher priority; as `policy` has it where absent.
+    /// Smaller values have higher priority; by `policy` where absent.
     pub schedule_low_priority_values_first: Option<bool>,
-    /// Whether a higher priority preempts no running request; false where absent.
+    /// A higher priority preempts no running request; false where absent.
     pub disable_priority_preemption: Option<bool>,
-    /// How much higher; 10 where absent.
+    /// Difference in priority above which a request preempts another; 10 where absent.
     pub priority_scheduling_preemption_threshold: Option<i64>,
-    /// How well `policy = "sjf"` knows the output's length.
+    /// Accuracy of the output lengths that `policy = "sjf"` orders by.
     pub length_prediction: Prediction,
     /// Admission needs room for the whole known sequence, not for its first chunk.
     pub scheduler_reserve_full_isl: Option<bool>,
-    /// Share of the blocks kept free when admitting beside running requests.
+    /// Fraction of the blocks kept free when a request is admitted while others run.
     pub watermark: Option<f64>,
     /// Two batches in flight, vLLM's `AsyncScheduler`.
     pub async_scheduling: Option<bool>,
@@ -229,40 +229,38 @@ pub struct EngineSpec {
     pub batch_wait_timeout_iters: Option<u64>,
     /// That share of `max_num_batched_tokens`, 0 to 1.
     pub batch_wait_max_tokens_ratio: Option<f64>,
-    /// Whether TensorRT-LLM schedules a step only after the one before it, rather than beside it; false where absent.
+    /// TensorRT-LLM schedules a step only after the previous one, without overlap; false where absent.
     pub disable_overlap_scheduler: Option<bool>,
-    /// Whether TensorRT-LLM holds prompts until every data-parallel rank has one; false where absent.
+    /// TensorRT-LLM holds prompts until every data-parallel rank has one; false where absent.
     pub attention_dp_enable_balance: Option<bool>,
     /// For how many steps at most; 50 where absent.
     pub attention_dp_time_out_iters: Option<u64>,
     /// The dtype of recurrent states; the model's where absent.
     pub mamba_ssm_dtype: Option<StateDtype>,
-    /// Whether towers for images and sound are left out, as by vLLM's `--language-model-only`; false where absent.
+    /// Load no towers for images and sound, as vLLM's `--language-model-only`; false where absent.
     pub language_model_only: Option<bool>,
-    /// Whether the host launches every kernel of a step, as vLLM did before 0.2.6, rather than a captured graph; false where
+    /// The host launches every kernel of a step, as vLLM did before 0.2.6, without a captured graph; false where
     /// absent.
     pub enforce_eager: Option<bool>,
     /// Tokens of the largest step with prompts that a captured graph holds, 0 for none; the engine's default where absent.
     pub max_cudagraph_capture_size: Option<u64>,
-    /// How a decode's attention is computed; as the calibration's engines do where absent, which split the context.
+    /// Attention kernel of decodes; where absent the calibration's engines' own, which split the context.
     pub attention_backend: Option<AttentionBackend>,
     /// The kernel of quantized weights, as in `marlin`; what the engine's version uses where absent.
     pub quantization_kernel: Option<String>,
-    /// Whether projections that read the same input are one product, and norms and rotations few launches; as the engine
-    /// has it where absent.
+    /// Projections of one input are one GEMM, and norms and rotations few launches; the engine's own where absent.
     pub fuse_layers: Option<bool>,
     /// The server between the engine and its clients.
     pub frontend: Frontend,
-    /// What becomes of a preempted request's cache.
+    /// Handling of a preempted request's cache: recompute or swap.
     pub preemption_mode: PreemptionMode,
     /// GiB of host memory per accelerator for swapped caches.
     pub swap_space: Option<f64>,
-    /// What `static` and `orca` reserve for a request.
+    /// Tokens that `static` and `orca` reserve for a request.
     pub reservation: ReservationKind,
-    /// How a request's tokens lie in memory; as the scheduler has it where absent, and then tables of blocks are not
-    /// counted.
+    /// Layout of a request's KV cache in memory; the scheduler's where absent, without the bytes of block tables.
     pub kv_layout: Option<KvLayout>,
-    /// Drafts that the model verifies; none where absent.
+    /// Drafts that the model verifies (speculative decoding); off where absent.
     pub speculative: Option<SpeculativeSpec>,
 }
 

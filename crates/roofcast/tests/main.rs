@@ -11,6 +11,8 @@ mod attention;
 mod bent;
 #[path = "suite/caches.rs"]
 mod caches;
+#[path = "suite/comments.rs"]
+mod comments;
 #[path = "suite/conformance.rs"]
 mod conformance;
 #[path = "suite/corpus.rs"]

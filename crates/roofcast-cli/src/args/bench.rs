@@ -12,10 +12,10 @@ pub(crate) struct BenchArgs {
     /// The server, as in http://127.0.0.1:8000; of several, requests go to one after the other.
     #[arg(long, required = true)]
     pub(crate) url: Vec<String>,
-    /// Which API to ask [default: the one whose path ends the URL, else completions].
+    /// API of the requests [default: by the URL's path, else completions].
     #[arg(long, value_enum)]
     pub(crate) endpoint: Option<Endpoint>,
-    /// What the server calls the model [default: --model].
+    /// The model's name on the server [default: --model].
     #[arg(long = "served-model-name", alias = "served-model", value_name = "NAME")]
     pub(crate) served_model: Option<String>,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct BenchArgs {
     /// Find the most users of a closed loop that keep the SLO at the 99th percentile, as in 1..256.
     #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline", "sweep", "find_rate"])]
     pub(crate) find_users: Option<String>,
-    /// Offer the load so many times, and give each figure's 95 % interval over the runs.
+    /// Repeat the load this many times, and give each figure's 95 % interval over the runs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000),
         conflicts_with_all = ["records", "baseline", "sweep", "find_rate", "find_users", "svg", "html", "detailed"])]
     pub(crate) runs: Option<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct BenchArgs {
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) flags: Flags<Load>,
-    /// Send no more requests after so many seconds; without --requests as many as fit.
+    /// Stop sending after this many seconds; without --requests the only bound.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) duration: Option<f64>,
     /// Give up this share of the requests, as users do; they are no failures.
@@ -80,7 +80,7 @@ pub(crate) struct LoadArgs {
     pub(crate) constant: bool,
 }
 
-/// How each request is made.
+/// Making of requests.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
     /// Say these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
@@ -98,7 +98,7 @@ pub(crate) struct AskArgs {
     /// Take any certificate of an https server, as one that it signed itself.
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Wait so many seconds for the server to be ready: to answer /v1/models with anything but 5xx.
+    /// Wait up to this many seconds until the server is ready: until it answers /v1/models with anything but 5xx.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) wait_ready: Option<f64>,
     /// A header of every request, as in `X-Team: serving`.
@@ -113,16 +113,16 @@ pub(crate) struct AskArgs {
     /// Take a word for a token instead of learning from two short requests how the server counts.
     #[arg(long)]
     pub(crate) assume_tokens: bool,
-    /// Read the server's /metrics every second beside the run.
+    /// Read the server's /metrics every second during the run.
     #[arg(long)]
     pub(crate) metrics: bool,
-    /// Read energy beside the run: of a Prometheus exporter (DCGM's, nvidia_gpu_exporter, AMD's, node_exporter), or `local`, this machine's
-    /// own counters (RAPL, amdgpu).
+    /// Read energy during the run: from a Prometheus exporter (DCGM's, nvidia_gpu_exporter, AMD's, node_exporter), or
+    /// `local`, this machine's own counters (RAPL, amdgpu).
     #[arg(long, value_name = "URL|local")]
     pub(crate) power: Vec<String>,
 }
 
-/// What counts, and when a run is to be believed.
+/// Judgement of requests and of the run.
 #[derive(Debug, Args)]
 pub(crate) struct JudgeArgs {
     /// First requests that do not count, or the first seconds, as in 30s.
@@ -131,7 +131,7 @@ pub(crate) struct JudgeArgs {
     /// Last requests that do not count, or the last seconds, as in 30s.
     #[arg(long, value_name = "N|SECONDSs", default_value = "0", value_parser = edge)]
     pub(crate) cooldown: Edge,
-    /// Send nothing more after so many failures.
+    /// Stop sending after this many failures.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_failures: Option<u64>,
     /// End a run when requests in flight are certain to grow, as more come than the server serves.

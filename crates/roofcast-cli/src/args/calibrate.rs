@@ -10,9 +10,9 @@ pub(crate) struct CalibrateArgs {
     /// CSV files of measured points, `.gz` or not, results of `vllm bench serve` (.json) and records (.jsonl).
     #[arg(required_unless_present = "kernels", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Tables of kernel times as Parquet, or a folder of them, in the layout of AIConfigurator's database
-    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet). They become the file of times that --out names, and a file beside it
-    /// that says where they are from.
+    /// Tables of kernel times as Parquet, or a folder with such tables, in the layout of AIConfigurator's database
+    /// (h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet). They become the file of times that --out names, and a file with
+    /// their provenance.
     #[arg(long, value_name = "FILE|FOLDER", num_args = 1.., conflicts_with_all = ["files", "teaching"])]
     pub(crate) kernels: Vec<PathBuf>,
     #[command(flatten)]
@@ -24,17 +24,17 @@ pub(crate) struct CalibrateArgs {
     /// see (all of `validate --split look`, half of the others). Without it the embedded numbers are the priors.
     #[arg(long)]
     pub(crate) teaching: bool,
-    /// What the calibration says of its data [default: the files' names].
+    /// The calibration's statement of its data [default: the files' names].
     #[arg(long)]
     pub(crate) source: Option<String>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    /// A TOML file of accelerators and models, in addition to the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
-/// What the runs of `.json` and `.jsonl` files ran on: those files do not say.
+/// Model and machine of the runs in `.json` and `.jsonl` files, which do not name them.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What .json and .jsonl files were measured on")]
 pub(crate) struct RunsArgs {
@@ -62,7 +62,7 @@ pub(crate) struct RunsArgs {
     /// The engine's version, as in 0.19.0.
     #[arg(long, value_name = "VERSION")]
     pub(crate) engine_version: Option<String>,
-    /// Requests that were always in flight, for .jsonl; beside --rate, at most.
+    /// Requests in flight at all times, for .jsonl; with --rate, the most in flight.
     #[arg(long, value_parser = positive())]
     pub(crate) concurrency: Option<u64>,
     /// Requests that came a second, for .jsonl.

@@ -14,14 +14,14 @@ pub(crate) struct CatalogArgs {
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    /// A TOML file of accelerators and models, in addition to the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
-/// Which entries are listed: those that pass every filter.
+/// Filters; an entry is listed if it passes every one.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which entries")]
 pub(crate) struct FilterArgs {
@@ -59,7 +59,7 @@ pub(crate) struct AddArgs {
     /// The entry's id [default: the config's own, else its folder's name].
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Where the config comes from [default: its path].
+    /// Source of the config [default: its path].
     #[arg(long, value_name = "URL")]
     pub(crate) source: Option<String>,
     /// Write to this file, behind the entries that it has [default: print].

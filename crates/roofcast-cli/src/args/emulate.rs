@@ -21,7 +21,7 @@ pub(crate) struct EmulateArgs {
     /// The port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 8000)]
     pub(crate) port: u16,
-    /// What clients call the model; may be given several times [default: the model's name].
+    /// The model's name for clients; may be given several times [default: the model's name].
     #[arg(long, value_name = "NAME")]
     pub(crate) served_model_name: Vec<String>,
     /// The model's tokenizer.json, whose tokens prompts and answers are then in [default: a rule that needs no vocabulary].
@@ -38,7 +38,7 @@ pub(crate) struct EmulateArgs {
     /// `buffer_steps`.
     #[arg(long, value_name = "JSON")]
     pub(crate) kv_events_config: Option<String>,
-    /// How events are written: as maps, or as arrays for readers older than vLLM 0.20.
+    /// Encoding of events: maps, or arrays for readers older than vLLM 0.20.
     #[arg(long, value_enum, default_value = "map", requires = "kv_events_config")]
     pub(crate) kv_events_encoding: Encoding,
     /// Replicas are data-parallel ranks of one server with a port each: their numbers are in `engine` labels and KV events.
@@ -75,7 +75,7 @@ pub(crate) struct EmulateArgs {
     /// Calls of tools in an answer at most, of which as many as are drawn are made, where the client lets several be.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, 64))]
     pub(crate) max_tool_calls: u64,
-    /// Serve HTTPS with the certificate in this file, in PEM, and those that it rests on behind it.
+    /// Serve HTTPS with the certificate chain in this file, in PEM, leaf first.
     #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
     pub(crate) ssl_certfile: Option<PathBuf>,
     /// The certificate's private key, in PEM.
@@ -88,7 +88,7 @@ pub(crate) struct EmulateArgs {
     /// at `/admin/metrics`; and change stated latencies at `/admin/latencies`.
     #[arg(long)]
     pub(crate) allow_faults: bool,
-    /// A name under which this server may be administered (/admin), beside addresses and localhost.
+    /// A host name, other than addresses and localhost, under which this server may be administered (/admin).
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
     /// A fault that meets requests from the start, as `{"status": 503, "share": 0.1}`; also lets clients ask for others.
@@ -97,7 +97,7 @@ pub(crate) struct EmulateArgs {
     /// Percent of the requests that fail, evenly, as llm-d-inference-sim has it; also lets clients ask for faults.
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "fault")]
     pub(crate) failure_injection_rate: Option<f64>,
-    /// How they fail, one kind after the other [default: every kind].
+    /// Kinds of failure, in turn [default: every kind].
     #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',', requires = "failure_injection_rate")]
     pub(crate) failure_types: Vec<FailureType>,
     /// Seconds until it listens, as a server that loads its weights [default: at once].

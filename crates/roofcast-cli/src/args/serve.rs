@@ -13,13 +13,13 @@ pub(crate) struct ServeArgs {
     /// The port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 7663)]
     pub(crate) port: u16,
-    /// A name that browsers may reach the page by, beside localhost and addresses.
+    /// A host name, other than localhost and addresses, by which browsers may reach the page.
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
     /// CSV files of measured points that the page shows under Accuracy.
     #[arg(long, value_name = "FILE.csv")]
     pub(crate) measured: Vec<PathBuf>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    /// A TOML file of accelerators and models, in addition to the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
 }

@@ -26,7 +26,7 @@ pub(crate) struct ValidateArgs {
     /// Write the answer as the page shows it: one HTML file that needs nothing else.
     #[arg(long, value_name = "OUT.html")]
     pub(crate) html: Option<PathBuf>,
-    /// Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits.
+    /// Draw measured times over batch, prompt or context as SVG, with their forecasts and limits.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) curves: Option<PathBuf>,
     /// Write measured, forecast and limit of every row as CSV, and what the forecast's time goes to.
@@ -38,14 +38,14 @@ pub(crate) struct ValidateArgs {
     /// A calibration in place of the embedded one.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) calibration: Option<PathBuf>,
-    /// A TOML file of accelerators and models beside the embedded catalog; its entries win.
+    /// A TOML file of accelerators and models, in addition to the embedded catalog; its entries win.
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
-/// Which side of the rows.
+/// Side of the rows: look or judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SplitArg {

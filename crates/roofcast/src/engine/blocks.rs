@@ -236,7 +236,7 @@ impl Blocks {
         (Ticks::from(shares.total()), shares.largest())
     }
 
-    /// Which drafts of a step are accepted: none beyond what a request is to say.
+    /// Number of accepted drafts of each sequence of a step, at most the output tokens that its request has left.
     fn verify(&mut self, step: &mut Step) {
         for work in step.work.iter_mut().filter(|w| w.samples) {
             let life = &mut self.requests[work.id];
@@ -252,7 +252,7 @@ impl Blocks {
         }
     }
 
-    /// Tells the timeline of a step that takes `time`.
+    /// Records a step of duration `time` in the timeline.
     fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
         let used = self.held_blocks();
         let Some(timeline) = &mut self.timeline else { return };
@@ -348,12 +348,12 @@ impl Blocks {
     }
 }
 
-/// Whether a sequence goes on from its last token, with or without drafts.
+/// True if a sequence continues from its last token, with or without drafts.
 fn decodes_one(work: &vllm::ScheduledRequest) -> bool {
     work.decodes && work.samples && work.new == 1 + work.drafts
 }
 
-/// What drafting takes after a step that took `shares`.
+/// Time of drafting after a step with the times `shares`.
 fn drafting(speculation: &mut Speculation, step: &Step, shares: Shares<u64>) -> Shares<u64> {
     let sampling = step.work.iter().filter(|w| w.samples);
     let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();

@@ -1,10 +1,11 @@
 //! The probability that a deployment meets the SLO, given the error bands of forecasts.
 //!
 //! Knows: the times of all steps of a run share one factor of measured over forecast, log-normal with the 10th and
-//! 90th percentile of the closed-loop TPOT band ([`crate::coefficients::Band`]). A run is simulated again at
-//! [`QUANTILES`] of that factor, so that queues grow with the steps. Between simulated quantiles the logarithm of a
-//! latency over its bound is linear in the normal deviate z of the factor. The excess of the bands of TTFT and E2EL
-//! over the band of steps, and the variation of a percentile over seeds, add a log-normal factor:
+//! 90th percentile of the closed-loop TPOT band ([`crate::coefficients::Band`]). A run is simulated again at the
+//! quantile of the requested probability, and at [`QUANTILES`] if it meets the SLO there, so that queues grow with
+//! the steps. Between simulated quantiles the logarithm of a latency over its bound is linear in the normal deviate z
+//! of the factor. The excess of the bands of TTFT and E2EL over the band of steps, and the variation of a percentile
+//! over seeds, add a log-normal factor:
 //!
 //! `chance = ∫ φ(z) · min over bounds Φ(−(ln(latency(z) / bound) + m) / s) dz`
 //!
@@ -22,8 +23,11 @@ use crate::spec::{Bound, Metric, Slo, Spec};
 
 /// The 90th percentile of a standard normal.
 const Z90: f64 = 1.281_551_565_544_6;
-/// Quantiles of the step-time band that are simulated: 10th, 50th and 90th percentile, as normal deviates.
-pub(super) const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
+/// Quantiles of the step-time band that are simulated for a likely deployment: 10th, 50th and 90th percentile, as
+/// normal deviates.
+const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
+/// Smallest distance of the requested quantile from the forecast at which both alone determine a probability.
+const APART: f64 = 0.5;
 /// Number of seeds in addition to the proof's own.
 pub(super) const SEEDS: u64 = 4;
 /// Range of the integral in normal deviates, to either side, and its step.
@@ -49,6 +53,11 @@ impl Factor {
     /// The factor at a normal deviate.
     fn at(self, z: f64) -> f64 {
         libm::exp(self.middle + z * self.deviation)
+    }
+
+    /// The normal deviate of the factor 1, which is the forecast's; `None` if the factor is constant.
+    fn own(self) -> Option<f64> {
+        (self.deviation > 0.0).then(|| -self.middle / self.deviation)
     }
 
     /// The independent factor that turns `inner` into this one; constant if `inner` is wider.
@@ -225,14 +234,6 @@ impl Outlook {
         let rise = (high.excess[bound] - low.excess[bound]) / (high.z - low.z).max(f64::MIN_POSITIVE);
         low.excess[bound] + rise * (z - low.z)
     }
-
-    /// The z to simulate next, between the last quantile that meets the SLO and the first that misses it: the
-    /// requested one if it lies there, otherwise the midpoint.
-    pub(super) fn open(&self, asked: f64) -> Option<f64> {
-        let at = self.points.iter().position(|point| !point.meets()).filter(|at| *at > 0)?;
-        let (low, high) = (self.points[at - 1].z, self.points[at].z);
-        Some(if low < asked && asked < high { asked } else { low.midpoint(high) })
-    }
 }
 
 /// Φ(z).
@@ -260,12 +261,30 @@ pub(super) struct Case<'a> {
     /// The run of the forecast.
     pub(super) run: &'a Simulation,
     /// The points simulated so far.
-    pub(super) points: Vec<Point>,
+    points: Vec<Point>,
     /// Quantiles to simulate next.
     pub(super) open: Vec<f64>,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    /// A deployment to be simulated at the quantile of the requested probability first: if it misses there, its bound
+    /// is crossed between the forecast and that quantile.
+    pub(super) fn new(trial: Trial, doubt: Doubt, run: &'a Simulation, asked: f64) -> Case<'a> {
+        let alone = doubt.step.own().is_some_and(|own| asked - own >= APART);
+        let open = if alone { vec![asked] } else { QUANTILES.to_vec() };
+        Case { trial, doubt, run, points: Vec::new(), open }
+    }
+
+    /// Adds the runs at the open quantiles. After the first run it opens [`QUANTILES`] if that run meets the SLO, and
+    /// otherwise the middle between the forecast and that run.
+    pub(super) fn add<'r>(&mut self, runs: impl Iterator<Item = &'r Result<Simulation>>, slo: &Slo) {
+        let simulated = std::mem::take(&mut self.open);
+        self.points.extend(simulated.iter().zip(runs).map(|(z, run)| Point::of(*z, run, slo)));
+        if let ([only], Some(own)) = (self.points.as_slice(), self.doubt.step.own()) {
+            self.open = if only.meets() { QUANTILES.to_vec() } else { vec![own.midpoint(only.z)] };
+        }
+    }
+
     /// The run at a quantile of the step times, with half of the requests if these are enough.
     pub(super) fn slowed(&self, z: f64, demand: &Demand) -> Trial {
         let mut trial = self.trial.clone();
@@ -278,11 +297,8 @@ impl Case<'_> {
     pub(super) fn outlook(&self) -> Outlook {
         let step = self.doubt.step;
         // The forecast's own run is one more point.
-        let own = (step.deviation > 0.0).then(|| Point {
-            z: -step.middle / step.deviation,
-            excess: excess(self.run, &self.trial.spec.slo),
-            carried: true,
-        });
+        let own =
+            step.own().map(|z| Point { z, excess: excess(self.run, &self.trial.spec.slo), carried: true });
         Outlook::new(self.points.iter().cloned().chain(own).collect(), self.doubt.beyond.clone())
     }
 }
@@ -334,7 +350,6 @@ mod tests {
         assert!(stuck.chance() > 0.999);
         stuck.points[2].carried = false;
         assert!((stuck.chance() - below(Z90 / 2.0)).abs() < 5e-3);
-        assert_eq!(stuck.open(deviate(0.8)), Some(deviate(0.8)));
     }
 
     /// A constant forecast at its bound over e^s, with a deviation of s beyond steps: Φ(1) = 0.841.

@@ -1,11 +1,12 @@
 //! The order in which deployments are proven.
 //!
 //! Knows: deployments are simulated in order of the objective, in groups of equal objective, until one meets the SLO
-//! with the requested confidence: then no cheaper one does, and the best of the group is the answer. A few costlier
-//! ones are also proven, for the table. A search that is stopped keeps its results. Waves have a fixed size, so that
+//! with the requested confidence: then no cheaper one does, and the best of the group is the answer. In a group,
+//! probabilities are computed in order of rank, until one is high enough. A few costlier deployments are also proven,
+//! for the table. A search that is stopped keeps its results. Waves have a fixed size, so that
 //! the simulated deployments do not depend on the number of cores. Knows nothing about judging a deployment.
 
-use super::chance::{Case, Doubt, Met, Outlook, Point, QUANTILES, SEEDS, deviate, excess};
+use super::chance::{Case, Doubt, Met, Outlook, Point, SEEDS, deviate, excess};
 use super::feasibility::{Judge, Miss, Stage, deployment};
 use super::proof::{Runner, Trial, is_certain, missed};
 use super::space::{Candidate, Cut, Told};
@@ -38,12 +39,13 @@ pub(super) enum Judged {
 #[derive(Debug, Clone)]
 pub(super) struct Proven {
     pub(super) run: Simulation,
-    /// The probability of meeting the SLO; `None` without bands.
+    /// The probability of meeting the SLO; `None` without bands, and where a better one of equal objective is likely
+    /// enough.
     pub(super) outlook: Option<Outlook>,
 }
 
 impl Proven {
-    /// The probability of meeting the SLO; `None` without bands.
+    /// The probability of meeting the SLO, if it was computed.
     pub(super) fn chance(&self) -> Option<f64> {
         self.outlook.as_ref().map(Outlook::chance)
     }
@@ -113,19 +115,19 @@ impl Search<'_> {
         while from < open.len() {
             let level = open[from..].iter().take_while(|(value, _)| *value == open[from].0).count();
             let level = if paced { level } else { open.len() - from };
-            let proven = self.prove(&open[from..from + level], true)?;
+            let some = &open[from..from + level];
+            self.prove(some)?;
+            let likely = self.weigh(some, true)?;
             from += level;
-            if proven && !exhaustive || !(self.goes_on)() {
+            if likely && !exhaustive || !(self.goes_on)() {
                 break;
             }
         }
         self.beyond(&open[from..])
     }
 
-    /// Simulates some deployments, the likely ones also with other seeds if `seeds` is set; true if any meets the SLO
-    /// with the requested confidence.
-    fn prove(&mut self, some: &[(f64, usize)], seeds: bool) -> Result<bool> {
-        let mut proven = false;
+    /// Simulates some deployments.
+    fn prove(&mut self, some: &[(f64, usize)]) -> Result<()> {
         for wave in some.chunks(WAVE) {
             if !(self.goes_on)() {
                 break;
@@ -142,16 +144,28 @@ impl Search<'_> {
                 self.simulated += 1;
                 self.judged[*index] = self.outcome(run);
             }
-            proven |= self.weigh(&wave.iter().map(|(_, index)| *index).collect::<Vec<_>>(), seeds)?;
             let judged = self.judged.iter().filter(|j| !matches!(j, Judged::Dearer)).count();
             (self.progress)(self.simulated, judged as u64);
         }
-        Ok(proven)
+        Ok(())
     }
 
-    /// Computes the probabilities for deployments of `some` that met the SLO; true if any reaches the requested
-    /// confidence.
-    fn weigh(&mut self, some: &[usize], seeds: bool) -> Result<bool> {
+    /// Computes the probabilities of the deployments of `some` that met the SLO, in order of rank, until one reaches
+    /// the requested confidence; with other seeds as well if `seeds` is set. True if one reaches it.
+    fn weigh(&mut self, some: &[(f64, usize)], seeds: bool) -> Result<bool> {
+        let met: Vec<usize> = self.ranked().into_iter().map(|(index, _)| index).collect();
+        let met: Vec<usize> =
+            met.into_iter().filter(|met| some.iter().any(|(_, index)| index == met)).collect();
+        for wave in met.chunks(WAVE) {
+            if self.weigh_all(wave, seeds)? || !(self.goes_on)() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Computes the probabilities of `some`, which met the SLO; true if any reaches the requested confidence.
+    fn weigh_all(&mut self, some: &[usize], seeds: bool) -> Result<bool> {
         let met = |index: &usize| match &self.judged[*index] {
             Judged::Meets(proven) => Some((*index, proven.run.clone())),
             _ => None,
@@ -238,7 +252,12 @@ impl Search<'_> {
             next.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             next.truncate(left);
             left -= next.len();
-            self.prove(&next, false)?;
+            self.prove(&next)?;
+            let met = next
+                .iter()
+                .map(|(_, index)| *index)
+                .filter(|index| matches!(self.judged[*index], Judged::Meets(_)));
+            self.weigh_all(&met.collect::<Vec<_>>(), false)?;
         }
         Ok(())
     }
@@ -271,7 +290,11 @@ impl Search<'_> {
             Judged::Meets(proven) => Some((index, proven.as_ref())),
             _ => None,
         });
-        let with_chance = meets.map(|(index, proven)| (index, proven, proven.chance().unwrap_or(1.0)));
+        let meets: Vec<(usize, &Proven)> = meets.collect();
+        // Without a probability beside others with one: of equal objective with a better one that is likely enough.
+        let absent = if meets.iter().any(|(_, proven)| proven.outlook.is_some()) { 0.0 } else { 1.0 };
+        let with_chance =
+            meets.into_iter().map(|(index, proven)| (index, proven, proven.chance().unwrap_or(absent)));
         let mut ranked: Vec<(usize, &Proven, f64)> = with_chance.collect();
         let likely = |chance: f64| chance >= self.confidence;
         let some = ranked.iter().any(|(_, _, chance)| likely(*chance));
@@ -307,14 +330,13 @@ pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<V
         return Ok(met.iter().map(|_| None).collect());
     }
     let fitted = found.judge.slower != 1.0;
+    let asked = deviate(found.confidence);
     let case = |&(candidate, spec, run)| {
         let trial = found.trial(&candidate, spec)?;
         let doubt = Doubt::of(&trial.forecaster, &slo, fitted);
-        let open = QUANTILES.to_vec();
-        Ok(doubt.map(|doubt| Case { trial, doubt, run, points: Vec::new(), open }))
+        Ok(doubt.map(|doubt| Case::new(trial, doubt, run, asked)))
     };
     let mut cases = met.iter().map(case).collect::<Result<Vec<Option<Case>>>>()?;
-    let asked = deviate(found.confidence);
     for _ in 0..2 {
         let slowed = |case: &Case| -> Vec<Trial> {
             case.open.iter().map(|z| case.slowed(*z, found.judge.demand)).collect()
@@ -323,8 +345,7 @@ pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<V
         let Some(runs) = found.runs(&trials) else { return Ok(met.iter().map(|_| None).collect()) };
         let mut runs = runs.iter();
         for case in cases.iter_mut().flatten() {
-            case.points.extend(case.open.iter().zip(runs.by_ref()).map(|(z, run)| Point::of(*z, run, &slo)));
-            case.open = case.outlook().open(asked).into_iter().collect();
+            case.add(runs.by_ref(), &slo);
         }
     }
     if !seeds {

@@ -29,19 +29,19 @@ pub struct SearchSpec {
     pub max_num_batched_tokens: Vec<u64>,
     /// Bounds on the sequences that run at once; as `[engine]` has it where empty.
     pub max_num_seqs: Vec<u64>,
-    /// Engines, as in `vllm`; that of `[engine]` where empty.
+    /// Engines, as in `vllm`; `[engine]`'s where empty.
     pub engines: Vec<String>,
-    /// Ways to route requests; that of `[fleet]` where empty, and beside it the one that finds prefixes where prompts share some.
+    /// Router policies; `[fleet]`'s where empty, and prefix_aware in addition where prompts share prefixes.
     pub routers: Vec<Routing>,
-    /// Whether prompts may be split over steps; as `[engine]` has it where empty.
+    /// Values of enable_chunked_prefill; `[engine]`'s where empty.
     pub enable_chunked_prefill: Vec<bool>,
-    /// Whether blocks are found again by their content; as `[engine]` has it where empty.
+    /// Values of enable_prefix_caching; `[engine]`'s where empty.
     pub enable_prefix_caching: Vec<bool>,
-    /// Whether the drafts of `[engine.speculative]` are made; they are where empty.
+    /// Values of speculative decoding, by `[engine.speculative]`; on where empty.
     pub speculative: Vec<bool>,
-    /// Whether fleets with prefill and decode apart are looked at, too.
+    /// Also search disaggregated fleets, with prefill and decode pools.
     pub disaggregated: bool,
-    /// Whether fleets of replicas on two accelerators are looked at, too.
+    /// Also search fleets with replicas on two accelerators.
     pub mixed: bool,
     /// Over what their caches travel; the fastest that joins the accelerators where absent.
     pub link: Option<LinkKind>,
@@ -55,7 +55,7 @@ pub struct SearchSpec {
     pub startup_s: Option<f64>,
     /// The chance of meeting the SLO, given the bands of forecasts, that the best plan has at least; 0.8 where absent.
     pub confidence: Option<f64>,
-    /// What the best plan has least of.
+    /// Objective to minimise.
     pub minimise: Objective,
     /// Dollars per accelerator and hour in place of the catalog's price, by catalog id.
     pub prices: BTreeMap<String, f64>,

@@ -52,7 +52,7 @@ impl Users {
 pub(super) struct Cap {
     /// Slots that were never used.
     unused: u64,
-    /// From an answer until another request is at the server.
+    /// Time from an answer until another request is at the server.
     turn_round: Picoseconds,
     /// When others may be sent in an answer's place.
     free: BinaryHeap<Reverse<Picoseconds>>,

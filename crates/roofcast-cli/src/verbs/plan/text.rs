@@ -111,13 +111,10 @@ fn ranked(found: &Plan, columns: Columns) -> String {
             shown(&found.ranked)
         );
     }
-    let likely = |c: &&Choice| c.chance.is_none_or(|chance| chance >= found.confidence);
+    let weighed = found.ranked.iter().any(|c| c.chance.is_some());
+    let likely = |c: &&Choice| c.chance.map_or(!weighed, |chance| chance >= found.confidence);
     let sure: Vec<Choice> = found.ranked.iter().filter(likely).cloned().collect();
-    let how = if sure.iter().any(|c| c.chance.is_some()) {
-        format!(", {share} likely or more")
-    } else {
-        String::new()
-    };
+    let how = if weighed { format!(", {share} likely or more") } else { String::new() };
     let mut text =
         format!("deployments that met the SLO when simulated{how}, best first\n\n{}", shown(&sure));
     if !found.cheaper.is_empty() {

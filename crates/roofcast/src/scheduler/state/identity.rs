@@ -94,7 +94,7 @@ impl Identity {
         self.extend(id, filled);
     }
 
-    /// Blocks for the first `filled` known tokens; those that are full can be found from now on.
+    /// Allocates blocks for the first `filled` known tokens; full blocks can be found from now on.
     pub(super) fn extend(&mut self, id: SequenceId, filled: u64) {
         let held = &mut self.held[id as usize];
         let blocks = filled.div_ceil(self.block).max(held.blocks);
@@ -108,8 +108,8 @@ impl Identity {
         self.pool.take(blocks);
     }
 
-    /// A sequence of `computed` tokens, `generated` of them or one more being output, gives back its `blocks`. Readmitted,
-    /// it finds those that are not overwritten by then.
+    /// Frees the `blocks` of a sequence of `computed` tokens, of which `generated` or one more are output. Once
+    /// readmitted, it finds the blocks that are not overwritten by then.
     pub(super) fn leave(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
         let held = &mut self.held[id as usize];
         if held.own_from == u64::MAX && generated > held.generated {
