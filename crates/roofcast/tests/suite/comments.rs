@@ -99,8 +99,10 @@ const WORDS: [&str; 5] = ["told", "tells", "beside", "besides", "dearer"];
 
 /// True if a comment probably needs a second reading.
 fn is_marked(comment: &str) -> bool {
-    let fragment =
-        comment.split_whitespace().next().is_some_and(|first| FRAGMENTS.contains(&first) && !comment.ends_with('?'));
+    let fragment = comment
+        .split_whitespace()
+        .next()
+        .is_some_and(|first| FRAGMENTS.contains(&first) && !comment.ends_with('?'));
     let lower = comment.to_lowercase();
     let words: Vec<&str> =
         lower.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
@@ -118,12 +120,20 @@ fn comments_stand_by_themselves() {
             let comments = comments(&std::fs::read_to_string(&file).unwrap());
             let marked: Vec<&String> = comments.iter().filter(|comment| is_marked(comment)).collect();
             if marked.len() > (comments.len() / 10).max(1) {
-                wrong.push(format!("{}: {} of {}: {marked:#?}", file.display(), marked.len(), comments.len()));
+                wrong.push(format!(
+                    "{}: {} of {}: {marked:#?}",
+                    file.display(),
+                    marked.len(),
+                    comments.len()
+                ));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(is_marked("What few rows cost beyond their share.") && is_marked("Its number, of which there is no other."));
+    assert!(
+        is_marked("What few rows cost beyond their share.")
+            && is_marked("Its number, of which there is no other.")
+    );
     assert!(is_marked("Bytes of those that wait.") && is_marked("None where absent."));
     assert!(!is_marked("Extra cost of small-M GEMMs, in rows.") && !is_marked("Unique request id."));
 }
