@@ -76,7 +76,35 @@ fn bounded(reader: impl Read, place: &str, most: u64) -> Result<String> {
     if read as u64 > most {
         bail!("{place}: larger than {} MiB; accepted: a config, spec, catalog or trace file", most >> 20);
     }
-    unicode(bytes).map_err(|found| Error::field(place, "the file", found, "text in UTF-8").into())
+    let text = unicode(bytes).map_err(|found| Error::field(place, "the file", found, "text in UTF-8"))?;
+    match in_its_place(text.as_bytes()) {
+        Some((found, accepted)) => Err(Error::field(place, "the file", found, accepted).into()),
+        None => Ok(text),
+    }
+}
+
+/// Contents that stand where a file should be: a pointer of Git LFS, or the page that shows a file; and the remedy.
+fn in_its_place(start: &[u8]) -> Option<(&'static str, &'static str)> {
+    let begins = |with: &str| {
+        let own = start.trim_ascii_start().get(..with.len());
+        own.is_some_and(|own| own.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    if begins("version https://git-lfs.github.com/") {
+        return Some(("a pointer of Git LFS", "the file itself, which `git lfs pull` fetches"));
+    }
+    let page = ["<!doctype html", "<html"].into_iter().any(begins);
+    page.then_some(("a web page", "the file itself, behind the page's link for its raw text"))
+}
+
+/// Opens a checkpoint's file; refuses what stands in its place.
+fn fetched(path: &Path) -> Result<File> {
+    let place = path.display().to_string();
+    let mut start = [0; 64];
+    let read = File::open(path).and_then(|mut file| file.read(&mut start)).with_context(|| place.clone())?;
+    match in_its_place(start.get(..read).unwrap_or_default()) {
+        Some((found, accepted)) => Err(Error::field(place, "the file", found, accepted).into()),
+        None => File::open(path).with_context(|| place),
+    }
 }
 
 /// The text of standard input, or the host's replacement, with its name in errors.

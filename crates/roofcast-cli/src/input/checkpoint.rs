@@ -3,13 +3,12 @@
 //! Only headers are read. A difference between files and config goes into the model's assumptions, and tensor by tensor
 //! into `capacity --explain`.
 
-use super::{config_file, text};
+use super::{config_file, fetched, text};
 use anyhow::{Context, Result};
 use roofcast::checkpoint::compare::{Difference, differences};
 use roofcast::checkpoint::{Stored, gguf, safetensors};
 use roofcast::model::config;
 use roofcast::{Error, Model};
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +40,7 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
         // A missing path is reported before the files expected in it.
         path.metadata().with_context(|| path.display().to_string())?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
-        let model = config_of(name, folder)?;
+        let model = config_of(name, path, folder)?;
         let files = if path.is_dir() { shards(folder)? } else { vec![path.to_owned()] };
         let tensors = files.iter().map(|file| header(file)).collect::<Result<Vec<_>>>()?;
         (model, tensors.concat())
@@ -64,7 +63,7 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
 /// A GGUF's own metadata, or the `config.json` in its folder if there is one, with the file's formats.
 fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
     let place = path.display().to_string();
-    let file = File::open(path).with_context(|| place.clone())?;
+    let file = fetched(path)?;
     let header = gguf::header(&place, BufReader::new(file))?;
     let model = gguf::model(name, &place, &header)?;
     let beside = path.with_file_name("config.json");
@@ -75,13 +74,14 @@ fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
     Ok((Model { stored: model.stored, ..by_config }, header.tensors))
 }
 
-fn config_of(name: &str, folder: &Path) -> Result<Model> {
+/// The model of the `config.json` in `folder`, which is `path` or holds it.
+fn config_of(name: &str, path: &Path, folder: &Path) -> Result<Model> {
     let file = folder.join("config.json");
     if !file.exists() {
         refuse_adapter(name, &folder.join(ADAPTER))?;
         let accepted = "a folder with config.json, which says what the tensors mean";
-        let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        return Err(Error::field(place.display(), "config.json", "missing", accepted).into());
+        let found = if path == folder { "missing" } else { "missing beside it" };
+        return Err(Error::field(path.display(), "config.json", found, accepted).into());
     }
     config_file(name, &file)
 }
@@ -117,7 +117,7 @@ fn shards(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn header(path: &Path) -> Result<Vec<Stored>> {
     let place = path.display().to_string();
-    let file = File::open(path).with_context(|| place.clone())?;
+    let file = fetched(path)?;
     let length = file.metadata().with_context(|| place.clone())?.len();
     Ok(safetensors::header(&place, length, BufReader::new(file))?)
 }

@@ -295,3 +295,22 @@ fn errors_are_of_a_readers_size() {
         assert!(run.err.contains(says), "{}", run.err);
     }
 }
+
+/// A clone without Git LFS has pointers in the place of files, a saved page the page; a checkpoint's config lies beside it.
+#[test]
+fn what_stands_in_a_files_place_is_named() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n";
+    let page = b"\n<!DOCTYPE html>\n<html></html>\n";
+    let tensors = b"\x02\x00\x00\x00\x00\x00\x00\x00{}";
+    for (name, bytes, says) in [
+        ("config.json", pointer.as_slice(), "config.json: `the file` is a pointer of Git LFS; accepted: the file itself"),
+        ("model.gguf", pointer.as_slice(), "model.gguf: `the file` is a pointer of Git LFS"),
+        ("config.json", page.as_slice(), "config.json: `the file` is a web page"),
+        ("one.safetensors", tensors.as_slice(), "one.safetensors: `config.json` is missing beside it"),
+    ] {
+        let (_kept, path) = file(name, bytes);
+        let run = roofcast(&format!("capacity --model {path} {MACHINE}"));
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{name}");
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+}
