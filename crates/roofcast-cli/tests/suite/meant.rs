@@ -303,7 +303,11 @@ fn what_stands_in_a_files_place_is_named() {
     let page = b"\n<!DOCTYPE html>\n<html></html>\n";
     let tensors = b"\x02\x00\x00\x00\x00\x00\x00\x00{}";
     for (name, bytes, says) in [
-        ("config.json", pointer.as_slice(), "config.json: `the file` is a pointer of Git LFS; accepted: the file itself"),
+        (
+            "config.json",
+            pointer.as_slice(),
+            "config.json: `the file` is a pointer of Git LFS; accepted: the file itself",
+        ),
         ("model.gguf", pointer.as_slice(), "model.gguf: `the file` is a pointer of Git LFS"),
         ("config.json", page.as_slice(), "config.json: `the file` is a web page"),
         ("one.safetensors", tensors.as_slice(), "one.safetensors: `config.json` is missing beside it"),
