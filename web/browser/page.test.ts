@@ -104,6 +104,15 @@ describe("limits", () => {
     await close();
   });
 
+  it("says whether the engine starts, and if not what would do", async () => {
+    const { page, close } = await open(browser, at("#limits?hardware=rtx-4090&batch=1"));
+    await settled(page);
+    // One request of Llama-3.1-8B's 131,072 tokens needs 16 GiB beside 15 GiB of weights.
+    expect(await page.locator("#starts").textContent()).toBe("no");
+    expect(await page.getByText("vllm does not start").textContent()).toContain("max_model_len up to");
+    await close();
+  });
+
   it("a dropped config is the model", async () => {
     const { page, faults, close } = await open(browser, at("#limits?hardware=rtx-4090&batch=1"));
     await settled(page);

@@ -72,6 +72,8 @@ export interface LimitsAnswer {
     ranks: Rank[];
   };
   accelerator: Accelerator;
+  start: Start;
+  refusal: string | null;
 }
 
 export interface RunAnswer {
@@ -718,6 +720,17 @@ export interface Rank {
   short_by_bytes: number;
 }
 
+export interface Refusal {
+  needed_bytes: number;
+  available_bytes: number;
+  short_by_bytes: number;
+  budget_bytes: number;
+  free_bytes: number;
+  longest: number;
+  gpu_memory_utilization: number | null;
+  max_num_seqs: number | null;
+}
+
 export interface Ridge {
   dtype: string;
   flops_per_byte: number;
@@ -815,6 +828,16 @@ export interface Source {
 export interface Span {
   factors: number[];
   range: number[];
+}
+
+export interface Start {
+  max_model_len: number;
+  weight_bytes: number;
+  kv_bytes: number;
+  kv_tokens: number;
+  max_concurrency: number;
+  refusal: Refusal | null;
+  max_running_requests?: number | null;
 }
 
 export interface Stay {

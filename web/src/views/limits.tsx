@@ -99,9 +99,11 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
             ["forecast", <><b id="forecast" data-ms={cost.forecast_ms}>{time(cost.forecast_ms)}</b> <small><a href="#accuracy">{`${time(cost.forecast_band_ms[0])} to ${time(cost.forecast_band_ms[1])}`}</a></small></>, `10th to 90th percentile of what is measured where this is forecast; calibration: ${cost.forecast_source}`],
             ["binds", <b>{cost.bound}</b>],
             [prefill ? "prompt tokens/s, at most" : "output tokens/s, at most", <b>{grouped(rate)}</b>, "of the whole deployment at the limit with communication"],
+            ["starts", answer.refusal === null ? <b id="starts">yes</b> : <b id="starts" class="bad">no</b>, "by the engine's own rule at start, for requests as long as max_model_len, which is the model's longest where nothing else is said"],
             ["fits", report.fits ? <b>{`yes, up to ${grouped(capacity.max_batch)} sequences`}</b> : <b class="bad">{capacity.fits ? `no: ${grouped(capacity.max_batch)} of ${grouped(report.batch)} sequences do` : `no: ${bytes(capacity.short_by_bytes)} short`}</b>],
           ]}
         />
+        {answer.refusal === null ? null : <p class="bad" role="status">{answer.refusal}.</p>}
         <Choice label="Phase" value={state.phase} options={[["decode", `Decode: a step of ${grouped(report.batch)}`], ["prefill", `Prefill: a prompt of ${grouped(report.prompt)}`]]} change={(phase) => set({ phase })} />
       </header>
       <figure class="picture">
@@ -189,7 +191,7 @@ const formulaOf = (o: Operator, chip: Accelerator): string =>
   `max(${scaled(o.flops, "")} / ${scaled(peaks(chip)[o.dtype], "")}, ${scaled(o.weight_bytes + o.kv_bytes, "")} / ${scaled(chip.bandwidth_bytes_per_s, "")})`;
 
 function Memory({ rank, answer }: { rank: Rank; answer: LimitsAnswer }): JSX.Element {
-  const { capacity, report, accelerator } = answer;
+  const { capacity, report, accelerator, start } = answer;
   const share = capacity.max_batch > 0 ? Math.min(1, report.batch / capacity.max_batch) : 0;
   const used = rank.kv_bytes * share;
   const engine = rank.activation_bytes + rank.runtime_bytes;
@@ -211,6 +213,7 @@ function Memory({ rank, answer }: { rank: Rank; answer: LimitsAnswer }): JSX.Ele
           ["KV of a token", bytes(capacity.kv_bytes_per_token), "what the last token of the context adds, over the whole deployment"],
           ["KV of a sequence", bytes(capacity.kv_bytes_per_sequence)],
           ["largest batch", grouped(capacity.max_batch)],
+          ["at start", `${grouped(start.kv_tokens)} KV tokens, ${significant(start.max_concurrency)} requests of ${grouped(start.max_model_len)} at once`, "what the engine's log says, each engine for itself"],
           ["longest context", `${grouped(capacity.longest_context)} tokens`],
           ["parameters", `${significant(capacity.parameters.total / 1e9)} billion, ${percent(capacity.parameters.active / capacity.parameters.total)} active`],
           ["memory", `${bytes(accelerator.memory_bytes)} nominal`],

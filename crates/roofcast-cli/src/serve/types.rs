@@ -85,7 +85,10 @@ fn limits() -> Shape {
     let moe = "model.name = 'deepseek-ai/DeepSeek-V3'\nhardware = {accelerator = 'h200-sxm', count = 8}\n";
     let small = "model.name = 'meta-llama/Llama-3.1-70B-Instruct'\nhardware.accelerator = 'rtx-4090'";
     let torus = on("tpu-v5e", "hardware.count = 4");
-    all([of_limits(&on("h100-sxm", "")), of_limits(&torus), of_limits(moe), of_limits(small)])
+    let tight = on("h100-sxm", "engine.gpu_memory_utilization = 0.42");
+    let states =
+        "model.name = 'Qwen/Qwen3.6-27B-FP8'\nhardware.accelerator = 'h200-sxm'\nengine.name = 'sglang'";
+    all([&on("h100-sxm", ""), &torus, moe, small, &tight, states].map(of_limits))
 }
 
 fn runs() -> Shape {

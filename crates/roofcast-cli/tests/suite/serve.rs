@@ -138,6 +138,20 @@ fn limits_and_capacity_are_those_of_the_command_line() {
     assert_eq!(answer["report"], json(&format!("limits {flags}")).0);
     assert_eq!(answer["capacity"], json(&format!("capacity {flags}")).0);
     assert_eq!(answer["accelerator"]["id"], "h100-sxm");
+    // One of the model's longest requests, 131,072 tokens of 131,072 B, fits beside 8 GB of weights.
+    assert_eq!((&answer["refusal"], &answer["start"]["max_model_len"]), (&Value::Null, &json!(131_072)));
+    let tight = json!({"spec": machine(json!({"engine": {"gpu_memory_utilization": 0.2}}))});
+    let refused: Value = serde_json::from_str(&server.post("/api/limits", &tight).body).unwrap();
+    let flags =
+        format!("--model {LLAMA} --hardware h100-sxm --gpu-memory-utilization 0.2 --max-model-len 131072");
+    let (told, code) = json(&format!("capacity {flags}"));
+    assert_eq!(code, 4);
+    assert_eq!(refused["start"], told["start"]);
+    assert!(
+        refused["refusal"].as_str().unwrap().starts_with("vllm does not start: "),
+        "{}",
+        refused["refusal"]
+    );
 }
 
 #[test]

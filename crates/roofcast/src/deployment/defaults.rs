@@ -42,10 +42,10 @@ pub(crate) fn batch(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64
 }
 
 /// Tokens of the largest image or video of a model that needs it in one step: vLLM does not split such an item over steps
-/// and raises its default for Gemma 4 to 2496, 32 frames of 78 tokens (`_get_min_mm_batched_tokens`, vLLM 0.24 to 0.28).
+/// and raises its default for Gemma 4 to 2496, 32 frames of 78 tokens (`_get_min_mm_batched_tokens` of `engine/arg_utils.py`, vLLM 0.22 to 0.28; 0.21 has none).
 fn whole_item(engine: &EngineSpec, model: &Model) -> u64 {
     let release = engine.release();
-    let vllm = release.kind == EngineKind::Vllm && release.is_since("0.24.0");
+    let vllm = release.kind == EngineKind::Vllm && release.is_since("0.22.0");
     let whole = vllm && engine.language_model_only != Some(true);
     let gemma = model.architecture.starts_with("gemma4") && model.tower.is_some();
     if whole && gemma { 2496 } else { 0 }

@@ -6,7 +6,7 @@
 //! where prefixes are cached. Knows nothing about running requests, see [`crate::kv_cache::groups`].
 //!
 //! Source: `v1/kv_cache_interface.py` and `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size`
-//! of `v1/core/kv_cache_utils.py` in vLLM 0.11 to 0.28.
+//! of `v1/core/kv_cache_utils.py` in vLLM 0.11 to 0.32.
 
 use super::{block_tokens, keeps_all, parts, token_bytes};
 use crate::deployment::Deployment;
@@ -14,9 +14,10 @@ use crate::model::Mixer;
 use crate::units::Bytes;
 use std::collections::BTreeMap;
 
-/// The first version that holds the tokens of two steps at one time, because it schedules one step ahead.
-const TWO_IN_FLIGHT: &str = "0.28.0";
-/// The first version that caches prefixes of models with recurrent states by default.
+/// The first version that counts the tokens of every step in flight; 0.25.1 counts one step (`max_in_flight_tokens`).
+const ALL_IN_FLIGHT: &str = "0.26.0";
+/// The first version that caches prefixes of models with recurrent states by default; 0.26 and 0.27 support it and leave it
+/// off (`_set_default_chunked_prefill_and_prefix_caching_args` of `engine/arg_utils.py`).
 const HYBRID_PREFIXES: &str = "0.28.0";
 
 /// Tokens of a request that a layer keeps.
@@ -117,12 +118,17 @@ fn group_size(counts: &[u64]) -> Option<u64> {
     Some(if 2 * most < 3 * least { most } else { least })
 }
 
-/// Tokens that are scheduled and not yet settled.
+/// Tokens that are scheduled and not yet settled: those of one step for each pipeline stage, or of two for a schedule one
+/// step ahead (`max_concurrent_batches` of `config/vllm.py`, with the first model runner).
 fn in_flight(deployment: &Deployment) -> u64 {
     let engine = &deployment.engine;
-    let ahead =
-        engine.vllm().and_then(|own| own.async_scheduling).unwrap_or(true) && engine.is_since(TWO_IN_FLIGHT);
-    deployment.engine.max_num_batched_tokens * if ahead { 2 } else { 1 }
+    let ahead = engine.vllm().and_then(|own| own.async_scheduling).unwrap_or(true);
+    let steps = match deployment.parallelism.pp {
+        _ if !engine.is_since(ALL_IN_FLIGHT) => 1,
+        1 if ahead => 2,
+        stages => stages,
+    };
+    engine.max_num_batched_tokens * steps
 }
 
 /// Blocks of a recurrent state.

@@ -92,8 +92,8 @@ impl Refusal {
 }
 
 /// Refuses a deployment whose engine would not start with the requested `max_model_len`, or in the memory that other
-/// processes leave. An explicit number of blocks is accepted as is: vLLM checks it against the longest request only
-/// from 0.28 on.
+/// processes leave. An explicit number of blocks is accepted as is, for runs with small caches: vLLM holds it against the
+/// longest request from 0.21 on (`get_kv_cache_configs` of `v1/core/kv_cache_utils.py`), as [`start`] does.
 ///
 /// # Errors
 /// [`Error::WillNotStart`].

@@ -312,6 +312,34 @@ fn other_processes_leave_less() {
     }
 }
 
+/// gpt-oss-20b under vLLM: of 32,768 tokens 12 layers keep 2048 blocks of 16; 12 with a window of 128 keep ⌈(127 + 8192)/16⌉ + 1
+/// = 521 up to 0.25, and from 0.26 on, which counts both steps in flight, ⌈(127 + 16,384)/16⌉ + 1 = 1033.
+#[test]
+fn windows_keep_the_tokens_in_flight() {
+    let concurrency = |version: &str, asynchronous| {
+        let engine = EngineSpec {
+            version: Some(version.into()),
+            max_model_len: Some(32_768),
+            async_scheduling: asynchronous,
+            kv_cache_memory_bytes: Some(30_000 * 12 * 16 * 2048),
+            ..EngineSpec::default()
+        };
+        let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+        let model = crate::support::model("openai/gpt-oss-20b");
+        let d = Deployment::resolve(model, chip, &Options { engine, ..Options::default() }).unwrap();
+        memory::start(&d, 0).max_concurrency
+    };
+    for (version, asynchronous, blocks) in [
+        ("0.25.1", None, 2048 + 521),
+        ("0.26.0", None, 2048 + 1033),
+        ("0.27.0", None, 2048 + 1033),
+        ("0.27.0", Some(false), 2048 + 521),
+    ] {
+        let found = concurrency(version, asynchronous);
+        assert!((found - 30_000.0 / f64::from(blocks)).abs() < 1e-9, "{version} {asynchronous:?}: {found}");
+    }
+}
+
 /// gpt-oss-20b under llama.cpp: the file has 24 · 32 experts of 2880 · (5760 + 2880) values in 4.25 bits, 1,795,276,800 other
 /// values (2 · 201,088 · 2880 at the ends, 26,542,080 of attention in each layer) in 8.5 bits, and biases, sinks, router and norms in
 /// 32. Of a sequence of 4096 tokens 12 layers keep all, 12 the window of 128 and a micro-batch of 512, as 768 cells; a

@@ -1,4 +1,5 @@
-//! Data for the page about a machine's limits: the answer, the memory capacity, and the datasheet of both.
+//! Data for the page about a machine's limits: the answer, the memory capacity with the engine's verdict at start, and the
+//! datasheet of both.
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;
@@ -7,6 +8,7 @@ use roofcast::Deployment;
 use roofcast::accelerator::Accelerator;
 use roofcast::capacity::Capacity;
 use roofcast::limits::{Limits, Question};
+use roofcast::memory::{self, Refusal, Start};
 use serde::Serialize;
 
 /// The view's data.
@@ -15,6 +17,10 @@ pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     capacity: Document<capacity::Answer<'a>>,
     accelerator: &'a Accelerator,
+    /// The engine's start-up report.
+    start: Start,
+    /// The engine's refusal to start as a sentence, `None` if it starts.
+    refusal: Option<String>,
 }
 
 impl<'a> View<'a> {
@@ -24,13 +30,17 @@ impl<'a> View<'a> {
         limits: &'a Limits,
         capacity: &'a Capacity,
     ) -> View<'a> {
+        let start = memory::start(deployment, question.context);
+        let told = |refusal: &Refusal| refusal.told(deployment.engine.name(), start.max_model_len);
         View {
+            refusal: start.refusal.as_ref().map(told),
             report: Document { schema: SCHEMA, body: Answer::of(deployment, question, limits) },
             capacity: Document {
                 schema: capacity::SCHEMA,
                 body: capacity::Answer::of(deployment, &asked(question), capacity),
             },
             accelerator: &deployment.accelerator,
+            start,
         }
     }
 }
