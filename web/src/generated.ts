@@ -178,6 +178,7 @@ export interface PlanAnswer {
     by_accelerator: Choice[];
     ranked: Choice[];
     nearest: Near[];
+    not_searched: string[];
     left_out: LeftOut[];
     not_apart: string[];
     smallest: Smallest[];
@@ -379,6 +380,7 @@ export interface Choice {
   bound: string;
   stage: string;
   evidence: string | null;
+  kernels: Timed | null;
   bounds: Bounded[];
   headroom: Headroom | null;
   chance: number | null;
@@ -887,6 +889,12 @@ export interface TimeShares {
   host_s: number;
   swap_s: number;
   idle_s: number;
+}
+
+export interface Timed {
+  engine: string;
+  version: string;
+  accelerator: string;
 }
 
 export interface Timeline {

@@ -14,7 +14,7 @@ use crate::deployment::Deployment;
 use crate::operator::{Form, Operator};
 use crate::profile::{Curve, Profiles};
 use choice::Asking;
-pub use choice::evidence;
+pub use choice::{Timed, evidence, timed};
 pub use context::Context;
 pub use formula::Rates;
 use serde::Serialize;

@@ -46,6 +46,8 @@ pub use space::Cut;
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::forecaster::Forecaster;
+use crate::kernel_time;
 use crate::model::Model;
 use crate::spec::{CostKind, Spec};
 use crate::workload::{Arrivals, Workload};
@@ -242,6 +244,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         by_accelerator,
         ranked,
         nearest,
+        not_searched: found.judge.space.not_searched.clone(),
         left_out: left_out(found),
         not_apart: if found.judge.apart() { apart::left_out(found.judge) } else { Vec::new() },
         smallest: smallest(found),
@@ -298,7 +301,13 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
     let cut = shape.cut;
     let estimate = judge.estimate(serving.shape);
     let prefiller = judge.estimate(candidate.prefill.unwrap_or(serving).shape);
-    let deployment = judge.fitted[serving.shape].as_ref().ok().map(|f| &f.forecaster.deployment);
+    let fitted = |shape: usize| judge.fitted[shape].as_ref().ok().map(|f| &f.forecaster);
+    let deployment = fitted(serving.shape).map(|f| &f.deployment);
+    let timed = |f: &Forecaster| {
+        let d = &f.deployment;
+        kernel_time::timed(&f.coefficients.kernels, &d.engine.release, &d.weights, &d.accelerator)
+            .filter(|_| found.base.engine.cost == CostKind::Forecast)
+    };
     let s = &run.summary;
     let count = candidate.accelerators;
     let output_tok_s = judge.demand.output_per_s().unwrap_or(s.output_throughput());
@@ -344,6 +353,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         bound: answer::bound(&run.time),
         stage: Stage::Simulation,
         evidence: run.bands.as_ref().map(|b| b.evidence),
+        kernels: fitted(serving.shape).and_then(timed),
         bounds: bounded::bounded(proven, &found.base.slo),
         headroom: proof::headroom(run, &found.base.slo),
         chance: proven.chance(),

@@ -4,6 +4,7 @@ mod commands;
 mod files;
 mod measured;
 mod over_time;
+mod rests;
 mod table;
 mod text;
 pub(crate) mod view;
@@ -51,6 +52,9 @@ pub(crate) struct Answer<'a> {
     /// The current deployment, if a measured run was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Current>,
+    /// True if the spec or a flag lists the accelerators.
+    #[serde(skip)]
+    chose: bool,
     /// Files of an earlier plan in the folder of `--launch-dir` that were removed because this plan does not write
     /// them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +67,7 @@ impl<'a> Answer<'a> {
         let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec, &best.dropped));
         let bench = plan.best.as_ref().map(bench);
         let (model, cost) = (&model.name, scenario.spec.engine.cost);
-        Answer { model, cost, minimise, plan, spec, bench, current, removed: Vec::new() }
+        Answer { model, cost, minimise, plan, spec, bench, current, chose: true, removed: Vec::new() }
     }
 }
 
@@ -110,6 +114,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         page.write("plan", &View::of(&scenario, &model, &found))?;
     }
     let mut answer = Answer::of(&scenario, &model, &found, current.as_ref());
+    answer.chose = args.spec.is_some() || args.flags.get("search.accelerators").is_some();
     if let Some(folder) = &folder {
         answer.removed = files::write(folder, &answer)?;
     }

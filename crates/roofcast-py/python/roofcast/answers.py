@@ -802,6 +802,7 @@ class Choice(Part):
     bound: str
     stage: str
     evidence: str | None
+    kernels: dict[str, str] | None
     bounds: list[Bounded]
     headroom: Headroom | None
     chance: float | None
@@ -880,6 +881,7 @@ class Plan(Document):
     by_accelerator: list[Choice]
     ranked: list[Choice]
     nearest: list[Near]
+    not_searched: list[str]
     left_out: list[dict[str, Any]]
     not_apart: list[str]
     smallest: list[dict[str, Any]]

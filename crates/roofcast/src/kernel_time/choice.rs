@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::profile::{Profiles, Section, Table};
 use crate::quantized_kernel::precedes;
 use crate::spec::{EngineKind, Release};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -219,11 +219,37 @@ pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static
 
 /// Depth of evidence for the kernels of `weights` under `engine` on `chip`.
 pub fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Evidence {
-    let KernelTimes::Measured { profiles, .. } = times else { return Evidence::Nothing };
+    first(times, engine, weights, chip).map_or(Evidence::Nothing, |c| c.evidence)
+}
+
+/// Engine, version and accelerator of the tables of kernel times behind a forecast.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Timed {
+    /// Name of the engine whose kernels were timed.
+    pub engine: String,
+    /// Its newest version among the times.
+    pub version: String,
+    /// Catalog id of the accelerator that they were timed on.
+    pub accelerator: String,
+}
+
+/// The tables for the kernels of `weights` under `engine` on `chip`; `None` if no such kernel was timed.
+pub fn timed(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Option<Timed> {
+    let Section { engine, version, chip, .. } = first(times, engine, weights, chip)?.section;
+    Some(Timed { engine: engine.clone(), version: version.clone(), accelerator: chip.clone() })
+}
+
+/// The first candidate of the products of a layer.
+fn first<'a>(
+    times: &'a KernelTimes,
+    engine: &'a Release,
+    weights: &str,
+    chip: &'a Accelerator,
+) -> Option<Candidate<'a>> {
+    let KernelTimes::Measured { profiles, .. } = times else { return None };
     let kernels = Asking { chip, engine, ep: 1 };
     let of = |table| {
-        let found = candidates(&kernels, profiles, table, formats(&kernels, table, weights));
-        found.first().map(|c| c.evidence)
+        candidates(&kernels, profiles, table, formats(&kernels, table, weights)).into_iter().next()
     };
-    of(Table::Gemm).or_else(|| of(Table::Experts)).unwrap_or(Evidence::Nothing)
+    of(Table::Gemm).or_else(|| of(Table::Experts))
 }

@@ -12,6 +12,7 @@ use super::quality::Quality;
 use super::space::{Candidate, Cut, Pool, Space};
 use crate::bands::Bands;
 use crate::coefficients::Evidence;
+use crate::kernel_time::Timed;
 use crate::simulate::TimeShares;
 use crate::spec::{Metric, Percentile, Slo};
 use crate::summary::Summary;
@@ -59,6 +60,8 @@ pub struct Plan {
     pub ranked: Vec<Choice>,
     /// The nearest misses, if no deployment met the SLO.
     pub nearest: Vec<Near>,
+    /// Accelerators that were not looked at: with a price, if the search lists its own; without one, if it lists none.
+    pub not_searched: Vec<String>,
     /// Reasons for skipped deployments, with counts.
     pub left_out: Vec<LeftOut>,
     /// Engines that were not considered for disaggregation, with the reason; empty if disaggregation was not
@@ -235,6 +238,8 @@ pub struct Choice {
     pub stage: Stage,
     /// The evidence behind the forecast of its steps; `None` at the limit.
     pub evidence: Option<Evidence>,
+    /// Kernel times behind the forecast of its steps; `None` if no kernel of its format was timed, and at the limit.
+    pub kernels: Option<Timed>,
     /// Every bound with the run's value.
     pub bounds: Vec<Bounded>,
     /// The metric that is nearest to its bound, and the remaining fraction of the bound; `None` without bounds.

@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Maximum of a spec's price in dollars per hour, and of a power in watts.
 const MOST_OWN: f64 = 1e6;
 
+/// Vendors whose accelerators are rented one by one.
+const RENTED: [&str; 3] = ["nvidia", "amd", "google"];
+
 /// The accelerators of the search, with the spec's own prices and powers.
 pub(super) fn chips(
     search: &SearchSpec,
@@ -34,8 +37,7 @@ pub(super) fn chips(
     let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();
     let names = if names.is_empty() { named.into_iter().collect() } else { names };
     let mut chips: Vec<Accelerator> = if names.is_empty() {
-        let rented =
-            |a: &Accelerator| a.price.is_some() && ["nvidia", "amd", "google"].contains(&a.vendor.as_str());
+        let rented = |a: &Accelerator| a.price.is_some() && RENTED.contains(&a.vendor.as_str());
         catalog.accelerators()?.into_iter().map(own).filter(rented).collect()
     } else {
         names.into_iter().map(|name| catalog.accelerator(name).map(own)).collect::<Result<_>>()?
@@ -50,6 +52,18 @@ pub(super) fn chips(
         }
     }
     Ok(chips.into_iter().map(Arc::new).collect())
+}
+
+/// Catalog ids of accelerators of rentable vendors that are not among `chips`: with a price if `listed`, else without.
+pub(super) fn not_searched(
+    catalog: &Catalog,
+    chips: &[Arc<Accelerator>],
+    listed: bool,
+) -> Result<Vec<String>> {
+    let other = |a: &&Accelerator| {
+        RENTED.contains(&a.vendor.as_str()) && a.price.is_some() == listed && chips.iter().all(|chip| chip.id != a.id)
+    };
+    Ok(catalog.accelerators()?.into_iter().filter(other).map(|a| a.id.clone()).collect())
 }
 
 /// The spec's own values by catalog id.

@@ -3,7 +3,7 @@
 //! Knows: the replicas that can be formed on each chip, the numbers of replicas that the search allows, and the spec
 //! of a combination. Disaggregated combinations are built in [`super::apart`]. Knows nothing about their performance.
 
-use super::chips::chips;
+use super::chips::{chips, not_searched};
 use super::launch::vendors;
 use super::link::{between, within};
 use crate::accelerator::Accelerator;
@@ -178,6 +178,8 @@ pub(super) struct Candidate {
 #[derive(Debug, Clone)]
 pub(super) struct Space {
     pub(super) chips: Vec<Arc<Accelerator>>,
+    /// Catalog ids of accelerators that could be named as well.
+    pub(super) not_searched: Vec<String>,
     pub(super) shapes: Vec<Shape>,
     pub(super) least: u64,
     pub(super) most: u64,
@@ -210,6 +212,8 @@ impl Space {
         check(&search)?;
         let told = told(&search, spec, shared)?;
         let chips = chips(&search, catalog, spec.hardware.accelerator.as_deref())?;
+        let listed_chips = !search.accelerators.is_empty() || spec.hardware.accelerator.is_some();
+        let not_searched = not_searched(catalog, &chips, listed_chips)?;
         let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
         let mut shapes = Vec::new();
         for chip in &chips {
@@ -235,7 +239,7 @@ impl Space {
         if shapes.is_empty() {
             return Err(nothing(spec, &search, &chips, most));
         }
-        Ok(Space { chips, shapes, least: search.min_accelerators.unwrap_or(1), most })
+        Ok(Space { chips, not_searched, shapes, least: search.min_accelerators.unwrap_or(1), most })
     }
 
     /// The numbers of replicas with `ranks` accelerators that the search allows.

@@ -172,6 +172,23 @@ fn every_deployment_is_accounted_for() {
     assert!(best.max_requests_per_s.unwrap() >= 10.0);
 }
 
+/// H100 were timed under vLLM; L4 have a sibling at most, and no kernel times stand behind a limit.
+#[test]
+fn rows_say_whose_kernels_they_rest_on() {
+    let search = "accelerators = [\"h100-sxm\", \"rtx-4090\"]\nmax_accelerators = 1\nmax_num_batched_tokens = [8192]\n";
+    let text = format!("{CHAT}{search}").replace("rate = 10", "rate = 1");
+    let plan = planned(&text, true).unwrap();
+    let row = |id: &str| plan.ranked.iter().find(|row| row.accelerator == id).unwrap();
+    let timed = row("h100-sxm").kernels.as_ref().unwrap();
+    assert_eq!((timed.engine.as_str(), timed.accelerator.as_str()), ("vllm", "h100-sxm"));
+    assert!(timed.version.starts_with(|c: char| c.is_ascii_digit()), "{timed:?}");
+    assert_ne!(row("rtx-4090").kernels.as_ref().map(|t| t.accelerator.as_str()), Some("h100-sxm"));
+    assert!(plan.not_searched.iter().any(|id| id == "h200-sxm"), "{:?}", plan.not_searched);
+    assert!(plan.not_searched.iter().all(|id| id != "h100-sxm" && id != "rtx-4090"));
+    let limit = planned(&format!("engine.cost = \"limit\"\n{text}"), true).unwrap();
+    assert!(limit.ranked.iter().all(|row| row.kernels.is_none()) && !limit.ranked.is_empty());
+}
+
 #[test]
 fn pools_apart_are_planned_and_their_spec_is_simulated() {
     let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 3\ntp = [1]\ndisaggregated = true\n";

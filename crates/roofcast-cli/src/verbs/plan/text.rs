@@ -1,7 +1,7 @@
 //! A plan for people.
 
 use super::table::{Columns, chance, choices, distinct, latency, near, pools, throughput, word};
-use super::{Answer, commands, over_time};
+use super::{Answer, commands, over_time, rests};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::question::{load, slo};
@@ -53,7 +53,7 @@ pub(super) fn people(
         }
         text += &best_in_detail(spec, model, catalog, (best, slower))?;
     }
-    text += &counts(found);
+    text += &(counts(found) + &rests::not_searched(found, answer.chose));
     for reason in &found.not_apart {
         text += &table::line(&format!("not looked at: {reason}"));
         text += "\n";
@@ -65,6 +65,7 @@ pub(super) fn people(
         text += &choices(&found.pareto, Columns { tokens, ..columns });
         text += "Pareto set: none has more output tokens per accelerator at more for each user\n\n";
         text += &throughput(&found.pareto_throughput);
+        text += &rests::people(found);
     } else {
         text += &none(found);
     }
