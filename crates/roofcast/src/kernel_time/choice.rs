@@ -248,8 +248,7 @@ fn first<'a>(
 ) -> Option<Candidate<'a>> {
     let KernelTimes::Measured { profiles, .. } = times else { return None };
     let kernels = Asking { chip, engine, ep: 1 };
-    let of = |table| {
-        candidates(&kernels, profiles, table, formats(&kernels, table, weights)).into_iter().next()
-    };
+    let of =
+        |table| candidates(&kernels, profiles, table, formats(&kernels, table, weights)).into_iter().next();
     of(Table::Gemm).or_else(|| of(Table::Experts))
 }

@@ -61,7 +61,9 @@ pub(super) fn not_searched(
     listed: bool,
 ) -> Result<Vec<String>> {
     let other = |a: &&Accelerator| {
-        RENTED.contains(&a.vendor.as_str()) && a.price.is_some() == listed && chips.iter().all(|chip| chip.id != a.id)
+        RENTED.contains(&a.vendor.as_str())
+            && a.price.is_some() == listed
+            && chips.iter().all(|chip| chip.id != a.id)
     };
     Ok(catalog.accelerators()?.into_iter().filter(other).map(|a| a.id.clone()).collect())
 }

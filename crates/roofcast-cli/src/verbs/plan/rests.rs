@@ -18,14 +18,15 @@ pub(super) fn people(found: &Plan) -> String {
         let engine = if several { format!(", {}", c.engine) } else { String::new() };
         let [low, high] = bands.tpot_ms.factors;
         let sure = format!("TPOT measured x{low:.2} to x{high:.2} of it in 8 of 10");
-        lines.entry(format!("{}, {}{engine}", c.accelerators(), c.weights)).or_insert_with(|| {
-            format!("{}: {sure}", basis(c).unwrap_or_else(|| bands.rests_on.clone()))
-        });
+        lines
+            .entry(format!("{}, {}{engine}", c.accelerators(), c.weights))
+            .or_insert_with(|| format!("{}: {sure}", basis(c).unwrap_or_else(|| bands.rests_on.clone())));
     }
     if lines.is_empty() {
         return String::new();
     }
-    let pairs: Vec<(&str, String)> = lines.iter().map(|(name, basis)| (name.as_str(), basis.clone())).collect();
+    let pairs: Vec<(&str, String)> =
+        lines.iter().map(|(name, basis)| (name.as_str(), basis.clone())).collect();
     format!("what the forecasts rest on\n\n{}{}", table::pairs(&pairs), versions(&rows))
 }
 
@@ -62,5 +63,6 @@ pub(super) fn not_searched(found: &Plan, chose: bool) -> String {
         return String::new();
     }
     let ids = found.not_searched.join(", ");
-    table::line(&format!("not looked at, though the catalog has a price (--hardware names them): {ids}")) + "\n"
+    table::line(&format!("not looked at, though the catalog has a price (--hardware names them): {ids}"))
+        + "\n"
 }
