@@ -301,21 +301,13 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
     let cut = shape.cut;
     let estimate = judge.estimate(serving.shape);
     let prefiller = judge.estimate(candidate.prefill.unwrap_or(serving).shape);
-    let fitted = |shape: usize| judge.fitted[shape].as_ref().ok().map(|f| &f.forecaster);
-    let deployment = fitted(serving.shape).map(|f| &f.deployment);
-    let timed = |f: &Forecaster| {
-        let d = &f.deployment;
-        kernel_time::timed(&f.coefficients.kernels, &d.engine.release, &d.weights, &d.accelerator)
-            .filter(|_| found.base.engine.cost == CostKind::Forecast)
-    };
+    let forecaster = judge.fitted[serving.shape].as_ref().ok().map(|f| &f.forecaster);
+    let deployment = forecaster.map(|f| &f.deployment);
     let s = &run.summary;
     let count = candidate.accelerators;
     let output_tok_s = judge.demand.output_per_s().unwrap_or(s.output_throughput());
     let cost_per_hour = found.per_hour(candidate);
-    let pool = |pool: Pool| {
-        let shape = &judge.space.shapes[pool.shape];
-        PoolChoice { accelerator: shape.chip.id.clone(), replicas: pool.replicas, cut: shape.cut }
-    };
+    let pool = |pool| pool_choice(judge.space, pool);
     let (prefill, beside) = (candidate.prefill.map(pool), candidate.beside.map(pool));
     let spec = judge.deployed(found.base, candidate);
     let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.prompt.limit_ms, e.prompt.ms]);
@@ -353,7 +345,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         bound: answer::bound(&run.time),
         stage: Stage::Simulation,
         evidence: run.bands.as_ref().map(|b| b.evidence),
-        kernels: fitted(serving.shape).and_then(timed),
+        kernels: forecaster.and_then(|f| timed(f, found.base.engine.cost)),
         bounds: bounded::bounded(proven, &found.base.slo),
         headroom: proof::headroom(run, &found.base.slo),
         chance: proven.chance(),
@@ -370,6 +362,19 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         spec: deployed::sections(found.base, &spec, deployment.map(|d| &*d.model)),
         dropped: deployed::dropped(found.base, &spec),
     }
+}
+
+fn pool_choice(space: &Space, pool: Pool) -> PoolChoice {
+    let shape = &space.shapes[pool.shape];
+    PoolChoice { accelerator: shape.chip.id.clone(), replicas: pool.replicas, cut: shape.cut }
+}
+
+/// The kernel times behind a forecast.
+fn timed(forecaster: &Forecaster, cost: CostKind) -> Option<kernel_time::Timed> {
+    let d = &forecaster.deployment;
+    let kernels = &forecaster.coefficients.kernels;
+    kernel_time::timed(kernels, &d.engine.release, &d.weights, &d.accelerator)
+        .filter(|_| cost == CostKind::Forecast)
 }
 
 /// Reasons for skipped deployments, the most frequent first: by chip, stage and metric.
