@@ -243,6 +243,9 @@ impl Model {
         let ratio = |layer: &Layer| match &layer.mixer {
             Mixer::Compressed(c) => c.ratio.unwrap_or(1),
             Mixer::Latent(l) => l.indexer.as_ref().map_or(1, |i| i.pool),
+            Mixer::Attention(a) => {
+                a.index.as_ref().and_then(|i| i.means.as_ref()).map_or(1, |m| 4 * m.stride)
+            }
             _ => 1,
         };
         let context = context.max(1);

@@ -11,6 +11,7 @@ mod attention;
 mod feed_forward;
 mod habits;
 mod json;
+mod latent;
 mod outer;
 mod patterns;
 mod recurrent;

@@ -17,7 +17,7 @@ pub mod short_conv;
 pub use attention::{Attention, Gate, causal_pairs};
 pub use compressed::{Compressed, entry_pairs};
 pub use gated_delta::GatedDelta;
-pub use indexer::{BlockIndex, Indexer};
+pub use indexer::{BlockIndex, Indexer, Means};
 pub use kda::Kda;
 pub use latent::Latent;
 pub use lightning::Lightning;
@@ -105,7 +105,8 @@ impl Mixer {
     pub fn kv_elements(&self, context: u64) -> u128 {
         match self {
             Mixer::Attention(a) | Mixer::Both(a, _) => {
-                u128::from(a.kept(context)) * u128::from(a.kv_elements_per_token())
+                let means = a.index.as_ref().map_or(0, |index| index.slots(context));
+                u128::from(a.kept(context) + means) * u128::from(a.kv_elements_per_token())
             }
             Mixer::Latent(l) => u128::from(context) * u128::from(l.cached()),
             Mixer::Compressed(c) => c.kv_elements(context),

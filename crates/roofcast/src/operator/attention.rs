@@ -83,9 +83,11 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
     };
     let mut all = vec![operator(deployment, OperatorKind::Attention, Form::Context(form))];
     if let Some(index) = &a.index {
-        // The scoring heads split like KV heads; the one key is replicated on every rank.
+        // The scoring heads split like KV heads; the one key is replicated on every rank, means split with the cache.
         let flops_per_pair = index.flops_per_pair().div_ceil(u128::from(tp.min(index.heads))) as f64;
-        let scores = Scores { ratio: 1, flops_per_pair, bytes_per_key: index.bytes(1) as f64 };
+        let parts = if index.means.is_some() { deployment.kv_parts(a.kv_heads) } else { 1 };
+        let bytes_per_key = index.key_bytes() as f64 / parts as f64;
+        let scores = Scores { ratio: index.ratio(), flops_per_pair, bytes_per_key };
         all.push(indexer(deployment, deployment.base, scores));
     }
     all

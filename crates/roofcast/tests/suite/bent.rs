@@ -57,6 +57,8 @@ const KEYS: &[&str] = &[
     "linear_num_value_heads",
     "mamba_num_heads",
     "model_type",
+    "layer_group_size",
+    "mixer_types",
     "moe_latent_size",
     "moe_layers_enum",
     "num_attention_heads",

@@ -22,7 +22,7 @@ fn changes() -> impl Strategy<Value = Vec<(usize, Value)>> {
     proptest::collection::vec((0..KEYS.len(), value), 1..6)
 }
 
-const KEYS: [&str; 40] = [
+const KEYS: [&str; 44] = [
     "model_type",
     "hidden_size",
     "intermediate_size",
@@ -63,9 +63,13 @@ const KEYS: [&str; 40] = [
     "num_kv_shared_layers",
     "hc_mult",
     "moe_latent_size",
+    "mixer_types",
+    "sparse_config",
+    "layer_group_size",
+    "short_conv_kernel_size",
 ];
 
-const TYPES: [&str; 12] = [
+const TYPES: [&str; 15] = [
     "llama",
     "qwen3_moe",
     "qwen3_next",
@@ -78,6 +82,9 @@ const TYPES: [&str; 12] = [
     "llama4_text",
     "kimi_linear",
     "falcon",
+    "bailing_hybrid",
+    "hy_v4",
+    "minicpm_sala",
 ];
 
 fn base(model_type: &str) -> Value {

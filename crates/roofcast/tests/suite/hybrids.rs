@@ -64,3 +64,37 @@ fn granite_with_windows_by_hand() {
     assert_eq!(granite.parameters().total, 24 * layer + 100_352 * 2560 + 2560);
     assert_eq!(granite.kv_bytes_per_token(KvFormat::BF16, 1000).0, 6 * 2 * 4 * 128 * 2);
 }
+
+/// MiniCPM-SALA, published as 9B: eight layers of InfLLM-v2 and 24 of lightning attention. Vocabulary and KV heads are those
+/// of MiniCPM4, from which it was distilled, the index that of SGLang's defaults.
+#[test]
+fn minicpm_sala_by_hand() {
+    let kinds: Vec<&str> = (0..32).map(|l| if l % 4 == 0 { "minicpm4" } else { "lightning-attn" }).collect();
+    let config = serde_json::json!({"model_type": "minicpm_sala", "hidden_size": 4096, "intermediate_size": 16384,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128,
+        "lightning_nh": 32, "lightning_nkv": 32, "lightning_head_dim": 128, "mixer_types": kinds, "qk_norm": true,
+        "use_output_gate": true, "use_output_norm": true, "attn_use_output_gate": true, "vocab_size": 73448,
+        "max_position_embeddings": 524288, "sparse_config": {"kernel_size": 32, "kernel_stride": 16, "init_blocks": 1,
+            "block_size": 64, "window_size": 2048, "topk": 64, "dense_len": 8192}});
+    let sala = roofcast::model::config::parse("test", "config.json", &config.to_string()).unwrap();
+    // Sparse: q, gate and o 3 · 4096², k and v 2 · 256 · 4096. Lightning: five of 4096², norms of 4096 and twice 128.
+    let square = 4096 * 4096;
+    let (sparse, lightning) = (3 * square + 2 * 256 * 4096, 5 * square + 4096 + 256);
+    let layers = 8 * sparse + 24 * lightning + 32 * (3 * 4096 * 16_384 + 2 * 4096);
+    assert_eq!(sala.parameters().total, layers + 2 * 73_448 * 4096 + 4096);
+    // 9,477,203,968.
+    assert_eq!(sala.parameters().total / 100_000_000, 94);
+    // At 6400 tokens eight layers keep 6400 slots, 400 means and 100 coarse ones, 2 · 2 · 128 elements each; 24 keep 32
+    // square fp32 matrices.
+    let slots = 6400 + 400 + 100;
+    let state = 24 * 32 * 128 * 128 * 4;
+    assert_eq!(sala.kv_bytes_per_sequence(KvFormat::BF16, 6400).0, 8 * slots * 512 * 2 + state);
+    // A token is a slot, a sixteenth and a sixty-fourth: 1024 B in each of eight layers, and 5/64 of that.
+    assert_eq!(sala.kv_bytes_per_token(KvFormat::BF16, 6400).0, 8 * 1024 + 8 * 80);
+    // A query reads 96 blocks of 64 tokens at most: 64 chosen, 32 of the window.
+    let roofcast::model::Mixer::Attention(attention) = &sala.layers[0].mixer else { panic!() };
+    assert_eq!((attention.reach(), attention.seen(1, 100_000)), (Some(6144), 6144));
+    let said =
+        "of contexts from 6144 to 8192 tokens, which the sparse layers read whole, 6144 tokens are taken";
+    assert!(sala.assumptions.iter().any(|own| own == said), "{:?}", sala.assumptions);
+}

@@ -1,9 +1,9 @@
-//! Reads attention: heads, windows, chunks, latents, indexers.
+//! Reads attention over keys and values: heads, windows, chunks, indices of blocks.
 
 use super::{QkNorm, Reader};
 use crate::error::Result;
-use crate::model::keys::{Keys, brief};
-use crate::model::mixer::{Attention, BlockIndex, Compressed, Gate, Indexer, Latent, Mixer};
+use crate::model::keys::brief;
+use crate::model::mixer::{Attention, BlockIndex, Gate, Means};
 use serde_json::Value;
 
 /// Range of tokens that a layer's attention reads.
@@ -54,7 +54,7 @@ impl Reader<'_> {
             gate: self.gate()?,
             values_from_keys: !local && self.keys.flag("attention_k_eq_v", false)?,
             shared_kv,
-            index: self.block_index(index)?,
+            index: self.block_index(index, h)?,
             ..Attention::new(h.heads, h.kv_heads, h.head_dim)
         })
     }
@@ -67,7 +67,10 @@ impl Reader<'_> {
         let heads = named.is_some_and(|v| *v == Value::Bool(true) || v.as_str() == Some("per-head"));
         let next = next || self.model_type.starts_with("muse_") || self.model_type == "afmoe";
         let next = next || self.model_type == "solar_open2" && keys.flag("use_gqa_gate", true)?;
-        Ok(if keys.flag("attn_output_gate", next)? || keys.flag("attention_output_gate", false)? {
+        let names = ["attention_output_gate", "attn_use_output_gate"];
+        let named_elements =
+            names.into_iter().try_fold(false, |any, key| Ok(any || keys.flag(key, false)?))?;
+        Ok(if keys.flag("attn_output_gate", next)? || named_elements {
             Gate::Elements
         } else if heads
             || keys.flag("use_head_wise_attn_gate", false)?
@@ -315,8 +318,11 @@ impl Reader<'_> {
         Ok(letters[(index % letters.len() as u64) as usize] == b'L')
     }
 
-    /// MiniMax-M3's index of layer `index`.
-    fn block_index(&self, index: u64) -> Result<Option<BlockIndex>> {
+    /// The index of blocks of layer `index`: MiniMax-M3's, or MiniCPM-SALA's.
+    fn block_index(&mut self, index: u64, heads: Heads) -> Result<Option<BlockIndex>> {
+        if self.model_type == "minicpm_sala" {
+            return self.index_of_means(heads);
+        }
         let Some(sparse) = self.keys.object("sparse_attention_config") else { return Ok(None) };
         if !sparse.flag("use_sparse_attention", true)? {
             return Ok(None);
@@ -333,106 +339,29 @@ impl Reader<'_> {
             head_dim: sparse.required(&["sparse_index_dim"])?,
             blocks: sparse.required(&["sparse_topk_blocks"])?,
             block: sparse.required(&["sparse_block_size"])?,
+            means: None,
         }))
     }
 
-    /// Multi-head latent attention.
-    pub(super) fn latent(&mut self, index: u64) -> Result<Mixer> {
-        let keys = self.keys;
-        let q_lora_rank = keys.count(&["q_lora_rank"])?;
-        Ok(Mixer::Latent(Latent {
-            heads: keys.required(&["num_attention_heads"])?,
-            q_lora_rank,
-            kv_lora_rank: keys.required(&["kv_lora_rank"])?,
-            qk_nope_head_dim: keys.required(&["qk_nope_head_dim"])?,
-            qk_rope_head_dim: keys.required_or_zero("qk_rope_head_dim")?,
-            v_head_dim: keys.required(&["v_head_dim"])?,
-            gate: self.latent_gate()?,
-            sinks: self.is_hy4() && keys.flag("learnable_sink", true)?,
-            indexer: match keys.value("index_topk") {
-                Some(_) => Some(self.indexer(index, q_lora_rank)?),
-                None => None,
-            },
-        }))
-    }
-
-    /// Gate of latent attention: of Kimi K3 a flag, of Ling 3.0 a word, of Hy4 both, with a gate by default
-    /// (`configuration_hy_v4.py` of vLLM 0.32).
-    fn latent_gate(&self) -> Result<Gate> {
-        let keys = self.keys;
-        let (named, default) = match self.is_hy4() {
-            true if keys.flag("gated_mla", true)? => ("gating_type", Gate::Elements),
-            true => return Ok(Gate::None),
-            false if keys.flag("mla_use_output_gate", false)? => return Ok(Gate::Elements),
-            false => ("gated_attention_proj_granularity_type", Gate::None),
+    /// InfLLM-v2's index: the best `topk` blocks and those of the window, by means of keys (SGLang 0.5.23,
+    /// `layers/attention/minicpm/backend.py`). Contexts up to `dense_len` are read whole there, which is noted.
+    fn index_of_means(&mut self, heads: Heads) -> Result<Option<BlockIndex>> {
+        let Some(sparse) = self.keys.object("sparse_config") else { return Ok(None) };
+        let block = sparse.required(&["block_size"])?;
+        let index = BlockIndex {
+            heads: heads.heads,
+            head_dim: heads.head_dim,
+            blocks: sparse.required(&["topk"])? + sparse.count_or_zero(&["window_size"])? / block,
+            block,
+            means: Some(Means { kv_heads: heads.kv_heads, stride: sparse.required(&["kernel_stride"])? }),
         };
-        match keys.text(named)? {
-            None => Ok(default),
-            Some("elementwise" | "element_wise") => Ok(Gate::Elements),
-            Some("headwise" | "head_wise") => Ok(Gate::Heads),
-            Some(other) => Err(keys.bad(named, other, "elementwise, headwise")),
+        let dense = sparse.count_or_zero(&["dense_len"])?;
+        if dense > index.reach() {
+            let reach = index.reach();
+            self.assumptions.push(format!(
+                "of contexts from {reach} to {dense} tokens, which the sparse layers read whole, {reach} tokens are taken"
+            ));
         }
-    }
-
-    /// True for Hy4, with or without its vision tower.
-    pub(super) fn is_hy4(&self) -> bool {
-        self.model_type.starts_with("hy_v4")
-    }
-
-    fn indexer(&self, index: u64, query_rank: Option<u64>) -> Result<Indexer> {
-        let keys = self.keys;
-        let scores = match keys.list("indexer_types", self.layers)? {
-            Some(types) => match types[index as usize].as_str() {
-                Some("full") => true,
-                Some("shared") if index > 0 => false,
-                _ => return Err(keys.bad("indexer_types", brief(&types[index as usize]), "full, shared")),
-            },
-            // Hy4's default: the first layer and then every fourth from the second.
-            None => !self.is_hy4() || index == 0 || index % 4 == 1,
-        };
-        Ok(Indexer {
-            heads: keys.required(&["index_n_heads"])?,
-            head_dim: keys.required(&["index_head_dim"])?,
-            topk: keys.required(&["index_topk"])?,
-            query_rank: query_rank.unwrap_or(self.hidden),
-            pool: keys.count(&["index_kpool"])?.unwrap_or(1),
-            scores,
-        })
-    }
-
-    /// DeepSeek-V4's attention; a ratio of 0 is a window alone.
-    pub(super) fn compressed(&mut self, index: u64) -> Result<Mixer> {
-        let keys = self.keys;
-        let ratio = ratio(&keys, index, self.layers)?;
-        let (heads, head_dim) = (keys.required(&["num_attention_heads"])?, keys.required(&["head_dim"])?);
-        let o_groups = keys.required(&["o_groups"])?;
-        if !heads.is_multiple_of(o_groups) {
-            return Err(keys.bad("o_groups", o_groups, format!("a divisor of {heads} query heads")));
-        }
-        let q_lora_rank = keys.required(&["q_lora_rank"])?;
-        let sparse = ratio.is_some_and(Compressed::is_sparse);
-        Ok(Mixer::Compressed(Compressed {
-            heads,
-            head_dim,
-            q_lora_rank,
-            o_groups,
-            o_lora_rank: keys.required(&["o_lora_rank"])?,
-            window: keys.required(&["sliding_window"])?,
-            ratio,
-            indexer: if sparse { Some(self.indexer(index, Some(q_lora_rank))?) } else { None },
-        }))
-    }
-}
-
-/// The compression ratio of layer `index`; `None` for 0, which means no compression.
-fn ratio(keys: &Keys, index: u64, layers: u64) -> Result<Option<u64>> {
-    let Some(ratios) = keys.list("compress_ratios", layers)? else {
-        return Err(keys.bad("compress_ratios", "not a list", format!("{layers} ratios, one a layer")));
-    };
-    let found = &ratios[index as usize];
-    match found.as_u64() {
-        Some(0) => Ok(None),
-        Some(ratio) if ratio <= 1 << 16 => Ok(Some(ratio)),
-        _ => Err(keys.bad("compress_ratios", brief(found), "0 to 65536")),
+        Ok(Some(index))
     }
 }

@@ -57,8 +57,8 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         | "exaone" | "deepseek" | "llama4" | "llama4_text" | "nemotron-nas" | "dbrx" | "jamba" | "bamba"
         | "granitemoehybrid" | "falcon_h1" | "ernie4_5" | "ernie4_5_moe" | "bailing_moe"
         | "bailing_moe_v2" | "minimax" | "minimax_m1" | "minimax_text_01" | "MiniMaxM1" | "MiniMaxText01"
-        | "minicpm" | "helium" | "step3_vl" | "step3_text" | "axk1" | "longcat_flash" | "solar_open2"
-        | "mimo_v2" | "mimo_v2_flash" | "glm" | "chatglm" => LLAMA,
+        | "minicpm" | "minicpm_sala" | "helium" | "step3_vl" | "step3_text" | "axk1" | "longcat_flash"
+        | "solar_open2" | "mimo_v2" | "mimo_v2_flash" | "glm" | "chatglm" => LLAMA,
         "deepseek_v2" | "deepseek_vl_v2" | "deepseek_v3" | "deepseek_v32" | "deepseek_v4"
         | "deepseek_ref" | "kimi_k2" | "kimi_k25" | "kimi_k3" | "kimi_linear" | "glm_moe_dsa"
         | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" => LLAMA,

@@ -10,6 +10,9 @@ impl Reader<'_> {
     /// The recurrent mixer of layer `index`; `None` for an attention layer.
     pub(super) fn recurrent(&mut self, index: u64) -> Result<Option<Mixer>> {
         let keys = self.keys;
+        if self.model_type == "minicpm_sala" {
+            return self.sala(index);
+        }
         let listed = keys.list("layer_types", self.layers)?;
         if self.model_type == "solar_open2" && listed.is_none() {
             return if self.solar_attends(index)? { Ok(None) } else { self.kda().map(Some) };
@@ -137,7 +140,40 @@ impl Reader<'_> {
 
     fn lightning(&self) -> Result<Mixer> {
         let (heads, head_dim) = self.linear_heads()?;
-        Ok(Mixer::Lightning(Lightning { heads, head_dim }))
+        Ok(Mixer::Lightning(Lightning { heads, head_dim, qk_norm: 0, output_gate: true, output_norm: true }))
+    }
+
+    /// The lightning attention of MiniCPM-SALA; `None` for its sparse layers (`minicpm4`).
+    fn sala(&self, index: u64) -> Result<Option<Mixer>> {
+        let keys = self.keys;
+        let Some(kinds) = keys.list("mixer_types", self.layers)? else {
+            let accepted = format!("{} of minicpm4 and lightning-attn, one a layer", self.layers);
+            return Err(keys.bad("mixer_types", "not a list", accepted));
+        };
+        match kinds[index as usize].as_str() {
+            Some("minicpm4") => return Ok(None),
+            Some("lightning-attn") => {}
+            _ => {
+                return Err(keys.bad(
+                    "mixer_types",
+                    brief(&kinds[index as usize]),
+                    "minicpm4, lightning-attn",
+                ));
+            }
+        }
+        let (heads, width) = self.linear_heads()?;
+        let heads = keys.count(&["lightning_nh"])?.unwrap_or(heads);
+        if let Some(kv) = keys.count(&["lightning_nkv"])?.filter(|kv| *kv != heads) {
+            return Err(keys.bad("lightning_nkv", kv, format!("{heads}, as many as query heads")));
+        }
+        let head_dim = keys.count(&["lightning_head_dim"])?.unwrap_or(width);
+        Ok(Some(Mixer::Lightning(Lightning {
+            heads,
+            head_dim,
+            qk_norm: if keys.flag("qk_norm", true)? { 2 * head_dim } else { 0 },
+            output_gate: keys.flag("use_output_gate", false)?,
+            output_norm: keys.flag("use_output_norm", false)?,
+        })))
     }
 
     /// Heads and their width of linear attention that has none of its own.

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::model::keys::{Keys, Reads, is_set};
 
 /// Types that are not modelled, whatever their keys, and why.
-const TYPES: [(&[&str], &str); 24] = [
+const TYPES: [(&[&str], &str); 23] = [
     (&["rwkv", "rwkv5", "rwkv6", "rwkv6qwen2", "rwkv7"], "RWKV's recurrence"),
     (&["xlstm"], "xLSTM's recurrence"),
     (&["recurrent_gemma"], "a gated linear recurrence (lru_width)"),
@@ -14,10 +14,6 @@ const TYPES: [(&[&str], &str); 24] = [
     (&["phi4flash"], "the memory that layers share (SambaY)"),
     (&["zamba", "zamba2"], "blocks of attention that several layers share (hybrid_layer_ids)"),
     (&["phi3small"], "blocks of sparse attention"),
-    (
-        &["minicpm_sala"],
-        "sparse attention that chooses blocks by means of their keys and is dense in short contexts (InfLLM-v2)",
-    ),
     (
         &["deepseek_v41", "deepseek_v41_text"],
         "caches that layers share (kv_source_layer_ids), layers that only the end of a prompt passes, and Engram \

@@ -63,7 +63,19 @@ impl Indexer {
     }
 }
 
-/// MiniMax-M3's index: a head per KV head and one shared key choose whole blocks.
+/// Index keys that are means of the layer's own keys (InfLLM-v2): one every `stride` tokens, and one every four strides,
+/// whose scores normalize those of the first. Neither has weights; SGLang 0.5.23 keeps both in slots of the KV cache
+/// (`layers/attention/minicpm/cache.py`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Means {
+    /// KV heads, each with its means.
+    pub kv_heads: u64,
+    /// Tokens from one mean to the next.
+    pub stride: u64,
+}
+
+/// An index that chooses whole blocks: MiniMax-M3's, with a head per KV head and one shared key, or MiniCPM-SALA's, with
+/// the query heads and means of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BlockIndex {
     /// Scoring heads.
@@ -74,6 +86,8 @@ pub struct BlockIndex {
     pub blocks: u64,
     /// Tokens of a block.
     pub block: u64,
+    /// Means that are the keys; `None` for keys of projections, one a token.
+    pub means: Option<Means>,
 }
 
 impl BlockIndex {
@@ -82,18 +96,40 @@ impl BlockIndex {
         self.blocks.saturating_mul(self.block)
     }
 
-    /// Bytes of the 16-bit keys of `context` tokens.
+    /// Tokens from one key to the next.
+    pub fn ratio(&self) -> u64 {
+        self.means.as_ref().map_or(1, |means| means.stride)
+    }
+
+    /// Bytes of the 16-bit keys of `context` tokens in addition to the KV cache, whose slots hold means.
     pub fn bytes(&self, context: u64) -> u128 {
-        2 * u128::from(context) * u128::from(self.head_dim)
+        if self.means.is_some() { 0 } else { 2 * u128::from(context) * u128::from(self.head_dim) }
     }
 
-    /// Operations to score one key for one query: 2·heads·width.
+    /// Slots of the KV cache that the means of `context` tokens take.
+    pub fn slots(&self, context: u64) -> u64 {
+        self.means.as_ref().map_or(0, |m| context / m.stride + context / m.stride.saturating_mul(4))
+    }
+
+    /// Bytes that scoring reads for one key; of means 16-bit ones of each KV head, and a quarter of a coarse one.
+    pub fn key_bytes(&self) -> u64 {
+        match &self.means {
+            None => 2 * self.head_dim,
+            Some(means) => 2 * means.kv_heads * self.head_dim * 5 / 4,
+        }
+    }
+
+    /// Operations to score one key for one query: 2·heads·width, of means a quarter more for the coarse ones.
     pub fn flops_per_pair(&self) -> u128 {
-        2 * u128::from(self.heads) * u128::from(self.head_dim)
+        let fine = 2 * u128::from(self.heads) * u128::from(self.head_dim);
+        if self.means.is_some() { fine * 5 / 4 } else { fine }
     }
 
-    /// The weight tensors.
+    /// The weight tensors; means have none.
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+        if self.means.is_some() {
+            return Vec::new();
+        }
         let q = self.heads * self.head_dim;
         vec![
             Tensor::linear(
@@ -139,9 +175,22 @@ mod tests {
 
     #[test]
     fn the_index_of_minimax_m3_by_hand() {
-        let index = BlockIndex { heads: 4, head_dim: 128, blocks: 16, block: 128 };
+        let index = BlockIndex { heads: 4, head_dim: 128, blocks: 16, block: 128, means: None };
         // 16 blocks of 128 = 2048 tokens; (4 + 1)·128 rows of 6144, and two norms of 128.
         let count: u128 = index.tensors(6144).iter().map(Tensor::elements).sum();
         assert_eq!((index.reach(), index.bytes(3), count), (2048, 768, 640 * 6144 + 256));
+    }
+
+    #[test]
+    fn the_index_of_minicpm_sala_by_hand() {
+        let means = Some(Means { kv_heads: 2, stride: 16 });
+        let index = BlockIndex { heads: 32, head_dim: 128, blocks: 96, block: 64, means };
+        // 64 chosen blocks and 32 of the window, 64 tokens each. Of 100 tokens six means and a coarse one.
+        assert_eq!(
+            (index.reach(), index.slots(100), index.bytes(100), index.tensors(4096).len()),
+            (6144, 7, 0, 0)
+        );
+        // Two heads of 128 in 16 bits, and a quarter; 2 · 32 · 128 operations, and a quarter.
+        assert_eq!((index.ratio(), index.key_bytes(), index.flops_per_pair()), (16, 640, 10_240));
     }
 }

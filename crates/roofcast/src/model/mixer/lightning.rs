@@ -1,7 +1,7 @@
 //! Lightning attention: linear attention with a fixed decay per head and no correction.
 //!
-//! Source: MiniMax-01 (arXiv 2501.08313) and Hugging Face transformers' `modeling_minimax.py`; vLLM keeps the state in fp32
-//! (`linear_attention_state_dtype`).
+//! Source: MiniMax-01 (arXiv 2501.08313) and Hugging Face transformers' `modeling_minimax.py`; MiniCPM-SALA's in
+//! `models/minicpm.py` of SGLang 0.5.23. vLLM keeps the state in fp32 (`linear_attention_state_dtype`).
 
 use super::State;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
@@ -13,6 +13,12 @@ pub struct Lightning {
     pub heads: u64,
     /// Width of queries, keys and values.
     pub head_dim: u64,
+    /// Elements of norms on queries and keys.
+    pub qk_norm: u64,
+    /// True if each output element has a gate.
+    pub output_gate: bool,
+    /// True if the output has a norm over all heads.
+    pub output_norm: bool,
 }
 
 impl Lightning {
@@ -22,15 +28,23 @@ impl Lightning {
         State { bytes: 4 * matrix, flops: 4 * matrix, heads: self.heads }
     }
 
-    /// The weight tensors for a residual stream of `hidden`: q, k and v, an output gate, a norm, the output.
+    /// The weight tensors for a residual stream of `hidden`.
     pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, even) = (self.heads * self.head_dim, Split::Even);
-        vec![
-            Tensor::linear("self_attn.qkv_proj", OperatorKind::InProj, 3 * wide, hidden, even),
-            Tensor::linear("self_attn.output_gate", OperatorKind::InProj, wide, hidden, even),
-            Tensor::vector("self_attn.norm", OperatorKind::Norms, wide, even),
-            Tensor::linear("self_attn.out_proj", OperatorKind::OProj, hidden, wide, even),
-        ]
+        let mut tensors =
+            vec![Tensor::linear("self_attn.qkv_proj", OperatorKind::InProj, 3 * wide, hidden, even)];
+        if self.output_gate {
+            tensors.push(Tensor::linear("self_attn.output_gate", OperatorKind::InProj, wide, hidden, even));
+        }
+        if self.output_norm {
+            tensors.push(Tensor::vector("self_attn.norm", OperatorKind::Norms, wide, even));
+        }
+        if self.qk_norm > 0 {
+            let (name, whole) = ("self_attn.qk_norm", Split::Replicated);
+            tensors.push(Tensor::vector(name, OperatorKind::Norms, self.qk_norm, whole));
+        }
+        tensors.push(Tensor::linear("self_attn.out_proj", OperatorKind::OProj, hidden, wide, even));
+        tensors
     }
 }
 
@@ -40,7 +54,8 @@ mod tests {
 
     #[test]
     fn minimax_01_by_hand() {
-        let lightning = Lightning { heads: 64, head_dim: 128 };
+        let lightning =
+            Lightning { heads: 64, head_dim: 128, qk_norm: 0, output_gate: true, output_norm: true };
         // 64 · 128 · 128 = 1,048,576 elements.
         assert_eq!((lightning.state().bytes, lightning.state().flops), (4_194_304, 4_194_304));
         // hidden 6144, 8192 wide: five matrices and a norm.
