@@ -571,6 +571,7 @@ export interface Link {
   bytes_per_s: number;
   latency_s: number;
   axes: number | null;
+  wraps: number | null;
 }
 
 export interface Machine {

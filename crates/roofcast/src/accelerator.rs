@@ -4,6 +4,7 @@
 //! computes the cost of collectives on a link.
 
 mod power;
+mod torus;
 
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
@@ -130,6 +131,9 @@ pub struct Link {
     /// Axes of a torus.
     #[serde(default)]
     pub axes: Option<u32>,
+    /// Chips of an axis of a torus that is closed to a ring; every axis is if absent.
+    #[serde(default)]
+    pub wraps: Option<u64>,
 }
 
 /// Shape of a link.
@@ -355,23 +359,6 @@ impl Accelerator {
         sizes.dedup();
         sizes
     }
-
-    /// The shape of a torus slice of `count` chips, nearest to a cube: 16 on two axes is 4×4, 8 is 2×4.
-    pub fn torus_shape(&self, count: u64) -> Option<Vec<u64>> {
-        let axes = self.link.as_ref().filter(|l| l.topology == Topology::Torus)?.axes?;
-        let mut shape = vec![1_u64; axes as usize];
-        let mut left = count.max(1);
-        while left > 1 {
-            let factor = (2..=left).find(|f| left.is_multiple_of(*f)).unwrap_or(left);
-            // Grow the shortest axis.
-            if let Some(shortest) = shape.iter_mut().min() {
-                *shortest *= factor;
-            }
-            left /= factor;
-        }
-        shape.sort_unstable();
-        Some(shape)
-    }
 }
 
 #[cfg(test)]
@@ -411,10 +398,17 @@ pub(crate) mod tests {
             bytes_per_s: ByteRate(45e9),
             latency_s: 1e-6,
             axes: Some(2),
+            wraps: Some(16),
         });
         assert_eq!(tpu.sizes(32), [1, 4, 8, 16, 32]);
         assert_eq!(tpu.torus_shape(16), Some(vec![4, 4]));
         assert_eq!(tpu.torus_shape(32), Some(vec![4, 8]));
+        // 16 chips close an axis of a v5e; three axes are closed in whole cubes of 4×4×4.
+        assert_eq!((tpu.axis_links(&[4, 8]), tpu.axis_links(&[8, 16])), (vec![1.0, 1.0], vec![1.0, 2.0]));
+        let link = tpu.link.as_mut().unwrap();
+        (link.axes, link.wraps) = (Some(3), Some(4));
+        assert_eq!(tpu.axis_links(&[4, 4, 8]), [2.0; 3]);
+        assert_eq!(tpu.axis_links(&[2, 4, 4]), [1.0; 3]);
     }
 
     #[test]

@@ -48,11 +48,11 @@ fn slices_of_tpu_v5e_for_a_70b() {
 
 /// The steps of seed 004's question 3, in closed form: 2PB FLOPs, which outweigh the 405 GB of weights from B = 120 on, and
 /// B · 8192 · 258,048 B of KV over 64 × 819 GB/s keep 15 ms up to B = 143; with all-reduces of 126 · 2 · 16,384 · 2 · B ·
-/// 2 · 63/64 B over 4 × 45 GB/s up to 55 (`roofcast seeds 004`). 32 chips take 15.5 ms for the weights alone.
+/// 2 · 63/64 B over 2 × 45 GB/s (8×8 has no ring) up to 32 (`roofcast seeds 004`). 32 chips take 15.5 ms for the weights alone.
 #[test]
 fn a_405b_within_15_ms() {
     let with = |users: u64| fewest(&format!("examples/plan-405b-15ms.toml --concurrency {users}"));
-    assert_eq!((with(55), with(56)), (Ok(64), Err(4)));
+    assert_eq!((with(32), with(33)), (Ok(64), Err(4)));
     let without =
         |users: u64| fewest(&format!("examples/plan-405b-15ms-without-ici.toml --concurrency {users}"));
     assert_eq!((without(143), without(144)), (Ok(64), Err(4)));

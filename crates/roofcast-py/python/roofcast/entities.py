@@ -65,6 +65,7 @@ class Link(Part):
     latency_s: float
     topology: str | None = None
     axes: int | None = None
+    wraps: int | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

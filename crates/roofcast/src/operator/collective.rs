@@ -44,7 +44,8 @@ pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
 /// * nodes, if ranks span N nodes of m each: a ring within each node leaves every rank 1/m of the sum, which it
 ///   all-reduces with its counterparts in the other nodes over a network card of its own, 2(N − 1)/N of it; then the
 ///   node gathers. Both kinds of links work on pieces in parallel, and the slower one counts;
-/// * torus: a ring in both directions along each axis in parallel: 2(n − 1)/n of the message over 2 × axes links.
+/// * torus: along each axis in parallel, in both directions where the axis is a ring and in one where it is a line:
+///   2(n − 1)/n of the message over the sum of these directions.
 pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<AllReduce> {
     if ranks <= 1 {
         return Vec::new();
@@ -56,15 +57,22 @@ pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<Al
         accelerator.link.as_ref().filter(|l| l.topology == Topology::Torus && ranks <= accelerator.node_size);
     if torus.is_some() {
         let shape = accelerator.torus_shape(ranks).unwrap_or_default();
+        let links = accelerator.axis_links(&shape);
         let most = shape.iter().filter(|n| **n > 1).count().max(1) as u64;
+        // The longest axes come last.
+        let last = |axes: u64| shape.iter().zip(&links).rev().take(axes as usize);
+        let hop = |n: u64, links: f64| if links > 1.0 { n / 2 * 2 } else { 2 * (n - 1) };
         return (1..=most)
             .map(|axes| AllReduce {
                 algorithm: format!(
                     "torus, {axes} of {}",
                     shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
                 ),
-                bandwidth: Picoseconds::moving(ring_bytes, ByteRate(rate.0 * 2.0 * axes as f64)),
-                latency: hops(shape.iter().rev().take(axes as usize).map(|n| n / 2 * 2).sum()),
+                bandwidth: Picoseconds::moving(
+                    ring_bytes,
+                    ByteRate(rate.0 * last(axes).map(|(_, links)| links).sum::<f64>()),
+                ),
+                latency: hops(last(axes).map(|(n, links)| hop(*n, *links)).sum()),
             })
             .collect();
     }

@@ -152,7 +152,7 @@ fn third(catalog: &Catalog) -> Result<Vec<Claim>> {
         )
         .is(
             Open,
-            "at batch 143 the messages take 12.9 ms more than the 15: the bound holds without them only",
+            "at batch 143 the messages take 12.9 ms more than the 15, over rings; 8×8 of a v5e has lines, as ours",
         ),
         open(
             Q3,
