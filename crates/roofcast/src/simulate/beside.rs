@@ -1,4 +1,4 @@
-//! A measured TPOT beside the run that forecasts it: whether a server is as fast as it should be.
+//! Comparison of a measured TPOT with a simulated one: whether a server is as fast as it should be.
 //!
 //! Knows: a forecast has a band that held 8 of 10 measurements of sources that no fit saw, and nothing is faster than
 //! the limit. Knows nothing about how the TPOT was measured.
@@ -40,7 +40,7 @@ pub enum Verdict {
 }
 
 impl Beside {
-    /// The mean TPOT `tpot_ms` beside `run`; `None` if no request of the run has a TPOT.
+    /// Comparison of the mean TPOT `tpot_ms` with `run`; `None` if no request of the run has a TPOT.
     pub fn of(run: &Simulation, tpot_ms: f64) -> Option<Beside> {
         let forecast_ms = run.summary.tpot.figure(|tpot| tpot.mean)?;
         // A run's mean TPOT may itself be below the limit of its mean step.
