@@ -200,7 +200,7 @@ class DeploymentFlags(TypedDict, total=False):
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
-    """A TOML file of accelerators and models beside the embedded catalog; its entries win"""
+    """A TOML file of accelerators and models, in addition to the embedded catalog; its entries win"""
 
 
 class LoadFlags(DeploymentFlags, total=False):
@@ -332,13 +332,13 @@ class CapacityFlags(DeploymentFlags, total=False):
     batch: Word | None
     """Sequences that the fewest accelerators must hold"""
     oversubscription: Word | None
-    """How often every token is sold: 2 serves twice the users that fit at full context"""
+    """Over-subscription of the KV cache: 2 serves twice the users that fit at full context"""
     users: Word | None
     """Users to serve: says how many such deployments that takes"""
     explain: bool | None
     """Show parameters, bytes and FLOPs tensor by tensor"""
     measured_log: Word | None
-    """Set the terms of an engine's start-up log beside the forecast: of vLLM, SGLang, TensorRT-LLM or llama.cpp"""
+    """Compare the terms of an engine's start-up log with the forecast: vLLM, SGLang, TensorRT-LLM or llama.cpp"""
 
 
 class SimulateFlags(LoadFlags, total=False):
@@ -610,9 +610,9 @@ class PlanFlags(TypedDict, total=False):
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
-    """A TOML file of accelerators and models beside the embedded catalog; its entries win"""
+    """A TOML file of accelerators and models, in addition to the embedded catalog; its entries win"""
     exhaustive: bool | None
-    """Simulate all that fits, whatever limit and estimate say of it: slower, the same best"""
+    """Simulate every deployment that fits, without pruning by limit and estimate: slower, with an equal best"""
     why: Word | None
     """Say what came of a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
     measured: Word | None
@@ -645,7 +645,7 @@ class ValidateFlags(TypedDict, total=False):
     engine_version: Word | None
     """The engine's version, as in 0.19.0"""
     concurrency: int | None
-    """Requests that were always in flight, for .jsonl; beside --rate, at most"""
+    """Requests in flight at all times, for .jsonl; with --rate, the most in flight"""
     rate: float | None
     """Requests that came a second, for .jsonl"""
     group: Word | None
@@ -656,13 +656,13 @@ class ValidateFlags(TypedDict, total=False):
     html: Word | None
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
     curves: Word | None
-    """Draw measured times over batch, prompt or context as SVG, beside their forecasts and limits"""
+    """Draw measured times over batch, prompt or context as SVG, with their forecasts and limits"""
     per_row: Word | None
     """Write measured, forecast and limit of every row as CSV, and what the forecast's time goes to"""
     calibration: Word | None
     """A calibration in place of the embedded one"""
     catalog: Words | None
-    """A TOML file of accelerators and models beside the embedded catalog; its entries win"""
+    """A TOML file of accelerators and models, in addition to the embedded catalog; its entries win"""
 
 
 class CalibrateFlags(TypedDict, total=False):
@@ -685,7 +685,7 @@ class CalibrateFlags(TypedDict, total=False):
     engine_version: Word | None
     """The engine's version, as in 0.19.0"""
     concurrency: int | None
-    """Requests that were always in flight, for .jsonl; beside --rate, at most"""
+    """Requests in flight at all times, for .jsonl; with --rate, the most in flight"""
     rate: float | None
     """Requests that came a second, for .jsonl"""
     output: Word | None
@@ -695,6 +695,6 @@ class CalibrateFlags(TypedDict, total=False):
     lets a fit see (all of `validate --split look`, half of the others). Without it the embedded numbers are the
     priors"""
     source: Word | None
-    """What the calibration says of its data [default: the files' names]"""
+    """The calibration's statement of its data [default: the files' names]"""
     catalog: Words | None
-    """A TOML file of accelerators and models beside the embedded catalog; its entries win"""
+    """A TOML file of accelerators and models, in addition to the embedded catalog; its entries win"""
