@@ -37,8 +37,8 @@ pub(super) struct Desk(Arc<Semaphore>);
 pub(super) struct Work {
     out: mpsc::Sender<Bytes>,
     from: Instant,
-    /// Time of the last line of progress, in milliseconds since the start.
-    told: AtomicU64,
+    /// Earliest time of the next line of progress, in milliseconds since the start; the first line is sent at once.
+    next: AtomicU64,
 }
 
 /// The body of the response: the lines that a job writes.
@@ -60,7 +60,7 @@ impl Desk {
                 () = out.closed() => return,
             };
             let done = tokio::task::spawn_blocking(move || {
-                let work = Work { out, from: Instant::now(), told: AtomicU64::new(0) };
+                let work = Work { out, from: Instant::now(), next: AtomicU64::new(0) };
                 let answer = job(&work).and_then(|answer| work.whole().map(|()| answer));
                 let line = match answer {
                     Ok(answer) => format!("{{\"answer\":{answer}}}\n"),
@@ -80,8 +80,8 @@ impl Work {
     /// Reports that `done` of `all` parts are done. True if the job shall go on.
     pub(super) fn at(&self, done: u64, all: u64) -> bool {
         let now = self.from.elapsed().as_millis() as u64;
-        if now >= self.told.load(Ordering::Relaxed) + PAUSE_MS {
-            self.told.store(now, Ordering::Relaxed);
+        if now >= self.next.load(Ordering::Relaxed) {
+            self.next.store(now + PAUSE_MS, Ordering::Relaxed);
             let line = format!("{}\n", json!({ "progress": { "done": done, "all": all } }));
             // A reader who is behind misses this line; a later one holds a newer count.
             drop(self.out.try_send(line.into()));
