@@ -70,9 +70,9 @@ pub(crate) enum Verb {
     Catalog(Box<CatalogArgs>),
     /// Lists the keys of a spec with their flags, all or those that a search finds.
     Keys(Later<KeysArgs>),
-    /// Writes a spec to begin with: every key with what it means.
+    /// Writes a spec to begin with: every key with its meaning.
     Init(Later<InitArgs>),
-    /// The texts that roofcast grew from, figure by figure: what each says, what its rules give, what we say.
+    /// The texts that roofcast grew from, figure by figure: printed, recomputed by its rules, and forecast.
     Seeds(Later<SeedsArgs>),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(Later<ConformanceArgs>),
@@ -106,7 +106,8 @@ pub(crate) struct SourceArgs {
     /// Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …
     #[arg(long, value_name = "COMMAND", group = "running")]
     pub(crate) from_command: Option<String>,
-    /// The same of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json.
+    /// Read the command of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o
+    /// json.
     #[arg(long, value_name = "FILE.yaml", group = "running")]
     pub(crate) from_manifest: Option<PathBuf>,
     /// Set any key of the spec, as in engine.watermark=0.01.
@@ -231,14 +232,14 @@ pub(crate) struct PlanArgs {
     /// Simulate every deployment that fits, without pruning by limit and estimate: slower, with an equal best.
     #[arg(long)]
     pub(crate) exhaustive: bool,
-    /// Say what came of a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
+    /// Print the result for a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
     #[arg(long, value_name = "KEY=VALUE …")]
     pub(crate) why: Option<String>,
     /// Begin from what runs: with --from-command or --from-manifest, a client's result (`vllm bench serve --save-result`, roofcast bench --json)
     /// against that deployment on hardware.accelerator. It calibrates the plan.
     #[arg(long, value_name = "FILE.json", requires = "running")]
     pub(crate) measured: Option<PathBuf>,
-    /// Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast bench.
+    /// Write commands, manifests, the spec and the line of roofcast bench for the best into this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) launch_dir: Option<PathBuf>,
     /// Write the Pareto pictures as SVG.
@@ -262,7 +263,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) traffic: Flags<Traffic>,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Take every step by itself: the same results, slower.
+    /// Simulate every step one by one: equal results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
     /// Mean TPOT that was measured of this deployment under this load: the answer is whether that is as forecast.
@@ -298,7 +299,7 @@ pub(crate) struct SimulateArgs {
         conflicts_with_all = ["sweep", "records", "series", "trace", "svg", "html", "measured_tpot", "csv"]
     )]
     pub(crate) find: Option<String>,
-    /// Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores].
+    /// Concurrent runs of a sweep; the answer does not depend on it [default: the number of cores].
     #[arg(long, value_parser = within(1, 1024))]
     pub(crate) threads: Option<u64>,
     #[cfg(feature = "parquet")]
@@ -403,7 +404,7 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Where; a file that is there already is left as it is [default: standard output].
+    /// Path; an existing file is left as it is [default: standard output].
     #[arg(value_name = "SPEC.toml")]
     pub(crate) file: Option<PathBuf>,
 }

@@ -150,7 +150,7 @@ fn said(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     Ok(Value::Word(word))
 }
 
-/// The flags of a verb, each with what a value is and one line on it.
+/// The flags of a verb, each with the kind of its value and one line of description.
 #[pyfunction]
 pub(crate) fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
     roofcast_cli::ask::flags(verb)

@@ -67,7 +67,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Bytes that the engine asks for beyond what other processes leave.
+    /// Bytes that the engine asks for beyond the free memory.
     pub fn beyond_free(&self) -> Bytes {
         self.budget_bytes.saturating_sub(self.free_bytes)
     }
@@ -138,7 +138,7 @@ fn free(deployment: &Deployment) -> Bytes {
     deployment.accelerator.usable_bytes.saturating_sub(deployment.memory_used)
 }
 
-/// Requests that one replica may run at once by its pool of recurrent states; none where no such pool bounds them.
+/// Maximum number of running requests of one replica by its pool of recurrent states; `None` without such a pool.
 pub fn running(deployment: &Deployment) -> Option<u64> {
     let of_stage = |(stage, rank): (usize, Rank)| {
         let held = rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
@@ -351,8 +351,8 @@ fn parts(deployment: &Deployment, mixer: &Mixer) -> Parts {
     Parts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
 }
 
-/// Bytes that rounding adds to a layer's cache on a rank: a window or chunk that does not end with a block holds one block
-/// more; llama.cpp keeps the cells of a micro-batch beside a window.
+/// Bytes that rounding adds to a layer's cache on a rank: a window or chunk that does not end with a block holds one
+/// block more; llama.cpp keeps the cells of a micro-batch in addition to a window.
 fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     let (Mixer::Attention(a), false) = (mixer, deployment.ideal) else { return Bytes::ZERO };
     let Some(most) = a.window.or(a.chunk).filter(|_| !a.shared_kv) else { return Bytes::ZERO };

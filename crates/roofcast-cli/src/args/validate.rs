@@ -20,7 +20,7 @@ pub(crate) struct ValidateArgs {
     /// Only rows on this side: of public measurements a quarter of the groups may be looked at row by row, the others judge.
     #[arg(long, value_name = "SIDE", default_value = "all")]
     pub(crate) split: SplitArg,
-    /// Draw what was measured against its forecast as SVG, by accelerator.
+    /// Draw measured values against their forecasts as SVG, by accelerator.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) svg: Option<PathBuf>,
     /// Write the answer as the page shows it: one HTML file that needs nothing else.
@@ -29,7 +29,7 @@ pub(crate) struct ValidateArgs {
     /// Draw measured times over batch, prompt or context as SVG, with their forecasts and limits.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) curves: Option<PathBuf>,
-    /// Write measured, forecast and limit of every row as CSV, and what the forecast's time goes to.
+    /// Write measured, forecast and limit of every row as CSV, with the parts of the forecast's time.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
     /// Instead of errors: how good the first choices are where a source measured several configurations of a model on a chip.

@@ -42,7 +42,7 @@ pub(crate) struct Answer<'a> {
     about: About<'a>,
     #[serde(flatten)]
     simulation: &'a Simulation,
-    /// The TPOT of `--measured-tpot` beside the forecast.
+    /// Comparison of the TPOT of `--measured-tpot` with the forecast.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Beside>,
 }

@@ -238,7 +238,7 @@ fn a_section_is_named_once() {
     }
 }
 
-/// What a config says in a form that nobody knows is refused or told, not passed over.
+/// Values of a config in an unknown form are refused or noted as assumed, never ignored.
 #[test]
 fn configs_in_another_form() {
     let config = |more: &str| {

@@ -196,7 +196,7 @@ class DeploymentFlags(TypedDict, total=False):
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
-    """The same of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
+    """Read the command of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
@@ -287,7 +287,7 @@ class LoadFlags(DeploymentFlags, total=False):
     goodput: float | None
     """Share of the requests that must keep every bound, of a plan [default: each bound at the 99th percentile]"""
     no_leap: bool | None
-    """Take every step by itself: the same results, slower"""
+    """Simulate every step one by one: equal results, slower"""
     html: Word | None
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
     merge: bool | None
@@ -358,7 +358,7 @@ class SweepFlags(LoadFlags, total=False):
     """Flags of ``roofcast simulate``."""
 
     threads: Word | None
-    """Runs of a sweep at the same time; the answer is the same for any number [default: as many as there are cores]"""
+    """Concurrent runs of a sweep; the answer does not depend on it [default: the number of cores]"""
 
 
 class PlanFlags(TypedDict, total=False):
@@ -606,7 +606,7 @@ class PlanFlags(TypedDict, total=False):
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
-    """The same of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
+    """Read the command of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
@@ -658,7 +658,7 @@ class ValidateFlags(TypedDict, total=False):
     curves: Word | None
     """Draw measured times over batch, prompt or context as SVG, with their forecasts and limits"""
     per_row: Word | None
-    """Write measured, forecast and limit of every row as CSV, and what the forecast's time goes to"""
+    """Write measured, forecast and limit of every row as CSV, with the parts of the forecast's time"""
     calibration: Word | None
     """A calibration in place of the embedded one"""
     catalog: Words | None

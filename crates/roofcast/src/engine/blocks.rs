@@ -92,12 +92,12 @@ impl Blocks {
         into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
     }
 
-    /// Keeps what the cache takes in and lets go until it is taken.
+    /// Records stored and removed blocks of the cache until they are read.
     pub(super) fn watch_cache(&mut self) {
         self.scheduler.pool().watch();
     }
 
-    /// Moves what the cache took in and let go to `into`; owners are requests by their numbers.
+    /// Moves the records of stored and removed blocks to `into`; owners are requests by number.
     pub(super) fn take_changes(&mut self, into: &mut Vec<Change>) {
         let Some(changes) = self.scheduler.pool().changes() else { return };
         for mut change in changes.drain(..) {
@@ -185,7 +185,7 @@ impl Blocks {
         self.config.usable_blocks() - self.scheduler.free_blocks()
     }
 
-    /// The time of a step and what binds it, and its account.
+    /// Time of a step with its bottleneck, and its account.
     fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
         let reaches = self.price.reaches().to_vec();
         let (mut all, mut within) = (0, vec![0; reaches.len()]);

@@ -12,9 +12,9 @@ use crate::units::Picoseconds;
 pub(super) struct Window {
     /// Start of the replica.
     pub(super) since: Ticks,
-    /// From when on it takes requests.
+    /// Time from which the replica takes requests.
     pub(super) ready: Ticks,
-    /// End; what is in flight then is still answered.
+    /// End; requests in flight are still answered.
     pub(super) until: Ticks,
 }
 

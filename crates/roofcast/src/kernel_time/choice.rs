@@ -227,7 +227,7 @@ pub fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chip: &Acc
 pub struct Timed {
     /// Name of the engine whose kernels were timed.
     pub engine: String,
-    /// Its newest version among the times.
+    /// Newest version of the engine among the times.
     pub version: String,
     /// Catalog id of the accelerator that they were timed on.
     pub accelerator: String,

@@ -245,7 +245,7 @@ pub struct Choice {
     /// The metric that is nearest to its bound, and the remaining fraction of the bound; `None` without bounds.
     pub headroom: Option<Headroom>,
     /// The probability of meeting the SLO, by simulations at quantiles of the band of step times; `None` at the
-    /// limit.
+    /// limit, without bounds, and if a better deployment of equal objective is likely enough.
     pub chance: Option<f64>,
     /// Highest rate, found by simulation, at which the deployment meets the SLO; `None` if it was not searched.
     pub max_requests_per_s: Option<f64>,

@@ -1,4 +1,4 @@
-//! The bounds of an SLO beside the values of a run.
+//! Comparison of the bounds of an SLO with the values of a run.
 //!
 //! Knows: each bounded percentile, and its span over seeds. Knows nothing about whether a run meets the SLO.
 
@@ -22,7 +22,7 @@ pub struct Bounded {
     pub over_seeds: Option<[f64; 2]>,
 }
 
-/// Each bound of `slo` with what a run has, the highest percentile of a metric first.
+/// Each bound of `slo` with the value of a run, the highest percentile of a metric first.
 pub fn against(summary: &Summary, slo: &Slo) -> Vec<Bounded> {
     let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
     let one = |bound: Bound| Bounded {
@@ -35,7 +35,8 @@ pub fn against(summary: &Summary, slo: &Slo) -> Vec<Bounded> {
     all.map(one).collect()
 }
 
-/// As [`against`], with the spans over seeds of a deployment that was simulated with several.
+/// Each bound of `slo` with the value of a proof, and the span over seeds of a deployment that was simulated with
+/// several.
 pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
     let mut all = against(&proven.run.summary, slo);
     let seeds = proven.outlook.as_ref().and_then(|outlook| outlook.seeds.as_ref());

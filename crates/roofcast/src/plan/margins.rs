@@ -94,8 +94,8 @@ fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
     found.runs(trials).map(|runs| runs.into_iter().map(verdict).collect())
 }
 
-/// How `candidate` misses the SLO under the workload of `base`, or its run; `None` if the search was
-/// stopped. Users beyond the memory of `candidate` need no simulation.
+/// The miss of `candidate` under the workload of `base`, or its run; `None` if the search was stopped. Users beyond the
+/// memory of `candidate` need no simulation.
 fn verdict(found: &mut Search, candidate: &Candidate, base: &Spec) -> Result<Option<Verdict>> {
     let users = base.workload.as_ref().and_then(users);
     if let Some(miss) = found.judge.crowded(candidate, users) {

@@ -93,9 +93,9 @@ pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
 
 /// `workload` with the number of requests that a proof needs: the requested number, or else [`REQUESTS`] or the
 /// workload's number if that is larger; at least so that requests arrive for [`DECODES`] times a request's decode
-/// time, and that each user in a closed loop with bounds sends [`DECODES`] requests. Users begin one after another, over the
-/// longest time of a request within the SLO: all at one instant would be an unrealistic burst, which would decide the
-/// 99th percentile. A trace is used whole.
+/// time, and that each user in a closed loop with bounds sends [`DECODES`] requests. Users begin one after another,
+/// over the longest time of a request within the SLO: all at one instant would be an unrealistic burst, which would
+/// decide the 99th percentile. A trace is used whole.
 pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
     if matches!(workload.arrivals, Arrivals::Trace { .. }) {
         return workload.clone();
@@ -141,7 +141,8 @@ pub(super) fn is_certain(demand: &Demand, slo: &Slo) -> bool {
     demand.users.is_some() && slo.bounds().next().is_none()
 }
 
-/// Number of requests that arrive during [`DECODES`] decode times, or [`DECODES`] for each user whose requests have bounds.
+/// Number of requests that arrive during [`DECODES`] decode times, or [`DECODES`] for each user whose requests have
+/// bounds.
 fn enough(demand: &Demand, slo: &Slo) -> u64 {
     let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s(demand, slo) * DECODES);
     let users = demand.users.filter(|_| !is_certain(demand, slo));
@@ -178,7 +179,10 @@ pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     let worst = beyond(run, slo);
     if let Some((bound, found)) = worst.filter(|(bound, found)| *found > bound.ms) {
         let early = if run.ended_early { " when the run was ended" } else { "" };
-        let reason = format!("{} {found:.0} ms{early}, {:.0} ms are allowed", bound.name(), bound.ms);
+        // Hundredths where whole milliseconds would be equal.
+        let digits = if found.round() == bound.ms.round() { 2 } else { 0 };
+        let reason =
+            format!("{} {found:.digits$} ms{early}, {:.digits$} ms are allowed", bound.name(), bound.ms);
         return miss(reason, found / bound.ms);
     }
     if run.ended_early {

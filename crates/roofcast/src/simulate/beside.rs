@@ -6,7 +6,7 @@
 use super::Simulation;
 use serde::Serialize;
 
-/// A measured mean TPOT, and what it means.
+/// A measured mean TPOT with forecast, limit and verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Beside {
     /// Measured mean TPOT in milliseconds.

@@ -5,7 +5,7 @@ use super::Routing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// `[search]`: what a plan may choose from.
+/// `[search]`: the choices of a plan.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchSpec {
@@ -43,7 +43,7 @@ pub struct SearchSpec {
     pub disaggregated: bool,
     /// Also search fleets with replicas on two accelerators.
     pub mixed: bool,
-    /// Over what their caches travel; the fastest that joins the accelerators where absent.
+    /// Link of KV transfers; the fastest between the accelerators where absent.
     pub link: Option<LinkKind>,
     /// Accelerators in all, at least; 1 where absent.
     pub min_accelerators: Option<u64>,
@@ -59,14 +59,14 @@ pub struct SearchSpec {
     pub minimise: Objective,
     /// Dollars per accelerator and hour in place of the catalog's price, by catalog id.
     pub prices: BTreeMap<String, f64>,
-    /// Watts of an accelerator, with what of its server is counted to it, in place of its board power, by catalog id.
+    /// Watts of an accelerator and its part of a server, in place of its board power, by catalog id.
     pub power_w: BTreeMap<String, f64>,
 }
 
 impl SearchSpec {
     /// The chance of meeting the SLO that the best plan has at least.
     pub fn confidence(&self) -> f64 {
-        /// Four in five: what is bought by it misses its SLO once in five times.
+        /// Four in five: one of five plans misses its SLO.
         const USUAL: f64 = 0.8;
         self.confidence.unwrap_or(USUAL)
     }

@@ -14,13 +14,13 @@ const MOST_DRAFTS: u64 = 64;
 pub struct SpeculativeSpec {
     /// Tokens drafted after each step of a sequence.
     pub num_speculative_tokens: u64,
-    /// The probability that a draft is what the model itself says, where those before it are; memory alone is known without.
+    /// Probability that a draft is accepted if all earlier drafts are; necessary for times, not for memory.
     #[serde(default)]
     pub acceptance_rate: Option<f64>,
     /// The model that drafts.
     #[serde(default)]
     pub draft_model: Option<String>,
-    /// What drafting one token takes, as a share of the model's step.
+    /// Time of drafting one token as a fraction of the model's step.
     #[serde(default)]
     pub draft_cost: Option<f64>,
 }

@@ -61,7 +61,7 @@ fn replicas_follow_the_load_and_the_whole_keeps_the_slo() {
     assert!(found.accelerator_hours < found.constant_accelerator_hours);
 }
 
-/// Each replica beside the first starts 20 s earlier: 20 s more of each of them.
+/// Each replica but the first starts 20 s earlier: 20 s more per replica.
 #[test]
 fn a_start_up_is_paid_for() {
     let trace = minutes(&[1, 16, 1]);

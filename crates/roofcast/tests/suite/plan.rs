@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use roofcast::catalog::Catalog;
 use roofcast::deployment::{Deployment, Options};
-use roofcast::plan::{Choice, Plan, Question, Stage, plan};
+use roofcast::plan::{Choice, Plan, Question, Stage, missed, plan};
 use roofcast::simulate::{self, Simulation, simulate};
-use roofcast::spec::{Metric, Slo};
+use roofcast::spec::{Metric, Percentile, Slo};
 use roofcast::{Error, Forecaster, Spec};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -559,10 +559,46 @@ fn the_best_is_as_likely_as_is_asked() {
     assert!(!at(&plan.cheaper[0]), "{:?}", plan.cheaper[0].chance);
     // Without confidence the cheapest that meets the SLO as forecast is the best.
     let (_, cheap) = likely(0.0);
-    assert_eq!(cheap.best.unwrap().count, plan.cheaper[0].count);
+    let cheap = cheap.best.unwrap();
+    assert_eq!(cheap.count, plan.cheaper[0].count);
+    // Its chance by two runs, which suffice to reject it at 0.8, is near the one by runs at three quantiles.
+    let [by_two, by_three] = [&plan.cheaper[0], &cheap].map(|choice| choice.chance.unwrap());
+    assert!((by_two - by_three).abs() < 0.1, "{by_two} {by_three}");
     // More replicas are never less likely.
     let (_, sure) = likely(0.97);
     assert!(sure.best.unwrap().count >= best.count);
+}
+
+/// A bound 0.2 ms below the simulated value, both 20 in whole milliseconds: the reason has two figures, not "20 ms, 20 ms are allowed".
+#[test]
+fn a_near_miss_has_two_figures() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 1\n";
+    let text = format!("{CHAT}{search}");
+    let best = planned(&text, false).unwrap().best.unwrap();
+    let mut run = simulated(&text, &best, 0);
+    run.summary.tpot.p99 = 20.2;
+    let miss =
+        |ms: f64| missed(&Ok(run.clone()), &Slo::default().with(Metric::Tpot, Percentile::P99, Some(ms)));
+    assert_eq!(miss(20.0).unwrap().reason, "TPOT p99 20.20 ms, 20.00 ms are allowed");
+    assert_eq!(miss(15.0).unwrap().reason, "TPOT p99 20 ms, 15 ms are allowed");
+    assert!(miss(20.2).is_none());
+}
+
+/// Of users' deployments, all of one group by cost per token, the eight first in rank have a chance: one of them is likely enough.
+#[test]
+fn chances_are_computed_in_order_of_rank() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 8\ntp = [1]\nmax_num_batched_tokens = [2048, 8192]\n\
+                  minimise = \"cost_per_million_tokens\"\n";
+    let text = format!("{CHAT}{search}").replace("confidence = 0", "confidence = 0.8");
+    let text = text.replace("kind = \"poisson\"\nrate = 10", "kind = \"closed_loop\"\nconcurrency = 32");
+    let plan = planned(&text, false).unwrap();
+    assert!(plan.confident && plan.ranked.len() > 8, "{}", plan.ranked.len());
+    let (weighed, others) = plan.ranked.split_at(8);
+    assert!(weighed.iter().all(|choice| choice.chance.is_some()));
+    assert!(others.iter().all(|choice| choice.chance.is_none()));
+    let likely: Vec<&Choice> = weighed.iter().filter(|choice| choice.chance >= Some(0.8)).collect();
+    assert!(likely.is_sorted_by_key(|choice| choice.cost_per_million_tokens.unwrap()));
+    assert_eq!(plan.ranked[0], *likely[0]);
 }
 
 /// A choice through its own spec on steps at a normal deviate of their band: its closed loops' TPOT, 10th and 90th percentile.

@@ -1,5 +1,6 @@
-//! Architectures that transformers, vLLM and SGLang register for text generation, beside what is read here:
-//! `docs/registered.md` is the table of `tests/registered.csv`, which `scripts/registered-models` writes.
+//! Comparison of the architectures that transformers, vLLM and SGLang register for text generation with the ones that
+//! are read here: `docs/registered.md` is the table of `tests/registered.csv`, which `scripts/registered-models`
+//! writes.
 
 use roofcast::model::config::{Standing, standing};
 use std::fmt::Write;

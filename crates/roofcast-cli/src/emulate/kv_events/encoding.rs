@@ -6,12 +6,12 @@
 use clap::ValueEnum;
 use rmp::encode::{write_array_len, write_f64, write_map_len, write_nil, write_str, write_uint};
 
-/// How an event is written.
+/// Encoding of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Encoding {
-    /// As a map.
+    /// Map of field names to values.
     Map,
-    /// As an array.
+    /// Array of values in the order of the fields.
     Array,
 }
 

@@ -79,12 +79,12 @@ impl Identity {
         self.found.blocks * self.block
     }
 
-    /// Free blocks that admitting what was found, with `tokens` more, takes.
+    /// Number of free blocks that are necessary to admit a request with its found blocks and `tokens` more tokens.
     pub(super) fn admission_blocks(&self, tokens: u64) -> u64 {
         tokens.div_ceil(self.block) + self.pool.unheld(&self.found)
     }
 
-    /// Admits a request with what was found, and blocks for `tokens` more.
+    /// Admits a request with its found blocks, and allocates blocks for `tokens` more tokens.
     pub(super) fn admit(&mut self, id: SequenceId, tokens: u64) {
         self.pool.hold(&mut self.found);
         let held = &mut self.held[id as usize];
