@@ -196,7 +196,8 @@ class DeploymentFlags(TypedDict, total=False):
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
-    """Read the command of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
+    """Read the command of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o
+    json"""
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
@@ -606,7 +607,8 @@ class PlanFlags(TypedDict, total=False):
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
-    """Read the command of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o json"""
+    """Read the command of the one engine in a cluster's manifest: a Deployment, a LeaderWorkerSet, kubectl get -o
+    json"""
     set: Mapping[str, Any] | Words | None
     """Set any key of the spec, as in engine.watermark=0.01"""
     catalog: Words | None
@@ -614,13 +616,12 @@ class PlanFlags(TypedDict, total=False):
     exhaustive: bool | None
     """Simulate every deployment that fits, without pruning by limit and estimate: slower, with an equal best"""
     why: Word | None
-    """Say what came of a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
+    """Print the result for a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
     measured: Word | None
     """Begin from what runs: with --from-command or --from-manifest, a client's result (`vllm bench serve --save-
     result`, roofcast bench --json) against that deployment on hardware.accelerator. It calibrates the plan"""
     launch_dir: Word | None
-    """Write what starts and checks the best into this folder: commands, manifests, the spec, the line of roofcast
-    bench"""
+    """Write commands, manifests, the spec and the line of roofcast bench for the best into this folder"""
     html: Word | None
     """Write the answer as the page shows it: one HTML file that needs nothing else"""
 
