@@ -9,7 +9,7 @@ mod torus;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::units::{ByteRate, Bytes, FlopRate};
-pub use power::IDLE_POWER;
+pub(crate) use power::IDLE_POWER;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -156,12 +156,12 @@ pub enum Topology {
 
 impl Topology {
     /// True if messages use PCIe.
-    pub fn is_pcie(self) -> bool {
+    pub(crate) fn is_pcie(self) -> bool {
         matches!(self, Topology::Pcie | Topology::Host)
     }
 
     /// True if messages pass through the host's memory.
-    pub fn is_through_host(self) -> bool {
+    pub(crate) fn is_through_host(self) -> bool {
         self == Topology::Host
     }
 }
@@ -202,7 +202,7 @@ pub struct Source {
 
 impl Accelerator {
     /// Bytes per second available to kernels: the datasheet's bandwidth less in-band ECC.
-    pub fn kernel_bandwidth(&self) -> f64 {
+    pub(crate) fn kernel_bandwidth(&self) -> f64 {
         self.bandwidth_bytes_per_s.0 * if self.in_band_ecc { 15.0 / 16.0 } else { 1.0 }
     }
 
@@ -231,7 +231,7 @@ impl Accelerator {
     }
 
     /// The dense peak for `dtype`, or an error that lists the chip's dtypes. A missing rate is never guessed.
-    pub fn peak(&self, dtype: Dtype) -> Result<FlopRate> {
+    pub(crate) fn peak(&self, dtype: Dtype) -> Result<FlopRate> {
         self.peak_flops.get(&dtype).copied().ok_or_else(|| Error::NoRate {
             accelerator: self.id.clone(),
             dtype: dtype.to_string(),
@@ -246,12 +246,12 @@ impl Accelerator {
     }
 
     /// True if the chip computes in `dtype`.
-    pub fn has(&self, dtype: Dtype) -> bool {
+    pub(crate) fn has(&self, dtype: Dtype) -> bool {
         self.peak_flops.contains_key(&dtype)
     }
 
     /// Number of multiprocessors for FlashAttention, which has no Metal kernel; `None` if unknown.
-    pub fn flash_multiprocessors(&self) -> Option<u64> {
+    pub(crate) fn flash_multiprocessors(&self) -> Option<u64> {
         self.multiprocessors.filter(|_| self.vendor != "apple")
     }
 
@@ -259,7 +259,7 @@ impl Accelerator {
     /// of 64 up to compute capability 8.0 (CUDA C++ Programming Guide, throughput of native arithmetic instructions).
     /// Among Ampere chips only capability 8.0 has tensor cores 8 times as fast as lanes. `None` if the fp32 or fp16
     /// rate is not known.
-    pub fn multiprocessor_cycles(&self) -> Option<f64> {
+    pub(crate) fn multiprocessor_cycles(&self) -> Option<f64> {
         let rate = |dtype| self.peak_flops.get(&dtype).map(|rate| rate.0);
         let (fp32, fp16) = rate(Dtype::Fp32).zip(rate(Dtype::Fp16)).filter(|_| self.vendor == "nvidia")?;
         let old = matches!(self.architecture.as_str(), "volta" | "turing")
@@ -269,7 +269,7 @@ impl Accelerator {
 
     /// The dtype for "16-bit compute" on this chip: `wanted` if the chip has it, else the other 16-bit one, else
     /// fp32.
-    pub fn sixteen_bit(&self, wanted: Dtype) -> Dtype {
+    pub(crate) fn sixteen_bit(&self, wanted: Dtype) -> Dtype {
         [wanted, Dtype::Bf16, Dtype::Fp16, Dtype::Fp32]
             .into_iter()
             .find(|d| self.has(*d))
@@ -345,7 +345,7 @@ impl Accelerator {
 
     /// The sizes in which this accelerator is deployed, up to `most`: powers of two within a node (a torus is cut in
     /// slices of 1, 4, 8, 16, …), then whole nodes.
-    pub fn sizes(&self, most: u64) -> Vec<u64> {
+    pub(crate) fn sizes(&self, most: u64) -> Vec<u64> {
         let torus = self.link.as_ref().is_some_and(|l| l.topology == Topology::Torus);
         let mut sizes: Vec<u64> = (0..40)
             .map(|p| 1 << p)

@@ -3,7 +3,7 @@
 use crate::clock::Ticks;
 
 /// Index of a sequence in its engine.
-pub type SequenceId = u32;
+pub(crate) type SequenceId = u32;
 
 /// A request as it arrives at an engine.
 #[derive(Debug, Clone, Copy, Default)]

@@ -34,7 +34,7 @@ pub struct Span {
 
 /// The means of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Means {
+pub(crate) struct Means {
     /// Time to first token.
     pub ttft_ms: f64,
     /// Time per output token.
@@ -51,13 +51,13 @@ pub struct Means {
 
 impl Bands {
     /// Bands of a forecast with `coefficients`; `None` if steps are priced at their limit, which is no forecast.
-    pub fn of(coefficients: &Coefficients, cost: CostKind, means: &Means) -> Option<Bands> {
+    pub(crate) fn of(coefficients: &Coefficients, cost: CostKind, means: &Means) -> Option<Bands> {
         let band = coefficients.band.filter(|_| cost == CostKind::Forecast)?;
         Some(Bands::around(means, &band, &coefficients.name))
     }
 
     /// Bands for decodes of `self`, with `prompts` of another accelerator for the first tokens.
-    pub fn with_prompts(self, prompts: Bands) -> Bands {
+    pub(crate) fn with_prompts(self, prompts: Bands) -> Bands {
         Bands {
             evidence: self.evidence.min(prompts.evidence),
             rests_on: format!("prompts: {}; decodes: {}", prompts.rests_on, self.rests_on),
@@ -68,7 +68,7 @@ impl Bands {
 
     /// Bands that cover both `self` and `others`, which serve the requests on another accelerator: from the lowest to
     /// the highest.
-    pub fn with_beside(self, others: Bands) -> Bands {
+    pub(crate) fn with_beside(self, others: Bands) -> Bands {
         let both = |a: Span, b: Span| {
             let widest = |a: [f64; 2], b: [f64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
             Span { factors: widest(a.factors, b.factors), range: widest(a.range, b.range) }

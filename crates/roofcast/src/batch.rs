@@ -46,29 +46,29 @@ pub enum Phase {
 
 impl Sequences {
     /// `count` sequences that each compute the last of `context` tokens.
-    pub fn decode(count: u64, context: u64) -> Sequences {
+    pub(crate) fn decode(count: u64, context: u64) -> Sequences {
         Sequences { count, new: 1, context: context.max(1), sampled: 1, phase: Phase::Decode }
     }
 
     /// A chunk of `new` tokens at the end of `context` tokens of a prompt; `ends` is true for the prompt's last
     /// chunk. One token after cached ones is computed like a decode.
-    pub fn prompt(new: u64, context: u64, ends: bool) -> Sequences {
+    pub(crate) fn prompt(new: u64, context: u64, ends: bool) -> Sequences {
         let phase = if new == 1 && context > 1 { Phase::Decode } else { Phase::Prompt };
         Sequences { count: 1, new, context, sampled: u64::from(ends), phase }
     }
 
     /// A sequence that verifies `new` − 1 drafts at the end of `context` tokens.
-    pub fn verify(new: u64, context: u64) -> Sequences {
+    pub(crate) fn verify(new: u64, context: u64) -> Sequences {
         Sequences { count: 1, new, context, sampled: new, phase: Phase::Decode }
     }
 
     /// True if the sequences compute prompt tokens.
-    pub fn is_prompt(&self) -> bool {
+    pub(crate) fn is_prompt(&self) -> bool {
         self.phase == Phase::Prompt
     }
 
     /// Tokens computed by all sequences.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.count.saturating_mul(self.new)
     }
 }
@@ -85,18 +85,8 @@ impl Batch {
     }
 
     /// The part of the batch on the busiest of `ranks`.
-    pub fn local(&self, ranks: u64) -> Batch {
+    pub(crate) fn local(&self, ranks: u64) -> Batch {
         let share = |s: &Sequences| Sequences { count: s.count.div_ceil(ranks), ..*s };
         Batch { groups: self.groups.iter().map(share).collect() }
-    }
-
-    /// Tokens computed by all groups.
-    pub fn tokens(&self) -> u64 {
-        self.groups.iter().map(Sequences::tokens).fold(0, u64::saturating_add)
-    }
-
-    /// Sequences of all groups.
-    pub fn sequences(&self) -> u64 {
-        self.groups.iter().map(|s| s.count).fold(0, u64::saturating_add)
     }
 }

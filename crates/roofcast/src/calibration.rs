@@ -198,28 +198,13 @@ impl Calibration {
         file
     }
 
-    /// Returns this calibration with the entries of `other` replacing its own.
-    #[must_use]
-    pub fn with(&self, other: Calibration) -> Calibration {
-        let own = |engine: &&Engine| !other.engines.iter().any(|e| e.name == engine.name);
-        let engines = other.engines.iter().chain(self.engines.iter().filter(own)).cloned().collect();
-        let or = |asked: bool| if asked { &other } else { self };
-        Calibration {
-            source: other.source.clone(),
-            bands: or(!other.bands.is_empty()).bands.clone(),
-            shares: or(!other.shares.is_empty()).shares.clone(),
-            engines,
-            profiles: other.profiles.clone().or_else(|| self.profiles.clone()),
-        }
-    }
-
     /// Names of engines whose numbers are known.
     pub fn engine_names(&self) -> impl Iterator<Item = &str> {
         self.engines.iter().map(|e| e.name.as_str())
     }
 
     /// The numbers of `engine`, in seconds; for an unknown engine, the numbers of the first one.
-    pub fn engine(&self, engine: &Release) -> EngineTimes {
+    pub(crate) fn engine(&self, engine: &Release) -> EngineTimes {
         let known = self.engines.iter().any(|e| e.name == engine.name);
         let first = self.engines.first().map_or("", |e| e.name.as_str());
         let name = if known { engine.name.as_str() } else { first };
@@ -262,7 +247,7 @@ impl Calibration {
     }
 
     /// Description of the measurements behind a forecast of `place`.
-    pub fn rests_on(&self, place: &Place) -> String {
+    pub(crate) fn rests_on(&self, place: &Place) -> String {
         let chip = &place.accelerator.id;
         match self.evidence(place) {
             Evidence::Engine => format!("kernel times of {} on {chip}", place.engine.name()),
@@ -288,7 +273,7 @@ impl Calibration {
     }
 
     /// Kernel times, engine's numbers and band of an accelerator, an engine and a weight format.
-    pub fn coefficients(&self, place: &Place) -> Coefficients {
+    pub(crate) fn coefficients(&self, place: &Place) -> Coefficients {
         let evidence = self.evidence(place);
         let kernel = self.running(place);
         Coefficients {

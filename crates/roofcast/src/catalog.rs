@@ -17,7 +17,6 @@ mod tunes;
 mod writing;
 
 pub use listing::{Kind, Line, Listed};
-pub use named::Named;
 pub use writing::{read_config, write_entry};
 
 use crate::accelerator::Accelerator;
@@ -66,7 +65,7 @@ pub struct ModelEntry {
 
 /// The weight format that words of a checkpoint's id name, and the compute dtype if the words set another:
 /// `FP8-dynamic`, `quantized.w4a16`.
-pub fn formats_of(words: &str) -> Option<(&'static str, Option<Dtype>)> {
+pub(crate) fn formats_of(words: &str) -> Option<(&'static str, Option<Dtype>)> {
     // The rules expect a model's name before the format.
     let rule = conventions().ok()?.read(&format!("model-{words}"))?.rule;
     Some((rule.weights.as_str(), rule.activations))
@@ -155,7 +154,7 @@ impl Catalog {
 
     /// The accelerator one of whose names occurs in `text` as whole words, as in a device's own name; the longest
     /// match first. Joining of words does not matter: `RTX 4090` is `rtx4090`, but `Tesla M40` is no Apple M4.
-    pub fn device(&self, text: &str) -> Option<&Accelerator> {
+    pub(crate) fn device(&self, text: &str) -> Option<&Accelerator> {
         let words = names::words(text);
         let runs: BTreeSet<String> = (0..words.len())
             .flat_map(|from| (from + 1..=words.len().min(from + MOST_WORDS)).map(move |to| (from, to)))

@@ -13,7 +13,7 @@ const BITS: u32 = 8;
 /// Total of `steps` steps, the first of which counts `first` and each later one `growth` more; fewer than 2³² steps,
 /// so that their pairs fit one word.
 #[inline]
-pub fn sum_of_run(first: u64, growth: u64, steps: u64) -> u128 {
+pub(crate) fn sum_of_run(first: u64, growth: u64, steps: u64) -> u128 {
     let pairs = steps * steps.saturating_sub(1) / 2;
     u128::from(first) * u128::from(steps) + u128::from(growth) * u128::from(pairs)
 }
@@ -34,7 +34,7 @@ impl Ticks {
     }
 
     /// Time in one word; longer durations saturate (20 hours).
-    pub fn narrow(self) -> u64 {
+    pub(crate) fn narrow(self) -> u64 {
         u64::try_from(self.0).unwrap_or(u64::MAX)
     }
 

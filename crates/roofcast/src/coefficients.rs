@@ -13,13 +13,13 @@ mod waiting;
 
 use crate::profile::Profiles;
 use crate::quantized_kernel::Regimes;
-pub use attention::AttentionKernel;
+pub(crate) use attention::AttentionKernel;
 pub use band::{Band, Evidence, Factors, Load};
 pub use engine_times::{Constant, EngineTimes, ServerLoop};
-pub use launches::Launches;
-pub use skew::{SKEW, busiest};
+pub(crate) use launches::Launches;
+pub(crate) use skew::{SKEW, busiest};
 use std::borrow::Cow;
-pub use waiting::waiting;
+pub(crate) use waiting::waiting;
 
 /// Kernel times, an engine's numbers and the band of one deployment.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,13 +85,13 @@ pub struct Shares {
 
 impl Shares {
     /// Round figures for use without a calibration.
-    pub const UNKNOWN: Shares =
+    pub(crate) const UNKNOWN: Shares =
         Shares { gemm: [0.7, 0.8], experts: [0.5, 0.7], attention: [0.5, 0.7], link: 0.6, start: 4e-6 };
 }
 
 impl Coefficients {
     /// Coefficients of a limit: fractions `mfu` of the peaks and `mbu` of the bandwidth, and nothing else.
-    pub fn ideal(mfu: f64, mbu: f64) -> Coefficients {
+    pub(crate) fn ideal(mfu: f64, mbu: f64) -> Coefficients {
         Coefficients {
             name: "limit".to_owned(),
             kernels: KernelTimes::Ideal { mfu, mbu },
@@ -107,14 +107,9 @@ impl Coefficients {
         }
     }
 
-    /// True for a limit: activations stay on chip, and experts are chosen evenly.
-    pub fn is_ideal(&self) -> bool {
-        matches!(self.kernels, KernelTimes::Ideal { .. })
-    }
-
     /// Coefficients of a machine that is slower by `factor`.
     #[must_use]
-    pub fn slowed(&self, factor: f64) -> Coefficients {
+    pub(crate) fn slowed(&self, factor: f64) -> Coefficients {
         Coefficients { factor: self.factor * factor, ..self.clone() }
     }
 }

@@ -4,8 +4,8 @@
 //! decisions come from [`crate::scheduler::vllm`] and [`crate::scheduler::sglang`].
 
 mod request;
-pub mod sglang;
-pub mod vllm;
+pub(crate) mod sglang;
+pub(crate) mod vllm;
 
 use crate::error::{Error, Result, told};
 use serde::Serialize;

@@ -19,7 +19,7 @@ use crate::parallelism::{Parallelism, RequestedParallelism};
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::quantized_kernel;
 use crate::spec::{
-    AttentionBackend, Convention, CostKind, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec, StateDtype,
+    AttentionBackend, Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec, StateDtype,
 };
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
@@ -303,7 +303,7 @@ impl Deployment {
     /// Parts into which `tp` ranks cut data per KV head: at most the number of heads, because GPU engines replicate
     /// heads beyond (vLLM's `QKVParallelLinear`). JAX engines on TPU shard the cache by sequences then, and an ideal
     /// machine shards everything.
-    pub fn kv_parts(&self, heads: u64) -> u64 {
+    pub(crate) fn kv_parts(&self, heads: u64) -> u64 {
         let tp = self.parallelism.tp;
         if self.ideal || self.accelerator.vendor == "google" { tp } else { tp.min(heads) }
     }
@@ -340,19 +340,13 @@ impl Deployment {
         Deployment::resolve(Arc::clone(&self.model), accelerator, &options)
     }
 
-    /// Prices steps by `cost`, also in deployments that vary this one.
-    pub fn set_cost(&mut self, cost: CostKind) {
-        self.engine.cost = cost;
-        self.asked.engine.cost = cost;
-    }
-
     /// Formats as requested, which a command repeats.
-    pub fn requested_formats(&self) -> &PrecisionSpec {
+    pub(crate) fn requested_formats(&self) -> &PrecisionSpec {
         &self.asked.precision
     }
 
     /// Shares as requested.
-    pub fn requested_shares(&self) -> RequestedParallelism {
+    pub(crate) fn requested_shares(&self) -> RequestedParallelism {
         self.asked.parallelism
     }
 
@@ -362,7 +356,7 @@ impl Deployment {
     }
 
     /// Memory bandwidth.
-    pub fn bandwidth(&self) -> ByteRate {
+    pub(crate) fn bandwidth(&self) -> ByteRate {
         self.accelerator.bandwidth_bytes_per_s
     }
 }

@@ -9,12 +9,12 @@
 //! fifth of a run's instructions. Rare parts are separate functions, marked `cold` or `inline(never)`, so that they
 //! take no room in a processor's 32 KiB of instruction cache between the code of every step.
 
-pub mod blocks;
+pub(crate) mod blocks;
 mod event;
 pub mod online;
 pub mod price;
-pub mod settings;
-pub mod sglang;
+pub(crate) mod settings;
+pub(crate) mod sglang;
 mod speculation;
 
 use crate::arrival::{Arrival, Departure, SequenceId};

@@ -5,7 +5,7 @@
 
 mod own;
 
-pub use own::{HostTierSettings, Own, SglangSettings, StatePool, TensorrtLlmSettings, VllmSettings};
+pub(crate) use own::{HostTierSettings, Own, SglangSettings, StatePool, VllmSettings};
 
 use crate::error::{Error, Result};
 use crate::scheduler;
@@ -200,7 +200,7 @@ impl EngineSettings {
     ///
     /// # Errors
     /// Keys of another scheduler, or that contradict one another. Verbs that run no scheduler ignore such keys.
-    pub fn own(&self) -> Result<&Own> {
+    pub(crate) fn own(&self) -> Result<&Own> {
         self.own.as_ref().map_err(Clone::clone)
     }
 
@@ -213,7 +213,7 @@ impl EngineSettings {
     }
 
     /// Settings of SGLang's scheduler, if it runs.
-    pub fn sglang(&self) -> Option<&SglangSettings> {
+    pub(crate) fn sglang(&self) -> Option<&SglangSettings> {
         match &self.own {
             Ok(Own::Sglang(settings)) => Some(settings),
             _ => None,
@@ -221,7 +221,7 @@ impl EngineSettings {
     }
 
     /// Engine.
-    pub fn kind(&self) -> EngineKind {
+    pub(crate) fn kind(&self) -> EngineKind {
         self.release.kind
     }
 
@@ -231,23 +231,23 @@ impl EngineSettings {
     }
 
     /// True from version `first` on.
-    pub fn is_since(&self, first: &str) -> bool {
+    pub(crate) fn is_since(&self, first: &str) -> bool {
         self.release.is_since(first)
     }
 
     /// True if a Python program serves the requests.
-    pub fn has_python_server(&self) -> bool {
+    pub(crate) fn has_python_server(&self) -> bool {
         self.served && self.frontend != Frontend::Dynamo && self.kind() != EngineKind::LlamaCpp
     }
 
     /// True if requests are considered in the order of their arrival.
-    pub fn is_in_order(&self) -> bool {
+    pub(crate) fn is_in_order(&self) -> bool {
         let by_prefix = self.sglang().is_some_and(|own| own.schedule_policy != SchedulePolicy::Fcfs);
         self.policy == QueuePolicy::Fcfs && !by_prefix
     }
 
     /// True if a step is scheduled while the previous one runs.
-    pub fn overlaps(&self) -> bool {
+    pub(crate) fn overlaps(&self) -> bool {
         match &self.own {
             Ok(Own::Vllm(own)) => own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE)),
             Ok(Own::TensorrtLlm(own)) => own.overlaps,

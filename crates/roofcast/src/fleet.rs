@@ -14,10 +14,10 @@ mod scaling;
 mod schedule;
 mod way;
 
-pub use admission::Admission;
+pub(crate) use admission::Admission;
 pub use caches::FoundPrefixes;
 pub use ingest::{Ingest, Servers};
-pub use pools::Pools;
+pub(crate) use pools::Pools;
 pub use scaling::Scaling;
 pub use way::Way;
 
@@ -90,12 +90,12 @@ impl Fleet {
     }
 
     /// Returns the fleet with disaggregated prefill and decode.
-    pub fn apart(self, pools: Pools) -> Fleet {
+    pub(crate) fn apart(self, pools: Pools) -> Fleet {
         Fleet { open: pools.prefill().collect(), pools: Some(pools), ..self }
     }
 
     /// Returns the fleet with replicas that start and stop.
-    pub fn scaled(self, scaling: Scaling) -> Fleet {
+    pub(crate) fn scaled(self, scaling: Scaling) -> Fleet {
         Fleet { scaling: Some(scaling), ..self }
     }
 
@@ -106,7 +106,11 @@ impl Fleet {
 
     /// Like [`Fleet::serve`], but stops when `watch` returns false; it is called now and then with the number of
     /// ended requests.
-    pub fn serve_while(&mut self, traffic: &mut Traffic, watch: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+    pub(crate) fn serve_while(
+        &mut self,
+        traffic: &mut Traffic,
+        watch: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
         let mut events = 0_u64;
         // True if a step may move the next event, since an answer may cause a request or a cache may go to another
         // replica.

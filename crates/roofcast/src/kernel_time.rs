@@ -14,14 +14,14 @@ use crate::deployment::Deployment;
 use crate::operator::{Form, Operator};
 use crate::profile::{Curve, Profiles};
 use choice::Asking;
-pub use choice::{Timed, evidence, timed};
-pub use context::Context;
-pub use formula::Rates;
+pub(crate) use choice::{Timed, evidence, timed};
+pub(crate) use context::Context;
+pub(crate) use formula::Rates;
 use serde::Serialize;
 
 /// Time of one operator, and its basis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KernelTime {
+pub(crate) struct KernelTime {
     /// Time as fractions of the chip's rates: for limits, and for unmeasured kernels.
     pub rates: Rates,
     /// Measured times, if the kernel was timed.
@@ -32,7 +32,7 @@ pub struct KernelTime {
 
 /// Measured times of one operator in one layer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Measured {
+pub(crate) enum Measured {
     /// Seconds over rows, or over tokens for experts.
     Rows(Curve),
     /// Times of attention or of a recurrence.
@@ -58,7 +58,7 @@ impl Basis {
 }
 
 /// Times of a deployment's operators.
-pub struct Kernels<'a> {
+pub(crate) struct Kernels<'a> {
     coefficients: &'a Coefficients,
     chip: &'a Accelerator,
     asking: Asking<'a>,
@@ -67,7 +67,7 @@ pub struct Kernels<'a> {
 
 impl<'a> Kernels<'a> {
     /// Kernel times for `deployment`.
-    pub fn of(deployment: &'a Deployment, coefficients: &'a Coefficients) -> Kernels<'a> {
+    pub(crate) fn of(deployment: &'a Deployment, coefficients: &'a Coefficients) -> Kernels<'a> {
         Kernels {
             coefficients,
             chip: &deployment.accelerator,
@@ -81,7 +81,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Time of `operator`.
-    pub fn time(&self, operator: &Operator) -> KernelTime {
+    pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
         let rates = Rates::of(self, operator);
         let found = self.profiles().and_then(|profiles| match &operator.form {
             Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix),

@@ -2,12 +2,12 @@
 //!
 //! Knows: blocks and their holders, and which prefixes are still cached. Knows nothing about time or policy.
 
-pub mod contiguous;
+pub(crate) mod contiguous;
 pub(crate) mod cursor;
 pub(crate) mod extents;
-pub mod groups;
-pub mod layout;
-pub mod offload;
-pub mod paged;
+pub(crate) mod groups;
+pub(crate) mod layout;
+pub(crate) mod offload;
+pub(crate) mod paged;
 pub mod prefix;
-pub mod tier;
+pub(crate) mod tier;

@@ -8,7 +8,7 @@ mod rows;
 pub(crate) mod settings;
 
 pub use rows::{read, read_each};
-pub use settings::Settings;
+pub(crate) use settings::Settings;
 
 use crate::coefficients::Load;
 use crate::deployment::Options;
@@ -88,7 +88,7 @@ impl Kind {
     }
 
     /// Class of load, as far as errors depend on it.
-    pub fn load(self) -> Load {
+    pub(crate) fn load(self) -> Load {
         match self {
             Kind::DecodeStep | Kind::Prefill | Kind::PrefillBatch | Kind::StaticBatchPhases => Load::Step,
             Kind::OpenLoop => Load::Open,
@@ -97,12 +97,12 @@ impl Kind {
     }
 
     /// True if the first token counts when all prompts of the batch are computed.
-    pub fn is_static(self) -> bool {
+    pub(crate) fn is_static(self) -> bool {
         matches!(self, Kind::PrefillBatch | Kind::StaticBatchPhases | Kind::OfflineStaticBatch)
     }
 
     /// True if a server was between client and engine.
-    pub fn served(self) -> bool {
+    pub(crate) fn served(self) -> bool {
         matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated)
     }
 }
@@ -219,7 +219,7 @@ impl Measurement {
     }
 
     /// Tokens of the longest request, prompt and output.
-    pub fn longest(&self) -> u64 {
+    pub(crate) fn longest(&self) -> u64 {
         let tokens = |l: Option<Lengths>| l.map_or(0, |l| l.max);
         tokens(self.input).saturating_add(tokens(self.output)).max(self.context.unwrap_or(0))
     }
@@ -231,7 +231,7 @@ impl Measurement {
 
     /// Shared prefixes of the prompts, if the server caches prefixes. A client that repeats a few prompts shares all
     /// of each but its last token, which is computed again.
-    pub fn prefix(&self) -> Option<Prefix> {
+    pub(crate) fn prefix(&self) -> Option<Prefix> {
         let input = self.input.filter(|_| self.settings.keeps_prefixes())?;
         let repeated = || Some([input.min.checked_sub(1)?, recipe::prompts(self)?]);
         let [length, count] = self.settings.shared_prefix.or_else(repeated)?;
@@ -242,7 +242,7 @@ impl Measurement {
     /// `checkpoint` is the format of the model's own checkpoint, if quantized. Where a row does not name its KV
     /// format: TensorRT-LLM keeps 8 bits with 8- and 4-bit weights, and so does a vLLM server with checkpoints that
     /// ModelOpt made of a 16-bit one, whose `kv_cache_quant_algo` is FP8.
-    pub fn options(&self, checkpoint: Option<&str>) -> Options {
+    pub(crate) fn options(&self, checkpoint: Option<&str>) -> Options {
         let weights = self.weights.as_str();
         let quantized = checkpoint.is_some();
         let in_blocks = checkpoint == Some("fp8-block") || self.model.starts_with(BLOCK_SCALED);

@@ -68,7 +68,7 @@ pub struct Rank {
 
 impl Rank {
     /// Bytes that the engine asks for beyond the free memory.
-    pub fn beyond_free(&self) -> Bytes {
+    pub(crate) fn beyond_free(&self) -> Bytes {
         self.budget_bytes.saturating_sub(self.free_bytes)
     }
 }
@@ -91,7 +91,7 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
 }
 
 /// Bytes of the compute buffer that llama.cpp reserves on one rank for each token of the context; other engines have none.
-pub fn compute_buffer(deployment: &Deployment) -> Bytes {
+pub(crate) fn compute_buffer(deployment: &Deployment) -> Bytes {
     if llama_cpp::serves(deployment) { llama_cpp::buffer_of_token(deployment) } else { Bytes::ZERO }
 }
 
@@ -211,7 +211,7 @@ pub fn shares_what_is_free(deployment: &Deployment) -> bool {
 
 /// Peak bytes of activations: the larger of a layer with a full token budget and of sampling for a full batch, during
 /// which the last layer's output of every token is still held.
-pub fn activation_peak(deployment: &Deployment) -> Bytes {
+pub(crate) fn activation_peak(deployment: &Deployment) -> Bytes {
     let (tokens, sequences) = profiled(deployment);
     let base = u64::from(deployment.base.bits());
     let layer = Bytes(layer_width(deployment)).scale(base, 8) * tokens;
@@ -291,7 +291,7 @@ pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
 }
 
 /// Blocks of `bytes` bytes on each rank that fit one replica of a single stage.
-pub fn blocks(deployment: &Deployment, bytes: Bytes) -> u64 {
+pub(crate) fn blocks(deployment: &Deployment, bytes: Bytes) -> u64 {
     let fit = ranks(deployment).into_iter().map(|rank| rank.kv_bytes.0 / bytes.0.max(1));
     fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
 }

@@ -4,22 +4,22 @@
 //! machines or parallelism; [`config`] reads a `config.json`, [`quantization`] number formats.
 
 pub mod config;
-pub mod ffn;
+pub(crate) mod ffn;
 mod keys;
-pub mod mixer;
+pub(crate) mod mixer;
 mod operator_kind;
-pub mod quantization;
-pub mod tensor;
+pub(crate) mod quantization;
+pub(crate) mod tensor;
 mod tower;
 
 pub(crate) use keys::brief;
 
-pub use ffn::{Dense, Experts, Ffn, largest_deviate};
+pub(crate) use ffn::{Dense, Experts, Ffn, largest_deviate};
 pub use mixer::{Attention, Indivisible, Latent, Mixer};
 pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;
-pub use tensor::{Role, Split, Tensor};
-pub use tower::Tower;
+pub(crate) use tensor::{Role, Split, Tensor};
+pub(crate) use tower::Tower;
 
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::units::Bytes;
@@ -103,7 +103,7 @@ pub struct Layer {
 
 impl Layer {
     /// Every tensor of the layer.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let mut tensors = self.mixer.tensors(hidden);
         tensors.extend(self.ffn.tensors(hidden));
         tensors.push(Tensor::vector("norms", OperatorKind::Norms, self.norms, Split::Replicated));
@@ -129,20 +129,20 @@ pub struct Parameters {
 
 impl Model {
     /// Sets the bytes of an element of every recurrent state. Returns whether the model has such a state.
-    pub fn set_state_element(&mut self, bytes: u64) -> bool {
+    pub(crate) fn set_state_element(&mut self, bytes: u64) -> bool {
         let set = self.layers.iter_mut().map(|layer| layer.mixer.set_state_element(bytes));
         set.filter(|set| *set).count() > 0
     }
 
     /// Layers whose weights are stored: one pass's layers.
-    pub fn held_layers(&self) -> &[Layer] {
+    pub(crate) fn held_layers(&self) -> &[Layer] {
         let count = self.layers.len() / self.passes.max(1) as usize;
         &self.layers[..count]
     }
 
     /// Most pipeline stages: one per layer; 1 if the model passes its weights several times, because every stage
     /// would then need all weights.
-    pub fn most_stages(&self) -> u64 {
+    pub(crate) fn most_stages(&self) -> u64 {
         if self.passes > 1 { 1 } else { self.layers.len() as u64 }
     }
 
@@ -220,7 +220,7 @@ impl Model {
     }
 
     /// True if any layer routes tokens to experts.
-    pub fn is_moe(&self) -> bool {
+    pub(crate) fn is_moe(&self) -> bool {
         self.layers.iter().any(|l| matches!(l.ffn, Ffn::Experts(_)))
     }
 

@@ -6,7 +6,7 @@
 //! limit assumes stay on chip.
 
 mod attention;
-pub mod collective;
+pub(crate) mod collective;
 mod compressed;
 mod latent;
 mod lora;
@@ -18,12 +18,12 @@ use crate::deployment::{Block, Deployment, Gemm, Stage};
 use crate::model::{Mixer, OperatorKind};
 use crate::precision::Dtype;
 use crate::units::{Bytes, FlopRate, number};
-pub use attention::{Grouped, Scores};
-pub use compressed::CompressedForm;
-pub use latent::LatentForm;
+pub(crate) use attention::{Grouped, Scores};
+pub(crate) use compressed::CompressedForm;
+pub(crate) use latent::LatentForm;
 pub(crate) use lora::adapter;
-pub use moe::RoutedExperts;
-pub use recurrent::Recurrence;
+pub(crate) use moe::RoutedExperts;
+pub(crate) use recurrent::Recurrence;
 use std::ops::AddAssign;
 
 /// An operator, over all equal layers.
@@ -43,7 +43,7 @@ pub struct Operator {
 
 impl Operator {
     /// True if its weights have 16 bits, by kind or by their bytes. Many checkpoints quantize routed experts alone.
-    pub fn is_unquantized(&self) -> bool {
+    pub(crate) fn is_unquantized(&self) -> bool {
         let by_bytes = match &self.form {
             Form::Product { matrix, .. } => matrix.weight_bytes >= 2.0 * matrix.elements,
             _ => false,
@@ -52,7 +52,7 @@ impl Operator {
     }
 
     /// Bits per weight, scales and biases included; `None` without a matrix.
-    pub fn bits(&self) -> Option<f64> {
+    pub(crate) fn bits(&self) -> Option<f64> {
         match &self.form {
             Form::Product { matrix, .. } if matrix.elements > 0.0 => {
                 Some(8.0 * matrix.weight_bytes / matrix.elements)
@@ -86,7 +86,7 @@ pub enum Form {
 
 impl Form {
     /// True if its work depends only on the rank's computed or sampled rows.
-    pub fn is_of_rows(&self) -> bool {
+    pub(crate) fn is_of_rows(&self) -> bool {
         matches!(self, Form::Product { .. } | Form::Lookup { .. })
     }
 }
@@ -124,7 +124,7 @@ pub struct Demand {
 
 impl Demand {
     /// The demand of `times` equal operators.
-    pub fn times(self, times: f64) -> Demand {
+    pub(crate) fn times(self, times: f64) -> Demand {
         Demand {
             flops: self.flops * times,
             weight_bytes: self.weight_bytes * times,
@@ -194,7 +194,7 @@ pub enum Shape {
 
 impl Shape {
     /// Query heads of grouped attention, and query heads that share one key head; 0 and 1 for other work.
-    pub fn heads_and_group(self) -> [u64; 2] {
+    pub(crate) fn heads_and_group(self) -> [u64; 2] {
         match self {
             Shape::Grouped { heads, group, .. } => [heads, group],
             _ => [0, 1],
@@ -239,7 +239,7 @@ pub enum SequenceForm {
 impl SequenceForm {
     /// FLOPs and KV bytes of one sequence that computes `new` tokens up to a context of `context`.
     #[inline(always)]
-    pub fn demand(&self, new: u64, context: u64) -> Demand {
+    pub(crate) fn demand(&self, new: u64, context: u64) -> Demand {
         let [flops, kv_bytes] = match self {
             SequenceForm::Grouped(form) => form.demand(new, context),
             SequenceForm::Latent(form) => form.attention(new, context),
@@ -254,13 +254,13 @@ impl SequenceForm {
 
 impl ContextForm {
     /// Cache bytes per token of context of a decoding sequence.
-    pub fn token_bytes(&self) -> f64 {
+    pub(crate) fn token_bytes(&self) -> f64 {
         self.decode.terms.iter().map(|(_, term)| term.kv_bytes).sum()
     }
 
     /// Exact work of `sequences`.
     #[inline(always)]
-    pub fn demand(&self, sequences: &[Sequences]) -> Demand {
+    pub(crate) fn demand(&self, sequences: &[Sequences]) -> Demand {
         let mut sum = Demand::default();
         for s in sequences {
             sum += self.sequence.demand(s.new, s.context).times(number(s.count));
@@ -270,7 +270,7 @@ impl ContextForm {
 }
 
 /// Every operator of one forward pass through all stages, on the busiest rank of each, in order of execution.
-pub fn operators(deployment: &Deployment) -> Vec<Operator> {
+pub(crate) fn operators(deployment: &Deployment) -> Vec<Operator> {
     deployment.stages.iter().flat_map(|stage| of_stage(deployment, stage)).collect()
 }
 

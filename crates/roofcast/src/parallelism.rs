@@ -23,21 +23,18 @@ pub struct Parallelism {
 }
 
 impl Parallelism {
-    /// One accelerator.
-    pub const ONE: Parallelism = Parallelism { tp: 1, pp: 1, ep: 1, attention_dp: 1, replicas: 1 };
-
     /// Accelerators in all.
     pub fn count(&self) -> u64 {
         self.tp * self.pp * self.attention_dp * self.replicas
     }
 
     /// Ranks of one stage, over which experts are distributed.
-    pub fn stage_ranks(&self) -> u64 {
+    pub(crate) fn stage_ranks(&self) -> u64 {
         self.tp * self.attention_dp
     }
 
     /// Degrees for a user's request; absent ones are derived, see [`RequestedParallelism`].
-    pub fn resolve(request: &RequestedParallelism, model: &Model) -> Result<Parallelism> {
+    pub(crate) fn resolve(request: &RequestedParallelism, model: &Model) -> Result<Parallelism> {
         let bad =
             |field: &str, found: u64, accepted: String| Error::field("parallelism", field, found, accepted);
         let pp = request.pp.unwrap_or(1);
@@ -129,12 +126,12 @@ pub struct RequestedParallelism {
 }
 
 /// Heads that `tp` ranks cannot divide, if any.
-pub fn indivisible(model: &Model, tp: u64) -> Option<Indivisible> {
+pub(crate) fn indivisible(model: &Model, tp: u64) -> Option<Indivisible> {
     model.layers.iter().find_map(|layer| layer.mixer.indivisible(tp))
 }
 
 /// The widest tensor parallelism that divides `count` and the model's heads.
-pub fn widest_tp(model: &Model, count: u64) -> u64 {
+pub(crate) fn widest_tp(model: &Model, count: u64) -> u64 {
     (1..=count.max(1))
         .rev()
         .find(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none())

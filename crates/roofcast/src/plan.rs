@@ -36,9 +36,8 @@ pub use current::{Alternative, Current, current};
 pub use feasibility::{Miss, Stage};
 pub use largest::{Largest, Range};
 pub use launch::{Launch, Role, launches};
-pub use manifest::Manifest;
 pub use over_time::{Interval, OverTime};
-pub use pareto::front;
+pub(crate) use pareto::front;
 pub use proof::{Headroom, Runner, Trial, in_turn, judged_load, missed};
 pub use quality::Quality;
 pub use space::Cut;
@@ -429,7 +428,7 @@ fn smallest(found: &Search) -> Vec<Smallest> {
 }
 
 /// Peak 16-bit operations per second × 3600 over the hourly price; `None` without a price.
-pub fn flops_per_dollar(chip: &Accelerator) -> Option<FlopsPerDollar> {
+pub(crate) fn flops_per_dollar(chip: &Accelerator) -> Option<FlopsPerDollar> {
     let usd_per_hour = chip.price.as_ref()?.usd_per_hour;
     let peak = chip.peak(chip.sixteen_bit(crate::precision::Dtype::Bf16)).ok()?;
     Some(FlopsPerDollar {

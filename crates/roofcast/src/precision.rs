@@ -5,7 +5,7 @@
 
 mod gguf;
 
-pub use gguf::GgufMix;
+pub(crate) use gguf::GgufMix;
 pub(crate) use gguf::GgufTensor;
 
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub enum Dtype {
 
 impl Dtype {
     /// Bits of one value without scales.
-    pub fn bits(self) -> u32 {
+    pub(crate) fn bits(self) -> u32 {
         match self {
             Dtype::Fp32 | Dtype::Tf32 => 32,
             Dtype::Fp16 | Dtype::Bf16 => 16,
@@ -80,22 +80,22 @@ impl Width {
     const UNIT: u32 = 65_536;
 
     /// Whole bits.
-    pub const fn bits(bits: u32) -> Width {
+    pub(crate) const fn bits(bits: u32) -> Width {
         Width(bits * Width::UNIT)
     }
 
     /// `bits` a value plus `overhead` bits shared by a group of `group` values.
-    pub const fn grouped(bits: u32, overhead: u32, group: u32) -> Width {
+    pub(crate) const fn grouped(bits: u32, overhead: u32, group: u32) -> Width {
         Width(bits * Width::UNIT + overhead * Width::UNIT / group)
     }
 
     /// The width in bits as a float.
-    pub fn as_f64(self) -> f64 {
+    pub(crate) fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(Width::UNIT)
     }
 
     /// Bytes of `elements` values, rounded up to a whole byte.
-    pub fn bytes(self, elements: u128) -> Bytes {
+    pub(crate) fn bytes(self, elements: u128) -> Bytes {
         let bits = elements.saturating_mul(u128::from(self.0)).div_ceil(u128::from(Width::UNIT) * 8);
         Bytes(u64::try_from(bits).unwrap_or(u64::MAX))
     }
@@ -118,38 +118,40 @@ impl Format {
     }
 
     /// bfloat16, computed as such (or in fp16 where a chip has no bf16).
-    pub const BF16: Format = Format::new("bf16", Width::bits(16), None);
+    pub(crate) const BF16: Format = Format::new("bf16", Width::bits(16), None);
     /// IEEE half precision.
-    pub const FP16: Format = Format::new("fp16", Width::bits(16), None);
+    pub(crate) const FP16: Format = Format::new("fp16", Width::bits(16), None);
     /// IEEE single precision storage; computes in 32 bits.
-    pub const FP32: Format = Format::new("fp32", Width::bits(32), Some(Dtype::Fp32));
+    pub(crate) const FP32: Format = Format::new("fp32", Width::bits(32), Some(Dtype::Fp32));
     /// 8-bit floats with per-tensor or per-channel scales (their bytes are below 0.1 %).
-    pub const FP8: Format = Format::new("fp8", Width::bits(8), Some(Dtype::Fp8));
+    pub(crate) const FP8: Format = Format::new("fp8", Width::bits(8), Some(Dtype::Fp8));
     /// 8-bit floats with an fp32 scale per 128 × 128 block (DeepSeek-V3).
-    pub const FP8_BLOCK: Format = Format::new("fp8-block", Width::grouped(8, 32, 16_384), Some(Dtype::Fp8));
+    pub(crate) const FP8_BLOCK: Format =
+        Format::new("fp8-block", Width::grouped(8, 32, 16_384), Some(Dtype::Fp8));
     /// NVIDIA's 4-bit floats: an fp8 scale per 16 values.
-    pub const NVFP4: Format = Format::new("nvfp4", Width::grouped(4, 8, 16), Some(Dtype::Fp4));
+    pub(crate) const NVFP4: Format = Format::new("nvfp4", Width::grouped(4, 8, 16), Some(Dtype::Fp4));
     /// OCP microscaling 4-bit floats: an 8-bit exponent per 32 values; weight-only as in gpt-oss.
-    pub const MXFP4: Format = Format::new("mxfp4", Width::grouped(4, 8, 32), None);
+    pub(crate) const MXFP4: Format = Format::new("mxfp4", Width::grouped(4, 8, 32), None);
     /// GPTQ, 4 bits, groups of 128: an fp16 scale and a 4-bit zero point each.
-    pub const GPTQ_INT4: Format = Format::new("gptq-int4", Width::grouped(4, 20, 128), None);
+    pub(crate) const GPTQ_INT4: Format = Format::new("gptq-int4", Width::grouped(4, 20, 128), None);
     /// AWQ, 4 bits, groups of 128: an fp16 scale and a 4-bit zero point each.
-    pub const AWQ_INT4: Format = Format::new("awq-int4", Width::grouped(4, 20, 128), None);
+    pub(crate) const AWQ_INT4: Format = Format::new("awq-int4", Width::grouped(4, 20, 128), None);
 
     /// Compressed-tensors' w4a16: symmetric, groups of 128 with a 16-bit scale each.
-    pub const W4A16: Format = Format::new("w4a16", Width::grouped(4, 16, 128), None);
+    pub(crate) const W4A16: Format = Format::new("w4a16", Width::grouped(4, 16, 128), None);
     /// bitsandbytes' 4 bits: an fp32 absmax per 64 values.
-    pub const NF4: Format = Format::new("nf4", Width::grouped(4, 32, 64), None);
+    pub(crate) const NF4: Format = Format::new("nf4", Width::grouped(4, 32, 64), None);
     /// bitsandbytes' 4 bits with double quantization: 8 bits per 64 values and 32 bits per 256 of these scales.
-    pub const NF4_DOUBLE: Format = Format::new("bnb-4bit", Width::grouped(4, 256 * 8 + 32, 256 * 64), None);
+    pub(crate) const NF4_DOUBLE: Format =
+        Format::new("bnb-4bit", Width::grouped(4, 256 * 8 + 32, 256 * 64), None);
 
     /// Returns the storage format, computed in `dtype`.
-    pub fn computing_in(self, dtype: Dtype) -> Format {
+    pub(crate) fn computing_in(self, dtype: Dtype) -> Format {
         Format { compute: Some(dtype), ..self }
     }
 
     /// Returns the storage format, computed in the 16-bit activation dtype.
-    pub fn weight_only(self) -> Format {
+    pub(crate) fn weight_only(self) -> Format {
         Format { compute: None, ..self }
     }
 
@@ -213,7 +215,7 @@ pub enum WeightFormat {
 
 impl WeightFormat {
     /// The name as given.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             WeightFormat::Uniform(format) => format.name,
             WeightFormat::Gguf(mix) => mix.name(),
@@ -271,12 +273,12 @@ impl KvFormat {
     pub const FP8: KvFormat = KvFormat { name: "fp8", width: Width::bits(8) };
 
     /// 4-bit floats with an 8-bit scale for each 16.
-    pub const NVFP4: KvFormat = KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) };
+    pub(crate) const NVFP4: KvFormat = KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) };
 
     /// IEEE half precision.
-    pub const FP16: KvFormat = KvFormat { name: "fp16", width: Width::bits(16) };
+    pub(crate) const FP16: KvFormat = KvFormat { name: "fp16", width: Width::bits(16) };
     /// IEEE single precision.
-    pub const FP32: KvFormat = KvFormat { name: "fp32", width: Width::bits(32) };
+    pub(crate) const FP32: KvFormat = KvFormat { name: "fp32", width: Width::bits(32) };
 
     const ALL: &[KvFormat] = &[
         KvFormat::BF16,

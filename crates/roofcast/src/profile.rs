@@ -11,5 +11,5 @@ mod packed;
 mod table;
 
 pub use asset::{Profiles, Section, Writer};
-pub use curve::{Curve, Lines};
-pub use table::Table;
+pub(crate) use curve::{Curve, Lines};
+pub(crate) use table::Table;

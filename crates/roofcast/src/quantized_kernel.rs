@@ -26,7 +26,7 @@ struct File {
 /// A kernel of quantized weights.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// Name of the kernel, as in `marlin`.
     pub name: String,
     /// Weight formats that it supports.
@@ -134,7 +134,7 @@ struct Default {
 }
 
 /// Every named kernel.
-pub fn kernels() -> Result<&'static [Kernel]> {
+pub(crate) fn kernels() -> Result<&'static [Kernel]> {
     static PARSED: OnceLock<Result<Vec<Kernel>>> = OnceLock::new();
     let parse =
         || toml::from_str::<File>(TEXT).map(|f| f.kernel).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
@@ -143,7 +143,7 @@ pub fn kernels() -> Result<&'static [Kernel]> {
 
 /// The kernel of `weights` under `engine` on `chip`: the requested one, else the version's own; `None` if there is no
 /// named kernel.
-pub fn kernel(
+pub(crate) fn kernel(
     release: &Release,
     named: Option<&str>,
     weights: &str,
@@ -168,7 +168,7 @@ pub fn kernel(
 
 /// The kernel that multiplies `weights` under `engine` on `chip`, dequantizing ones included: if activations have 16
 /// bits, or the chip has no rate for the format's dtype. `None` if tables of kernel times cover it.
-pub fn running(
+pub(crate) fn running(
     release: &Release,
     kernel_name: Option<&str>,
     weights: &str,
@@ -183,7 +183,7 @@ pub fn running(
 
 impl Kernel {
     /// True if the kernel supports weights of a format.
-    pub fn multiplies(&self, weights: &str) -> bool {
+    pub(crate) fn multiplies(&self, weights: &str) -> bool {
         self.formats.iter().any(|f| f == weights)
     }
 
@@ -194,7 +194,7 @@ impl Kernel {
     }
 
     /// Behaviour by number of rows on `chip`.
-    pub fn regimes(&self, chip: &Accelerator) -> Regimes {
+    pub(crate) fn regimes(&self, chip: &Accelerator) -> Regimes {
         Regimes {
             unpacking: self.unpacking(chip),
             rows: self.rows,
@@ -224,26 +224,21 @@ impl Kernel {
     }
 }
 
-impl Regimes {
-    /// True if activations must have 16 bits, because the kernel dequantizes weights.
-    pub fn needs_16_bits(&self) -> bool {
-        self.unpacking.is_some() || self.beside_unpacking.is_some()
-    }
-}
+impl Regimes {}
 
 impl RowBlocks {
     /// Number of reads of the weights for a GEMM of `rows`; tiles after the first find them in caches.
-    pub fn reads(self, rows: f64) -> f64 {
+    pub(crate) fn reads(self, rows: f64) -> f64 {
         if rows > self.few as f64 { 1.0 } else { (rows / self.at_once as f64).ceil() }
     }
 
     /// Number of rows that a GEMM of `rows` computes, padding included.
-    pub fn computed(self, rows: f64) -> f64 {
+    pub(crate) fn computed(self, rows: f64) -> f64 {
         if rows > self.few as f64 { (rows / self.tile as f64).ceil() * self.tile as f64 } else { rows }
     }
 
     /// Factor on the arithmetic's time if there are too few tiles to keep all multiprocessors busy.
-    pub fn waits(self, rows: f64, outputs: f64, multiprocessors: u64) -> f64 {
+    pub(crate) fn waits(self, rows: f64, outputs: f64, multiprocessors: u64) -> f64 {
         let Some(width) = self.width.filter(|_| rows > self.few as f64) else { return 1.0 };
         let tiles = (rows / self.tile as f64).ceil() * (outputs / width as f64).ceil();
         ((self.resident * multiprocessors) as f64 / tiles.max(1.0)).max(1.0)

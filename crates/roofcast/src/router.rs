@@ -3,7 +3,7 @@
 //! Knows: everything that a router in front of engines can see: the replicas that are up, the number of requests on
 //! each, the beginning of a prompt, and for the policies of [`cache`] the cached tokens and the load that replicas report.
 
-pub mod cache;
+pub(crate) mod cache;
 mod history;
 
 pub use crate::spec::Routing;
@@ -46,7 +46,12 @@ impl Router {
     }
 
     /// Chooses the replica of a request by a cache-aware policy; for other policies, as [`Router::choose`].
-    pub fn choose_by_cache(&mut self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> usize {
+    pub(crate) fn choose_by_cache(
+        &mut self,
+        asked: &Asked,
+        replicas: &dyn Replicas,
+        candidates: &[usize],
+    ) -> usize {
         let Some(mut policy) = self.cache.take() else {
             let load = |index| replicas.in_flight(index);
             return self.choose(asked.user, prefix(asked.prompt), load, candidates);
@@ -61,13 +66,13 @@ impl Router {
     }
 
     /// True if [`Router::choose_by_cache`] reads the replicas' reports.
-    pub fn weighs_caches(&self) -> bool {
+    pub(crate) fn weighs_caches(&self) -> bool {
         self.cache.is_some()
     }
 
     /// Returns the router with replicas of unequal capacity: round robin chooses in proportion to the weights, and
     /// loads are divided by them.
-    pub fn weighted(self, weights: Vec<f64>) -> Router {
+    pub(crate) fn weighted(self, weights: Vec<f64>) -> Router {
         Router { owed: vec![0.0; weights.len()], weights, ..self }
     }
 
@@ -160,7 +165,7 @@ impl Router {
 }
 
 /// Segment of the first tokens of a prompt, if other prompts may share it.
-pub fn prefix(prompt: &Prompt) -> Option<u32> {
+pub(crate) fn prefix(prompt: &Prompt) -> Option<u32> {
     match prompt {
         Prompt::Own => None,
         Prompt::Shared { segment, .. } => Some(*segment),

@@ -5,26 +5,26 @@
 //! vLLM's decisions by counting.
 
 pub mod config;
-pub mod lightllm;
-pub mod llama_cpp;
-pub mod orca;
+pub(crate) mod lightllm;
+pub(crate) mod llama_cpp;
+pub(crate) mod orca;
 pub mod sglang;
 pub mod state;
-pub mod static_batch;
-pub mod token_budget;
-pub mod vllm;
-pub mod vllm_v0;
+pub(crate) mod static_batch;
+pub(crate) mod token_budget;
+pub(crate) mod vllm;
+pub(crate) mod vllm_v0;
 
 mod profile;
 
-pub use profile::Profile;
+pub(crate) use profile::Profile;
 
 use crate::scheduler::state::decodes::Decodes;
 use crate::scheduler::state::{PrefillChunk, State};
 use crate::spec::SchedulerKind;
 
 /// Defaults of a scheduler, and the settings that it refuses.
-pub fn profile(kind: SchedulerKind) -> Profile {
+pub(crate) fn profile(kind: SchedulerKind) -> Profile {
     match kind {
         SchedulerKind::Static => static_batch::profile(),
         SchedulerKind::Orca => orca::profile(),
@@ -61,7 +61,7 @@ impl Policy {
     /// Decides the next step: chunks of prompts are put into the state, and blocks are allocated. True if all decodes
     /// take part.
     #[inline(always)]
-    pub fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
+    pub(crate) fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
         match self {
             Policy::Static => static_batch::schedule(state),
             Policy::Orca => orca::schedule(state),
@@ -74,7 +74,7 @@ impl Policy {
 
     /// Number of decode-only steps for which the decision stays unchanged while no request arrives or leaves.
     #[inline(always)]
-    pub fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
+    pub(crate) fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         match self {
             Policy::LightLlm => lightllm::patience(state),
             _ => u64::MAX,
@@ -84,7 +84,7 @@ impl Policy {
     /// Steps that the sequences of `chunks`, which are whole prompts, decode in a batch that runs to its longest
     /// output.
     #[inline(always)]
-    pub fn longest<D: Decodes>(&self, state: &State<D>, chunks: &[PrefillChunk]) -> Option<u32> {
+    pub(crate) fn longest<D: Decodes>(&self, state: &State<D>, chunks: &[PrefillChunk]) -> Option<u32> {
         match self {
             Policy::Static => Some(static_batch::longest(state, chunks)),
             _ => None,

@@ -8,7 +8,7 @@
 mod arithmetic_001;
 mod latency_000;
 mod measured;
-pub mod multi_user_003;
+pub(crate) mod multi_user_003;
 mod tpu_004;
 
 use crate::accelerator::Accelerator;

@@ -19,12 +19,12 @@ pub struct Shares<T> {
 
 impl<T: Copy + Add<Output = T>> Shares<T> {
     /// Sum of all parts.
-    pub fn total(&self) -> T {
+    pub(crate) fn total(&self) -> T {
         self.memory + self.compute + self.communication + self.host
     }
 
     /// Sum with `other`, part by part.
-    pub fn plus(self, other: Shares<T>) -> Shares<T> {
+    pub(crate) fn plus(self, other: Shares<T>) -> Shares<T> {
         Shares {
             memory: self.memory + other.memory,
             compute: self.compute + other.compute,
@@ -36,7 +36,7 @@ impl<T: Copy + Add<Output = T>> Shares<T> {
 
 impl Shares<f64> {
     /// Every part times `factor`.
-    pub fn scaled(self, factor: f64) -> Shares<f64> {
+    pub(crate) fn scaled(self, factor: f64) -> Shares<f64> {
         Shares {
             memory: self.memory * factor,
             compute: self.compute * factor,
@@ -46,7 +46,7 @@ impl Shares<f64> {
     }
 
     /// Parts rounded to whole units.
-    pub fn whole(self) -> Shares<u64> {
+    pub(crate) fn whole(self) -> Shares<u64> {
         // Rounds to the nearest; times are not negative, and converting a signed word is one instruction.
         let whole = |s: f64| (s + 0.5) as i64 as u64;
         Shares {
@@ -60,7 +60,7 @@ impl Shares<f64> {
 
 impl Shares<u128> {
     /// Adds the parts of a step.
-    pub fn add(&mut self, step: Shares<u64>) {
+    pub(crate) fn add(&mut self, step: Shares<u64>) {
         self.memory += u128::from(step.memory);
         self.compute += u128::from(step.compute);
         self.communication += u128::from(step.communication);
@@ -70,14 +70,14 @@ impl Shares<u128> {
 
 impl Shares<u64> {
     /// Every part times `factor`.
-    pub fn scaled(self, factor: f64) -> Shares<u64> {
+    pub(crate) fn scaled(self, factor: f64) -> Shares<u64> {
         let Shares { memory, compute, communication, host } = self;
         let [memory, compute, communication, host] = [memory, compute, communication, host].map(|s| s as f64);
         Shares { memory, compute, communication, host }.scaled(factor).whole()
     }
 
     /// Name of the largest part.
-    pub fn largest(&self) -> &'static str {
+    pub(crate) fn largest(&self) -> &'static str {
         let named = [
             (self.memory, "memory"),
             (self.compute, "compute"),

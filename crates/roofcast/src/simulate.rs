@@ -9,7 +9,7 @@ mod sums;
 
 use crate::bands::Bands;
 use crate::error::{Error, Result};
-pub use crate::fleet::results::OfferedLoad;
+pub(crate) use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Admission, Fleet, Ranking};
 use crate::forecaster::Forecaster;

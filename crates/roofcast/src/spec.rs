@@ -14,7 +14,7 @@ mod search;
 pub mod settings;
 mod slo;
 mod speculative;
-pub mod written;
+pub(crate) mod written;
 
 pub use fleet::{
     AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec,
@@ -32,7 +32,7 @@ pub use speculative::SpeculativeSpec;
 use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::workload::Workload;
-pub use crate::workload::prediction::Prediction;
+pub(crate) use crate::workload::prediction::Prediction;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -271,7 +271,7 @@ impl EngineSpec {
     }
 
     /// Engine and version.
-    pub fn release(&self) -> Release {
+    pub(crate) fn release(&self) -> Release {
         Release::new(self.name(), self.version.as_deref())
     }
 

@@ -73,7 +73,7 @@ pub struct Surroundings {
 
 /// The contexts of sequences that decode one token.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Contexts<'a> {
+pub(crate) enum Contexts<'a> {
     /// Sums over the sequences.
     Seen(Seen<'a>),
     /// Groups of sequences.
@@ -82,7 +82,7 @@ pub enum Contexts<'a> {
 
 /// One microbatch through all stages, as the busiest rank of each computes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     /// Tokens of the rank.
     pub rows: u64,
     /// Rows of the rank that are sampled.
@@ -107,7 +107,7 @@ pub struct Pass<'a> {
 
 impl StepModel {
     /// Compiles `deployment`.
-    pub fn compile(deployment: &Deployment) -> StepModel {
+    pub(crate) fn compile(deployment: &Deployment) -> StepModel {
         let operators = operator::operators(deployment);
         let terms = operators.iter().filter_map(|o| match &o.form {
             Form::Context(form) => Some(&form.decode.terms),
@@ -129,7 +129,7 @@ impl StepModel {
     }
 
     /// The microbatches of one replica's step: `n` sequences that decode one token, and `chunks`.
-    pub fn passes<'a>(
+    pub(crate) fn passes<'a>(
         &'a self,
         n: u64,
         contexts: Contexts<'a>,
@@ -143,7 +143,7 @@ impl StepModel {
     }
 
     /// The microbatches of `batch`, on its busiest replica.
-    pub fn passes_of(&self, batch: &Batch) -> Vec<Pass<'static>> {
+    pub(crate) fn passes_of(&self, batch: &Batch) -> Vec<Pass<'static>> {
         let replica = batch.local(self.parallelism.replicas);
         let groups = replica.groups.into_iter().filter(|g| g.count > 0);
         let (decodes, chunks): (Vec<Sequences>, Vec<Sequences>) =

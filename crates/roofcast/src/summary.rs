@@ -44,7 +44,7 @@ impl Statistics {
     }
 
     /// The value of a percentile.
-    pub fn percentile(&self, percentile: Percentile) -> f64 {
+    pub(crate) fn percentile(&self, percentile: Percentile) -> f64 {
         match percentile {
             Percentile::P50 => self.median,
             Percentile::P90 => self.p90,
@@ -118,7 +118,7 @@ impl Summary {
     }
 
     /// Statistics of a latency that can have bounds.
-    pub fn latency(&self, metric: Metric) -> &Statistics {
+    pub(crate) fn latency(&self, metric: Metric) -> &Statistics {
         match metric {
             Metric::Ttft => &self.ttft,
             Metric::Tpot => &self.tpot,
@@ -164,7 +164,7 @@ impl Summary {
 }
 
 /// True if one request keeps the bounds.
-pub fn meets(record: &Record, slo: &Slo) -> bool {
+pub(crate) fn meets(record: &Record, slo: &Slo) -> bool {
     let time = |metric| match metric {
         Metric::Ttft => record.ttft(),
         Metric::Tpot => record.tpot(),
@@ -199,7 +199,7 @@ impl Serialize for Summary {
 }
 
 /// A figure of a sample's statistics.
-pub type Figure = fn(&Statistics) -> f64;
+pub(crate) type Figure = fn(&Statistics) -> f64;
 
 /// Figures that vLLM's client writes, by name, and the 99.9th percentile.
 pub const FIGURES: [(&str, Figure); 8] = [

@@ -2,7 +2,7 @@
 //!
 //! Sums only, so that they do not depend on how steps are grouped.
 
-pub mod distribution;
+pub(crate) mod distribution;
 
 use crate::clock::Ticks;
 use crate::shares::Shares;
@@ -18,18 +18,18 @@ pub struct Mean {
 
 impl Mean {
     /// Adds a value.
-    pub fn add(&mut self, share: f64) {
+    pub(crate) fn add(&mut self, share: f64) {
         self.count += 1;
         self.sum += share;
     }
 
     /// Returns the mean over the values of both.
-    pub fn and(self, other: Mean) -> Mean {
+    pub(crate) fn and(self, other: Mean) -> Mean {
         Mean { count: self.count + other.count, sum: self.sum + other.sum }
     }
 
     /// The mean; 0 without values.
-    pub fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
 }
@@ -107,7 +107,7 @@ pub struct Tally {
 impl Tally {
     /// Counts `steps` steps of `n` decodes alone that take `time` together.
     #[inline(always)]
-    pub fn decoded(&mut self, n: u64, steps: u64, time: u128) {
+    pub(crate) fn decoded(&mut self, n: u64, steps: u64, time: u128) {
         let index = n as usize;
         if self.decodes.len() <= index {
             self.decodes.resize(index + 1, 0);

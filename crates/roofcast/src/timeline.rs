@@ -41,7 +41,7 @@ pub struct Segment {
 
 /// Event in a request's life, other than its arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// Admitted: its prompt is computed, after a preemption too.
     Admitted,
     /// All of its prompt is computed.
@@ -65,7 +65,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Records an arrival.
-    pub fn arrived(&mut self, arrival: &Arrival) {
+    pub(crate) fn arrived(&mut self, arrival: &Arrival) {
         if let Some(series) = &mut self.series {
             series.arrived(arrival.at);
         }
@@ -75,7 +75,7 @@ impl Timeline {
     }
 
     /// Records a mark of request `number` at `at`.
-    pub fn mark(&mut self, number: u64, mark: Mark, at: Ticks) {
+    pub(crate) fn mark(&mut self, number: u64, mark: Mark, at: Ticks) {
         if let Some(series) = &mut self.series {
             series.mark(mark, at);
         }
@@ -85,7 +85,7 @@ impl Timeline {
     }
 
     /// Records computed steps.
-    pub fn computed(&mut self, segment: &Segment) {
+    pub(crate) fn computed(&mut self, segment: &Segment) {
         if let Some(series) = &mut self.series {
             series.computed(segment);
         }

@@ -16,8 +16,8 @@ use crate::operator::{ContextForm, Demand, Form, Matrix, Operator, Rows};
 use crate::shares::Shares;
 use crate::step::{Contexts, Pass, StepModel};
 use crate::units::number;
-pub use messages::Messages;
-pub use overhead::{Beside, Overhead};
+pub(crate) use messages::Messages;
+pub(crate) use overhead::{Beside, Overhead};
 use std::sync::Arc;
 
 /// A step model with times.
@@ -38,7 +38,7 @@ pub struct Timing {
 
 /// A step of decodes alone: `fixed + slope · seen + Σ slopes[r] · seen within r`, in seconds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AffineStep {
+pub(crate) struct AffineStep {
     /// Context-independent time, by bottleneck.
     pub fixed: Shares<f64>,
     /// Seconds per token seen, over all sequences.
@@ -49,7 +49,11 @@ pub struct AffineStep {
 
 impl Timing {
     /// Evaluates `model`, compiled from `deployment`, with `coefficients`.
-    pub fn new(deployment: &Deployment, model: Arc<StepModel>, coefficients: Arc<Coefficients>) -> Timing {
+    pub(crate) fn new(
+        deployment: &Deployment,
+        model: Arc<StepModel>,
+        coefficients: Arc<Coefficients>,
+    ) -> Timing {
         let kernels = Kernels::of(deployment, &coefficients);
         let operators = model.operators.iter().map(|o| kernels.time(o)).collect();
         let adapter = kernels.time(&crate::operator::adapter(deployment, 1)).rates;
@@ -63,22 +67,17 @@ impl Timing {
 
     /// True if every step takes as long as with `other`, which has an equal model: the coefficients then differ only
     /// for operators that are not here.
-    pub fn equals(&self, other: &Timing) -> bool {
+    pub(crate) fn equals(&self, other: &Timing) -> bool {
         self.operators == other.operators && self.overhead == other.overhead
     }
 
     /// Basis of the time of the operator at `index`.
-    pub fn basis(&self, index: usize) -> &Basis {
+    pub(crate) fn basis(&self, index: usize) -> &Basis {
         &self.operators[index].basis
     }
 
-    /// Basis of the time of all-reduces; `None` if they were not timed.
-    pub fn basis_of_links(&self) -> Option<&Basis> {
-        self.overhead.messages.basis.as_ref()
-    }
-
     /// Work of the operator at `index` in one layer of a pass.
-    pub fn demand(&self, index: usize, pass: &Pass) -> Demand {
+    pub(crate) fn demand(&self, index: usize, pass: &Pass) -> Demand {
         match &self.model.operators[index].form {
             Form::Product { rows, matrix } => Demand {
                 flops: 2.0 * matrix.elements * rows_of(*rows, pass) as f64,
@@ -99,7 +98,7 @@ impl Timing {
 
     /// Compute-bound and memory-bound time of the operator at `index` in all its layers.
     #[inline(always)]
-    pub fn time(&self, index: usize, pass: &Pass) -> [f64; 2] {
+    pub(crate) fn time(&self, index: usize, pass: &Pass) -> [f64; 2] {
         let (operator, kernel) = (&self.model.operators[index], &self.operators[index]);
         let one = match (&operator.form, &kernel.measured) {
             (Form::Product { rows, matrix }, _) => gemm(operator, kernel, rows_of(*rows, pass), matrix),
@@ -118,7 +117,7 @@ impl Timing {
     }
 
     /// Seconds of arithmetic of the operator at `index` in all its layers, overlapped or not.
-    pub fn computing(&self, index: usize, pass: &Pass) -> f64 {
+    pub(crate) fn computing(&self, index: usize, pass: &Pass) -> f64 {
         let flop = self.operators[index].rates.flop;
         self.demand(index, pass).flops * flop * self.model.operators[index].layers as f64
     }
@@ -159,7 +158,7 @@ impl Timing {
 
     /// Time of the GEMMs over `rows` computed rows, with look-ups, or over sampled rows: the part of a pass that
     /// depends on nothing else.
-    pub fn products(&self, of: Rows, rows: u64) -> [f64; 2] {
+    pub(crate) fn products(&self, of: Rows, rows: u64) -> [f64; 2] {
         let mut sum = [0.0; 2];
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
             let one = match operator.form {
@@ -181,14 +180,14 @@ impl Timing {
     /// Time of one microbatch through all stages; `products` are the times of [`Rows::Computed`] and
     /// [`Rows::Sampled`] for its rows.
     #[inline(always)]
-    pub fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> Shares<f64> {
+    pub(crate) fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> Shares<f64> {
         let (operators, attention) = self.operators_of(pass, products);
         let beside = self.overhead.beside(pass, operators.total()).shares();
         operators.plus(attention).plus(beside)
     }
 
     /// Small kernels, host, launches and links of a pass.
-    pub fn beside(&self, pass: &Pass) -> Beside {
+    pub(crate) fn beside(&self, pass: &Pass) -> Beside {
         self.overhead.beside(pass, self.operators_of(pass, self.all_products(pass)).0.total())
     }
 
@@ -219,7 +218,7 @@ impl Timing {
 
     /// Time that LoRA adapters add to a step, for `tokens` of a rank that use `adapters` distinct adapters, each like
     /// `adapter`: the step reads each once.
-    pub fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<f64> {
+    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<f64> {
         let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
             return Shares::default();
         };
@@ -232,7 +231,7 @@ impl Timing {
     }
 
     /// A step of `n` sequences that decode one token each and nothing else.
-    pub fn decode(&self, n: u64) -> AffineStep {
+    pub(crate) fn decode(&self, n: u64) -> AffineStep {
         let within = vec![0; self.model.reaches.len()];
         let (mut slope, mut slopes) = (0.0, vec![0.0; within.len()]);
         // All microbatches are equal.
@@ -262,13 +261,13 @@ impl Timing {
     }
 
     /// Time of a step: the longest of its microbatches.
-    pub fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> Shares<f64> {
+    pub(crate) fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> Shares<f64> {
         let all = passes.map(|pass| self.whole(&pass));
         all.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
     }
 
     /// True if the attention of decodes is memory-bound in some operator.
-    pub fn attention_is_memory_bound(&self) -> bool {
+    pub(crate) fn attention_is_memory_bound(&self) -> bool {
         self.model.operators.iter().zip(&self.operators).any(|(operator, kernel)| match &operator.form {
             Form::Context(form) => {
                 let rates = &kernel.rates;

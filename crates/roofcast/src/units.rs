@@ -18,7 +18,7 @@ impl Bytes {
 
     /// Bytes that `elements` values of `bits` each take, rounded up. Fractions of a bit (q4_k's 4.5) are exact
     /// because widths are held in 1/65536 bit, see [`crate::precision::Width`].
-    pub fn from_f64(bytes: f64) -> Bytes {
+    pub(crate) fn from_f64(bytes: f64) -> Bytes {
         Bytes(bytes.max(0.0).round() as u64)
     }
 
@@ -28,7 +28,7 @@ impl Bytes {
     }
 
     /// Scaled by `numerator / denominator`, rounded up, without overflow in between.
-    pub fn scale(self, numerator: u64, denominator: u64) -> Bytes {
+    pub(crate) fn scale(self, numerator: u64, denominator: u64) -> Bytes {
         let scaled = (u128::from(self.0) * u128::from(numerator)).div_ceil(u128::from(denominator.max(1)));
         Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
@@ -82,10 +82,10 @@ pub struct Flops(pub u128);
 
 impl Flops {
     /// No operations.
-    pub const ZERO: Flops = Flops(0);
+    pub(crate) const ZERO: Flops = Flops(0);
 
     /// Returns the count as a float, for rates.
-    pub fn as_f64(self) -> f64 {
+    pub(crate) fn as_f64(self) -> f64 {
         self.0 as f64
     }
 
@@ -147,13 +147,8 @@ impl Picoseconds {
     }
 
     /// Time that `bytes` take at `rate`.
-    pub fn moving(bytes: Bytes, rate: ByteRate) -> Picoseconds {
+    pub(crate) fn moving(bytes: Bytes, rate: ByteRate) -> Picoseconds {
         Picoseconds::from_seconds(bytes.as_f64() / rate.0)
-    }
-
-    /// Time that `flops` take at `rate`.
-    pub fn computing(flops: Flops, rate: FlopRate) -> Picoseconds {
-        Picoseconds::from_seconds(flops.as_f64() / rate.0)
     }
 
     /// Time in seconds.
@@ -267,7 +262,6 @@ mod tests {
     fn time_is_exact_in_picoseconds() {
         // 1.5 GB at 1.5 TB/s = 1 ms = 10^9 ps.
         assert_eq!(Picoseconds::moving(Bytes(1_500_000_000), ByteRate(1.5e12)), Picoseconds(1_000_000_000));
-        assert_eq!(Picoseconds::computing(Flops(312_000_000_000), FlopRate(312e12)).ms(), 1.0);
     }
 
     #[test]

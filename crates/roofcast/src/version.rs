@@ -58,7 +58,7 @@ impl Version {
     }
 
     /// The order of two texts; `None` if one has no order.
-    pub fn compare(a: &str, b: &str) -> Option<Ordering> {
+    pub(crate) fn compare(a: &str, b: &str) -> Option<Ordering> {
         Some(Version::parse(a)?.cmp(&Version::parse(b)?))
     }
 }

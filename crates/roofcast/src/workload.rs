@@ -5,28 +5,27 @@
 //! recorded ones. Knows no files: [`Workload::load`] is handed their contents.
 
 mod agents;
-pub mod arrivals;
+pub(crate) mod arrivals;
 mod draws;
 mod elementary;
-pub mod empirical;
-pub mod length;
-pub mod prediction;
-pub mod prefix;
+pub(crate) mod empirical;
+pub(crate) mod length;
+pub(crate) mod prediction;
+pub(crate) mod prefix;
 pub(crate) mod random;
 pub mod request;
 mod sessions;
-pub mod trace;
-pub mod traffic;
+pub(crate) mod trace;
+pub(crate) mod traffic;
 mod users;
 
 pub use arrivals::Arrivals;
-pub use empirical::Source;
+pub(crate) use empirical::Source;
 pub use length::{Length, LengthKind};
 pub use prefix::Prefix;
 pub use request::{Prompt, Request};
 pub use trace::Trace;
 pub use traffic::Traffic;
-pub use users::TURN_ROUND;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -37,7 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Requests of a run where neither flags nor spec say.
-pub const DEFAULT_REQUESTS: u64 = 1000;
+pub(crate) const DEFAULT_REQUESTS: u64 = 1000;
 
 /// The most requests of a run.
 const MOST_REQUESTS: u64 = 1_000_000_000;
@@ -200,7 +199,7 @@ impl Workload {
     }
 
     /// A replay of `requests` as they are, in place of the workload's own.
-    pub fn replayed(&self, requests: Vec<Request>) -> Workload {
+    pub(crate) fn replayed(&self, requests: Vec<Request>) -> Workload {
         let path = "requests";
         let pairs = requests.iter().map(|request| (request.input_len, request.output_len)).collect();
         let observed = Some(empirical::Observed::Pairs(pairs));

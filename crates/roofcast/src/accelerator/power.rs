@@ -8,7 +8,7 @@ use crate::units::FlopRate;
 
 /// Fraction of the board power that an idle accelerator draws. An assumption, close to the idle power of data-centre
 /// GPUs at full clocks.
-pub const IDLE_POWER: f64 = 0.2;
+pub(crate) const IDLE_POWER: f64 = 0.2;
 
 impl Accelerator {
     /// Returns the accelerator under a power limit of `watts`. Arithmetic at full rate draws the board power, and the

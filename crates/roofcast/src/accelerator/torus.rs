@@ -9,7 +9,7 @@ const CUBES: u32 = 3;
 
 impl Accelerator {
     /// The shape of a torus slice of `count` chips, nearest to a cube: 16 on two axes is 4×4, 8 is 2×4.
-    pub fn torus_shape(&self, count: u64) -> Option<Vec<u64>> {
+    pub(crate) fn torus_shape(&self, count: u64) -> Option<Vec<u64>> {
         let axes = self.link.as_ref().filter(|l| l.topology == Topology::Torus)?.axes?;
         let mut shape = vec![1_u64; axes as usize];
         let mut left = count.max(1);
@@ -28,7 +28,7 @@ impl Accelerator {
     /// Directions in which a chip sends along each axis of a slice of this shape: both around a ring, or one along a
     /// line, whose ends have no neighbour beyond. An axis is a ring if its length is a multiple of `link.wraps`; on
     /// three axes only if all lengths are.
-    pub fn axis_links(&self, shape: &[u64]) -> Vec<f64> {
+    pub(crate) fn axis_links(&self, shape: &[u64]) -> Vec<f64> {
         let Some(link) = &self.link else { return vec![1.0; shape.len()] };
         let closed = |n: &u64| link.wraps.is_none_or(|wraps| n.is_multiple_of(wraps));
         let cubes = link.axes.is_some_and(|axes| axes >= CUBES);

@@ -99,7 +99,7 @@ impl Line {
     }
 
     /// The line of a model.
-    pub fn model(entry: &ModelEntry) -> Result<Line> {
+    pub(crate) fn model(entry: &ModelEntry) -> Result<Line> {
         let model = config::read(&entry.id, &format!("catalog entry {}", entry.id), &entry.config)?;
         let parameters = model.parameters();
         Ok(Line {

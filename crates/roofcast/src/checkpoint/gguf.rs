@@ -214,7 +214,7 @@ impl<R: Read> Source<'_, R> {
 }
 
 /// The model's dimensions by the keys of a `config.json`, which one reader knows.
-pub fn config(place: &str, header: &Header) -> Result<Value> {
+pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
     let architecture = header.metadata.get("general.architecture").and_then(Value::as_str);
     let architecture = architecture.ok_or_else(|| {
         Error::field(place, "general.architecture", "missing", "a GGUF of a language model")

@@ -27,7 +27,7 @@ pub struct AttentionKernel {
 impl AttentionKernel {
     /// The backend that `engine` requests; `None` for no request, and for Flash-Decoding, which splits contexts as
     /// the measured kernels do.
-    pub fn of(engine: &EngineSettings, chip: &Accelerator) -> Option<AttentionKernel> {
+    pub(crate) fn of(engine: &EngineSettings, chip: &Accelerator) -> Option<AttentionKernel> {
         let backend = engine.attention_backend.filter(|b| *b != AttentionBackend::FlashDecoding)?;
         Some(AttentionKernel {
             backend,
@@ -42,7 +42,7 @@ impl AttentionKernel {
     /// One thread block per sequence and query head reads the head's keys for itself, `group` times the cache's
     /// bytes, and a chip of S multiprocessors runs blocks in whole waves: bandwidth is used to `blocks / (⌈blocks/S⌉
     /// S)`. Naive attention expands groups (written and read `group` times), and writes and reads scores.
-    pub fn crossings(&self, form: &ContextForm, sequences: u64) -> f64 {
+    pub(crate) fn crossings(&self, form: &ContextForm, sequences: u64) -> f64 {
         let [heads, group] = form.shape.heads_and_group().map(|n| n as f64);
         match self.backend {
             AttentionBackend::FlashDecoding => 1.0,
@@ -57,7 +57,7 @@ impl AttentionKernel {
     }
 
     /// Mean fraction of the chip's multiprocessors that are busy, over all waves.
-    pub fn occupancy(&self, form: &ContextForm, sequences: u64) -> f64 {
+    pub(crate) fn occupancy(&self, form: &ContextForm, sequences: u64) -> f64 {
         let blocks = (sequences.max(1) * form.shape.heads_and_group()[0].max(1)) as f64;
         match self.backend {
             AttentionBackend::FlashAttention => {
@@ -68,7 +68,7 @@ impl AttentionKernel {
     }
 
     /// Bytes of HBM traffic for the scores of prompts: every query with every token, before or after it.
-    pub fn score_bytes(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
+    pub(crate) fn score_bytes(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         if self.backend != AttentionBackend::Naive {
             return 0.0;
         }

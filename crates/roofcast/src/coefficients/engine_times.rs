@@ -33,14 +33,14 @@ macro_rules! engine_times {
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
             /// The number called `name`.
-            pub fn get_mut(&mut self, name: &str) -> Option<&mut f64> {
+            pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut f64> {
                 $(if name == stringify!($name) { return Some(&mut self.$name); })*
                 None
             }
 
             /// Returns every number times `factor`.
             #[must_use]
-            pub fn scaled(self, factor: f64) -> EngineTimes {
+            pub(crate) fn scaled(self, factor: f64) -> EngineTimes {
                 EngineTimes { $($name: self.$name * factor),* }
             }
         }
@@ -83,7 +83,7 @@ pub struct ServerLoop {
 impl ServerLoop {
     /// Host time in addition to the engine's own server, whose times are in [`EngineTimes`]. gevent: in the table of
     /// noooop's "LLM inference, limits and tests 2", the row of the smallest model, 0.5B; the other five validate it.
-    pub fn of(frontend: Frontend) -> ServerLoop {
+    pub(crate) fn of(frontend: Frontend) -> ServerLoop {
         match frontend {
             Frontend::Asyncio | Frontend::Dynamo => ServerLoop::default(),
             Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6 },

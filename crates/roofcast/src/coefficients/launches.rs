@@ -29,7 +29,7 @@ pub struct Launches {
 
 impl Launches {
     /// Launches by the `fuse_layers` of `engine`; `None` if the spec leaves them to the calibration.
-    pub fn of(kind: EngineKind, fuse_layers: Option<bool>, enforce_eager: bool) -> Option<Launches> {
+    pub(crate) fn of(kind: EngineKind, fuse_layers: Option<bool>, enforce_eager: bool) -> Option<Launches> {
         let kernels = if fuse_layers? { FUSED } else { SEPARATE };
         let eager = kind == EngineKind::Transformers || enforce_eager;
         Some(if eager {

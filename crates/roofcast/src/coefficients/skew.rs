@@ -7,11 +7,11 @@ use crate::model::largest_deviate;
 
 /// Standard deviation of an expert's tokens over their mean: a power law with exponent 1.01, as kernel tables use,
 /// has it at 64 tokens.
-pub const SKEW: f64 = 1.0;
+pub(crate) const SKEW: f64 = 1.0;
 
 /// Tokens of the busiest rank over the mean, where `ranks` ranks hold `experts`: 1 + skew √(ranks/experts) z, with
 /// the expected largest deviate z among the ranks.
-pub fn busiest(experts: u64, ranks: u64, skew: f64) -> f64 {
+pub(crate) fn busiest(experts: u64, ranks: u64, skew: f64) -> f64 {
     if ranks < 2 {
         return 1.0;
     }

@@ -3,7 +3,7 @@
 /// Seconds that host work of `host` seconds adds to a step of `device` seconds that it overlaps: the cube root of the
 /// sum of both cubes, less the device's time. If both are similar, the step takes longer than either; otherwise the
 /// longer hides the shorter.
-pub fn waiting(device: f64, host: f64) -> f64 {
+pub(crate) fn waiting(device: f64, host: f64) -> f64 {
     if host <= 0.0 || device <= 0.0 {
         return host.max(0.0);
     }

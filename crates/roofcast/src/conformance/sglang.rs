@@ -6,7 +6,7 @@
 
 pub(super) mod trace;
 
-pub use trace::{RecordedRequest, RecordedStep, TierStep, Trace};
+pub(crate) use trace::{RecordedStep, TierStep, Trace};
 
 use super::request::Segments;
 use crate::scheduler::sglang::{ForwardMode, NewRequest, RequestId, Scheduler, Step, Submission};
@@ -17,7 +17,7 @@ const IDLE_MOST: u64 = 3;
 
 /// The decisions of our scheduler on a trace's requests, in the trace's form. Idle iterations are left out if the
 /// trace leaves them out.
-pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
+pub(crate) fn replay(trace: &Trace) -> Vec<RecordedStep> {
     let mut replay = Replay::new(trace);
     let mut steps = Vec::new();
     let recorded: BTreeSet<u64> = trace.steps.iter().map(|step| step.step).collect();

@@ -5,7 +5,7 @@
 
 pub(super) mod trace;
 
-pub use trace::{Queue, RecordedRequest, RecordedStep, TierStep, Trace};
+pub(crate) use trace::{RecordedStep, TierStep, Trace};
 
 use super::request::Segments;
 use crate::kv_cache::prefix::{Content, Prefix};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 const LONGEST: u64 = 1 << 20;
 
 /// The decisions of our scheduler on a trace's requests, in the trace's form.
-pub fn replay(trace: &Trace) -> Vec<RecordedStep> {
+pub(crate) fn replay(trace: &Trace) -> Vec<RecordedStep> {
     Replay::new(trace).run()
 }
 

@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// One replica of vLLM.
 #[derive(Debug, Clone)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     scheduler: Scheduler,
     config: vllm::SchedulerConfig,
     price: Price,
@@ -63,7 +63,11 @@ struct Life {
 
 impl Blocks {
     /// An idle engine.
-    pub fn new(config: vllm::SchedulerConfig, price: Price, speculation: Option<Speculation>) -> Blocks {
+    pub(crate) fn new(
+        config: vllm::SchedulerConfig,
+        price: Price,
+        speculation: Option<Speculation>,
+    ) -> Blocks {
         Blocks {
             scheduler: Scheduler::new(config.clone()),
             config,

@@ -20,7 +20,7 @@ const MOST_ROWS: usize = 1 << 16;
 
 /// The price of a step of `n` decodes: `fixed + attending(seen)`.
 #[derive(Debug, Clone, Default)]
-pub struct Decode {
+pub(crate) struct Decode {
     /// Context-independent ticks.
     pub fixed: u64,
     /// Ticks per token seen.
@@ -43,7 +43,7 @@ impl Decode {
 
     /// Ticks for the tokens seen, or for their growth: `slope · all + Σ slopes[r] · within[r]`.
     #[inline(always)]
-    pub fn attending(&self, seen: Seen) -> u64 {
+    pub(crate) fn attending(&self, seen: Seen) -> u64 {
         let mut ticks = self.slope * seen.all;
         for (slope, tokens) in self.slopes.iter().zip(seen.within) {
             ticks += slope * tokens;
@@ -75,13 +75,13 @@ impl Price {
     }
 
     /// Sliding windows of operators without full attention, in tokens.
-    pub fn reaches(&self) -> &[u64] {
+    pub(crate) fn reaches(&self) -> &[u64] {
         &self.timing.model.reaches
     }
 
     /// The price of a step of `n` decodes.
     #[inline(always)]
-    pub fn decode(&mut self, n: u64) -> &Decode {
+    pub(crate) fn decode(&mut self, n: u64) -> &Decode {
         let index = n as usize;
         if self.decodes.len() <= index {
             self.decodes.resize(index + 1, None);
@@ -92,7 +92,7 @@ impl Price {
 
     /// The price of a step of `n` decodes that see `seen`, and of `chunks`.
     #[inline(always)]
-    pub fn mixed(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
+    pub(crate) fn mixed(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
         // One stage has one pass, and an iterator over a single pass took as long as its price.
@@ -107,13 +107,13 @@ impl Price {
 
     /// Time that LoRA adapters add to a step, for `tokens` that use `adapters` distinct adapters, each like
     /// `adapter`.
-    pub fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<u64> {
+    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<u64> {
         let tokens = tokens.div_ceil(self.timing.model.parallelism.attention_dp);
         ticks(self.timing.adapters(adapter, adapters, tokens))
     }
 
     /// Bottleneck of a step of `n` decodes whose context-dependent part takes `attending`.
-    pub fn bound(&mut self, n: u64, attending: u64) -> &'static str {
+    pub(crate) fn bound(&mut self, n: u64, attending: u64) -> &'static str {
         let memory = self.slopes_memory;
         let mut shares = self.decode(n).shares;
         *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
@@ -121,7 +121,7 @@ impl Price {
     }
 
     /// Time of a run by bottleneck.
-    pub fn account(&mut self, tally: &Tally) -> Shares<Ticks> {
+    pub(crate) fn account(&mut self, tally: &Tally) -> Shares<Ticks> {
         let mut shares = tally.mixed;
         let memory = self.slopes_memory;
         // The time of decodes beyond their context-independent part is attention's.

@@ -24,7 +24,7 @@ impl EngineConfig {
 
     /// The settings of vLLM's own scheduler, block by block, for requests that may share anything; other schedulers
     /// are refused.
-    pub fn resolve_by_block(
+    pub(crate) fn resolve_by_block(
         deployment: &Deployment,
         context: u64,
     ) -> Result<(EngineConfig, vllm::SchedulerConfig)> {

@@ -10,7 +10,7 @@ mod copies;
 mod driven;
 pub(crate) mod settings;
 
-pub use settings::SglangConfig;
+pub(crate) use settings::SglangConfig;
 
 use super::event::Event;
 use super::price::Price;
@@ -38,7 +38,7 @@ const OWN_PROMPT: u64 = 1 << 32;
 
 /// One replica of SGLang.
 #[derive(Debug, Clone)]
-pub struct Sglang<D> {
+pub(crate) struct Sglang<D> {
     config: SglangConfig,
     scheduler: Scheduler,
     price: Price,
@@ -95,7 +95,7 @@ struct Batch {
 
 impl<D: Decodes> Sglang<D> {
     /// An idle engine.
-    pub fn new(config: SglangConfig, price: Price, leap: bool) -> Sglang<D> {
+    pub(crate) fn new(config: SglangConfig, price: Price, leap: bool) -> Sglang<D> {
         Sglang {
             scheduler: Scheduler::new(config.scheduler.clone()),
             rows: D::new(&Groups::one(1), price.reaches()),

@@ -14,7 +14,7 @@ use crate::workload::random::{Purpose, Stream};
 
 /// Drafting and acceptance of drafts.
 #[derive(Debug, Clone)]
-pub struct Speculation {
+pub(crate) struct Speculation {
     count: u64,
     acceptance: f64,
     stream: Stream,
@@ -35,7 +35,7 @@ const PLACES: u128 = 1 << 32;
 
 impl Speculation {
     /// Speculation of a deployment; `None` without drafts. `seed` of the draws.
-    pub fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
+    pub(crate) fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
         let deployment = &forecaster.deployment;
         let Some((spec, acceptance)) = deployment.engine.drafts()? else { return Ok(None) };
         let drafter = match (spec.draft_cost, &forecaster.draft) {
@@ -56,7 +56,7 @@ impl Speculation {
 
     /// Number of accepted drafts, of `drafts` that follow token `generated` of request `request`: at least j with
     /// probability `acceptance` to the power of j.
-    pub fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
+    pub(crate) fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
         let drawn = self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated));
         let powers = std::iter::successors(Some(self.acceptance), |power| Some(power * self.acceptance));
         powers.take(drafts as usize).take_while(|power| drawn <= *power).count() as u64
@@ -64,7 +64,12 @@ impl Speculation {
 
     /// Time of drafting for sequences with contexts `sampling`, which sampled in a step that took `step` and also
     /// computed `prompts`. A model drafts one token of every sequence in a pass, and computes prompts in the first.
-    pub fn drafting(&mut self, sampling: &[u64], prompts: &[Sequences], step: Shares<u64>) -> Shares<u64> {
+    pub(crate) fn drafting(
+        &mut self,
+        sampling: &[u64],
+        prompts: &[Sequences],
+        step: Shares<u64>,
+    ) -> Shares<u64> {
         let price = match &mut self.drafter {
             Drafter::Share(share) => {
                 let passes = if sampling.is_empty() { 0.0 } else { self.count as f64 };

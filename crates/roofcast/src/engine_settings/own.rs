@@ -21,7 +21,7 @@ const BALANCE_STEPS: u64 = 50;
 
 /// Settings of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Own {
+pub(crate) enum Own {
     /// vLLM.
     Vllm(VllmSettings),
     /// vLLM v0: what happens to a preempted request's cache.
@@ -55,7 +55,7 @@ pub struct VllmSettings {
 
 /// Keys of SGLang's scheduler.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SglangSettings {
+pub(crate) struct SglangSettings {
     /// Order of the queue.
     pub schedule_policy: SchedulePolicy,
     /// Factor on the initial estimate of tokens still to generate; larger is more careful.
@@ -90,7 +90,7 @@ pub struct SglangSettings {
 
 /// Keys of TensorRT-LLM's schedulers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TensorrtLlmSettings {
+pub(crate) struct TensorrtLlmSettings {
     /// Most steps for which prompts are held back.
     pub batch_wait_timeout_iters: u64,
     /// Fraction of the token budget that ends the wait.

@@ -21,7 +21,7 @@ pub struct Admission {
 
 impl Admission {
     /// The limits of a spec, for `replicas` replicas; `None` if the spec sets none.
-    pub fn of(settings: &EngineSettings, replicas: usize) -> Option<Admission> {
+    pub(crate) fn of(settings: &EngineSettings, replicas: usize) -> Option<Admission> {
         let own = settings.vllm()?;
         let limits = [own.max_num_queued_reqs, own.max_num_queued_tokens];
         let [max_num_queued_reqs, max_num_queued_tokens] = limits.map(|limit| limit.unwrap_or(u64::MAX));

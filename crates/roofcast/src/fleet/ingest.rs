@@ -58,7 +58,7 @@ impl Ingest {
     }
 
     /// Time that the server adds to a request that meets no other.
-    pub fn alone(&self, tokens: u64) -> Ticks {
+    pub(crate) fn alone(&self, tokens: u64) -> Ticks {
         self.reading(tokens) + self.latency
     }
 
@@ -92,7 +92,7 @@ struct Server {
 
 impl Servers {
     /// Idle servers, one for each replica.
-    pub fn new(each: Vec<Ingest>) -> Servers {
+    pub(crate) fn new(each: Vec<Ingest>) -> Servers {
         let idle = |ingest| Server { ingest, inside: VecDeque::new() };
         Servers { each: each.into_iter().map(idle).collect(), next: None }
     }

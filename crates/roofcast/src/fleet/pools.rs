@@ -49,7 +49,7 @@ pub struct Pools {
 
 impl Pools {
     /// Pools without transfers in flight; `router` chooses the decode replica.
-    pub fn new(prefill: usize, decode: usize, router: Router, way: Way) -> Pools {
+    pub(crate) fn new(prefill: usize, decode: usize, router: Router, way: Way) -> Pools {
         Pools {
             prefill,
             decode: (prefill..prefill + decode).collect(),
@@ -67,7 +67,7 @@ impl Pools {
     }
 
     /// Indices of the prefill replicas.
-    pub fn prefill(&self) -> Range<usize> {
+    pub(crate) fn prefill(&self) -> Range<usize> {
         0..self.prefill
     }
 

@@ -74,7 +74,7 @@ impl Sample {
     }
 
     /// Statistics of the values: exact while they are few, quantiles within 0.1 % beyond.
-    pub fn statistics(&self) -> Statistics {
+    pub(crate) fn statistics(&self) -> Statistics {
         match &self.many {
             Some(bins) => bins.statistics(),
             None => {
@@ -164,7 +164,7 @@ impl Results {
     /// Returns results of a run of `total` requests that ends as soon as the SLO is certainly missed: when more
     /// requests exceed a bound than its percentile allows, or too few can keep every bound, whatever the remaining
     /// requests get.
-    pub fn ending_when_missed(mut self, total: u64) -> Results {
+    pub(crate) fn ending_when_missed(mut self, total: u64) -> Results {
         for watched in &mut self.watched {
             // The percentile q of n values is between the values of ranks ⌊q (n - 1)⌋ and the next, from 0 in
             // ascending order.
@@ -175,12 +175,12 @@ impl Results {
     }
 
     /// The same, with nothing that is sent before `from`.
-    pub fn judged_from(self, from: Picoseconds) -> Results {
+    pub(crate) fn judged_from(self, from: Picoseconds) -> Results {
         Results { judged_from: from.into(), ..self }
     }
 
     /// True if the SLO is certainly missed, in a run that may end early.
-    pub fn missed(&self) -> bool {
+    pub(crate) fn missed(&self) -> bool {
         self.missed
     }
 
@@ -289,7 +289,7 @@ impl Results {
     /// ([`Flow`]), or waits that grow. If λ arrive and μ < λ are served each second, the wait of a request grows by
     /// λ/μ − 1 seconds with every second that it arrives later; that growth between the second and the last quarter
     /// of the requests gives μ where the requests in flight do not.
-    pub fn load(&self) -> OfferedLoad {
+    pub(crate) fn load(&self) -> OfferedLoad {
         let first = self.first.unwrap_or_default();
         let span = (self.last - first).seconds();
         let Some(total) = self.open.filter(|n| *n > 1 && span > 0.0) else { return OfferedLoad::default() };
@@ -340,7 +340,7 @@ impl Results {
     }
 
     /// The summary in vLLM's keys; `itl` comes from the engine.
-    pub fn summary(&self, itl: &Distribution) -> Summary {
+    pub(crate) fn summary(&self, itl: &Distribution) -> Summary {
         Summary {
             completed: self.completed,
             failed: self.refused + self.rejected,

@@ -52,7 +52,7 @@ impl Scaling {
     }
 
     /// State with no replica up, which follows a schedule.
-    pub fn planned(spec: &ScheduleSpec) -> Scaling {
+    pub(crate) fn planned(spec: &ScheduleSpec) -> Scaling {
         let schedule = Schedule::new(spec);
         let count = schedule.most();
         Scaling::of(Rule::Planned { schedule, next: vec![0; count], paid: vec![Ticks::ZERO; count] }, count)
@@ -183,12 +183,12 @@ impl Scaling {
     }
 
     /// Number of replicas that may be up.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.past.len()
     }
 
     /// Total time that a replica was up, in a finished run.
-    pub fn lasted(&self, index: usize) -> Ticks {
+    pub(crate) fn lasted(&self, index: usize) -> Ticks {
         self.past[index]
     }
 }

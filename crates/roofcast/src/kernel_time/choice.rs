@@ -218,7 +218,7 @@ pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static
 }
 
 /// Depth of evidence for the kernels of `weights` under `engine` on `chip`.
-pub fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Evidence {
+pub(crate) fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Evidence {
     first(times, engine, weights, chip).map_or(Evidence::Nothing, |c| c.evidence)
 }
 
@@ -234,7 +234,12 @@ pub struct Timed {
 }
 
 /// The tables for the kernels of `weights` under `engine` on `chip`; `None` if no such kernel was timed.
-pub fn timed(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Option<Timed> {
+pub(crate) fn timed(
+    times: &KernelTimes,
+    engine: &Release,
+    weights: &str,
+    chip: &Accelerator,
+) -> Option<Timed> {
     let Section { engine, version, chip, .. } = first(times, engine, weights, chip)?.section;
     Some(Timed { engine: engine.clone(), version: version.clone(), accelerator: chip.clone() })
 }

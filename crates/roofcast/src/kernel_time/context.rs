@@ -22,7 +22,7 @@ const EXPANDED: f64 = 192.0 + 128.0;
 
 /// Measured times of attention or of a recurrence in one layer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Context {
+pub(crate) struct Context {
     decodes: Decodes,
     /// Times of prompts, over the tokens of a whole prompt.
     prompts: Curve,
@@ -43,7 +43,7 @@ enum Decodes {
 impl Context {
     /// Start in seconds, and slope in seconds per token of context, of a step of `n` decodes.
     #[inline]
-    pub fn decodes(&self, n: f64) -> [f64; 2] {
+    pub(crate) fn decodes(&self, n: f64) -> [f64; 2] {
         match &self.decodes {
             _ if n <= 0.0 => [0.0; 2],
             Decodes::Attention(lines) => lines.at(n),
@@ -52,7 +52,7 @@ impl Context {
     }
 
     /// Seconds of the chunks of prompts in `chunks`, in one kernel, which starts once.
-    pub fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
+    pub(crate) fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         let first = self.prompts.at(1.0);
         let beyond = |c: &Sequences| {
             let one = self.prompts.at(self.tokens(form, c)) - first;

@@ -16,7 +16,7 @@ const VALUE: f64 = 2.0;
 
 /// Time of one operator by fractions of the chip's rates.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rates {
+pub(crate) struct Rates {
     /// Seconds per FLOP.
     pub flop: f64,
     /// Seconds per byte.
@@ -96,12 +96,12 @@ impl Rates {
 
     /// Compute-bound and memory-bound time: the longer of computing and moving, and the exposed part of the shorter.
     #[inline(always)]
-    pub fn time(&self, demand: Demand) -> [f64; 2] {
+    pub(crate) fn time(&self, demand: Demand) -> [f64; 2] {
         self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
     }
 
     /// Time of work that is added to a running kernel, without its start.
-    pub fn without_start(&self, demand: Demand) -> [f64; 2] {
+    pub(crate) fn without_start(&self, demand: Demand) -> [f64; 2] {
         let [computing, moving] =
             [demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte];
         if computing > moving {
@@ -121,7 +121,7 @@ impl Rates {
     }
 
     /// Time of a GEMM of `rows` with a matrix.
-    pub fn product(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
+    pub(crate) fn product(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
         match &self.dequantized {
             Some((from, byte, rates)) if rows >= *from => {
                 // In 16 bits a weight has 2 bytes, as many as FLOPs per row.
@@ -155,7 +155,7 @@ impl Rates {
     }
 
     /// Time of routed experts for `tokens`.
-    pub fn experts(&self, experts: &RoutedExperts, tokens: u64) -> [f64; 2] {
+    pub(crate) fn experts(&self, experts: &RoutedExperts, tokens: u64) -> [f64; 2] {
         let demand = experts.demand(tokens);
         match self.blocks {
             Some(blocks) if tokens <= blocks.few => {

@@ -169,7 +169,7 @@ impl Kernels<'_> {
     }
 
     /// Seconds of an all-reduce over `ranks` by its bytes, if one over equally many was timed on such links.
-    pub fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
+    pub(crate) fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
         let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
         let own = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
         let found = candidates(&self.asking, profiles, Table::AllReduce, &["bf16"]);

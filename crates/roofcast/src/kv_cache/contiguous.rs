@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The space.
 #[derive(Debug, Clone)]
-pub struct Space {
+pub(crate) struct Space {
     /// Length of each gap, by its start; no two are adjacent.
     gaps: BTreeMap<u64, u64>,
     free: u64,
@@ -16,27 +16,27 @@ pub struct Space {
 
 impl Space {
     /// A space of `size` with nothing in it.
-    pub fn new(size: u64) -> Space {
+    pub(crate) fn new(size: u64) -> Space {
         Space { gaps: (size > 0).then_some((0, size)).into_iter().collect(), free: size }
     }
 
     /// Total free length.
-    pub fn free(&self) -> u64 {
+    pub(crate) fn free(&self) -> u64 {
         self.free
     }
 
     /// The longest gap.
-    pub fn largest(&self) -> u64 {
+    pub(crate) fn largest(&self) -> u64 {
         self.gaps.values().copied().max().unwrap_or(0)
     }
 
     /// Fraction of the free room that lies outside the longest gap.
-    pub fn fragmentation(&self) -> f64 {
+    pub(crate) fn fragmentation(&self) -> f64 {
         if self.free == 0 { 0.0 } else { 1.0 - self.largest() as f64 / self.free as f64 }
     }
 
     /// Allocates `length` from the first gap that is long enough; returns the start of the piece.
-    pub fn take(&mut self, length: u64) -> Option<u64> {
+    pub(crate) fn take(&mut self, length: u64) -> Option<u64> {
         let (start, gap) = self.gaps.iter().find(|(_, gap)| **gap >= length).map(|(s, g)| (*s, *g))?;
         self.gaps.remove(&start);
         if gap > length {
@@ -47,7 +47,7 @@ impl Space {
     }
 
     /// Frees a piece.
-    pub fn give_back(&mut self, start: u64, length: u64) {
+    pub(crate) fn give_back(&mut self, start: u64, length: u64) {
         self.free += length;
         let (mut from, mut gap) = (start, length);
         if let Some(after) = self.gaps.remove(&(start + length)) {

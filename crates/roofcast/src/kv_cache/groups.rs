@@ -14,26 +14,26 @@ use std::collections::BTreeMap;
 /// Tokens of a block. A power of two, the usual case, divides by a shift, because several divisions are on a
 /// request's hot path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockSize {
+pub(crate) struct BlockSize {
     tokens: u64,
     shift: Option<u32>,
 }
 
 impl BlockSize {
     /// Blocks of `tokens` tokens, at least one.
-    pub fn new(tokens: u64) -> BlockSize {
+    pub(crate) fn new(tokens: u64) -> BlockSize {
         BlockSize { tokens, shift: tokens.is_power_of_two().then(|| tokens.trailing_zeros()) }
     }
 
     /// Tokens of a block.
     #[inline(always)]
-    pub fn tokens(self) -> u64 {
+    pub(crate) fn tokens(self) -> u64 {
         self.tokens
     }
 
     /// Whole blocks of `tokens`, and the tokens beyond them.
     #[inline(always)]
-    pub fn divide(self, tokens: u64) -> (u64, u64) {
+    pub(crate) fn divide(self, tokens: u64) -> (u64, u64) {
         match self.shift {
             Some(shift) => (tokens >> shift, tokens & (self.tokens - 1)),
             None => self.divide_by_any(tokens),
@@ -47,7 +47,7 @@ impl BlockSize {
 
     /// Blocks that hold `tokens`.
     #[inline(always)]
-    pub fn ceil(self, tokens: u64) -> u64 {
+    pub(crate) fn ceil(self, tokens: u64) -> u64 {
         let (whole, rest) = self.divide(tokens);
         whole + u64::from(rest > 0)
     }
@@ -64,7 +64,7 @@ pub struct Groups {
 
 /// Groups with equal retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Group {
+pub(crate) struct Group {
     /// Number of groups.
     pub count: u64,
     /// Most blocks of a sequence in each group.
@@ -75,13 +75,13 @@ pub struct Group {
 
 impl Groups {
     /// All layers together, in blocks of `block` tokens.
-    pub fn one(block: u64) -> Groups {
+    pub(crate) fn one(block: u64) -> Groups {
         Groups::new(block, vec![Group { count: 1, most: u64::MAX, window: u64::MAX }])
     }
 
     /// Groups of `layers`, which are counted by window (`u64::MAX` for none), in blocks of `block` tokens, and the
     /// layers of a group. `None` if no layer has a window.
-    pub fn of_windows(layers: &BTreeMap<u64, u64>, block: u64) -> Option<(Groups, u64)> {
+    pub(crate) fn of_windows(layers: &BTreeMap<u64, u64>, block: u64) -> Option<(Groups, u64)> {
         if layers.keys().all(|window| *window == u64::MAX) {
             return None;
         }
@@ -102,12 +102,12 @@ impl Groups {
 
     /// True if there is one group, with full attention.
     #[inline]
-    pub fn are_one(&self) -> bool {
+    pub(crate) fn are_one(&self) -> bool {
         self.one
     }
 
     /// Kinds of groups.
-    pub fn kinds(&self) -> &[Group] {
+    pub(crate) fn kinds(&self) -> &[Group] {
         &self.all
     }
 
@@ -117,12 +117,12 @@ impl Groups {
     }
 
     /// Tokens of a block.
-    pub fn block(&self) -> u64 {
+    pub(crate) fn block(&self) -> u64 {
         self.block.tokens()
     }
 
     /// The block size, for divisions.
-    pub fn block_size(&self) -> BlockSize {
+    pub(crate) fn block_size(&self) -> BlockSize {
         self.block
     }
 
@@ -140,7 +140,7 @@ impl Groups {
     }
 
     /// Tokens of the longest sequence that fits `blocks` blocks, or 2^32.
-    pub fn longest(&self, blocks: u64) -> u64 {
+    pub(crate) fn longest(&self, blocks: u64) -> u64 {
         let (mut fits, mut beyond) = (0, 1 << 32);
         while beyond - fits > 1 {
             let middle = (fits + beyond) / 2;
@@ -151,7 +151,7 @@ impl Groups {
 
     /// Slots of a sequence's blocks, summed over groups and over its lengths with the next token, from 0 to `tokens`
     /// − 1.
-    pub fn room_below(&self, tokens: u64) -> u128 {
+    pub(crate) fn room_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
             let full = group.most.saturating_mul(self.block());
             let rising = tokens.min(full);
@@ -162,7 +162,7 @@ impl Groups {
     }
 
     /// Used part of these slots: the tokens that the next token attends to.
-    pub fn kept_below(&self, tokens: u64) -> u128 {
+    pub(crate) fn kept_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
             let rising = u128::from(tokens.min(group.window.saturating_add(1)));
             let level = u128::from(tokens) - rising;
@@ -175,7 +175,7 @@ impl Groups {
     /// Blocks that a sequence and its next token occupy, summed over lengths from 0 to `tokens` − 1: 1, 2, … n for a
     /// block each, and n + 1 for the rest. `tokens` is below 2³².
     #[inline(always)]
-    pub fn spanned_below(&self, tokens: u64) -> u128 {
+    pub(crate) fn spanned_below(&self, tokens: u64) -> u128 {
         let (whole, rest) = self.block.divide(tokens);
         u128::from((tokens + rest) * (whole + 1) / 2)
     }

@@ -16,14 +16,14 @@ use crate::spec::KvLayout;
 const ENTRY: u128 = 4;
 
 /// Number of blocks of `block` tokens that contain the last `seen` of `context` tokens.
-pub fn span(seen: u64, context: u64, block: u64) -> u64 {
+pub(crate) fn span(seen: u64, context: u64, block: u64) -> u64 {
     context.div_ceil(block) - context.saturating_sub(seen) / block
 }
 
 impl KvLayout {
     /// Bytes that a layer's kernel reads to find `blocks` blocks of `sequences`; the end of FlashInfer's last list, 4
     /// bytes a step, is left out.
-    pub fn read(self, sequences: u128, blocks: u128) -> u128 {
+    pub(crate) fn read(self, sequences: u128, blocks: u128) -> u128 {
         ENTRY
             * match self {
                 KvLayout::Paged => blocks,
@@ -33,7 +33,7 @@ impl KvLayout {
     }
 
     /// Bytes of these tables that the host sends to the device, if a sequence has at most `longest` blocks.
-    pub fn sent(self, sequences: u128, blocks: u128, longest: u128) -> u128 {
+    pub(crate) fn sent(self, sequences: u128, blocks: u128, longest: u128) -> u128 {
         match self {
             KvLayout::Paged => ENTRY * sequences * longest,
             other => other.read(sequences, blocks),

@@ -28,11 +28,11 @@ pub enum EvictionPolicy {
 }
 
 /// A chunk of a request: its place among the request's chunks, and its content.
-pub type Chunk = (u32, Content);
+pub(crate) type Chunk = (u32, Content);
 
 /// State of a chunk on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Residence {
+pub(crate) enum Residence {
     /// Not resident.
     Absent,
     /// On its way from the device.
@@ -43,7 +43,7 @@ pub enum Residence {
 
 /// The result of an offer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// Contents to be stored.
     pub stored: Vec<Content>,
     /// Contents evicted for them, in order.
@@ -67,7 +67,7 @@ enum Policy {
 
 /// The host tier.
 #[derive(Debug, Clone)]
-pub struct Offload {
+pub(crate) struct Offload {
     capacity: usize,
     /// Offers from which on a chunk is stored; below 2 each chunk is.
     store_threshold: u32,
@@ -82,7 +82,7 @@ pub struct Offload {
 
 impl Offload {
     /// An empty tier of `capacity` chunks.
-    pub fn new(capacity: usize, policy: EvictionPolicy, store_threshold: u32) -> Offload {
+    pub(crate) fn new(capacity: usize, policy: EvictionPolicy, store_threshold: u32) -> Offload {
         let policy = match policy {
             EvictionPolicy::Lru => Policy::Lru(Lru::default()),
             EvictionPolicy::Arc => Policy::Arc(Box::new(Arc::new(capacity))),
@@ -100,12 +100,12 @@ impl Offload {
     }
 
     /// Chunks that are resident, idle, and on their way from the device.
-    pub fn counts(&self) -> [u64; 3] {
+    pub(crate) fn counts(&self) -> [u64; 3] {
         [self.chunks.len(), self.idle, self.storing].map(|count| count as u64)
     }
 
     /// State of a chunk.
-    pub fn residence(&self, content: Content) -> Residence {
+    pub(crate) fn residence(&self, content: Content) -> Residence {
         match self.chunks.get(&content) {
             None => Residence::Absent,
             Some(None) => Residence::Storing,
@@ -114,7 +114,7 @@ impl Offload {
     }
 
     /// Pins ready chunks that a request loads.
-    pub fn load(&mut self, request: u64, chunks: &[Chunk]) {
+    pub(crate) fn load(&mut self, request: u64, chunks: &[Chunk]) {
         for (_, content) in chunks {
             if let Some(Some(pins)) = self.chunks.get_mut(content) {
                 *pins += 1;
@@ -129,7 +129,7 @@ impl Offload {
     }
 
     /// Unpins chunks that have been loaded.
-    pub fn loaded(&mut self, contents: &[Content]) {
+    pub(crate) fn loaded(&mut self, contents: &[Content]) {
         for content in contents {
             if let Some(Some(pins)) = self.chunks.get_mut(content) {
                 *pins -= 1;
@@ -142,7 +142,7 @@ impl Offload {
     }
 
     /// Offers chunks of a request; `None` if the missing ones do not fit, all or nothing.
-    pub fn offer(&mut self, request: u64, chunks: &[Chunk]) -> Option<Offer> {
+    pub(crate) fn offer(&mut self, request: u64, chunks: &[Chunk]) -> Option<Offer> {
         let counted = self.store_threshold >= 2;
         if counted {
             self.offers.count(chunks.iter().map(|(_, content)| *content));
@@ -191,7 +191,7 @@ impl Offload {
     }
 
     /// Makes chunks ready that have been stored.
-    pub fn stored(&mut self, contents: &[Content]) {
+    pub(crate) fn stored(&mut self, contents: &[Content]) {
         for content in contents {
             if let Some(pins @ None) = self.chunks.get_mut(content) {
                 *pins = Some(0);
@@ -203,7 +203,7 @@ impl Offload {
     }
 
     /// Ends a request: the chunks that it used become recent, its first one most.
-    pub fn end(&mut self, request: u64) {
+    pub(crate) fn end(&mut self, request: u64) {
         let Some(usage) = self.uses.remove(&request) else { return };
         let mut chunks: Vec<(u32, Content)> =
             usage.chunks.iter().map(|(content, place)| (*place, *content)).collect();

@@ -6,14 +6,14 @@
 use super::prefix::{Content, ContentMap};
 
 /// Index of a block.
-pub type Block = u32;
+pub(crate) type Block = u32;
 
 /// "No block" in the free list's links.
 const NONE: u32 = u32::MAX;
 
 /// The pool.
 #[derive(Debug, Clone)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// Blocks that were allocated at least once, and the first of the others, which represents all others in the free
     /// list.
     blocks: Vec<Slot>,
@@ -63,7 +63,7 @@ struct Slot {
 
 impl Pool {
     /// A pool of `count` free blocks.
-    pub fn new(count: u32) -> Pool {
+    pub(crate) fn new(count: u32) -> Pool {
         let first = Slot { holders: 0, content: None, same: NONE, previous: NONE, next: NONE };
         let end = if count == 0 { NONE } else { 0 };
         Pool {
@@ -79,28 +79,28 @@ impl Pool {
     }
 
     /// Records changes from now on.
-    pub fn watch(&mut self) {
+    pub(crate) fn watch(&mut self) {
         self.changes = Some(Vec::new());
     }
 
     /// The recorded changes, if any are recorded.
-    pub fn changes(&mut self) -> Option<&mut Vec<Change>> {
+    pub(crate) fn changes(&mut self) -> Option<&mut Vec<Change>> {
         self.changes.as_mut()
     }
 
     /// Blocks that no request holds, cached ones included.
-    pub fn free(&self) -> u64 {
+    pub(crate) fn free(&self) -> u64 {
         self.free
     }
 
     /// Number of holders of blocks in addition to the first, over all blocks.
-    pub fn repeated(&self) -> u64 {
+    pub(crate) fn repeated(&self) -> u64 {
         self.repeated
     }
 
     /// The oldest block that holds `content`. A content unique to one request is looked up where its owner last had
     /// it.
-    pub fn find(&self, content: Content, own: Option<Block>) -> Option<Block> {
+    pub(crate) fn find(&self, content: Content, own: Option<Block>) -> Option<Block> {
         if !content.is_own() {
             return self.cached.get(&content).copied();
         }
@@ -110,12 +110,12 @@ impl Pool {
     }
 
     /// Number of `blocks` that no request holds: holding them uses a free block each.
-    pub fn unheld(&self, blocks: &[Block]) -> u64 {
+    pub(crate) fn unheld(&self, blocks: &[Block]) -> u64 {
         blocks.iter().filter(|b| self.blocks[**b as usize].holders == 0).count() as u64
     }
 
     /// Holds cached blocks.
-    pub fn hold(&mut self, blocks: &[Block]) {
+    pub(crate) fn hold(&mut self, blocks: &[Block]) {
         for &block in blocks {
             match self.blocks[block as usize].holders {
                 0 => self.unlink(block),
@@ -126,7 +126,7 @@ impl Pool {
     }
 
     /// Allocates `count` blocks from the head of the free list onto `taken`, evicting their contents; all or none.
-    pub fn allocate(&mut self, count: u64, taken: &mut Vec<Block>) -> bool {
+    pub(crate) fn allocate(&mut self, count: u64, taken: &mut Vec<Block>) -> bool {
         if count > self.free {
             return false;
         }
@@ -141,7 +141,7 @@ impl Pool {
     }
 
     /// Records the content of a full block, so that others may hit it.
-    pub fn cache(&mut self, block: Block, content: Content) {
+    pub(crate) fn cache(&mut self, block: Block, content: Content) {
         if self.blocks[block as usize].content.is_some() {
             return;
         }
@@ -163,7 +163,7 @@ impl Pool {
 
     /// Frees a request's blocks, last to first: blocks without cached content go to the head as a group, the others
     /// to the tail.
-    pub fn release(&mut self, blocks: &[Block]) {
+    pub(crate) fn release(&mut self, blocks: &[Block]) {
         // The last plain block freed goes after the earlier ones of the head group.
         let mut plain = NONE;
         for &block in blocks.iter().rev() {

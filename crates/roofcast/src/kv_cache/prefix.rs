@@ -18,20 +18,20 @@ const OWN: u128 = 1 << 127;
 
 impl Content {
     /// The identity before the first block.
-    pub const START: Content = Content(0);
+    pub(crate) const START: Content = Content(0);
 
     /// The `index`th block of a request, which shares it with no other.
-    pub fn own(owner: u64, index: usize) -> Content {
+    pub(crate) fn own(owner: u64, index: usize) -> Content {
         Content(OWN | u128::from(owner) << 32 | index as u128)
     }
 
     /// True if only its owner can hold it.
-    pub fn is_own(self) -> bool {
+    pub(crate) fn is_own(self) -> bool {
         self.0 & OWN != 0
     }
 
     /// The identity of this content in a group of layers, the first of which is 0.
-    pub fn of_group(self, group: usize) -> Content {
+    pub(crate) fn of_group(self, group: usize) -> Content {
         match group {
             0 => self,
             _ if self.is_own() => Content(self.0 | (group as u128) << 96),
@@ -87,7 +87,7 @@ fn mix(value: u64) -> u64 {
 
 /// The tokens of a sequence: prompt and output.
 #[derive(Debug, Clone, Default)]
-pub struct Tokens {
+pub(crate) struct Tokens {
     runs: Vec<Run>,
     length: u64,
     /// Run, and position in the run, at the start of the next block to be named.
@@ -96,7 +96,7 @@ pub struct Tokens {
 
 impl Tokens {
     /// The tokens of a prompt, up to its unique part.
-    pub fn of_prompt(prompt: &Prompt) -> Tokens {
+    pub(crate) fn of_prompt(prompt: &Prompt) -> Tokens {
         let mut tokens = Tokens::default();
         match prompt {
             Prompt::Own => {}
@@ -109,7 +109,7 @@ impl Tokens {
     }
 
     /// Content hashes of the first whole blocks of `block` tokens, each of which covers `ahead` tokens more.
-    pub fn contents(mut self, (block, ahead): (u64, u64)) -> Vec<Content> {
+    pub(crate) fn contents(mut self, (block, ahead): (u64, u64)) -> Vec<Content> {
         let mut past = Content::START;
         let mut contents = Vec::new();
         for _ in 0..self.length.saturating_sub(ahead) / block {
@@ -120,7 +120,7 @@ impl Tokens {
     }
 
     /// Adds a run; one that continues the last extends it, so that equal tokens are equal runs.
-    pub fn push(&mut self, run: Run) {
+    pub(crate) fn push(&mut self, run: Run) {
         self.length += run.length;
         match self.runs.last_mut() {
             Some(last) if last.segment == run.segment && last.start + last.length == run.start => {
@@ -131,23 +131,18 @@ impl Tokens {
     }
 
     /// The runs in order.
-    pub fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
 
     /// Number of tokens.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.length
-    }
-
-    /// True if there are no tokens.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
     }
 
     /// The identity of the next `block` tokens after `past`, and of `ahead` tokens after these; blocks are named in
     /// order, each once.
-    pub fn name_next(&mut self, past: Content, (block, ahead): (u64, u64)) -> Content {
+    pub(crate) fn name_next(&mut self, past: Content, (block, ahead): (u64, u64)) -> Content {
         let (content, end) = self.name(past, self.named, block);
         self.named = end;
         self.name(content, end, ahead).0
@@ -178,7 +173,7 @@ impl Tokens {
 
 /// Tokens of a request that other requests may share.
 #[derive(Debug, Clone, Default)]
-pub struct Prefix {
+pub(crate) struct Prefix {
     /// The prompt, up to its unique part.
     pub tokens: Tokens,
     /// Position from which tokens are unique to the request; `u64::MAX` if its output may be repeated, too.
@@ -192,7 +187,7 @@ pub struct Prefix {
 impl Prefix {
     /// A prompt of real tokens, and the output that will follow. Each token is a run, so equal tokens are equal runs
     /// anywhere.
-    pub fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> Prefix {
+    pub(crate) fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> Prefix {
         let mut tokens = Tokens::default();
         prompt.iter().for_each(|token| tokens.push(real(*token)));
         Prefix { tokens, own_from: u64::MAX, output_segment: 0, output_tokens: Some(output) }
@@ -222,7 +217,7 @@ pub(crate) fn push_output(
 
 /// Numbers outputs of requests downwards from the largest segment, which traffic never uses.
 #[derive(Debug, Clone, Copy)]
-pub struct Outputs(u32);
+pub(crate) struct Outputs(u32);
 
 impl Default for Outputs {
     fn default() -> Outputs {
@@ -233,7 +228,7 @@ impl Default for Outputs {
 impl Outputs {
     /// The prefix of a prompt, with a segment for its output. After 2^31 requests numbers are reused, when the first
     /// users are long evicted.
-    pub fn prefix(&mut self, prompt: Prompt) -> Prefix {
+    pub(crate) fn prefix(&mut self, prompt: Prompt) -> Prefix {
         let output_segment = self.0;
         self.0 = if self.0 <= OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
         let own_from = match &prompt {

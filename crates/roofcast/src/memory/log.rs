@@ -137,7 +137,7 @@ impl Logged {
     }
 
     /// The log's figure of a term: bytes, tokens, or hundredths of a request.
-    pub fn of(&self, term: Term) -> Option<f64> {
+    pub(crate) fn of(&self, term: Term) -> Option<f64> {
         self.figures.iter().find(|(known, _)| *known == term).map(|(_, figure)| *figure)
     }
 

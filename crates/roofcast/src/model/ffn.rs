@@ -51,7 +51,7 @@ pub struct Experts {
 
 impl Ffn {
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         match self {
             Ffn::Dense(dense) => dense.tensors(hidden, &DENSE),
             Ffn::Experts(experts) => experts.tensors(hidden),
@@ -111,7 +111,7 @@ const ROUTED: Names = Names {
 
 impl Dense {
     /// Elements of one such MLP.
-    pub fn elements(&self, hidden: u64) -> u128 {
+    pub(crate) fn elements(&self, hidden: u64) -> u128 {
         self.tensors(hidden, &DENSE).iter().map(Tensor::elements).sum()
     }
 
@@ -134,18 +134,18 @@ impl Dense {
 
 impl Experts {
     /// Width of the stream that routed experts see.
-    pub fn width(&self, hidden: u64) -> u64 {
+    pub(crate) fn width(&self, hidden: u64) -> u64 {
         self.latent.unwrap_or(hidden)
     }
 
     /// Elements of the experts that one token does not choose.
-    pub fn idle_elements(&self, hidden: u64) -> u128 {
+    pub(crate) fn idle_elements(&self, hidden: u64) -> u128 {
         u128::from(self.count.saturating_sub(self.per_token)) * self.expert.elements(self.width(hidden))
     }
 
     /// Distinct experts of `count` that `tokens` tokens touch, each choosing `per_token` at random:
     /// E(1 − (1 − k/E)^T).
-    pub fn distinct(&self, tokens: u64) -> f64 {
+    pub(crate) fn distinct(&self, tokens: u64) -> f64 {
         if self.per_token >= self.count {
             return if tokens > 0 { self.count as f64 } else { 0.0 };
         }
@@ -155,7 +155,7 @@ impl Experts {
     }
 
     /// Distinct experts on the busiest of `ranks` over the mean of all ranks, when `tokens` tokens choose.
-    pub fn imbalance(&self, tokens: u64, ranks: u64) -> f64 {
+    pub(crate) fn imbalance(&self, tokens: u64, ranks: u64) -> f64 {
         imbalance(self.count as f64, self.distinct(tokens), ranks)
     }
 
@@ -209,13 +209,13 @@ impl Experts {
 }
 
 /// The largest of `n` normal deviates in the mean: 0.61 log2(n)^0.75, within 8 % up to 64.
-pub fn largest_deviate(n: u64) -> f64 {
+pub(crate) fn largest_deviate(n: u64) -> f64 {
     0.61 * (n.max(1) as f64).log2().powf(0.75)
 }
 
 /// Expert imbalance: touched experts on the busiest of `ranks` over the mean of all ranks, for `touched` of `count`
 /// experts touched. A rank's number is hypergeometric.
-pub fn imbalance(count: f64, touched: f64, ranks: u64) -> f64 {
+pub(crate) fn imbalance(count: f64, touched: f64, ranks: u64) -> f64 {
     if ranks < 2 || touched <= 0.0 || count <= 1.0 {
         return 1.0;
     }

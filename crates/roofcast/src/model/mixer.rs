@@ -4,25 +4,26 @@
 //! state) and over how many heads it splits. Knows nothing about time: [`crate::operator`] turns pairs and states
 //! into work. Not modelled: an engine's rounding to pages, and vLLM's page-size alignment of hybrid models.
 
-pub mod attention;
-pub mod compressed;
-pub mod gated_delta;
-pub mod indexer;
-pub mod kda;
-pub mod latent;
-pub mod lightning;
-pub mod mamba;
-pub mod short_conv;
+pub(crate) mod attention;
+pub(crate) mod compressed;
+pub(crate) mod gated_delta;
+pub(crate) mod indexer;
+pub(crate) mod kda;
+pub(crate) mod latent;
+pub(crate) mod lightning;
+pub(crate) mod mamba;
+pub(crate) mod short_conv;
 
-pub use attention::{Attention, Gate, causal_pairs};
-pub use compressed::{Compressed, entry_pairs};
-pub use gated_delta::GatedDelta;
-pub use indexer::{BlockIndex, Indexer, Means};
-pub use kda::Kda;
+pub use attention::Attention;
+pub(crate) use attention::{Gate, causal_pairs};
+pub(crate) use compressed::{Compressed, entry_pairs};
+pub(crate) use gated_delta::GatedDelta;
+pub(crate) use indexer::{BlockIndex, Indexer, Means};
+pub(crate) use kda::Kda;
 pub use latent::Latent;
-pub use lightning::Lightning;
-pub use mamba::{Mamba, Mamba2};
-pub use short_conv::ShortConv;
+pub(crate) use lightning::Lightning;
+pub(crate) use mamba::{Mamba, Mamba2};
+pub(crate) use short_conv::ShortConv;
 
 use super::tensor::Tensor;
 use crate::precision::KvFormat;
@@ -58,7 +59,7 @@ pub enum Mixer {
 
 /// Fixed-size state of a recurrent mixer per sequence, and its work per token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     /// Recurrent state and the convolution's tail, over all heads.
     pub bytes: u128,
     /// Operations per token: reading, updating and convolving.
@@ -69,7 +70,7 @@ pub struct State {
 
 /// Parts into which tensor parallelism cuts a layer's cache; 1 means whole on every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub(crate) struct Parts {
     /// Parts of keys and values.
     pub cache: u64,
     /// Parts of an indexer's keys.
@@ -80,12 +81,12 @@ pub struct Parts {
 
 impl Mixer {
     /// Whether queries and keys are normalized over all heads together, which tensor parallelism cuts apart.
-    pub fn norms_all_heads(&self) -> bool {
+    pub(crate) fn norms_all_heads(&self) -> bool {
         matches!(self, Mixer::Attention(a) if a.qk_norm > 2 * a.head_dim)
     }
 
     /// The mixer's weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         match self {
             Mixer::Attention(a) => a.tensors(hidden),
             Mixer::Latent(l) => l.tensors(hidden),
@@ -102,7 +103,7 @@ impl Mixer {
     }
 
     /// Elements in the KV-cache format that a sequence of `context` tokens keeps in this layer.
-    pub fn kv_elements(&self, context: u64) -> u128 {
+    pub(crate) fn kv_elements(&self, context: u64) -> u128 {
         match self {
             Mixer::Attention(a) | Mixer::Both(a, _) => {
                 let means = a.index.as_ref().map_or(0, |index| index.slots(context));
@@ -115,7 +116,7 @@ impl Mixer {
     }
 
     /// Bytes of an indexer's keys for `context` tokens, which it keeps in its own format in addition to the KV cache.
-    pub fn index_bytes(&self, context: u64) -> u128 {
+    pub(crate) fn index_bytes(&self, context: u64) -> u128 {
         match self {
             Mixer::Attention(Attention { index: Some(index), .. }) => index.bytes(context),
             Mixer::Latent(Latent { indexer: Some(indexer), .. }) => indexer.bytes(context),
@@ -126,12 +127,12 @@ impl Mixer {
 
     /// State of a recurrent mixer, which engines page like the KV cache. `None` for compressed attention, whose state
     /// is only rows that wait for a window.
-    pub fn recurrence(&self) -> Option<State> {
+    pub(crate) fn recurrence(&self) -> Option<State> {
         if matches!(self, Mixer::Compressed(_)) { None } else { self.state() }
     }
 
     /// Memory that is kept regardless of context length; `None` if there is no such state.
-    pub fn state(&self) -> Option<State> {
+    pub(crate) fn state(&self) -> Option<State> {
         match self {
             Mixer::GatedDelta(d) => Some(d.state()),
             Mixer::Kda(k) => Some(k.state()),
@@ -146,7 +147,7 @@ impl Mixer {
 
     /// Sets the bytes of an element of the recurrent state. Returns whether the mixer has one with a
     /// configurable dtype.
-    pub fn set_state_element(&mut self, bytes: u64) -> bool {
+    pub(crate) fn set_state_element(&mut self, bytes: u64) -> bool {
         match self {
             Mixer::GatedDelta(d) => d.state_element = bytes,
             Mixer::Mamba2(m) | Mixer::Both(_, m) => m.state_element = bytes,
@@ -156,17 +157,17 @@ impl Mixer {
     }
 
     /// Bytes of the state that a sequence keeps, independent of its length and of the KV format.
-    pub fn state_bytes(&self) -> u128 {
+    pub(crate) fn state_bytes(&self) -> u128 {
         self.state().map_or(0, |s| s.bytes)
     }
 
     /// Bytes of cache and state of a sequence of `context` tokens in this layer, unsharded.
-    pub fn sequence_bytes(&self, kv: KvFormat, context: u64) -> Bytes {
+    pub(crate) fn sequence_bytes(&self, kv: KvFormat, context: u64) -> Bytes {
         self.rank_bytes(kv, context, Parts { cache: 1, index: 1, state: 1 })
     }
 
     /// Bytes of [`Mixer::sequence_bytes`] on one rank, where tensor parallelism cuts into `parts`.
-    pub fn rank_bytes(&self, kv: KvFormat, context: u64, parts: Parts) -> Bytes {
+    pub(crate) fn rank_bytes(&self, kv: KvFormat, context: u64, parts: Parts) -> Bytes {
         let of = |count: u128, parts: u64| count.div_ceil(u128::from(parts.max(1)));
         let elements = kv.width.bytes(of(self.kv_elements(context), parts.cache));
         let own = of(self.index_bytes(context), parts.index) + of(self.state_bytes(), parts.state);
@@ -175,7 +176,7 @@ impl Mixer {
 
     /// Heads that `tp` ranks cannot divide, if any. Query heads are divided; KV heads are divided, or replicated
     /// where there are fewer than ranks: either count divides the other (vLLM's rule, `QKVParallelLinear`).
-    pub fn indivisible(&self, tp: u64) -> Option<Indivisible> {
+    pub(crate) fn indivisible(&self, tp: u64) -> Option<Indivisible> {
         let whole = |count: u64, of| (!count.is_multiple_of(tp)).then_some(Indivisible { count, of });
         let grouped = |a: &Attention| {
             let replicated = tp.is_multiple_of(a.kv_heads);

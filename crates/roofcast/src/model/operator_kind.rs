@@ -30,8 +30,6 @@ macro_rules! operators {
         pub enum OperatorKind { $($(#[$doc])* $kind),* }
 
         impl OperatorKind {
-            /// All kinds, in the order of declaration.
-            pub const ALL: &[OperatorKind] = &[$(OperatorKind::$kind),*];
 
             /// Name of the kind, as in `qkv_proj`.
             pub fn name(self) -> &'static str {
@@ -125,13 +123,8 @@ operators! {
 }
 
 impl OperatorKind {
-    /// The operator of this name.
-    pub fn named(name: &str) -> Option<OperatorKind> {
-        OperatorKind::ALL.iter().copied().find(|kind| kind.name() == name)
-    }
-
     /// Family of kernels that computes the operator.
-    pub fn family(self) -> Family {
+    pub(crate) fn family(self) -> Family {
         use OperatorKind as K;
         match self {
             K::Attention | K::LatentAttention | K::CompressedAttention | K::LinearAttention => {
@@ -146,17 +139,17 @@ impl OperatorKind {
     }
 
     /// True if the work depends on the context: attention, or latents that are expanded for attention.
-    pub fn attends(self) -> bool {
+    pub(crate) fn attends(self) -> bool {
         matches!(self.family(), Family::Attention | Family::Indexer) || self == OperatorKind::KvBProj
     }
 
     /// True for a GEMM of the step's rows with weights.
-    pub fn is_product(self) -> bool {
+    pub(crate) fn is_product(self) -> bool {
         self.family() == Family::Gemm && !self.attends()
     }
 
     /// True if the weights usually stay unquantized.
-    pub fn is_unquantized(self) -> bool {
+    pub(crate) fn is_unquantized(self) -> bool {
         use OperatorKind as K;
         matches!(self, K::LmHead | K::Router | K::Embedding | K::Norms | K::Lora)
     }

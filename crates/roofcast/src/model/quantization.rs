@@ -82,7 +82,7 @@ impl Quantization {
     }
 
     /// Reads `quantization_config` from a parsed `config.json`; `None` if the config has no such section.
-    pub fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
+    pub(crate) fn read(place: &str, config: &Value) -> Result<Option<Quantization>> {
         let keys = Keys::new(place, config)?;
         let Some(value) = keys.value("quantization_config") else { return Ok(None) };
         let Some(section) = keys.within(value) else {
@@ -159,12 +159,12 @@ impl Quantization {
     }
 
     /// Number of patterns that each tensor is matched against.
-    pub fn patterns(&self) -> usize {
+    pub(crate) fn patterns(&self) -> usize {
         pattern_count(&self.ignored, &self.named)
     }
 
     /// Every format in use, most modules first.
-    pub fn formats(&self) -> Vec<Format> {
+    pub(crate) fn formats(&self) -> Vec<Format> {
         let mut all = vec![self.format];
         for format in self.experts.iter().chain(self.named.iter().map(|(_, f)| f)) {
             if !all.contains(format) {
@@ -176,7 +176,7 @@ impl Quantization {
 
     /// The format of `tensor` in layer `layer`; `None` if it stays in 16 bits. lm_head is quantized only if named, or
     /// by formats that cover lm_head and embedding.
-    pub fn format(&self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
+    pub(crate) fn format(&self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let covered = match tensor.role {
             Role::Linear => !self.experts_only,
             Role::Expert => true,

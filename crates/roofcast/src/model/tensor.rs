@@ -1,6 +1,6 @@
 //! One weight tensor: its shape, its role, and its split under tensor parallelism.
 
-pub use super::operator_kind::OperatorKind;
+pub(crate) use super::operator_kind::OperatorKind;
 
 /// Role of a tensor; decides whether it is quantized and when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,7 +53,7 @@ pub struct Tensor {
 
 impl Tensor {
     /// A matrix of `rows` outputs and `columns` inputs.
-    pub fn linear(
+    pub(crate) fn linear(
         name: &'static str,
         operator: OperatorKind,
         rows: u64,
@@ -64,22 +64,22 @@ impl Tensor {
     }
 
     /// A vector of `elements`.
-    pub fn vector(name: &'static str, operator: OperatorKind, elements: u64, split: Split) -> Tensor {
+    pub(crate) fn vector(name: &'static str, operator: OperatorKind, elements: u64, split: Split) -> Tensor {
         Tensor { name, operator, rows: elements, columns: 1, copies: 1, role: Role::Vector, split }
     }
 
     /// Returns the tensor with another role.
-    pub fn with_role(self, role: Role) -> Tensor {
+    pub(crate) fn with_role(self, role: Role) -> Tensor {
         Tensor { role, ..self }
     }
 
     /// Returns the tensor with `copies` copies.
-    pub fn times(self, copies: u64) -> Tensor {
+    pub(crate) fn times(self, copies: u64) -> Tensor {
         Tensor { copies, ..self }
     }
 
     /// Elements in all copies.
-    pub fn elements(&self) -> u128 {
+    pub(crate) fn elements(&self) -> u128 {
         u128::from(self.rows) * u128::from(self.columns) * u128::from(self.copies)
     }
 }

@@ -25,7 +25,7 @@ pub struct AllReduce {
 
 /// Rate and latency of the slowest link among `ranks` accelerators: the node's link, or the network if they span
 /// several nodes.
-pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
+pub(crate) fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
     let within = accelerator.link.as_ref().map(|l| (l.bytes_per_s, l.latency_s));
     let between = accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s));
     // Without a known link the host's PCIe 3.0 x16 is assumed, the slowest in use.
@@ -46,7 +46,7 @@ pub fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
 ///   node gathers. Both kinds of links work on pieces in parallel, and the slower one counts;
 /// * torus: along each axis in parallel, in both directions where the axis is a ring and in one where it is a line:
 ///   2(n − 1)/n of the message over the sum of these directions.
-pub fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<AllReduce> {
+pub(crate) fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<AllReduce> {
     if ranks <= 1 {
         return Vec::new();
     }
@@ -112,7 +112,7 @@ fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllRe
 }
 
 /// The least time of one all-reduce: the smallest bandwidth term.
-pub fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Picoseconds {
+pub(crate) fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Picoseconds {
     all_reduce(accelerator, ranks, bytes).iter().map(|a| a.bandwidth).min().unwrap_or(Picoseconds::ZERO)
 }
 
@@ -139,7 +139,7 @@ pub struct Communication {
 
 impl Communication {
     /// No messages.
-    pub const NONE: Communication = Communication {
+    pub(crate) const NONE: Communication = Communication {
         all_reduces: 0,
         message_bytes: Bytes::ZERO,
         all_reduce: Picoseconds::ZERO,
@@ -149,7 +149,7 @@ impl Communication {
     };
 
     /// The sum of the bandwidth terms.
-    pub fn total(&self) -> Picoseconds {
+    pub(crate) fn total(&self) -> Picoseconds {
         self.all_reduce + self.all_to_all + self.pipeline
     }
 }
@@ -179,7 +179,7 @@ pub struct Links {
 
 impl Links {
     /// The messages of `deployment`.
-    pub fn of(deployment: &Deployment) -> Links {
+    pub(crate) fn of(deployment: &Deployment) -> Links {
         let p = deployment.parallelism;
         let chip = &deployment.accelerator;
         let row_bytes = deployment.model.hidden as f64 * f64::from(deployment.base.bits()) / 8.0;
@@ -225,17 +225,17 @@ impl Links {
     }
 
     /// Seconds per row in one all-reduce, by bandwidth alone; 0 without all-reduces.
-    pub fn seconds_per_row(&self) -> f64 {
+    pub(crate) fn seconds_per_row(&self) -> f64 {
         self.row[0] / self.all_reduces.max(1) as f64
     }
 
     /// Seconds of the bandwidth terms per row in all other messages of a pass.
-    pub fn seconds_per_row_beside(&self) -> f64 {
+    pub(crate) fn seconds_per_row_beside(&self) -> f64 {
         self.row[1..].iter().sum()
     }
 
     /// The messages of a pass of `rows`.
-    pub fn communication(&self, rows: u64) -> Communication {
+    pub(crate) fn communication(&self, rows: u64) -> Communication {
         let [all_reduce, all_to_all, pipeline] =
             self.row.map(|seconds| Picoseconds::from_seconds(seconds * rows as f64));
         Communication {

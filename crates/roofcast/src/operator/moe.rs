@@ -30,7 +30,7 @@ impl RoutedExperts {
     /// Ratio of experts touched with real traffic's routing to experts touched with even routing. If experts receive
     /// tokens by an exponential distribution, whose standard deviation is its mean, T k copies touch T k/(1 + T k/E)
     /// of E experts on average, and no fewer than k.
-    pub fn uneven(&self, tokens: u64) -> f64 {
+    pub(crate) fn uneven(&self, tokens: u64) -> f64 {
         let per_token = number(self.experts.per_token);
         let copies = number(tokens) * per_token;
         let touched = copies / (1.0 + copies / number(self.experts.count));
@@ -38,28 +38,28 @@ impl RoutedExperts {
     }
 
     /// Experts of the layer.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.experts.count
     }
 
     /// Experts that a token passes.
-    pub fn per_token(&self) -> u64 {
+    pub(crate) fn per_token(&self) -> u64 {
         self.experts.per_token
     }
 
     /// Weights of an expert over the weights of a gated one with equal widths: 1, or two thirds without a gate.
-    pub fn elements_over_gated(&self) -> f64 {
+    pub(crate) fn elements_over_gated(&self) -> f64 {
         let gated = (3 * self.hidden * self.inner()) as f64 / self.slices as f64;
         (self.elements / gated).min(1.0)
     }
 
     /// Inner width of one expert, of all slices.
-    pub fn inner(&self) -> u64 {
+    pub(crate) fn inner(&self) -> u64 {
         self.experts.expert.intermediate
     }
 
     /// Work for the tokens of a replica with even routing.
-    pub fn demand(&self, tokens: u64) -> Demand {
+    pub(crate) fn demand(&self, tokens: u64) -> Demand {
         Demand {
             flops: self.flops_per_token * tokens as f64,
             weight_bytes: self.experts.distinct(tokens) * self.bytes_per_touched,
@@ -70,7 +70,7 @@ impl RoutedExperts {
     /// Work for `tokens` with real traffic's routing in a kernel that multiplies in `blocks`: in a small-M GEMM each
     /// copy reads its experts, `at_once` copies sharing a read; in a larger one every touched expert computes whole
     /// tiles, half a tile too many on average.
-    pub fn in_blocks(&self, tokens: u64, blocks: RowBlocks) -> Demand {
+    pub(crate) fn in_blocks(&self, tokens: u64, blocks: RowBlocks) -> Demand {
         let even = self.demand(tokens);
         let copies = number(tokens) * number(self.experts.per_token);
         let touched = self.experts.distinct(tokens) * self.uneven(tokens);
@@ -85,7 +85,7 @@ impl RoutedExperts {
     }
 
     /// Touched experts on the busiest rank over the mean of all ranks.
-    pub fn imbalance(&self, tokens: u64) -> f64 {
+    pub(crate) fn imbalance(&self, tokens: u64) -> f64 {
         self.experts.imbalance(tokens, self.ranks)
     }
 }

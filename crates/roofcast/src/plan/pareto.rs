@@ -3,7 +3,7 @@
 /// The items that no other is at least as good as in every value and better in one; less is better.
 ///
 /// Items equal in every value are all kept out but the first.
-pub fn front<T>(items: Vec<T>, values: impl Fn(&T) -> Vec<f64>) -> Vec<T> {
+pub(crate) fn front<T>(items: Vec<T>, values: impl Fn(&T) -> Vec<f64>) -> Vec<T> {
     let points: Vec<Vec<f64>> = items.iter().map(&values).collect();
     let beats = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(x, y)| x <= y);
     let beaten = |i: usize| {

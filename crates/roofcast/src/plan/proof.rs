@@ -53,7 +53,7 @@ pub struct Trial {
 
 impl Trial {
     /// Runs the simulation.
-    pub fn run(&self) -> Result<Simulation> {
+    pub(crate) fn run(&self) -> Result<Simulation> {
         self.run_while(&mut |_, _| true)
     }
 

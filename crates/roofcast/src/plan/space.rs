@@ -39,7 +39,7 @@ pub struct Cut {
 
 impl Cut {
     /// Accelerators of a replica.
-    pub fn ranks(&self) -> u64 {
+    pub(crate) fn ranks(&self) -> u64 {
         self.tp * self.pp * self.attention_dp
     }
 }

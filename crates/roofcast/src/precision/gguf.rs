@@ -62,7 +62,7 @@ pub(crate) enum GgufTensor {
 
 impl GgufMix {
     /// All mixtures, widest first.
-    pub const ALL: &[GgufMix] = &[
+    pub(crate) const ALL: &[GgufMix] = &[
         GgufMix::Q8_0,
         GgufMix::Mxfp4Moe,
         GgufMix::Q6K,
@@ -75,7 +75,7 @@ impl GgufMix {
     ];
 
     /// llama.cpp's name, lower case.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             GgufMix::Q8_0 => "q8_0",
             GgufMix::Mxfp4Moe => "mxfp4_moe",

@@ -52,12 +52,12 @@ pub struct Writer {
 
 impl Writer {
     /// Adds a shape; `seconds` has [`Table::columns`] values.
-    pub fn shape(&mut self, axes: &[u32], seconds: &[Option<f64>]) {
+    pub(crate) fn shape(&mut self, axes: &[u32], seconds: &[Option<f64>]) {
         self.shapes.push(axes, seconds);
     }
 
     /// The section with its shapes.
-    pub fn section(self, table: Table, [chip, engine, version, kernel, format]: [&str; 5]) -> Section {
+    pub(crate) fn section(self, table: Table, [chip, engine, version, kernel, format]: [&str; 5]) -> Section {
         Section {
             table,
             chip: chip.into(),
@@ -95,29 +95,26 @@ impl PartialEq for Section {
 impl Eq for Section {}
 
 impl Section {
-    /// Number of shapes.
-    pub fn len(&self) -> usize {
-        self.shapes
-    }
-
-    /// True if the section has no shapes.
-    pub fn is_empty(&self) -> bool {
-        self.shapes == 0
-    }
-
-    /// The axes of each shape, in order.
-    pub fn shapes(&self) -> impl Iterator<Item = Vec<u32>> {
-        self.unpacked().axes(self.table).map(<[u32]>::to_vec)
-    }
-
     fn unpacked(&self) -> &Packed {
         // Invalid bytes were refused when the file was read.
         let read = || Packed::read(self.table, self.shapes, &self.bytes).unwrap_or_default();
         self.unpacked.get_or_init(read)
     }
 
+    /// Number of shapes.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shapes
+    }
+
+    /// The axes of each shape, in order.
+    #[cfg(test)]
+    pub(super) fn shapes(&self) -> impl Iterator<Item = Vec<u32>> {
+        self.unpacked().axes(self.table).map(<[u32]>::to_vec)
+    }
+
     /// The shape with the least `distance`, among shapes for which it is defined.
-    pub fn nearest(&self, distance: impl Fn(&[u32]) -> Option<f64>) -> Option<(usize, Vec<u32>)> {
+    pub(crate) fn nearest(&self, distance: impl Fn(&[u32]) -> Option<f64>) -> Option<(usize, Vec<u32>)> {
         let axes = self.unpacked().axes(self.table).enumerate();
         let measured = axes.filter_map(|(i, shape)| Some((distance(shape)?, i, shape)));
         let best = measured.min_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -130,7 +127,7 @@ impl Section {
     }
 
     /// Lines over context of the shape at `index`, for a table that has slopes.
-    pub fn lines(&self, index: usize) -> Option<Lines> {
+    pub(crate) fn lines(&self, index: usize) -> Option<Lines> {
         let part = |at| {
             let columns = self.unpacked().seconds(self.table, index);
             curve(self.table.grid(), columns.skip(at).step_by(2))
@@ -147,7 +144,7 @@ fn curve(grid: &[u32], values: impl Iterator<Item = Option<f64>>) -> Option<Curv
 
 impl Profiles {
     /// The embedded times.
-    pub fn embedded() -> Result<&'static Profiles> {
+    pub(crate) fn embedded() -> Result<&'static Profiles> {
         static READ: OnceLock<Result<Profiles>> = OnceLock::new();
         let read = || {
             let heads = Reader { place: "catalog/kernels/times.bin", bytes: EMBEDDED, at: 0 }.heads()?;
@@ -278,7 +275,7 @@ mod tests {
     fn it_prints_alike_before_and_after_use() {
         let profiles = Profiles::read("times.bin", EMBEDDED).unwrap();
         let before = format!("{:?}", profiles.sections[0]);
-        assert!(!profiles.sections[0].is_empty() && profiles.sections[0].curve(0).is_some());
+        assert!(profiles.sections[0].curve(0).is_some());
         assert_eq!(format!("{:?}", profiles.sections[0]), before);
         assert_ne!(format!("{:?}", profiles.sections[1]), before);
     }

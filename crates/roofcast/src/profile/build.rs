@@ -19,7 +19,7 @@ pub use columns::Columns;
 pub use reading::Reading;
 pub use rules::{Dropped, Rule};
 pub use source::Source;
-pub use thin::Predictions;
+pub(crate) use thin::Predictions;
 
 use super::{Profiles, Section, Writer};
 use crate::catalog::Catalog;

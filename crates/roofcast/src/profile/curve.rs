@@ -14,7 +14,7 @@ pub struct Curve {
 /// Between measured numbers of sequences the start is interpolated linearly, and so is the time of one more token in
 /// every sequence.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lines {
+pub(crate) struct Lines {
     starts: Curve,
     /// Seconds of one more token in each of the sequences.
     tokens: Curve,
@@ -22,7 +22,7 @@ pub struct Lines {
 
 impl Curve {
     /// Times at ascending sizes; `None` if there is no size, or a time is not above 0.
-    pub fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Option<Curve> {
+    pub(crate) fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Option<Curve> {
         let (sizes, seconds): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
         let ascending = sizes.windows(2).all(|pair| pair[0] < pair[1]);
         let valid = seconds.iter().all(|s| s.is_finite() && *s > 0.0);
@@ -58,32 +58,32 @@ impl Curve {
 
     /// The curve with `change` applied to every time; `change` receives the size and the seconds.
     #[must_use]
-    pub fn map(&self, change: impl Fn(f64, f64) -> f64) -> Curve {
+    pub(crate) fn map(&self, change: impl Fn(f64, f64) -> f64) -> Curve {
         let seconds = self.sizes.iter().zip(&self.seconds).map(|(size, s)| change(*size, *s)).collect();
         Curve { sizes: self.sizes.clone(), seconds }
     }
 
     /// The lower of two curves at each size of this one.
     #[must_use]
-    pub fn least(&self, other: &Curve) -> Curve {
+    pub(crate) fn least(&self, other: &Curve) -> Curve {
         self.map(|size, seconds| seconds.min(other.at(size)))
     }
 }
 
 impl Lines {
     /// Starts and slopes over sequences.
-    pub fn new(starts: Curve, slopes: &Curve) -> Lines {
+    pub(crate) fn new(starts: Curve, slopes: &Curve) -> Lines {
         Lines { starts, tokens: slopes.map(|sequences, slope| sequences * slope) }
     }
 
     /// Start in seconds, and slope in seconds per token, at `sequences` sequences.
-    pub fn at(&self, sequences: f64) -> [f64; 2] {
+    pub(crate) fn at(&self, sequences: f64) -> [f64; 2] {
         [self.starts.at(sequences), self.tokens.at(sequences) / sequences]
     }
 
     /// The lines with `start` applied to every start, and `slope` to every slope.
     #[must_use]
-    pub fn map(&self, start: impl Fn(f64) -> f64, slope: impl Fn(f64) -> f64) -> Lines {
+    pub(crate) fn map(&self, start: impl Fn(f64) -> f64, slope: impl Fn(f64) -> f64) -> Lines {
         Lines {
             starts: self.starts.map(|_, seconds| start(seconds)),
             tokens: self.tokens.map(|sequences, seconds| sequences * slope(seconds / sequences)),

@@ -28,7 +28,7 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of their codes in a file.
-    pub const ALL: [Table; 9] = [
+    pub(crate) const ALL: [Table; 9] = [
         Table::Gemm,
         Table::Experts,
         Table::Decode,
@@ -41,7 +41,7 @@ impl Table {
     ];
 
     /// Name of the table in reports.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Table::Gemm => "gemm",
             Table::Experts => "experts",
@@ -57,7 +57,7 @@ impl Table {
 
     /// Axes of a shape, in order. Heads, experts and widths are per rank unless `tp` or `ep` is an axis; a window of
     /// 0 means none.
-    pub fn axes(self) -> &'static [&'static str] {
+    pub(crate) fn axes(self) -> &'static [&'static str] {
         match self {
             Table::Gemm => &["n", "k"],
             Table::Experts => &["hidden", "inter", "top_k", "experts", "tp", "ep"],
@@ -71,7 +71,7 @@ impl Table {
     }
 
     /// Sizes of the grid: rows, tokens, sequences or bytes.
-    pub fn grid(self) -> &'static [u32] {
+    pub(crate) fn grid(self) -> &'static [u32] {
         match self {
             Table::Gemm => &[
                 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 512, 768, 1024, 1536, 2048, 3072,
@@ -108,12 +108,12 @@ impl Table {
     }
 
     /// True if each size has a start and a slope instead of one time.
-    pub fn has_slopes(self) -> bool {
+    pub(crate) fn has_slopes(self) -> bool {
         matches!(self, Table::Decode | Table::LatentDecode)
     }
 
     /// Values of one shape.
-    pub fn columns(self) -> usize {
+    pub(crate) fn columns(self) -> usize {
         self.grid().len() * if self.has_slopes() { 2 } else { 1 }
     }
 }

@@ -12,7 +12,7 @@ use crate::workload::Prompt;
 
 /// A request that needs a replica.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// User or session.
     pub user: u32,
     /// Identity of the prompt's tokens.
@@ -22,7 +22,7 @@ pub struct Asked<'a> {
 }
 
 /// Reports of replicas to a router, by their index.
-pub trait Replicas {
+pub(crate) trait Replicas {
     /// Requests waiting or running.
     fn in_flight(&self, index: usize) -> u64;
     /// Requests waiting.

@@ -104,7 +104,7 @@ pub enum Preemption {
 
 impl EngineConfig {
     /// Most tokens of a prompt in one step: the budget of one data-parallel rank, since a prompt is on one rank.
-    pub fn rank_budget(&self) -> u64 {
+    pub(crate) fn rank_budget(&self) -> u64 {
         u64::from(self.max_num_batched_tokens) / self.attention_dp
     }
 

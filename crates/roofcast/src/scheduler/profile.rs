@@ -6,7 +6,7 @@ use crate::spec::KvLayout;
 
 /// A scheduler's own settings; each policy's file defines them.
 #[derive(Debug, Clone)]
-pub struct Profile {
+pub(crate) struct Profile {
     /// Policy that decides.
     pub policy: Policy,
     /// Tokens of a KV block.
@@ -39,8 +39,6 @@ pub struct Profile {
     pub divides_budget: bool,
     /// True if each request has an equal part of the cache, as llama.cpp's slots.
     pub shares_cache_by_slots: bool,
-    /// True if prompts may be held back while others decode.
-    pub holds_prompts: bool,
     /// Supported layouts of tokens in memory.
     pub layouts: &'static [KvLayout],
     /// Spec keys that only some schedulers have.
@@ -67,7 +65,6 @@ impl Profile {
             bounds_sequences: true,
             divides_budget: false,
             shares_cache_by_slots: false,
-            holds_prompts: false,
             layouts: &[KvLayout::Paged, KvLayout::Flashinfer],
             keys: &[],
         }

@@ -23,9 +23,8 @@ mod tier;
 mod tree;
 
 pub use config::{HiCache, Rules, ServerArgs};
-pub use memory::Usage;
+pub(crate) use memory::Usage;
 pub use request::NewRequest;
-pub use results::Results;
 pub use tree::host::{Moves, Submission};
 
 use super::{Policy, Profile};
@@ -54,7 +53,7 @@ pub(super) fn profile() -> Profile {
 }
 
 /// Index of a request in order of arrival; indices of forgotten requests are reused.
-pub type RequestId = usize;
+pub(crate) type RequestId = usize;
 
 /// Kind of batch of an iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -208,7 +207,7 @@ impl Scheduler {
 
     /// Frees the index of a finished request for reuse: from the third [`Scheduler::schedule`] after its end on
     /// nothing refers to it.
-    pub fn forget(&mut self, id: RequestId) {
+    pub(crate) fn forget(&mut self, id: RequestId) {
         self.requests.vacate(id);
     }
 
@@ -255,12 +254,12 @@ impl Scheduler {
     }
 
     /// Number of waiting requests.
-    pub fn waiting_count(&self) -> u64 {
+    pub(crate) fn waiting_count(&self) -> u64 {
         self.waiting.len() as u64
     }
 
     /// Waiting requests, in order.
-    pub fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.waiting.iter().copied()
     }
 
@@ -270,7 +269,7 @@ impl Scheduler {
     }
 
     /// The running batch, in order: empty after a mixed batch, whose requests rejoin with the next decision.
-    pub fn running(&self) -> impl Iterator<Item = RequestId> + '_ {
+    pub(crate) fn running(&self) -> impl Iterator<Item = RequestId> + '_ {
         let joins = self.last.kind == ForwardMode::Mixed;
         self.running.ids().filter(move |_| !joins)
     }
@@ -281,27 +280,27 @@ impl Scheduler {
     }
 
     /// Current new-token ratio.
-    pub fn ratio(&self) -> f64 {
+    pub(crate) fn ratio(&self) -> f64 {
         self.ratio.current
     }
 
     /// Use of the pool.
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.memory.usage(self.config.max_total_tokens)
     }
 
     /// Number of running requests, with incomplete prompts and those about to leave.
-    pub fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.rows_held
     }
 
     /// Cached tokens of rows that skip decodes because the result in flight is their last.
-    pub fn leaving_tokens(&self) -> u64 {
+    pub(crate) fn leaving_tokens(&self) -> u64 {
         self.leaving.iter().map(|id| self.requests[*id].tokens).sum()
     }
 
     /// True if a request takes part in the decodes whose results are in flight.
-    pub fn decodes(&self, id: RequestId) -> bool {
+    pub(crate) fn decodes(&self, id: RequestId) -> bool {
         matches!(self.requests[id].phase, Phase::Running | Phase::Leaving)
     }
 
@@ -316,7 +315,7 @@ impl Scheduler {
     }
 
     /// Tokens at the beginning of `path` in the prefix cache on the device, in whole pages.
-    pub fn cached(&self, path: &[Run]) -> u64 {
+    pub(crate) fn cached(&self, path: &[Run]) -> u64 {
         self.memory.tree.as_ref().map_or(0, |tree| tree.holds(path))
     }
 

@@ -8,14 +8,14 @@ pub mod decodes;
 mod identity;
 mod kv_transfers;
 mod leaving;
-pub mod polling;
-pub mod queue;
+pub(crate) mod polling;
+pub(crate) mod queue;
 mod reservations;
 mod ring;
 mod room;
 mod told;
 
-pub use kv_transfers::KvTransfer;
+pub(crate) use kv_transfers::KvTransfer;
 
 use crate::arrival::{Arrival, SequenceId};
 use crate::clock::Ticks;
@@ -47,7 +47,7 @@ enum Phase {
 
 /// A request from its arrival to its end.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sequence {
+pub(crate) struct Sequence {
     /// The request as it arrived.
     pub arrival: Arrival,
     phase: Phase,
@@ -125,7 +125,7 @@ pub struct State<D> {
 
 impl<D: Decodes> State<D> {
     /// An empty replica.
-    pub fn new(config: EngineConfig, reaches: &[u64]) -> State<D> {
+    pub(crate) fn new(config: EngineConfig, reaches: &[u64]) -> State<D> {
         State {
             decodes: D::new(&config.groups, reaches),
             chunks: Vec::new(),
@@ -152,13 +152,13 @@ impl<D: Decodes> State<D> {
     }
 
     /// Forgets the cache of an empty replica.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.cache = Cache::new(&self.config);
     }
 
     /// Adds a request to the queue; `prefix` is its shareable part.
     #[inline(always)]
-    pub fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
+    pub(crate) fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
@@ -178,12 +178,12 @@ impl<D: Decodes> State<D> {
     }
 
     /// A sequence.
-    pub fn sequence(&self, id: SequenceId) -> &Sequence {
+    pub(crate) fn sequence(&self, id: SequenceId) -> &Sequence {
         &self.sequences[id as usize]
     }
 
     /// The request that is admitted next.
-    pub fn head(&self) -> Option<SequenceId> {
+    pub(crate) fn head(&self) -> Option<SequenceId> {
         self.waiting.front().filter(|id| self.polling.admits(self.sequence(*id).arrival.at))
     }
 
@@ -224,37 +224,37 @@ impl<D: Decodes> State<D> {
     }
 
     /// Number of waiting requests.
-    pub fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.waiting.len()
     }
 
     /// True if the queue is in order of arrival, so that a new request changes nothing for earlier ones.
-    pub fn in_order(&self) -> bool {
+    pub(crate) fn in_order(&self) -> bool {
         self.config.order == Order::Arrival
     }
 
     /// Number of running requests, incomplete prompts included.
-    pub fn running(&self) -> u64 {
+    pub(crate) fn running(&self) -> u64 {
         self.decodes.len() + self.prefills.len() as u64
     }
 
     /// Incomplete prompts, in order of admission.
-    pub fn prefills(&self) -> &[SequenceId] {
+    pub(crate) fn prefills(&self) -> &[SequenceId] {
         &self.prefills
     }
 
     /// Sequences swapped out, first out first.
-    pub fn swapped(&self) -> &[SequenceId] {
+    pub(crate) fn swapped(&self) -> &[SequenceId] {
         &self.swapped
     }
 
     /// Tokens of `prompt` in the prefix cache, in whole blocks.
-    pub fn cached(&self, prompt: &Prompt) -> u64 {
+    pub(crate) fn cached(&self, prompt: &Prompt) -> u64 {
         self.cache.holds(prompt)
     }
 
     /// Free blocks.
-    pub fn free(&self) -> u64 {
+    pub(crate) fn free(&self) -> u64 {
         self.free
     }
 
@@ -280,7 +280,7 @@ impl<D: Decodes> State<D> {
 
     /// Cached tokens and tokens to compute of the request at the head of the queue.
     #[inline(always)]
-    pub fn look_up(&mut self, id: SequenceId) -> (u32, u32) {
+    pub(crate) fn look_up(&mut self, id: SequenceId) -> (u32, u32) {
         let known = self.sequence(id).known;
         let ready = match self.comes_with(id) {
             0 => self.cache.find(id, known),
@@ -292,7 +292,7 @@ impl<D: Decodes> State<D> {
 
     /// Admits the head of the queue and computes `tokens` of its prompt in this step.
     #[inline(always)]
-    pub fn admit(&mut self, tokens: u32) {
+    pub(crate) fn admit(&mut self, tokens: u32) {
         let Some(id) = self.waiting.pop() else { return };
         if self.pull(id) {
             return;
@@ -336,7 +336,7 @@ impl<D: Decodes> State<D> {
 
     /// Computes `tokens` more of a prompt in this step; the blocks must be free.
     #[inline(always)]
-    pub fn continue_prefill(&mut self, id: SequenceId, tokens: u32) {
+    pub(crate) fn continue_prefill(&mut self, id: SequenceId, tokens: u32) {
         let blocks = self.continuation_blocks(id, tokens);
         self.free -= blocks;
         let s = &mut self.sequences[id as usize];
@@ -349,7 +349,7 @@ impl<D: Decodes> State<D> {
 
     /// Applies a computed chunk; true if its sequence has sampled a token with it.
     #[inline(always)]
-    pub fn computed(&mut self, chunk: PrefillChunk) -> bool {
+    pub(crate) fn computed(&mut self, chunk: PrefillChunk) -> bool {
         let s = &mut self.sequences[chunk.id as usize];
         s.computed += chunk.new;
         let (computed, known) = (s.computed, s.known);
@@ -364,7 +364,7 @@ impl<D: Decodes> State<D> {
     /// Applies the sampled token of a sequence whose prompt is complete: it decodes on, or ends; true if it ends. In
     /// a batch that runs to its longest output it decodes for `longest` steps.
     #[inline(always)]
-    pub fn sampled(&mut self, id: SequenceId, longest: Option<u32>) -> bool {
+    pub(crate) fn sampled(&mut self, id: SequenceId, longest: Option<u32>) -> bool {
         let clock = self.clock;
         let s = &mut self.sequences[id as usize];
         if s.generated == 0 {
@@ -404,7 +404,7 @@ impl<D: Decodes> State<D> {
     /// Records `steps` steps of decodes that began at the clock, the first taking `first` ticks and each later one
     /// `growth` more, and ended at `end`.
     #[inline(always)]
-    pub fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
+    pub(crate) fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
         let n = self.decodes.len();
         self.tally.decode_steps += steps;
         if self.joined.is_empty() && self.decoded == self.clock {

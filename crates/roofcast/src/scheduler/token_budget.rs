@@ -77,7 +77,6 @@ pub(super) fn max_utilization() -> Profile {
         max_num_batched_tokens: Some(8192),
         enable_chunked_prefill: false,
         scheduler_reserve_full_isl: false,
-        holds_prompts: true,
         keys: HOLDING,
         ..Profile::chunked(Policy::TokenBudget)
     }

@@ -13,8 +13,8 @@ mod running;
 mod tier;
 mod transfers;
 
-pub use config::{Rules, SchedulerConfig, SchedulingPolicy};
-pub use transfers::{Load, OffloadConfig, Transfers};
+pub(crate) use config::{Rules, SchedulerConfig, SchedulingPolicy};
+pub(crate) use transfers::{OffloadConfig, Transfers};
 
 use crate::kv_cache::paged::Pool;
 use crate::kv_cache::prefix::{Prefix, Tokens, push_output};
@@ -28,7 +28,7 @@ use tier::Tier;
 
 /// A request as it arrives.
 #[derive(Debug, Clone)]
-pub struct NewRequest {
+pub(crate) struct NewRequest {
     /// Prompt tokens.
     pub input_len: u64,
     /// Prompt tokens that other requests may share.
@@ -44,11 +44,11 @@ pub struct NewRequest {
 }
 
 /// Index of a request in order of arrival; indices of forgotten requests are reused.
-pub type RequestId = usize;
+pub(crate) type RequestId = usize;
 
 /// Decision of one call of [`Scheduler::schedule`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// Requests with their tokens, running ones first.
     pub scheduled: Vec<(RequestId, u64)>,
     /// Requests scheduled for the first time.
@@ -69,7 +69,7 @@ pub struct Step {
 
 /// Work of one request in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScheduledRequest {
+pub(crate) struct ScheduledRequest {
     /// The request.
     pub id: RequestId,
     /// Tokens computed.
@@ -105,7 +105,7 @@ struct Pass {
 
 /// The scheduler with its cache and queues.
 #[derive(Debug, Clone)]
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     config: SchedulerConfig,
     pool: Pool,
     requests: Slab<RequestState>,
@@ -124,7 +124,7 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// An idle scheduler.
-    pub fn new(config: SchedulerConfig) -> Scheduler {
+    pub(crate) fn new(config: SchedulerConfig) -> Scheduler {
         let pool = Pool::new(config.num_gpu_blocks.saturating_sub(1));
         Scheduler {
             interval: Interval::new(config.prefill_schedule_interval, config.rules.interval_since_prefill),
@@ -141,7 +141,7 @@ impl Scheduler {
     }
 
     /// Queues a request.
-    pub fn add(&mut self, arrival: NewRequest) -> RequestId {
+    pub(crate) fn add(&mut self, arrival: NewRequest) -> RequestId {
         let Prefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
         let request = RequestState {
             number: self.arrived,
@@ -177,12 +177,12 @@ impl Scheduler {
     }
 
     /// Frees the index of a finished request for reuse.
-    pub fn forget(&mut self, id: RequestId) {
+    pub(crate) fn forget(&mut self, id: RequestId) {
         self.requests.vacate(id);
     }
 
     /// Removes a request in any state; its blocks are freed, and steps in flight no longer affect it.
-    pub fn abort(&mut self, id: RequestId) {
+    pub(crate) fn abort(&mut self, id: RequestId) {
         self.requests[id].finished = true;
         self.release(id);
         self.running.retain(|i| *i != id);
@@ -196,7 +196,7 @@ impl Scheduler {
     }
 
     /// Tokens of `prompt` in the prefix cache of the first group of layers, in whole blocks.
-    pub fn cached(&self, prompt: &Prompt) -> u64 {
+    pub(crate) fn cached(&self, prompt: &Prompt) -> u64 {
         let block = self.config.block_size;
         let contents = Tokens::of_prompt(prompt).contents((block, self.config.hash_lookahead()));
         contents.iter().take_while(|content| self.pool.find(content.of_group(0), None).is_some()).count()
@@ -205,32 +205,32 @@ impl Scheduler {
     }
 
     /// Number of waiting requests.
-    pub fn waiting_count(&self) -> u64 {
+    pub(crate) fn waiting_count(&self) -> u64 {
         self.waiting.len() as u64
     }
 
     /// Running requests, in order.
-    pub fn running(&self) -> &[RequestId] {
+    pub(crate) fn running(&self) -> &[RequestId] {
         &self.running
     }
 
     /// Waiting requests, in order.
-    pub fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.waiting.iter().copied()
     }
 
     /// Free blocks.
-    pub fn free_blocks(&self) -> u64 {
+    pub(crate) fn free_blocks(&self) -> u64 {
         self.pool.free()
     }
 
     /// Tokens that further requests hold in addition to the first holder.
-    pub fn shared_tokens(&self) -> u64 {
+    pub(crate) fn shared_tokens(&self) -> u64 {
         self.pool.repeated() * self.config.block_size
     }
 
     /// Decides the next step.
-    pub fn schedule(&mut self) -> Step {
+    pub(crate) fn schedule(&mut self) -> Step {
         let mut step = Step::default();
         self.tier.iter_mut().for_each(|tier| tier.begin());
         let mut pass = self.pass();
@@ -280,7 +280,7 @@ impl Scheduler {
     }
 
     /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
-    pub fn update(&mut self, step: &Step) -> Vec<RequestId> {
+    pub(crate) fn update(&mut self, step: &Step) -> Vec<RequestId> {
         let mut finished = Vec::new();
         if !step.scheduled.is_empty() {
             self.apply_frees();

@@ -137,7 +137,7 @@ impl RoutingSpec {
     ///
     /// # Errors
     /// Names the key, the value found and the accepted ones.
-    pub fn check(&self, place: &str) -> Result<()> {
+    pub(crate) fn check(&self, place: &str) -> Result<()> {
         let values = [
             ("overlap_score_credit", self.overlap_score_credit, MOST_WEIGHT),
             ("prefill_load_scale", self.prefill_load_scale, MOST_WEIGHT),
@@ -230,7 +230,7 @@ pub struct ScheduleSpec {
 
 impl ScheduleSpec {
     /// Refuses values that are out of range; `section` names them in errors.
-    pub fn check(&self, place: &str, section: &str) -> Result<()> {
+    pub(crate) fn check(&self, place: &str, section: &str) -> Result<()> {
         let refuse = |key: &str, found: String, accepted: String| {
             Err(Error::field(place, format!("{section}.{key}"), found, accepted))
         };
@@ -255,7 +255,7 @@ impl ScheduleSpec {
     }
 
     /// Maximum number of replicas.
-    pub fn most(&self) -> u64 {
+    pub(crate) fn most(&self) -> u64 {
         self.replicas.iter().copied().max().unwrap_or(1)
     }
 }
@@ -301,7 +301,7 @@ pub enum LinkKind {
 
 impl LinkKind {
     /// Name of the value in a spec.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             LinkKind::Nvlink => "nvlink",
             LinkKind::Network => "network",

@@ -21,11 +21,11 @@ pub enum AttentionBackend {
 
 impl AttentionBackend {
     /// All, the slowest first.
-    pub const ALL: [AttentionBackend; 3] =
+    pub(crate) const ALL: [AttentionBackend; 3] =
         [AttentionBackend::Naive, AttentionBackend::FlashAttention, AttentionBackend::FlashDecoding];
 
     /// Name of the value in a spec.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             AttentionBackend::Naive => "naive",
             AttentionBackend::FlashAttention => "flash-attention",

@@ -45,14 +45,14 @@ impl Key {
 }
 
 /// The key with this path or flag; dashes and underscores are equivalent, and `users` means the concurrency.
-pub fn find(name: &str) -> Option<&'static Key> {
+pub(crate) fn find(name: &str) -> Option<&'static Key> {
     let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
     let named = |key: &&Key| key.flag == Some(flag.as_str()) && key.section() != "search";
     KEYS.iter().find(|key| key.path == name).or_else(|| KEYS.iter().find(named))
 }
 
 /// The comment of a section, if it has one.
-pub fn about_section(path: &str) -> Option<&'static str> {
+pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 

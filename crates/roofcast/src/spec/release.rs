@@ -36,7 +36,7 @@ impl EngineKind {
     ];
 
     /// Name in a spec of the engine that people write without its points and dashes, as `llamacpp`, or `trtllm`.
-    pub fn spelled(text: &str) -> Option<&'static str> {
+    pub(crate) fn spelled(text: &str) -> Option<&'static str> {
         let joined = |name: &str| name.replace(['.', '-', '_', ' '], "").to_lowercase();
         let asked = match joined(text).as_str() {
             "trtllm" => "tensorrtllm".to_owned(),
@@ -46,7 +46,7 @@ impl EngineKind {
     }
 
     /// Engine called `name` in a spec or a row.
-    pub fn of(name: &str) -> EngineKind {
+    pub(crate) fn of(name: &str) -> EngineKind {
         EngineKind::NAMED.into_iter().find(|kind| kind.name() == name).unwrap_or(EngineKind::Other)
     }
 
@@ -76,7 +76,7 @@ impl EngineKind {
 
     /// Name and version of an engine with its version behind it, as package managers and images write them:
     /// `vllm==0.11.2`, `vllm:v0.11.2`, `vllm@0.11.2`, `vllm 0.11.2`; `None` for a bare name and for a range.
-    pub fn pinned(text: &str) -> Option<(&str, &str)> {
+    pub(crate) fn pinned(text: &str) -> Option<(&str, &str)> {
         let (name, rest) = text.split_at(text.find(['=', ':', '@', ' '])?);
         let version = rest.strip_prefix("==").or_else(|| rest.get(1..))?.trim();
         let plain = |c: char| c.is_alphanumeric() || "._-".contains(c);
@@ -85,7 +85,7 @@ impl EngineKind {
     }
 
     /// Scheduler of the engine, if roofcast has it.
-    pub fn scheduler(self) -> Option<SchedulerKind> {
+    pub(crate) fn scheduler(self) -> Option<SchedulerKind> {
         match self {
             EngineKind::Vllm => Some(SchedulerKind::Vllm),
             EngineKind::Sglang => Some(SchedulerKind::Sglang),
@@ -109,12 +109,12 @@ pub struct Release {
 
 impl Release {
     /// Release of the engine called `name`.
-    pub fn new(name: &str, version: Option<&str>) -> Release {
+    pub(crate) fn new(name: &str, version: Option<&str>) -> Release {
         Release { kind: EngineKind::of(name), name: name.to_owned(), version: version.map(str::to_owned) }
     }
 
     /// Sentence about a version outside of the known releases; `None` for a known version, or without one.
-    pub fn assumption(&self) -> Option<String> {
+    pub(crate) fn assumption(&self) -> Option<String> {
         let (own, [oldest, newest]) = (self.version.as_deref()?, self.kind.known()?);
         let outside = match (Version::compare(own, oldest), Version::compare(own, newest)) {
             (Some(Ordering::Less), _) => "is older than",
@@ -130,7 +130,7 @@ impl Release {
     }
 
     /// True from version `first` on, and for versions without an order, which count as the newest.
-    pub fn is_since(&self, first: &str) -> bool {
+    pub(crate) fn is_since(&self, first: &str) -> bool {
         self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
     }
 }

@@ -124,7 +124,7 @@ pub enum StateDtype {
 
 impl StateDtype {
     /// Bytes of an element; `None` for the model's dtype.
-    pub fn bytes(self) -> Option<u64> {
+    pub(crate) fn bytes(self) -> Option<u64> {
         match self {
             StateDtype::Auto => None,
             StateDtype::Float32 => Some(4),
@@ -133,7 +133,7 @@ impl StateDtype {
     }
 
     /// Name of the value in a spec.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             StateDtype::Auto => "auto",
             StateDtype::Float32 => "float32",

@@ -65,7 +65,7 @@ pub struct SearchSpec {
 
 impl SearchSpec {
     /// The chance of meeting the SLO that the best plan has at least.
-    pub fn confidence(&self) -> f64 {
+    pub(crate) fn confidence(&self) -> f64 {
         /// Four in five: one of five plans misses its SLO.
         const USUAL: f64 = 0.8;
         self.confidence.unwrap_or(USUAL)

@@ -70,14 +70,14 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
 }
 
 /// Sets the value at a dotted path, replacing any existing one.
-pub fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
+pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
     let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
     section(table, sections)?.insert(last.to_owned(), value);
     Ok(())
 }
 
 /// The value at a dotted path.
-pub fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+pub(crate) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
     let mut inner = table;
     for name in sections.split('.').filter(|name| !name.is_empty()) {

@@ -26,7 +26,7 @@ pub enum Metric {
 
 impl Metric {
     /// All metrics, in the order of [`Slo::bounds`].
-    pub const ALL: [Metric; 4] = [Metric::Ttft, Metric::Tpot, Metric::E2el, Metric::Itl];
+    pub(crate) const ALL: [Metric; 4] = [Metric::Ttft, Metric::Tpot, Metric::E2el, Metric::Itl];
     /// Metrics with one value a request; any of them can be part of a goodput.
     pub const OF_A_REQUEST: [Metric; 3] = [Metric::Ttft, Metric::Tpot, Metric::E2el];
 
@@ -58,11 +58,11 @@ pub enum Percentile {
 
 impl Percentile {
     /// All percentiles, ascending.
-    pub const ALL: [Percentile; 5] =
+    pub(crate) const ALL: [Percentile; 5] =
         [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99, Percentile::P999];
 
     /// Name of the percentile in text.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Percentile::P50 => "p50",
             Percentile::P90 => "p90",
@@ -73,7 +73,7 @@ impl Percentile {
     }
 
     /// The fraction of the requests that it covers.
-    pub fn share(self) -> f64 {
+    pub(crate) fn share(self) -> f64 {
         match self {
             Percentile::P50 => 0.5,
             Percentile::P90 => 0.9,
@@ -155,7 +155,7 @@ impl Slo {
     }
 
     /// The fraction of the requests that must meet `bound`.
-    pub fn kept(&self, bound: &Bound) -> f64 {
+    pub(crate) fn kept(&self, bound: &Bound) -> f64 {
         self.goodput.unwrap_or(bound.percentile.share())
     }
 

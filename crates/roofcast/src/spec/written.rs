@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 /// A key that is not set, with its effective value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Absent {
+pub(crate) struct Absent {
     /// Path of the key.
     pub path: &'static str,
     /// The effective value in TOML; `None` if it is unknown.
@@ -16,7 +16,7 @@ pub struct Absent {
 }
 
 /// The table as TOML, sections and keys in the order of [`KEYS`], each with its comment; keys of `absent` as comments.
-pub fn write(table: &Table, absent: &[Absent]) -> String {
+pub(crate) fn write(table: &Table, absent: &[Absent]) -> String {
     let mut sections: Vec<&str> = Vec::new();
     for path in KEYS.iter().map(|key| key.path) {
         let section = path.rsplit_once('.').map_or("", |(section, _)| section);

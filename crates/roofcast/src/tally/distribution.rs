@@ -39,7 +39,7 @@ fn ceil(ticks: f64) -> u64 {
 impl Distribution {
     /// Adds `weight` spans.
     #[inline(always)]
-    pub fn add(&mut self, span: Ticks, weight: u64) {
+    pub(crate) fn add(&mut self, span: Ticks, weight: u64) {
         if weight == 0 {
             return;
         }
@@ -50,7 +50,7 @@ impl Distribution {
 
     /// Adds `weight` spans for each of `steps` steps that take `first`, `first + growth`, and so on.
     #[inline(always)]
-    pub fn add_run(&mut self, first: u64, growth: u64, steps: u64, weight: u64) {
+    pub(crate) fn add_run(&mut self, first: u64, growth: u64, steps: u64, weight: u64) {
         if weight == 0 || steps == 0 {
             return;
         }
@@ -80,7 +80,7 @@ impl Distribution {
     }
 
     /// Adds all durations of another distribution.
-    pub fn merge(&mut self, other: &Distribution) {
+    pub(crate) fn merge(&mut self, other: &Distribution) {
         self.count += other.count;
         self.sum += other.sum;
         for (index, weight) in other.bins.iter().enumerate().filter(|(_, w)| **w > 0) {
@@ -116,13 +116,8 @@ impl Distribution {
         self.count
     }
 
-    /// Sum of the durations.
-    pub fn sum(&self) -> Ticks {
-        Ticks(self.sum)
-    }
-
     /// The `q` quantile in milliseconds: the middle of the bin that holds it.
-    pub fn quantile(&self, q: f64) -> f64 {
+    pub(crate) fn quantile(&self, q: f64) -> f64 {
         let rank = (q * self.count.saturating_sub(1) as f64) as u64;
         let mut below = 0;
         for (index, weight) in self.bins.iter().enumerate() {
@@ -135,16 +130,8 @@ impl Distribution {
         0.0
     }
 
-    /// Fraction of the durations of at most `ms`, by whole bins.
-    pub fn share_within(&self, ms: f64) -> f64 {
-        let most = bin(Ticks((ms * TICKS_PER_PS * 1e9) as u128));
-        let within: u64 =
-            self.bins.iter().enumerate().filter(|(i, _)| self.first + i <= most).map(|(_, w)| w).sum();
-        if self.count == 0 { 0.0 } else { within as f64 / self.count as f64 }
-    }
-
     /// Mean (exact), spread and quantiles in milliseconds.
-    pub fn statistics(&self) -> Statistics {
+    pub(crate) fn statistics(&self) -> Statistics {
         if self.count == 0 {
             return Statistics::default();
         }
@@ -201,7 +188,6 @@ mod tests {
         for (found, exact) in [(s.median, 500.0), (s.p99, 990.0), (s.mean, 500.5), (s.std, 288.675)] {
             assert!((found / exact - 1.0).abs() < 1e-3, "{found} {exact}");
         }
-        assert!((d.share_within(250.0) - 0.25).abs() < 2e-3);
         // A week exceeds a word of ticks.
         let mut long = Distribution::default();
         long.add(ms(7 * 86_400_000), 3);

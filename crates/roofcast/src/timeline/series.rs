@@ -12,7 +12,7 @@ use crate::units::Picoseconds;
 use serde::Serialize;
 
 /// Most intervals.
-pub const MOST: usize = 2000;
+pub(crate) const MOST: usize = 2000;
 
 const RUNNING: usize = 0;
 const WAITING: usize = 1;

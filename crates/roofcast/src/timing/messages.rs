@@ -23,7 +23,7 @@ const SQUARES: f64 = 8.0;
 
 /// The messages of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Messages {
+pub(crate) struct Messages {
     /// Number of all-reduces of a step.
     count: f64,
     /// Bytes per row in one all-reduce.
@@ -44,7 +44,7 @@ pub struct Messages {
 
 impl Messages {
     /// The messages of `deployment`, whose links are `links`.
-    pub fn of(deployment: &Deployment, links: &Links, coefficients: &Coefficients) -> Messages {
+    pub(crate) fn of(deployment: &Deployment, links: &Links, coefficients: &Coefficients) -> Messages {
         let count = links.all_reduces as f64;
         let KernelTimes::Measured { shares, .. } = &coefficients.kernels else {
             let formula = [0.0, links.seconds_per_row()];
@@ -80,7 +80,7 @@ impl Messages {
 
     /// Seconds of a step's messages for `rows` rows.
     #[inline(always)]
-    pub fn time(&self, rows: f64) -> f64 {
+    pub(crate) fn time(&self, rows: f64) -> f64 {
         if self.count == 0.0 {
             return self.other + self.other_row * rows;
         }

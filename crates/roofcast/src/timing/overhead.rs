@@ -31,7 +31,7 @@ const PIECE: f64 = 10e-6;
 
 /// Times of a step outside its operators, in seconds.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Overhead {
+pub(crate) struct Overhead {
     /// Small kernels of a step in a captured graph.
     pub small_kernels: f64,
     /// Exposed host time: per step, per sequence, and in addition per step with prompts.
@@ -58,7 +58,7 @@ pub struct Overhead {
 
 /// Seconds of a pass outside its operators: small kernels, host, launches, links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Beside {
+pub(crate) struct Beside {
     /// Small kernels, sampling included.
     pub small_kernels: f64,
     /// Exposed host time.
@@ -71,7 +71,7 @@ pub struct Beside {
 
 impl Overhead {
     /// Overhead of `model`; at a limit nothing but the links' bandwidth.
-    pub fn of(model: &StepModel, coefficients: &Coefficients, messages: Messages) -> Overhead {
+    pub(crate) fn of(model: &StepModel, coefficients: &Coefficients, messages: Messages) -> Overhead {
         let KernelTimes::Measured { .. } = &coefficients.kernels else {
             return Overhead { messages, ..Overhead::default() };
         };
@@ -112,7 +112,7 @@ impl Overhead {
 
     /// Small kernels, host, launches and links of a pass whose GEMMs and experts take `operators` seconds.
     #[inline(always)]
-    pub fn beside(&self, pass: &Pass, operators: f64) -> Beside {
+    pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> Beside {
         let (rows, sequences) = (number(pass.rows), number(pass.sequences));
         let small_kernels =
             self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
@@ -136,7 +136,7 @@ impl Overhead {
 impl Beside {
     /// The times attributed to bottlenecks.
     #[inline(always)]
-    pub fn shares(&self) -> Shares<f64> {
+    pub(crate) fn shares(&self) -> Shares<f64> {
         Shares {
             memory: self.small_kernels,
             compute: 0.0,

@@ -31,7 +31,7 @@ const MOST_USERS: u64 = 100_000;
 const MOST_REQUESTS: u64 = 4000;
 
 /// A forecast with the model and run that it follows from.
-pub struct Forecast {
+pub(crate) struct Forecast {
     /// Forecast metrics.
     pub metrics: Metrics,
     /// Breakdown of the time.
@@ -71,7 +71,7 @@ pub fn forecast(row: &Measurement, forecaster: &Forecaster) -> Result<Metrics> {
 
 /// The forecast of `row` with the run that it follows from. `near` is a forecast of this row and deployment with
 /// other coefficients; its run is reused if the coefficients change nothing in its steps.
-pub fn forecast_near(
+pub(crate) fn forecast_near(
     row: &Measurement,
     forecaster: &Forecaster,
     near: Option<&Forecast>,

@@ -109,7 +109,7 @@ impl Arrivals {
     }
 
     /// When all users of a closed loop have begun.
-    pub fn ramped(&self) -> Picoseconds {
+    pub(crate) fn ramped(&self) -> Picoseconds {
         match self {
             Arrivals::ClosedLoop { ramp_s: Some(ramp), .. } => Picoseconds::from_seconds(*ramp),
             _ => Picoseconds::ZERO,

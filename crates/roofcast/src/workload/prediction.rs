@@ -31,7 +31,7 @@ pub struct Guesses {
 
 impl Guesses {
     /// Guesses whose errors are drawn from `seed`.
-    pub fn new(prediction: Prediction, seed: u64) -> Guesses {
+    pub(crate) fn new(prediction: Prediction, seed: u64) -> Guesses {
         Guesses { prediction, stream: Stream::new(seed, Purpose::Guess) }
     }
 
@@ -39,7 +39,7 @@ impl Guesses {
     ///
     /// Noisy: `output · exp(σ z)`. Proxy, as a small model that sorts prompts into classes (arXiv 2404.08509): the
     /// nearest power of two, or with probability 1 − accuracy the one above or below.
-    pub fn next(&mut self, output: u32) -> i64 {
+    pub(crate) fn next(&mut self, output: u32) -> i64 {
         match self.prediction {
             Prediction::Perfect => i64::from(output),
             Prediction::Noisy { sigma } => {

@@ -12,7 +12,7 @@ mod json;
 mod mooncake;
 mod own;
 mod pairs;
-pub mod session;
+pub(crate) mod session;
 mod sharegpt;
 mod turns;
 mod weka;

@@ -166,7 +166,7 @@ impl Traffic {
     }
 
     /// True if an answer may cause another request.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
@@ -182,7 +182,7 @@ impl Traffic {
     }
 
     /// Times from the first turn to the last answer of recorded sessions that ended; empty for other traffic.
-    pub fn tasks(&self) -> &[Picoseconds] {
+    pub(crate) fn tasks(&self) -> &[Picoseconds] {
         match &self.source {
             Source::Agents(agents) => &agents.tasks,
             _ => &[],

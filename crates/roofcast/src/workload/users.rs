@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 /// client, and its next POST. An aiohttp client takes 0.3 to 2 ms; `bench` against `emulate` on one machine takes 0.1 ms
 /// between a request's end and the next one's sending. So much as a microsecond makes a request miss the step that begins
 /// when its user's last one ends.
-pub const TURN_ROUND: f64 = 1e-3;
+pub(crate) const TURN_ROUND: f64 = 1e-3;
 
 /// Times at which users send, in order of time and then of users.
 #[derive(Debug, Clone)]

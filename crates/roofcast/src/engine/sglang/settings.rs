@@ -13,7 +13,7 @@ use crate::spec::EngineKind;
 
 /// Settings of one replica.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SglangConfig {
+pub(crate) struct SglangConfig {
     /// Settings of the scheduler.
     pub scheduler: sglang::ServerArgs,
     /// Tokens of a request, prompt and output.

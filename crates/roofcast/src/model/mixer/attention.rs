@@ -55,7 +55,7 @@ pub enum Gate {
 
 impl Attention {
     /// Plain attention over the whole context.
-    pub fn new(heads: u64, kv_heads: u64, head_dim: u64) -> Attention {
+    pub(crate) fn new(heads: u64, kv_heads: u64, head_dim: u64) -> Attention {
         Attention {
             heads,
             kv_heads,
@@ -76,12 +76,12 @@ impl Attention {
     }
 
     /// Elements of one token's keys and values.
-    pub fn kv_elements_per_token(&self) -> u64 {
+    pub(crate) fn kv_elements_per_token(&self) -> u64 {
         self.kv_heads * (self.head_dim + self.v_head_dim)
     }
 
     /// Tokens of a context that this layer keeps.
-    pub fn kept(&self, context: u64) -> u64 {
+    pub(crate) fn kept(&self, context: u64) -> u64 {
         if self.shared_kv {
             return 0;
         }
@@ -90,7 +90,7 @@ impl Attention {
 
     /// Query-key pairs of `new` tokens at the end of `context`.
     #[inline]
-    pub fn pairs(&self, new: u64, context: u64) -> u128 {
+    pub(crate) fn pairs(&self, new: u64, context: u64) -> u128 {
         match (self.chunk, self.reach()) {
             (Some(chunk), _) => chunked_pairs(new, context, chunk),
             (None, reach) => causal_pairs(new, context, reach),
@@ -114,7 +114,7 @@ impl Attention {
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let kv = Split::KvHeads(self.kv_heads);
         let (wide, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let q = if self.gate == Gate::Elements { wide + self.heads * self.v_head_dim } else { wide };
@@ -178,7 +178,7 @@ impl Attention {
 /// chunk.
 ///
 /// Up to position c: Σ_{p=1..c} ((p − 1) mod k + 1) = q·k(k + 1)/2 + r(r + 1)/2 with c = q·k + r.
-pub fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
+pub(crate) fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
     let chunk = u128::from(chunk.max(1));
     let up_to = |c: u64| {
         let (q, r) = (u128::from(c) / chunk, u128::from(c) % chunk);
@@ -192,7 +192,7 @@ pub fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
 ///
 /// Without a window: Σ_{i=1..n} (c − n + i) = n(c − n) + n(n + 1)/2.
 #[inline]
-pub fn causal_pairs(new: u64, context: u64, window: Option<u64>) -> u128 {
+pub(crate) fn causal_pairs(new: u64, context: u64, window: Option<u64>) -> u128 {
     let n = new.min(context);
     if window.is_none() && context < 1 << 32 {
         // 64 bits hold n · c, and most contexts are that short.

@@ -36,27 +36,27 @@ pub struct Compressed {
 
 impl Compressed {
     /// True if an indexer chooses among entries of this ratio.
-    pub fn is_sparse(ratio: u64) -> bool {
+    pub(crate) fn is_sparse(ratio: u64) -> bool {
         ratio == SPARSE_RATIO
     }
 
     /// Compressed entries of `context` tokens.
-    pub fn entries(&self, context: u64) -> u64 {
+    pub(crate) fn entries(&self, context: u64) -> u64 {
         self.ratio.map_or(0, |r| context / r)
     }
 
     /// Elements kept: the window and the entries, each one head wide.
-    pub fn kv_elements(&self, context: u64) -> u128 {
+    pub(crate) fn kv_elements(&self, context: u64) -> u128 {
         u128::from(context.min(self.window) + self.entries(context)) * u128::from(self.head_dim)
     }
 
     /// Bytes of the indexer's keys, one an entry.
-    pub fn index_bytes(&self, context: u64) -> u128 {
+    pub(crate) fn index_bytes(&self, context: u64) -> u128 {
         self.indexer.as_ref().map_or(0, |i| i.bytes(self.entries(context)))
     }
 
     /// Bytes of the rows that wait for their window to fill, values and scores in fp32.
-    pub fn state_bytes(&self) -> u128 {
+    pub(crate) fn state_bytes(&self) -> u128 {
         let Some(ratio) = self.ratio else { return 0 };
         let overlap = if self.indexer.is_some() { 2 } else { 1 };
         let rows = |width: u64| 2 * 4 * u128::from(overlap * ratio) * u128::from(overlap * width);
@@ -64,7 +64,7 @@ impl Compressed {
     }
 
     /// Query-key pairs of `new` tokens at the end of `context`: in the window and with entries.
-    pub fn pairs(&self, new: u64, context: u64) -> u128 {
+    pub(crate) fn pairs(&self, new: u64, context: u64) -> u128 {
         let entries = self.ratio.map_or(0, |r| {
             let topk = self.indexer.as_ref().map_or(u64::MAX, |i| i.topk);
             entry_pairs(context, r, topk) - entry_pairs(context - new.min(context), r, topk)
@@ -72,18 +72,8 @@ impl Compressed {
         causal_pairs(new, context, Some(self.window)) + entries
     }
 
-    /// Query-key pairs that the indexer scores: every entry before each query.
-    pub fn scored_pairs(&self, new: u64, context: u64) -> u128 {
-        match (&self.indexer, self.ratio) {
-            (Some(_), Some(r)) => {
-                entry_pairs(context, r, u64::MAX) - entry_pairs(context - new.min(context), r, u64::MAX)
-            }
-            _ => 0,
-        }
-    }
-
     /// KV elements that `new` queries at the end of `context` read at least once.
-    pub fn read_elements(&self, new: u64, context: u64) -> u128 {
+    pub(crate) fn read_elements(&self, new: u64, context: u64) -> u128 {
         let window = context.min(self.window.saturating_add(new - new.min(1)));
         let topk = self.indexer.as_ref().map_or(u64::MAX, |i| i.topk);
         let fresh = self.entries(context) - self.entries(context - new.min(context));
@@ -92,7 +82,7 @@ impl Compressed {
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, whole) = (self.heads * self.head_dim, Split::Replicated);
         let o = self.o_groups * self.o_lora_rank;
         let mut tensors = vec![
@@ -144,7 +134,7 @@ fn compressor(ratio: u64, overlap: u64, width: u64, hidden: u64) -> [Tensor; 2] 
 }
 
 /// Σ_{p=1..context} min(⌊p/ratio⌋, most): the entries that queries at each position see.
-pub fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
+pub(crate) fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
     let full = most.saturating_mul(ratio);
     let free = context.min(full.saturating_sub(1));
     let (q, r) = (u128::from(free / ratio), u128::from(free % ratio));
@@ -196,9 +186,9 @@ mod tests {
         assert_eq!(layer.index_bytes(8192), 2048 * 132);
         // fp32 values and scores: 2·4·(8 rows · 1024) and 2·4·(8 rows · 256).
         assert_eq!(layer.state_bytes(), 65_536 + 16_384);
-        // A decode reads the window and the best 512 entries, and scores all 2048.
+        // A decode reads the window and the best 512 entries.
         assert_eq!(layer.read_elements(1, 8191), (128 + 512) * 512);
-        assert_eq!((layer.pairs(1, 8192), layer.scored_pairs(1, 8192)), (128 + 512, 2048));
+        assert_eq!(layer.pairs(1, 8192), 128 + 512);
         let heavy = Compressed { ratio: Some(128), indexer: None, ..layer };
         assert_eq!((heavy.kv_elements(8192), heavy.pairs(1, 8192)), ((128 + 64) * 512, 128 + 64));
         assert_eq!(heavy.state_bytes(), 2 * 4 * 128 * 512);

@@ -33,7 +33,7 @@ impl GatedDelta {
 
     /// A key × value matrix per value head and the last `conv − 1` inputs of each channel. Per token, Sᵀk, the rank-one
     /// update and Sᵀq are 2·key·value operations each.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         let matrix = u128::from(self.value_heads) * u128::from(self.key_dim) * u128::from(self.value_dim);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.channels());
         State {
@@ -44,7 +44,7 @@ impl GatedDelta {
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (v, h) = (self.value_heads * self.value_dim, self.value_heads);
         let even = Split::Even;
         vec![

@@ -25,23 +25,23 @@ pub struct Indexer {
 
 impl Indexer {
     /// Bytes of one key in vLLM's indexer cache: fp8 with an fp32 scale per 128 values (`DeepseekV32IndexerCache`).
-    pub fn key_bytes(head_dim: u64) -> u64 {
+    pub(crate) fn key_bytes(head_dim: u64) -> u64 {
         head_dim + 4 * head_dim.div_ceil(128)
     }
 
     /// Bytes of the keys of `context` tokens.
-    pub fn bytes(&self, context: u64) -> u128 {
+    pub(crate) fn bytes(&self, context: u64) -> u128 {
         let keys = u128::from(context.div_ceil(self.pool));
         if self.scores { keys * u128::from(Self::key_bytes(self.head_dim)) } else { 0 }
     }
 
     /// Operations to score one key for one query: 2·heads·width.
-    pub fn flops_per_pair(&self) -> u128 {
+    pub(crate) fn flops_per_pair(&self) -> u128 {
         if self.scores { 2 * u128::from(self.heads) * u128::from(self.head_dim) } else { 0 }
     }
 
     /// The weight tensors; the norm on keys is a LayerNorm with a bias.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         if !self.scores {
             return Vec::new();
         }
@@ -92,27 +92,27 @@ pub struct BlockIndex {
 
 impl BlockIndex {
     /// Tokens that a query reads at most.
-    pub fn reach(&self) -> u64 {
+    pub(crate) fn reach(&self) -> u64 {
         self.blocks.saturating_mul(self.block)
     }
 
     /// Tokens from one key to the next.
-    pub fn ratio(&self) -> u64 {
+    pub(crate) fn ratio(&self) -> u64 {
         self.means.as_ref().map_or(1, |means| means.stride)
     }
 
     /// Bytes of the 16-bit keys of `context` tokens in addition to the KV cache, whose slots hold means.
-    pub fn bytes(&self, context: u64) -> u128 {
+    pub(crate) fn bytes(&self, context: u64) -> u128 {
         if self.means.is_some() { 0 } else { 2 * u128::from(context) * u128::from(self.head_dim) }
     }
 
     /// Slots of the KV cache that the means of `context` tokens take.
-    pub fn slots(&self, context: u64) -> u64 {
+    pub(crate) fn slots(&self, context: u64) -> u64 {
         self.means.as_ref().map_or(0, |m| context / m.stride + context / m.stride.saturating_mul(4))
     }
 
     /// Bytes that scoring reads for one key; of means 16-bit ones of each KV head, and a quarter of a coarse one.
-    pub fn key_bytes(&self) -> u64 {
+    pub(crate) fn key_bytes(&self) -> u64 {
         match &self.means {
             None => 2 * self.head_dim,
             Some(means) => 2 * means.kv_heads * self.head_dim * 5 / 4,
@@ -120,13 +120,13 @@ impl BlockIndex {
     }
 
     /// Operations to score one key for one query: 2·heads·width, of means a quarter more for the coarse ones.
-    pub fn flops_per_pair(&self) -> u128 {
+    pub(crate) fn flops_per_pair(&self) -> u128 {
         let fine = 2 * u128::from(self.heads) * u128::from(self.head_dim);
         if self.means.is_some() { fine * 5 / 4 } else { fine }
     }
 
     /// The weight tensors; means have none.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         if self.means.is_some() {
             return Vec::new();
         }

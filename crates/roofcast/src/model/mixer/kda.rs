@@ -26,7 +26,7 @@ pub struct Kda {
 impl Kda {
     /// A square fp32 matrix per head and the last `conv − 1` inputs of q, k and v. Per token, Sᵀk, the rank-one update
     /// and Sᵀq are 2·width² operations each.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         let matrix = u128::from(self.heads) * u128::from(self.head_dim) * u128::from(self.head_dim);
         let channels = 3 * u128::from(self.heads * self.head_dim);
         let tail = u128::from(self.conv.saturating_sub(1)) * channels;
@@ -38,7 +38,7 @@ impl Kda {
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, head, even) = (self.heads * self.head_dim, self.head_dim, Split::Even);
         let whole = Split::Replicated;
         let mut tensors = vec![

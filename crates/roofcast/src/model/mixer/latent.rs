@@ -32,17 +32,17 @@ pub struct Latent {
 
 impl Latent {
     /// Elements that one token caches: the latent and the rotary key.
-    pub fn cached(&self) -> u64 {
+    pub(crate) fn cached(&self) -> u64 {
         self.kv_lora_rank + self.qk_rope_head_dim
     }
 
     /// Tokens that one query attends to at most.
-    pub fn reach(&self) -> Option<u64> {
+    pub(crate) fn reach(&self) -> Option<u64> {
         self.indexer.as_ref().map(|i| i.topk)
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let q = self.heads * (self.qk_nope_head_dim + self.qk_rope_head_dim);
         let mut tensors = match self.q_lora_rank {
             None => vec![Tensor::linear("self_attn.q_proj", OperatorKind::QProj, q, hidden, Split::Even)],

@@ -23,13 +23,13 @@ pub struct Lightning {
 
 impl Lightning {
     /// A square fp32 matrix per head. Per token the update and the product with the query are 2·width² operations each.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         let matrix = u128::from(self.heads) * u128::from(self.head_dim) * u128::from(self.head_dim);
         State { bytes: 4 * matrix, flops: 4 * matrix, heads: self.heads }
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, even) = (self.heads * self.head_dim, Split::Even);
         let mut tensors =
             vec![Tensor::linear("self_attn.qkv_proj", OperatorKind::InProj, 3 * wide, hidden, even)];

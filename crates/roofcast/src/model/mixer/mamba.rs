@@ -43,7 +43,7 @@ impl Mamba2 {
 
     /// A width × state matrix per head and the last `conv − 1` inputs of each channel. Per token, the update and the
     /// product with C are 2·width·state operations each.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         let matrix = u128::from(self.inner()) * u128::from(self.state);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.channels());
         State {
@@ -55,7 +55,7 @@ impl Mamba2 {
 
     /// The weight tensors for a residual stream of `hidden`: in_proj gives gate, convolved channels and a step per head;
     /// A, D and the step's bias are vectors of a value per head.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (inner, even) = (self.inner(), Split::Even);
         let rows = inner + self.channels() + self.heads;
         let conv = self.channels() * (self.conv + u64::from(self.conv_bias));
@@ -98,7 +98,7 @@ pub struct Mamba {
 
 impl Mamba {
     /// A state of `state` values per channel and the last `conv − 1` inputs.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         let matrix = u128::from(self.inner) * u128::from(self.state);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.inner);
         State {
@@ -109,7 +109,7 @@ impl Mamba {
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (inner, even) = (self.inner, Split::Even);
         let wide = self.rank + 2 * self.state;
         let conv = inner * (self.conv + u64::from(self.conv_bias));

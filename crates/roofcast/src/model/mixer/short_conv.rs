@@ -20,7 +20,7 @@ pub struct ShortConv {
 
 impl ShortConv {
     /// State: the last `taps − 1` inputs of each channel.
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         let channels = u128::from(self.channels);
         let tail = channels * u128::from(self.taps.saturating_sub(1));
         State {
@@ -31,7 +31,7 @@ impl ShortConv {
     }
 
     /// The weight tensors for a residual stream of `hidden`.
-    pub fn tensors(&self, hidden: u64) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, even) = (self.channels, Split::Even);
         let bias = u64::from(self.bias);
         let mut tensors = vec![

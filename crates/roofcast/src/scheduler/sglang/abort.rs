@@ -7,7 +7,7 @@ use super::{Phase, RequestId, Scheduler};
 
 impl Scheduler {
     /// Aborts a request: true if it was removed from the queue at once; otherwise its next token is its last.
-    pub fn abort(&mut self, id: RequestId) -> bool {
+    pub(crate) fn abort(&mut self, id: RequestId) -> bool {
         let generated = self.generated(id);
         let r = &mut self.requests[id];
         match r.phase {

@@ -58,7 +58,7 @@ pub struct HiCache {
 impl HiCache {
     /// A host pool of `hicache_ratio` times the device's tokens, rounded down to pages, plus one page. Source: SGLang
     /// 0.5.23, `mem_cache/memory_pool_host.py`.
-    pub fn of_ratio(ratio: f64, device_tokens: u64, page: u64, write_policy: WritePolicy) -> HiCache {
+    pub(crate) fn of_ratio(ratio: f64, device_tokens: u64, page: u64, write_policy: WritePolicy) -> HiCache {
         let tokens = (device_tokens as f64 * ratio) as u64;
         HiCache { host_tokens: tokens - tokens % page + page, write_policy }
     }
@@ -129,7 +129,7 @@ impl Rules {
     }
 
     /// Rules of `version`, as in `0.5.20` or `0.5.10.post1`; of the newest if `version` has no number.
-    pub fn of(version: Option<&str>) -> Rules {
+    pub(crate) fn of(version: Option<&str>) -> Rules {
         let number = |part: &str| part.parse::<u64>().ok();
         let parts =
             version.map(|v| v.trim_start_matches('v').split('.').map_while(number).collect::<Vec<_>>());

@@ -8,7 +8,7 @@ use super::{ForwardMode, Scheduler, Step};
 impl Scheduler {
     /// Number of decisions after `step`, the last one, that are unchanged if no request arrives. In the overlap loop
     /// the results of a decode of these rows are in flight.
-    pub fn steady(&mut self, step: &Step) -> u64 {
+    pub(crate) fn steady(&mut self, step: &Step) -> u64 {
         let looks = !self.waiting.is_empty() && (!self.full || self.config.preempts());
         if step.kind != ForwardMode::Decode || looks || !self.leaving.is_empty() {
             return 0;
@@ -23,14 +23,14 @@ impl Scheduler {
     }
 
     /// Number of further equal decisions, up to `most`, whose pages are free or can be evicted.
-    pub fn affordable(&self, most: u64) -> u64 {
+    pub(crate) fn affordable(&self, most: u64) -> u64 {
         self.memory.decodes_that_fit(most)
     }
 
     /// Repeats the last decision `steps` times and processes the results that arrive meanwhile: all but the last
     /// decision's, and in the overlap loop all but the last two. Returns the sum over these decisions of the tokens
     /// allocated so far.
-    pub fn repeat(&mut self, steps: u64) -> u128 {
+    pub(crate) fn repeat(&mut self, steps: u64) -> u128 {
         self.ratio.decay(steps);
         self.running.results += steps - u64::from(self.overlaps());
         self.memory.repeat(steps)

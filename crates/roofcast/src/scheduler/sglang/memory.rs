@@ -33,7 +33,7 @@ pub(super) struct Memory {
 
 /// Use of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Tokens of pages that requests hold.
     pub room: u64,
     /// Tokens that further requests hold in addition to the first holder.

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Remaining steps of a sequence whose end is not known here: its owner removes it.
-pub const ENDLESS: u32 = u32::MAX;
+pub(crate) const ENDLESS: u32 = u32::MAX;
 
 /// A sequence as it begins to decode.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,7 @@ pub trait Decodes {
 
 /// Every sequence stored singly: the reference.
 #[derive(Debug, Clone)]
-pub struct Each {
+pub(crate) struct Each {
     groups: Groups,
     reaches: Vec<u64>,
     all: Vec<Entry>,

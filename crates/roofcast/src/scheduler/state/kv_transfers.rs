@@ -35,7 +35,7 @@ pub(super) struct KvTransfers {
 
 impl<D: Decodes> State<D> {
     /// Adds a request to the queue at `at`, with its cache elsewhere.
-    pub fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
+    pub(crate) fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
         let Departure { arrival, first, preemptions, cached, .. } = transfer.departure;
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&crate::arrival::Arrival { at, ..arrival });
@@ -61,7 +61,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Number of requests whose cache is in transfer; they count in `max_num_seqs`.
-    pub fn travelling(&self) -> u64 {
+    pub(crate) fn travelling(&self) -> u64 {
         self.transfers.travelling.len() as u64
     }
 
@@ -88,7 +88,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Starts to decode requests whose cache has arrived.
-    pub fn land(&mut self) {
+    pub(crate) fn land(&mut self) {
         while let Some(&(there, id)) = self.transfers.travelling.front()
             && there <= self.clock
         {
@@ -107,12 +107,12 @@ impl<D: Decodes> State<D> {
     }
 
     /// Arrival time of the next cache.
-    pub fn landing(&self) -> Ticks {
+    pub(crate) fn landing(&self) -> Ticks {
         self.transfers.travelling.front().map_or(Ticks::NEVER, |(there, _)| *there)
     }
 
     /// Moves the requests admitted since the last call to `into`: their numbers, and when their caches arrive.
-    pub fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
+    pub(crate) fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
         into.append(&mut self.transfers.admitted);
     }
 }

@@ -13,7 +13,7 @@ use crate::timeline::Mark;
 
 impl<D: Decodes> State<D> {
     /// Preempts the request that was admitted last.
-    pub fn preempt_last(&mut self) -> Option<SequenceId> {
+    pub(crate) fn preempt_last(&mut self) -> Option<SequenceId> {
         let id = loop {
             let (order, id) = self.stack.pop()?;
             if self.runs(order, id) {
@@ -22,11 +22,6 @@ impl<D: Decodes> State<D> {
         };
         self.leave(id);
         Some(id)
-    }
-
-    /// Preempts `id`, which runs.
-    pub fn preempt(&mut self, id: SequenceId) {
-        self.leave(id);
     }
 
     /// Removes a running request: to the head of the queue for recomputation, or to the host's memory.
@@ -75,7 +70,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Swaps the first swapped-out request back in to decode; the blocks must be free.
-    pub fn swap_in(&mut self) {
+    pub(crate) fn swap_in(&mut self) {
         let id = self.swapped.remove(0);
         let s = self.sequence(id);
         let (computed, generated, order) = (s.computed, s.generated, self.orders + 1);
@@ -95,13 +90,13 @@ impl<D: Decodes> State<D> {
     }
 
     /// Tokens moved between device and host since the last call.
-    pub fn moved(&mut self) -> u64 {
+    pub(crate) fn moved(&mut self) -> u64 {
         std::mem::take(&mut self.moved)
     }
 
     /// Ends a sequence that has `computed` tokens in the cache.
     #[inline(always)]
-    pub fn finish(&mut self, id: SequenceId, computed: u32) -> Departure {
+    pub(crate) fn finish(&mut self, id: SequenceId, computed: u32) -> Departure {
         let decoded = self.sequence(id).phase == Phase::Decode;
         if decoded {
             self.count_slack(id, computed);
@@ -122,7 +117,7 @@ impl<D: Decodes> State<D> {
     }
 
     /// Frees the blocks kept for a sequence that another replica decodes.
-    pub fn release(&mut self, id: SequenceId) {
+    pub(crate) fn release(&mut self, id: SequenceId) {
         self.vacate(id, 0);
     }
 

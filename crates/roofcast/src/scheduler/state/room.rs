@@ -8,13 +8,13 @@ use crate::scheduler::state::cache::Cache;
 impl<D: Decodes> State<D> {
     /// Blocks for `tokens` tokens.
     #[inline(always)]
-    pub fn blocks(&self, tokens: u32) -> u64 {
+    pub(crate) fn blocks(&self, tokens: u32) -> u64 {
         self.config.groups.blocks(u64::from(tokens))
     }
 
     /// Blocks that a request needs at admission to compute `tokens` in addition to its cached ones.
     #[inline(always)]
-    pub fn admission_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
+    pub(crate) fn admission_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let Sequence { arrival, known, ready, .. } = self.sequence(id);
         match &self.cache {
             Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
@@ -41,7 +41,7 @@ impl<D: Decodes> State<D> {
 
     /// True if a request can be admitted to compute `tokens`: its blocks are free, and in one gap if they must be
     /// contiguous.
-    pub fn has_room(&mut self, id: SequenceId, tokens: u32) -> bool {
+    pub(crate) fn has_room(&mut self, id: SequenceId, tokens: u32) -> bool {
         let blocks = self.admission_blocks(id, tokens);
         match &mut self.cache {
             Cache::Reservations(chunks) => chunks.attempt(id, blocks, &mut self.tally),
@@ -55,20 +55,20 @@ impl<D: Decodes> State<D> {
     }
 
     /// Blocks that computing `tokens` more of a prompt needs.
-    pub fn continuation_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
+    pub(crate) fn continuation_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let s = self.sequence(id);
         if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
     }
 
     /// Blocks that `steps` decodes of every sequence need.
     #[inline(always)]
-    pub fn decode_blocks(&self, steps: u64) -> u64 {
+    pub(crate) fn decode_blocks(&self, steps: u64) -> u64 {
         if self.grows() { self.decodes.needs(steps) } else { 0 }
     }
 
     /// Allocates the `blocks` that the next decodes need; they must be free.
     #[inline(always)]
-    pub fn take_decode_blocks(&mut self, blocks: u64) {
+    pub(crate) fn take_decode_blocks(&mut self, blocks: u64) {
         self.free -= blocks;
         self.cache.decode(blocks);
     }

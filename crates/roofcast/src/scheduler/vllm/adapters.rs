@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 impl Scheduler {
     /// Sets the most adapters whose requests may run at one time.
-    pub fn set_max_loras(&mut self, most: usize) {
+    pub(crate) fn set_max_loras(&mut self, most: usize) {
         self.max_loras = most;
     }
 
     /// Number of waiting requests that were skipped without blocking the queue.
-    pub fn deferred_count(&self) -> u64 {
+    pub(crate) fn deferred_count(&self) -> u64 {
         self.deferred.len() as u64
     }
 

@@ -85,7 +85,7 @@ pub struct Rules {
 
 impl Rules {
     /// Rules of `version`; of the newest known version, 0.33, if `version` has no number.
-    pub fn of(version: Option<&str>) -> Rules {
+    pub(crate) fn of(version: Option<&str>) -> Rules {
         let before = |first| {
             version
                 .and_then(|version| Version::compare(version, first))

@@ -125,33 +125,33 @@ impl Tier {
 
 impl Scheduler {
     /// Sets the host tier, before the first request.
-    pub fn set_offload(&mut self, config: OffloadConfig) {
+    pub(crate) fn set_offload(&mut self, config: OffloadConfig) {
         self.tier = Some(Box::new(Tier::new(config)));
     }
 
     /// Chunks on the host: resident, idle, and on their way to it.
-    pub fn host(&self) -> Option<[u64; 3]> {
+    pub(crate) fn host(&self) -> Option<[u64; 3]> {
         self.tier.as_ref().map(|tier| tier.host.counts())
     }
 
     /// Requests that wait for a load, or have not been looked at since it arrived, in order of their indices.
-    pub fn loading(&self) -> Vec<RequestId> {
+    pub(crate) fn loading(&self) -> Vec<RequestId> {
         let states = self.tier.iter().flat_map(|tier| &tier.states);
         states.filter(|(_, state)| state.phase != Phase::None).map(|(id, _)| *id).collect()
     }
 
     /// Requests that hold blocks and wait, in order.
-    pub fn holding(&self) -> Vec<RequestId> {
+    pub(crate) fn holding(&self) -> Vec<RequestId> {
         self.tier.iter().flat_map(|tier| tier.waiting.iter().copied()).collect()
     }
 
     /// True while a transfer or the end of a request is not known to the connector.
-    pub fn transfers(&self) -> bool {
+    pub(crate) fn transfers(&self) -> bool {
         self.tier.as_ref().is_some_and(|tier| !tier.jobs.is_empty() || !tier.ended.is_empty())
     }
 
     /// Reports jobs that the worker has finished.
-    pub fn finish_jobs(&mut self, jobs: &[u64]) {
+    pub(crate) fn finish_jobs(&mut self, jobs: &[u64]) {
         let Some(tier) = &mut self.tier else { return };
         for number in jobs {
             let Some(job) = tier.jobs.remove(number) else { continue };

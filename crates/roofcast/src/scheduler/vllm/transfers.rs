@@ -26,7 +26,7 @@ pub struct OffloadConfig {
 
 /// Transfers that a step starts, and the connector's other decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Transfers {
+pub(crate) struct Transfers {
     /// Loads from the host.
     pub loads: Vec<Load>,
     /// Stores to the host: job, request, chunks.
@@ -43,7 +43,7 @@ pub struct Transfers {
 
 /// A load of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub(crate) struct Load {
     /// Number of the job.
     pub job: u64,
     /// The request.
