@@ -506,6 +506,7 @@ export interface Headroom {
 export interface HostLink {
   kind: string;
   bytes_per_s: number;
+  memory_bytes_per_s: number | null;
 }
 
 export interface Interval {

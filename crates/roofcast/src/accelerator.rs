@@ -114,6 +114,9 @@ pub struct HostLink {
     pub kind: String,
     /// Bytes per second in one direction.
     pub bytes_per_s: ByteRate,
+    /// The accelerator's part of the bandwidth of its host's memory, reads and writes together; no bound if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_per_s: Option<ByteRate>,
 }
 
 /// Link between the accelerators of a node.
@@ -335,6 +338,8 @@ impl Accelerator {
         }
         if let Some(link) = &self.host_link {
             positive("host_link.bytes_per_s", link.bytes_per_s.0, 1e15)?;
+            let memory = link.memory_bytes_per_s.unwrap_or(link.bytes_per_s);
+            positive("host_link.memory_bytes_per_s", memory.0, 1e15)?;
         }
         if let Some(network) = &self.network {
             positive("network.bytes_per_s", network.bytes_per_s.0, 1e15)?;

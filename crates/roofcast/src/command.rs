@@ -226,6 +226,23 @@ mod tests {
         assert_eq!(table["parallelism"]["replicas"], 4.into());
     }
 
+    /// 2^35 bytes are 32 GiB. A connector that moves caches between servers is no tier.
+    #[test]
+    fn a_host_tier_is_read_from_its_size_or_its_connector() {
+        let table = spec("vllm serve m --kv-offloading-size 32");
+        assert_eq!(table["engine"]["kv_offloading_size"], 32.0.into());
+        let config = "{\"kv_connector\": \"OffloadingConnector\", \"kv_connector_extra_config\": \
+                      {\"cpu_bytes_to_use\": 34359738368, \"eviction_policy\": \"arc\"}}";
+        let table = spec(&format!("vllm serve m --kv-transfer-config '{config}'"));
+        assert_eq!(table["engine"]["kv_offloading_size"], 32.0.into());
+        assert_eq!(table["engine"]["kv_offloading_eviction_policy"], "arc".into());
+        let other =
+            read("vllm serve m --kv-transfer-config '{\"kv_connector\": \"NixlConnector\"}'").unwrap();
+        assert_eq!(other.unmodelled, ["--kv-transfer-config"]);
+        let wrong = read("vllm serve m --kv-transfer-config '{\"kv_connector\": \"OffloadingConnector\"}'");
+        assert!(wrong.unwrap_err().to_string().contains("cpu_bytes_to_use"));
+    }
+
     #[test]
     fn drafts_are_read_from_their_json() {
         let drafts = "'{\"model\": \"meta-llama/Llama-3.2-1B\", \"num_speculative_tokens\": 4}'";
@@ -362,6 +379,7 @@ mod tests {
             "expert_parallel",
             "quantization",
             "kv_cache",
+            "kv_transfer",
             "speculative_config",
             "spec_model",
             "spec_method",

@@ -11,6 +11,7 @@
 
 pub(crate) mod blocks;
 mod event;
+mod link;
 pub mod online;
 pub mod price;
 pub(crate) mod settings;
@@ -118,7 +119,7 @@ pub fn replica(
     if let Some(by_block) = config.by_block {
         let price = Price::new(forecaster.timing(config.cost));
         let speculation = Speculation::resolve(forecaster, seed)?;
-        return Ok(Box::new(Blocks::new(by_block, price, speculation)));
+        return Ok(Box::new(Blocks::new(by_block, price, speculation).tiered(config.host)));
     }
     if config.scheduler == SchedulerKind::Sglang {
         let spec = &forecaster.deployment.engine;

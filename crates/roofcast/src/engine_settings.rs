@@ -4,8 +4,10 @@
 //! [`crate::deployment`]. Everything behind a deployment reads these settings, never the spec.
 
 mod own;
+mod tier;
 
-pub(crate) use own::{HostTierSettings, Own, SglangSettings, StatePool, VllmSettings};
+pub(crate) use own::{Own, SglangSettings, StatePool, VllmSettings};
+pub(crate) use tier::{HiCacheSettings, HostTierSettings, OffloadSettings};
 
 use crate::error::{Error, Result};
 use crate::scheduler;
@@ -99,9 +101,9 @@ pub struct EngineSettings {
     /// Drafts that the model verifies.
     #[serde(skip)]
     pub speculative: Option<SpeculativeSpec>,
-    /// SGLang's host pool, if it has one.
+    /// Host memory as a tier of the KV cache, if it is one.
     #[serde(skip)]
-    pub host_tier: Option<HostTierSettings>,
+    pub(crate) host_tier: Option<HostTierSettings>,
     /// SGLang's pool of recurrent states.
     #[serde(skip)]
     pub states: StatePool,
@@ -216,6 +218,22 @@ impl EngineSettings {
     pub(crate) fn sglang(&self) -> Option<&SglangSettings> {
         match &self.own {
             Ok(Own::Sglang(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// vLLM's host tier, if there is one.
+    pub(crate) fn offload(&self) -> Option<&OffloadSettings> {
+        match &self.host_tier {
+            Some(HostTierSettings::Offloading(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// SGLang's host tier, if there is one.
+    pub(crate) fn hicache(&self) -> Option<&HiCacheSettings> {
+        match &self.host_tier {
+            Some(HostTierSettings::HiCache(settings)) => Some(settings),
             _ => None,
         }
     }

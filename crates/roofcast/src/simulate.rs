@@ -20,7 +20,7 @@ use crate::summary::Summary;
 use crate::timeline::Timeline;
 use crate::timeline::series::{Point, Series};
 use crate::timeline::trace::Trace;
-use crate::units::Picoseconds;
+use crate::units::{Bytes, Picoseconds};
 use crate::workload::{Traffic, Workload};
 pub use beside::{Beside, Verdict};
 pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers, has_pools, pool, uncounted};
@@ -187,10 +187,19 @@ pub struct HostUse {
     pub host_hit_rate: f64,
     /// Tokens loaded from the host.
     pub loaded_tokens: u64,
+    /// Bytes loaded, over all ranks.
+    pub loaded_bytes: Bytes,
     /// Tokens copied to the host.
     pub stored_tokens: u64,
-    /// Tokens evicted from the device that the host did not have.
-    pub dropped_tokens: u64,
+    /// Bytes copied to the host, over all ranks.
+    pub stored_bytes: Bytes,
+    /// Tokens evicted from the device that the host did not have; `None` if every token is offered to the host first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_tokens: Option<u64>,
+    /// Seconds from the start of a load to its end, queues on the link included: sum over loads.
+    pub loading_s: f64,
+    /// Seconds that computing the loaded tokens would have added to steps.
+    pub spared_s: f64,
 }
 
 /// HBM traffic and transfers of block tables for the decodes of a step, on average.

@@ -22,8 +22,8 @@ pub use fleet::{
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use release::{EngineKind, Release};
 pub use scheduling::{
-    CostKind, MambaStrategy, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy, SchedulePolicy,
-    SchedulerKind, StateDtype, WritePolicy,
+    CostKind, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, QueuePolicy,
+    ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind, StateDtype, WritePolicy,
 };
 pub use search::{Objective, SearchSpec};
 pub use slo::{Bound, Metric, Percentile, Slo, key as slo_key};
@@ -203,6 +203,16 @@ pub struct EngineSpec {
     pub hicache_size: Option<f64>,
     /// When KV is copied to the host; with its first insert where absent.
     pub hicache_write_policy: Option<WritePolicy>,
+    /// GiB of host memory in which vLLM keeps KV, too, over all ranks of an engine; 0 or absent is none.
+    pub kv_offloading_size: Option<f64>,
+    /// vLLM's connector that keeps it; its own where absent.
+    pub kv_offloading_backend: Option<KvOffloadingBackend>,
+    /// Order in which KV leaves the host, the connector's `eviction_policy`; least recently used where absent.
+    pub kv_offloading_eviction_policy: Option<EvictionPolicy>,
+    /// Offers from which on KV is stored, the connector's `store_threshold`; below 2 all is.
+    pub kv_offloading_store_threshold: Option<u32>,
+    /// KV of prompts alone is stored, the connector's `offload_prompt_only`; true where absent.
+    pub kv_offloading_prompt_only: Option<bool>,
     /// SGLang schedules a step only after the results of the previous one; false where absent.
     pub disable_overlap_schedule: Option<bool>,
     /// Order in which SGLang retracts requests; fewest tokens first where absent.

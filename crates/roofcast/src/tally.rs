@@ -51,7 +51,9 @@ pub struct Tally {
     pub swapped_tokens: u64,
     /// Tokens found in the prefix cache, at every admission.
     pub cached_tokens: u64,
-    /// Tokens found in the cache that were loaded from the host tier.
+    /// Tokens found in the cache, at every admission, that were loaded from the host tier.
+    pub host_hits: u64,
+    /// Tokens copied from the host tier.
     pub loaded_tokens: u64,
     /// Tokens copied to the host tier.
     pub stored_tokens: u64,
@@ -100,6 +102,10 @@ pub struct Tally {
     pub mixed: Shares<u128>,
     /// Time of swaps, and time for which batches waited for copies between tiers.
     pub swapping: Ticks,
+    /// Time of loads from the host tier, from their submission to their end.
+    pub loading: Ticks,
+    /// Time that computing the loaded tokens would have added to steps.
+    pub spared: Ticks,
     /// Idle time.
     pub idle: Ticks,
 }

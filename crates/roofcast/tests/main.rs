@@ -77,6 +77,8 @@ mod startup;
 mod summary;
 #[path = "suite/support.rs"]
 mod support;
+#[path = "suite/tiers.rs"]
+mod tiers;
 #[path = "suite/traces.rs"]
 mod traces;
 #[path = "suite/workload.rs"]

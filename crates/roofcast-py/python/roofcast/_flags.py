@@ -117,6 +117,16 @@ class DeploymentFlags(TypedDict, total=False):
     """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
     """How SGLang keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
+    kv_offloading_size: float | None
+    """GiB of host memory in which vLLM keeps KV, too, over all ranks of an engine [default: 0]"""
+    kv_offloading_backend: Word | None
+    """Connector of vLLM that keeps it: native [default: native]"""
+    kv_offloading_eviction_policy: Word | None
+    """Order in which KV leaves the host (the connector's eviction_policy): lru, arc [default: lru]"""
+    kv_offloading_store_threshold: int | None
+    """Offers from which on KV is stored (the connector's store_threshold) [default: 0]"""
+    kv_offloading_prompt_only: bool | None
+    """Whether KV of prompts alone is stored (the connector's offload_prompt_only) [default: true]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -428,6 +438,16 @@ class PlanFlags(TypedDict, total=False):
     """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
     """How SGLang keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
+    kv_offloading_size: float | None
+    """GiB of host memory in which vLLM keeps KV, too, over all ranks of an engine [default: 0]"""
+    kv_offloading_backend: Word | None
+    """Connector of vLLM that keeps it: native [default: native]"""
+    kv_offloading_eviction_policy: Word | None
+    """Order in which KV leaves the host (the connector's eviction_policy): lru, arc [default: lru]"""
+    kv_offloading_store_threshold: int | None
+    """Offers from which on KV is stored (the connector's store_threshold) [default: 0]"""
+    kv_offloading_prompt_only: bool | None
+    """Whether KV of prompts alone is stored (the connector's offload_prompt_only) [default: true]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
     hicache_ratio: float | None

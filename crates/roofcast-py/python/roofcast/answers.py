@@ -444,6 +444,22 @@ class Activity(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class HostUse(Part):
+    """Use of the host's memory as a tier of the KV cache; hit rates are shares."""
+
+    tokens: int
+    device_hit_rate: float
+    host_hit_rate: float
+    loaded_tokens: int
+    loaded_bytes: int
+    stored_tokens: int
+    stored_bytes: int
+    loading_s: float
+    spared_s: float
+    dropped_tokens: int | None = None
+
+
+@dataclass(init=False, repr=False, eq=False)
 class KvCacheUse(Part):
     """Blocks of the KV cache; usage and fragmentation are shares."""
 
@@ -457,7 +473,7 @@ class KvCacheUse(Part):
     scattered_refusals: int
     scattered_fragmentation: float
     tables: dict[str, Any] | None = None
-    host: dict[str, Any] | None = None
+    host: HostUse | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

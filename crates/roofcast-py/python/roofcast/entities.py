@@ -83,6 +83,7 @@ class HostLink(Part):
 
     kind: str
     bytes_per_s: float
+    memory_bytes_per_s: float | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -1,7 +1,7 @@
 //! Flags of `vllm serve` on which several keys depend.
 
 use super::flags::{Given, whole, wrong};
-use super::{Command, count, formats, last, switched};
+use super::{Command, count, formats, last, once, switched};
 use crate::error::Result;
 use serde_json::Value;
 
@@ -9,6 +9,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     formats(apart, command);
     ranks(apart, command)?;
     images(apart, command);
+    connector(apart, command)?;
     drafts(apart, command)
 }
 
@@ -22,6 +23,39 @@ fn images(apart: &[(String, Given)], command: &mut Command) {
     if given.peek().is_some() && given.all(none) {
         command.set("engine.language_model_only", true);
     }
+}
+
+/// `--kv-transfer-config`: the offloading connector's keys; other connectors are not modelled.
+fn connector(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    for (_, given) in apart.iter().filter(|(name, _)| name == "kv_transfer") {
+        let config: Option<Value> = serde_json::from_str(&given.value).ok();
+        let config =
+            config.as_ref().and_then(Value::as_object).ok_or_else(|| wrong(given, "a JSON object"))?;
+        let none = serde_json::Map::new();
+        let extra = config.get("kv_connector_extra_config").and_then(Value::as_object).unwrap_or(&none);
+        let native = config.get("kv_connector").and_then(Value::as_str) == Some("OffloadingConnector");
+        let known =
+            ["spec_name", "cpu_bytes_to_use", "eviction_policy", "store_threshold", "offload_prompt_only"];
+        let own = extra.get("spec_name").is_none_or(|name| name == "CPUOffloadingSpec");
+        if !native || !own || extra.keys().any(|key| !known.contains(&key.as_str())) {
+            once(&mut command.unmodelled, given.flag.clone());
+            continue;
+        }
+        let bytes = extra.get("cpu_bytes_to_use").and_then(Value::as_f64);
+        let bytes =
+            bytes.ok_or_else(|| wrong(given, "kv_connector_extra_config.cpu_bytes_to_use in bytes"))?;
+        command.set("engine.kv_offloading_size", bytes / f64::from(1 << 30));
+        if let Some(policy) = extra.get("eviction_policy").and_then(Value::as_str) {
+            command.set("engine.kv_offloading_eviction_policy", policy);
+        }
+        if let Some(offers) = extra.get("store_threshold").and_then(Value::as_i64) {
+            command.set("engine.kv_offloading_store_threshold", offers);
+        }
+        if let Some(alone) = extra.get("offload_prompt_only").and_then(Value::as_bool) {
+            command.set("engine.kv_offloading_prompt_only", alone);
+        }
+    }
+    Ok(())
 }
 
 /// Data-parallel ranks share the experts under expert parallelism, and are whole replicas otherwise.

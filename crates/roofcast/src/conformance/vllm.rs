@@ -40,9 +40,6 @@ impl<'a> Replay<'a> {
     fn new(trace: &'a Trace) -> Replay<'a> {
         let mut scheduler = Scheduler::new(trace.config.clone());
         scheduler.set_max_loras(trace.max_loras);
-        if let Some(offload) = trace.offload {
-            scheduler.set_offload(offload);
-        }
         Replay {
             trace,
             scheduler,
@@ -138,7 +135,7 @@ impl<'a> Replay<'a> {
     }
 
     fn record_tier(&mut self, index: u64, decided: &Step) -> TierStep {
-        if self.trace.offload.is_none() {
+        if self.trace.config.offload.is_none() {
             return TierStep::default();
         }
         let trace = self.trace;

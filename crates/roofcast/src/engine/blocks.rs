@@ -4,21 +4,25 @@
 //! Knows: the loop around [`vllm::Scheduler`] and what each of its steps costs. It touches every running request in every
 //! step; where nothing but counts matters, [`super::Engine`] comes to the same decisions faster.
 
+mod account;
+mod offloading;
+
 use super::Replica;
 use super::event::Event;
+use super::link::Link;
 use super::price::Price;
 use super::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
-use crate::batch::{Seen, Sequences};
 use crate::clock::Ticks;
 use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::{Outputs, Prefix};
+use crate::kv_cache::tier::HostTier;
 use crate::operator::Operator;
 use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
 use crate::shares::Shares;
 use crate::tally::Tally;
-use crate::timeline::{Mark, Segment, Timeline};
+use crate::timeline::{Mark, Timeline};
 use crate::workload::Prompt;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -44,6 +48,8 @@ pub(crate) struct Blocks {
     prompt_tokens: u64,
     /// Most concurrent LoRA adapters, and the work of one, if adapters are served.
     adapters: Option<(usize, Operator)>,
+    /// Link to the host tier, if there is one.
+    link: Option<Link>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,6 +59,8 @@ struct Life {
     last: Ticks,
     preemptions: u32,
     cached: u64,
+    /// Tokens found on the device before a load from the host.
+    before_load: Option<u64>,
     /// Tokens sampled.
     generated: u64,
     /// True if it was aborted while a step with it was in flight.
@@ -83,7 +91,13 @@ impl Blocks {
             events: None,
             prompt_tokens: 0,
             adapters: None,
+            link: None,
         }
+    }
+
+    /// Returns the engine with the host tier of its settings, which `host` describes.
+    pub(super) fn tiered(self, host: Option<HostTier>) -> Blocks {
+        Blocks { link: host.map(Link::new), ..self }
     }
 
     /// Returns the engine with recording of single requests' events.
@@ -189,57 +203,6 @@ impl Blocks {
         self.config.usable_blocks() - self.scheduler.free_blocks()
     }
 
-    /// Time of a step with its bottleneck, and its account.
-    fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
-        let reaches = self.price.reaches().to_vec();
-        let (mut all, mut within) = (0, vec![0; reaches.len()]);
-        let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
-        for work in &step.work {
-            new += work.new;
-            if decodes_one(work) {
-                self.tally.decoding_steps += 1;
-                self.tally.spanned_blocks += u128::from(work.context.div_ceil(self.config.block_size));
-            }
-            if decodes_one(work) && work.drafts == 0 {
-                decodes += 1;
-                all += work.context;
-                within.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
-            } else {
-                chunks.push(if work.drafts > 0 {
-                    Sequences::verify(work.new, work.context)
-                } else {
-                    Sequences::prompt(work.new, work.context, work.samples)
-                });
-            }
-        }
-        let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
-        self.tally.steps += 1;
-        self.tally.decode_steps += u64::from(step.work.iter().any(decodes_one));
-        self.tally.scheduled_tokens += new;
-        self.tally.running_steps += step.work.len() as u64;
-        self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
-        self.tally.token_steps += u128::from(held);
-        let room = self.held_blocks() * self.config.block_size;
-        let shared = self.scheduler.shared_tokens();
-        self.tally.shared_steps += u128::from(shared);
-        self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
-        let seen = Seen { all, within: &within };
-        if chunks.is_empty() && self.speculation.is_none() {
-            let price = self.price.decode(decodes);
-            let attending = price.attending(seen);
-            let time = price.fixed + attending;
-            self.tally.decoded(decodes, 1, u128::from(time));
-            let bound = self.price.bound(decodes, attending);
-            return (Ticks::from(time), bound);
-        }
-        let (_, mut shares) = self.price.mixed(decodes, seen, &chunks);
-        if let Some(speculation) = &mut self.speculation {
-            shares = shares.plus(drafting(speculation, step, shares));
-        }
-        self.tally.mixed.add(shares);
-        (Ticks::from(shares.total()), shares.largest())
-    }
-
     /// Number of accepted drafts of each sequence of a step, at most the output tokens that its request has left.
     fn verify(&mut self, step: &mut Step) {
         for work in step.work.iter_mut().filter(|w| w.samples) {
@@ -256,26 +219,6 @@ impl Blocks {
         }
     }
 
-    /// Records a step of duration `time` in the timeline.
-    fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
-        let used = self.held_blocks();
-        let Some(timeline) = &mut self.timeline else { return };
-        let prompts = || step.work.iter().filter(|w| w.drafts == 0 && !(w.new == 1 && w.samples));
-        timeline.computed(&Segment {
-            start: self.clock,
-            end: self.clock + time,
-            steps: 1,
-            running: step.work.len() as u64,
-            decodes: (step.work.len() - prompts().count()) as u64,
-            waiting: self.scheduler.waiting_count(),
-            chunks: prompts().count() as u64,
-            prefill_tokens: prompts().map(|w| w.new).sum(),
-            output_tokens: step.work.iter().filter(|w| w.samples).map(|w| 1 + w.accepted).sum(),
-            blocks: [used; 2],
-            bound,
-        });
-    }
-
     fn mark(&mut self, id: RequestId, mark: Mark) {
         if let Some(timeline) = &mut self.timeline {
             timeline.mark(self.requests[id].arrival.number, mark, self.clock);
@@ -286,12 +229,14 @@ impl Blocks {
     fn deliver(&mut self, departed: &mut Vec<Departure>) {
         let Some(mut step) = self.pending.pop_front() else { return };
         self.verify(&mut step);
+        self.begin_copies(&step);
         if !step.work.is_empty() {
             let (time, bound) = self.compute(&step);
             let time = time + self.adapting(&step);
             self.tell(&step, time, bound);
             self.clock += time;
         }
+        self.begin_stores(&step);
         for work in step.work.iter().filter(|w| w.samples) {
             let life = &mut self.requests[work.id];
             if life.aborted {
@@ -324,10 +269,12 @@ impl Blocks {
         // The requests that continue.
         step.work.iter().filter(|w| w.samples).for_each(|w| self.mark(w.id, Mark::Decoding));
         gone.into_iter().for_each(|id| self.scheduler.forget(id));
+        self.settle();
     }
 
     fn note(&mut self, step: &Step) {
         self.tally.admitted += (step.new.len() + step.resumed.len()) as u64;
+        self.note_loads(step);
         for id in &step.preempted {
             self.requests[*id].preemptions += 1;
             self.tally.preemptions += 1;
@@ -338,7 +285,10 @@ impl Blocks {
             self.mark(*id, Mark::Admitted);
             let found = step.cached.iter().find(|(hit, _)| hit == id);
             let (cached, resumed) = (found.map_or(0, |(_, cached)| *cached), index >= step.new.len());
-            self.report(*id, |number| Event::Admitted { number, cached, resumed });
+            let local = self.requests[*id].before_load.take().unwrap_or(cached);
+            let loaded = cached.saturating_sub(local);
+            self.tally.host_hits += loaded;
+            self.report(*id, |number| Event::Admitted { number, cached, loaded, resumed });
         }
         for &(id, cached) in &step.cached {
             // Tokens that a request finds again after its own preemption are no hit of its prompt.
@@ -350,20 +300,6 @@ impl Blocks {
         self.tally.recomputed_tokens += step.recomputed;
         self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
     }
-}
-
-/// True if a sequence continues from its last token, with or without drafts.
-fn decodes_one(work: &vllm::ScheduledRequest) -> bool {
-    work.decodes && work.samples && work.new == 1 + work.drafts
-}
-
-/// Time of drafting after a step with the times `shares`.
-fn drafting(speculation: &mut Speculation, step: &Step, shares: Shares<u64>) -> Shares<u64> {
-    let sampling = step.work.iter().filter(|w| w.samples);
-    let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();
-    let prompts = step.work.iter().filter(|w| !decodes_one(w));
-    let chunk = |w: &vllm::ScheduledRequest| Sequences::prompt(w.new, w.context, w.samples);
-    speculation.drafting(&sampling, &prompts.map(chunk).collect::<Vec<_>>(), shares)
 }
 
 impl Replica for Blocks {
@@ -416,7 +352,10 @@ impl Replica for Blocks {
         (self.config.usable_blocks() - self.scheduler.free_blocks(), self.config.usable_blocks())
     }
 
-    fn step(&mut self, _horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+    fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+        if self.pending.is_empty() {
+            self.settle();
+        }
         let step = self.scheduler.schedule();
         self.note(&step);
         let nothing = step.work.is_empty();
@@ -426,7 +365,8 @@ impl Replica for Blocks {
         if self.pending.len() >= flight || nothing {
             self.deliver(departed);
         }
-        !stuck
+        let waits = nothing && self.await_copy(horizon, departed);
+        !stuck || waits
     }
 
     fn restart(&mut self) {
@@ -436,6 +376,7 @@ impl Replica for Blocks {
         }
         self.pending.clear();
         self.leaving.clear();
+        self.link = self.link.take().map(|link| Link::new(*link.tier()));
     }
 
     fn tally(&self) -> &Tally {

@@ -7,8 +7,10 @@ pub enum Event {
     Admitted {
         /// The request.
         number: u64,
-        /// Tokens found in the prefix cache.
+        /// Tokens found in the prefix cache, on any tier.
         cached: u64,
+        /// Tokens of these that were loaded from a host tier.
+        loaded: u64,
         /// True if it ran before and was preempted.
         resumed: bool,
     },

@@ -175,11 +175,8 @@ impl Online {
                 let price = Price::new(forecaster.timing(config.cost));
                 let speculation = Speculation::resolve(forecaster, seed)?;
                 let ahead = config.polling.overlaps && !runs_by_block(&deployment.engine);
-                (
-                    Driven::Vllm(Box::new(Blocks::new(settings, price, speculation).reporting())),
-                    capacity,
-                    ahead,
-                )
+                let blocks = Blocks::new(settings, price, speculation).tiered(config.host).reporting();
+                (Driven::Vllm(Box::new(blocks)), capacity, ahead)
             }
         };
         Ok(Online {

@@ -105,6 +105,17 @@ impl Price {
         (Ticks::from(shares.total()), shares)
     }
 
+    /// Time that computing `tokens` tokens of a prompt, up to `context`, adds to a step that runs anyway: a step of them
+    /// alone, less a step of one token.
+    pub(crate) fn prompt(&mut self, tokens: u64, context: u64) -> Ticks {
+        if tokens < 2 {
+            return Ticks::ZERO;
+        }
+        let mut alone = |new| self.mixed(0, Seen::default(), &[Sequences::prompt(new, context, false)]).0;
+        let (all, one) = (alone(tokens), alone(1));
+        Ticks(all.0.saturating_sub(one.0))
+    }
+
     /// Time that LoRA adapters add to a step, for `tokens` that use `adapters` distinct adapters, each like
     /// `adapter`.
     pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<u64> {

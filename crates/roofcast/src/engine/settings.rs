@@ -4,7 +4,7 @@
 //! refuses: both are in the [`Profile`] of its file. Later operations cannot fail.
 
 use crate::deployment::Deployment;
-use crate::engine_settings::{EngineSettings, Own};
+use crate::engine_settings::{EngineSettings, OffloadSettings, Own};
 use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
 use crate::memory::{self, layer_groups};
@@ -139,11 +139,8 @@ fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> Prefixes 
         };
     }
     let shareable = spec.kv_layout != Some(KvLayout::Vattention);
-    if spec.enable_prefix_caching.unwrap_or(shared && shareable) {
-        profile.prefixes
-    } else {
-        Prefixes::Unknown
-    }
+    let shares = (shared || spec.offload().is_some()) && shareable;
+    if spec.enable_prefix_caching.unwrap_or(shares) { profile.prefixes } else { Prefixes::Unknown }
 }
 
 /// Groups of layers with blocks of their own, and the number of blocks that fit. vLLM frees blocks outside a window;
@@ -311,7 +308,7 @@ pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
             || own.prefill_schedule_interval.is_some_and(|steps| steps > 1)
             || spec.policy == QueuePolicy::Priority
     });
-    own || spec.speculative.is_some()
+    own || spec.speculative.is_some() || spec.offload().is_some()
 }
 
 /// Settings of the scheduler with block identities.
@@ -319,8 +316,9 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
     let own = spec.vllm().copied().unwrap_or_default();
     let drafts = spec.speculative.as_ref();
     let modelled = drafts.filter(|s| s.draft_model.is_some());
+    let block_size = u64::from(config.block_size);
     vllm::SchedulerConfig {
-        block_size: u64::from(config.block_size),
+        block_size,
         num_gpu_blocks: u32::try_from(config.blocks + 1).unwrap_or(u32::MAX),
         max_num_seqs: config.max_num_seqs,
         max_num_active_seqs: own.max_num_active_seqs.map(|each| each.saturating_mul(config.attention_dp)),
@@ -345,6 +343,22 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         eagle: false,
         windows: vec![None],
+        offload: spec
+            .offload()
+            .zip(config.host)
+            .map(|(asked, host)| offload(asked, host.tokens / block_size)),
         rules: vllm::Rules::of(spec.release.version.as_deref()),
+    }
+}
+
+/// Settings of vLLM's host tier of `blocks` blocks, each a chunk.
+fn offload(asked: &OffloadSettings, blocks: u64) -> vllm::OffloadConfig {
+    vllm::OffloadConfig {
+        chunks: usize::try_from(blocks).unwrap_or(usize::MAX),
+        blocks_per_chunk: 1,
+        eviction_policy: asked.eviction_policy,
+        store_threshold: asked.store_threshold,
+        offload_prompt_only: asked.offload_prompt_only,
+        sync_load_budget_tokens: 0,
     }
 }

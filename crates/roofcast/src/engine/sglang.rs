@@ -13,6 +13,7 @@ pub(crate) mod settings;
 pub(crate) use settings::SglangConfig;
 
 use super::event::Event;
+use super::link::Link;
 use super::price::Price;
 use super::{Replica, steps_within};
 use crate::arrival::Arrival;
@@ -30,7 +31,6 @@ use crate::tally::Tally;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use crate::workload::request::Run;
-use copies::Copies;
 use std::collections::VecDeque;
 
 /// Position in the segment of its output from which a request's unique prompt tokens are numbered.
@@ -56,8 +56,8 @@ pub(crate) struct Sglang<D> {
     decoded: Ticks,
     fresh: Vec<RequestId>,
     departures: Vec<Departure>,
-    /// Copies to and from the host tier, if there is one.
-    copies: Option<Copies>,
+    /// Link to the host tier, if there is one.
+    link: Option<Link>,
     /// Requests that ended: the next decision may still refer to them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
@@ -109,7 +109,7 @@ impl<D: Decodes> Sglang<D> {
             decoded: Ticks::ZERO,
             fresh: Vec::new(),
             departures: Vec::new(),
-            copies: config.host.map(Copies::new),
+            link: config.host.map(Link::new),
             leaving: Vec::new(),
             outputs: Outputs::default(),
             leap,
@@ -417,7 +417,7 @@ impl<D: Decodes> Replica for Sglang<D> {
     fn restart(&mut self) {
         self.scheduler = Scheduler::new(self.config.scheduler.clone());
         self.pending = None;
-        self.copies = self.config.host.map(Copies::new);
+        self.link = self.config.host.map(Link::new);
         self.leaving.clear();
         self.fresh.clear();
     }

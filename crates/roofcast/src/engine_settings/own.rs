@@ -7,11 +7,9 @@ use crate::error::{Error, Result};
 use crate::scheduler::{self, Profile};
 use crate::spec::{
     EngineSpec, MambaStrategy, PreemptionMode, QueuePolicy, ReservationKind, RetractionPolicy,
-    SchedulePolicy, SchedulerKind, WritePolicy,
+    SchedulePolicy, SchedulerKind,
 };
 
-/// Host tokens per device token of SGLang's HiCache.
-const HICACHE_RATIO: f64 = 2.0;
 /// Bytes of SGLang's recurrent states over those of its keys and values.
 const STATES_RATIO: f64 = 0.9;
 const MAX_PREFILL_TOKENS: u64 = 16_384;
@@ -101,27 +99,6 @@ pub(crate) struct TensorrtLlmSettings {
     pub balance_steps: Option<u64>,
 }
 
-/// SGLang's HiCache: keys of the host pool, which `capacity` shows under any scheduler.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct HostTierSettings {
-    /// Host tokens per device token.
-    pub ratio: f64,
-    /// GB of the host pool of each rank instead of the ratio; 0 for the ratio.
-    pub gb: f64,
-    /// Moment at which KV is copied to the host.
-    pub write_policy: WritePolicy,
-}
-
-impl HostTierSettings {
-    pub(super) fn of(spec: &EngineSpec) -> Option<HostTierSettings> {
-        (spec.enable_hierarchical_cache == Some(true)).then(|| HostTierSettings {
-            ratio: spec.hicache_ratio.unwrap_or(HICACHE_RATIO),
-            gb: spec.hicache_size.unwrap_or(0.0),
-            write_policy: spec.hicache_write_policy.unwrap_or_default(),
-        })
-    }
-}
-
 /// Keys of SGLang's pool of recurrent states, which count for memory under any scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StatePool {
@@ -153,6 +130,7 @@ impl Own {
     /// Settings of the scheduler of `spec`, whose steps have `tokens` and whose KV blocks `block_size` tokens.
     pub(super) fn resolve(spec: &EngineSpec, profile: &Profile, tokens: u64, block_size: u64) -> Result<Own> {
         check_sglang(spec)?;
+        super::tier::check(spec)?;
         check_keys(spec, profile)?;
         Ok(match spec.scheduler() {
             SchedulerKind::Vllm => Own::Vllm(vllm(spec)?),

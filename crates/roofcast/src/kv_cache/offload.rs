@@ -9,23 +9,13 @@ mod arc;
 mod lru;
 
 use super::prefix::{Content, ContentMap};
+use crate::spec::EvictionPolicy;
 use arc::Arc;
 use lru::Lru;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of contents whose offers are counted, vLLM's `max_tracker_size`.
 const TRACKED: usize = 64_000;
-
-/// Order in which chunks leave the host, vLLM's `eviction_policy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EvictionPolicy {
-    /// The least recently used first.
-    #[default]
-    Lru,
-    /// By recency or frequency, whichever misses less.
-    Arc,
-}
 
 /// A chunk of a request: its place among the request's chunks, and its content.
 pub(crate) type Chunk = (u32, Content);

@@ -1,12 +1,14 @@
 //! Host memory as a tier of the KV cache: its capacity in tokens, and the speed of copies.
 //!
 //! Knows: SGLang's HiCache sizes its host pool by a ratio of the device's tokens or by bytes of each rank (SGLang
-//! 0.5.23, `mem_cache/pool_host/base.py`), every rank copies its part over its own link, and the link reaches
-//! [`LINK_SHARE`] of its nominal rate. Knows nothing about host memory that several accelerators share and that is
-//! slower than their links together, about the latency of single copies, or about the tokens in the pool.
+//! 0.5.23, `mem_cache/pool_host/base.py`); vLLM's offloading connector by bytes of all ranks, in whole chunks (vLLM 0.33,
+//! `v1/kv_offload/cpu/spec.py`). Every rank copies its part over its own link, which reaches [`LINK_SHARE`] of its nominal
+//! rate and no more than its part of the host's memory. Knows nothing about the latency of single copies, or about the
+//! tokens in the pool.
 
 use super::sequence_bytes;
 use crate::deployment::Deployment;
+use crate::engine_settings::{HiCacheSettings, HostTierSettings, OffloadSettings};
 use crate::error::{Error, Result};
 use crate::kv_cache::tier::HostTier;
 use crate::units::ByteRate;
@@ -16,6 +18,8 @@ use crate::units::ByteRate;
 const LINK_SHARE: f64 = 0.8;
 /// Nominal rate of a host link that is missing in the catalog: PCIe 4.0 x16. An assumption.
 const HOST_LINK: ByteRate = ByteRate(31.5e9);
+/// Part of the nominal bandwidth of a host's memory that copies reach. An assumption, the usual one for streams.
+const MEMORY_SHARE: f64 = 0.8;
 /// Length of the sequence that measures bytes per token: beyond every sliding window.
 const LONG: u64 = 1 << 20;
 
@@ -25,45 +29,88 @@ const LONG: u64 = 1 << 20;
 /// If the model keeps anything other than KV of its whole context, or a size is out of range.
 pub fn host_tier(deployment: &Deployment, device_tokens: u64) -> Result<Option<HostTier>> {
     let Some(asked) = &deployment.engine.host_tier else { return Ok(None) };
-    let bounded = |field: &str, value: f64, most: f64| {
-        let accepted = format!("0 to {most}");
-        let fits = (0.0..=most).contains(&value);
-        if fits { Ok(value) } else { Err(Error::field("engine", field, value, accepted)) }
-    };
-    let ratio = bounded("hicache_ratio", asked.ratio, 1e3)?;
-    let size = bounded("hicache_size", asked.gb, 1e6)?;
+    let key = asked.key();
     let token = token_bytes(deployment).ok_or_else(|| {
         let found = format!("set with {}", deployment.model.name);
         let accepted =
             "a model whose layers all keep KV of the whole context: host pools of windows and states are not modelled";
-        Error::field("engine", "enable_hierarchical_cache", found, accepted)
+        Error::field("engine", key, found, accepted)
     })?;
-    let ranks = deployment.parallelism.attention_dp;
+    let tokens = match asked {
+        HostTierSettings::HiCache(asked) => hicache(deployment, asked, token.busiest, device_tokens)?,
+        HostTierSettings::Offloading(asked) => offloading(deployment, asked, token.all)?,
+    };
+    let ranks = deployment.parallelism.attention_dp as f64;
+    let (alone, share) = rates(deployment);
+    Ok(Some(HostTier {
+        tokens,
+        seconds_per_token: token.busiest / (alone.0 * ranks),
+        share,
+        layers: deployment.model.layers.len() as u64,
+        token_bytes: token.all,
+    }))
+}
+
+fn bounded(field: &str, value: f64, most: f64) -> Result<f64> {
+    let accepted = format!("0 to {most}");
+    let fits = (0.0..=most).contains(&value);
+    if fits { Ok(value) } else { Err(Error::field("engine", field, value, accepted)) }
+}
+
+/// Tokens of HiCache's host pool: whole pages, and one more.
+fn hicache(deployment: &Deployment, asked: &HiCacheSettings, token: f64, device_tokens: u64) -> Result<u64> {
+    let ratio = bounded("hicache_ratio", asked.ratio, 1e3)?;
+    let size = bounded("hicache_size", asked.gb, 1e6)?;
     let tokens = if size > 0.0 {
-        ((size * 1e9 / token) as u64).saturating_mul(ranks)
+        ((size * 1e9 / token) as u64).saturating_mul(deployment.parallelism.attention_dp)
     } else {
         (device_tokens as f64 * ratio) as u64
     };
     let page = deployment.engine.block_size;
-    let seconds_per_token = token / (rate(deployment).0 * ranks as f64);
-    let layers = deployment.model.layers.len() as u64;
-    Ok(Some(HostTier { tokens: tokens - tokens % page + page, seconds_per_token, layers }))
+    Ok(tokens - tokens % page + page)
 }
 
-/// Bytes of a token on the rank with the most; `None` if the bytes of a sequence do not grow linearly with its
-/// tokens.
-fn token_bytes(deployment: &Deployment) -> Option<f64> {
-    let most = |tokens: u64| {
-        (0..deployment.stages.len()).map(|stage| sequence_bytes(deployment, stage, tokens).0).max()
+/// Tokens of vLLM's host tier: whole chunks of one block. Each data-parallel engine has a tier of its own.
+fn offloading(deployment: &Deployment, asked: &OffloadSettings, token: f64) -> Result<u64> {
+    let bytes = bounded("kv_offloading_size", asked.gib, 1e6)? * f64::from(1 << 30);
+    let block = deployment.engine.block_size;
+    let blocks = (bytes / (token * block as f64)) as u64;
+    if blocks == 0 {
+        let accepted = format!("at least one block, {:.4} GiB", token * block as f64 / f64::from(1 << 30));
+        return Err(Error::field("engine", "kv_offloading_size", asked.gib, accepted));
+    }
+    Ok((blocks * block).saturating_mul(deployment.parallelism.attention_dp))
+}
+
+/// Bytes of a token.
+struct TokenBytes {
+    /// On the rank with the most.
+    busiest: f64,
+    /// On all ranks of a data-parallel rank of attention.
+    all: f64,
+}
+
+/// Bytes of a token; `None` if the bytes of a sequence do not grow linearly with its tokens.
+fn token_bytes(deployment: &Deployment) -> Option<TokenBytes> {
+    let stages = |tokens: u64| {
+        (0..deployment.stages.len()).map(move |stage| sequence_bytes(deployment, stage, tokens).0)
     };
-    let (one, two) = (most(LONG)?, most(2 * LONG)?);
-    (two == 2 * one && one > 0).then(|| one as f64 / LONG as f64)
+    let (one, two) = (stages(LONG).max()?, stages(2 * LONG).max()?);
+    let each = |bytes: u64| bytes as f64 / LONG as f64;
+    let all = stages(LONG).sum::<u64>() * deployment.parallelism.tp;
+    (two == 2 * one && one > 0).then(|| TokenBytes { busiest: each(one), all: each(all) })
 }
 
-/// Bytes per second in one direction between an accelerator and its host's memory.
-fn rate(deployment: &Deployment) -> ByteRate {
+/// Bytes per second in one direction between an accelerator and its host's memory while the other direction rests, and
+/// the part of it that each direction gets while both copy.
+fn rates(deployment: &Deployment) -> (ByteRate, f64) {
     let accelerator = &deployment.accelerator;
     let own = accelerator.link.as_ref().filter(|link| link.topology.is_pcie()).map(|link| link.bytes_per_s);
-    let nominal = accelerator.host_link.as_ref().map(|link| link.bytes_per_s).or(own).unwrap_or(HOST_LINK);
-    ByteRate(nominal.0 * LINK_SHARE)
+    let host = accelerator.host_link.as_ref();
+    let nominal = host.map(|link| link.bytes_per_s).or(own).unwrap_or(HOST_LINK);
+    let link = nominal.0 * LINK_SHARE;
+    let memory =
+        host.and_then(|link| link.memory_bytes_per_s).map_or(f64::INFINITY, |rate| rate.0 * MEMORY_SHARE);
+    let alone = link.min(memory);
+    (ByteRate(alone), (memory / 2.0 / alone).min(1.0))
 }

@@ -127,6 +127,7 @@ impl Scheduler {
     pub(crate) fn new(config: SchedulerConfig) -> Scheduler {
         let pool = Pool::new(config.num_gpu_blocks.saturating_sub(1));
         Scheduler {
+            tier: config.offload.map(|offload| Box::new(Tier::new(offload))),
             interval: Interval::new(config.prefill_schedule_interval, config.rules.interval_since_prefill),
             config,
             pool,
@@ -136,7 +137,6 @@ impl Scheduler {
             waiting: VecDeque::new(),
             max_loras: usize::MAX,
             deferred: BTreeSet::new(),
-            tier: None,
         }
     }
 
@@ -184,6 +184,7 @@ impl Scheduler {
     /// Removes a request in any state; its blocks are freed, and steps in flight no longer affect it.
     pub(crate) fn abort(&mut self, id: RequestId) {
         self.requests[id].finished = true;
+        self.abort_transfers(id);
         self.release(id);
         self.running.retain(|i| *i != id);
         self.waiting.retain(|i| *i != id);
@@ -206,7 +207,7 @@ impl Scheduler {
 
     /// Number of waiting requests.
     pub(crate) fn waiting_count(&self) -> u64 {
-        self.waiting.len() as u64
+        (self.waiting.len() + self.tier.as_ref().map_or(0, |tier| tier.waiting.len())) as u64
     }
 
     /// Running requests, in order.

@@ -252,8 +252,8 @@ impl Provision {
             return Err(Error::field(place, "engine.scheduler", asked.scheduler.name(), accepted));
         }
         if runs_by_block(asked) {
-            let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold and \
-                            speculative, where prefill and decode are apart";
+            let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold, \
+                            speculative and kv_offloading_size, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
         }
         let mut prefill = Pool::of(pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?, requests)?;

@@ -13,12 +13,14 @@ use crate::deployment::Deployment;
 use crate::engine::Replica;
 use crate::fleet::Fleet;
 use crate::fleet::results::OfferedLoad;
+use crate::kv_cache::tier::HostTier;
 use crate::scheduler::config::EngineConfig;
 use crate::shares::Shares;
 use crate::spec::KvLayout;
 use crate::summary::Summary;
 use crate::tally::{Mean, Tally};
 use crate::timeline::series::together;
+use crate::units::Bytes;
 use std::ops::Range;
 
 pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simulation {
@@ -140,23 +142,29 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
         scattered_refusals: scattered.count,
         scattered_fragmentation: scattered.value(),
         tables: config.layout.map(|layout| tables(layout, config, tallies)),
-        host: config.host.map(|host| host_use(host.tokens, tallies)),
+        host: config.host.map(|host| host_use(config, host, tallies)),
     }
 }
 
-/// Use of a host tier of `tokens`. A request has the tokens that were found, and the tokens computed before it
-/// decodes.
-fn host_use(tokens: u64, tallies: &[&Tally]) -> HostUse {
+/// Use of a host tier. A request has the tokens that were found, and the tokens computed before it decodes.
+fn host_use(config: &EngineConfig, host: HostTier, tallies: &[&Tally]) -> HostUse {
     let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
-    let (cached, loaded) = (sum(|t| t.cached_tokens), sum(|t| t.loaded_tokens));
+    let seconds = |of: fn(&Tally) -> Ticks| tallies.iter().map(|t| of(t).seconds()).sum::<f64>();
+    let (cached, hits) = (sum(|t| t.cached_tokens), sum(|t| t.host_hits));
     let admitted = (cached + sum(|t| t.scheduled_tokens) - sum(|t| t.decoding_steps)) as f64;
+    let (loaded_tokens, stored_tokens) = (sum(|t| t.loaded_tokens), sum(|t| t.stored_tokens));
+    let offers_all = config.by_block.as_ref().is_some_and(|settings| settings.offload.is_some());
     HostUse {
-        tokens,
-        device_hit_rate: ratio((cached - loaded) as f64, admitted),
-        host_hit_rate: ratio(loaded as f64, admitted),
-        loaded_tokens: loaded,
-        stored_tokens: sum(|t| t.stored_tokens),
-        dropped_tokens: sum(|t| t.dropped_tokens),
+        tokens: host.tokens,
+        device_hit_rate: ratio((cached - hits) as f64, admitted),
+        host_hit_rate: ratio(hits as f64, admitted),
+        loaded_tokens,
+        loaded_bytes: Bytes::from_f64(loaded_tokens as f64 * host.token_bytes),
+        stored_tokens,
+        stored_bytes: Bytes::from_f64(stored_tokens as f64 * host.token_bytes),
+        dropped_tokens: (!offers_all).then(|| sum(|t| t.dropped_tokens)),
+        loading_s: seconds(|t| t.loading),
+        spared_s: seconds(|t| t.spared),
     }
 }
 

@@ -156,6 +156,28 @@ pub enum WritePolicy {
     WriteBack,
 }
 
+/// vLLM's connectors that keep KV in the host's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvOffloadingBackend {
+    /// Its offloading connector.
+    #[default]
+    Native,
+    /// LMCache's.
+    Lmcache,
+}
+
+/// Order in which chunks leave the host, vLLM's `eviction_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EvictionPolicy {
+    /// The least recently used first.
+    #[default]
+    Lru,
+    /// By recency or frequency, whichever misses less.
+    Arc,
+}
+
 /// SGLang's orders of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

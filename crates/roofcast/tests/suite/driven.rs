@@ -65,7 +65,9 @@ fn driven(online: &mut Online, mut coming: Vec<Asked>, aborted: impl Fn(u64, u64
         let Some(done) = online.step(&mut events) else { break };
         for event in events.drain(..) {
             match event {
-                Event::Admitted { number, cached, resumed: false } => lives[number as usize].cached = cached,
+                Event::Admitted { number, cached, resumed: false, .. } => {
+                    lives[number as usize].cached = cached
+                }
                 Event::Admitted { .. } => {}
                 Event::Preempted { number } => lives[number as usize].preemptions += 1,
                 Event::Sampled { number, tokens } => {
@@ -365,6 +367,6 @@ fn a_cache_is_emptied_on_demand() {
     events.clear();
     online.arrive(&ten_tokens(1, 64));
     while online.step(&mut events).is_some() {}
-    assert!(events.contains(&Event::Admitted { number: 1, cached: 0, resumed: false }));
+    assert!(events.contains(&Event::Admitted { number: 1, cached: 0, loaded: 0, resumed: false }));
     assert_eq!(online.levels().blocks, 0);
 }

@@ -286,18 +286,18 @@ impl Driver {
         let mut metrics = self.shared.metrics();
         for event in &self.events {
             match *event {
-                Event::Admitted { number, cached, resumed } => {
+                Event::Admitted { number, cached, loaded, resumed } => {
                     let Some(life) = self.here.get_mut(&number) else { continue };
                     life.runs = true;
                     if !resumed {
                         life.admitted = Some(start);
-                        life.cached = cached;
+                        (life.cached, life.loaded) = (cached - loaded, loaded);
                         if life.job.asked.transferred == 0 {
                             life.job.outlet.found(life.job.choice, cached);
                         }
                     }
                     let prompt = life.job.asked.prompt.len() as u64;
-                    metrics.admitted(prompt, cached, life.external(), resumed);
+                    metrics.admitted(prompt, cached - loaded, life.external(), resumed);
                 }
                 Event::Preempted { number } => {
                     metrics.preempted();

@@ -13,7 +13,9 @@ pub(super) struct Life {
     pub(super) first: Option<Ticks>,
     last: Ticks,
     tokens: u64,
+    /// Prompt tokens found on the device, and loaded from a host tier.
     pub(super) cached: u64,
+    pub(super) loaded: u64,
     pub(super) preemptions: u64,
     /// True if it is running.
     pub(super) runs: bool,
@@ -30,6 +32,7 @@ impl Life {
             last: Ticks::ZERO,
             tokens: 0,
             cached: 0,
+            loaded: 0,
             preemptions: 0,
             runs: false,
             chain: Chain::new(),
@@ -56,9 +59,9 @@ impl Life {
         self.job.asked.prompt.len() as u64
     }
 
-    /// Prompt tokens that were transferred from another instance and not cached already.
+    /// Prompt tokens that were loaded from a host tier, or transferred from another instance and not cached already.
     pub(super) fn external(&self) -> u64 {
-        self.job.asked.transferred.min(self.prompt()).saturating_sub(self.cached)
+        self.loaded.max(self.job.asked.transferred.min(self.prompt()).saturating_sub(self.cached))
     }
 
     pub(super) fn ended(&self, pace: &Pace) -> Ended {

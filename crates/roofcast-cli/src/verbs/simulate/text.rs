@@ -8,6 +8,7 @@ use roofcast::Spec;
 use roofcast::fleet::FoundPrefixes;
 use roofcast::simulate::{PoolUse, Sessions, Simulation};
 use roofcast::spec::{CostKind, Percentile};
+use roofcast::units::Bytes;
 
 pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     let mut text = about.title() + &asked(spec);
@@ -232,17 +233,23 @@ fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     Some(("gaps", text))
 }
 
-/// Hit rates of the device and the host tier, if there is one.
+/// Hit rates of the device and the host tier, and what the tier moved, if there is one.
 fn host(s: &Simulation) -> Option<(&'static str, String)> {
     let h = s.kv_cache.host?;
+    let gb = |bytes: Bytes| significant(bytes.as_f64() / 1e9);
+    let lost = h.dropped_tokens.map_or(String::new(), |tokens| format!(", {} lost", grouped(tokens)));
     let text = format!(
-        "{} of the tokens of admitted requests from the device, {} loaded from the host ({} tokens of {}), {} copied there, {} lost",
+        "{} of the tokens of admitted requests from the device, {} loaded from the host ({} tokens of {}, {} GB), {} copied \
+         there ({} GB){lost}; loads took {} s and spared {} s of computing",
         percent(h.device_hit_rate),
         percent(h.host_hit_rate),
         grouped(h.loaded_tokens),
         grouped(h.tokens),
+        gb(h.loaded_bytes),
         grouped(h.stored_tokens),
-        grouped(h.dropped_tokens)
+        gb(h.stored_bytes),
+        significant(h.loading_s),
+        significant(h.spared_s)
     );
     Some(("KV tiers", text))
 }

@@ -2,8 +2,8 @@
 
 use super::super::request::{self, MOST};
 use crate::error::{Error, Result};
-use crate::kv_cache::offload::EvictionPolicy;
 use crate::scheduler::vllm::{OffloadConfig, Rules, SchedulerConfig, SchedulingPolicy};
+use crate::spec::EvictionPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,8 +20,6 @@ pub struct Trace {
     pub version: String,
     /// Settings.
     pub config: SchedulerConfig,
-    /// Settings of the host tier, if there is one.
-    pub offload: Option<OffloadConfig>,
     /// LoRA adapters that may run at once.
     pub max_loras: usize,
     /// Requests in order of arrival.
@@ -279,8 +277,8 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
             ));
         }
     };
-    let config = settings(place, &file.config, async_scheduling, &file.meta.vllm_version)?;
-    let offload = file.config.offload.map(|line| offload(place, line, &config)).transpose()?;
+    let mut config = settings(place, &file.config, async_scheduling, &file.meta.vllm_version)?;
+    config.offload = file.config.offload.map(|line| offload(place, line, &config)).transpose()?;
     let requests = file.requests.into_iter().map(|r| parsed(place, r)).collect::<Result<Vec<_>>>()?;
     request::in_order(place, requests.iter().map(|r| r.arrival_step))?;
     let mut steps = file.steps;
@@ -291,7 +289,6 @@ pub(in crate::conformance) fn parse(place: &str, text: &str) -> Result<Trace> {
         name: file.name,
         version: file.meta.vllm_version,
         config,
-        offload,
         max_loras: file.config.max_loras.unwrap_or(usize::MAX),
         requests,
         steps,
@@ -341,6 +338,7 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool, version: &str) ->
         num_lookahead_tokens: if s.spec_method == Method::Eagle { s.spec_tokens } else { 0 },
         eagle: s.spec_method == Method::Eagle,
         windows: windows(place, s.kv_groups.as_deref())?,
+        offload: None,
         rules: Rules::of(Some(version)),
     })
 }

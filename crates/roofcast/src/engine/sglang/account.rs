@@ -30,7 +30,9 @@ impl<D: Decodes> Sglang<D> {
             self.tally.cached_tokens += found;
             let resumed = life.preemptions > 0;
             self.mark(id, Mark::Admitted);
-            self.report(id, |number| Event::Admitted { number, cached: found, resumed });
+            let loaded =
+                step.loads.iter().find(|(loads, ..)| *loads == id).map_or(0, |(_, _, loaded)| *loaded);
+            self.report(id, |number| Event::Admitted { number, cached: found, loaded, resumed });
         }
         self.tally.recomputed_tokens += step.dropped;
         for at in 0..step.aborted.len() {

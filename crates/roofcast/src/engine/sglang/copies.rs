@@ -7,70 +7,44 @@
 
 use super::Sglang;
 use crate::clock::Ticks;
-use crate::kv_cache::tier::HostTier;
+use crate::engine::link::{Link, Way};
 use crate::scheduler::sglang::{Moves, Step, Submission};
 use crate::scheduler::state::decodes::Decodes;
-use crate::units::Picoseconds;
-use std::collections::VecDeque;
 
-/// Copies in flight.
-#[derive(Debug, Clone)]
-pub(super) struct Copies {
-    tier: HostTier,
-    /// Ends of the copies to the host and of the loads from it, in order.
-    storing: VecDeque<Ticks>,
-    loading: VecDeque<Ticks>,
-}
-
-impl Copies {
-    pub(super) fn new(tier: HostTier) -> Copies {
-        Copies { tier, storing: VecDeque::new(), loading: VecDeque::new() }
-    }
-
-    /// Time of `tokens` on the link.
-    fn time(&self, tokens: u64) -> Ticks {
-        Ticks::from(Picoseconds::from_seconds(tokens as f64 * self.tier.seconds_per_token))
-    }
-
-    fn submit(&mut self, submission: Submission, now: Ticks) {
-        let (queue, tokens) = match submission {
-            Submission::Store(tokens) => (&self.storing, tokens),
-            Submission::Load(tokens) => (&self.loading, tokens),
-        };
-        let end = queue.back().map_or(now, |last| now.max(*last)) + self.time(tokens);
-        match submission {
-            Submission::Store(_) => self.storing.push_back(end),
-            Submission::Load(_) => self.loading.push_back(end),
-        }
-    }
-
-    /// Exposed time of loads: the delay of a batch of `compute` whose loads of `tokens` began `ahead` of the batch. A
-    /// layer begins when the previous one is computed and its own KV is loaded.
-    fn wait(&self, tokens: u64, compute: Ticks, ahead: Ticks) -> Ticks {
-        let (load, layers) = (self.time(tokens).0, u128::from(self.tier.layers.max(1)));
-        let first = (load / layers).saturating_sub(ahead.0);
-        let last = (load + compute.0 / layers).saturating_sub(ahead.0 + compute.0);
-        if tokens == 0 { Ticks::ZERO } else { Ticks(first.max(last)) }
-    }
+/// Exposed time of loads: the delay of a batch of `compute` whose loads of `tokens` began `ahead` of the batch. A layer
+/// begins when the previous one is computed and its own KV is loaded.
+fn wait(link: &Link, tokens: u64, compute: Ticks, ahead: Ticks) -> Ticks {
+    let (load, layers) = (link.time(tokens).0, u128::from(link.tier().layers.max(1)));
+    let first = (load / layers).saturating_sub(ahead.0);
+    let last = (load + compute.0 / layers).saturating_sub(ahead.0 + compute.0);
+    if tokens == 0 { Ticks::ZERO } else { Ticks(first.max(last)) }
 }
 
 impl<D: Decodes> Sglang<D> {
     /// Reports the copies that have ended by `now` to the scheduler.
     pub(super) fn settle(&mut self, now: Ticks) {
-        let Some(copies) = &mut self.copies else { return };
-        while copies.storing.pop_front_if(|end| *end <= now).is_some() {
-            self.scheduler.stored();
-        }
-        while copies.loading.pop_front_if(|end| *end <= now).is_some() {
-            self.scheduler.loaded();
+        let Some(link) = &mut self.link else { return };
+        while let Some(ended) = link.take_ended(now) {
+            match ended.way {
+                Way::Store => self.scheduler.stored(),
+                Way::Load => {
+                    self.tally.loading += ended.took;
+                    self.scheduler.loaded();
+                }
+            }
         }
     }
 
     /// Submits the copies that the decision handed to the link; returns the tokens that the decision waited for.
     pub(super) fn moved(&mut self) -> u64 {
-        let Some(copies) = &mut self.copies else { return 0 };
+        let Some(link) = &mut self.link else { return 0 };
         let Moves { submitted, written_back, stores, dropped, .. } = self.scheduler.take_moves();
-        submitted.into_iter().for_each(|submission| copies.submit(submission, self.clock));
+        for submission in submitted {
+            match submission {
+                Submission::Store(tokens) => link.submit(Way::Store, 0, tokens, self.clock),
+                Submission::Load(tokens) => link.submit(Way::Load, 0, tokens, self.clock),
+            }
+        }
         self.tally.stored_tokens += stores.iter().map(|[_, _, tokens]| tokens).sum::<u64>();
         self.tally.dropped_tokens += dropped;
         written_back
@@ -78,12 +52,16 @@ impl<D: Decodes> Sglang<D> {
 
     /// Exposed time of copies: the delay of a batch of `compute` for its loads and for `written_back` tokens.
     pub(super) fn copying(&mut self, step: &Step, compute: u64, written_back: u64) -> u64 {
-        let Some(copies) = &self.copies else { return 0 };
+        let Some(link) = &self.link else { return 0 };
         let loaded = step.loads.iter().map(|(_, _, loaded)| loaded).sum();
         let ahead = self.pending.as_ref().map_or(Ticks::ZERO, |before| Ticks::from(before.time));
-        let waits = copies.wait(loaded, Ticks::from(compute), ahead) + copies.time(written_back);
+        let waits = wait(link, loaded, Ticks::from(compute), ahead) + link.time(written_back);
         self.tally.loaded_tokens += loaded;
+        self.tally.host_hits += loaded;
         self.tally.swapping += waits;
+        for &(_, found, loaded) in &step.loads {
+            self.tally.spared += self.price.prompt(loaded, found + loaded);
+        }
         waits.narrow()
     }
 
@@ -95,11 +73,8 @@ impl<D: Decodes> Sglang<D> {
     /// Advances the clock to the end of the next copy, if requests wait for memory that the copy locks; false if no
     /// copy is in flight.
     pub(super) fn await_copy(&mut self) -> bool {
-        let Some(copies) = self.copies.as_ref().filter(|_| self.scheduler.waiting_count() > 0) else {
-            return false;
-        };
-        let ends = copies.storing.front().into_iter().chain(copies.loading.front());
-        let Some(end) = ends.min().copied() else { return false };
+        let link = self.link.as_ref().filter(|_| self.scheduler.waiting_count() > 0);
+        let Some(end) = link.and_then(Link::next_end) else { return false };
         let end = end.max(self.clock);
         self.tally.idle += end - self.clock;
         self.clock = end;
@@ -110,32 +85,22 @@ impl<D: Decodes> Sglang<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv_cache::tier::HostTier;
+    use crate::units::Picoseconds;
 
     /// 4 layers, 1 ns a token. 400 tokens take 100 ns a layer. A batch of 40 ns a layer waits for the last layer's KV at 400
     /// and computes it: 440, 280 more than its 160. A batch of 200 ns a layer waits for the first layer alone. Loads that
     /// began 150 earlier are that much nearer.
     #[test]
     fn a_batch_waits_layer_by_layer() {
-        let copies = Copies::new(HostTier { tokens: 0, seconds_per_token: 1e-9, layers: 4 });
+        let tier = HostTier { tokens: 0, seconds_per_token: 1e-9, share: 1.0, layers: 4, token_bytes: 1.0 };
+        let link = Link::new(tier);
         let ns = |n: u64| Ticks::from(Picoseconds(1000 * n));
-        assert_eq!(copies.wait(400, ns(160), Ticks::ZERO), ns(280));
-        assert_eq!(copies.wait(400, ns(800), Ticks::ZERO), ns(100));
-        assert_eq!(copies.wait(400, ns(160), ns(150)), ns(130));
-        assert_eq!(copies.wait(400, ns(800), ns(150)), Ticks::ZERO);
-        assert_eq!(copies.wait(0, ns(800), Ticks::ZERO), Ticks::ZERO);
-    }
-
-    /// Copies to the host follow each other; loads go beside them.
-    #[test]
-    fn each_direction_is_a_queue() {
-        let mut copies = Copies::new(HostTier { tokens: 0, seconds_per_token: 1e-9, layers: 4 });
-        let ns = |n: u64| Ticks::from(Picoseconds(1000 * n));
-        copies.submit(Submission::Store(100), ns(10));
-        copies.submit(Submission::Store(50), ns(20));
-        copies.submit(Submission::Load(5), ns(20));
-        assert_eq!(
-            (copies.storing, copies.loading),
-            (VecDeque::from([ns(110), ns(160)]), VecDeque::from([ns(25)]))
-        );
+        let wait = |tokens, compute, ahead| wait(&link, tokens, compute, ahead);
+        assert_eq!(wait(400, ns(160), Ticks::ZERO), ns(280));
+        assert_eq!(wait(400, ns(800), Ticks::ZERO), ns(100));
+        assert_eq!(wait(400, ns(160), ns(150)), ns(130));
+        assert_eq!(wait(400, ns(800), ns(150)), Ticks::ZERO);
+        assert_eq!(wait(0, ns(800), Ticks::ZERO), Ticks::ZERO);
     }
 }

@@ -52,7 +52,7 @@ impl SglangConfig {
             records: false,
             hicache: config
                 .host
-                .zip(settings.host_tier)
+                .zip(settings.hicache())
                 .map(|(host, asked)| HiCache { host_tokens: host.tokens, write_policy: asked.write_policy }),
         };
         if let Some((field, found, accepted)) = scheduler.check() {

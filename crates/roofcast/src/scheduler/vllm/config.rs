@@ -1,5 +1,6 @@
 //! Settings by vLLM's names, and differences between its versions.
 
+use super::transfers::OffloadConfig;
 use crate::version::Version;
 
 /// Settings of a scheduler.
@@ -47,6 +48,8 @@ pub struct SchedulerConfig {
     /// Sliding windows of the groups of layers that take their own blocks from the common pool; `None` is full
     /// attention.
     pub windows: Vec<Option<u64>>,
+    /// The host tier, if there is one.
+    pub offload: Option<OffloadConfig>,
     /// Rules of the version.
     pub rules: Rules,
 }

@@ -21,6 +21,7 @@ fn config() -> SchedulerConfig {
         num_lookahead_tokens: 0,
         eagle: false,
         windows: vec![None],
+        offload: None,
         rules: Rules::of(Some("0.32")),
     }
 }

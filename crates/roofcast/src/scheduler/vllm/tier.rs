@@ -33,6 +33,7 @@ struct State {
     table: Vec<Block>,
     phase: Phase,
     finished: bool,
+    aborted: bool,
     /// The last step that computes it.
     last_step: u64,
 }
@@ -56,6 +57,8 @@ pub(super) struct Tier {
     started: u64,
     /// Stores that read a block which the request no longer holds.
     fences: BTreeMap<Block, BTreeSet<u64>>,
+    /// Blocks of aborted requests that a load still writes, by its job.
+    orphans: BTreeMap<u64, Vec<Block>>,
     /// Chunks of asynchronous loads in flight.
     loading: BTreeSet<Content>,
     /// Blocks taken in this step.
@@ -83,6 +86,7 @@ impl Tier {
             jobs: BTreeMap::new(),
             started: 0,
             fences: BTreeMap::new(),
+            orphans: BTreeMap::new(),
             loading: BTreeSet::new(),
             taken: BTreeSet::new(),
             sync_tokens: 0,
@@ -124,11 +128,6 @@ impl Tier {
 }
 
 impl Scheduler {
-    /// Sets the host tier, before the first request.
-    pub(crate) fn set_offload(&mut self, config: OffloadConfig) {
-        self.tier = Some(Box::new(Tier::new(config)));
-    }
-
     /// Chunks on the host: resident, idle, and on their way to it.
     pub(crate) fn host(&self) -> Option<[u64; 3]> {
         self.tier.as_ref().map(|tier| tier.host.counts())
@@ -155,19 +154,9 @@ impl Scheduler {
         let Some(tier) = &mut self.tier else { return };
         for number in jobs {
             let Some(job) = tier.jobs.remove(number) else { continue };
-            let Some(state) = tier.states.get_mut(&job.id) else { continue };
-            state.jobs.remove(number);
             match &job.blocks {
                 Some(_) => tier.host.stored(&job.contents),
-                None => {
-                    tier.host.loaded(&job.contents);
-                    if !job.sync {
-                        job.contents.iter().for_each(|content| {
-                            tier.loading.remove(content);
-                        });
-                        state.phase = Phase::Arrived;
-                    }
-                }
+                None => tier.host.loaded(&job.contents),
             }
             for block in job.blocks.iter().flatten() {
                 if let Some(jobs) = tier.fences.get_mut(block) {
@@ -176,6 +165,23 @@ impl Scheduler {
                         tier.fences.remove(block);
                     }
                 }
+            }
+            let arrived = job.blocks.is_none() && !job.sync;
+            if arrived {
+                job.contents.iter().for_each(|content| {
+                    tier.loading.remove(content);
+                });
+            }
+            if let Some(blocks) = tier.orphans.remove(number) {
+                self.pool.release(&blocks);
+            }
+            // The index of a request that has ended may be another's by now.
+            let Some(state) = tier.states.get_mut(&job.id) else { continue };
+            if !state.jobs.remove(number) {
+                continue;
+            }
+            if arrived {
+                state.phase = Phase::Arrived;
             }
             if state.finished && state.jobs.is_empty() {
                 tier.states.remove(&job.id);
@@ -335,7 +341,9 @@ impl Scheduler {
             self.offer(&mut tier, id);
         }
         for &id in &ended {
-            self.offer(&mut tier, id);
+            if tier.states.get(&id).is_some_and(|state| !state.aborted) {
+                self.offer(&mut tier, id);
+            }
         }
         for id in ended {
             let Some(state) = tier.states.get_mut(&id) else { continue };
@@ -399,6 +407,18 @@ impl Scheduler {
         tier.ended.push(id);
         for job in tier.states.get(&id).map(|state| state.jobs.clone()).unwrap_or_default() {
             tier.fence(job);
+        }
+    }
+
+    /// A request leaves before its end: the blocks that its load writes are free once the load has arrived.
+    pub(super) fn abort_transfers(&mut self, id: RequestId) {
+        self.end_transfers(id);
+        let Some(tier) = &mut self.tier else { return };
+        tier.waiting.retain(|waits| *waits != id);
+        let Some(state) = tier.states.get_mut(&id) else { return };
+        state.aborted = true;
+        if let Some(load) = state.jobs.last().filter(|_| state.phase == Phase::Loading) {
+            tier.orphans.insert(*load, std::mem::take(&mut self.requests[id].tables[0].blocks));
         }
     }
 

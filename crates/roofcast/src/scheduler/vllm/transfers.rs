@@ -3,8 +3,9 @@
 //! Does not contain: the decisions, which are [`super::tier`]'s.
 
 use super::RequestId;
-use crate::kv_cache::offload::{Chunk, EvictionPolicy};
+use crate::kv_cache::offload::Chunk;
 use crate::kv_cache::prefix::Content;
+use crate::spec::EvictionPolicy;
 use std::collections::BTreeSet;
 
 /// Settings of the host tier by vLLM's names.

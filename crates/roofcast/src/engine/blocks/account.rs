@@ -1,0 +1,96 @@
+//! Counters of each step, its price, and its segment of the timeline.
+
+use super::Blocks;
+use crate::batch::{Seen, Sequences};
+use crate::clock::Ticks;
+use crate::engine::speculation::Speculation;
+use crate::scheduler::vllm::{self, Step};
+use crate::shares::Shares;
+use crate::timeline::Segment;
+
+impl Blocks {
+    /// Time of a step with its bottleneck, and its account.
+    pub(super) fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
+        let reaches = self.price.reaches().to_vec();
+        let (mut all, mut within) = (0, vec![0; reaches.len()]);
+        let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
+        for work in &step.work {
+            new += work.new;
+            if decodes_one(work) {
+                self.tally.decoding_steps += 1;
+                self.tally.spanned_blocks += u128::from(work.context.div_ceil(self.config.block_size));
+            }
+            if decodes_one(work) && work.drafts == 0 {
+                decodes += 1;
+                all += work.context;
+                within.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
+            } else {
+                chunks.push(if work.drafts > 0 {
+                    Sequences::verify(work.new, work.context)
+                } else {
+                    Sequences::prompt(work.new, work.context, work.samples)
+                });
+            }
+        }
+        let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
+        self.tally.steps += 1;
+        self.tally.decode_steps += u64::from(step.work.iter().any(decodes_one));
+        self.tally.scheduled_tokens += new;
+        self.tally.running_steps += step.work.len() as u64;
+        self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
+        self.tally.token_steps += u128::from(held);
+        let room = self.held_blocks() * self.config.block_size;
+        let shared = self.scheduler.shared_tokens();
+        self.tally.shared_steps += u128::from(shared);
+        self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
+        let seen = Seen { all, within: &within };
+        if chunks.is_empty() && self.speculation.is_none() {
+            let price = self.price.decode(decodes);
+            let attending = price.attending(seen);
+            let time = price.fixed + attending;
+            self.tally.decoded(decodes, 1, u128::from(time));
+            let bound = self.price.bound(decodes, attending);
+            return (Ticks::from(time), bound);
+        }
+        let (_, mut shares) = self.price.mixed(decodes, seen, &chunks);
+        if let Some(speculation) = &mut self.speculation {
+            shares = shares.plus(drafting(speculation, step, shares));
+        }
+        self.tally.mixed.add(shares);
+        (Ticks::from(shares.total()), shares.largest())
+    }
+
+    /// Records a step of duration `time` in the timeline.
+    pub(super) fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
+        let used = self.held_blocks();
+        let Some(timeline) = &mut self.timeline else { return };
+        let prompts = || step.work.iter().filter(|w| w.drafts == 0 && !(w.new == 1 && w.samples));
+        timeline.computed(&Segment {
+            start: self.clock,
+            end: self.clock + time,
+            steps: 1,
+            running: step.work.len() as u64,
+            decodes: (step.work.len() - prompts().count()) as u64,
+            waiting: self.scheduler.waiting_count(),
+            chunks: prompts().count() as u64,
+            prefill_tokens: prompts().map(|w| w.new).sum(),
+            output_tokens: step.work.iter().filter(|w| w.samples).map(|w| 1 + w.accepted).sum(),
+            blocks: [used; 2],
+            bound,
+        });
+    }
+}
+
+/// True if a sequence continues from its last token, with or without drafts.
+fn decodes_one(work: &vllm::ScheduledRequest) -> bool {
+    work.decodes && work.samples && work.new == 1 + work.drafts
+}
+
+/// Time of drafting after a step with the times `shares`.
+fn drafting(speculation: &mut Speculation, step: &Step, shares: Shares<u64>) -> Shares<u64> {
+    let sampling = step.work.iter().filter(|w| w.samples);
+    let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();
+    let prompts = step.work.iter().filter(|w| !decodes_one(w));
+    let chunk = |w: &vllm::ScheduledRequest| Sequences::prompt(w.new, w.context, w.samples);
+    speculation.drafting(&sampling, &prompts.map(chunk).collect::<Vec<_>>(), shares)
+}

@@ -1,0 +1,94 @@
+//! Copies between the device and vLLM's host tier in time: when they start, and when the scheduler learns of their ends.
+//!
+//! Knows: loads start with the step that decides them, stores when that step is computed; a step waits for the copies that
+//! it flushes and for loads of requests that run in it; ends are reported with the results of a step. While nothing can
+//! run, time passes to the end of the next copy. Source: vLLM 0.33, `v1/kv_offload/worker/worker.py` and
+//! `distributed/kv_transfer/kv_connector/v1/offloading/worker.py`.
+
+use super::Blocks;
+use crate::arrival::Departure;
+use crate::clock::Ticks;
+use crate::engine::link::{Link, Way};
+use crate::scheduler::vllm::{SchedulerConfig, Step};
+
+impl Blocks {
+    /// Starts the loads of a step, and lets it wait for the copies that it needs.
+    pub(super) fn begin_copies(&mut self, step: &Step) {
+        let Some(link) = &mut self.link else { return };
+        let transfers = &step.transfers;
+        for load in &transfers.loads {
+            link.submit(Way::Load, load.job, load.tokens, self.clock);
+        }
+        let tokens = chunk_tokens(&self.config);
+        for (job, _, chunks) in transfers.stores.iter().filter(|(job, ..)| transfers.flush.contains(job)) {
+            link.submit(Way::Store, *job, tokens * chunks.len() as u64, self.clock);
+        }
+        let here = transfers.loads.iter().filter(|load| load.sync).map(|load| load.job);
+        let awaited: Vec<u64> = here.chain(transfers.flush.iter().copied()).collect();
+        if !awaited.is_empty() {
+            let end = link.end_of(|job| awaited.contains(&job));
+            self.tally.swapping += end - self.clock;
+            self.clock = end;
+        }
+    }
+
+    /// Starts the stores of a step that is computed.
+    pub(super) fn begin_stores(&mut self, step: &Step) {
+        if self.link.is_none() || step.transfers.stores.is_empty() {
+            return;
+        }
+        let tokens = chunk_tokens(&self.config);
+        let Some(link) = &mut self.link else { return };
+        for (job, _, chunks) in &step.transfers.stores {
+            let copied = tokens * chunks.len() as u64;
+            self.tally.stored_tokens += copied;
+            if !step.transfers.flush.contains(job) {
+                link.submit(Way::Store, *job, copied, self.clock);
+            }
+        }
+    }
+
+    /// Counts the loads of a step.
+    pub(super) fn note_loads(&mut self, step: &Step) {
+        for load in &step.transfers.loads {
+            self.requests[load.id].before_load = Some(load.local);
+            self.tally.loaded_tokens += load.tokens;
+            self.tally.spared += self.price.prompt(load.tokens, load.local + load.tokens);
+        }
+    }
+
+    /// Reports the copies that have ended to the scheduler.
+    pub(super) fn settle(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        let mut jobs = Vec::new();
+        while let Some(ended) = link.take_ended(self.clock) {
+            jobs.push(ended.job);
+            if ended.way == Way::Load {
+                self.tally.loading += ended.took;
+            }
+        }
+        self.scheduler.finish_jobs(&jobs);
+    }
+
+    /// Lets time pass to the end of the next copy, or to `horizon`, while requests wait and nothing runs; false if no
+    /// copy is in flight.
+    pub(super) fn await_copy(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+        if self.link.is_none() || self.pending.iter().any(|step| !step.work.is_empty()) {
+            return false;
+        }
+        while !self.pending.is_empty() {
+            self.deliver(departed);
+        }
+        let Some(end) = self.link.as_ref().and_then(Link::next_end) else { return false };
+        let until = if horizon > self.clock { end.min(horizon) } else { end }.max(self.clock);
+        self.tally.idle += until - self.clock;
+        self.clock = until;
+        self.settle();
+        true
+    }
+}
+
+/// Tokens of a chunk.
+fn chunk_tokens(config: &SchedulerConfig) -> u64 {
+    config.offload.map_or(0, |offload| offload.blocks_per_chunk as u64 * config.block_size)
+}

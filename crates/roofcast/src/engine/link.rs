@@ -1,0 +1,198 @@
+//! The link between an accelerator and its host's memory: copies of KV in both directions, and when they end.
+//!
+//! Knows: copies of one direction follow each other; while both directions copy, each gets its max-min share of what the
+//! host's memory gives, [`HostTier::share`] of its rate alone. Knows nothing about what is copied or who waits.
+
+use crate::clock::Ticks;
+use crate::kv_cache::tier::HostTier;
+use crate::units::Picoseconds;
+use std::collections::VecDeque;
+
+/// Direction of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Copy of KV on the device into the host's memory.
+    Store,
+    /// Copy of KV in the host's memory to the device.
+    Load,
+}
+
+/// A copy that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// Number of the job that it belongs to.
+    pub(super) job: u64,
+    /// Direction.
+    pub(super) way: Way,
+    /// Time from its submission to its end.
+    pub(super) took: Ticks,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Copy {
+    job: u64,
+    /// Time that it still takes while the other direction rests.
+    left: u128,
+    submitted: Ticks,
+}
+
+/// The link of one replica.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    tier: HostTier,
+    now: Ticks,
+    stores: VecDeque<Copy>,
+    loads: VecDeque<Copy>,
+    /// Copies that have ended and are not taken, in order.
+    ended: VecDeque<Ended>,
+}
+
+impl Link {
+    /// A link without copies.
+    pub(super) fn new(tier: HostTier) -> Link {
+        Link {
+            tier,
+            now: Ticks::ZERO,
+            stores: VecDeque::new(),
+            loads: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// The tier behind the link.
+    pub(super) fn tier(&self) -> &HostTier {
+        &self.tier
+    }
+
+    /// Time of `tokens` tokens while the other direction rests.
+    pub(super) fn time(&self, tokens: u64) -> Ticks {
+        Ticks::from(Picoseconds::from_seconds(tokens as f64 * self.tier.seconds_per_token))
+    }
+
+    /// Queues a copy of `tokens` tokens at `now`.
+    pub(super) fn submit(&mut self, way: Way, job: u64, tokens: u64, now: Ticks) {
+        self.advance(now);
+        let copy = Copy { job, left: self.time(tokens).0, submitted: now };
+        match way {
+            Way::Store => self.stores.push_back(copy),
+            Way::Load => self.loads.push_back(copy),
+        }
+    }
+
+    /// Takes the next copy that ends by `now`.
+    pub(super) fn take_ended(&mut self, now: Ticks) -> Option<Ended> {
+        self.advance(now);
+        self.ended.pop_front()
+    }
+
+    /// End of the next copy in flight.
+    pub(super) fn next_end(&self) -> Option<Ticks> {
+        self.next().map(|(end, _)| end)
+    }
+
+    /// Time by which all copies of `jobs` have ended, if nothing is submitted until then.
+    pub(super) fn end_of(&self, jobs: impl Fn(u64) -> bool) -> Ticks {
+        let (mut link, mut last) = (self.clone(), self.now);
+        link.ended.clear();
+        while let Some(end) = link.next_end() {
+            if link.take_ended(end).is_some_and(|ended| jobs(ended.job)) {
+                last = end;
+            }
+        }
+        last
+    }
+
+    fn next(&self) -> Option<(Ticks, Way)> {
+        let end = |copy: &Copy| Ticks(self.now.0 + self.slowed(copy.left));
+        let stores = self.stores.front().map(|copy| (end(copy), Way::Store));
+        let loads = self.loads.front().map(|copy| (end(copy), Way::Load));
+        match (stores, loads) {
+            (Some(store), Some(load)) => Some(if store.0 <= load.0 { store } else { load }),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Rate of each direction over its rate alone.
+    fn speed(&self) -> f64 {
+        if self.stores.is_empty() || self.loads.is_empty() { 1.0 } else { self.tier.share }
+    }
+
+    fn slowed(&self, left: u128) -> u128 {
+        let speed = self.speed();
+        if speed < 1.0 { (left as f64 / speed).ceil() as u128 } else { left }
+    }
+
+    /// Lets time pass to `now`.
+    fn advance(&mut self, now: Ticks) {
+        while let Some((end, way)) = self.next().filter(|(end, _)| *end <= now) {
+            self.pass(end);
+            let queue = if way == Way::Store { &mut self.stores } else { &mut self.loads };
+            if let Some(Copy { job, submitted, .. }) = queue.pop_front() {
+                self.ended.push_back(Ended { job, way, took: end - submitted });
+            }
+        }
+        self.pass(now);
+    }
+
+    /// Lets time pass to `now`, up to which no copy ends.
+    fn pass(&mut self, now: Ticks) {
+        let elapsed = now.0.saturating_sub(self.now.0);
+        let speed = self.speed();
+        let copied = if speed < 1.0 { (elapsed as f64 * speed).round() as u128 } else { elapsed };
+        for queue in [&mut self.stores, &mut self.loads] {
+            if let Some(copy) = queue.front_mut() {
+                copy.left = copy.left.saturating_sub(copied);
+            }
+        }
+        self.now = self.now.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ns(n: u64) -> Ticks {
+        Ticks::from(Picoseconds(1000 * n))
+    }
+
+    /// One ns a token.
+    fn link(share: f64) -> Link {
+        Link::new(HostTier { tokens: 0, seconds_per_token: 1e-9, share, layers: 4, token_bytes: 1.0 })
+    }
+
+    fn ends(link: &mut Link) -> Vec<(u64, Ticks)> {
+        let mut ends = Vec::new();
+        while let Some(end) = link.next_end() {
+            while let Some(ended) = link.take_ended(end) {
+                ends.push((ended.job, end));
+            }
+        }
+        ends
+    }
+
+    /// Two stores of 100 and 50 ns from 10 ns on end at 110 and 160; a load of 5 ns from 20 on goes beside them.
+    #[test]
+    fn each_direction_is_a_queue() {
+        let mut link = link(1.0);
+        link.submit(Way::Store, 1, 100, ns(10));
+        link.submit(Way::Store, 2, 50, ns(20));
+        link.submit(Way::Load, 3, 5, ns(20));
+        assert_eq!(link.end_of(|job| job == 1), ns(110));
+        assert_eq!(ends(&mut link), [(3, ns(25)), (1, ns(110)), (2, ns(160))]);
+    }
+
+    /// At half the rate for each while both copy: a store of 100 ns runs alone until 20, when 80 are left. A load of
+    /// 30 then takes 60, until 80, in which the store copies 30; its last 50 end at 130.
+    #[test]
+    fn directions_share_the_hosts_memory() {
+        let mut link = link(0.5);
+        link.submit(Way::Store, 1, 100, ns(0));
+        link.submit(Way::Load, 2, 30, ns(20));
+        assert_eq!(link.take_ended(ns(79)), None);
+        assert_eq!(link.end_of(|_| true), ns(130));
+        let ended = link.take_ended(ns(80));
+        assert_eq!(ended, Some(Ended { job: 2, way: Way::Load, took: ns(60) }));
+        assert_eq!(ends(&mut link), [(1, ns(130))]);
+    }
+}

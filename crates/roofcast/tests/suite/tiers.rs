@@ -1,0 +1,133 @@
+//! vLLM's host tier over a run: tokens by tier, bytes within what the link carries, no tier at size 0.
+
+use super::runs::{conserved, deployment, records, same, served, workloads};
+use proptest::prelude::*;
+use roofcast::clock::Ticks;
+use roofcast::engine::Replica;
+use roofcast::fleet::Fleet;
+use roofcast::spec::{CostKind, EngineSpec, EvictionPolicy};
+use roofcast::workload::Workload;
+
+const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+/// Bytes of a token's KV of Llama-3.1-8B: 32 layers, keys and values, 8 heads of 128 elements of 2 bytes.
+const TOKEN: f64 = 32.0 * 2.0 * 8.0 * 128.0 * 2.0;
+/// GiB of `tokens` tokens.
+fn gib(tokens: u64) -> f64 {
+    tokens as f64 * TOKEN / f64::from(1 << 30)
+}
+
+fn engine(blocks: u64, host_tokens: u64) -> EngineSpec {
+    EngineSpec {
+        name: Some("vllm".to_owned()),
+        num_gpu_blocks: Some(blocks),
+        kv_offloading_size: Some(gib(host_tokens)),
+        enable_prefix_caching: Some(true),
+        cost: CostKind::Limit,
+        ..EngineSpec::default()
+    }
+}
+
+/// A trace of prompts of 1024 tokens, one every second; two equal numbers are one prompt.
+fn prompts(numbers: &[u64]) -> Workload {
+    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.jsonl\" }\n";
+    let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
+    let line = |(at, n): (usize, &u64)| {
+        let ids = [2 * n + 1, 2 * n + 2];
+        format!(
+            "{{\"timestamp\":{},\"input_length\":1024,\"output_length\":2,\"hash_ids\":{ids:?}}}",
+            at * 1000
+        )
+    };
+    let lines: Vec<String> = numbers.iter().enumerate().map(line).collect();
+    workload.load("test", |_| Ok::<_, roofcast::Error>(lines.join("\n"))).unwrap();
+    workload
+}
+
+fn replica(fleet: &Fleet) -> &dyn Replica {
+    fleet.replicas[0].as_ref()
+}
+
+/// Five prompts of 64 blocks, one after another and then all again, on a device of 160 blocks and a host of 320: when
+/// a prompt comes again, the others have pushed it off the device, and the host has all of it. All 1024 tokens are loaded,
+/// and the last is computed again. Of an H100's PCIe 5 link copies reach 0.8 × 63 GB/s, and of its host's memory
+/// (76.8 GB/s) more than that: a load takes 1024 × 131,072 bytes / 50.4 GB/s = 2.663 ms.
+#[test]
+fn a_host_tier_gives_back_what_left_the_device() {
+    let twice: Vec<u64> = (0..5).chain(0..5).collect();
+    let fleet = served(&deployment(LLAMA, engine(161, 5 * 1024)), &prompts(&twice), true);
+    conserved(&fleet, 10);
+    let tally = replica(&fleet).tally();
+    assert_eq!((tally.cached_tokens, tally.host_hits), (5 * 1023, 5 * 1023));
+    assert_eq!((tally.loaded_tokens, tally.stored_tokens), (5 * 1024, 5 * 1024));
+    let load_ms = 1024.0 * TOKEN / 50.4e9 * 1e3;
+    assert!((tally.loading.ms() / (5.0 * load_ms) - 1.0).abs() < 1e-6, "{}", tally.loading.ms());
+    assert!(tally.spared > Ticks::ZERO);
+    // A prompt that is loaded has its first token once it is loaded and one token is computed.
+    let ttft = |index: usize| {
+        let record = &records(&fleet)[index];
+        (record.first_token.unwrap().0 - record.sent.0) as f64 / 1e9
+    };
+    assert!(ttft(5) > load_ms && ttft(5) < ttft(0), "{} {}", ttft(5), ttft(0));
+}
+
+/// Without the tier nothing is found again; with room for four prompts of five, least recently used last, neither.
+#[test]
+fn a_tier_that_is_too_small_gives_nothing_in_a_circle() {
+    let twice: Vec<u64> = (0..5).chain(0..5).collect();
+    for host in [0, 4 * 1024] {
+        let fleet = served(&deployment(LLAMA, engine(161, host)), &prompts(&twice), true);
+        assert_eq!(replica(&fleet).tally().cached_tokens, 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Tokens by tier and computed ones are those of the prompts, the link carries no more than its rate, and nothing
+    /// waits for ever.
+    #[test]
+    fn tokens_and_bytes_are_conserved(
+        workload in workloads(),
+        (blocks, host) in (60_u64..400, 16_u64..8000),
+        (arc, prompts, asynchronous) in any::<(bool, bool, bool)>(),
+        threshold in 0_u32..4,
+    ) {
+        let spec = EngineSpec {
+            kv_offloading_eviction_policy: arc.then_some(EvictionPolicy::Arc),
+            kv_offloading_prompt_only: Some(prompts),
+            kv_offloading_store_threshold: Some(threshold),
+            async_scheduling: Some(asynchronous),
+            ..engine(blocks, host.next_multiple_of(16))
+        };
+        let fleet = served(&deployment(LLAMA, spec), &workload, true);
+        conserved(&fleet, workload.requests.unwrap());
+        let tally = replica(&fleet).tally();
+        let seconds = replica(&fleet).clock().seconds();
+        prop_assert!(tally.host_hits <= tally.cached_tokens && tally.host_hits <= tally.loaded_tokens);
+        for tokens in [tally.loaded_tokens, tally.stored_tokens] {
+            // Stores of the last step may still be on the link.
+            let last = if tokens == tally.stored_tokens { host + 600 } else { 0 };
+            prop_assert!(tokens.saturating_sub(last) as f64 * TOKEN <= 50.4e9 * seconds * (1.0 + 1e-9));
+        }
+    }
+
+    /// A tier of size 0 is none.
+    #[test]
+    fn no_size_is_no_tier(workload in workloads(), blocks in 60_u64..400) {
+        let with = EngineSpec { kv_offloading_size: Some(0.0), ..engine(blocks, 0) };
+        let without = EngineSpec { kv_offloading_size: None, ..with.clone() };
+        let [a, b] = [with, without].map(|spec| served(&deployment(LLAMA, spec), &workload, true));
+        same(records(&a), records(&b));
+    }
+
+    /// Inclusion: what a least-recently-used tier of some size holds, a larger one holds too, so that requests that do not
+    /// meet find at least as much.
+    #[test]
+    fn a_larger_tier_finds_no_less(order in proptest::collection::vec(0_u64..8, 2..30), few in 1_u64..8, more in 0_u64..4) {
+        let found = |prompts_held: u64| {
+            let fleet = served(&deployment(LLAMA, engine(161, prompts_held * 1024)), &prompts(&order), true);
+            replica(&fleet).tally().cached_tokens
+        };
+        prop_assert!(found(few) <= found(few + more));
+    }
+}
