@@ -242,7 +242,11 @@ pub(crate) struct PlanArgs {
     /// Write commands, manifests, the spec and the line of roofcast bench for the best into this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) launch_dir: Option<PathBuf>,
-    /// Write the Pareto pictures as SVG.
+    /// Instead of a search, draw throughput per accelerator against tokens/s of a user: a curve per accelerator, over
+    /// the number of users of a replica.
+    #[arg(long, conflicts_with_all = ["why", "measured", "launch_dir"])]
+    pub(crate) curve: bool,
+    /// Write the Pareto pictures as SVG, or the curves.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     /// Write the answer as the page shows it: one HTML file that needs nothing else.

@@ -34,11 +34,21 @@ def test_a_plan_is_a_table_to_read():
     found = roofcast.plan(requests=300)
     html = found._repr_html_()
     assert html.count("<tr>") == 1 + len(found.ranked[:20])
-    for column in ("accelerators", "tp", "$/h", "TTFT p99 ms", "output tok/s"):
+    for column in ("accelerators", "as", "$/h", "TTFT p99 ms", "chance", "output tok/s"):
         assert f"<th>{column}</th>" in html
+    assert html.count("<th>") <= 10
     assert f"<td>{found.best.count} × {found.best.accelerator}</td>" in html and "<th>enable_chunked_prefill</th>" not in html
     none = roofcast.plan(requests=300, ttft_p99=1, hardware="h100-sxm")
     assert f"<td>{none.nearest[0].deployment}</td>" in none._repr_html_()
+
+
+def test_curves_are_a_picture_and_the_best_of_each():
+    found = roofcast.curves(hardware="h100-sxm,l40s", max_accelerators=2, requests=200)
+    assert [curve.name for curve in found.curves] == ["h100-sxm", "l40s"]
+    html = found._repr_html_()
+    assert html.count("<tr>") == 3 and html.count("<th>") <= 10 and "<td>tp 1</td>" in html
+    assert "throughput against interactivity" in found.svg
+    assert found.table().num_rows == sum(len(curve.points) for curve in found.curves)
 
 
 def test_headlines_say_the_answer():

@@ -2,6 +2,7 @@
 
 mod chart;
 pub mod chrome;
+pub mod curves;
 pub mod intensity;
 pub mod measured;
 pub mod roofline;

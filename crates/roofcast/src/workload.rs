@@ -26,6 +26,7 @@ pub use prefix::Prefix;
 pub use request::{Prompt, Request};
 pub use trace::Trace;
 pub use traffic::Traffic;
+pub(crate) use users::TURN_ROUND;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};

@@ -19,6 +19,8 @@ mod conformance;
 mod corpus;
 #[path = "suite/counted.rs"]
 mod counted;
+#[path = "suite/curves.rs"]
+mod curves;
 #[path = "suite/driven.rs"]
 mod driven;
 #[path = "suite/engine.rs"]

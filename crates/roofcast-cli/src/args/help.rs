@@ -70,6 +70,7 @@ const HEADINGS: [(&str, &[&str]); 3] = [
             "max_lag",
             "find_rate",
             "exhaustive",
+            "curve",
             "why",
         ],
     ),

@@ -1,6 +1,7 @@
 //! `roofcast plan`: finds the deployment to run.
 
 mod commands;
+pub(crate) mod curves;
 mod files;
 mod measured;
 mod over_time;
@@ -105,6 +106,12 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         goes_on: &|| progress.goes_on(),
         slower: current.as_ref().map_or(1.0, |current| current.slower),
     };
+    if args.curve {
+        let found = roofcast::plan::curves(spec, &model, catalog, &question);
+        drop(progress);
+        let found = found.map_err(|e| scenario.told(e))?;
+        return curves::write(args, (&scenario, &model, &found), (picture.as_ref(), page.as_ref()));
+    }
     let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(e))?;
     drop(progress);
     if let Some(picture) = &picture {

@@ -245,8 +245,38 @@ fn tables_as_people_see_them() {
         insta::assert_snapshot!("limits", roofcast("limits --model llama-3.1-8b --hardware h100-sxm --batch 32 --context 2048").out);
         insta::assert_snapshot!("capacity", roofcast("capacity --model deepseek-ai/DeepSeek-V3 --hardware h200-sxm --count 8 --oversubscription 2 --users 1000").out);
         insta::assert_snapshot!("does-not-fit", roofcast("capacity --model llama-3.1-70b --hardware rtx-4090").out);
+        insta::assert_snapshot!("curves", roofcast("plan --curve --hardware h100-sxm,l40s --max-accelerators 2").out);
         insta::assert_snapshot!("intensity", roofcast("limits --model llama-3.1-8b --hardware a100-sxm-80gb --intensity 4096x4096").out);
     });
+}
+
+/// A row of CSV for each point of `--json`, with its figures and ends of bands.
+#[test]
+fn points_of_curves_are_equal_in_json_and_csv() {
+    let arguments = "plan --curve --hardware h100-sxm --max-accelerators 2 --requests 200";
+    let (answer, code) = json(arguments);
+    assert_eq!((code, &answer["schema"]), (0, &"roofcast/curves/1".into()));
+    let run = roofcast(&format!("{arguments} --csv"));
+    let mut rows = csv::Reader::from_reader(run.out.as_bytes());
+    let header = rows.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+    let curves = answer["curves"].as_array().unwrap();
+    let points =
+        curves.iter().flat_map(|curve| curve["points"].as_array().unwrap().iter().map(move |p| (curve, p)));
+    let points: Vec<_> = points.collect();
+    assert_eq!((curves.len(), rows.len()), (2, points.len()));
+    for (row, (curve, point)) in rows.iter().zip(&points) {
+        let cell = |name: &str| &row[header.iter().position(|column| column == name).unwrap()];
+        assert_eq!(cell("curve"), curve["name"].as_str().unwrap());
+        for key in
+            ["users", "tp", "interactivity_tok_s", "output_tok_s_per_accelerator", "cost_per_million_tokens"]
+        {
+            assert_eq!(cell(key).parse::<f64>().unwrap(), point[key].as_f64().unwrap(), "{key}");
+        }
+        let slow = point["bands"]["tpot_ms"]["range"][1].as_f64().unwrap();
+        assert_eq!(cell("interactivity_tok_s_low").parse::<f64>().unwrap(), 1e3 / slow);
+        assert_eq!(cell("best") == "true", *point == &curve["best"]);
+    }
 }
 
 /// The rows of `--explain` add up to the totals, also with tied weights and experts.

@@ -78,6 +78,23 @@ fn a_plan_shows_the_slo_and_the_front() {
     assert!(points.windows(2).all(|w| w[0][0] <= w[1][0] && w[0][1] <= w[1][1]), "{points:?}");
 }
 
+/// A curve for each accelerator in both charts, each with a band, and the cheapest within the SLO by name.
+#[test]
+fn curves_show_bands_and_the_best_within_the_slo() {
+    let (run, svg) = drawn("plan --curve --hardware h100-sxm,l40s --max-accelerators 2");
+    assert_eq!(run.code, 0, "{}", run.err);
+    has(&svg, &["throughput against interactivity", "output tokens/s of one user", "Cost against latency"]);
+    has(&svg, &["997 prompt and 250 output tokens", "SLO: TTFT p99 ≤ 2000 ms,", "dollars per million"]);
+    assert_eq!([svg.matches("<polyline").count(), svg.matches("<polygon").count()], [4, 4]);
+    let (answer, _) = crate::support::json("plan --curve --hardware h100-sxm,l40s --max-accelerators 2");
+    let users = |at: usize| answer["curves"][at]["best"]["users"].as_u64().unwrap();
+    has(&svg, &[&format!("best: h100-sxm, {} users: $", users(0)), &format!(">{} users: $", users(1))]);
+    // No model in an H100's memory: no curve, and the reason.
+    let run =
+        roofcast("plan --curve --model meta-llama/Llama-3.1-70B --hardware rtx-4090 --max-accelerators 1");
+    assert!(run.code == 4 && run.out.contains("no curve: rtx-4090: weights and one request"), "{}", run.out);
+}
+
 #[test]
 fn a_plan_without_an_answer_is_drawn_too() {
     let spec = "[model]\nname = \"llama-3.1-70b\"\n[slo]\ntpot_p99_ms = 0.1\n[workload]\ninput_len = 100\noutput_len = 100\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n[search]\naccelerators = [\"h100-sxm\"]\n";

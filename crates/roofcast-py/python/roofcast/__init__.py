@@ -15,6 +15,7 @@ from roofcast.entities import Accelerator, Deployment, Model
 from roofcast.verbs import (
     calibrate,
     capacity,
+    curves,
     find,
     intensity,
     limits,
@@ -35,6 +36,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "capacity",
+    "curves",
     "find",
     "intensity",
     "limits",

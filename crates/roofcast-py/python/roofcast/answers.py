@@ -935,19 +935,107 @@ class Plan(Document):
         return [
             {
                 "accelerators": f"{choice.count} × {choice.accelerator}",
-                "replicas": choice.replicas,
-                "tp": choice.tp,
-                "weights": choice.weights,
-                "KV": choice.kv,
+                "as": f"{choice.replicas} × {_cut(choice)}",
+                "formats": f"{choice.weights} / {choice.kv}",
                 "engine": choice.engine,
                 "$/h": choice.cost_per_hour,
                 "$/M tokens": choice.cost_per_million_tokens,
                 "TTFT p99 ms": choice.ttft_p99_ms,
                 "TPOT p99 ms": choice.tpot_p99_ms,
+                "chance": choice.chance,
                 "output tok/s": choice.output_tok_s,
             }
             for choice in self.ranked
         ]
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CurvePoint(Part):
+    """One replica under a number of users, in steady state; ``missed`` is the bound that it misses."""
+
+    users: int
+    count: int
+    tp: int
+    pp: int
+    ep: int
+    attention_dp: int
+    weights: str
+    kv: str
+    engine: str
+    interactivity_tok_s: float
+    output_tok_s: float
+    output_tok_s_per_accelerator: float
+    tpot_ms: float
+    tpot_p99_ms: float
+    limit_tpot_ms: float
+    ttft_ms: float
+    ttft_p99_ms: float
+    e2el_ms: float
+    cost_per_million_tokens: float | None
+    joules_per_token: float | None
+    bound: str
+    missed: str | None
+    evidence: str | None
+    kernels: dict[str, str] | None
+    bands: Bands | None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Curve(Part):
+    """Points of which none has more of both, the fastest for a user first; ``best`` is the most load that keeps the SLO."""
+
+    name: str
+    accelerator: str
+    usd_per_hour: float | None
+    points: list[CurvePoint]
+    best: CurvePoint | None
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Curves(Document):
+    """Output tokens/s of an accelerator against those of one user."""
+
+    model: str
+    cost: str
+    load: str
+    slo: str
+    curves: list[Curve]
+    left_out: list[str]
+    simulated: int
+    interrupted: bool
+
+    def headline(self) -> str:
+        return f"{self.model}: {len(self.curves)} curves, {self.load}; SLO: {self.slo}"
+
+    def _rows(self) -> Sequence[Mapping[str, JSON]]:
+        """The points of all curves."""
+        curves = self.to_dict()["curves"]
+        return [{"curve": curve["name"], **point} for curve in curves for point in curve["points"]]
+
+    def _shown(self) -> Sequence[Mapping[str, JSON]]:
+        """The best of each curve."""
+        best = [(curve.name, curve.best) for curve in self.curves]
+        return [
+            {
+                "curve": name,
+                "as": _cut(point),
+                "users": point.users,
+                "tok/s a user": point.interactivity_tok_s,
+                "tok/s each": point.output_tok_s_per_accelerator,
+                "$/M tokens": point.cost_per_million_tokens,
+                "J/token": point.joules_per_token,
+                "TTFT p99 ms": point.ttft_p99_ms,
+                "TPOT p99 ms": point.tpot_p99_ms,
+            }
+            for name, point in best
+            if point is not None
+        ]
+
+
+def _cut(of: Choice | CurvePoint) -> str:
+    """The parallelism of a replica: ``tp 4 pp 2``."""
+    others = (("pp", of.pp), ("dp", of.attention_dp), ("ep", of.ep))
+    return " ".join([f"tp {of.tp}", *(f"{name} {degree}" for name, degree in others if degree > 1)])
 
 
 @dataclass(init=False, repr=False, eq=False)

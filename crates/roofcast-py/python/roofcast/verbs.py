@@ -20,6 +20,7 @@ from roofcast._native import Error
 from roofcast.answers import (
     Calibration,
     Capacity,
+    Curves,
     Found,
     Intensity,
     Limits,
@@ -173,6 +174,27 @@ def plan(
         time_limit_s=time_limit_s,
     )
     return document(Plan, answer)
+
+
+def curves(
+    spec: Spec = None,
+    *,
+    progress: bool | Progress | None = None,
+    time_limit_s: float | None = None,
+    **flags: Unpack[PlanFlags],
+) -> Curves:
+    """Output tokens/s of an accelerator against those of one user: a curve for each accelerator of the search, over the number
+    of users of a replica, with the most load that keeps the SLO, and what a token costs there."""
+    answer = ask(
+        "plan",
+        spec=spec,
+        flags={**flags, "curve": True},
+        picture=True,
+        progress=progress,
+        unit="simulations",
+        time_limit_s=time_limit_s,
+    )
+    return document(Curves, answer)
 
 
 def validate(

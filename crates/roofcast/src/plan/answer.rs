@@ -351,16 +351,7 @@ pub(super) fn bound(time: &TimeShares) -> &'static str {
 /// A deployment in words: `4 × h200-sxm as 2 replicas of tp 2, fp8 weights, fp8 KV`.
 pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
     let shape = &space.shapes[candidate.serving.shape];
-    let cut = |pool: Pool| {
-        let Cut { tp, pp, ep, attention_dp } = space.shapes[pool.shape].cut;
-        let mut text = format!("tp {tp}");
-        for (name, degree) in [("pp", pp), ("dp", attention_dp), ("ep", ep)] {
-            if degree > 1 {
-                text += &format!(" {name} {degree}");
-            }
-        }
-        text
-    };
+    let cut = |pool: Pool| space.shapes[pool.shape].cut;
     let pools = match candidate.prefill {
         None => format!("{} × {}", candidate.serving.replicas, cut(candidate.serving)),
         Some(prefill) => format!(

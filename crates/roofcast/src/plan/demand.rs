@@ -60,6 +60,11 @@ impl Demand {
         })
     }
 
+    /// The demand of `users` who always have a request in flight.
+    pub(super) fn of_users(&self, users: u64) -> Demand {
+        Demand { rate: None, users: Some(users), ..self.clone() }
+    }
+
     /// Uncached tokens of a long prompt, if a fraction `kept` of the requests must meet a bound: twice as many
     /// requests exceed it as may miss the bound.
     pub(super) fn long_input(&self, kept: f64) -> u64 {

@@ -111,6 +111,12 @@ impl Estimate {
     }
 }
 
+/// TPOT in steady state with each of `users` requests in flight, in milliseconds.
+pub(super) fn tpots(forecaster: &Forecaster, demand: &Demand, cost: CostKind, users: &[u64]) -> Vec<f64> {
+    let priced = Pricer::new(forecaster, cost, demand);
+    users.iter().map(|batch| priced.tpot_ms(*batch, true)).collect()
+}
+
 /// Step times of one deployment by one cost model.
 struct Pricer {
     timing: Timing,

@@ -17,6 +17,7 @@ use crate::router::Routing;
 use crate::spec::{EngineKind, PoolSpec, SchedulerKind, SearchSpec, Spec};
 use crate::workload::Arrivals;
 use serde::Serialize;
+use std::fmt;
 use std::sync::Arc;
 
 /// Default maximum number of accelerators.
@@ -41,6 +42,15 @@ impl Cut {
     /// Accelerators of a replica.
     pub(crate) fn ranks(&self) -> u64 {
         self.tp * self.pp * self.attention_dp
+    }
+}
+
+impl fmt::Display for Cut {
+    /// Degrees above one behind tp: `tp 4 pp 2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tp {}", self.tp)?;
+        let others = [("pp", self.pp), ("dp", self.attention_dp), ("ep", self.ep)];
+        others.into_iter().filter(|(_, n)| *n > 1).try_for_each(|(name, n)| write!(f, " {name} {n}"))
     }
 }
 

@@ -61,8 +61,9 @@ enum Item {
         colour: usize,
         stroke: Stroke,
     },
-    Band {
-        points: Vec<(f64, f64, f64)>,
+    /// A shaded area within an edge.
+    Area {
+        edge: Vec<At>,
         colour: usize,
     },
     /// A thin line between two points that belong together.
@@ -157,8 +158,15 @@ impl Chart {
     }
 
     /// The range between two values at each x.
-    pub(super) fn band(&mut self, points: Vec<(f64, f64, f64)>, colour: usize) {
-        self.items.push(Item::Band { points, colour });
+    pub(super) fn band(&mut self, points: &[(f64, f64, f64)], colour: usize) {
+        let low = points.iter().map(|(x, low, _)| (*x, *low));
+        let high = points.iter().rev().map(|(x, _, high)| (*x, *high));
+        self.area(low.chain(high).collect(), colour);
+    }
+
+    /// A shaded area within `edge`.
+    pub(super) fn area(&mut self, edge: Vec<At>, colour: usize) {
+        self.items.push(Item::Area { edge, colour });
     }
 
     /// A thin line between two points that belong together.

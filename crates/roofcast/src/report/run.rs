@@ -175,7 +175,7 @@ fn over(
     for (series, (name, spans)) in levels.iter().enumerate() {
         let bins = binned(spans, end);
         if spans.len() > INTERVALS {
-            chart.band(bins.iter().map(|b| (b.at, b.least, b.most)).collect(), series);
+            chart.band(&bins.iter().map(|b| (b.at, b.least, b.most)).collect::<Vec<_>>(), series);
             ranged = true;
         }
         chart.line(bins.iter().map(|b| (b.at, b.mean)).collect(), series, Stroke::Solid);

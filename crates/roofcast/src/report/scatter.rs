@@ -54,7 +54,7 @@ fn chart(metric: usize, dots: &[Dot], chips: &[&str]) -> Chart {
     let (x, y) = (axis("forecast"), axis("measured"));
     let (from, to) = (x.least(), x.most());
     let mut chart = Chart::new(&format!("{}: measured against forecast", NAMES[metric]), &note(all()), x, y);
-    chart.band(vec![(from, from / 1.25, from * 1.25), (to, to / 1.25, to * 1.25)], MUTED);
+    chart.band(&[(from, from / 1.25, from * 1.25), (to, to / 1.25, to * 1.25)], MUTED);
     chart.line(vec![(from, from), (to, to)], INK, Stroke::Solid);
     chart.key(Key::Line(INK, Stroke::Solid), "equal");
     chart.key(Key::Band(MUTED), "within a factor of 1.25");

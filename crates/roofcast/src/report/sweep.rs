@@ -148,7 +148,7 @@ fn draw(chart: &mut Chart, curve: &Curve, at: &[f64], joined: bool) {
     if !ranges.is_empty() {
         chart.key(Key::Band(series), "10th to 90th percentile");
         if joined {
-            chart.band(ranges, series);
+            chart.band(&ranges, series);
         } else {
             ranges.iter().for_each(|(x, low, high)| chart.join((*x, *low), (*x, *high), series));
         }

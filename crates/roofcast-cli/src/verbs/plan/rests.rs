@@ -4,36 +4,55 @@
 
 use super::table::distinct;
 use crate::show::table;
+use roofcast::bands::Bands;
 use roofcast::coefficients::Evidence;
+use roofcast::kernel_time::Timed;
 use roofcast::plan::{Choice, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A line for each accelerator, weight format and engine of the rows; empty at the limit.
+/// A row of an answer, with what its forecast rests on.
+pub(super) struct Row {
+    /// Accelerator, weight format, and the engine if there are several.
+    pub(super) name: String,
+    pub(super) bands: Bands,
+    /// The timed kernels of a row of one pool.
+    pub(super) kernels: Option<Timed>,
+    pub(super) evidence: Option<Evidence>,
+}
+
+/// A line for each accelerator, weight format and engine of the plan; empty at the limit.
 pub(super) fn people(found: &Plan) -> String {
-    let mut lines: BTreeMap<String, String> = BTreeMap::new();
-    let rows = distinct(&found.ranked);
-    let several = rows.iter().map(|c| &c.engine).collect::<BTreeSet<_>>().len() > 1;
-    for c in &rows {
-        let Some(bands) = &c.bands else { continue };
+    let choices = distinct(&found.ranked);
+    let several = choices.iter().map(|c| &c.engine).collect::<BTreeSet<_>>().len() > 1;
+    let row = |c: &&Choice| -> Option<Row> {
         let engine = if several { format!(", {}", c.engine) } else { String::new() };
-        let [low, high] = bands.tpot_ms.factors;
+        let name = format!("{}, {}{engine}", c.accelerators(), c.weights);
+        let one_pool = c.prefill.is_none() && c.beside.is_none();
+        let kernels = c.kernels.clone().filter(|_| one_pool);
+        Some(Row { name, bands: c.bands.clone()?, kernels, evidence: c.evidence })
+    };
+    rows(&choices.iter().filter_map(row).collect::<Vec<_>>())
+}
+
+/// A line for each name among `rows`; empty without rows.
+pub(super) fn rows(rows: &[Row]) -> String {
+    let mut lines: BTreeMap<&str, String> = BTreeMap::new();
+    for row in rows {
+        let [low, high] = row.bands.tpot_ms.factors;
         let sure = format!("TPOT measured x{low:.2} to x{high:.2} of it in 8 of 10");
-        lines
-            .entry(format!("{}, {}{engine}", c.accelerators(), c.weights))
-            .or_insert_with(|| format!("{}: {sure}", basis(c).unwrap_or_else(|| bands.rests_on.clone())));
+        let basis = || basis(row).unwrap_or_else(|| row.bands.rests_on.clone());
+        lines.entry(&row.name).or_insert_with(|| format!("{}: {sure}", basis()));
     }
     if lines.is_empty() {
         return String::new();
     }
-    let pairs: Vec<(&str, String)> =
-        lines.iter().map(|(name, basis)| (name.as_str(), basis.clone())).collect();
-    format!("what the forecasts rest on\n\n{}{}", table::pairs(&pairs), versions(&rows))
+    let pairs: Vec<(&str, String)> = lines.into_iter().collect();
+    format!("what the forecasts rest on\n\n{}{}", table::pairs(&pairs), versions(rows))
 }
 
-/// The timed kernels of a row of one pool.
-fn basis(c: &Choice) -> Option<String> {
-    let timed = c.kernels.as_ref().filter(|_| c.prefill.is_none() && c.beside.is_none())?;
-    let on = match c.evidence {
+fn basis(row: &Row) -> Option<String> {
+    let timed = row.kernels.as_ref()?;
+    let on = match row.evidence {
         Some(Evidence::Engine | Evidence::Accelerator) => timed.accelerator.clone(),
         _ => format!("{}, a sibling chip", timed.accelerator),
     };
@@ -41,9 +60,9 @@ fn basis(c: &Choice) -> Option<String> {
 }
 
 /// A warning if rows rest on different versions of one engine.
-fn versions(rows: &[&Choice]) -> String {
+fn versions(rows: &[Row]) -> String {
     let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for timed in rows.iter().filter_map(|c| c.kernels.as_ref()) {
+    for timed in rows.iter().filter_map(|row| row.kernels.as_ref()) {
         of.entry(&timed.engine).or_default().insert(&timed.version);
     }
     let differ = of.iter().filter(|(_, versions)| versions.len() > 1);

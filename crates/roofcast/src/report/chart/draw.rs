@@ -234,10 +234,8 @@ impl<'a> Drawing<'a> {
                     "<rect width='100%' height='{height:.1}' class='f{colour}' fill-opacity='.08'/>\n"
                 ));
             }
-            Item::Band { points, colour } => {
-                let low = points.iter().map(|(x, low, _)| (*x, *low));
-                let high = points.iter().rev().map(|(x, _, high)| (*x, *high));
-                let path = self.path(low.chain(high));
+            Item::Area { edge, colour } => {
+                let path = self.path(edge.iter().copied());
                 self.add(format_args!("<polygon points='{path}' class='f{colour}' fill-opacity='.2'/>\n"));
             }
             _ => {}
@@ -359,7 +357,7 @@ impl<'a> Drawing<'a> {
                 Item::Label { at, text, colour } => {
                     points.push(Wanted::point(self.at(*at), text, *colour));
                 }
-                Item::Band { .. } | Item::Cloud { .. } => {}
+                Item::Area { .. } | Item::Cloud { .. } => {}
             }
         }
         wanted.extend(points);

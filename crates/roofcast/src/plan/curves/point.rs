@@ -1,0 +1,135 @@
+//! Curves as an answer.
+//!
+//! Knows: the figures of each point, and the cheapest points of several curves. Knows nothing about simulations.
+
+use crate::bands::Bands;
+use crate::coefficients::Evidence;
+use crate::kernel_time::Timed;
+use crate::plan::pareto::front;
+use crate::plan::space::Cut;
+use serde::Serialize;
+
+/// Throughput per accelerator against interactivity, a curve for each kind of deployment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Curves {
+    /// The curves, in the order of the search.
+    pub curves: Vec<Curve>,
+    /// Accelerators without a curve, each with the reason.
+    pub left_out: Vec<String>,
+    /// Number of simulations.
+    pub simulated: u64,
+    /// True if the simulations were stopped before all were done.
+    pub interrupted: bool,
+}
+
+impl Curves {
+    /// The curve whose best point has the cheapest tokens, and that point; without prices, the one with most tokens per
+    /// accelerator. `None` if no point meets the SLO.
+    pub(crate) fn cheapest(&self) -> Option<(&Curve, &CurvePoint)> {
+        self.by_cost().first().copied()
+    }
+
+    /// The curves with a best point, and that point: the cheapest tokens first, then most tokens per accelerator.
+    pub fn by_cost(&self) -> Vec<(&Curve, &CurvePoint)> {
+        let mut all: Vec<_> =
+            self.curves.iter().filter_map(|curve| Some((curve, curve.best.as_ref()?))).collect();
+        let cost = |p: &CurvePoint| p.cost_per_million_tokens.unwrap_or(f64::INFINITY);
+        all.sort_by(|(_, a), (_, b)| {
+            let rate = |p: &CurvePoint| p.output_tok_s_per_accelerator;
+            cost(a).total_cmp(&cost(b)).then(rate(b).total_cmp(&rate(a)))
+        });
+        all
+    }
+
+    /// Points that no point of any curve beats in dollars per token and in interactivity, fastest first.
+    pub fn cost_front(&self) -> Vec<(&Curve, &CurvePoint)> {
+        let all = self.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
+        let priced = all.filter_map(|(curve, point)| Some((curve, point, point.cost_per_million_tokens?)));
+        let mut kept = front(priced.collect(), |(_, point, usd): &(_, &CurvePoint, f64)| {
+            vec![*usd, -point.interactivity_tok_s]
+        });
+        kept.sort_by(|(_, a, _), (_, b, _)| b.interactivity_tok_s.total_cmp(&a.interactivity_tok_s));
+        kept.into_iter().map(|(curve, point, _)| (curve, point)).collect()
+    }
+}
+
+/// One curve.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Curve {
+    /// The accelerator, with format, engine or parallelism where curves differ in it: `h100-sxm, fp8`.
+    pub name: String,
+    /// Catalog id of the accelerator.
+    pub accelerator: String,
+    /// Dollars of one accelerator an hour; `None` if the catalog has no price.
+    pub usd_per_hour: Option<f64>,
+    /// Points of which none has more output tokens per accelerator at as much interactivity, and the best point; fastest
+    /// for a user first.
+    pub points: Vec<CurvePoint>,
+    /// The point with most output tokens per accelerator that meets the SLO, found by bisection over users; `None` if
+    /// none meets it.
+    pub best: Option<CurvePoint>,
+}
+
+/// One replica under a closed loop of users, simulated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CurvePoint {
+    /// Users of the replica, each with one request in flight.
+    pub users: u64,
+    /// Accelerators of the replica.
+    pub count: u64,
+    /// Parallelism of the replica.
+    #[serde(flatten)]
+    pub cut: Cut,
+    /// Weight format.
+    pub weights: String,
+    /// KV format.
+    pub kv: String,
+    /// The engine, as in `vllm`.
+    pub engine: String,
+    /// Mean output tokens per second of one user while an answer is generated: 1000 / TPOT.
+    pub interactivity_tok_s: f64,
+    /// Output tokens per second of the replica in steady state.
+    pub output_tok_s: f64,
+    /// Output tokens per second per accelerator.
+    pub output_tok_s_per_accelerator: f64,
+    /// Mean time per output token.
+    pub tpot_ms: f64,
+    /// 99th percentile of the time per output token.
+    pub tpot_p99_ms: f64,
+    /// Mean time per output token at the hardware's limits.
+    pub limit_tpot_ms: f64,
+    /// Mean time to first token.
+    pub ttft_ms: f64,
+    /// 99th percentile of the time to first token.
+    pub ttft_p99_ms: f64,
+    /// Mean end-to-end latency.
+    pub e2el_ms: f64,
+    /// Dollars per million output tokens; `None` if the catalog has no price.
+    pub cost_per_million_tokens: Option<f64>,
+    /// Joules per output token at board power; `None` if the catalog has none.
+    pub joules_per_token: Option<f64>,
+    /// The bottleneck of most busy time: `memory`, `compute`, `communication` or `host`.
+    pub bound: &'static str,
+    /// The bound of the SLO that it misses, in words; `None` if it meets the SLO.
+    pub missed: Option<String>,
+    /// The evidence behind the forecast of its steps; `None` at the limit.
+    pub evidence: Option<Evidence>,
+    /// Kernel times behind the forecast of its steps; `None` if no kernel of its format was timed, and at the limit.
+    pub kernels: Option<Timed>,
+    /// Error bands of the means; `None` at the limit.
+    pub bands: Option<Bands>,
+}
+
+impl CurvePoint {
+    /// Tokens per second of a user in eight cases of ten; `None` at the limit.
+    pub fn interactivity_range(&self) -> Option<[f64; 2]> {
+        let [fast, slow] = self.bands.as_ref()?.tpot_ms.range;
+        (fast > 0.0).then(|| [1e3 / slow, 1e3 / fast])
+    }
+
+    /// Output tokens per second per accelerator in eight cases of ten; `None` at the limit.
+    pub fn throughput_range(&self) -> Option<[f64; 2]> {
+        let span = self.bands.as_ref()?.output_tok_s?;
+        Some(span.factors.map(|factor| factor * self.output_tok_s_per_accelerator))
+    }
+}
