@@ -10,7 +10,7 @@ pub(crate) use trace::{RecordedStep, TierStep, Trace};
 use super::request::Segments;
 use crate::kv_cache::prefix::{Content, Prefix};
 use crate::scheduler::vllm::{NewRequest, RequestId, ScheduledRequest, Scheduler, Step};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Steps after the last arrival that end a replay.
@@ -143,9 +143,12 @@ impl<'a> Replay<'a> {
         let transfers = &decided.transfers;
         let mut stores = Vec::new();
         for (job, id, chunks) in &transfers.stores {
-            let numbered = chunks.iter().map(|(place, content)| {
+            let grouped = trace.config.windows.len() > 1;
+            let numbered = chunks.iter().map(|(group, (place, content))| {
                 let next = self.contents.len() as u64;
-                vec![u64::from(*place), *self.contents.entry(*content).or_insert(next)]
+                let number = *self.contents.entry(*content).or_insert(next);
+                let group = grouped.then_some(*group as u64);
+                group.into_iter().chain([u64::from(*place), number]).collect()
             });
             stores.push((*job, name(id), numbered.collect()));
         }
@@ -157,7 +160,8 @@ impl<'a> Replay<'a> {
                 .map(|load| {
                     let [job, local, tokens, sync] =
                         [load.job, load.local, load.tokens, u64::from(load.sync)].map(Value::from);
-                    vec![job, name(&load.id).into(), local, tokens, sync]
+                    let groups = (load.blocks.len() > 1).then(|| json!(load.blocks));
+                    [job, name(&load.id).into(), local, tokens, sync].into_iter().chain(groups).collect()
                 })
                 .collect(),
             stores,

@@ -353,10 +353,6 @@ fn offload(place: &str, line: OffloadLine, config: &SchedulerConfig) -> Result<O
             return refused(&format!("offload.{field}"), value.to_string(), "1 to 2^26");
         }
     }
-    if config.windows != [None] {
-        let accepted = "left out with a host tier: groups of layers there are not modelled";
-        return refused("kv_groups", format!("{} groups", config.windows.len()), accepted);
-    }
     if config.policy != SchedulingPolicy::Fcfs || config.num_speculative_tokens > 0 {
         let accepted = "fcfs, and no drafts, with a host tier";
         return refused("policy", "priority, or drafts".into(), accepted);

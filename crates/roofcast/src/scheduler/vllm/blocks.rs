@@ -28,6 +28,12 @@ impl Table {
     fn held(&self) -> &[Block] {
         &self.blocks[self.given_back..]
     }
+
+    /// Takes the blocks that it holds out of the table.
+    pub(super) fn take(&mut self) -> Vec<Block> {
+        let Table { mut blocks, given_back, .. } = std::mem::take(self);
+        blocks.split_off(given_back)
+    }
 }
 
 /// The result of an admission.
@@ -119,16 +125,33 @@ impl Scheduler {
     /// Takes blocks up to `end` for a request that holds blocks and waits, if there is room for all of its known tokens.
     pub(super) fn extend(&mut self, id: RequestId, end: u64) -> bool {
         let (block, r) = (self.config.block_size, &self.requests[id]);
-        let held = r.tables[0].blocks.len() as u64;
-        let whole = if self.config.scheduler_reserve_full_isl { r.known() } else { 0 };
-        let needed = self.config.slots(end).div_ceil(block).saturating_sub(held);
-        let most = whole.div_ceil(block).saturating_sub(held).max(needed);
-        if most + self.kept() > self.pool.free() {
+        let whole = if self.config.scheduler_reserve_full_isl { r.known().div_ceil(block) } else { 0 };
+        let slots = self.config.slots(end).div_ceil(block);
+        let (mut needed, mut most) = (0, 0);
+        for (table, window) in r.tables.iter().zip(&self.config.windows) {
+            let held = table.blocks.len() as u64;
+            needed += slots.saturating_sub(held);
+            most += whole.min(self.most_blocks(*window)).saturating_sub(held);
+        }
+        if most.max(needed) + self.kept() > self.pool.free() {
             return false;
         }
-        self.pool.allocate(needed, &mut self.requests[id].tables[0].blocks);
+        for table in &mut self.requests[id].tables {
+            self.pool.allocate(slots.saturating_sub(table.blocks.len() as u64), &mut table.blocks);
+        }
         self.cache_full_blocks(id, end);
         true
+    }
+
+    /// Most blocks that a group of layers holds for a request: a sliding window frees blocks while a long prompt is
+    /// computed.
+    pub(super) fn most_blocks(&self, window: Option<u64>) -> u64 {
+        let config = &self.config;
+        let batches = if config.async_scheduling { 2 } else { 1 };
+        window.map_or(u64::MAX, |window| {
+            let tokens = window.saturating_sub(1) + batches * config.max_num_batched_tokens;
+            tokens.min(config.max_model_len).div_ceil(config.block_size) + 1
+        })
     }
 
     /// Blocks that stay free when admitting while others run.
@@ -148,20 +171,12 @@ impl Scheduler {
     /// admission requires that.
     fn fits(&self, id: RequestId, rooms: &[Room], end: u64, reserved: u64) -> bool {
         let config = &self.config;
-        let batches = if config.async_scheduling { 2 } else { 1 };
-        // A sliding window frees blocks while a long prompt is computed.
-        let most = |window: Option<u64>| match window {
-            None => u64::MAX,
-            Some(window) => {
-                let tokens = window.saturating_sub(1) + batches * config.max_num_batched_tokens;
-                tokens.min(config.max_model_len).div_ceil(config.block_size) + 1
-            }
-        };
         let known = self.requests[id].known();
         let (mut needed, mut whole, mut overhead) = (0, 0, self.kept());
         for (group, (room, window)) in rooms.iter().zip(&config.windows).enumerate() {
             needed += end.div_ceil(config.block_size).saturating_sub(room.start);
-            whole += known.div_ceil(config.block_size).min(most(*window)).saturating_sub(room.start);
+            whole +=
+                known.div_ceil(config.block_size).min(self.most_blocks(*window)).saturating_sub(room.start);
             overhead += self.pool.unheld(&self.found(id, group, room.hits.clone()));
         }
         let whole = if config.scheduler_reserve_full_isl { whole } else { 0 };

@@ -4,12 +4,14 @@
 //! Knows: whole chunks are loaded and stored; a request whose blocks are being loaded waits in a queue of its own; a
 //! store does not hold its blocks, so a step that reuses them flushes the store. Source: vLLM 0.33,
 //! `distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py` and `v1/core/sched/scheduler.py`. Not modelled:
-//! groups of layers with windows, priorities. Knows nothing about time: the driver reports the jobs that are done.
+//! priorities. Knows nothing about time: the driver reports the jobs that are done.
 
-use super::blocks::Admission;
-use super::transfers::{External, Load, OffloadConfig, Transfers};
+mod lookup;
+
+use super::blocks::{Admission, Table};
+use super::transfers::{OffloadConfig, StoredChunk, Transfers};
 use super::{Pass, RequestId, Scheduler, Step};
-use crate::kv_cache::offload::{Chunk, Offload, Residence};
+use crate::kv_cache::offload::{Chunk, Offload};
 use crate::kv_cache::paged::Block;
 use crate::kv_cache::prefix::Content;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,7 +32,8 @@ struct State {
     /// Chunks offered so far.
     next: usize,
     jobs: BTreeSet<u64>,
-    table: Vec<Block>,
+    /// Its blocks in each group of layers.
+    tables: Vec<Vec<Block>>,
     phase: Phase,
     finished: bool,
     aborted: bool,
@@ -120,9 +123,15 @@ impl Tier {
         number
     }
 
+    /// Makes a step that takes a block which a store reads wait for the store.
     fn fence(&mut self, job: u64) {
-        for block in self.jobs.get(&job).and_then(|job| job.blocks.clone()).unwrap_or_default() {
-            self.fences.entry(block).or_default().insert(job);
+        let blocks = self.jobs.get(&job).and_then(|job| job.blocks.clone()).unwrap_or_default();
+        self.fence_blocks(job, &blocks);
+    }
+
+    fn fence_blocks(&mut self, job: u64, blocks: &[Block]) {
+        for block in blocks {
+            self.fences.entry(*block).or_default().insert(job);
         }
     }
 }
@@ -189,74 +198,6 @@ impl Scheduler {
         }
     }
 
-    /// Tokens of a waiting request that the host has after `local` tokens on the device.
-    pub(super) fn external(&mut self, id: RequestId, local: u64) -> External {
-        let known = self.requests[id].known();
-        if self.tier.is_none() {
-            return External::Sync(0);
-        }
-        self.name_contents(id, usize::MAX);
-        let keeps = self.config.enable_prefix_caching;
-        let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return External::Sync(0) };
-        let Some(state) = tier.states.get_mut(&id) else { return External::Sync(0) };
-        (state.next, state.phase) = (0, Phase::None);
-        state.table.clear();
-        if !state.jobs.is_empty() {
-            return External::Later;
-        }
-        let per = tier.config.blocks_per_chunk;
-        let chunk = per as u64 * self.config.block_size;
-        let keyed = r.contents.len() / per;
-        let most = known.min(keyed as u64 * chunk);
-        let first = (local / chunk) as usize;
-        if most < local + chunk {
-            return External::Sync(0);
-        }
-        let content = |index: usize| r.contents[(index + 1) * per - 1];
-        let residences = (first..keyed).map(|index| tier.host.residence(content(index)));
-        let hits: Vec<Residence> = residences.take_while(|found| *found != Residence::Absent).collect();
-        if hits.contains(&Residence::Storing) {
-            return External::Later;
-        }
-        let end = most.min((first + hits.len()) as u64 * chunk);
-        if hits.is_empty() || end < local + chunk {
-            return External::Sync(0);
-        }
-        let tokens = end - local;
-        let last = end.div_ceil(chunk) as usize;
-        if keeps && (first..last).any(|index| tier.loading.contains(&content(index))) {
-            return External::Later;
-        }
-        let budget = tier.config.sync_load_budget_tokens;
-        if budget > 0 && end < known && tier.sync_tokens + tokens <= budget {
-            tier.sync_tokens += tokens;
-            return External::Sync(tokens);
-        }
-        External::Async(tokens)
-    }
-
-    /// Starts the load of `tokens` tokens after `local` ones, whose blocks the request has.
-    pub(super) fn start_load(&mut self, id: RequestId, local: u64, tokens: u64, sync: bool) {
-        let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return };
-        let per = tier.config.blocks_per_chunk;
-        let chunk = per as u64 * self.config.block_size;
-        let (first, last) = ((local / chunk) as usize, (local + tokens).div_ceil(chunk) as usize);
-        let chunks: Vec<Chunk> =
-            (first..last).map(|index| (index as u32, r.contents[(index + 1) * per - 1])).collect();
-        tier.host.load(r.number, &chunks);
-        let contents: Vec<Content> = chunks.into_iter().map(|(_, content)| content).collect();
-        if !sync {
-            tier.loading.extend(&contents);
-        }
-        let job = tier.start(Job { id, contents, blocks: None, sync });
-        tier.transfers.loads.push(Load { job, id, local, tokens, sync });
-        tier.taken.extend(&r.tables[0].blocks);
-        if let Some(state) = tier.states.get_mut(&id) {
-            state.next = last;
-            state.phase = if sync { Phase::None } else { Phase::Loading };
-        }
-    }
-
     /// The head of the requests that hold blocks runs if its load has arrived and there is room. `None` if the pass
     /// ends, false if it waits on.
     pub(super) fn admit_held(&mut self, id: RequestId, pass: &Pass) -> Option<Option<Admission>> {
@@ -303,7 +244,12 @@ impl Scheduler {
         all.map(|id| {
             let r = &self.requests[id];
             let whole = r.known().min(self.config.max_model_len).div_ceil(self.config.block_size);
-            whole.saturating_sub(r.tables[0].blocks.len() as u64)
+            let groups = r.tables.iter().zip(&self.config.windows);
+            groups
+                .map(|(table, window)| {
+                    whole.min(self.most_blocks(*window)).saturating_sub(table.blocks.len() as u64)
+                })
+                .sum::<u64>()
         })
         .sum()
     }
@@ -314,11 +260,15 @@ impl Scheduler {
         for (id, _) in &step.scheduled {
             let Some(state) = tier.states.get_mut(id) else { continue };
             if step.new.contains(id) || step.resumed.contains(id) {
-                state.table.clear();
+                state.tables.clear();
             }
-            let new = &self.requests[*id].tables[0].blocks[state.table.len()..];
-            tier.taken.extend(new);
-            state.table.extend(new);
+            let tables = &self.requests[*id].tables;
+            state.tables.resize(tables.len(), Vec::new());
+            for (seen, table) in state.tables.iter_mut().zip(tables) {
+                let new = &table.blocks[seen.len()..];
+                tier.taken.extend(new);
+                seen.extend(new);
+            }
         }
         if !step.scheduled.is_empty() {
             tier.decided += 1;
@@ -368,12 +318,28 @@ impl Scheduler {
         let computed = if r.finished { r.prompt_len.max(r.known() - 1) } else { r.computed };
         let most = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
         let whole = (computed.min(r.known()).min(most) / chunk) as usize;
-        let end = whole.min(state.table.len() / per).min(r.contents.len() / per);
-        let chunks: Vec<Chunk> =
-            (state.next..end).map(|index| (index as u32, r.contents[(index + 1) * per - 1])).collect();
-        if chunks.is_empty() {
+        let held = state.tables.iter().map(Vec::len).min().unwrap_or(0);
+        let end = whole.min(held / per).min(r.contents.len() / per);
+        let content = |index: usize| r.contents[(index + 1) * per - 1];
+        let mut offered: Vec<StoredChunk> = Vec::new();
+        for (group, window) in self.config.windows.iter().enumerate() {
+            // A hit ends before the last known token, and needs the window before its end alone.
+            let (from, to) = match window {
+                None => (state.next, end),
+                Some(window) => {
+                    let to = (computed.min(r.known() - 1).min(most) / chunk) as usize;
+                    let to = to.min(end);
+                    (state.next.max(to.saturating_sub(window_chunks(*window, chunk))), to)
+                }
+            };
+            let within = (from..to).filter(|index| state.tables[group][index * per] != Block::MAX);
+            offered.extend(within.map(|index| (group, (index as u32, content(index).of_group(group)))));
+        }
+        if offered.is_empty() {
+            state.next = state.next.max(end);
             return;
         }
+        let chunks: Vec<Chunk> = offered.iter().map(|(_, chunk)| *chunk).collect();
         let Some(offer) = tier.host.offer(r.number, &chunks) else {
             tier.transfers.refused.push(id);
             return;
@@ -383,18 +349,26 @@ impl Scheduler {
         if offer.stored.is_empty() {
             return;
         }
-        let stored: Vec<Chunk> =
-            chunks.into_iter().filter(|(_, content)| offer.stored.contains(content)).collect();
-        let blocks = stored.iter().flat_map(|(index, _)| {
-            let first = *index as usize * per;
-            state.table[first..first + per].to_vec()
-        });
-        let blocks: Vec<Block> = blocks.collect();
+        offered.retain(|(_, (_, content))| offer.stored.contains(content));
+        let blocks_of = |of_window: bool| {
+            let groups =
+                offered.iter().filter(|(group, _)| self.config.windows[*group].is_some() == of_window);
+            let blocks = groups.flat_map(|(group, (index, _))| {
+                let first = *index as usize * per;
+                state.tables[*group][first..first + per].iter().copied()
+            });
+            blocks.collect::<Vec<Block>>()
+        };
+        // Blocks of a window may be freed while the request runs.
+        let early = blocks_of(true);
+        let blocks: Vec<Block> = blocks_of(false).into_iter().chain(early.iter().copied()).collect();
         let taken = r.finished && blocks.iter().any(|block| tier.taken.contains(block));
         let job = tier.start(Job { id, contents: offer.stored, blocks: Some(blocks), sync: false });
-        tier.transfers.stores.push((job, id, stored));
+        tier.transfers.stores.push((job, id, offered));
         if r.finished {
             tier.fence(job);
+        } else {
+            tier.fence_blocks(job, &early);
         }
         if taken {
             tier.transfers.flush.insert(job);
@@ -418,7 +392,8 @@ impl Scheduler {
         let Some(state) = tier.states.get_mut(&id) else { return };
         state.aborted = true;
         if let Some(load) = state.jobs.last().filter(|_| state.phase == Phase::Loading) {
-            tier.orphans.insert(*load, std::mem::take(&mut self.requests[id].tables[0].blocks));
+            let tables = self.requests[id].tables.iter_mut();
+            tier.orphans.insert(*load, tables.flat_map(Table::take).collect());
         }
     }
 
@@ -443,4 +418,9 @@ impl Scheduler {
             self.pool.release(&blocks);
         }
     }
+}
+
+/// Chunks that hold the part of a window before a hit's end.
+fn window_chunks(window: u64, chunk: u64) -> usize {
+    window.saturating_sub(1).div_ceil(chunk) as usize
 }

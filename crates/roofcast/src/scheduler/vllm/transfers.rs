@@ -25,13 +25,16 @@ pub struct OffloadConfig {
     pub sync_load_budget_tokens: u64,
 }
 
+/// A chunk that is stored, with its group of layers.
+pub(crate) type StoredChunk = (usize, Chunk);
+
 /// Transfers that a step starts, and the connector's other decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Transfers {
     /// Loads from the host.
     pub loads: Vec<Load>,
     /// Stores to the host: job, request, chunks.
-    pub stores: Vec<(u64, RequestId, Vec<Chunk>)>,
+    pub stores: Vec<(u64, RequestId, Vec<StoredChunk>)>,
     /// Contents that left the host, in order.
     pub evicted: Vec<Content>,
     /// Requests whose chunks did not fit.
@@ -43,7 +46,7 @@ pub(crate) struct Transfers {
 }
 
 /// A load of one request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Load {
     /// Number of the job.
     pub job: u64,
@@ -53,6 +56,8 @@ pub(crate) struct Load {
     pub local: u64,
     /// Tokens to load.
     pub tokens: u64,
+    /// First block, and number of blocks, of each group of layers.
+    pub(crate) blocks: Vec<[u64; 2]>,
     /// True if the request runs in the same step.
     pub sync: bool,
 }

@@ -1,0 +1,142 @@
+//! Look-ups of waiting requests in vLLM's host tier, and the loads that follow.
+//!
+//! Knows: whole chunks are found, in every group of layers: a full group from the first chunk on until one is missing, a
+//! group with a window from the right, and only the window's are loaded. Knows nothing about stores.
+
+use super::{Job, Phase, window_chunks};
+use crate::kv_cache::offload::{Chunk, Residence};
+use crate::kv_cache::prefix::Content;
+use crate::scheduler::vllm::transfers::{External, Load};
+use crate::scheduler::vllm::{RequestId, Scheduler};
+use std::ops::Range;
+
+impl Scheduler {
+    /// Tokens of a waiting request that the host has after `local` tokens on the device.
+    pub(in crate::scheduler::vllm) fn external(&mut self, id: RequestId, local: u64) -> External {
+        if self.tier.is_none() {
+            return External::Sync(0);
+        }
+        self.name_contents(id, usize::MAX);
+        let known = self.requests[id].known();
+        let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return External::Sync(0) };
+        let Some(state) = tier.states.get_mut(&id) else { return External::Sync(0) };
+        (state.next, state.phase) = (0, Phase::None);
+        state.tables.clear();
+        if !state.jobs.is_empty() {
+            return External::Later;
+        }
+        let windowed = self.config.windows.iter().any(Option::is_some);
+        let per = tier.config.blocks_per_chunk;
+        let chunk = per as u64 * self.config.block_size;
+        let most = (if windowed { known - 1 } else { known }).min((r.contents.len() / per) as u64 * chunk);
+        if most < local + chunk {
+            return External::Sync(0);
+        }
+        let first = (local / chunk) as usize;
+        let content = |(group, index): (usize, usize)| r.contents[(index + 1) * per - 1].of_group(group);
+        let found = |at| tier.host.residence(content(at)) != Residence::Absent;
+        let last = agreed(&self.config.windows, first..(most / chunk) as usize, chunk, found);
+        let needed = || needed(&self.config.windows, first..last, chunk).map(content);
+        if needed().any(|content| tier.host.residence(content) == Residence::Storing) {
+            return External::Later;
+        }
+        let end = last as u64 * chunk;
+        if end < local + chunk {
+            return External::Sync(0);
+        }
+        if self.config.enable_prefix_caching && needed().any(|content| tier.loading.contains(&content)) {
+            return External::Later;
+        }
+        let tokens = end - local;
+        let budget = tier.config.sync_load_budget_tokens;
+        if budget > 0 && end < known && tier.sync_tokens + tokens <= budget {
+            tier.sync_tokens += tokens;
+            return External::Sync(tokens);
+        }
+        External::Async(tokens)
+    }
+
+    /// Starts the load of `tokens` tokens after `local` ones, whose blocks the request has.
+    pub(in crate::scheduler::vllm) fn start_load(
+        &mut self,
+        id: RequestId,
+        local: u64,
+        tokens: u64,
+        sync: bool,
+    ) {
+        let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return };
+        let per = tier.config.blocks_per_chunk;
+        let chunk = per as u64 * self.config.block_size;
+        let (first, last) = ((local / chunk) as usize, (local + tokens).div_ceil(chunk) as usize);
+        let at = needed(&self.config.windows, first..last, chunk);
+        let chunks: Vec<Chunk> = at
+            .map(|(group, index)| (index as u32, r.contents[(index + 1) * per - 1].of_group(group)))
+            .collect();
+        tier.host.load(r.number, &chunks);
+        let contents: Vec<Content> = chunks.into_iter().map(|(_, content)| content).collect();
+        if !sync {
+            tier.loading.extend(&contents);
+        }
+        let job = tier.start(Job { id, contents, blocks: None, sync });
+        let blocks = self.config.windows.iter().map(|window| {
+            let from = from(*window, &(first..last), chunk);
+            [from, last - from].map(|chunks| (chunks * per) as u64)
+        });
+        tier.transfers.loads.push(Load { job, id, local, tokens, blocks: blocks.collect(), sync });
+        r.tables.iter().for_each(|table| tier.taken.extend(&table.blocks));
+        if let Some(state) = tier.states.get_mut(&id) {
+            state.next = last;
+            state.phase = if sync { Phase::None } else { Phase::Loading };
+        }
+    }
+}
+
+/// End of the longest run of chunks in `range`, from its start on, that every group has `found`: a full group all of
+/// them, a group with a window those in the window before the end.
+fn agreed(
+    windows: &[Option<u64>],
+    range: Range<usize>,
+    chunk: u64,
+    found: impl Fn((usize, usize)) -> bool,
+) -> usize {
+    let mut end = range.end;
+    loop {
+        let before = end;
+        for (group, _) in windows.iter().enumerate().filter(|(_, window)| window.is_none()) {
+            end = (range.start..end).find(|index| !found((group, *index))).unwrap_or(end);
+        }
+        for (group, window) in windows.iter().enumerate() {
+            let Some(window) = window else { continue };
+            let (mut run, within) = (0, window_chunks(*window, chunk));
+            for index in (range.start..end).rev() {
+                if run >= within {
+                    break;
+                }
+                run += 1;
+                if !found((group, index)) {
+                    (end, run) = (index, 0);
+                }
+            }
+        }
+        if end == before || windows.len() == 1 {
+            return end;
+        }
+    }
+}
+
+/// Groups and chunks of `range` that a hit needs.
+fn needed(
+    windows: &[Option<u64>],
+    range: Range<usize>,
+    chunk: u64,
+) -> impl Iterator<Item = (usize, usize)> + use<'_> {
+    windows.iter().enumerate().flat_map(move |(group, window)| {
+        (from(*window, &range, chunk)..range.end).map(move |index| (group, index))
+    })
+}
+
+/// The first chunk of `range` that a hit at its end needs in a group.
+fn from(window: Option<u64>, range: &Range<usize>, chunk: u64) -> usize {
+    let within = window.map_or(usize::MAX, |window| window_chunks(window, chunk));
+    range.start.max(range.end.saturating_sub(within))
+}
