@@ -13,7 +13,7 @@ const SMALL_PLAN = "chips=h100-sxm,l4&most=2&rate=1&input=200&output=50&spread=f
 const VIEWS: readonly (readonly [string, string])[] = [
   ["limits", "#limits?open=time,memory,operators,sources,link"],
   ["serve", "#serve?requests=300&open=levels,steps,where,link"],
-  ["plan", `#plan?${SMALL_PLAN}&open=ranked,read,lost,launch,link`],
+  ["plan", `#plan?${SMALL_PLAN}&open=ranked,read,lost,curves,launch,link`],
   ["measure", "#measure"],
   ["accuracy", "#accuracy?open=machines"],
 ];
@@ -165,6 +165,12 @@ it("a run is that of the command it shows, and two stand side by side", async ()
   await page.getByRole("button", { name: /Run/ }).click();
   await settled(page);
   await page.waitForFunction(() => document.querySelectorAll("[data-figure=mean_ttft_ms]").length === 2);
+  // What was asked otherwise, and by how much each figure changed.
+  expect(await page.locator("#compared").textContent()).toContain("workload.arrivals.rate: 8, kept 4");
+  const served = page.locator("#compared tbody tr").first().locator("td");
+  const [, now, then, change] = await served.allTextContents();
+  expect(change).toBe(`+${Math.round((100 * Number(now)) / Number(then) - 100)} %`);
+  await shot(page, "serve-compared");
   const before = await page.locator(".scrub output").textContent();
   await slide(page, "Step", 5);
   await page.waitForFunction((old) => document.querySelector(".scrub output")?.textContent !== old, before);
@@ -188,6 +194,48 @@ it("a plan is that of the command it shows, by any two quantities", async () => 
   await page.getByLabel("log upward").check();
   expect(await page.locator(".dot").count()).toBe(answer.ranked.length);
   await address(page, "y=megawatt&logy=1");
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("curves are drawn, with the figures of the command line, in the colours of the page", async () => {
+  const { page, faults, close } = await open(browser, at(`#plan?${SMALL_PLAN}&open=curves,link`));
+  await settled(page);
+  await page.locator("#curves .drawn > svg").waitFor();
+  await settled(page);
+  const command = await page.locator(".command pre").first().textContent();
+  const told = shell(`${command} --curve`) as { curves: { name: string; points: unknown[]; best: { users: number } }[] };
+  expect(await page.locator("#curves polyline").count()).toBe(2 * told.curves.length);
+  expect(await page.getByRole("region", { name: /Points of the curves/ }).locator("tbody tr").count()).toBe(told.curves.flatMap((c) => c.points).length);
+  const best = await page.getByRole("region", { name: /keeps the SLO/ }).locator("tbody tr td:nth-child(2)").allTextContents();
+  expect(best.map(Number).sort()).toEqual(told.curves.map((c) => c.best.users).sort());
+  const stroke = () => page.locator("#curves polyline").first().evaluate((e) => getComputedStyle(e).stroke);
+  const light = await stroke();
+  await page.getByRole("button", { name: /Dark theme|Light theme/ }).click();
+  await expect.poll(stroke).not.toBe(light);
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("accelerators are ticked in a list with memory and price", async () => {
+  const { page, faults, close } = await open(browser, at(`#plan?${SMALL_PLAN}`));
+  await settled(page);
+  await page.getByText("Tick them in a list").click();
+  const chips = page.getByRole("group", { name: "Accelerators to choose from" });
+  expect(await chips.getByText("h200-sxm").textContent()).toMatch(/h200-sxm \d+ GB, \$\d+\.\d\d an hour/);
+  await chips.getByLabel(/^h200-sxm /).check();
+  await address(page, "chips=h100-sxm,l4,h200-sxm");
+  await chips.getByLabel(/^l4 /).uncheck();
+  await address(page, "chips=h100-sxm,h200-sxm");
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("memory says from how many accelerators a model fits", async () => {
+  const { page, faults, close } = await open(browser, at("#limits?model=meta-llama/Llama-3.1-70B-Instruct&hardware=h100-sxm&batch=8&open=memory"));
+  await settled(page);
+  // 141 GB of weights do not fit 80 GB: two hold them, and eight requests of 4096 tokens take 10.7 GB more.
+  expect(await page.locator("#fits-from").textContent()).toMatch(/^fits from [24] × NVIDIA H100/);
   expect(faults).toEqual([]);
   await close();
 });
@@ -260,7 +308,8 @@ it("what is shown is downloaded as CSV", async () => {
 
 it("a file that --html writes is the same view without a server", async () => {
   const folder = mkdtempSync(join(tmpdir(), "roofcast-"));
-  for (const [words, text] of [
+  for (const [words, text, chart = ".chart"] of [
+    [["plan", "--curve", "--hardware", "h100-sxm,l4", "--max-accelerators", "2"], "The most load that keeps the SLO", ".drawn svg"],
     [["limits", "--model", "meta-llama/Llama-3.1-8B-Instruct", "--hardware", "h100-sxm"], "Llama-3.1-8B-Instruct on 1 × NVIDIA H100"],
     [["simulate", "--requests", "100"], "Llama-3.1-8B-Instruct on 1 × h100-sxm, vllm"],
     [["validate", "examples/measured.csv"], "rows, "],
@@ -269,7 +318,7 @@ it("a file that --html writes is the same view without a server", async () => {
     run([...words, "--html", path]);
     const { page, faults, close } = await open(browser, `file://${path}`);
     await page.getByText(text).first().waitFor();
-    expect(await page.locator(".chart").count()).toBeGreaterThan(0);
+    expect(await page.locator(chart).count()).toBeGreaterThan(0);
     expect(await page.locator("form").count()).toBe(0);
     expect(faults).toEqual([]);
     await shot(page, `html-${words[0]}`);

@@ -3,14 +3,15 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask } from "./api";
-import { bytes, scaled } from "./format";
-import type { AccuracyAnswer, CatalogAnswer, LimitsAnswer, MeasureAnswer, PlanAnswer, RunAnswer, ValidateAnswer } from "./generated";
+import { bytes, dollars, scaled } from "./format";
+import type { AccuracyAnswer, CatalogAnswer, CurvesAnswer, LimitsAnswer, MeasureAnswer, PlanAnswer, RunAnswer, ValidateAnswer } from "./generated";
 import type { BenchAnswer } from "./views/bench";
 import { Failure } from "./parts/show";
 import { VIEWS, parse, write, type State, type ViewName } from "./state";
 import { AccuracyView } from "./views/accuracy";
 import { BenchView } from "./views/bench";
 import { opened, type Catalog, type ViewProps } from "./views/common";
+import { CurvesAnswerView } from "./views/curves";
 import { LimitsView } from "./views/limits";
 import { MeasureView } from "./views/measure";
 import { PlanView } from "./views/plan";
@@ -21,6 +22,7 @@ export type Shown =
   | { view: "limits"; answer: LimitsAnswer }
   | { view: "serve"; answer: RunAnswer }
   | { view: "plan"; answer: PlanAnswer }
+  | { view: "curves"; answer: CurvesAnswer }
   | { view: "measure"; answer: BenchAnswer }
   | { view: "accuracy"; answer: ValidateAnswer };
 
@@ -32,12 +34,19 @@ const NAMES: Record<ViewName, [string, string]> = {
   accuracy: ["Accuracy", "How far forecasts are from what was measured, down to the row."],
 };
 
-const EMPTY: Catalog = { models: [], accelerators: [], workloads: [] };
+/** The view that an answer belongs to. */
+const viewOf = ({ view }: Shown): ViewName => (view === "curves" ? "plan" : view);
+
+const EMPTY: Catalog = { models: [], accelerators: [], rented: [], workloads: [] };
 
 function choices(answer: CatalogAnswer): Catalog {
   return {
     models: answer.models.map((m) => [m.id, `${scaled(m.parameters, "")} parameters, ${m.formats}`]),
     accelerators: answer.accelerators.map((a) => [a.id, `${bytes(a.bytes)}, ${scaled(a.bandwidth_bytes_per_s, "B/s")}`]),
+    rented: answer.accelerators
+      .filter((a) => a.usd_per_hour !== null)
+      .sort((a, b) => b.bytes - a.bytes || a.id.localeCompare(b.id))
+      .map((a) => [a.id, `${bytes(a.bytes)}, ${dollars(a.usd_per_hour)} an hour`]),
     workloads: answer.workloads.map((w) => [w.id, w.about]),
   };
 }
@@ -74,7 +83,7 @@ function useTheme(): [Theme, () => void] {
 export function App({ shown }: { shown: Shown | null }): JSX.Element {
   const start = useMemo(() => {
     const state = parse(location.hash);
-    return shown ? { ...state, view: shown.view as ViewName, open: state.open || "time,memory,operators" } : state;
+    return shown ? { ...state, view: viewOf(shown), open: state.open || "time,memory,operators" } : state;
   }, []);
   const [state, setState] = useState<State>(start);
   const [catalog, setCatalog] = useState(EMPTY);
@@ -132,6 +141,7 @@ function View({ shown, props }: { shown: Shown | null; props: Omit<ViewProps<nev
     case "serve":
       return <ServeView {...props} shown={shown?.view === "serve" ? shown.answer : null} />;
     case "plan":
+      if (shown?.view === "curves") return <CurvesAnswerView answer={shown.answer} />;
       return <PlanView {...props} shown={shown?.view === "plan" ? shown.answer : null} />;
     case "measure":
       return shown?.view === "measure" ? <BenchView answer={shown.answer} /> : <MeasureView {...props} shown={null as MeasureAnswer | null} />;

@@ -148,7 +148,7 @@ export interface RunAnswer {
     bands: Bands | null;
   };
   slo: Slo;
-  distributions: Curve[];
+  distributions: Distribution[];
   series: Point[][];
   timelines: Timeline[];
 }
@@ -197,6 +197,21 @@ export interface PlanAnswer {
   e2el_p99_ms: number | null;
   input_mean: number | null;
   output_mean: number | null;
+}
+
+export interface CurvesAnswer {
+  report: {
+    schema: string;
+    model: string;
+    cost: string;
+    load: string;
+    slo: string;
+    curves: Curve[];
+    left_out: string[];
+    simulated: number;
+    interrupted: boolean;
+  };
+  pictures: Picture[];
 }
 
 export interface MeasureAnswer {
@@ -429,9 +444,63 @@ export interface CriticalBatch {
 }
 
 export interface Curve {
-  metric: string;
-  ms: number[];
-  shares: number[];
+  name: string;
+  accelerator: string;
+  usd_per_hour: number | null;
+  points: {
+    users: number;
+    count: number;
+    tp: number;
+    pp: number;
+    ep: number;
+    attention_dp: number;
+    weights: string;
+    kv: string;
+    engine: string;
+    interactivity_tok_s: number;
+    output_tok_s: number;
+    output_tok_s_per_accelerator: number;
+    tpot_ms: number;
+    tpot_p99_ms: number;
+    limit_tpot_ms: number;
+    ttft_ms: number;
+    ttft_p99_ms: number;
+    e2el_ms: number;
+    cost_per_million_tokens: number | null;
+    joules_per_token: number | null;
+    bound: string;
+    missed: string | null;
+    evidence: string | null;
+    kernels: Timed | null;
+    bands: Bands | null;
+  }[];
+  best: {
+    users: number;
+    count: number;
+    tp: number;
+    pp: number;
+    ep: number;
+    attention_dp: number;
+    weights: string;
+    kv: string;
+    engine: string;
+    interactivity_tok_s: number;
+    output_tok_s: number;
+    output_tok_s_per_accelerator: number;
+    tpot_ms: number;
+    tpot_p99_ms: number;
+    limit_tpot_ms: number;
+    ttft_ms: number;
+    ttft_p99_ms: number;
+    e2el_ms: number;
+    cost_per_million_tokens: number | null;
+    joules_per_token: number | null;
+    bound: string;
+    missed: unknown;
+    evidence: string | null;
+    kernels: Timed | null;
+    bands: Bands | null;
+  } | null;
 }
 
 export interface Degree {
@@ -439,6 +508,12 @@ export interface Degree {
   limit_ms: number;
   communication_ms: number;
   bound: string;
+}
+
+export interface Distribution {
+  metric: string;
+  ms: number[];
+  shares: number[];
 }
 
 export interface EngineSettings {
@@ -670,6 +745,11 @@ export interface Part {
   rows: number;
   predicted: number;
   metrics: Record<string, Errors>;
+}
+
+export interface Picture {
+  width: number;
+  svg: string;
 }
 
 export interface Point {

@@ -3,12 +3,15 @@
 import { render } from "preact-render-to-string";
 import { describe, expect, it } from "vitest";
 import { Curves } from "../src/charts/curves";
-import { across, apart, box, scale, ticks, upward } from "../src/charts/frame";
+import { across, apart, box, scale, ticks, timeTick, timeTicks, upward } from "../src/charts/frame";
 import { Roofline, rooflineData } from "../src/charts/roofline";
 import { Scatter, front, type Dot } from "../src/charts/scatter";
 import { Bars, Stack } from "../src/charts/stack";
 import { Timeline, during, stepAt, tokensOf } from "../src/charts/timeline";
 import type { Life, Step } from "../src/generated";
+import { fitting } from "../src/parts/drawn";
+import type { Spec } from "../src/spec";
+import { differing } from "../src/views/serve";
 
 const attribute = (svg: string, tag: RegExp, name: string): number[] =>
   [...svg.matchAll(new RegExp(tag.source + `[^>]* ${name}="([^"]*)"`, "g"))].map((m) => Number(m[1]));
@@ -35,10 +38,34 @@ describe("scales", () => {
     expect([...svg.matchAll(/>(n\d)</g)].map((m) => m[1])).toEqual(["n0", "n1"]);
   });
 
+  it("divide times by whole seconds, minutes and hours", () => {
+    const said = (values: number[], room: number, log = false) => timeTicks(scale(values, [0, 600], log), room).map(timeTick);
+    // 200 s in six parts: steps of 30 s are the first of which seven fit, and no tick says 3.33 min.
+    expect(said([200_000], 7)).toEqual(["0 ms", "30 s", "1 min", "90 s", "2 min", "150 s", "3 min"]);
+    expect(said([50], 6)).toEqual(["0 ms", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]);
+    // 4 h are 14.4e6 ms, on a scale that ends at 20e6, 5.6 h: an hour has no room for five.
+    expect(said([4 * 3.6e6], 5)).toEqual(["0 ms", "2 h", "4 h"]);
+    expect(said([4 * 3.6e6], 6)).toEqual(["0 ms", "1 h", "2 h", "3 h", "4 h", "5 h"]);
+    // From 40 to 250 000 ms: 50 to 500 ms, 1 to 30 s and 1 and 2 min are 12; in a room of six each second.
+    expect(said([50, 200_000], 6, true)).toEqual(["50 ms", "200 ms", "1 s", "5 s", "15 s", "1 min"]);
+  });
+
   it("do without values", () => {
     expect(scale([], [0, 10]).domain()).toEqual([0, 1]);
     expect(scale([Number.NaN], [0, 10], true).domain().every(Number.isFinite)).toBe(true);
   });
+});
+
+it("a picture of the program is the widest that has room", () => {
+  const pictures = [1000, 640, 350].map((width) => ({ width, svg: `<svg width='${width}'/>` }));
+  // Up to 15 % are taken off a picture's size; below the narrowest it shrinks.
+  expect([1040, 900, 700, 560, 390, 280].map((width) => fitting(pictures, width)?.width)).toEqual([1000, 1000, 640, 640, 350, 350]);
+});
+
+it("two questions differ in the keys that are not alike", () => {
+  const spec = (rate: number): Spec => ({ model: { name: "m" }, workload: { arrivals: { kind: "poisson", rate }, ...(rate > 4 ? { seed: 1 } : {}) } });
+  expect(differing(spec(8), spec(4))).toEqual(["workload.arrivals.rate: 8, kept 4", "workload.seed: 1, kept not said"]);
+  expect(differing(spec(4), spec(4))).toEqual([]);
 });
 
 it("labels are pushed apart in their order and stay within", () => {

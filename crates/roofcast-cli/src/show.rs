@@ -1,6 +1,6 @@
 //! Output: tables for people, CSV and JSON for programs, SVG for both.
 
-pub(crate) mod curve;
+pub(crate) mod distribution;
 pub(crate) mod number;
 pub(crate) mod progress;
 pub(crate) mod records;

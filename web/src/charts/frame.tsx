@@ -3,7 +3,7 @@
 import type { ScaleContinuousNumeric } from "d3-scale";
 import { scaleLinear, scaleLog } from "d3-scale";
 import type { ComponentChildren, JSX } from "preact";
-import { significant } from "../format";
+import { significant, time } from "../format";
 
 export type Scale = ScaleContinuousNumeric<number, number>;
 
@@ -61,6 +61,33 @@ export function ticks(s: Scale, room: number, whole = false): number[] {
   return few.length ? few : all.slice(0, 1);
 }
 
+/** Milliseconds between which times are divided: 1, 2 and 5 of a decade below a second, then 1, 2, 5, 10, 15 and 30 of a unit. */
+const TIMES: readonly number[] = [
+  ...[-3, -2, -1, 0, 1, 2].flatMap((decade) => [1, 2, 5].map((lead) => Number((lead * 10 ** decade).toPrecision(1)))),
+  ...[1e3, 6e4].flatMap((unit) => [1, 2, 5, 10, 15, 30].map((n) => n * unit)),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((n) => n * 3.6e6),
+];
+
+/** Ticks of a scale of milliseconds. */
+export function timeTicks(s: Scale, room: number): number[] {
+  const count = Math.max(2, Math.floor(room));
+  const [low, high] = s.domain() as [number, number];
+  if ("base" in s) {
+    const all = TIMES.filter((v) => v >= low && v <= high);
+    const every = Math.ceil(all.length / count);
+    return all.filter((_, i) => i % Math.max(1, every) === 0);
+  }
+  const step = TIMES.find((v) => (high - low) / v <= count) ?? (high - low) / count;
+  const first = Math.ceil(low / step - 1e-9);
+  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => (first + i) * step);
+}
+
+/** A tick of a scale of milliseconds, in the largest unit that it is a whole number of. */
+export function timeTick(ms: number): string {
+  const unit = ([[3.6e6, "h"], [6e4, "min"], [1e3, "s"]] as const).find(([size]) => ms >= size && Number.isInteger(Number((ms / size).toPrecision(9))));
+  return unit ? `${Math.round(ms / unit[0])} ${unit[1]}` : time(ms);
+}
+
 interface FrameProps {
   box: Box;
   x: Axis;
@@ -74,10 +101,11 @@ interface FrameProps {
 export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): JSX.Element {
   const [x0, x1] = across(b);
   const [y0, y1] = upward(b);
-  const say = (axis: Axis) => axis.tick ?? ((v: number) => significant(v));
-  const xs = ticks(x.scale, (x1 - x0) / 62, x.whole);
+  const say = (axis: Axis) => (axis.tick === time ? timeTick : axis.tick) ?? ((v: number) => significant(v));
+  const between = (axis: Axis, room: number) => (axis.tick === time ? timeTicks(axis.scale, room) : ticks(axis.scale, room, axis.whole));
+  const xs = between(x, (x1 - x0) / 62);
   // Rows are no scale.
-  const ys = y.scale.domain()[0] === y.scale.domain()[1] ? [] : ticks(y.scale, (y0 - y1) / 34, y.whole);
+  const ys = y.scale.domain()[0] === y.scale.domain()[1] ? [] : between(y, (y0 - y1) / 34);
   return (
     <svg class="chart" width={b.width} height={b.height} viewBox={`0 0 ${b.width} ${b.height}`} role={pressed ? "group" : "img"} aria-label={title}>
       <g class="grid" aria-hidden="true">

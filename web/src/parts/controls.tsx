@@ -3,6 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { grouped } from "../format";
+import { names } from "../state";
 
 interface Labelled {
   label: string;
@@ -153,6 +154,32 @@ export function Text({ label, hint, value, wide = true, change }: Labelled & { v
       <label for={id}>{label}</label>
       <input id={id} type="text" spellcheck={false} autocomplete="off" {...typed} />
       {hint ? <small>{hint}</small> : null}
+    </div>
+  );
+}
+
+/** Names with commas between them, typed or ticked in a list. */
+export function Several({ label, hint, value, options, change }: Labelled & {
+  value: string;
+  options: readonly Option[];
+  change: (value: string) => void;
+}): JSX.Element {
+  const chosen = names(value);
+  const turn = (name: string, on: boolean) => change((on ? [...chosen, name] : chosen.filter((one) => one !== name)).join(","));
+  return (
+    <div class="wide several">
+      <Text label={label} value={value} change={change} {...(hint ? { hint } : {})} />
+      <details class="more">
+        <summary>{`Tick them in a list (${chosen.length} of ${options.length})`}</summary>
+        <div class="picks" role="group" aria-label={label}>
+          {options.map(([name, about]) => (
+            <label key={name} class="check">
+              <input type="checkbox" checked={chosen.includes(name)} onChange={(e) => turn(name, e.currentTarget.checked)} />
+              <span>{name} <small>{about}</small></span>
+            </label>
+          ))}
+        </div>
+      </details>
     </div>
   );
 }

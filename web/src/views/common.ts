@@ -6,6 +6,8 @@ import type { State } from "../state";
 export interface Catalog {
   models: readonly Option[];
   accelerators: readonly Option[];
+  /** Accelerators with a price. */
+  rented: readonly Option[];
   workloads: readonly Option[];
 }
 

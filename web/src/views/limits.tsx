@@ -139,7 +139,7 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
         <p class="quiet-text">Each term is what it would take alone: weights and KV over {scaled(accelerator.bandwidth_bytes_per_s, "B/s")}, FLOPs over their peaks, messages over the slowest link. They overlap, so they do not add up to the limit.</p>
       </Section>
       {rank ? (
-        <Section name="memory" title="Memory" open={open("memory")} toggle={toggle} note={capacity.fits ? `${grouped(capacity.kv_tokens)} tokens fit` : "does not fit"}>
+        <Section name="memory" title="Memory" open={open("memory")} toggle={toggle} note={[capacity.fits ? `${grouped(capacity.kv_tokens)} tokens fit` : "does not fit", fitsFrom(answer)].filter(Boolean).join("; ")}>
           <Memory rank={rank} answer={answer} />
         </Section>
       ) : null}
@@ -190,6 +190,14 @@ function columns(chip: Accelerator): Column<Operator>[] {
 const formulaOf = (o: Operator, chip: Accelerator): string =>
   `max(${scaled(o.flops, "")} / ${scaled(peaks(chip)[o.dtype], "")}, ${scaled(o.weight_bytes + o.kv_bytes, "")} / ${scaled(chip.bandwidth_bytes_per_s, "")})`;
 
+/** The fewest of these accelerators that hold the model and the batch. */
+export function fitsFrom({ capacity, accelerator }: LimitsAnswer): string {
+  const least = capacity.smallest_topology;
+  if (!least) return "no number of these accelerators holds the batch";
+  const stages = (least.pp ?? 1) > 1 ? ` pp ${least.pp}` : "";
+  return `fits from ${grouped(least.count)} × ${accelerator.name}${least.count > 1 ? `, tp ${least.tp}${stages}` : ""}`;
+}
+
 function Memory({ rank, answer }: { rank: Rank; answer: LimitsAnswer }): JSX.Element {
   const { capacity, report, accelerator, start } = answer;
   const share = capacity.max_batch > 0 ? Math.min(1, report.batch / capacity.max_batch) : 0;
@@ -213,6 +221,7 @@ function Memory({ rank, answer }: { rank: Rank; answer: LimitsAnswer }): JSX.Ele
           ["KV of a token", bytes(capacity.kv_bytes_per_token), "what the last token of the context adds, over the whole deployment"],
           ["KV of a sequence", bytes(capacity.kv_bytes_per_sequence)],
           ["largest batch", grouped(capacity.max_batch)],
+          ["batch of ".concat(grouped(report.batch)), <span id="fits-from">{fitsFrom(answer)}</span>, "the smallest legal number of accelerators that holds the weights and the batch at this context"],
           ["at start", `${grouped(start.kv_tokens)} KV tokens, ${significant(start.max_concurrency)} requests of ${grouped(start.max_model_len)} at once`, "what the engine's log says, each engine for itself"],
           ["longest context", `${grouped(capacity.longest_context)} tokens`],
           ["parameters", `${significant(capacity.parameters.total / 1e9)} billion, ${percent(capacity.parameters.active / capacity.parameters.total)} active`],

@@ -6,11 +6,12 @@ import { Scatter, front, type Dot } from "../charts/scatter";
 import { dollars, grouped, percent, scaled, significant, time } from "../format";
 import type { Choice as Deployment, PlanAnswer } from "../generated";
 import { useWork } from "../parts/asking";
-import { Check, Field, Measured, Picker, Select, Text } from "../parts/controls";
+import { Check, Field, Measured, Picker, Select, Several, Text } from "../parts/controls";
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
 import { command, file, plan, type Spec } from "../spec";
 import type { State } from "../state";
 import { ENGINES, type ViewProps } from "./common";
+import { PlanCurves } from "./curves";
 
 /** A quantity of a deployment that an axis may have. */
 export interface Quantity {
@@ -68,6 +69,12 @@ export function readOff(answer: PlanAnswer, step = 10): { at: number; best: Depl
   return found;
 }
 
+/** The question of the curves: one kind of replica each. */
+function curved({ search = {}, ...rest }: Spec): Spec {
+  const { disaggregated: _, ...kept } = search;
+  return { ...rest, search: kept };
+}
+
 export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
   const { state, set, catalog, shown, toggle } = props;
   const work = useWork<PlanAnswer>(shown);
@@ -100,7 +107,7 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
           <Field label="TTFT p99, at most" unit="ms" value={state.ttft} change={(ttft) => set({ ttft })} />
           <Field label="TPOT p99, at most" unit="ms" value={state.tpot} change={(tpot) => set({ tpot })} />
           <Select label="Least" value={state.minimise} options={MINIMISE} change={(minimise) => set({ minimise })} />
-          <Text label="Accelerators to choose from" value={state.chips} hint="catalog ids with commas between them" change={(chips) => set({ chips })} />
+          <Several label="Accelerators to choose from" value={state.chips} hint="catalog ids with commas between them" options={catalog.rented} change={(chips) => set({ chips })} />
           <details class="more">
             <summary>More: search, prices, power, why another lost</summary>
             <div class="controls">
@@ -129,6 +136,11 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
           <Answer {...props} answer={work.answer} />
         </div>
       ) : null}
+      {shown || asked === null ? null : (
+        <Section name="curves" title="Throughput against interactivity" open={state.open.includes("curves")} toggle={toggle} note="a curve for each accelerator, over the number of users">
+          <PlanCurves spec={curved(asked)} />
+        </Section>
+      )}
       {shown || !work.answer ? null : (
         <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
           <Command text={command("plan", spec, state.why ? ["--why", `'${state.why}'`] : [])} />
@@ -220,7 +232,7 @@ function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set:
   const best = front(all, x.more, y.more);
   const dots = all.map((d) => ({ ...d, front: best.has(d.key) })).filter((d) => d.front || d.best || !state.pareto);
   const one = answer.report.ranked.find((d) => keyOf(d) === chosen);
-  const tick = (q: Quantity) => (v: number) => (q.unit === "ms" ? time(v) : scaled(v, ""));
+  const tick = (q: Quantity) => (q.unit === "ms" ? time : (v: number) => scaled(v, ""));
   return (
     <figure class="picture">
       <div class="controls">

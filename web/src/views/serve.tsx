@@ -6,20 +6,26 @@ import { follow } from "../api";
 import { Curves, type Curve } from "../charts/curves";
 import { Timeline, during, stepAt, tokensOf } from "../charts/timeline";
 import { save } from "../csv";
-import { counted, dollars, grouped, percent, significant, shortName, time } from "../format";
+import { counted, dollars, grouped, percent, significant, shortName, signed, time } from "../format";
 import type { Point, RunAnswer, Timeline as Events } from "../generated";
 import { useWork } from "../parts/asking";
 import { Field, Measured, Picker, Select, Slider, powers } from "../parts/controls";
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
-import { command, file, run, type Spec } from "../spec";
+import { command, file, run, type Spec, type Value } from "../spec";
 import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
+
+/** A run that is kept to compare with, and what was asked. */
+interface Kept {
+  answer: RunAnswer;
+  spec: Spec;
+}
 
 const SWITCH = [["", "the scheduler's"], ["on", "on"], ["off", "off"]] as const;
 
 export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
   const { state, set, catalog, shown, toggle } = props;
   const work = useWork<RunAnswer>(shown);
-  const [kept, keep] = useState<RunAnswer | null>(null);
+  const [kept, keep] = useState<Kept | null>(null);
   const [asked, setAsked] = useState<Spec | null>(null);
   const spec = run(state);
   const go = () => {
@@ -73,14 +79,14 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
           <div class="actions wide">
             <button type="submit" class="main">{changed ? "Run what is asked now" : "Run again"}</button>
             {work.busy ? <button type="button" onClick={work.stop}>Stop</button> : null}
-            {work.answer && !kept ? <button type="button" onClick={() => keep(work.answer)}>Keep this run to compare</button> : null}
+            {work.answer && !kept ? <button type="button" onClick={() => keep(work.answer && asked && { answer: work.answer, spec: asked })}>Keep this run to compare</button> : null}
             {kept ? <button type="button" onClick={() => keep(null)}>Drop the kept run</button> : null}
           </div>
         </form>
       )}
       {work.busy ? <Working done={work.progress?.done ?? 0} all={work.progress?.all ?? 0} what="requests" /> : null}
       {work.error ? <Failure error={work.error} /> : null}
-      {work.answer ? <div class={work.busy || work.error ? "stale" : ""}><Answer {...props} answer={work.answer} kept={kept} /></div> : null}
+      {work.answer ? <div class={work.busy || work.error ? "stale" : ""}><Answer {...props} answer={work.answer} kept={kept} spec={asked} /></div> : null}
       {shown || !work.answer ? null : (
         <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
           <Command text={command("simulate", spec)} />
@@ -125,9 +131,58 @@ interface Line {
   answer: RunAnswer;
 }
 
-function Answer({ answer, kept, state, toggle }: ViewProps<RunAnswer> & { answer: RunAnswer; kept: RunAnswer | null }): JSX.Element {
+/** Keys of two questions that differ, as in `workload.arrivals.rate: 10, kept 5`. */
+export function differing(now: Spec, then: Spec): string[] {
+  const flat = (value: Value | Spec, path: string): [string, string][] =>
+    typeof value === "object" && !Array.isArray(value)
+      ? Object.entries(value).flatMap(([key, inner]) => flat(inner, path ? `${path}.${key}` : key))
+      : [[path, String(value)]];
+  const [a, b] = [new Map(flat(now, "")), new Map(flat(then, ""))];
+  const keys = [...new Set([...a.keys(), ...b.keys()])].filter((key) => a.get(key) !== b.get(key));
+  return keys.map((key) => `${key}: ${a.get(key) ?? "not said"}, kept ${b.get(key) ?? "not said"}`);
+}
+
+/** A figure of two runs. */
+interface Pair {
+  name: string;
+  of: (answer: RunAnswer) => number | null;
+  say: (value: number | null) => string;
+}
+
+const PAIRS: readonly Pair[] = [
+  { name: "requests/s served", of: (a) => a.report.request_throughput, say: significant },
+  { name: "requests/s within the SLO", of: (a) => a.report.request_goodput, say: significant },
+  { name: "output tokens/s", of: (a) => a.report.output_throughput, say: significant },
+  ...METRICS.flatMap((metric) => (["mean", "p99"] as const).map((s): Pair => ({ name: `${metric.toUpperCase()} ${s}`, of: (a) => figure(a, metric, s), say: time }))),
+  { name: "$ per million output tokens", of: (a) => a.report.expense.dollars_per_million_output_tokens, say: dollars },
+  { name: "running in the mean", of: (a) => a.report.activity.mean_running, say: significant },
+  { name: "preemptions", of: (a) => a.report.activity.preemptions, say: grouped },
+];
+
+/** What changed against the kept run, in the question and in the answer. */
+function Compared({ answer, spec, kept }: { answer: RunAnswer; spec: Spec | null; kept: Kept }): JSX.Element {
+  const change = (p: Pair): number | null => {
+    const [now, then] = [p.of(answer), p.of(kept.answer)];
+    return now === null || !then ? null : now / then - 1;
+  };
+  const asked = spec ? differing(spec, kept.spec) : [];
+  return (
+    <div id="compared">
+      <h3>Against the kept run</h3>
+      <p class="quiet-text">{asked.length ? `Asked otherwise: ${asked.join("; ")}.` : "Asked alike."}</p>
+      <Table rows={PAIRS} caption="This run against the kept run" file="roofcast-compared.csv" keyed={(p) => p.name} columns={[
+        { name: "figure", show: (p) => p.name, value: (p) => p.name },
+        { name: "this run", show: (p) => p.say(p.of(answer)), value: (p) => p.of(answer), number: true },
+        { name: "kept run", show: (p) => p.say(p.of(kept.answer)), value: (p) => p.of(kept.answer), number: true },
+        { name: "change", show: (p) => signed(change(p)), value: change, number: true },
+      ]} />
+    </div>
+  );
+}
+
+function Answer({ answer, kept, spec, state, toggle }: ViewProps<RunAnswer> & { answer: RunAnswer; kept: Kept | null; spec: Spec | null }): JSX.Element {
   const r = answer.report;
-  const runs: [string, RunAnswer][] = kept ? [["this run", answer], ["kept run", kept]] : [["", answer]];
+  const runs: [string, RunAnswer][] = kept ? [["this run", answer], ["kept run", kept.answer]] : [["", answer]];
   const open = (name: string) => state.open.includes(name);
   const rows: Line[] = METRICS.flatMap((metric) => runs.map(([run, one]) => ({ metric, run, answer: one })));
   const columns: Column<Line>[] = [
@@ -142,6 +197,7 @@ function Answer({ answer, kept, state, toggle }: ViewProps<RunAnswer> & { answer
         {r.load.too_short_below ? <p class="quiet-text">{`Too short to tell whether this load can be sustained: about ${grouped(r.load.too_short_below as number)} requests would show it.`}</p> : null}
         {r.completed === 0 ? <p class="failure">No request was served: each is longer than this engine takes.</p> : null}
       </header>
+      {kept ? <Compared answer={answer} spec={spec} kept={kept} /> : null}
       <div class="pair">
         {(["ttft", "tpot", "e2el"] as const).map((metric) => (
           <figure key={metric} class="picture">

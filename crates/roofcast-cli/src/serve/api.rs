@@ -18,9 +18,10 @@ use roofcast::limits::Question;
 use roofcast::plan::Trial;
 use roofcast::report::chrome;
 use roofcast::simulate::{Options, Simulation, simulate_while};
-use roofcast::{Catalog, Error, Forecaster};
+use roofcast::{Catalog, Error, Forecaster, Model};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::sync::Arc;
 use toml::Table;
 
 /// Most events of a downloaded trace.
@@ -42,6 +43,9 @@ pub(super) struct Traffic<'a> {
     about: &'a str,
     rate: Option<f64>,
 }
+
+/// Writes the answer to a search as JSON.
+type Told = fn(&Scenario, &Arc<Model>, &roofcast::plan::Question) -> Result<String>;
 
 /// Answers questions.
 pub(crate) struct Api {
@@ -117,6 +121,24 @@ impl Api {
 
     /// A plan, streamed as the search progresses.
     pub(super) fn plan(&self, body: &[u8]) -> Result<Lines> {
+        self.searched(body, |scenario, model, question| {
+            let found = roofcast::plan::plan(&scenario.spec, model, &scenario.catalog, question);
+            let found = found.map_err(|e| scenario.told(e))?;
+            Ok(serde_json::to_string(&plan::view::View::of(scenario, model, &found))?)
+        })
+    }
+
+    /// Throughput against interactivity, streamed as simulations end.
+    pub(super) fn curves(&self, body: &[u8]) -> Result<Lines> {
+        self.searched(body, |scenario, model, question| {
+            let found = roofcast::plan::curves(&scenario.spec, model, &scenario.catalog, question);
+            let found = found.map_err(|e| scenario.told(e))?;
+            Ok(serde_json::to_string(&plan::curves::View::of(scenario, model, &found))?)
+        })
+    }
+
+    /// Starts a search whose answer `told` writes.
+    fn searched(&self, body: &[u8], told: Told) -> Result<Lines> {
         let asked: PlanAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
         question::bounded(scenario.spec.workload.as_ref())?;
@@ -133,9 +155,7 @@ impl Api {
                 goes_on: &|| work.goes_on(),
                 ..roofcast::plan::Question::default()
             };
-            let found = roofcast::plan::plan(&scenario.spec, &model, &scenario.catalog, &question)
-                .map_err(|e| scenario.told(e))?;
-            Ok(serde_json::to_string(&plan::view::View::of(&scenario, &model, &found))?)
+            told(&scenario, &model, &question)
         }))
     }
 

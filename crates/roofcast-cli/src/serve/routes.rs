@@ -157,6 +157,7 @@ fn asked(path: &str, headers: &HeaderMap) -> Option<(Answer, &'static str, usize
         "/api/simulate" => (Answer::Follow(Api::simulate), JSON, MOST_QUESTION),
         "/api/trace" => (Answer::Follow(Api::trace), JSON, MOST_QUESTION),
         "/api/plan" => (Answer::Follow(Api::plan), JSON, MOST_QUESTION),
+        "/api/curves" => (Answer::Follow(Api::curves), JSON, MOST_QUESTION),
         "/api/measure" => (Answer::Follow(Api::measure), JSON, MOST_FILE),
         "/api/validate" => (Answer::Follow(Api::dropped_accuracy), JSON, MOST_FILE),
         "/api/models" if bytes => {

@@ -52,6 +52,14 @@ fn of_plan(spec: &str, why: Option<&str>) -> Shape {
     Shape::of(&plan::view::View::of(&scenario, &model, &found))
 }
 
+fn of_curves(spec: &str) -> Shape {
+    let scenario = scenario(spec);
+    let model = scenario.model().unwrap();
+    let question = roofcast::plan::Question::default();
+    let found = roofcast::plan::curves(&scenario.spec, &model, &scenario.catalog, &question).unwrap();
+    Shape::of(&plan::curves::View::of(&scenario, &model, &found))
+}
+
 fn all(shapes: impl IntoIterator<Item = Shape>) -> Shape {
     shapes
         .into_iter()
@@ -125,6 +133,18 @@ fn plans() -> Shape {
     ])
 }
 
+fn curves() -> Shape {
+    let priced = "search = {accelerators = ['h100-sxm', 'rtx-4090'], max_accelerators = 1}\n";
+    let bare = "search = {accelerators = ['tpu-v7'], max_accelerators = 1}\n";
+    let limit = "engine.cost = 'limit'\nslo.tpot_p99_ms = 1\n";
+    let large = LLAMA.replace("8B", "70B");
+    all([
+        of_curves(&format!("{LLAMA}{LOAD}{BOUNDS}{priced}")),
+        of_curves(&format!("{LLAMA}{LOAD}{limit}{bare}")),
+        of_curves(&format!("{large}{LOAD}{priced}")),
+    ])
+}
+
 fn measured(catalog: &Catalog) -> Shape {
     let asked = MeasureAsked {
         name: "r.json".to_owned(),
@@ -164,6 +184,7 @@ fn roots() -> Vec<(&'static str, Shape)> {
         ("LimitsAnswer", limits()),
         ("RunAnswer", runs()),
         ("PlanAnswer", plans()),
+        ("CurvesAnswer", curves()),
         ("MeasureAnswer", measured(catalog)),
         ("ValidateAnswer", Shape::of(&validated())),
         ("AccuracyAnswer", all([Shape::of(&answer(None)), Shape::of(&answer(Some(validated())))])),

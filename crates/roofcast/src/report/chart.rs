@@ -9,7 +9,7 @@ mod label;
 mod text;
 
 pub(super) use axis::{Axis, Unit, prefixed, shown};
-pub(super) use draw::page;
+pub(super) use draw::{figure, page};
 
 /// Colours of series, followed by text, background and bounds. Each has a pair for light and for dark pages.
 pub(super) const SERIES: usize = 8;

@@ -2,7 +2,7 @@
 //!
 //! Knows: both show the points of a plan's curves, each on its own axes. Knows nothing about how they were found.
 
-use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, colour, page};
+use super::chart::{self, Axis, Chart, INK, Key, Marker, Stroke, Unit, colour, page};
 use crate::plan::{Curve, CurvePoint, Curves};
 
 /// The axes of a chart, and the place of a point on them.
@@ -50,13 +50,23 @@ const COST: Axes = Axes {
 /// Most curves whose bands are drawn; more would lie on top of one another.
 const MOST_BANDS: usize = 3;
 
-/// Both charts; of cost only where an accelerator has a price. `question` says the load and the SLO in words.
+/// A document of both charts; of cost only where an accelerator has a price. `question` says the load and the SLO in
+/// words.
 pub fn svg(model: &str, found: &Curves, question: &str) -> String {
+    page(&charts(model, found, question))
+}
+
+/// The charts of [`svg`] for a place of `width` pixels on a page with colours of its own.
+pub fn figure(model: &str, found: &Curves, question: &str, width: f64) -> String {
+    chart::figure(&charts(model, found, question), width)
+}
+
+fn charts(model: &str, found: &Curves, question: &str) -> Vec<Chart> {
     let priced = found.curves.iter().any(|curve| curve.usd_per_hour.is_some());
     let mut throughput = chart(&format!("{model}: {}", THROUGHPUT.title), question, found, &THROUGHPUT);
     legend(&mut throughput, found);
     let cost = priced.then(|| chart(COST.title, "", found, &COST));
-    page(&[throughput].into_iter().chain(cost).collect::<Vec<_>>())
+    [throughput].into_iter().chain(cost).collect()
 }
 
 fn chart(title: &str, note: &str, found: &Curves, axes: &Axes) -> Chart {

@@ -2,7 +2,7 @@
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;
-use crate::show::curve::Curve;
+use crate::show::distribution::Distribution;
 use roofcast::fleet::results::Sample;
 use roofcast::record::{Outcome, Record};
 use serde::Serialize;
@@ -11,16 +11,16 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(super) struct View<'a> {
     report: Document<&'a Answer<'a>>,
-    distributions: Vec<Curve>,
+    distributions: Vec<Distribution>,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(answer: &'a Answer<'a>, records: &[Record]) -> View<'a> {
         let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
         let distributions = vec![
-            Curve::of("ttft", &done().filter_map(Record::ttft).collect::<Sample>()),
-            Curve::of("tpot", &done().filter_map(Record::tpot).collect::<Sample>()),
-            Curve::of("e2el", &done().map(Record::e2el).collect::<Sample>()),
+            Distribution::of("ttft", &done().filter_map(Record::ttft).collect::<Sample>()),
+            Distribution::of("tpot", &done().filter_map(Record::tpot).collect::<Sample>()),
+            Distribution::of("e2el", &done().map(Record::e2el).collect::<Sample>()),
         ];
         View { report: Document { schema: SCHEMA, body: answer }, distributions }
     }

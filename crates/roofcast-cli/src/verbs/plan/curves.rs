@@ -15,7 +15,7 @@ use crate::verbs::question::{lengths, slo};
 use anyhow::Result;
 use roofcast::Model;
 use roofcast::plan::{Curve, CurvePoint, Curves};
-use roofcast::report::curves::svg;
+use roofcast::report::curves::{figure, svg};
 use roofcast::spec::CostKind;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -76,14 +76,25 @@ pub(crate) struct Answer<'a> {
 #[derive(Serialize)]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
-    /// The pictures.
+    /// The charts for wide and for narrow places.
+    pictures: Vec<Picture>,
+}
+
+/// Charts as SVG, in the colours of the page.
+#[derive(Serialize)]
+struct Picture {
+    width: f64,
     svg: String,
 }
+
+/// Pixels of the charts on the page, wide ones first.
+const WIDTHS: [f64; 3] = [1000.0, 640.0, 350.0];
 
 impl<'a> View<'a> {
     pub(crate) fn of(scenario: &Scenario, model: &'a Model, found: &'a Curves) -> View<'a> {
         let body = Answer::of(scenario, model, found);
-        View { svg: body.svg(), report: Document { schema: SCHEMA, body } }
+        let picture = |width| Picture { width, svg: figure(body.model, found, &body.question(), width) };
+        View { pictures: WIDTHS.map(picture).into(), report: Document { schema: SCHEMA, body } }
     }
 }
 
@@ -95,8 +106,9 @@ impl<'a> Answer<'a> {
         Answer { model: &model.name, cost: spec.engine.cost, load, slo: slo(&spec.slo), found }
     }
 
-    fn svg(&self) -> String {
-        svg(self.model, self.found, &format!("{}; SLO: {}", self.load, self.slo))
+    /// The load and the SLO in a line.
+    fn question(&self) -> String {
+        format!("{}; SLO: {}", self.load, self.slo)
     }
 }
 
@@ -108,7 +120,7 @@ pub(super) fn write(
 ) -> Result<ExitCode> {
     let answer = Answer::of(scenario, model, found);
     if let Some(picture) = picture {
-        picture.text(&answer.svg())?;
+        picture.text(&svg(answer.model, found, &answer.question()))?;
     }
     if let Some(page) = page {
         page.write("curves", &View::of(scenario, model, found))?;

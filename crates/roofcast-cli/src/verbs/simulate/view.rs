@@ -3,7 +3,7 @@
 
 use super::{Answer, SCHEMA, about};
 use crate::show::Document;
-use crate::show::curve::Curve;
+use crate::show::distribution::Distribution;
 use roofcast::Deployment;
 use roofcast::clock::Ticks;
 use roofcast::simulate::Simulation;
@@ -21,7 +21,7 @@ pub(crate) const EVENTS: u64 = 12_000;
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     slo: Slo,
-    distributions: Vec<Curve>,
+    distributions: Vec<Distribution>,
     /// Levels over time, for each replica.
     series: &'a [Vec<Point>],
     /// First events, for each replica.
@@ -79,7 +79,7 @@ impl<'a> View<'a> {
             distributions: simulation
                 .latencies
                 .iter()
-                .map(|(metric, sample)| Curve::of(metric, sample))
+                .map(|(metric, sample)| Distribution::of(metric, sample))
                 .collect(),
             series: &simulation.series,
             timelines: simulation.traces.iter().cloned().map(Timeline::of).collect(),

@@ -1,6 +1,6 @@
 //! A chart as SVG: margins, legend, grid, and everything at its pixels.
 //!
-//! Knows: pixels and colours. A picture is 720 pixels wide, so that its text is readable at 600; it follows the page's
+//! Knows: pixels and colours. A picture is 720 pixels wide where its place is not known, so that its text is readable at 600; it follows the page's
 //! colour scheme where its viewer has one.
 
 use super::label::{Anchor, Placed, Rect, Wanted, place};
@@ -48,23 +48,31 @@ fn style() -> String {
     format!("<style>{}@media (prefers-color-scheme:dark){{{}}}</style>", rules(0), rules(1))
 }
 
-/// A document of charts, one below the other.
+/// A document of charts, one below the other, that brings its colours along.
 pub(in crate::report) fn page(charts: &[Chart]) -> String {
+    let style = format!("{}\n<rect class='p' width='100%' height='100%'/>\n", style());
+    document(charts, WIDTH, &style)
+}
+
+/// A document of charts for a place of `width` pixels on a page that has colours for the classes of [`style`].
+pub(in crate::report) fn figure(charts: &[Chart], width: f64) -> String {
+    document(charts, width, "")
+}
+
+fn document(charts: &[Chart], width: f64, style: &str) -> String {
     let mut body = String::new();
     let mut down = 0.0;
     // Charts below one another share their left edge.
     let left =
         charts.iter().map(|chart| widest(&chart.y.ticks(chart.height, |_| 22.0))).fold(20.0, f64::max) + 24.0;
     for chart in charts {
-        let drawing = Drawing::of(chart, left);
+        let drawing = Drawing::of(chart, left, width);
         let _ = write!(body, "<g transform='translate(0 {down})'>\n{}</g>\n", drawing.body);
         down += drawing.height;
     }
     format!(
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {down}' width='{WIDTH}' height='{down}' \
-         font-family='Helvetica, Arial, sans-serif' font-size='{SIZE}' fill='none'>\n{}\n\
-         <rect class='p' width='100%' height='100%'/>\n{body}</svg>\n",
-        style()
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {down}' width='{width}' height='{down}' \
+         font-family='Helvetica, Arial, sans-serif' font-size='{SIZE}' fill='none'>\n{style}{body}</svg>\n"
     )
 }
 
@@ -75,6 +83,7 @@ fn widest(ticks: &[(f64, String)]) -> f64 {
 /// A chart on its way to SVG.
 struct Drawing<'a> {
     chart: &'a Chart,
+    width: f64,
     left: f64,
     top: f64,
     across: f64,
@@ -83,10 +92,10 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn of(chart: &'a Chart, left: f64) -> Drawing<'a> {
+    fn of(chart: &'a Chart, left: f64, width: f64) -> Drawing<'a> {
         let side = chart.y.ticks(chart.height, |_| 22.0);
-        let mut drawing =
-            Drawing { chart, left, top: 0.0, across: WIDTH - left - RIGHT, body: String::new(), height: 0.0 };
+        let (across, body) = (width - left - RIGHT, String::new());
+        let mut drawing = Drawing { chart, width, left, top: 0.0, across, body, height: 0.0 };
         drawing.head();
         drawing.frame(&side);
         drawing.contents();
@@ -107,11 +116,11 @@ impl<'a> Drawing<'a> {
     fn head(&mut self) {
         let chart = self.chart;
         let mut y = if chart.title.is_empty() { 0.0 } else { 12.0 };
-        for line in lines(&chart.title, TITLE, WIDTH - 40.0) {
+        for line in lines(&chart.title, TITLE, self.width - 40.0) {
             y += 18.0;
             self.text((20.0, y), &format!("class='f{INK}' font-size='{TITLE}' font-weight='600'"), &line);
         }
-        for line in lines(&chart.note, SIZE, WIDTH - 40.0) {
+        for line in lines(&chart.note, SIZE, self.width - 40.0) {
             y += 16.5;
             self.text((20.0, y), &format!("class='f{MUTED}'"), &line);
         }
@@ -130,7 +139,7 @@ impl<'a> Drawing<'a> {
         for (key, text) in &self.chart.legend {
             let mark = if matches!(key, Key::Point(_)) { 10.0 } else { KEY };
             let taken = mark + 7.0 + width(text, SIZE) + 18.0;
-            if x > 20.0 && x + taken > WIDTH {
+            if x > 20.0 && x + taken > self.width {
                 (x, y) = (20.0, y + ROW);
             }
             self.key(*key, (x, y - 4.0));
@@ -189,7 +198,7 @@ impl<'a> Drawing<'a> {
             self.add(format_args!("<path d='M{x:.1} {top}V{bottom}' class='g'/>\n"));
             // A text at the end stays within the picture.
             let half = width(&text, SIZE) / 2.0;
-            self.text((x.min(WIDTH - half - 2.0), bottom + 17.0), &middle, &text);
+            self.text((x.min(self.width - half - 2.0), bottom + 17.0), &middle, &text);
         }
         for (value, text) in side {
             let y = top + self.y(*value);

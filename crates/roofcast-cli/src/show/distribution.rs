@@ -3,20 +3,20 @@
 use roofcast::fleet::results::Sample;
 use serde::Serialize;
 
-/// Points of a curve, at evenly spaced fractions of the requests.
+/// Points of a distribution, at evenly spaced fractions of the requests.
 const SHARES: usize = 200;
 
 /// The cumulative distribution of a latency.
 #[derive(Serialize)]
-pub(crate) struct Curve {
+pub(crate) struct Distribution {
     metric: &'static str,
     ms: Vec<f64>,
     shares: Vec<f64>,
 }
 
-impl Curve {
-    pub(crate) fn of(metric: &'static str, sample: &Sample) -> Curve {
+impl Distribution {
+    pub(crate) fn of(metric: &'static str, sample: &Sample) -> Distribution {
         let (ms, shares) = sample.shares(SHARES).into_iter().unzip();
-        Curve { metric, ms, shares }
+        Distribution { metric, ms, shares }
     }
 }
