@@ -8,7 +8,7 @@ use crate::exit;
 use crate::host::{self, Answer, Question};
 use crate::input::values;
 use clap::{ArgAction, CommandFactory};
-use roofcast::spec::keys::{KEYS, Kind};
+use roofcast::spec::keys::{KEYS, ValueType};
 use std::ffi::OsString;
 
 /// Answers a question as the program does.
@@ -75,12 +75,12 @@ pub fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
 /// Kind of a flag's value.
 fn kind(name: &str, arg: &clap::Arg) -> &'static str {
     match (KEYS.iter().find(|key| key.flag == Some(name)).map(|key| key.kind), arg.get_action()) {
-        (_, ArgAction::SetTrue) | (Some(Kind::Switch), _) => "switch",
-        (_, ArgAction::Append) | (Some(Kind::Words), _) => "words",
-        (Some(Kind::Wholes), _) => "whole numbers",
-        (Some(Kind::Whole), _) => "whole number",
-        (Some(Kind::Real), _) => "number",
-        (Some(Kind::Word | Kind::Toml), _) => "word",
+        (_, ArgAction::SetTrue) | (Some(ValueType::Switch), _) => "switch",
+        (_, ArgAction::Append) | (Some(ValueType::Words), _) => "words",
+        (Some(ValueType::Wholes), _) => "whole numbers",
+        (Some(ValueType::Whole), _) => "whole number",
+        (Some(ValueType::Real), _) => "number",
+        (Some(ValueType::Word | ValueType::Toml), _) => "word",
         (None, _) => "any",
     }
 }

@@ -4,8 +4,8 @@
 
 use divan::{Bencher, black_box};
 use roofcast::cost::Utilization;
-use roofcast::deployment::Options;
-use roofcast::limits::{Question, decode, limits};
+use roofcast::deployment::DeploymentOptions;
+use roofcast::limits::{LimitsQuestion, decode, limits};
 use roofcast::model::config;
 use roofcast::{Catalog, Deployment, Forecaster, Spec};
 use std::sync::Arc;
@@ -19,18 +19,20 @@ fn forecaster(model: &str, chip: &str) -> Forecaster {
     let entry = catalog.model(model).unwrap();
     let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
     let chip = Arc::new(catalog.accelerator(chip).unwrap().clone());
-    Forecaster::embedded(Deployment::resolve(model, chip, &Options::default()).unwrap()).unwrap()
+    Forecaster::embedded(Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap()).unwrap()
 }
 
-const QUESTION: Question =
-    Question { batch: 1, context: 2048, prefill: 2048, utilization: Utilization::FULL };
+const QUESTION: LimitsQuestion =
+    LimitsQuestion { batch: 1, context: 2048, prefill: 2048, utilization: Utilization::FULL };
 
 /// A sweep of 1,000 points.
 #[divan::bench(args = ["meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V3"])]
 fn sweep_of_1000(bencher: Bencher, model: &str) {
     let forecaster = forecaster(model, "h200-sxm");
     bencher.bench_local(|| {
-        (1..=1000).map(|batch| decode(&forecaster, &Question { batch, ..QUESTION }).limit.0).sum::<u64>()
+        (1..=1000)
+            .map(|batch| decode(&forecaster, &LimitsQuestion { batch, ..QUESTION }).limit.0)
+            .sum::<u64>()
     });
 }
 
@@ -49,7 +51,7 @@ fn plan_70b(bencher: Bencher) {
     let entry = catalog.model("meta-llama/Llama-3.1-70B").unwrap();
     let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
     bencher.bench_local(|| {
-        roofcast::plan::plan(&spec, &model, catalog, &roofcast::plan::Question::default()).unwrap()
+        roofcast::plan::plan(&spec, &model, catalog, &roofcast::plan::PlanQuestion::default()).unwrap()
     });
 }
 

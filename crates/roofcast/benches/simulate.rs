@@ -2,7 +2,7 @@
 //! cache. `benches/peers/simulate.py` pairs whole runs with a peer.
 #![allow(missing_docs, clippy::unwrap_used)] // divan's generated items; a benchmark may stop
 
-use roofcast::deployment::Options;
+use roofcast::deployment::DeploymentOptions;
 use roofcast::simulate::{self, simulate};
 use roofcast::{Catalog, Deployment, Forecaster, Spec, model};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ fn run(bencher: divan::Bencher<'_, '_>, engine: &str, arrivals: &str, length: &s
     let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
     let model = Arc::new(model::config::read(&entry.id, "catalog", &entry.config).unwrap());
     let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-    let deployment = Deployment::resolve(model, accelerator, &Options::of(&spec)).unwrap();
+    let deployment = Deployment::resolve(model, accelerator, &DeploymentOptions::of(&spec)).unwrap();
     let forecaster = Forecaster::embedded(deployment).unwrap();
-    let options = simulate::Options { leap: true, ..Default::default() };
+    let options = simulate::RunOptions { leap: true, ..Default::default() };
     bencher.bench_local(|| simulate(&forecaster, &spec, "bench", options).unwrap());
 }
 

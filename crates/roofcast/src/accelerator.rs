@@ -78,10 +78,10 @@ pub struct Accelerator {
     pub host_link: Option<HostLink>,
     /// On-demand price.
     #[serde(default)]
-    pub price: Option<Price>,
+    pub price: Option<HourlyPrice>,
     /// Sources of the figures.
     #[serde(default)]
-    pub sources: Vec<Source>,
+    pub sources: Vec<Citation>,
 }
 
 /// Relative host speed where nothing better is known.
@@ -184,7 +184,7 @@ pub struct Network {
 /// Price of an hour.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Price {
+pub struct HourlyPrice {
     /// Dollars per accelerator and hour, on demand.
     pub usd_per_hour: f64,
     /// Month of the price, `YYYY-MM`.
@@ -196,7 +196,7 @@ pub struct Price {
 /// A public document behind figures of an entry.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
+pub struct Citation {
     /// Keys that the document supports.
     pub of: String,
     /// Web address of the document.

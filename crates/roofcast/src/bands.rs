@@ -34,7 +34,7 @@ pub struct Span {
 
 /// The means of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Means {
+pub(crate) struct ForecastMeans {
     /// Time to first token.
     pub ttft_ms: f64,
     /// Time per output token.
@@ -51,7 +51,7 @@ pub(crate) struct Means {
 
 impl Bands {
     /// Bands of a forecast with `coefficients`; `None` if steps are priced at their limit, which is no forecast.
-    pub(crate) fn of(coefficients: &Coefficients, cost: CostKind, means: &Means) -> Option<Bands> {
+    pub(crate) fn of(coefficients: &Coefficients, cost: CostKind, means: &ForecastMeans) -> Option<Bands> {
         let band = coefficients.band.filter(|_| cost == CostKind::Forecast)?;
         Some(Bands::around(means, &band, &coefficients.name))
     }
@@ -83,7 +83,7 @@ impl Bands {
         }
     }
 
-    fn around(means: &Means, band: &Band, rests_on: &str) -> Bands {
+    fn around(means: &ForecastMeans, band: &Band, rests_on: &str) -> Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
         let factors = band.factors(if means.open_loop { Load::Open } else { Load::Closed });
         let mut tpot_ms = span(means.tpot_ms, factors.tpot);
@@ -117,7 +117,7 @@ mod tests {
             step: None,
             open_loop: None,
         };
-        let means = Means {
+        let means = ForecastMeans {
             ttft_ms: 40.0,
             tpot_ms: 8.0,
             limit_tpot_ms: 7.0,
@@ -132,11 +132,14 @@ mod tests {
         assert_eq!(bands.e2el_ms.range, [180.0, 300.0]);
         let rate = bands.output_tok_s.unwrap().range;
         assert!((rate[0] - 40.0).abs() < 1e-9 && (rate[1] - 55.0).abs() < 1e-9, "{rate:?}");
-        assert_eq!(Bands::around(&Means { output_tok_s: None, ..means }, &band, "").output_tok_s, None);
+        assert_eq!(
+            Bands::around(&ForecastMeans { output_tok_s: None, ..means }, &band, "").output_tok_s,
+            None
+        );
         // An open loop has separate factors: 40 · (0.25, 4).
         let own = Factors { ttft: [0.25, 4.0], ..band.factors(Load::Closed) };
         let band = Band { open_loop: Some(own), ..band };
-        let ttft = |open_loop| Bands::around(&Means { open_loop, ..means }, &band, "").ttft_ms.range;
+        let ttft = |open_loop| Bands::around(&ForecastMeans { open_loop, ..means }, &band, "").ttft_ms.range;
         assert_eq!((ttft(true), ttft(false)), ([10.0, 160.0], [20.0, 80.0]));
     }
 }

@@ -8,7 +8,7 @@
 mod bands;
 mod problem;
 
-use crate::calibration::{Calibration, Engine};
+use crate::calibration::{Calibration, EngineNumbers};
 use crate::catalog::Catalog;
 use crate::coefficients::{Constant, EngineTimes, Evidence, Load};
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ pub struct Number {
 }
 
 /// A row in the form that the fit needs.
-struct Row {
+struct FitRow {
     evidence: Evidence,
     /// Index of each of [`EngineTimes::NAMES`] that the row's forecast uses.
     numbers: Vec<Option<usize>>,
@@ -92,7 +92,7 @@ pub struct Fit {
     /// Calibration with the fitted numbers.
     pub calibration: Calibration,
     measured: Vec<Measurement>,
-    rows: Vec<Row>,
+    rows: Vec<FitRow>,
     problem: Problem,
 }
 
@@ -152,9 +152,9 @@ impl Fit {
         let numbers = places(at);
         let mut groups: BTreeMap<String, f64> = BTreeMap::new();
         measured.iter().for_each(|row| *groups.entry(row.group()).or_default() += 1.0);
-        let mut rows: Vec<Row> = points(measured, catalog, at)
+        let mut rows: Vec<FitRow> = points(measured, catalog, at)
             .iter()
-            .map(|point| Row {
+            .map(|point| FitRow {
                 evidence: point.evidence,
                 numbers: EngineTimes::NAMES.iter().map(|name| held(at, &numbers, point.row, name)).collect(),
                 weight: 1.0 / groups[&point.row.group()].sqrt(),
@@ -207,7 +207,7 @@ impl Fit {
     pub fn numbers(&self) -> Vec<Number> {
         let places = places(&self.calibration);
         let number = |(index, (engine, name)): (usize, &(usize, String))| {
-            let Engine { name: of, until, times, .. } = &self.calibration.engines[*engine];
+            let EngineNumbers { name: of, until, times, .. } = &self.calibration.engines[*engine];
             let engine = until.as_ref().map_or(of.clone(), |until| format!("{of} before {until}"));
             let rows = self.rows.iter().filter(|r| r.numbers.contains(&Some(index))).count() as u64;
             Number { engine, name: name.clone(), constant: times[name], rows }
@@ -241,7 +241,7 @@ impl Fit {
 
     /// The row, and the index into [`METRICS`], of each residual of the problem.
     fn owners(&self) -> Vec<(usize, usize)> {
-        let of_row = |(index, row): (usize, &Row)| {
+        let of_row = |(index, row): (usize, &FitRow)| {
             let slots = row.residuals.iter().enumerate().filter(|(_, r)| r.is_some());
             slots.map(|(slot, _)| (index, slot)).collect::<Vec<_>>()
         };
@@ -278,7 +278,7 @@ fn sampled(rows: &[Measurement]) -> Vec<Measurement> {
 /// Every number of a calibration that the fit may change: the index of its engine, and its name.
 fn places(calibration: &Calibration) -> Vec<(usize, String)> {
     let engines = calibration.engines.iter().enumerate();
-    let of = |(index, engine): (usize, &Engine)| {
+    let of = |(index, engine): (usize, &EngineNumbers)| {
         let may_move = engine.times.iter().filter(|(_, c)| c.least < c.most);
         may_move.map(|(name, _)| (index, name.clone())).collect::<Vec<_>>()
     };
@@ -288,7 +288,7 @@ fn places(calibration: &Calibration) -> Vec<(usize, String)> {
 /// The number called `name` that a forecast of `row` uses: of the last engine entry that applies.
 fn held(at: &Calibration, numbers: &[(usize, String)], row: &Measurement, name: &str) -> Option<usize> {
     let before = |release: &String| precedes(&row.version, release);
-    let holds = |e: &Engine| {
+    let holds = |e: &EngineNumbers| {
         e.name == row.engine && e.until.as_ref().is_none_or(before) && e.times.contains_key(name)
     };
     let engine = at.engines.iter().rposition(holds)?;

@@ -6,8 +6,8 @@
 
 use crate::accelerator::Accelerator;
 use crate::coefficients::{
-    AttentionKernel, Band, Coefficients, Constant, EngineTimes, Evidence, KernelTimes, Launches, ServerLoop,
-    Shares,
+    AttentionKernel, Band, Coefficients, Constant, EngineTimes, Evidence, KernelEfficiency, KernelTimes,
+    Launches, ServerLoop,
 };
 use crate::deployment::Deployment;
 use crate::engine_settings::EngineSettings;
@@ -45,7 +45,7 @@ pub struct Calibration {
     pub shares: Vec<VendorShares>,
     /// Engines: for each name the newest version first, then the differences of older versions, back in time.
     #[serde(rename = "engine", default)]
-    pub engines: Vec<Engine>,
+    pub engines: Vec<EngineNumbers>,
     /// A user's kernel times, which replace the embedded ones.
     #[serde(skip)]
     pub profiles: Option<Profiles>,
@@ -74,7 +74,7 @@ pub struct VendorShares {
 /// An engine's numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Engine {
+pub struct EngineNumbers {
     /// Name of the engine, as in `vllm`.
     pub name: String,
     /// First version that these numbers no longer apply to, with its month: `0.14.0 (2026-01)`; absent for the
@@ -89,7 +89,7 @@ pub struct Engine {
 
 /// Calibration key: the properties that select numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct CalibrationKey<'a> {
     /// The chip.
     pub accelerator: &'a Accelerator,
     /// The engine's name, version and settings.
@@ -100,10 +100,10 @@ pub struct Place<'a> {
     pub activations: Option<Dtype>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> CalibrationKey<'a> {
     /// The key of a deployment.
-    pub fn of(deployment: &'a Deployment) -> Place<'a> {
-        Place {
+    pub fn of(deployment: &'a Deployment) -> CalibrationKey<'a> {
+        CalibrationKey {
             accelerator: &deployment.accelerator,
             engine: &deployment.engine,
             weights: &deployment.weights,
@@ -186,7 +186,7 @@ impl Calibration {
                 text(&s.source)
             ));
         }
-        for Engine { name, until, source, times } in &self.engines {
+        for EngineNumbers { name, until, source, times } in &self.engines {
             let until = until.as_ref().map_or(String::new(), |until| format!("until = {}\n", text(until)));
             let head = format!("\n[[engine]]\nname = {}\n{until}source = {}\n", text(name), text(source));
             file.push_str(&format!("{head}[engine.times]\n"));
@@ -210,7 +210,7 @@ impl Calibration {
         let name = if known { engine.name.as_str() } else { first };
         let before = |release: &String| engine.version.as_deref().is_some_and(|v| precedes(v, release));
         let mut times = EngineTimes::default();
-        let holds = |e: &&Engine| e.name == name && e.until.as_ref().is_none_or(before);
+        let holds = |e: &&EngineNumbers| e.name == name && e.until.as_ref().is_none_or(before);
         for (name, constant) in self.engines.iter().filter(holds).flat_map(|e| &e.times) {
             if let Some(value) = times.get_mut(name) {
                 *value = constant.us * 1e-6;
@@ -220,7 +220,7 @@ impl Calibration {
     }
 
     /// The depth of evidence for `place`: how much of it was timed.
-    pub fn evidence(&self, place: &Place) -> Evidence {
+    pub fn evidence(&self, place: &CalibrationKey) -> Evidence {
         evidence(&self.kernels(place.accelerator), &place.engine.release, place.weights, place.accelerator)
     }
 
@@ -236,7 +236,7 @@ impl Calibration {
             (None, Err(_)) => Cow::Owned(Profiles::default()),
         };
         let own = self.shares.iter().find(|s| s.vendor == chip.vendor).or(self.shares.first());
-        let shares = own.map_or(Shares::UNKNOWN, |s| Shares {
+        let shares = own.map_or(KernelEfficiency::UNKNOWN, |s| KernelEfficiency {
             gemm: s.gemm,
             experts: s.experts,
             attention: s.attention,
@@ -247,7 +247,7 @@ impl Calibration {
     }
 
     /// Description of the measurements behind a forecast of `place`.
-    pub(crate) fn rests_on(&self, place: &Place) -> String {
+    pub(crate) fn rests_on(&self, place: &CalibrationKey) -> String {
         let chip = &place.accelerator.id;
         match self.evidence(place) {
             Evidence::Engine => format!("kernel times of {} on {chip}", place.engine.name()),
@@ -262,7 +262,7 @@ impl Calibration {
         }
     }
 
-    fn running(&self, place: &Place) -> Option<&'static crate::quantized_kernel::Kernel> {
+    fn running(&self, place: &CalibrationKey) -> Option<&'static crate::quantized_kernel::QuantizedKernel> {
         running(
             &place.engine.release,
             place.engine.quantization_kernel.as_deref(),
@@ -273,7 +273,7 @@ impl Calibration {
     }
 
     /// Kernel times, engine's numbers and band of an accelerator, an engine and a weight format.
-    pub(crate) fn coefficients(&self, place: &Place) -> Coefficients {
+    pub(crate) fn coefficients(&self, place: &CalibrationKey) -> Coefficients {
         let evidence = self.evidence(place);
         let kernel = self.running(place);
         Coefficients {

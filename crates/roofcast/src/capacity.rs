@@ -5,7 +5,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::batch::Batch;
-use crate::cost::{self, Bound, Utilization};
+use crate::cost::{self, Bottleneck, Utilization};
 use crate::deployment::Deployment;
 use crate::memory::{self, Rank};
 use crate::model::{Model, Parameters};
@@ -20,7 +20,7 @@ const MOST_SHAPES: usize = 16;
 
 /// Question for [`capacity`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Question {
+pub struct CapacityQuestion {
     /// Tokens of each sequence.
     pub context: u64,
     /// Sequences that `min_accelerators` must hold.
@@ -64,17 +64,17 @@ pub struct Capacity {
     /// Fewest accelerators whose memory together holds weights and the batch asked for.
     pub min_accelerators: Option<u64>,
     /// The smallest deployment of this chip that holds weights and batch with its actual sharding.
-    pub smallest_topology: Option<Smallest>,
+    pub smallest_topology: Option<SmallestTopology>,
     /// The accelerators divided into pipeline stages, if that holds the batch and the deployment asked about holds no
     /// sequence.
-    pub in_stages: Option<Smallest>,
+    pub in_stages: Option<SmallestTopology>,
     /// Memory of the busiest accelerator of each pipeline stage.
     pub ranks: Vec<Rank>,
 }
 
 /// A smallest topology.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Smallest {
+pub struct SmallestTopology {
     /// Accelerators.
     pub count: u64,
     /// Tensor-parallel degree.
@@ -85,11 +85,11 @@ pub struct Smallest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<u64>>,
     /// Bottleneck of a decode step of the batch on this topology.
-    pub decode_bound: Bound,
+    pub decode_bound: Bottleneck,
 }
 
 /// Answers `question` for `deployment`.
-pub fn capacity(deployment: &Deployment, question: &Question) -> Capacity {
+pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacity {
     let model = &deployment.model;
     let context = question.context.max(1);
     let replicas = deployment.parallelism.replicas;
@@ -173,7 +173,7 @@ fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option
 
 /// The smallest legal deployment with this chip, these formats and this engine that holds `batch` sequences: tensor
 /// parallelism within a node, then pipeline stages over nodes.
-fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smallest> {
+fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<SmallestTopology> {
     let chip = &deployment.accelerator;
     let sizes = chip.sizes(MOST_ACCELERATORS.min(4096));
     sizes.into_iter().find_map(|count| {
@@ -184,7 +184,7 @@ fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalles
 
 /// As many accelerators as `deployment` has, divided into pipeline stages: the widest tensor parallelism that holds
 /// `batch` sequences. A torus is not divided into stages.
-fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<Smallest> {
+fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<SmallestTopology> {
     let (chip, model) = (&deployment.accelerator, &deployment.model);
     let count = deployment.parallelism.count();
     let most = count.min(chip.node_size);
@@ -195,7 +195,12 @@ fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalle
 }
 
 /// The deployment with those degrees, if it holds `batch` sequences.
-fn holding(deployment: &Deployment, [tp, pp]: [u64; 2], context: u64, batch: u64) -> Option<Smallest> {
+fn holding(
+    deployment: &Deployment,
+    [tp, pp]: [u64; 2],
+    context: u64,
+    batch: u64,
+) -> Option<SmallestTopology> {
     let other = reshaped(deployment, tp, pp)?;
     if memory::sequences(&other, context) < batch {
         return None;
@@ -203,7 +208,7 @@ fn holding(deployment: &Deployment, [tp, pp]: [u64; 2], context: u64, batch: u64
     let decode = cost::limit(&other, &Batch::decode(batch, context), Utilization::FULL);
     let count = tp * pp;
     let shape = deployment.accelerator.torus_shape(count);
-    Some(Smallest { count, tp, pp, shape, decode_bound: decode.bound })
+    Some(SmallestTopology { count, tp, pp, shape, decode_bound: decode.bound })
 }
 
 /// Tensor and pipeline degrees for `count` accelerators: tp within the node as far as heads divide, pp beyond.
@@ -227,7 +232,7 @@ pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::Options;
+    use crate::deployment::DeploymentOptions;
     use crate::model::config;
     use std::sync::Arc;
 
@@ -241,9 +246,10 @@ mod tests {
         let chip = Arc::new(catalog.accelerator("a100-sxm-40gb").unwrap().clone());
         let asked = |count| {
             let parallelism = RequestedParallelism { count: Some(count), ..RequestedParallelism::default() };
-            let options = Options { parallelism, ideal: true, ..Options::default() };
+            let options = DeploymentOptions { parallelism, ideal: true, ..DeploymentOptions::default() };
             let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
-            let question = Question { context: 2048, batch: 1, oversubscription_percent: 100, users: None };
+            let question =
+                CapacityQuestion { context: 2048, batch: 1, oversubscription_percent: 100, users: None };
             capacity(&deployment, &question)
         };
         let three = asked(3);

@@ -16,7 +16,7 @@ mod shapes;
 mod tunes;
 mod writing;
 
-pub use listing::{Kind, Line, Listed};
+pub use listing::{EntryKind, EntryLine, ListedEntry};
 pub use writing::{read_config, write_entry};
 
 use crate::accelerator::Accelerator;

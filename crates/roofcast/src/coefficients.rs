@@ -63,14 +63,14 @@ pub enum KernelTimes {
         /// The measured times.
         profiles: Cow<'static, Profiles>,
         /// Efficiencies of unmeasured kernels.
-        shares: Shares,
+        shares: KernelEfficiency,
     },
 }
 
 /// Efficiencies of kernels without measurements, as fractions of a chip's rates, and the seconds that each needs to
 /// start.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shares {
+pub struct KernelEfficiency {
     /// GEMM: fraction of the peak, and of the bandwidth.
     pub gemm: [f64; 2],
     /// Routed experts: fraction of the peak, and of the bandwidth.
@@ -83,10 +83,15 @@ pub struct Shares {
     pub start: f64,
 }
 
-impl Shares {
+impl KernelEfficiency {
     /// Round figures for use without a calibration.
-    pub(crate) const UNKNOWN: Shares =
-        Shares { gemm: [0.7, 0.8], experts: [0.5, 0.7], attention: [0.5, 0.7], link: 0.6, start: 4e-6 };
+    pub(crate) const UNKNOWN: KernelEfficiency = KernelEfficiency {
+        gemm: [0.7, 0.8],
+        experts: [0.5, 0.7],
+        attention: [0.5, 0.7],
+        link: 0.6,
+        start: 4e-6,
+    };
 }
 
 impl Coefficients {

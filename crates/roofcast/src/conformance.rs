@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// A parsed trace.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Trace {
+pub enum RecordedTrace {
     /// Trace of vLLM's scheduler.
     Vllm(Box<vllm::Trace>),
     /// Trace of SGLang's scheduler.
@@ -22,7 +22,7 @@ pub enum Trace {
 
 /// The first step in which a replay and its trace differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
+pub struct StepDifference {
     /// Index of the step.
     pub step: u64,
     /// Fields that differ.
@@ -41,34 +41,34 @@ trait Recorded: PartialEq + Serialize {
     fn differing(&self, other: &Self) -> Vec<&'static str>;
 }
 
-impl Trace {
+impl RecordedTrace {
     /// The scenario.
     pub fn name(&self) -> &str {
         match self {
-            Trace::Vllm(trace) => &trace.name,
-            Trace::Sglang(trace) => &trace.name,
+            RecordedTrace::Vllm(trace) => &trace.name,
+            RecordedTrace::Sglang(trace) => &trace.name,
         }
     }
 
     /// The engine that made the decisions, and its version.
     pub fn engine(&self) -> (&'static str, &str) {
         match self {
-            Trace::Vllm(trace) => ("vLLM", &trace.version),
-            Trace::Sglang(trace) => ("SGLang", &trace.version),
+            RecordedTrace::Vllm(trace) => ("vLLM", &trace.version),
+            RecordedTrace::Sglang(trace) => ("SGLang", &trace.version),
         }
     }
 
     /// Recorded steps.
     pub fn steps(&self) -> usize {
         match self {
-            Trace::Vllm(trace) => trace.steps.len(),
-            Trace::Sglang(trace) => trace.steps.len(),
+            RecordedTrace::Vllm(trace) => trace.steps.len(),
+            RecordedTrace::Sglang(trace) => trace.steps.len(),
         }
     }
 }
 
 /// Parses a trace; `place` names the file in errors.
-pub fn parse(place: &str, text: &str) -> Result<Trace> {
+pub fn parse(place: &str, text: &str) -> Result<RecordedTrace> {
     #[derive(serde::Deserialize)]
     struct File {
         meta: Meta,
@@ -80,10 +80,10 @@ pub fn parse(place: &str, text: &str) -> Result<Trace> {
     let File { meta } = json(place, text)?;
     match meta.schema.as_str() {
         "vllm-sched-trace/1" | "vllm-sched-trace/2" | "vllm-tier-trace/1" => {
-            Ok(Trace::Vllm(Box::new(vllm::trace::parse(place, text)?)))
+            Ok(RecordedTrace::Vllm(Box::new(vllm::trace::parse(place, text)?)))
         }
         "sglang-sched-trace/1" | "sglang-tier-trace/1" => {
-            Ok(Trace::Sglang(Box::new(sglang::trace::parse(place, text)?)))
+            Ok(RecordedTrace::Sglang(Box::new(sglang::trace::parse(place, text)?)))
         }
         other => {
             let accepted = "vllm-sched-trace/1, vllm-sched-trace/2, vllm-tier-trace/1, sglang-sched-trace/1, sglang-tier-trace/1";
@@ -93,10 +93,10 @@ pub fn parse(place: &str, text: &str) -> Result<Trace> {
 }
 
 /// Replays `trace`; returns the first difference, or `None` if every field of every step agrees.
-pub fn compare(trace: &Trace) -> Option<Difference> {
+pub fn compare(trace: &RecordedTrace) -> Option<StepDifference> {
     match trace {
-        Trace::Vllm(trace) => first_difference(&trace.steps, &vllm::replay(trace)),
-        Trace::Sglang(trace) => first_difference(&trace.steps, &sglang::replay(trace)),
+        RecordedTrace::Vllm(trace) => first_difference(&trace.steps, &vllm::replay(trace)),
+        RecordedTrace::Sglang(trace) => first_difference(&trace.steps, &sglang::replay(trace)),
     }
 }
 
@@ -109,7 +109,7 @@ fn json<'a, T: serde::Deserialize<'a>>(place: &str, text: &'a str) -> Result<T> 
     })
 }
 
-fn first_difference<S: Recorded>(recorded: &[S], replayed: &[S]) -> Option<Difference> {
+fn first_difference<S: Recorded>(recorded: &[S], replayed: &[S]) -> Option<StepDifference> {
     let longer = recorded.len().max(replayed.len());
     (0..longer).find_map(|i| {
         let (recorded, ours) = (recorded.get(i), replayed.get(i));
@@ -122,6 +122,6 @@ fn first_difference<S: Recorded>(recorded: &[S], replayed: &[S]) -> Option<Diffe
             (Some(a), Some(b)) if a.step() == b.step() => a.differing(b),
             _ => vec!["step"],
         };
-        Some(Difference { step, fields, recorded: of(recorded), replayed: of(ours) })
+        Some(StepDifference { step, fields, recorded: of(recorded), replayed: of(ours) })
     })
 }

@@ -9,7 +9,7 @@ use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
 use crate::kernel_time::Basis;
 use crate::model::{Family, OperatorKind};
-use crate::operator::Demand;
+use crate::operator::Work;
 use crate::operator::collective::Communication;
 use crate::precision::Dtype;
 use crate::step::{Pass, StepModel};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Bottleneck of a step or an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Bound {
+pub enum Bottleneck {
     /// Memory bandwidth.
     Memory,
     /// Arithmetic.
@@ -30,13 +30,13 @@ pub enum Bound {
     Communication,
 }
 
-impl Bound {
+impl Bottleneck {
     /// Name of the bottleneck in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Bound::Memory => "memory",
-            Bound::Compute => "compute",
-            Bound::Communication => "communication",
+            Bottleneck::Memory => "memory",
+            Bottleneck::Compute => "compute",
+            Bottleneck::Communication => "communication",
         }
     }
 }
@@ -57,7 +57,7 @@ impl Utilization {
 
 /// One operator over all its layers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Operator {
+pub struct OperatorCost {
     /// Kind of operator, as in `qkv_proj`.
     pub name: OperatorKind,
     /// Family of the operator.
@@ -75,7 +75,7 @@ pub struct Operator {
     /// FLOPs per byte.
     pub intensity: f64,
     /// Bottleneck at the limit.
-    pub bound: Bound,
+    pub bound: Bottleneck,
     /// Limit of the operator.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
@@ -91,7 +91,7 @@ pub struct Operator {
 
 /// Times that a forecast adds outside operators.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Beside {
+pub struct AddedTimes {
     /// Norms, rotary embeddings, cache writes, activations, routing and sampling.
     #[serde(rename = "small_kernels_ms")]
     pub small_kernels: Picoseconds,
@@ -106,12 +106,12 @@ pub struct Beside {
     pub links: Picoseconds,
 }
 
-impl Beside {
-    fn of(expected: &Timing, pass: &Pass) -> Beside {
+impl AddedTimes {
+    fn of(expected: &Timing, pass: &Pass) -> AddedTimes {
         let beside = expected.beside(pass);
         let [small_kernels, launches, host, links] =
             [beside.small_kernels, beside.launches, beside.host, beside.links].map(Picoseconds::from_seconds);
-        Beside { small_kernels, launches, host, links }
+        AddedTimes { small_kernels, launches, host, links }
     }
 }
 
@@ -150,7 +150,7 @@ pub struct Cost {
     /// Name of the calibration behind the forecast.
     pub forecast_source: String,
     /// Bottleneck: the largest part of the time.
-    pub bound: Bound,
+    pub bound: Bottleneck,
     /// Totals.
     pub terms: Terms,
     /// Fraction of the peak rate that the limit would reach.
@@ -162,9 +162,9 @@ pub struct Cost {
     /// Messages.
     pub communication: Communication,
     /// The operators, in order of execution.
-    pub operators: Vec<Operator>,
+    pub operators: Vec<OperatorCost>,
     /// Times that the forecast adds outside operators; zero for a limit.
-    pub beside: Beside,
+    pub beside: AddedTimes,
 }
 
 /// Prices `batch` on the deployment of `forecaster`: one round, in which every sequence of the batch computes its new
@@ -177,7 +177,7 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
     let mut limit = limit;
     if let Some(pass) = passes.first() {
         limit.operators.iter_mut().for_each(|operator| operator.expect(&expected, pass));
-        limit.beside = Beside::of(&expected, pass);
+        limit.beside = AddedTimes::of(&expected, pass);
     }
     let time = expected.step(passes.into_iter()).total();
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
@@ -214,7 +214,7 @@ fn price(deployment: &Deployment, model: &Arc<StepModel>, batch: &Batch, utiliza
 /// A pass at the limit, operator by operator. Terms are in seconds.
 #[derive(Default)]
 struct Breakdown {
-    operators: Vec<Operator>,
+    operators: Vec<OperatorCost>,
     weights: f64,
     kv: f64,
     flops: f64,
@@ -231,14 +231,14 @@ impl Breakdown {
             let [computing, moving] = ideal.time(index, pass);
             let limit = Picoseconds::from_seconds(computing + moving);
             // At the limit the longer of computing and moving overlaps all of the shorter.
-            let bound = if computing > 0.0 { Bound::Compute } else { Bound::Memory };
-            if bound == Bound::Compute {
+            let bound = if computing > 0.0 { Bottleneck::Compute } else { Bottleneck::Memory };
+            if bound == Bottleneck::Compute {
                 all.compute_bound += limit;
             }
             all.weights += demand.weight_bytes * layers / bandwidth;
             all.kv += demand.kv_bytes * layers / bandwidth;
             all.flops += ideal.computing(index, pass);
-            let found = Operator::of(operator, demand.times(layers), limit, bound);
+            let found = OperatorCost::of(operator, demand.times(layers), limit, bound);
             match all.operators.iter_mut().find(|o| o.name == found.name && o.dtype == found.dtype) {
                 Some(first) => first.merge(&found),
                 None => all.operators.push(found),
@@ -263,11 +263,11 @@ impl Breakdown {
         let bytes: Bytes = self.operators.iter().map(|o| o.weight_bytes + o.kv_bytes).sum();
         let memory_bound = Picoseconds(limit.0 - self.compute_bound.0);
         let bound = if terms.communication > self.compute_bound.max(memory_bound) {
-            Bound::Communication
+            Bottleneck::Communication
         } else if self.compute_bound > memory_bound {
-            Bound::Compute
+            Bottleneck::Compute
         } else {
-            Bound::Memory
+            Bottleneck::Memory
         };
         let limit_with_communication = limit + terms.communication;
         Cost {
@@ -284,19 +284,19 @@ impl Breakdown {
             intensity: ratio(flops.as_f64(), bytes.as_f64()),
             communication,
             operators: self.operators,
-            beside: Beside::default(),
+            beside: AddedTimes::default(),
         }
     }
 }
 
-impl Operator {
+impl OperatorCost {
     fn of(
         operator: &crate::operator::Operator,
-        demand: Demand,
+        demand: Work,
         limit: Picoseconds,
-        bound: Bound,
-    ) -> Operator {
-        Operator {
+        bound: Bottleneck,
+    ) -> OperatorCost {
+        OperatorCost {
             name: operator.kind,
             family: operator.kind.family(),
             layers: operator.layers,
@@ -324,7 +324,7 @@ impl Operator {
     }
 
     /// Adds an equal operator of other layers.
-    fn merge(&mut self, other: &Operator) {
+    fn merge(&mut self, other: &OperatorCost) {
         self.layers += other.layers;
         self.flops += other.flops;
         self.weight_bytes += other.weight_bytes;
@@ -345,7 +345,7 @@ fn ratio(a: f64, b: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::Options;
+    use crate::deployment::DeploymentOptions;
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
 
@@ -354,7 +354,10 @@ mod tests {
         let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let options = Options { parallelism: RequestedParallelism::default(), ..Options::default() };
+        let options = DeploymentOptions {
+            parallelism: RequestedParallelism::default(),
+            ..DeploymentOptions::default()
+        };
         Forecaster::embedded(Deployment::resolve(model, accelerator, &options).unwrap()).unwrap()
     }
 

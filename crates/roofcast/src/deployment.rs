@@ -50,11 +50,11 @@ pub struct Deployment {
     /// Every weight tensor with its format, equal ones of several layers merged.
     pub tensors: Vec<Held>,
     /// Pipeline stages, first to last.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<PipelineStage>,
     /// Assumptions made where the input is silent, as sentences for reports.
     pub assumptions: Vec<String>,
     /// The options that were resolved, as a base for variations.
-    asked: Options,
+    asked: DeploymentOptions,
     /// The draft model on the same ranks.
     pub draft: Option<Box<Deployment>>,
     /// The deployment on the other accelerator of a fleet of two kinds.
@@ -74,7 +74,7 @@ pub struct Held {
 
 /// The layers of one pipeline stage, equal ones merged.
 #[derive(Debug, Clone)]
-pub struct Stage {
+pub struct PipelineStage {
     /// Distinct blocks, each with the number of its layers.
     pub blocks: Vec<(Block, u64)>,
     /// Work outside the layers: embedding on the first stage, lm_head on the last.
@@ -134,7 +134,7 @@ pub struct ExpertShard {
 
 /// Inputs of [`Deployment::resolve`] in addition to model and accelerator.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct DeploymentOptions {
     /// Formats.
     pub precision: PrecisionSpec,
     /// Degrees of parallelism.
@@ -156,11 +156,11 @@ pub struct Options {
     pub other: Option<Arc<Accelerator>>,
 }
 
-impl Options {
+impl DeploymentOptions {
     /// The options of a spec file.
-    pub fn of(spec: &Spec) -> Options {
+    pub fn of(spec: &Spec) -> DeploymentOptions {
         let p = spec.parallelism;
-        Options {
+        DeploymentOptions {
             precision: spec.precision.clone(),
             parallelism: RequestedParallelism {
                 count: spec.hardware.count,
@@ -174,20 +174,20 @@ impl Options {
             power_limit_w: spec.hardware.power_limit_w,
             memory_used_gib: spec.hardware.memory_used_gib,
             ideal: spec.hardware.ideal,
-            ..Options::default()
+            ..DeploymentOptions::default()
         }
     }
 
     /// Returns these options and `chip` by the rules of `convention`. Seed 003 (noooop/zerollama,
     /// `tutorial/advance/0x02/parameters.py`) counts nominal bits on every weight with lm_head, no input embedding,
     /// no norms, nominal memory without reserves, and the datasheet's GB/s read as GiB/s.
-    pub fn counted(self, convention: Convention, chip: &Accelerator) -> (Options, Accelerator) {
+    pub fn counted(self, convention: Convention, chip: &Accelerator) -> (DeploymentOptions, Accelerator) {
         match convention {
             Convention::Default => (self, chip.clone()),
             Convention::Seed003 => {
                 let gib_per_s = chip.bandwidth_bytes_per_s.0 / 1e9 * f64::from(1 << 30);
                 let chip = Accelerator { bandwidth_bytes_per_s: ByteRate(gib_per_s), ..chip.clone() };
-                (Options { nominal: true, ideal: true, ..self }, chip)
+                (DeploymentOptions { nominal: true, ideal: true, ..self }, chip)
             }
         }
     }
@@ -198,7 +198,7 @@ impl Deployment {
     pub fn resolve(
         model: Arc<Model>,
         accelerator: Arc<Accelerator>,
-        options: &Options,
+        options: &DeploymentOptions,
     ) -> Result<Deployment> {
         let accelerator = match options.power_limit_w {
             Some(watts) => Arc::new(accelerator.limited(watts)?),
@@ -288,7 +288,7 @@ impl Deployment {
             ..RequestedParallelism::default()
         };
         let engine = EngineSpec { speculative: None, ..self.asked.engine.clone() };
-        let options = Options { parallelism, engine, ..Options::default() };
+        let options = DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() };
         Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
             .map(Some)
             .map_err(|e| e.within(place))
@@ -325,7 +325,7 @@ impl Deployment {
     ///
     /// # Errors
     /// As [`Deployment::resolve`].
-    pub fn varied(&self, change: impl FnOnce(&mut Options)) -> Result<Deployment> {
+    pub fn varied(&self, change: impl FnOnce(&mut DeploymentOptions)) -> Result<Deployment> {
         let mut options = self.asked.clone();
         change(&mut options);
         Deployment::resolve(Arc::clone(&self.model), Arc::clone(&self.accelerator), &options)
@@ -336,7 +336,7 @@ impl Deployment {
     /// # Errors
     /// As [`Deployment::resolve`].
     pub fn on(&self, accelerator: Arc<Accelerator>) -> Result<Deployment> {
-        let options = Options { other: None, ..self.asked.clone() };
+        let options = DeploymentOptions { other: None, ..self.asked.clone() };
         Deployment::resolve(Arc::clone(&self.model), accelerator, &options)
     }
 

@@ -24,20 +24,20 @@ use crate::clock::{Ticks, sum_of_run};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
-use crate::kv_cache::prefix::{Outputs, Prefix};
+use crate::kv_cache::prefix::{Outputs, SharedPrefix};
 use crate::memory;
 use crate::scheduler::Policy;
-use crate::scheduler::config::{EngineConfig, Prefixes};
+use crate::scheduler::config::{EngineConfig, PrefixCaching};
 use crate::scheduler::state::decodes::{Decodes, Each, Lockstep};
 use crate::scheduler::state::{KvTransfer, State};
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::spec::SchedulerKind;
 use crate::tally::Tally;
 use crate::timeline::Timeline;
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use blocks::Blocks;
-use price::Price;
+use price::StepPrices;
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
 
@@ -88,7 +88,7 @@ pub trait Replica {
     /// Counters of the run.
     fn tally(&self) -> &Tally;
     /// Time of the run by bottleneck.
-    fn shares(&mut self) -> Shares<Ticks>;
+    fn shares(&mut self) -> BottleneckShares<Ticks>;
     /// Recording of the run over time; `None` unless a caller sets one.
     fn timeline(&mut self) -> &mut Option<Box<Timeline>>;
 }
@@ -117,13 +117,13 @@ pub fn replica(
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
     if let Some(by_block) = config.by_block {
-        let price = Price::new(forecaster.timing(config.cost));
+        let price = StepPrices::new(forecaster.timing(config.cost));
         let speculation = Speculation::resolve(forecaster, seed)?;
         return Ok(Box::new(Blocks::new(by_block, price, speculation).tiered(config.host)));
     }
     if config.scheduler == SchedulerKind::Sglang {
         let spec = &forecaster.deployment.engine;
-        let price = Price::new(forecaster.timing(config.cost));
+        let price = StepPrices::new(forecaster.timing(config.cost));
         let config = SglangConfig::resolve(spec, &config)?;
         return Ok(match leap {
             true => Box::new(Sglang::<Lockstep>::new(config, price, true)),
@@ -141,7 +141,7 @@ fn counting(
     leap: bool,
 ) -> Box<dyn Replica> {
     let deployment = &forecaster.deployment;
-    let price = Price::new(forecaster.timing(config.cost));
+    let price = StepPrices::new(forecaster.timing(config.cost));
     let swap = swap_time(deployment, context, config.block_size);
     if leap {
         Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
@@ -155,7 +155,7 @@ fn counting(
 pub struct Engine<D> {
     /// Waiting and running requests, and the blocks.
     pub state: State<D>,
-    price: Price,
+    price: StepPrices,
     policy: Policy,
     /// Ticks to move one token's KV between device and host.
     swap: u64,
@@ -166,7 +166,7 @@ pub struct Engine<D> {
 
 impl<D: Decodes> Engine<D> {
     /// An idle engine; `swap` is the time to move one token's KV between device and host.
-    pub fn new(config: EngineConfig, policy: Policy, price: Price, swap: Ticks) -> Engine<D> {
+    pub fn new(config: EngineConfig, policy: Policy, price: StepPrices, swap: Ticks) -> Engine<D> {
         Engine {
             state: State::new(config, price.reaches()),
             price,
@@ -280,8 +280,8 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
-        if self.state.config.prefixes == Prefixes::Unknown {
-            return self.state.arrive(arrival, Prefix::default());
+        if self.state.config.prefixes == PrefixCaching::Unknown {
+            return self.state.arrive(arrival, SharedPrefix::default());
         }
         let prefix = self.outputs.prefix(prompt);
         self.state.arrive(Arrival { output_segment: prefix.output_segment, ..arrival }, prefix);
@@ -368,7 +368,7 @@ impl<D: Decodes> Replica for Engine<D> {
         &self.state.tally
     }
 
-    fn shares(&mut self) -> Shares<Ticks> {
+    fn shares(&mut self) -> BottleneckShares<Ticks> {
         self.price.account(&self.state.tally)
     }
 

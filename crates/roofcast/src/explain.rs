@@ -1,13 +1,13 @@
 //! A model tensor by tensor: parameters, bytes and FLOPs, so that every total can be followed.
 
 use crate::deployment::Deployment;
-use crate::model::{OperatorKind, Role, Tensor};
+use crate::model::{OperatorKind, Tensor, TensorRole};
 use crate::units::Bytes;
 use serde::Serialize;
 
 /// One kind of tensor, over all layers that have one like it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct TensorRow {
     /// Module path within the layer.
     pub tensor: &'static str,
     /// The operator that reads it.
@@ -32,7 +32,7 @@ pub struct Row {
 }
 
 /// The tensors of `deployment`'s model in order of first appearance. A tied lm_head has no row of its own.
-pub fn explain(deployment: &Deployment) -> Vec<Row> {
+pub fn explain(deployment: &Deployment) -> Vec<TensorRow> {
     let per_token = |copies: u64| {
         deployment.model.layers.iter().find_map(|l| match &l.ffn {
             crate::model::Ffn::Experts(e) if e.count == copies => Some(e.per_token),
@@ -44,12 +44,12 @@ pub fn explain(deployment: &Deployment) -> Vec<Row> {
     let row = |held: &crate::deployment::Held| {
         let t = held.tensor;
         let used = match t.role {
-            Role::Embedding | Role::Vector => 0,
-            Role::Expert => per_token(t.copies).unwrap_or(t.copies),
+            TensorRole::Embedding | TensorRole::Vector => 0,
+            TensorRole::Expert => per_token(t.copies).unwrap_or(t.copies),
             _ => t.copies,
         };
         let of = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
-        Row {
+        TensorRow {
             tensor: t.name,
             operator: t.operator,
             layers: held.layers,

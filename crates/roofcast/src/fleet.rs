@@ -19,7 +19,7 @@ pub use caches::FoundPrefixes;
 pub use ingest::{Ingest, Servers};
 pub(crate) use pools::Pools;
 pub use scaling::Scaling;
-pub use way::Way;
+pub use way::TransferPath;
 
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
@@ -27,13 +27,13 @@ use crate::clock::Ticks;
 use crate::engine::Replica;
 use crate::engine_settings::EngineSettings;
 use crate::error::{Error, Result};
-use crate::router::cache::Asked;
+use crate::router::cache::RoutedRequest;
 use crate::router::{self, Router};
 use crate::spec::QueuePolicy;
 use crate::workload::prediction::Guesses;
 use crate::workload::{Prompt, Request, Traffic};
 use caches::Caches;
-use ingest::Passing;
+use ingest::IngestedRequest;
 use results::Results;
 
 /// Steps and deliveries between two calls of the watcher that may stop the run.
@@ -46,7 +46,7 @@ pub struct Fleet {
     /// The choice among them.
     pub router: Router,
     /// Sort order of queues.
-    pub ranking: Ranking,
+    pub ranking: QueueOrder,
     /// Results that clients see.
     pub results: Results,
     /// Assignment of replicas to prefill and decode; `None` if every replica does both.
@@ -68,7 +68,12 @@ pub struct Fleet {
 
 impl Fleet {
     /// Creates an idle fleet.
-    pub fn new(replicas: Vec<Box<dyn Replica>>, router: Router, ranking: Ranking, results: Results) -> Fleet {
+    pub fn new(
+        replicas: Vec<Box<dyn Replica>>,
+        router: Router,
+        ranking: QueueOrder,
+        results: Results,
+    ) -> Fleet {
         let open = (0..replicas.len()).collect();
         let departures = Vec::new();
         let (pools, scaling, admission, servers) = (None, None, None, None);
@@ -258,8 +263,11 @@ impl Fleet {
     #[inline(never)]
     fn choose_by_cache(&mut self, request: &Request) -> usize {
         let seen = Caches { replicas: &self.replicas, servers: &self.servers, prompt: &request.prompt };
-        let asked =
-            Asked { user: request.user, prompt: &request.prompt, input: u64::from(request.input_len) };
+        let asked = RoutedRequest {
+            user: request.user,
+            prompt: &request.prompt,
+            input: u64::from(request.input_len),
+        };
         let index = self.router.choose_by_cache(&asked, &seen, &self.open);
         self.prefixes.add(asked.input, index, &self.open, &seen);
         index
@@ -267,7 +275,9 @@ impl Fleet {
 
     /// Moves a request from its server to the engine.
     fn hand_in(&mut self, traffic: &mut Traffic) {
-        if let Some(Passing { index, arrival, prompt }) = self.servers.as_mut().and_then(Servers::pass) {
+        if let Some(IngestedRequest { index, arrival, prompt }) =
+            self.servers.as_mut().and_then(Servers::pass)
+        {
             self.receive(index, arrival, prompt, traffic);
         }
     }
@@ -298,7 +308,7 @@ fn idle_since(replica: &dyn Replica) -> Option<Ticks> {
 
 /// Sort order of a queue.
 #[derive(Debug, Clone)]
-pub enum Ranking {
+pub enum QueueOrder {
     /// Order of arrival.
     Arrival,
     /// Order of the requests' priority.
@@ -307,24 +317,24 @@ pub enum Ranking {
     Length(Box<Guesses>),
 }
 
-impl Ranking {
+impl QueueOrder {
     /// The ranking of a spec's queue; `seed` draws the predictions' errors.
-    pub fn new(settings: &EngineSettings, seed: u64) -> Ranking {
+    pub fn new(settings: &EngineSettings, seed: u64) -> QueueOrder {
         match settings.policy {
             QueuePolicy::Fcfs if settings.sglang().is_some_and(|own| own.enable_priority_scheduling) => {
-                Ranking::Priority
+                QueueOrder::Priority
             }
-            QueuePolicy::Fcfs => Ranking::Arrival,
-            QueuePolicy::Priority => Ranking::Priority,
-            QueuePolicy::Sjf => Ranking::Length(Box::new(Guesses::new(settings.length_prediction, seed))),
+            QueuePolicy::Fcfs => QueueOrder::Arrival,
+            QueuePolicy::Priority => QueueOrder::Priority,
+            QueuePolicy::Sjf => QueueOrder::Length(Box::new(Guesses::new(settings.length_prediction, seed))),
         }
     }
 
     fn key(&mut self, request: &Request) -> i64 {
         match self {
-            Ranking::Arrival => 0,
-            Ranking::Priority => i64::from(request.priority),
-            Ranking::Length(guesses) => guesses.next(request.output_len),
+            QueueOrder::Arrival => 0,
+            QueueOrder::Priority => i64::from(request.priority),
+            QueueOrder::Length(guesses) => guesses.next(request.output_len),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Knows: the limit is the step model with ideal coefficients. Knows nothing about traffic.
 
-use crate::calibration::{Calibration, Place};
+use crate::calibration::{Calibration, CalibrationKey};
 use crate::coefficients::Coefficients;
 use crate::deployment::Deployment;
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl Forecaster {
 
     /// Forecaster with the coefficients of `calibration` for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
-        let coefficients = Arc::new(calibration.coefficients(&Place::of(&deployment)));
+        let coefficients = Arc::new(calibration.coefficients(&CalibrationKey::of(&deployment)));
         let again =
             |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
         let (draft, other) = (again(&deployment.draft), again(&deployment.other));

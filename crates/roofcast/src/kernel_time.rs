@@ -17,23 +17,23 @@ use choice::Asking;
 pub use choice::Timed;
 pub(crate) use choice::{evidence, timed};
 pub(crate) use context::Context;
-pub(crate) use formula::Rates;
+pub(crate) use formula::RateFormula;
 use serde::Serialize;
 
 /// Time of one operator, and its basis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KernelTime {
     /// Time as fractions of the chip's rates: for limits, and for unmeasured kernels.
-    pub rates: Rates,
+    pub rates: RateFormula,
     /// Measured times, if the kernel was timed.
-    pub measured: Option<Measured>,
+    pub measured: Option<MeasuredTimes>,
     /// Basis of the time.
     pub basis: Basis,
 }
 
 /// Measured times of one operator in one layer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Measured {
+pub(crate) enum MeasuredTimes {
     /// Seconds over rows, or over tokens for experts.
     Rows(Curve),
     /// Times of attention or of a recurrence.
@@ -83,7 +83,7 @@ impl<'a> Kernels<'a> {
 
     /// Time of `operator`.
     pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
-        let rates = Rates::of(self, operator);
+        let rates = RateFormula::of(self, operator);
         let found = self.profiles().and_then(|profiles| match &operator.form {
             Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix),
             Form::Experts(experts) => self.experts(profiles, operator, experts),

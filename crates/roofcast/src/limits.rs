@@ -7,7 +7,7 @@ pub mod alternatives;
 
 use crate::batch::Batch;
 use crate::capacity::reshaped;
-use crate::cost::{Bound, Cost, Utilization, cost, limit};
+use crate::cost::{Bottleneck, Cost, Utilization, cost, limit};
 use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
 use crate::memory;
@@ -19,7 +19,7 @@ use serde::Serialize;
 
 /// Question for [`limits`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
+pub struct LimitsQuestion {
     /// Sequences that decode together, over the whole deployment.
     pub batch: u64,
     /// Context of each sequence in tokens, the new one included.
@@ -115,7 +115,7 @@ pub struct Degree {
     #[serde(rename = "communication_ms")]
     pub communication: Picoseconds,
     /// Bottleneck of the step.
-    pub bound: Bound,
+    pub bound: Bottleneck,
 }
 
 /// Keeping the KV cache against recomputing it.
@@ -134,7 +134,7 @@ pub struct KvCache {
 }
 
 /// Answers `question` for the deployment of `forecaster`.
-pub fn limits(forecaster: &Forecaster, question: &Question) -> Limits {
+pub fn limits(forecaster: &Forecaster, question: &LimitsQuestion) -> Limits {
     let deployment = &forecaster.deployment;
     let decode = decode(forecaster, question);
     let prefill = cost(forecaster, &Batch::prefill(1, question.prefill), question.utilization);
@@ -161,7 +161,7 @@ pub fn limits(forecaster: &Forecaster, question: &Question) -> Limits {
 }
 
 /// One decode step, the point function of a sweep.
-pub fn decode(forecaster: &Forecaster, question: &Question) -> Cost {
+pub fn decode(forecaster: &Forecaster, question: &LimitsQuestion) -> Cost {
     cost(forecaster, &Batch::decode(question.batch, question.context), question.utilization)
 }
 
@@ -202,7 +202,7 @@ fn critical_batch(deployment: &Deployment, utilization: Utilization) -> Vec<Crit
         .collect()
 }
 
-fn tensor_parallel(forecaster: &Forecaster, question: &Question) -> TensorParallel {
+fn tensor_parallel(forecaster: &Forecaster, question: &LimitsQuestion) -> TensorParallel {
     let deployment = &forecaster.deployment;
     let chip = &deployment.accelerator;
     let base_rate = chip.peak(deployment.base).map_or(f64::NAN, |r| r.0) * question.utilization.mfu;
@@ -248,7 +248,7 @@ fn widest_ffn(deployment: &Deployment) -> u64 {
     widths.max().unwrap_or(0)
 }
 
-fn kv_cache(deployment: &Deployment, question: &Question, decode: &Cost) -> KvCache {
+fn kv_cache(deployment: &Deployment, question: &LimitsQuestion, decode: &Cost) -> KvCache {
     let again = |context: u64| {
         limit(deployment, &Batch::prefill(question.batch, context), question.utilization).limit
     };
@@ -278,12 +278,13 @@ fn kv_cache(deployment: &Deployment, question: &Question, decode: &Cost) -> KvCa
 
 /// FLOPs of the key and value projections over the FLOPs of all layer matrices.
 fn kv_flops_share(deployment: &Deployment) -> f64 {
-    use crate::model::Role;
+    use crate::model::TensorRole;
     let model = &deployment.model;
     let (mut kv, mut all) = (0.0, 0.0);
     for tensor in model.layers.iter().flat_map(|l| l.tensors(model.hidden)) {
-        let matrix =
-            tensor.role == Role::Linear || tensor.role == Role::Expert || tensor.role == Role::Router;
+        let matrix = tensor.role == TensorRole::Linear
+            || tensor.role == TensorRole::Expert
+            || tensor.role == TensorRole::Router;
         let flops = if matrix { tensor.elements() as f64 } else { 0.0 };
         all += flops;
         if tensor.name == "self_attn.k_proj"
@@ -304,7 +305,7 @@ pub struct IntensityPoint {
     /// FLOPs per byte, with inputs and outputs: 2·B·n·k / (n·k·w + B·(n + k)·a).
     pub flops_per_byte: f64,
     /// Bottleneck on this chip.
-    pub bound: Bound,
+    pub bound: Bottleneck,
 }
 
 /// The arithmetic intensity of one `rows × columns` layer against batch, activations counted.
@@ -325,7 +326,7 @@ pub fn intensity(
         IntensityPoint {
             batch,
             flops_per_byte,
-            bound: if flops_per_byte < ridge { Bound::Memory } else { Bound::Compute },
+            bound: if flops_per_byte < ridge { Bottleneck::Memory } else { Bottleneck::Compute },
         }
     };
     batches.iter().map(point).collect()

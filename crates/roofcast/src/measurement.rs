@@ -8,10 +8,10 @@ mod rows;
 pub(crate) mod settings;
 
 pub use rows::{read, read_each};
-pub(crate) use settings::Settings;
+pub(crate) use settings::RowSettings;
 
 use crate::coefficients::Load;
-use crate::deployment::Options;
+use crate::deployment::DeploymentOptions;
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::precision::Dtype;
@@ -23,7 +23,7 @@ use serde::Serialize;
 /// Kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum MeasurementKind {
     /// The time of one step.
     DecodeStep,
     /// The first token of one prompt.
@@ -68,20 +68,20 @@ fn check_engine(place: &str, field: &str, name: &str) -> Result<()> {
     Err(Error::field(place, field, format!("{name:?}"), ENGINES.join(", ")))
 }
 
-const KINDS: [(&str, Kind); 10] = [
-    ("decode_step", Kind::DecodeStep),
-    ("prefill", Kind::Prefill),
-    ("prefill_batch", Kind::PrefillBatch),
-    ("static_batch_phases", Kind::StaticBatchPhases),
-    ("offline_static_batch", Kind::OfflineStaticBatch),
-    ("closed_loop", Kind::ClosedLoop),
-    ("open_loop", Kind::OpenLoop),
-    ("offline_max_throughput", Kind::OfflineMaxThroughput),
-    ("burst_all_at_once", Kind::BurstAllAtOnce),
-    ("disaggregated", Kind::Disaggregated),
+const KINDS: [(&str, MeasurementKind); 10] = [
+    ("decode_step", MeasurementKind::DecodeStep),
+    ("prefill", MeasurementKind::Prefill),
+    ("prefill_batch", MeasurementKind::PrefillBatch),
+    ("static_batch_phases", MeasurementKind::StaticBatchPhases),
+    ("offline_static_batch", MeasurementKind::OfflineStaticBatch),
+    ("closed_loop", MeasurementKind::ClosedLoop),
+    ("open_loop", MeasurementKind::OpenLoop),
+    ("offline_max_throughput", MeasurementKind::OfflineMaxThroughput),
+    ("burst_all_at_once", MeasurementKind::BurstAllAtOnce),
+    ("disaggregated", MeasurementKind::Disaggregated),
 ];
 
-impl Kind {
+impl MeasurementKind {
     /// Name of the kind in the CSV.
     pub fn name(self) -> &'static str {
         KINDS.iter().find(|(_, k)| *k == self).map_or("", |(name, _)| name)
@@ -90,20 +90,34 @@ impl Kind {
     /// Class of load, as far as errors depend on it.
     pub(crate) fn load(self) -> Load {
         match self {
-            Kind::DecodeStep | Kind::Prefill | Kind::PrefillBatch | Kind::StaticBatchPhases => Load::Step,
-            Kind::OpenLoop => Load::Open,
+            MeasurementKind::DecodeStep
+            | MeasurementKind::Prefill
+            | MeasurementKind::PrefillBatch
+            | MeasurementKind::StaticBatchPhases => Load::Step,
+            MeasurementKind::OpenLoop => Load::Open,
             _ => Load::Closed,
         }
     }
 
     /// True if the first token counts when all prompts of the batch are computed.
     pub(crate) fn is_static(self) -> bool {
-        matches!(self, Kind::PrefillBatch | Kind::StaticBatchPhases | Kind::OfflineStaticBatch)
+        matches!(
+            self,
+            MeasurementKind::PrefillBatch
+                | MeasurementKind::StaticBatchPhases
+                | MeasurementKind::OfflineStaticBatch
+        )
     }
 
     /// True if a server was between client and engine.
     pub(crate) fn served(self) -> bool {
-        matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated)
+        matches!(
+            self,
+            MeasurementKind::ClosedLoop
+                | MeasurementKind::OpenLoop
+                | MeasurementKind::BurstAllAtOnce
+                | MeasurementKind::Disaggregated
+        )
     }
 }
 
@@ -161,7 +175,7 @@ pub struct Measurement {
     /// Source of the row.
     pub source: String,
     /// Kind of measurement.
-    pub kind: Kind,
+    pub kind: MeasurementKind,
     /// Hugging Face id.
     pub model: String,
     /// Catalog id.
@@ -193,7 +207,7 @@ pub struct Measurement {
     /// True if the times are medians, false if they are means.
     pub median: bool,
     /// Settings of server and client.
-    pub settings: Settings,
+    pub settings: RowSettings,
 }
 
 /// Models whose publisher's own checkpoints in fp8 have a scale for each 128 × 128 weights, as in Qwen/Qwen3-32B-FP8.
@@ -208,13 +222,13 @@ impl Measurement {
     /// True if a batch computes all its prompts before its first decode, as FasterTransformer does and every
     /// benchmark that times the phases separately.
     pub(crate) fn has_phases(&self) -> bool {
-        self.kind == Kind::StaticBatchPhases || self.engine == "fastertransformer"
+        self.kind == MeasurementKind::StaticBatchPhases || self.engine == "fastertransformer"
     }
 
     /// Number of sequences that certainly decode together: those of a step, or of a static batch. In any other load
     /// requests may wait for each other.
     pub(crate) fn batch(&self) -> Option<u64> {
-        let together = self.kind == Kind::DecodeStep || self.has_phases();
+        let together = self.kind == MeasurementKind::DecodeStep || self.has_phases();
         together.then(|| self.concurrency.unwrap_or(1))
     }
 
@@ -242,7 +256,7 @@ impl Measurement {
     /// `checkpoint` is the format of the model's own checkpoint, if quantized. Where a row does not name its KV
     /// format: TensorRT-LLM keeps 8 bits with 8- and 4-bit weights, and so does a vLLM server with checkpoints that
     /// ModelOpt made of a 16-bit one, whose `kv_cache_quant_algo` is FP8.
-    pub(crate) fn options(&self, checkpoint: Option<&str>) -> Options {
+    pub(crate) fn options(&self, checkpoint: Option<&str>) -> DeploymentOptions {
         let weights = self.weights.as_str();
         let quantized = checkpoint.is_some();
         let in_blocks = checkpoint == Some("fp8-block") || self.model.starts_with(BLOCK_SCALED);
@@ -258,7 +272,7 @@ impl Measurement {
             "" => None,
             named => Some(named.to_owned()),
         };
-        Options {
+        DeploymentOptions {
             precision: PrecisionSpec {
                 weights: Some(if weights == "fp8" && in_blocks { "fp8-block" } else { weights })
                     .filter(|w| !w.is_empty())
@@ -268,7 +282,7 @@ impl Measurement {
             },
             parallelism: recipe::parallelism(self),
             engine: self.engine_spec(),
-            ..Options::default()
+            ..DeploymentOptions::default()
         }
     }
 

@@ -16,12 +16,12 @@ mod start;
 mod vllm;
 
 pub use host::host_tier;
-use pages::Pool;
+use pages::PagePool;
 pub use start::{Refusal, Start, start, starts};
 
 use crate::deployment::Deployment;
 use crate::kv_cache::groups::Groups;
-use crate::model::mixer::{Attention, Parts};
+use crate::model::mixer::{Attention, CacheParts};
 use crate::model::{Ffn, Mixer};
 use crate::spec::EngineKind;
 use crate::units::Bytes;
@@ -152,7 +152,7 @@ pub fn running(deployment: &Deployment) -> Option<u64> {
 fn asked_room(deployment: &Deployment, stage: usize) -> Option<Bytes> {
     let engine = &deployment.engine;
     let blocks = engine.num_gpu_blocks.map(|blocks| {
-        let pool = Pool::of(deployment, stage).map(|pool| pool.block);
+        let pool = PagePool::of(deployment, stage).map(|pool| pool.block);
         pool.unwrap_or_else(|| sequence_bytes(deployment, stage, deployment.engine.block_size)) * blocks
     });
     blocks.or(engine.kv_cache_memory_bytes.map(Bytes)).filter(|_| !deployment.ideal)
@@ -339,16 +339,16 @@ pub fn block_tokens(deployment: &Deployment) -> u64 {
 
 /// Parts into which the ranks of a stage cut a layer's cache: KV heads by [`Deployment::kv_parts`], states by their
 /// heads; latents and index keys are whole on every rank.
-fn parts(deployment: &Deployment, mixer: &Mixer) -> Parts {
+fn parts(deployment: &Deployment, mixer: &Mixer) -> CacheParts {
     let tp = deployment.parallelism.tp;
     if deployment.ideal {
-        return Parts { cache: tp, index: tp, state: tp };
+        return CacheParts { cache: tp, index: tp, state: tp };
     }
     let cache = match mixer {
         Mixer::Attention(a) | Mixer::Both(a, _) => deployment.kv_parts(a.kv_heads),
         _ => 1,
     };
-    Parts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
+    CacheParts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
 }
 
 /// Bytes that rounding adds to a layer's cache on a rank: a window or chunk that does not end with a block holds one

@@ -18,7 +18,7 @@ pub(crate) use ffn::{Dense, Experts, Ffn, largest_deviate};
 pub use mixer::{Attention, Indivisible, Latent, Mixer};
 pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;
-pub(crate) use tensor::{Role, Split, Tensor};
+pub(crate) use tensor::{Split, Tensor, TensorRole};
 pub(crate) use tower::Tower;
 
 use crate::precision::{Dtype, Format, KvFormat};
@@ -158,21 +158,22 @@ impl Model {
                 idle += experts.idle_elements(self.hidden);
             }
         }
-        let outer =
-            |role: Role| self.outer.iter().filter(|t| t.role == role).map(Tensor::elements).sum::<u128>();
+        let outer = |role: TensorRole| {
+            self.outer.iter().filter(|t| t.role == role).map(Tensor::elements).sum::<u128>()
+        };
         total += self.outer.iter().map(Tensor::elements).sum::<u128>();
         if self.tied {
-            total -= outer(Role::Head);
+            total -= outer(TensorRole::Head);
         }
         if idle > 0 && !self.tied {
-            idle += outer(Role::Embedding);
+            idle += outer(TensorRole::Embedding);
         }
         let count = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         Parameters {
             total: count(total),
             active: count(total.saturating_sub(idle)),
-            embedding: count(outer(Role::Embedding)),
-            lm_head: count(outer(Role::Head)),
+            embedding: count(outer(TensorRole::Embedding)),
+            lm_head: count(outer(TensorRole::Head)),
         }
     }
 
@@ -215,7 +216,7 @@ impl Model {
         let inner: Bytes = layers
             .map(|(index, layer)| layer.tensors(self.hidden).iter().map(|t| bytes(t, Some(index))).sum())
             .sum();
-        let outer = self.outer.iter().filter(|t| !(self.tied && t.role == Role::Head));
+        let outer = self.outer.iter().filter(|t| !(self.tied && t.role == TensorRole::Head));
         inner + outer.map(|t| bytes(t, None)).sum::<Bytes>()
     }
 

@@ -14,7 +14,7 @@ mod moe;
 mod recurrent;
 
 use crate::batch::Sequences;
-use crate::deployment::{Block, Deployment, Gemm, Stage};
+use crate::deployment::{Block, Deployment, Gemm, PipelineStage};
 use crate::model::{Mixer, OperatorKind};
 use crate::precision::Dtype;
 use crate::units::{Bytes, FlopRate, number};
@@ -113,7 +113,7 @@ pub enum Rows {
 
 /// FLOPs and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Demand {
+pub struct Work {
     /// Operations.
     pub flops: f64,
     /// Weights read.
@@ -122,10 +122,10 @@ pub struct Demand {
     pub kv_bytes: f64,
 }
 
-impl Demand {
+impl Work {
     /// The demand of `times` equal operators.
-    pub(crate) fn times(self, times: f64) -> Demand {
-        Demand {
+    pub(crate) fn times(self, times: f64) -> Work {
+        Work {
             flops: self.flops * times,
             weight_bytes: self.weight_bytes * times,
             kv_bytes: self.kv_bytes * times,
@@ -133,8 +133,8 @@ impl Demand {
     }
 }
 
-impl AddAssign for Demand {
-    fn add_assign(&mut self, other: Demand) {
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Work) {
         self.flops += other.flops;
         self.weight_bytes += other.weight_bytes;
         self.kv_bytes += other.kv_bytes;
@@ -149,7 +149,7 @@ pub struct ContextForm {
     /// Work of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
     pub decode: DecodeForm,
     /// Shape by which the kernel was timed.
-    pub shape: Shape,
+    pub shape: KernelShape,
     /// True if a cached value has 8 bits or fewer.
     pub narrow: bool,
     /// Weights, read once a step.
@@ -158,7 +158,7 @@ pub struct ContextForm {
 
 /// Shape of an attention or recurrence kernel on one rank, as it was timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum KernelShape {
     /// Softmax attention over keys and values; a window of 0 means none.
     Grouped {
         /// Query heads.
@@ -192,11 +192,11 @@ pub enum Shape {
     Other,
 }
 
-impl Shape {
+impl KernelShape {
     /// Query heads of grouped attention, and query heads that share one key head; 0 and 1 for other work.
     pub(crate) fn heads_and_group(self) -> [u64; 2] {
         match self {
-            Shape::Grouped { heads, group, .. } => [heads, group],
+            KernelShape::Grouped { heads, group, .. } => [heads, group],
             _ => [0, 1],
         }
     }
@@ -206,16 +206,16 @@ impl Shape {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DecodeForm {
     /// Context-independent work.
-    pub fixed: Demand,
+    pub fixed: Work,
     /// Work per token of the context up to a reach; `u64::MAX` is the whole context.
-    pub terms: Vec<(u64, Demand)>,
+    pub terms: Vec<(u64, Work)>,
 }
 
 impl DecodeForm {
     /// A form with `flops` and `bytes` for each token up to `reach`.
     fn linear(reach: u64, flops: f64, kv_bytes: f64) -> DecodeForm {
-        let term = Demand { flops, kv_bytes, weight_bytes: 0.0 };
-        DecodeForm { fixed: Demand::default(), terms: vec![(reach, term)] }
+        let term = Work { flops, kv_bytes, weight_bytes: 0.0 };
+        DecodeForm { fixed: Work::default(), terms: vec![(reach, term)] }
     }
 }
 
@@ -239,7 +239,7 @@ pub enum SequenceForm {
 impl SequenceForm {
     /// FLOPs and KV bytes of one sequence that computes `new` tokens up to a context of `context`.
     #[inline(always)]
-    pub(crate) fn demand(&self, new: u64, context: u64) -> Demand {
+    pub(crate) fn demand(&self, new: u64, context: u64) -> Work {
         let [flops, kv_bytes] = match self {
             SequenceForm::Grouped(form) => form.demand(new, context),
             SequenceForm::Latent(form) => form.attention(new, context),
@@ -248,7 +248,7 @@ impl SequenceForm {
             SequenceForm::Scores(form) => form.demand(new, context),
             SequenceForm::Recurrence(form) => form.demand(new, context),
         };
-        Demand { flops, kv_bytes, weight_bytes: 0.0 }
+        Work { flops, kv_bytes, weight_bytes: 0.0 }
     }
 }
 
@@ -260,8 +260,8 @@ impl ContextForm {
 
     /// Exact work of `sequences`.
     #[inline(always)]
-    pub(crate) fn demand(&self, sequences: &[Sequences]) -> Demand {
-        let mut sum = Demand::default();
+    pub(crate) fn demand(&self, sequences: &[Sequences]) -> Work {
+        let mut sum = Work::default();
         for s in sequences {
             sum += self.sequence.demand(s.new, s.context).times(number(s.count));
         }
@@ -274,7 +274,7 @@ pub(crate) fn operators(deployment: &Deployment) -> Vec<Operator> {
     deployment.stages.iter().flat_map(|stage| of_stage(deployment, stage)).collect()
 }
 
-fn of_stage(deployment: &Deployment, stage: &Stage) -> Vec<Operator> {
+fn of_stage(deployment: &Deployment, stage: &PipelineStage) -> Vec<Operator> {
     let mut all = Vec::new();
     if stage.embedding_row > Bytes::ZERO {
         let row_bytes = stage.embedding_row.as_f64();

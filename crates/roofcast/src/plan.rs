@@ -31,14 +31,16 @@ mod search;
 mod space;
 mod why;
 
-pub use answer::{Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, Smallest, Times, WhatIf};
+pub use answer::{
+    Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, SmallestCount, Times, WhatIf,
+};
 pub use bounded::{Bounded, against};
 pub use current::{Alternative, Current, current};
 pub use curves::{Curve, CurvePoint, Curves, curves};
-pub use feasibility::{Miss, Stage};
+pub use feasibility::{Miss, SearchStage};
 pub use largest::{Largest, Range};
-pub use launch::{Launch, Role, launches};
-pub use over_time::{Interval, OverTime};
+pub use launch::{Launch, ReplicaRole, launches};
+pub use over_time::{OverTime, ScheduleInterval};
 pub(crate) use pareto::front;
 pub use proof::{Headroom, Runner, Trial, in_turn, judged_load, missed};
 pub use quality::Quality;
@@ -52,11 +54,11 @@ use crate::kernel_time;
 use crate::model::Model;
 use crate::spec::{CostKind, Spec};
 use crate::workload::{Arrivals, Workload};
-use demand::Demand;
+use demand::TrafficDemand;
 use feasibility::Judge;
 use manifest::{Served, manifests};
 use search::{Judged, Proven, Search};
-use space::{Candidate, Pool, Space};
+use space::{Candidate, CandidatePool, SearchSpace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -64,7 +66,7 @@ use std::sync::Arc;
 const NEAREST: usize = 5;
 
 /// Options of a plan.
-pub struct Question<'a> {
+pub struct PlanQuestion<'a> {
     /// Simulate every deployment that fits, ignoring the limit and the estimate.
     pub exhaustive: bool,
     /// Deployments to explain, as in `accelerator=h100-sxm,tp=4,replicas=2`.
@@ -79,9 +81,9 @@ pub struct Question<'a> {
     pub slower: f64,
 }
 
-impl Default for Question<'_> {
+impl Default for PlanQuestion<'_> {
     fn default() -> Self {
-        Question {
+        PlanQuestion {
             exhaustive: false,
             why: None,
             runner: &in_turn,
@@ -97,15 +99,15 @@ impl Default for Question<'_> {
 /// # Errors
 /// If the spec has no workload, or sets keys that a plan decides; if the search contradicts itself; if formats or chips are
 /// unknown.
-pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Question) -> Result<Plan> {
+pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQuestion) -> Result<Plan> {
     let missing =
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
     let asked = proof::asked(spec)?;
     let over_time = over_time::asked(spec, workload)?;
-    let demand = Demand::of(workload, "spec")?;
-    let space = Space::of(spec, model, catalog, demand.shared)?;
+    let demand = TrafficDemand::of(workload, "spec")?;
+    let space = SearchSpace::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
     let candidates = candidates(&judge)?;
     let search = spec.search.clone().unwrap_or_default();
@@ -120,7 +122,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Quest
         runner: question.runner,
         progress: question.progress,
         goes_on: question.goes_on,
-        judged: vec![Judged::Dearer; candidates.len()],
+        judged: vec![Judged::MoreExpensive; candidates.len()],
         simulated: 0,
     };
     found.run(question.exhaustive)?;
@@ -217,10 +219,10 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     let kv: Vec<String> = shapes().map(|d| d.kv.name.to_owned()).collect();
     for judged in &found.judged {
         match judged {
-            Judged::Missed(miss) if miss.stage == Stage::Memory => pruned.memory += 1,
-            Judged::Missed(miss) if miss.stage == Stage::Limit => pruned.limit += 1,
-            Judged::Missed(miss) if miss.stage == Stage::Estimate => pruned.estimate += 1,
-            Judged::Dearer => dearer += 1,
+            Judged::Missed(miss) if miss.stage == SearchStage::Memory => pruned.memory += 1,
+            Judged::Missed(miss) if miss.stage == SearchStage::Limit => pruned.limit += 1,
+            Judged::Missed(miss) if miss.stage == SearchStage::Estimate => pruned.estimate += 1,
+            Judged::MoreExpensive => dearer += 1,
             _ => {}
         }
     }
@@ -272,9 +274,9 @@ fn by_throughput(ranked: &[Choice]) -> Vec<Choice> {
 fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
     // The Hugging Face id that the user gave, which may be a fine-tune of the catalog's entry.
     let named = found.base.model.name.as_deref().filter(|name| name.contains('/'));
-    let decode = if candidate.prefill.is_some() { Role::Decode } else { Role::Replica };
-    let prefill = candidate.prefill.map(|pool| (pool, Role::Prefill));
-    let beside = candidate.beside.map(|pool| (pool, Role::Beside));
+    let decode = if candidate.prefill.is_some() { ReplicaRole::Decode } else { ReplicaRole::Replica };
+    let prefill = candidate.prefill.map(|pool| (pool, ReplicaRole::Prefill));
+    let beside = candidate.beside.map(|pool| (pool, ReplicaRole::Beside));
     let pools = prefill.into_iter().chain([(candidate.serving, decode)]).chain(beside);
     pools
         .filter_map(|(pool, role)| {
@@ -344,7 +346,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         limit: Times { tpot_ms: run.limit_tpot_ms.min(s.tpot.mean), prefill_ms: limit_prefill },
         forecast: Times { tpot_ms: s.tpot.mean, prefill_ms },
         bound: answer::bound(&run.time),
-        stage: Stage::Simulation,
+        stage: SearchStage::Simulation,
         evidence: run.bands.as_ref().map(|b| b.evidence),
         kernels: forecaster.and_then(|f| timed(f, found.base.engine.cost)),
         bounds: bounded::bounded(proven, &found.base.slo),
@@ -365,7 +367,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
     }
 }
 
-fn pool_choice(space: &Space, pool: Pool) -> PoolChoice {
+fn pool_choice(space: &SearchSpace, pool: CandidatePool) -> PoolChoice {
     let shape = &space.shapes[pool.shape];
     PoolChoice { accelerator: shape.chip.id.clone(), replicas: pool.replicas, cut: shape.cut }
 }
@@ -393,17 +395,17 @@ fn left_out(found: &Search) -> Vec<LeftOut> {
     for (candidate, judged) in found.candidates.iter().zip(&found.judged) {
         let reason = match judged {
             Judged::Missed(miss) => match (miss.stage, miss.reason.split_once(':')) {
-                (Stage::Memory, _) => "it does not fit".to_owned(),
-                (Stage::Limit, Some((metric, _))) => format!("{metric} is missed at the limit"),
-                (Stage::Limit, None) => "the load is beyond the limit".to_owned(),
-                (Stage::Estimate, Some((metric, _))) => format!("{metric} is missed in steady state"),
-                (Stage::Estimate, None) => "the load is more than it serves in steady state".to_owned(),
-                (Stage::Simulation, _) => "the SLO is missed when simulated".to_owned(),
+                (SearchStage::Memory, _) => "it does not fit".to_owned(),
+                (SearchStage::Limit, Some((metric, _))) => format!("{metric} is missed at the limit"),
+                (SearchStage::Limit, None) => "the load is beyond the limit".to_owned(),
+                (SearchStage::Estimate, Some((metric, _))) => format!("{metric} is missed in steady state"),
+                (SearchStage::Estimate, None) => "the load is more than it serves in steady state".to_owned(),
+                (SearchStage::Simulation, _) => "the SLO is missed when simulated".to_owned(),
             },
-            Judged::Dearer if found.value(candidate).is_none() => {
+            Judged::MoreExpensive if found.value(candidate).is_none() => {
                 "no price or power in the catalog".to_owned()
             }
-            Judged::Dearer | Judged::Meets(_) => continue,
+            Judged::MoreExpensive | Judged::Meets(_) => continue,
         };
         let sides = space.sides(candidate).into_iter().rev().flatten();
         let chips: Vec<&str> = sides.map(|(chip, _)| chip.id.as_str()).collect();
@@ -415,7 +417,7 @@ fn left_out(found: &Search) -> Vec<LeftOut> {
 }
 
 /// For each accelerator, the smallest replica that holds the model and a request.
-fn smallest(found: &Search) -> Vec<Smallest> {
+fn smallest(found: &Search) -> Vec<SmallestCount> {
     let judge = found.judge;
     let holds = |shape: &usize| judge.estimate(*shape).is_some() && judge.holds(*shape).is_none();
     let of = |chip: &Arc<Accelerator>| {
@@ -424,7 +426,7 @@ fn smallest(found: &Search) -> Vec<Smallest> {
         let least = own.min_by_key(|shape| judge.space.shapes[*shape].cut.ranks())?;
         let deployment = &judge.fitted[least].as_ref().ok()?.forecaster.deployment;
         let count = judge.space.shapes[least].cut.ranks();
-        Some(Smallest { accelerator: chip.id.clone(), count, weights: deployment.weights.clone() })
+        Some(SmallestCount { accelerator: chip.id.clone(), count, weights: deployment.weights.clone() })
     };
     judge.space.chips.iter().filter_map(of).collect()
 }

@@ -36,13 +36,13 @@ pub struct Preset {
     /// Mean output tokens of the data.
     pub output_mean: Option<f64>,
     /// Quantiles and rank correlation of the lengths.
-    pub lengths: Arc<Summary>,
+    pub lengths: Arc<PresetStatistics>,
 }
 
 /// Published statistics of a set of lengths.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Summary {
+pub struct PresetStatistics {
     /// Prompt tokens.
     pub input: Quantiles,
     /// Output tokens; some sets have prompts alone.
@@ -63,7 +63,7 @@ impl Preset {
     }
 }
 
-impl Summary {
+impl PresetStatistics {
     /// Refuses quantiles that are no distribution of lengths.
     fn check(&self, place: &str, id: &str) -> Result<()> {
         let sane =

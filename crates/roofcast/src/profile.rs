@@ -12,4 +12,4 @@ mod table;
 
 pub use asset::{Profiles, Section, Writer};
 pub(crate) use curve::{Curve, Lines};
-pub(crate) use table::Table;
+pub(crate) use table::KernelTable;

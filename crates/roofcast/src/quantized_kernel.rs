@@ -20,13 +20,13 @@ const TEXT: &str = include_str!("../catalog/kernels.toml");
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    kernel: Vec<Kernel>,
+    kernel: Vec<QuantizedKernel>,
 }
 
 /// A kernel of quantized weights.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Kernel {
+pub(crate) struct QuantizedKernel {
     /// Name of the kernel, as in `marlin`.
     pub name: String,
     /// Weight formats that it supports.
@@ -134,8 +134,8 @@ struct Default {
 }
 
 /// Every named kernel.
-pub(crate) fn kernels() -> Result<&'static [Kernel]> {
-    static PARSED: OnceLock<Result<Vec<Kernel>>> = OnceLock::new();
+pub(crate) fn kernels() -> Result<&'static [QuantizedKernel]> {
+    static PARSED: OnceLock<Result<Vec<QuantizedKernel>>> = OnceLock::new();
     let parse =
         || toml::from_str::<File>(TEXT).map(|f| f.kernel).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
@@ -148,7 +148,7 @@ pub(crate) fn kernel(
     named: Option<&str>,
     weights: &str,
     chip: &Accelerator,
-) -> Result<Option<&'static Kernel>> {
+) -> Result<Option<&'static QuantizedKernel>> {
     let all = || kernels().map(|all| all.iter().filter(|kernel| kernel.runs_on(chip)));
     let Some(name) = named else {
         return Ok(all()?.find(|k| k.default.iter().any(|d| d.holds(release, weights))));
@@ -174,14 +174,15 @@ pub(crate) fn running(
     weights: &str,
     activations: Option<Dtype>,
     chip: &Accelerator,
-) -> Option<&'static Kernel> {
+) -> Option<&'static QuantizedKernel> {
     let named = matches!(activations, Some(Dtype::Bf16 | Dtype::Fp16));
-    let unpacks = |kernel: &&Kernel| kernel.weight_only.get(weights).is_some_and(|d| named || !chip.has(*d));
+    let unpacks =
+        |kernel: &&QuantizedKernel| kernel.weight_only.get(weights).is_some_and(|d| named || !chip.has(*d));
     let own = kernels().ok()?.iter().filter(|_| release.kind == EngineKind::Vllm).find(unpacks);
     own.or(kernel(release, kernel_name, weights, chip).ok().flatten())
 }
 
-impl Kernel {
+impl QuantizedKernel {
     /// True if the kernel supports weights of a format.
     pub(crate) fn multiplies(&self, weights: &str) -> bool {
         self.formats.iter().any(|f| f == weights)

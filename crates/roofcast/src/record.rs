@@ -6,7 +6,7 @@
 pub mod csv;
 mod reader;
 
-pub use reader::{Format, Records};
+pub use reader::{RecordFormat, Records};
 
 use crate::error::{Error, Result};
 use crate::units::Picoseconds;

@@ -6,7 +6,7 @@
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::scheduler;
-use crate::spec::keys::{KEYS, Key};
+use crate::spec::keys::{KEYS, SpecKey};
 use crate::spec::settings::{get, put};
 use crate::spec::written::{Absent, write};
 use crate::spec::{KvLayout, SchedulerKind, Spec};
@@ -37,7 +37,7 @@ pub fn text(
             comments.push(Absent { path, holds: Some(value) });
         }
     }
-    let usual = |key: &&Key| !key.rare && sections.contains(&key.section());
+    let usual = |key: &&SpecKey| !key.rare && sections.contains(&key.section());
     comments.extend(absent(&table, spec, &comments, usual));
     Ok(write(&table, &comments))
 }
@@ -48,8 +48,8 @@ pub fn starter(table: &Table, spec: &Spec) -> String {
 }
 
 /// The keys that pass the filter and are neither in the spec nor in `said`.
-fn absent(table: &Table, spec: &Spec, said: &[Absent], passes: impl Fn(&&Key) -> bool) -> Vec<Absent> {
-    let unsaid = |key: &&Key| get(table, key.path).is_none() && said.iter().all(|a| a.path != key.path);
+fn absent(table: &Table, spec: &Spec, said: &[Absent], passes: impl Fn(&&SpecKey) -> bool) -> Vec<Absent> {
+    let unsaid = |key: &&SpecKey| get(table, key.path).is_none() && said.iter().all(|a| a.path != key.path);
     let keys = KEYS.iter().filter(passes).filter(unsaid).filter(|key| usable(spec, key.path));
     keys.map(|key| Absent { path: key.path, holds: None }).collect()
 }

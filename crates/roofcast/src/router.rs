@@ -9,7 +9,7 @@ mod history;
 pub use crate::spec::Routing;
 use crate::spec::RoutingSpec;
 use crate::workload::Prompt;
-use cache::{Asked, CachePolicy, Replicas};
+use cache::{CachePolicy, Replicas, RoutedRequest};
 use std::collections::BTreeMap;
 
 /// A router and its memory of earlier choices.
@@ -48,7 +48,7 @@ impl Router {
     /// Chooses the replica of a request by a cache-aware policy; for other policies, as [`Router::choose`].
     pub(crate) fn choose_by_cache(
         &mut self,
-        asked: &Asked,
+        asked: &RoutedRequest,
         replicas: &dyn Replicas,
         candidates: &[usize],
     ) -> usize {

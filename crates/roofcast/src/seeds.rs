@@ -16,7 +16,7 @@ use crate::batch::Batch;
 use crate::capacity::{self, Capacity, capacity};
 use crate::catalog::Catalog;
 use crate::cost::{Cost, Utilization};
-use crate::deployment::{Deployment, Options};
+use crate::deployment::{Deployment, DeploymentOptions};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::limits;
@@ -78,7 +78,7 @@ impl FromStr for Seed {
 /// Assessment of a seed's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum SeedVerdict {
     /// The seed's own inputs give the printed digits.
     Exact,
     /// The figure is rounded and otherwise right.
@@ -95,17 +95,17 @@ pub enum Verdict {
     Open,
 }
 
-impl Verdict {
+impl SeedVerdict {
     /// Name of the verdict in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::Exact => "exact",
-            Verdict::Rounded => "rounded",
-            Verdict::Unit => "unit",
-            Verdict::Inconsistent => "inconsistent",
-            Verdict::WrongInput => "wrong-input",
-            Verdict::Measured => "measured",
-            Verdict::Open => "open",
+            SeedVerdict::Exact => "exact",
+            SeedVerdict::Rounded => "rounded",
+            SeedVerdict::Unit => "unit",
+            SeedVerdict::Inconsistent => "inconsistent",
+            SeedVerdict::WrongInput => "wrong-input",
+            SeedVerdict::Measured => "measured",
+            SeedVerdict::Open => "open",
         }
     }
 }
@@ -126,7 +126,7 @@ pub struct Claim {
     /// The figure by the library.
     pub roofcast: Option<f64>,
     /// Assessment of the seed's figure.
-    pub verdict: Verdict,
+    pub verdict: SeedVerdict,
     /// Reason of the difference; may be empty.
     pub why: String,
 }
@@ -146,7 +146,7 @@ impl Claim {
             unit,
             recomputed: None,
             roofcast: None,
-            verdict: Verdict::Exact,
+            verdict: SeedVerdict::Exact,
             why: String::new(),
         }
     }
@@ -162,7 +162,7 @@ impl Claim {
     }
 
     /// Sets the verdict and its reason.
-    fn is(self, verdict: Verdict, why: impl Into<String>) -> Claim {
+    fn is(self, verdict: SeedVerdict, why: impl Into<String>) -> Claim {
         Claim { verdict, why: why.into(), ..self }
     }
 }
@@ -212,12 +212,12 @@ impl<'a> Setup<'a> {
 
     /// The deployment as an engine serves it, with nothing idealized.
     fn served_by(self, catalog: &Catalog, engine: EngineSpec) -> Result<Deployment> {
-        let options = Options { ideal: false, engine, ..self.options() };
+        let options = DeploymentOptions { ideal: false, engine, ..self.options() };
         Deployment::resolve(model(catalog, self.model)?, chip(catalog, self.hardware)?, &options)
     }
 
-    fn options(self) -> Options {
-        Options {
+    fn options(self) -> DeploymentOptions {
+        DeploymentOptions {
             precision: PrecisionSpec {
                 weights: Some(self.weights.to_owned()),
                 kv: Some(self.kv.to_owned()),
@@ -229,7 +229,7 @@ impl<'a> Setup<'a> {
                 ..RequestedParallelism::default()
             },
             ideal: true,
-            ..Options::default()
+            ..DeploymentOptions::default()
         }
     }
 
@@ -255,7 +255,7 @@ fn chip(catalog: &Catalog, name: &str) -> Result<Arc<Accelerator>> {
 
 /// KV capacity of `deployment` for sequences of `context` tokens; `batch` sequences size the smallest machine.
 fn held(deployment: &Deployment, context: u64, batch: u64) -> Capacity {
-    let question = capacity::Question { context, batch, oversubscription_percent: 100, users: None };
+    let question = capacity::CapacityQuestion { context, batch, oversubscription_percent: 100, users: None };
     capacity(deployment, &question)
 }
 
@@ -272,7 +272,8 @@ fn prefill(deployment: &Deployment, tokens: u64, mfu: f64) -> Cost {
 
 /// All closed forms at one batch and context.
 fn closed_forms(deployment: &Deployment, batch: u64, context: u64) -> limits::Limits {
-    let question = limits::Question { batch, context, prefill: context, utilization: Utilization::FULL };
+    let question =
+        limits::LimitsQuestion { batch, context, prefill: context, utilization: Utilization::FULL };
     limits::limits(&Forecaster::ideal(deployment.clone()), &question)
 }
 

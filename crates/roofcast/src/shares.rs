@@ -6,7 +6,7 @@ use std::ops::Add;
 
 /// Parts of a time, one for each bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Shares<T> {
+pub struct BottleneckShares<T> {
     /// Memory-bound time.
     pub memory: T,
     /// Compute-bound time.
@@ -17,15 +17,15 @@ pub struct Shares<T> {
     pub host: T,
 }
 
-impl<T: Copy + Add<Output = T>> Shares<T> {
+impl<T: Copy + Add<Output = T>> BottleneckShares<T> {
     /// Sum of all parts.
     pub(crate) fn total(&self) -> T {
         self.memory + self.compute + self.communication + self.host
     }
 
     /// Sum with `other`, part by part.
-    pub(crate) fn plus(self, other: Shares<T>) -> Shares<T> {
-        Shares {
+    pub(crate) fn plus(self, other: BottleneckShares<T>) -> BottleneckShares<T> {
+        BottleneckShares {
             memory: self.memory + other.memory,
             compute: self.compute + other.compute,
             communication: self.communication + other.communication,
@@ -34,10 +34,10 @@ impl<T: Copy + Add<Output = T>> Shares<T> {
     }
 }
 
-impl Shares<f64> {
+impl BottleneckShares<f64> {
     /// Every part times `factor`.
-    pub(crate) fn scaled(self, factor: f64) -> Shares<f64> {
-        Shares {
+    pub(crate) fn scaled(self, factor: f64) -> BottleneckShares<f64> {
+        BottleneckShares {
             memory: self.memory * factor,
             compute: self.compute * factor,
             communication: self.communication * factor,
@@ -46,10 +46,10 @@ impl Shares<f64> {
     }
 
     /// Parts rounded to whole units.
-    pub(crate) fn whole(self) -> Shares<u64> {
+    pub(crate) fn whole(self) -> BottleneckShares<u64> {
         // Rounds to the nearest; times are not negative, and converting a signed word is one instruction.
         let whole = |s: f64| (s + 0.5) as i64 as u64;
-        Shares {
+        BottleneckShares {
             memory: whole(self.memory),
             compute: whole(self.compute),
             communication: whole(self.communication),
@@ -58,9 +58,9 @@ impl Shares<f64> {
     }
 }
 
-impl Shares<u128> {
+impl BottleneckShares<u128> {
     /// Adds the parts of a step.
-    pub(crate) fn add(&mut self, step: Shares<u64>) {
+    pub(crate) fn add(&mut self, step: BottleneckShares<u64>) {
         self.memory += u128::from(step.memory);
         self.compute += u128::from(step.compute);
         self.communication += u128::from(step.communication);
@@ -68,12 +68,12 @@ impl Shares<u128> {
     }
 }
 
-impl Shares<u64> {
+impl BottleneckShares<u64> {
     /// Every part times `factor`.
-    pub(crate) fn scaled(self, factor: f64) -> Shares<u64> {
-        let Shares { memory, compute, communication, host } = self;
+    pub(crate) fn scaled(self, factor: f64) -> BottleneckShares<u64> {
+        let BottleneckShares { memory, compute, communication, host } = self;
         let [memory, compute, communication, host] = [memory, compute, communication, host].map(|s| s as f64);
-        Shares { memory, compute, communication, host }.scaled(factor).whole()
+        BottleneckShares { memory, compute, communication, host }.scaled(factor).whole()
     }
 
     /// Name of the largest part.

@@ -11,25 +11,25 @@ use crate::bands::Bands;
 use crate::error::{Error, Result};
 pub(crate) use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
-use crate::fleet::{Admission, Fleet, Ranking};
+use crate::fleet::{Admission, Fleet, QueueOrder};
 use crate::forecaster::Forecaster;
 use crate::record::Record;
-use crate::scheduler::config::Prefixes;
+use crate::scheduler::config::PrefixCaching;
 use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
-use crate::summary::Summary;
+use crate::summary::RunSummary;
 use crate::timeline::Timeline;
-use crate::timeline::series::{Point, Series};
-use crate::timeline::trace::Trace;
+use crate::timeline::series::{Series, SeriesPoint};
+use crate::timeline::trace::EventTrace;
 use crate::units::{Bytes, Picoseconds};
 use crate::workload::{Traffic, Workload};
-pub use beside::{Beside, Verdict};
-pub use provision::{FleetUse, PoolUse, ScalingUse, Transfers, has_pools, pool, uncounted};
+pub use beside::{TpotComparison, TpotVerdict};
+pub use provision::{FleetUse, PoolUse, ScalingUse, TransferUse, has_pools, pool, uncounted};
 use provision::{Provision, Requests};
 use serde::Serialize;
 
 /// Options of a run: speed, recorded data and early end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct RunOptions {
     /// Simulate equal steps at once; this does not change the results.
     pub leap: bool,
     /// Keep a record for each request.
@@ -58,9 +58,9 @@ pub struct Simulation {
     pub rejected: u64,
     /// Latencies and throughput as clients see them, by vLLM's keys.
     #[serde(flatten)]
-    pub summary: Summary,
+    pub summary: RunSummary,
     /// Resolved settings of the engine.
-    pub settings: Settings,
+    pub settings: ReportedSettings,
     /// Work of the engines, over all replicas.
     pub activity: Activity,
     /// Use of the KV cache.
@@ -77,7 +77,7 @@ pub struct Simulation {
     /// The offered load, and whether it exceeded the capacity.
     pub load: OfferedLoad,
     /// Recorded sessions that ended, if the traffic has sessions.
-    pub sessions: Option<Sessions>,
+    pub sessions: Option<RecordedSessions>,
     /// True if the run ended before its last request because a bound of the SLO was certain to be missed.
     #[serde(skip)]
     pub ended_early: bool,
@@ -91,15 +91,15 @@ pub struct Simulation {
     pub records: Vec<Record>,
     /// Levels over time of each replica, at common intervals, if they were kept.
     #[serde(skip)]
-    pub series: Vec<Vec<Point>>,
+    pub series: Vec<Vec<SeriesPoint>>,
     /// First events of each replica, if they were kept.
     #[serde(skip)]
-    pub traces: Vec<Trace>,
+    pub traces: Vec<EventTrace>,
 }
 
 /// An engine's settings with every default filled in, by vLLM's names.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Settings {
+pub struct ReportedSettings {
     /// The scheduling policy.
     pub scheduler: SchedulerKind,
     /// The order of the queue.
@@ -215,7 +215,7 @@ pub struct Tables {
 
 /// Recorded sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Sessions {
+pub struct RecordedSessions {
     /// Sessions whose last answer came.
     pub completed: u64,
     /// Seconds from a session's first turn to its last answer, waits included: mean.
@@ -275,7 +275,12 @@ pub struct Expense {
 }
 
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
-pub fn simulate(forecaster: &Forecaster, spec: &Spec, place: &str, options: Options) -> Result<Simulation> {
+pub fn simulate(
+    forecaster: &Forecaster,
+    spec: &Spec,
+    place: &str,
+    options: RunOptions,
+) -> Result<Simulation> {
     simulate_while(forecaster, spec, place, options, &mut |_, _| true)
 }
 
@@ -285,7 +290,7 @@ pub fn simulate_while(
     forecaster: &Forecaster,
     spec: &Spec,
     place: &str,
-    options: Options,
+    options: RunOptions,
     watch: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Simulation> {
     let missing =
@@ -298,7 +303,7 @@ pub fn simulate_while(
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &forecaster.deployment.engine;
-    let ranking = Ranking::new(engine, workload.seed);
+    let ranking = QueueOrder::new(engine, workload.seed);
     // With a cap on concurrency, a client waits for answers, so that it does not send at the offered rate.
     let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());
     let open = paced.map(|_| traffic.total());
@@ -307,7 +312,7 @@ pub fn simulate_while(
         results = results.ending_when_missed(traffic.total());
     }
     let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
-    fleet.counts_prefixes = provision.serving.config.prefixes != Prefixes::Unknown;
+    fleet.counts_prefixes = provision.serving.config.prefixes != PrefixCaching::Unknown;
     fleet.admission = Admission::of(engine, fleet.replicas.len());
     fleet.servers = provision.ingest();
     if let Some(pools) = provision.pools(workload.seed, place)? {
@@ -319,30 +324,30 @@ pub fn simulate_while(
     let total = traffic.total();
     fleet.serve_while(&mut traffic, &mut |ended| watch(ended, total))?;
     let config = &provision.serving.config;
-    let settings = Settings {
+    let settings = ReportedSettings {
         scheduler: config.scheduler,
         policy: config.queue,
         max_num_seqs: config.max_num_seqs,
         max_num_batched_tokens: config.max_num_batched_tokens,
         max_model_len: config.max_model_len,
         enable_chunked_prefill: config.enable_chunked_prefill,
-        enable_prefix_caching: config.prefixes != Prefixes::Unknown,
+        enable_prefix_caching: config.prefixes != PrefixCaching::Unknown,
         leap: options.leap,
     };
     Ok(Simulation { sessions: sessions(traffic.tasks()), ..sums::report(&provision, settings, fleet) })
 }
 
 /// Times of the sessions that ended.
-fn sessions(tasks: &[Picoseconds]) -> Option<Sessions> {
+fn sessions(tasks: &[Picoseconds]) -> Option<RecordedSessions> {
     let times = Sample::from_iter(tasks.iter().copied()).statistics();
     let [mean_task_s, median_task_s, p90_task_s] = [times.mean, times.median, times.p90].map(|ms| ms / 1e3);
     let completed = tasks.len() as u64;
-    (completed > 0).then_some(Sessions { completed, mean_task_s, median_task_s, p90_task_s })
+    (completed > 0).then_some(RecordedSessions { completed, mean_task_s, median_task_s, p90_task_s })
 }
 
 /// The timeline that each of `replicas` records; the events are divided evenly.
-fn timeline(replicas: u64, options: Options) -> Option<Box<Timeline>> {
-    let trace = options.trace.map(|most| Trace::new(most / replicas));
+fn timeline(replicas: u64, options: RunOptions) -> Option<Box<Timeline>> {
+    let trace = options.trace.map(|most| EventTrace::new(most / replicas));
     let series = options.series.then(Series::default);
     (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
 }

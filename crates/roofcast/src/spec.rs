@@ -26,7 +26,7 @@ pub use scheduling::{
     ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind, StateDtype, WritePolicy,
 };
 pub use search::{Objective, SearchSpec};
-pub use slo::{Bound, Metric, Percentile, Slo, key as slo_key};
+pub use slo::{Metric, Percentile, Slo, SloBound, key as slo_key};
 pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result, told};

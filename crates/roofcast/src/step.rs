@@ -323,7 +323,7 @@ fn unfused_expert_bytes(deployment: &Deployment) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::Options;
+    use crate::deployment::DeploymentOptions;
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
     use std::sync::Arc;
@@ -335,10 +335,10 @@ mod tests {
             ep: Some(ep),
             ..RequestedParallelism::default()
         };
-        compiled_with(model, &Options { parallelism, ..Options::default() })
+        compiled_with(model, &DeploymentOptions { parallelism, ..DeploymentOptions::default() })
     }
 
-    fn compiled_with(model: &str, options: &Options) -> StepModel {
+    fn compiled_with(model: &str, options: &DeploymentOptions) -> StepModel {
         let catalog = crate::Catalog::embedded().unwrap();
         let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn activations_of_ggml_have_32_bits() {
         let bytes = |version: Option<&str>| {
-            let mut options = Options::default();
+            let mut options = DeploymentOptions::default();
             options.engine.name = Some("llama.cpp".to_owned());
             options.engine.version = version.map(str::to_owned);
             compiled_with("meta-llama/Llama-3.1-8B-Instruct", &options).surroundings.elementwise_bytes
@@ -380,7 +380,7 @@ mod tests {
         let kernels = |model: &str| compiled(model, 8, 1).surroundings.small_kernels;
         assert_eq!(kernels("meta-llama/Llama-3.1-8B-Instruct"), 160);
         assert_eq!(kernels("deepseek-ai/DeepSeek-V3"), 665);
-        let mut options = Options::default();
+        let mut options = DeploymentOptions::default();
         options.engine.name = Some("sglang".to_owned());
         options.parallelism.tp = Some(8);
         assert_eq!(compiled_with("deepseek-ai/DeepSeek-V3", &options).surroundings.small_kernels, 665 + 183);
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn what_passes_between_experts_by_hand() {
         let qwen = |engine: &str| {
-            let mut options = Options::default();
+            let mut options = DeploymentOptions::default();
             options.engine.name = Some(engine.to_owned());
             compiled_with("Qwen/Qwen3-30B-A3B", &options).surroundings.unfused_expert_bytes
         };

@@ -5,7 +5,7 @@
 //! population's.
 
 use crate::record::{Outcome, Record};
-use crate::spec::{Bound, Metric, Percentile, Slo};
+use crate::spec::{Metric, Percentile, Slo, SloBound};
 use crate::units::Picoseconds;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -70,7 +70,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
 
 /// A run in vLLM's keys.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Summary {
+pub struct RunSummary {
     /// Requests that got all their tokens.
     pub completed: u64,
     /// Requests that did not complete.
@@ -93,17 +93,17 @@ pub struct Summary {
     pub e2el: Statistics,
 }
 
-impl Summary {
+impl RunSummary {
     /// The summary of `records`. Goodput counts requests that keep the bounds of `slo`, each applied to the single
     /// request.
-    pub fn of(records: &[Record], slo: &Slo) -> Summary {
+    pub fn of(records: &[Record], slo: &Slo) -> RunSummary {
         let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
         let ms = |times: Vec<Option<Picoseconds>>| -> Vec<f64> {
             times.into_iter().flatten().map(Picoseconds::ms).collect()
         };
         let start = records.iter().map(|r| r.sent).min().unwrap_or_default();
         let end = done().map(|r| r.finished).max().unwrap_or(start);
-        Summary {
+        RunSummary {
             completed: done().count() as u64,
             failed: records.len() as u64 - done().count() as u64,
             duration: end.seconds() - start.seconds(),
@@ -128,7 +128,7 @@ impl Summary {
     }
 
     /// Milliseconds of the metric and percentile that `bound` limits.
-    pub fn bounded(&self, bound: &Bound) -> f64 {
+    pub fn bounded(&self, bound: &SloBound) -> f64 {
         self.latency(bound.metric).percentile(bound.percentile)
     }
 
@@ -177,7 +177,7 @@ pub(crate) fn meets(record: &Record, slo: &Slo) -> bool {
     })
 }
 
-impl Serialize for Summary {
+impl Serialize for RunSummary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("duration", &self.duration)?;
@@ -232,14 +232,15 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_no_zero() {
-        let none = serde_json::to_value(Summary::default()).unwrap();
+        let none = serde_json::to_value(RunSummary::default()).unwrap();
         for metric in ["ttft", "tpot", "itl", "e2el"] {
             for figure in ["mean", "median", "std", "p50", "p90", "p95", "p99"] {
                 assert!(none[format!("{figure}_{metric}_ms")].is_null(), "{figure} {metric}: {none}");
             }
         }
         let ttft = Statistics::of(&mut [0.0]);
-        let instant = serde_json::to_value(Summary { completed: 1, ttft, ..Summary::default() }).unwrap();
+        let instant =
+            serde_json::to_value(RunSummary { completed: 1, ttft, ..RunSummary::default() }).unwrap();
         assert_eq!(
             (&instant["p99_ttft_ms"], &instant["mean_tpot_ms"]),
             (&0.0.into(), &serde_json::Value::Null)

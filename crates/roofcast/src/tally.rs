@@ -5,7 +5,7 @@
 pub(crate) mod distribution;
 
 use crate::clock::Ticks;
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::tally::distribution::Distribution;
 
 /// The mean of fractions.
@@ -99,7 +99,7 @@ pub struct Tally {
     /// Time of these steps, in ticks.
     pub decoding: u128,
     /// Time of the other steps by bottleneck.
-    pub mixed: Shares<u128>,
+    pub mixed: BottleneckShares<u128>,
     /// Time of swaps, and time for which batches waited for copies between tiers.
     pub swapping: Ticks,
     /// Time of loads from the host tier, from their submission to their end.

@@ -6,7 +6,7 @@ use crate::calibration::Calibration;
 use crate::capacity::{self, capacity};
 use crate::catalog::Catalog;
 use crate::cost::Utilization;
-use crate::deployment::{Deployment, Options};
+use crate::deployment::{Deployment, DeploymentOptions};
 use crate::error::Error;
 use crate::forecaster::Forecaster;
 use crate::limits::{self, limits};
@@ -14,11 +14,11 @@ use crate::measurement;
 use crate::measurement::benchmark::{self, ClientLoad, Subject};
 use crate::model::{Quantization, config as reader};
 use crate::parallelism::RequestedParallelism;
-use crate::plan::{Question, Trial, plan};
+use crate::plan::{PlanQuestion, Trial, plan};
 use crate::record::{self, Records, csv};
 use crate::spec::Spec;
 use crate::workload::request::OWN_SEGMENTS;
-use crate::workload::trace::Format;
+use crate::workload::trace::TraceFormat;
 use crate::workload::{Trace, Traffic};
 use std::sync::Arc;
 
@@ -27,14 +27,19 @@ pub fn config(text: &str) {
     drop(Quantization::read_modelopt("fuzz", text));
     let (Ok(model), Ok(catalog)) = (reader::parse("fuzz", "fuzz", text), Catalog::embedded()) else { return };
     let Ok(chip) = catalog.accelerator("h100-sxm") else { return };
-    let deployment = Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &Options::default());
+    let deployment =
+        Deployment::resolve(Arc::new(model), Arc::new(chip.clone()), &DeploymentOptions::default());
     if let Ok(deployment) = deployment {
         let question =
-            limits::Question { batch: 7, context: 1000, prefill: 1000, utilization: Utilization::FULL };
+            limits::LimitsQuestion { batch: 7, context: 1000, prefill: 1000, utilization: Utilization::FULL };
         let forecaster = Forecaster::ideal(deployment.clone());
         drop(limits(&forecaster, &question));
-        let question =
-            capacity::Question { context: 1000, batch: 7, oversubscription_percent: 200, users: Some(9) };
+        let question = capacity::CapacityQuestion {
+            context: 1000,
+            batch: 7,
+            oversubscription_percent: 200,
+            users: Some(9),
+        };
         drop(capacity(&deployment, &question));
     }
 }
@@ -47,7 +52,12 @@ pub fn spec(text: &str) {
     let search = spec.search.get_or_insert_default();
     search.max_accelerators = Some(search.max_accelerators.map_or(2, |n| n.min(2)));
     let runner = |trials: &[Trial]| trials.iter().map(few).collect();
-    drop(plan(&spec, &Arc::new(model), catalog, &Question { runner: &runner, ..Question::default() }));
+    drop(plan(
+        &spec,
+        &Arc::new(model),
+        catalog,
+        &PlanQuestion { runner: &runner, ..PlanQuestion::default() },
+    ));
 }
 
 /// A trial with few requests.
@@ -71,16 +81,16 @@ pub fn catalog(text: &str) {
 
 /// Reads `text` as a recorded trace and replays it, if it is short.
 pub fn trace(text: &str) {
-    use crate::conformance::Trace;
+    use crate::conformance::RecordedTrace;
     let Ok(trace) = crate::conformance::parse("fuzz", text) else { return };
     let (tokens, room, last) = match &trace {
-        Trace::Vllm(trace) => {
+        RecordedTrace::Vllm(trace) => {
             let tokens =
                 trace.requests.iter().map(|r| r.output_len + r.prompt.iter().map(|p| p.2).sum::<u64>());
             let last = trace.requests.iter().map(|r| r.arrival_step).max();
             (tokens.sum::<u64>(), u64::from(trace.config.num_gpu_blocks), last)
         }
-        Trace::Sglang(trace) => {
+        RecordedTrace::Sglang(trace) => {
             let tokens =
                 trace.requests.iter().map(|r| r.output_len + r.prompt.iter().map(|p| p.2).sum::<u64>());
             let last = trace.requests.iter().map(|r| r.arrival_step).max();
@@ -94,7 +104,7 @@ pub fn trace(text: &str) {
 
 /// Reads `text` as records, in either form, and writes them again.
 pub fn records(text: &str) {
-    for format in [record::Format::JsonLines, record::Format::Csv] {
+    for format in [record::RecordFormat::JsonLines, record::RecordFormat::Csv] {
         for one in Records::new("fuzz", text.as_bytes(), format).map_while(Result::ok) {
             drop((one.to_line(), csv::line(&one)));
         }
@@ -103,7 +113,7 @@ pub fn records(text: &str) {
 
 /// Reads `text` as recorded traffic in every format, and as a workload whose first requests are drawn.
 pub fn workload(text: &str) {
-    use Format::{Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm};
+    use TraceFormat::{Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm};
     for format in [Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm].map(Some).into_iter().chain([None])
     {
         if let Ok(trace) = Trace::parse("fuzz", text, format) {

@@ -10,7 +10,7 @@ pub mod trace;
 use crate::arrival::Arrival;
 use crate::clock::Ticks;
 use series::Series;
-use trace::Trace;
+use trace::EventTrace;
 
 /// A step, or a leap over equal ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct Timeline {
     /// Levels over time.
     pub series: Option<Series>,
     /// The first events.
-    pub trace: Option<Trace>,
+    pub trace: Option<EventTrace>,
 }
 
 impl Timeline {

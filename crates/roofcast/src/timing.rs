@@ -10,14 +10,14 @@ mod overhead;
 use crate::batch::{Seen, Sequences};
 use crate::coefficients::{AttentionKernel, Coefficients};
 use crate::deployment::Deployment;
-use crate::kernel_time::{Basis, Context, KernelTime, Kernels, Measured, Rates};
+use crate::kernel_time::{Basis, Context, KernelTime, Kernels, MeasuredTimes, RateFormula};
 use crate::model::OperatorKind;
-use crate::operator::{ContextForm, Demand, Form, Matrix, Operator, Rows};
-use crate::shares::Shares;
+use crate::operator::{ContextForm, Form, Matrix, Operator, Rows, Work};
+use crate::shares::BottleneckShares;
 use crate::step::{Contexts, Pass, StepModel};
 use crate::units::number;
 pub(crate) use messages::Messages;
-pub(crate) use overhead::{Beside, Overhead};
+pub(crate) use overhead::{Overhead, PassOverhead};
 use std::sync::Arc;
 
 /// A step model with times.
@@ -30,7 +30,7 @@ pub struct Timing {
     /// Kernel time of each operator.
     operators: Vec<KernelTime>,
     /// Rates of a 16-bit matrix that no table has, for LoRA adapters.
-    adapter: Rates,
+    adapter: RateFormula,
     /// Operators whose work depends on more than the rank's computed or sampled rows, each with true if it attends.
     varying: Vec<(usize, bool)>,
     overhead: Overhead,
@@ -40,7 +40,7 @@ pub struct Timing {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AffineStep {
     /// Context-independent time, by bottleneck.
-    pub fixed: Shares<f64>,
+    pub fixed: BottleneckShares<f64>,
     /// Seconds per token seen, over all sequences.
     pub slope: f64,
     /// Seconds per token seen within each reach of the model.
@@ -77,21 +77,21 @@ impl Timing {
     }
 
     /// Work of the operator at `index` in one layer of a pass.
-    pub(crate) fn demand(&self, index: usize, pass: &Pass) -> Demand {
+    pub(crate) fn demand(&self, index: usize, pass: &Pass) -> Work {
         match &self.model.operators[index].form {
-            Form::Product { rows, matrix } => Demand {
+            Form::Product { rows, matrix } => Work {
                 flops: 2.0 * matrix.elements * rows_of(*rows, pass) as f64,
                 weight_bytes: matrix.weight_bytes,
                 kv_bytes: 0.0,
             },
             Form::Lookup { row_bytes } => {
-                Demand { weight_bytes: row_bytes * pass.rows as f64, ..Demand::default() }
+                Work { weight_bytes: row_bytes * pass.rows as f64, ..Work::default() }
             }
             Form::Experts(experts) => experts.demand(pass.tokens),
             Form::Context(form) => {
                 let mut demand = decoding(&self.model, form, pass);
                 demand += form.demand(&pass.chunks);
-                Demand { weight_bytes: form.weight_bytes, ..demand }
+                Work { weight_bytes: form.weight_bytes, ..demand }
             }
         }
     }
@@ -102,11 +102,13 @@ impl Timing {
         let (operator, kernel) = (&self.model.operators[index], &self.operators[index]);
         let one = match (&operator.form, &kernel.measured) {
             (Form::Product { rows, matrix }, _) => gemm(operator, kernel, rows_of(*rows, pass), matrix),
-            (Form::Experts(_), Some(Measured::Rows(curve))) => {
+            (Form::Experts(_), Some(MeasuredTimes::Rows(curve))) => {
                 bound(curve.at(number(pass.tokens)), pass.tokens > COMPUTE_BOUND_TOKENS)
             }
             (Form::Experts(experts), _) => kernel.rates.experts(experts, pass.tokens),
-            (Form::Context(form), Some(Measured::Context(context))) if self.backend(operator).is_none() => {
+            (Form::Context(form), Some(MeasuredTimes::Context(context)))
+                if self.backend(operator).is_none() =>
+            {
                 self.attending(form, context, pass)
             }
             (Form::Context(form), _) => self.context(operator, form, &kernel.rates, pass),
@@ -138,7 +140,7 @@ impl Timing {
     }
 
     /// Time of context-dependent work whose kernel was not timed, or was requested by name.
-    fn context(&self, operator: &Operator, form: &ContextForm, rates: &Rates, pass: &Pass) -> [f64; 2] {
+    fn context(&self, operator: &Operator, form: &ContextForm, rates: &RateFormula, pass: &Pass) -> [f64; 2] {
         let mut demand = decoding(&self.model, form, pass);
         let kernel = self.backend(operator);
         if let Some(kernel) = &kernel {
@@ -148,7 +150,7 @@ impl Timing {
         if let Some(kernel) = &kernel {
             demand.kv_bytes += kernel.score_bytes(form, &pass.chunks);
         }
-        rates.time(Demand { weight_bytes: form.weight_bytes, ..demand })
+        rates.time(Work { weight_bytes: form.weight_bytes, ..demand })
     }
 
     /// The backend that computes `operator`, if one was requested.
@@ -167,7 +169,7 @@ impl Timing {
                 }
                 Form::Lookup { row_bytes } if of == Rows::Computed => {
                     let weight_bytes = row_bytes * rows as f64;
-                    kernel.rates.time(Demand { weight_bytes, ..Demand::default() })
+                    kernel.rates.time(Work { weight_bytes, ..Work::default() })
                 }
                 _ => continue,
             };
@@ -180,22 +182,27 @@ impl Timing {
     /// Time of one microbatch through all stages; `products` are the times of [`Rows::Computed`] and
     /// [`Rows::Sampled`] for its rows.
     #[inline(always)]
-    pub(crate) fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> Shares<f64> {
+    pub(crate) fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
         let (operators, attention) = self.operators_of(pass, products);
         let beside = self.overhead.beside(pass, operators.total()).shares();
         operators.plus(attention).plus(beside)
     }
 
     /// Small kernels, host, launches and links of a pass.
-    pub(crate) fn beside(&self, pass: &Pass) -> Beside {
+    pub(crate) fn beside(&self, pass: &Pass) -> PassOverhead {
         self.overhead.beside(pass, self.operators_of(pass, self.all_products(pass)).0.total())
     }
 
     /// Times of operators that do not attend, and of operators that do.
     #[inline(always)]
-    fn operators_of(&self, pass: &Pass, [computed, sampled]: [[f64; 2]; 2]) -> (Shares<f64>, Shares<f64>) {
-        let mut shares = Shares { compute: computed[0], memory: computed[1], ..Shares::default() };
-        let mut attention = Shares::default();
+    fn operators_of(
+        &self,
+        pass: &Pass,
+        [computed, sampled]: [[f64; 2]; 2],
+    ) -> (BottleneckShares<f64>, BottleneckShares<f64>) {
+        let mut shares =
+            BottleneckShares { compute: computed[0], memory: computed[1], ..BottleneckShares::default() };
+        let mut attention = BottleneckShares::default();
         for &(index, attends) in &self.varying {
             let [compute, memory] = self.time(index, pass);
             let shares = if attends { &mut attention } else { &mut shares };
@@ -212,22 +219,22 @@ impl Timing {
     }
 
     /// Time of one microbatch, GEMMs computed here.
-    fn whole(&self, pass: &Pass) -> Shares<f64> {
+    fn whole(&self, pass: &Pass) -> BottleneckShares<f64> {
         self.pass(pass, self.all_products(pass))
     }
 
     /// Time that LoRA adapters add to a step, for `tokens` of a rank that use `adapters` distinct adapters, each like
     /// `adapter`: the step reads each once.
-    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<f64> {
+    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> BottleneckShares<f64> {
         let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
-            return Shares::default();
+            return BottleneckShares::default();
         };
-        let [compute, memory] = self.adapter.time(Demand {
+        let [compute, memory] = self.adapter.time(Work {
             flops: 2.0 * elements * tokens as f64,
             weight_bytes: weight_bytes * adapters as f64,
             kv_bytes: 0.0,
         });
-        Shares { compute, memory, ..Shares::default() }
+        BottleneckShares { compute, memory, ..BottleneckShares::default() }
     }
 
     /// A step of `n` sequences that decode one token each and nothing else.
@@ -237,7 +244,7 @@ impl Timing {
         // All microbatches are equal.
         let nothing = Contexts::Seen(Seen { all: 0, within: &within });
         let Some(pass) = self.model.passes(n, nothing, &[]).next() else {
-            return AffineStep { fixed: Shares::default(), slope, slopes };
+            return AffineStep { fixed: BottleneckShares::default(), slope, slopes };
         };
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
             let Form::Context(form) = &operator.form else { continue };
@@ -246,11 +253,11 @@ impl Timing {
             for (reach, term) in &form.decode.terms {
                 let index = self.model.reaches.partition_point(|r| r < reach);
                 let seconds = match &kernel.measured {
-                    Some(Measured::Context(context)) if backend.is_none() => {
+                    Some(MeasuredTimes::Context(context)) if backend.is_none() => {
                         context.decodes(number(pass.decodes))[1] / form.decode.terms.len() as f64
                     }
                     _ => {
-                        let term = Demand { kv_bytes: term.kv_bytes * crossings, ..*term };
+                        let term = Work { kv_bytes: term.kv_bytes * crossings, ..*term };
                         kernel.rates.without_start(term).iter().sum::<f64>()
                     }
                 };
@@ -261,7 +268,7 @@ impl Timing {
     }
 
     /// Time of a step: the longest of its microbatches.
-    pub(crate) fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> Shares<f64> {
+    pub(crate) fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> BottleneckShares<f64> {
         let all = passes.map(|pass| self.whole(&pass));
         all.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
     }
@@ -291,13 +298,13 @@ fn bound(seconds: f64, computes: bool) -> [f64; 2] {
 fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) -> [f64; 2] {
     match &kernel.measured {
         _ if rows == 0 => [0.0; 2],
-        Some(Measured::Rows(curve)) => {
+        Some(MeasuredTimes::Rows(curve)) => {
             let computing = 2.0 * matrix.elements * number(rows) / operator.rate.0;
             bound(curve.at(number(rows)), computing > matrix.weight_bytes * kernel.rates.byte)
         }
         // Operators without a matrix, as norms and biases, count among small kernels.
         _ if matrix.elements <= 0.0 => {
-            kernel.rates.without_start(Demand { weight_bytes: matrix.weight_bytes, ..Demand::default() })
+            kernel.rates.without_start(Work { weight_bytes: matrix.weight_bytes, ..Work::default() })
         }
         _ => kernel.rates.product(rows, matrix),
     }
@@ -334,7 +341,7 @@ fn within(model: &StepModel, seen: Seen, reach: u64) -> u64 {
 
 /// Work of an operator for the decoding sequences of a pass, without its weights.
 #[inline(always)]
-fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Demand {
+fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Work {
     match &pass.contexts {
         Contexts::Groups(groups) => form.demand(groups),
         Contexts::Seen(seen) => {

@@ -9,10 +9,10 @@ pub mod resolver;
 pub mod run;
 pub mod split;
 
-pub use errors::{Errors, Group, Part, Report, Skipped, report};
+pub use errors::{ErrorReport, ErrorStatistics, Errors, GroupErrors, Skipped, report};
 pub use resolver::Resolver;
 
-use crate::calibration::{Calibration, Place};
+use crate::calibration::{Calibration, CalibrationKey};
 use crate::catalog::Catalog;
 use crate::coefficients::{Band, Evidence};
 use crate::error::Result;
@@ -22,7 +22,7 @@ use rayon::prelude::*;
 
 /// One row with its forecast, or why it has none.
 #[derive(Debug, Clone)]
-pub struct Point<'a> {
+pub struct RowForecast<'a> {
     /// The row.
     pub row: &'a Measurement,
     /// Limits of the row's metrics, links included as in every view; all absent if the row was left out before.
@@ -30,7 +30,7 @@ pub struct Point<'a> {
     /// The forecast, or the reason why the row was left out.
     pub forecast: Result<Metrics, String>,
     /// Breakdown of the forecast's time.
-    pub parts: Option<point::Parts>,
+    pub parts: Option<point::TimeBreakdown>,
     /// Coverage of the deployment by measurements.
     pub evidence: Evidence,
     /// The bands of the forecast.
@@ -44,13 +44,17 @@ const DRAFTED: f64 = 1.7;
 const FASTER: &str = "measured faster than its limit";
 
 /// Forecasts every row with `calibration`.
-pub fn points<'a>(rows: &'a [Measurement], catalog: &Catalog, calibration: &Calibration) -> Vec<Point<'a>> {
+pub fn points<'a>(
+    rows: &'a [Measurement],
+    catalog: &Catalog,
+    calibration: &Calibration,
+) -> Vec<RowForecast<'a>> {
     let resolver = || Resolver::new(catalog);
     rows.par_iter().map_init(resolver, |resolver, row| point(row, resolver, calibration)).collect()
 }
 
-fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibration) -> Point<'a> {
-    let left_out = |reason: String, limit| Point {
+fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibration) -> RowForecast<'a> {
+    let left_out = |reason: String, limit| RowForecast {
         row,
         limit,
         forecast: Err(reason),
@@ -65,7 +69,7 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     if let Err(error) = point::check_batch(row, &deployment) {
         return left_out(error.to_string(), Metrics::default());
     }
-    let point::Limits { whole: limit, least } = point::limits(row, &deployment);
+    let point::RowLimits { whole: limit, least } = point::limits(row, &deployment);
     let faster = [(row.measured.ttft_ms, least.ttft_ms), (row.measured.tpot_ms, least.tpot_ms)]
         .into_iter()
         .chain([(row.measured.e2e_ms, least.e2e_ms)])
@@ -76,17 +80,17 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     if row.measured.all().iter().all(Option::is_none) {
         return left_out("nothing was measured".into(), limit);
     }
-    let evidence = calibration.evidence(&Place::of(&deployment));
+    let evidence = calibration.evidence(&CalibrationKey::of(&deployment));
     let band = calibration.band(evidence).copied();
     match point::forecast_near(row, &Forecaster::new(deployment, calibration), None) {
         Ok(point::Forecast { metrics, parts, .. }) => {
-            Point { row, limit, forecast: Ok(metrics), parts: Some(parts), evidence, band }
+            RowForecast { row, limit, forecast: Ok(metrics), parts: Some(parts), evidence, band }
         }
         Err(error) => left_out(error.to_string(), limit),
     }
 }
 
-impl Point<'_> {
+impl RowForecast<'_> {
     /// Forecast over measured of the metric at `index`.
     pub fn ratio(&self, index: usize) -> Option<f64> {
         let measured = self.row.measured.all()[index].filter(|m| *m > 0.0)?;

@@ -10,13 +10,13 @@ use std::cmp::Ordering;
 pub struct Version {
     /// Numbers without trailing zeros: 1.0 is 1.
     release: Vec<u64>,
-    stage: Stage,
+    stage: ReleaseStage,
     /// Number of the post-release plus one; 0 for a plain release.
     post: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum ReleaseStage {
     Development,
     Candidate(u64),
     Final,
@@ -49,11 +49,11 @@ impl Version {
         // Platforms and remarks come after a space or a hyphen.
         let tag = rest.split([' ', '-', '(', '+']).next().unwrap_or_default();
         let stage = match (tag.contains("dev"), number_after(tag, "rc")) {
-            (true, _) => Stage::Development,
-            (_, Some(number)) => Stage::Candidate(number),
-            _ => Stage::Final,
+            (true, _) => ReleaseStage::Development,
+            (_, Some(number)) => ReleaseStage::Candidate(number),
+            _ => ReleaseStage::Final,
         };
-        let post = if stage == Stage::Development { None } else { number_after(tag, "post") };
+        let post = if stage == ReleaseStage::Development { None } else { number_after(tag, "post") };
         Some(Version { release, stage, post: post.map_or(0, |n| n + 1) })
     }
 

@@ -20,7 +20,7 @@ pub(crate) mod traffic;
 mod users;
 
 pub use arrivals::Arrivals;
-pub(crate) use empirical::Source;
+pub(crate) use empirical::LengthSource;
 pub use length::{Length, LengthKind};
 pub use prefix::Prefix;
 pub use request::{Prompt, Request};
@@ -31,7 +31,7 @@ pub(crate) use users::TURN_ROUND;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::preset::Preset;
-use empirical::Side;
+use empirical::LengthSide;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,8 +114,8 @@ impl TryFrom<Written> for Workload {
                 .ok_or_else(|| missing("arrivals", "arrivals with a kind, or a preset with a rate"))?,
         };
         let source = match (&arrivals, preset) {
-            (Arrivals::Trace { path, format, .. }, _) => Some(Source::of_file(path, *format)),
-            (_, Some(preset)) => Some(Source::of_preset(&preset.id)),
+            (Arrivals::Trace { path, format, .. }, _) => Some(LengthSource::of_file(path, *format)),
+            (_, Some(preset)) => Some(LengthSource::of_preset(&preset.id)),
             _ => None,
         };
         let or_source = |length: Option<Length>, field| {
@@ -158,8 +158,8 @@ impl Workload {
         if !(1..=MOST_REQUESTS).contains(&total) {
             return Err(Error::field(place, "workload.requests", total, "1 to 10^9 requests"));
         }
-        self.input_len.check(place, "workload.input_len", Side::Input)?;
-        self.output_len.check(place, "workload.output_len", Side::Output)?;
+        self.input_len.check(place, "workload.input_len", LengthSide::Input)?;
+        self.output_len.check(place, "workload.output_len", LengthSide::Output)?;
         self.arrivals.check(place, total)?;
         if let Some(bound) = self.max_tokens.filter(|bound| !(1..=MOST_MAX_TOKENS).contains(bound)) {
             let accepted = format!("1 to {MOST_MAX_TOKENS} tokens");
@@ -204,7 +204,7 @@ impl Workload {
         let path = "requests";
         let pairs = requests.iter().map(|request| (request.input_len, request.output_len)).collect();
         let observed = Some(empirical::Observed::Pairs(pairs));
-        let source = Source { observed, ..Source::of_file(path, None) };
+        let source = LengthSource { observed, ..LengthSource::of_file(path, None) };
         let length = || Length::Drawn(LengthKind::Empirical(source.clone()));
         let recorded = Some(Arc::new(Trace { requests, timed: true, sessions: Vec::new() }));
         let arrivals =
@@ -226,9 +226,9 @@ impl Workload {
         place: &str,
         read: impl Fn(&str) -> Result<String, E>,
     ) -> Result<(), E> {
-        let mut traces: BTreeMap<(String, Option<trace::Format>), Arc<Trace>> = BTreeMap::new();
+        let mut traces: BTreeMap<(String, Option<trace::TraceFormat>), Arc<Trace>> = BTreeMap::new();
         self.check_paths(place)?;
-        let mut trace = |path: &str, format: Option<trace::Format>| -> Result<Arc<Trace>, E> {
+        let mut trace = |path: &str, format: Option<trace::TraceFormat>| -> Result<Arc<Trace>, E> {
             let key = (path.to_owned(), format);
             if let Some(known) = traces.get(&key) {
                 return Ok(Arc::clone(known));
@@ -278,30 +278,30 @@ impl Workload {
     /// Mean prompt tokens, shared prefixes included.
     pub fn input_mean(&self) -> f64 {
         let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);
-        self.input_len.mean(Side::Input) + shared
+        self.input_len.mean(LengthSide::Input) + shared
     }
 
     /// The squared coefficient of variation of the prompt tokens.
     pub fn input_cv2(&self) -> f64 {
-        let Some(prefix) = self.prefix else { return self.input_len.cv2(Side::Input) };
-        let own = self.input_len.mean(Side::Input).powi(2) * self.input_len.cv2(Side::Input);
+        let Some(prefix) = self.prefix else { return self.input_len.cv2(LengthSide::Input) };
+        let own = self.input_len.mean(LengthSide::Input).powi(2) * self.input_len.cv2(LengthSide::Input);
         let shared = prefix.share * (1.0 - prefix.share) * (prefix.length as f64).powi(2);
         (own + shared) / self.input_mean().powi(2)
     }
 
     /// Mean generated tokens.
     pub fn output_mean(&self) -> f64 {
-        self.output_len.mean(Side::Output)
+        self.output_len.mean(LengthSide::Output)
     }
 
     /// True if requests are replayed as recorded: both lengths come from the trace of the arrivals.
     fn has_the_traces_lengths(&self) -> bool {
         let Arrivals::Trace { path, format, .. } = &self.arrivals else { return false };
-        let own = Source::of_file(path, *format);
+        let own = LengthSource::of_file(path, *format);
         [&self.input_len, &self.output_len].iter().all(|length| length.source().is_some_and(|s| s.is(&own)))
     }
 
-    fn sources_mut(&mut self) -> impl Iterator<Item = (&mut Source, &'static str)> {
+    fn sources_mut(&mut self) -> impl Iterator<Item = (&mut LengthSource, &'static str)> {
         let input = self.input_len.source_mut().map(|source| (source, "input_len"));
         let output = self.output_len.source_mut().map(|source| (source, "output_len"));
         input.into_iter().chain(output)

@@ -4,7 +4,7 @@
 
 use super::help::{ENGINE, LOAD, MACHINE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use roofcast::spec::keys::{KEYS, Key, Kind};
+use roofcast::spec::keys::{KEYS, SpecKey, ValueType};
 use roofcast::spec::number::{self, Unit};
 use roofcast::spec::settings::{NO_BOUND, Setting};
 use std::marker::PhantomData;
@@ -81,11 +81,12 @@ impl<S> Flags<S> {
 
 /// The keys of these sections that have flags, with headings. If two keys have one flag, the section listed first
 /// wins.
-fn keys<S: Sections>() -> impl Iterator<Item = (&'static Key, &'static str, &'static str)> {
-    let place = |key: &Key| S::ALL.iter().position(|(section, _)| *section == key.section());
+fn keys<S: Sections>() -> impl Iterator<Item = (&'static SpecKey, &'static str, &'static str)> {
+    let place = |key: &SpecKey| S::ALL.iter().position(|(section, _)| *section == key.section());
     KEYS.iter().filter_map(move |key| {
         let (flag, at) = (key.flag?, place(key)?);
-        let taken = |other: &Key| other.flag == Some(flag) && place(other).is_some_and(|other| other < at);
+        let taken =
+            |other: &SpecKey| other.flag == Some(flag) && place(other).is_some_and(|other| other < at);
         (!KEYS.iter().any(taken)).then_some((key, flag, S::ALL[at].1))
     })
 }
@@ -105,7 +106,7 @@ impl<S: Sections> FromArgMatches for Flags<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut settings = Vec::new();
         for (key, flag, _) in keys::<S>() {
-            let off = || key.kind == Kind::Switch && matches.get_flag(&negative(flag));
+            let off = || key.kind == ValueType::Switch && matches.get_flag(&negative(flag));
             let given = matches.get_one::<Value>(flag).cloned().or_else(|| off().then(|| false.into()));
             settings.extend(given.map(|value| Setting::new(key.path, value)));
         }
@@ -123,25 +124,27 @@ fn negative(flag: &str) -> String {
 }
 
 /// The argument of a key, and the negation of a switch.
-fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
+fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg> {
     let (first, rest) = key.about.split_at(key.about.chars().next().map_or(0, char::len_utf8));
     let about = first.to_uppercase() + rest;
     let arg = Arg::new(flag).long(flag).help(about).help_heading(heading).hide_short_help(key.rare);
     let key = *key;
     let arg = arg.allow_negative_numbers(true).value_parser(move |text: &str| value(&key, text));
     match key.kind {
-        Kind::Switch => {
+        ValueType::Switch => {
             let no = negative(flag);
             let off = Arg::new(&no).long(&no).action(ArgAction::SetTrue).hide(true).overrides_with(flag);
             let on = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
             vec![on.value_name("true|false"), off]
         }
-        Kind::Word => vec![arg.value_name(if key.path == "parallelism.replicas" { "N" } else { "NAME" })],
-        Kind::Whole => vec![arg.value_name("N")],
-        Kind::Real => vec![arg.value_name("NUMBER")],
-        Kind::Words => vec![arg.value_name("NAME,NAME")],
-        Kind::Wholes => vec![arg.value_name("N,N")],
-        Kind::Toml => vec![],
+        ValueType::Word => {
+            vec![arg.value_name(if key.path == "parallelism.replicas" { "N" } else { "NAME" })]
+        }
+        ValueType::Whole => vec![arg.value_name("N")],
+        ValueType::Real => vec![arg.value_name("NUMBER")],
+        ValueType::Words => vec![arg.value_name("NAME,NAME")],
+        ValueType::Wholes => vec![arg.value_name("N,N")],
+        ValueType::Toml => vec![],
     }
     .into_iter()
     .map(|arg| match flag {
@@ -157,26 +160,30 @@ fn argument(key: &Key, flag: &'static str, heading: &'static str) -> Vec<Arg> {
 }
 
 /// The text of a flag as a value of its key.
-fn value(key: &Key, text: &str) -> Result<Value, String> {
+fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
     let accepted = |what: &str| format!("accepted: {what}");
     let whole = |text: &str| {
         number::whole(text).map(Value::from).ok_or_else(|| accepted("a whole number, as 4096 or 8k"))
     };
     let words = || text.split(',').map(str::trim);
     match (key.kind, Unit::of_key(key.path)) {
-        (Kind::Whole, _) => whole(text),
-        (Kind::Wholes, _) => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
-        (Kind::Real, _) if key.section() == "slo" && text == NO_BOUND => Ok(text.into()),
-        (Kind::Real, None) => number::real(text).map(Value::from).ok_or_else(|| accepted("a number")),
-        (Kind::Real, Some(unit)) => {
+        (ValueType::Whole, _) => whole(text),
+        (ValueType::Wholes, _) => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
+        (ValueType::Real, _) if key.section() == "slo" && text == NO_BOUND => Ok(text.into()),
+        (ValueType::Real, None) => number::real(text).map(Value::from).ok_or_else(|| accepted("a number")),
+        (ValueType::Real, Some(unit)) => {
             let time = number::time(text, unit).map(Value::from);
             let none = if key.section() == "slo" { ", or none" } else { "" };
             time.ok_or_else(|| accepted(&format!("{}, or a time as 50ms or 2s{none}", unit.name())))
         }
-        (Kind::Switch, _) => text.parse::<bool>().map(Value::from).map_err(|_| accepted("true or false")),
-        (Kind::Words, _) if words().any(str::is_empty) => Err(accepted("names with commas between them")),
-        (Kind::Words, _) => Ok(words().map(Value::from).collect::<Vec<_>>().into()),
-        (Kind::Word | Kind::Toml, _) if text.trim().is_empty() => Err(accepted("a name")),
-        (Kind::Word | Kind::Toml, _) => Ok(text.into()),
+        (ValueType::Switch, _) => {
+            text.parse::<bool>().map(Value::from).map_err(|_| accepted("true or false"))
+        }
+        (ValueType::Words, _) if words().any(str::is_empty) => {
+            Err(accepted("names with commas between them"))
+        }
+        (ValueType::Words, _) => Ok(words().map(Value::from).collect::<Vec<_>>().into()),
+        (ValueType::Word | ValueType::Toml, _) if text.trim().is_empty() => Err(accepted("a name")),
+        (ValueType::Word | ValueType::Toml, _) => Ok(text.into()),
     }
 }

@@ -9,7 +9,7 @@ use super::tally::share;
 use super::window::{self, Position, Window};
 use roofcast::record::{Outcome, Record};
 use roofcast::spec::Slo;
-use roofcast::summary::{FIGURES, Statistics, Summary};
+use roofcast::summary::{FIGURES, RunSummary, Statistics};
 use roofcast::units::Picoseconds;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ pub(crate) struct Report {
     pub(crate) invalid_because: Vec<String>,
     /// Caveats that do not invalidate the run, one sentence each.
     pub(crate) warnings: Vec<String>,
-    pub(crate) summary: Summary,
+    pub(crate) summary: RunSummary,
     pub(crate) ttft_from_schedule: Statistics,
     pub(crate) e2el_from_schedule: Statistics,
     pub(crate) requested: Requested,
@@ -116,7 +116,7 @@ impl Report {
         let tally = &run.tally;
         let counting: Vec<Record> = judge.window.of(&run.records).iter().filter(wanted).cloned().collect();
         let counting = counting.as_slice();
-        let summary = Summary::of(counting, &judge.slo);
+        let summary = RunSummary::of(counting, &judge.slo);
         let tokens: u64 = run.records.iter().map(|r| r.output_len).sum();
         let mut report = Report {
             valid: true,

@@ -7,8 +7,8 @@ use super::metrics::{self, Metrics};
 use super::pace::Pace;
 use super::replica::{EngineHandle, Job, Onward};
 use roofcast::clock::Ticks;
-use roofcast::engine::online::Asked;
-use roofcast::fleet::{Scaling, Way};
+use roofcast::engine::online::OnlineRequest;
+use roofcast::fleet::{Scaling, TransferPath};
 use roofcast::router::Router;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,7 +81,7 @@ impl Group {
     }
 
     /// Returns the group with disaggregated engines: the first `prefill` compute prompts and the others continue.
-    pub(crate) fn apart(self, prefill: usize, router: Router, way: Way) -> Group {
+    pub(crate) fn apart(self, prefill: usize, router: Router, way: TransferPath) -> Group {
         let handover = Handover {
             engines: self.engines.clone(),
             decode: (prefill..self.engines.len()).collect(),
@@ -191,7 +191,7 @@ struct Handover {
     engines: Vec<Arc<EngineHandle>>,
     decode: Vec<usize>,
     router: Mutex<Router>,
-    way: Way,
+    way: TransferPath,
 }
 
 /// Continuation of a request after its first token.
@@ -219,7 +219,7 @@ impl Onward for Continuation {
         let Some(engine) = engines.get(chosen) else { return job.outlet.fail() };
         let tokens = job.asked.prompt.len() as u64;
         let prompt = job.asked.prompt.iter().chain(self.output.first()).copied().collect();
-        let asked = Asked {
+        let asked = OnlineRequest {
             at: end + way.time(tokens) + way.latency,
             prompt,
             output: self.output[1..].into(),

@@ -13,7 +13,7 @@ pub(crate) use publisher::{Endpoints, Outbox, publish};
 
 use super::adapters::Adapter;
 use hashes::{Digest, adapter, block, root, short};
-use roofcast::engine::online::{Asked, Change, Online};
+use roofcast::engine::online::{Change, Online, OnlineRequest};
 use roofcast::kv_cache::prefix::Content;
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ impl KvEvents {
     /// Records that a request's blocks from `first` on are in the cache; `chain` has the known hashes of the request.
     pub(crate) fn store(
         &mut self,
-        (asked, lora): (&Asked, Option<&Adapter>),
+        (asked, lora): (&OnlineRequest, Option<&Adapter>),
         chain: &mut Chain,
         first: usize,
         contents: &[Content],

@@ -15,7 +15,7 @@ use super::pace::Pace;
 use super::sleep::PauseMode;
 use driver::Driver;
 use roofcast::clock::Ticks;
-use roofcast::engine::online::{Asked, Online};
+use roofcast::engine::online::{Online, OnlineRequest};
 use roofcast::fleet::Ingest;
 pub(crate) use stated::Latencies;
 use stated::Stated;
@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 /// A request for an engine, and the receiver of its tokens.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) asked: Asked,
+    pub(crate) asked: OnlineRequest,
     /// Arrival of its client; the request joins at `asked.at`, when its server has processed it or its cache has
     /// arrived.
     pub(crate) since: Ticks,

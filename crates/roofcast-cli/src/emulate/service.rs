@@ -33,7 +33,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use roofcast::fleet::Way;
+use roofcast::fleet::TransferPath;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::RandomState;
@@ -84,7 +84,7 @@ pub(crate) struct Settings {
     /// Adapters loaded at the start, as name and path; `None` if adapters are not allowed.
     pub(crate) adapters: Option<Vec<(String, String)>>,
     /// Transfer of caches from another instance; instantaneous if there is no link.
-    pub(crate) link: Option<Way>,
+    pub(crate) link: Option<TransferPath>,
     /// Tensor-parallel degree.
     pub(crate) tp: u64,
     /// Width of the model, which is the length of an embedding.

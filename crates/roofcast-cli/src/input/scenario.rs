@@ -11,7 +11,7 @@ use anyhow::Result;
 use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
 use roofcast::command::{self, Longest};
-use roofcast::deployment::Options;
+use roofcast::deployment::DeploymentOptions;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
 use roofcast::spec::{Spec, quoted};
 use roofcast::version::Version;
@@ -350,7 +350,7 @@ impl Scenario {
                 return Err(together([model.err(), chip.err(), engine.err()].into_iter().flatten()));
             }
         };
-        let mut options = Options::of(&self.spec);
+        let mut options = DeploymentOptions::of(&self.spec);
         let speculative = options.engine.speculative.as_ref();
         let draft = speculative.and_then(|s| s.draft_model.as_ref());
         options.draft = draft.map(|name| self.reach.model(name, &self.catalog)).transpose()?;

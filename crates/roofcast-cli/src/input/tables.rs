@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use roofcast::Catalog;
-use roofcast::profile::build::Reading;
+use roofcast::profile::build::TableContents;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ const DEEPEST: usize = 16;
 /// Contents of the tables, and the number of unused files by name.
 #[derive(Default)]
 pub(crate) struct Tables {
-    pub(crate) readings: Vec<Reading>,
+    pub(crate) readings: Vec<TableContents>,
     pub(crate) unused: BTreeMap<String, usize>,
 }
 
@@ -64,32 +64,32 @@ fn find(path: &Path, deep: usize, files: &mut Vec<PathBuf>) -> Result<()> {
 
 #[cfg(not(feature = "parquet"))]
 mod parquet {
-    use super::{Catalog, PathBuf, Reading, Result, bail};
+    use super::{Catalog, PathBuf, Result, TableContents, bail};
 
-    pub(super) fn read(_: &[PathBuf], _: &Catalog) -> Result<Vec<Result<Reading, String>>> {
+    pub(super) fn read(_: &[PathBuf], _: &Catalog) -> Result<Vec<Result<TableContents, String>>> {
         bail!("--kernels: this build reads no Parquet; accepted: a build with the feature `parquet`")
     }
 }
 
 #[cfg(feature = "parquet")]
 mod parquet {
-    use super::{Catalog, Context, Path, PathBuf, Reading, Result, bail};
+    use super::{Catalog, Context, Path, PathBuf, Result, TableContents, bail};
     use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
     use parquet::data_type::{ByteArray, DataType};
     use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
     use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-    use roofcast::profile::build::{Columns, Source};
+    use roofcast::profile::build::{Columns, TableSource};
     use std::fs::File;
 
     /// Each file's table, or the name of an unused file.
-    pub(super) fn read(files: &[PathBuf], catalog: &Catalog) -> Result<Vec<Result<Reading, String>>> {
+    pub(super) fn read(files: &[PathBuf], catalog: &Catalog) -> Result<Vec<Result<TableContents, String>>> {
         files.par_iter().map(|file| table(file, catalog)).collect()
     }
 
-    fn table(file: &Path, catalog: &Catalog) -> Result<Result<Reading, String>> {
+    fn table(file: &Path, catalog: &Catalog) -> Result<Result<TableContents, String>> {
         let place = file.display().to_string();
         let slashed = file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/");
-        let source = match Source::of(&slashed, catalog)? {
+        let source = match TableSource::of(&slashed, catalog)? {
             Ok(source) => source,
             Err(unused) => return Ok(Err(unused)),
         };
@@ -100,7 +100,11 @@ mod parquet {
     }
 
     /// The columns that `source` asks for, if present.
-    fn columns(place: &str, source: &Source<'_>, reader: &SerializedFileReader<File>) -> Result<Columns> {
+    fn columns(
+        place: &str,
+        source: &TableSource<'_>,
+        reader: &SerializedFileReader<File>,
+    ) -> Result<Columns> {
         let groups = (0..reader.num_row_groups()).map(|at| reader.get_row_group(at));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
         let schema = reader.metadata().file_metadata().schema_descr();

@@ -1,7 +1,7 @@
 //! The values of a sweep: ranges of whole numbers, and lists.
 
 use roofcast::Error;
-use roofcast::spec::keys::{KEYS, Kind};
+use roofcast::spec::keys::{KEYS, ValueType};
 use roofcast::spec::number::{self, Unit};
 use std::iter::successors;
 
@@ -71,13 +71,13 @@ pub(crate) fn settings(path: &str, text: &str) -> Result<Vec<toml::Value>, Strin
 pub(crate) fn setting(path: &str, word: &str) -> toml::Value {
     let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
     let of_key = match (kind, Unit::of_key(path)) {
-        (Some(Kind::Whole), _) => number::whole(word).map(toml::Value::from),
-        (Some(Kind::Real), Some(unit)) => number::time(word, unit).map(toml::Value::from),
-        (Some(Kind::Real), None) => number::real(word).map(toml::Value::from),
+        (Some(ValueType::Whole), _) => number::whole(word).map(toml::Value::from),
+        (Some(ValueType::Real), Some(unit)) => number::time(word, unit).map(toml::Value::from),
+        (Some(ValueType::Real), None) => number::real(word).map(toml::Value::from),
         _ => None,
     };
     // Formats and versions may be numbers in form, as the KV format 8.
-    let named = kind == Some(Kind::Word) && path != "parallelism.replicas";
+    let named = kind == Some(ValueType::Word) && path != "parallelism.replicas";
     let written = || {
         let marked = word.starts_with(['[', '{', '"']);
         let table: Option<toml::Table> = marked.then(|| format!("v = {word}").parse().ok()).flatten();

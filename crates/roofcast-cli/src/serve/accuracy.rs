@@ -5,12 +5,12 @@
 use super::work::Work;
 use crate::verbs::validate::view::View;
 use anyhow::Result;
-use roofcast::calibration::{Calibration, Place};
-use roofcast::catalog::Kind;
+use roofcast::calibration::{Calibration, CalibrationKey};
+use roofcast::catalog::EntryKind;
 use roofcast::coefficients::{Band, Evidence};
-use roofcast::deployment::Options;
+use roofcast::deployment::DeploymentOptions;
 use roofcast::measurement::{self, Measurement};
-use roofcast::validate::{Point, points, report};
+use roofcast::validate::{RowForecast, points, report};
 use roofcast::{Catalog, Deployment};
 use serde::Serialize;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Accuracy {
             rows.extend(measurement::read(name, text)?);
         }
         rows.truncate(MOST_ROWS);
-        let mut found: Vec<Point> = Vec::new();
+        let mut found: Vec<RowForecast> = Vec::new();
         for piece in rows.chunks(PIECE) {
             if !work.at(found.len() as u64, rows.len() as u64) {
                 break;
@@ -96,13 +96,13 @@ pub(super) fn bands(calibration: &Calibration) -> Vec<Band> {
 pub(super) fn machines(catalog: &Catalog, calibration: &Calibration) -> Result<Vec<Machine>> {
     let model = Arc::new(catalog.named(MODEL)?.model()?);
     let mut all = Vec::new();
-    for listed in catalog.listing()?.iter().filter(|listed| listed.line.kind == Kind::Accelerator) {
+    for listed in catalog.listing()?.iter().filter(|listed| listed.line.kind == EntryKind::Accelerator) {
         let chip = Arc::new(catalog.accelerator(&listed.line.id)?.clone());
         let known = |engine: &&'static str| {
-            let mut options = Options::default();
+            let mut options = DeploymentOptions::default();
             options.engine.name = Some((*engine).to_owned());
             let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).ok()?;
-            Some(Measured { engine, evidence: calibration.evidence(&Place::of(&deployment)) })
+            Some(Measured { engine, evidence: calibration.evidence(&CalibrationKey::of(&deployment)) })
         };
         let engines: Vec<Measured> = ENGINES.iter().filter_map(known).collect();
         if engines.iter().any(|known| known.evidence >= Evidence::Accelerator) {

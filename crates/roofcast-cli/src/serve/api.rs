@@ -12,12 +12,12 @@ use crate::verbs::{limits, plan, simulate};
 use anyhow::Result;
 use bytes::Bytes;
 use rayon::prelude::*;
-use roofcast::catalog::{Kind, Line};
+use roofcast::catalog::{EntryKind, EntryLine};
 use roofcast::cost::Utilization;
-use roofcast::limits::Question;
+use roofcast::limits::LimitsQuestion;
 use roofcast::plan::Trial;
 use roofcast::report::chrome;
-use roofcast::simulate::{Options, Simulation, simulate_while};
+use roofcast::simulate::{RunOptions, Simulation, simulate_while};
 use roofcast::{Catalog, Error, Forecaster, Model};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -31,8 +31,8 @@ const TRACED: u64 = 200_000;
 #[derive(Serialize)]
 pub(super) struct Listing<'a> {
     pub(super) version: &'static str,
-    pub(super) models: Vec<Cow<'a, Line>>,
-    pub(super) accelerators: Vec<Cow<'a, Line>>,
+    pub(super) models: Vec<Cow<'a, EntryLine>>,
+    pub(super) accelerators: Vec<Cow<'a, EntryLine>>,
     pub(super) workloads: Vec<Traffic<'a>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Traffic<'a> {
 }
 
 /// Writes the answer to a search as JSON.
-type Told = fn(&Scenario, &Arc<Model>, &roofcast::plan::Question) -> Result<String>;
+type Told = fn(&Scenario, &Arc<Model>, &roofcast::plan::PlanQuestion) -> Result<String>;
 
 /// Answers questions.
 pub(crate) struct Api {
@@ -83,7 +83,7 @@ impl Api {
             count.map(|count| question::positive(field, count)).transpose()?;
         }
         let context = crate::input::context(asked.context, &mut deployment);
-        let question = Question {
+        let question = LimitsQuestion {
             batch: asked.batch.unwrap_or(1),
             context,
             prefill: asked.prefill.unwrap_or(context),
@@ -102,7 +102,7 @@ impl Api {
         let scenario = self.scenario(asked.spec)?;
         Ok(self.desk.start(move |work| {
             let trace = Some(simulate::view::EVENTS);
-            let (forecaster, run) = run(&scenario, work, Options { series: true, trace, ..LEAPING })?;
+            let (forecaster, run) = run(&scenario, work, RunOptions { series: true, trace, ..LEAPING })?;
             let view = simulate::view::View::of(&forecaster.deployment, &run, &scenario.spec.slo);
             Ok(serde_json::to_string(&view)?)
         }))
@@ -113,7 +113,7 @@ impl Api {
         let asked: SimulateAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
         Ok(self.desk.start(move |work| {
-            let (_, run) = run(&scenario, work, Options { trace: Some(TRACED), ..LEAPING })?;
+            let (_, run) = run(&scenario, work, RunOptions { trace: Some(TRACED), ..LEAPING })?;
             let lines: Vec<String> = chrome::lines(run.traces, run.kv_cache.blocks).collect();
             Ok(serde_json::to_string(&lines.join("\n"))?)
         }))
@@ -146,14 +146,14 @@ impl Api {
         Ok(self.desk.start(move |work| {
             let model = scenario.model()?;
             let one = |trial: &Trial| trial.run_while(&mut |_, _| work.goes_on());
-            let question = roofcast::plan::Question {
+            let question = roofcast::plan::PlanQuestion {
                 why: asked.why.as_deref(),
                 runner: &|trials| trials.par_iter().map(one).collect(),
                 progress: &|simulated, _| {
                     work.at(simulated, 0);
                 },
                 goes_on: &|| work.goes_on(),
-                ..roofcast::plan::Question::default()
+                ..roofcast::plan::PlanQuestion::default()
             };
             told(&scenario, &model, &question)
         }))
@@ -195,10 +195,10 @@ fn said(known: &Known) -> Result<String> {
 }
 
 /// A run with leaps that keeps only its sums.
-const LEAPING: Options =
-    Options { leap: true, records: false, series: false, trace: None, end_when_missed: false };
+const LEAPING: RunOptions =
+    RunOptions { leap: true, records: false, series: false, trace: None, end_when_missed: false };
 
-fn run(scenario: &Scenario, work: &Work, options: Options) -> Result<(Forecaster, Simulation)> {
+fn run(scenario: &Scenario, work: &Work, options: RunOptions) -> Result<(Forecaster, Simulation)> {
     question::bounded(scenario.spec.workload.as_ref())?;
     let forecaster = Forecaster::embedded(scenario.deployment()?)?;
     // Sessions have several requests each.
@@ -221,12 +221,12 @@ fn run(scenario: &Scenario, work: &Work, options: Options) -> Result<(Forecaster
 impl<'a> Listing<'a> {
     pub(super) fn of(catalog: &'a Catalog) -> Result<Listing<'a>> {
         let lines = || catalog.listing().map(|all| all.into_iter().map(|listed| listed.line));
-        let of = |kind: Kind| Ok::<_, Error>(lines()?.filter(|line| line.kind == kind).collect());
+        let of = |kind: EntryKind| Ok::<_, Error>(lines()?.filter(|line| line.kind == kind).collect());
         let traffic = |w: &&'a roofcast::preset::Preset| Traffic { id: &w.id, about: &w.about, rate: w.rate };
         Ok(Listing {
             version: env!("CARGO_PKG_VERSION"),
-            models: of(Kind::Model)?,
-            accelerators: of(Kind::Accelerator)?,
+            models: of(EntryKind::Model)?,
+            accelerators: of(EntryKind::Accelerator)?,
             workloads: catalog.workloads()?.iter().map(traffic).collect(),
         })
     }

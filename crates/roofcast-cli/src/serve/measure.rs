@@ -10,7 +10,7 @@ use roofcast::batch::Batch;
 use roofcast::calibration::Calibration;
 use roofcast::catalog::Catalog;
 use roofcast::coefficients::Evidence;
-use roofcast::cost::{self, Bound, Terms, Utilization};
+use roofcast::cost::{self, Bottleneck, Terms, Utilization};
 use roofcast::measurement::benchmark::{Subject, of_result};
 use roofcast::measurement::{Lengths, Measurement, Metrics};
 use roofcast::parallelism::RequestedParallelism;
@@ -51,7 +51,7 @@ pub(super) struct Run {
     /// 10th and 90th percentile of measured over forecast, by metric.
     bands: Vec<Option<[f64; 2]>>,
     /// Bottleneck of a decode step of these users at the limit.
-    bound: Bound,
+    bound: Bottleneck,
     terms: Terms,
     /// Limit of this step over the measured time per output token.
     limit_share: Option<f64>,

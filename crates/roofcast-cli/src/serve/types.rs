@@ -15,8 +15,8 @@ use crate::input::scenario::{Scenario, Source};
 use crate::verbs::{limits, plan, simulate, validate};
 use roofcast::calibration::Calibration;
 use roofcast::cost::Utilization;
-use roofcast::limits::Question;
-use roofcast::simulate::Options;
+use roofcast::limits::LimitsQuestion;
+use roofcast::simulate::RunOptions;
 use roofcast::{Catalog, Forecaster};
 use shape::{Object, Shape};
 use std::borrow::Cow;
@@ -30,7 +30,7 @@ fn scenario(spec: &str) -> Scenario {
 
 fn of_limits(spec: &str) -> Shape {
     let forecaster = Forecaster::embedded(scenario(spec).deployment().unwrap()).unwrap();
-    let question = Question { batch: 8, context: 1024, prefill: 1024, utilization: Utilization::FULL };
+    let question = LimitsQuestion { batch: 8, context: 1024, prefill: 1024, utilization: Utilization::FULL };
     let found = roofcast::limits::limits(&forecaster, &question);
     let capacity = limits::view::capacity_of(&forecaster.deployment, &question);
     Shape::of(&limits::view::View::of(&forecaster.deployment, &question, &found, &capacity))
@@ -39,7 +39,7 @@ fn of_limits(spec: &str) -> Shape {
 fn of_run(spec: &str) -> Shape {
     let scenario = scenario(spec);
     let forecaster = Forecaster::embedded(scenario.deployment().unwrap()).unwrap();
-    let options = Options { leap: true, series: true, trace: Some(2000), ..Options::default() };
+    let options = RunOptions { leap: true, series: true, trace: Some(2000), ..RunOptions::default() };
     let run = roofcast::simulate::simulate(&forecaster, &scenario.spec, "spec", options).unwrap();
     Shape::of(&simulate::view::View::of(&forecaster.deployment, &run, &scenario.spec.slo))
 }
@@ -47,7 +47,7 @@ fn of_run(spec: &str) -> Shape {
 fn of_plan(spec: &str, why: Option<&str>) -> Shape {
     let scenario = scenario(spec);
     let model = scenario.model().unwrap();
-    let question = roofcast::plan::Question { why, ..roofcast::plan::Question::default() };
+    let question = roofcast::plan::PlanQuestion { why, ..roofcast::plan::PlanQuestion::default() };
     let found = roofcast::plan::plan(&scenario.spec, &model, &scenario.catalog, &question).unwrap();
     Shape::of(&plan::view::View::of(&scenario, &model, &found))
 }
@@ -55,7 +55,7 @@ fn of_plan(spec: &str, why: Option<&str>) -> Shape {
 fn of_curves(spec: &str) -> Shape {
     let scenario = scenario(spec);
     let model = scenario.model().unwrap();
-    let question = roofcast::plan::Question::default();
+    let question = roofcast::plan::PlanQuestion::default();
     let found = roofcast::plan::curves(&scenario.spec, &model, &scenario.catalog, &question).unwrap();
     Shape::of(&plan::curves::View::of(&scenario, &model, &found))
 }

@@ -8,11 +8,11 @@ use crate::input::checkpoint::{self, Checkpoint};
 use crate::show::number::{count, grouped};
 use crate::show::{self, table};
 use crate::{exit, input};
-use roofcast::capacity::{Capacity, Question, Smallest, capacity};
+use roofcast::capacity::{Capacity, CapacityQuestion, SmallestTopology, capacity};
 use roofcast::checkpoint::by_type;
 use roofcast::checkpoint::compare::Difference;
-use roofcast::explain::{Row, explain};
-use roofcast::memory::log::{Beside, Logged, Term, beside};
+use roofcast::explain::{TensorRow, explain};
+use roofcast::memory::log::{Logged, Term, TermComparison, beside};
 use roofcast::memory::{self, Start};
 use roofcast::units::{Bytes, Flops};
 use roofcast::{Deployment, Error};
@@ -37,13 +37,17 @@ pub(crate) struct Answer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tensors: Option<Vec<Row>>,
+    tensors: Option<Vec<TensorRow>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint: Option<Files>,
 }
 
 impl<'a> Answer<'a> {
-    pub(crate) fn of(deployment: &'a Deployment, question: &Question, capacity: &'a Capacity) -> Answer<'a> {
+    pub(crate) fn of(
+        deployment: &'a Deployment,
+        question: &CapacityQuestion,
+        capacity: &'a Capacity,
+    ) -> Answer<'a> {
         Answer {
             about: About::of(deployment),
             context: question.context,
@@ -152,8 +156,8 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The question of the flags, for sequences of `context` tokens.
-fn question_of(args: &CapacityArgs, context: Option<u64>, deployment: &mut Deployment) -> Question {
-    Question {
+fn question_of(args: &CapacityArgs, context: Option<u64>, deployment: &mut Deployment) -> CapacityQuestion {
+    CapacityQuestion {
         context: input::context(context, deployment),
         batch: args.batch,
         oversubscription_percent: (args.oversubscription * 100.0).round() as u64,
@@ -171,7 +175,7 @@ fn logged(path: &Path) -> anyhow::Result<Logged> {
 /// The memory terms in a log, compared with the forecast.
 #[derive(Serialize)]
 struct Measured {
-    terms: Vec<Beside>,
+    terms: Vec<TermComparison>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unexplained_bytes: Option<f64>,
 }
@@ -189,7 +193,7 @@ impl Measured {
             Term::Concurrency => format!("{:.2}", figure / 100.0),
             _ => gib(figure),
         };
-        let row = |b: &Beside| {
+        let row = |b: &TermComparison| {
             let off = format!("{:+.1} %", (b.forecast / b.measured - 1.0) * 100.0);
             vec![b.term.name().to_owned(), shown(b.term, b.measured), shown(b.term, b.forecast), off]
         };
@@ -210,7 +214,7 @@ fn gib(bytes: f64) -> String {
 const TENSORS: [&str; 10] =
     ["tensor", "operator", "format", "bits", "layers", "copies", "outputs", "inputs", "parameters", "bytes"];
 
-fn csv_row(r: &Row) -> Vec<String> {
+fn csv_row(r: &TensorRow) -> Vec<String> {
     let [outputs, inputs] = r.shape;
     let mut row = vec![r.tensor.to_owned(), r.operator.name().to_owned(), r.format.to_string()];
     row.push(r.bits.to_string());
@@ -245,7 +249,7 @@ fn facts(c: &Capacity) -> Vec<(&'static str, u64)> {
     ]
 }
 
-fn people(deployment: &Deployment, question: &Question, c: &Capacity) -> String {
+fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) -> String {
     let both = |b: Bytes| format!("{} ({})", b.gb(), b.gib());
     let p = c.parameters;
     let mut pairs = vec![
@@ -341,7 +345,7 @@ fn told(deployment: &Deployment, start: &Start) -> String {
     format!("at start {engine} says\n{}", table::pairs(&pairs))
 }
 
-fn topology(s: &Smallest) -> String {
+fn topology(s: &SmallestTopology) -> String {
     let shape = s.shape.as_ref().map_or(String::new(), |s| {
         format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
     });
@@ -376,7 +380,7 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
 /// Every tensor, and the sums that make up the totals.
 fn tensors(deployment: &Deployment) -> String {
     let rows = explain(deployment);
-    let line = |r: &Row| {
+    let line = |r: &TensorRow| {
         let [outputs, inputs] = r.shape;
         let copies = if r.copies > 1 { format!("{} × ", r.copies) } else { String::new() };
         vec![
@@ -391,7 +395,7 @@ fn tensors(deployment: &Deployment) -> String {
         ]
     };
     let mut lines: Vec<_> = rows.iter().map(line).collect();
-    let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&TensorRow) -> u64| rows.iter().map(of).sum::<u64>();
     let mut total = vec!["all".to_owned()];
     total.extend(std::iter::repeat_n(String::new(), 4));
     total.extend([

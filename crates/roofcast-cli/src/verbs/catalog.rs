@@ -13,7 +13,7 @@ use entry::Facts;
 use filter::Filter;
 use roofcast::Catalog;
 use roofcast::accelerator::Accelerator;
-use roofcast::catalog::{Kind, Line, Listed};
+use roofcast::catalog::{EntryKind, EntryLine, ListedEntry};
 use roofcast::preset::Preset;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ struct Entries<'a> {
 
 /// The lines for the entries that pass the filter.
 struct Listing<'a> {
-    entries: Vec<Listed<'a>>,
+    entries: Vec<ListedEntry<'a>>,
     workloads: Vec<&'a Preset>,
 }
 
@@ -68,13 +68,13 @@ fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<
 }
 
 impl<'a> Listing<'a> {
-    fn lines(&self, kind: Kind) -> impl Iterator<Item = &Line> {
+    fn lines(&self, kind: EntryKind) -> impl Iterator<Item = &EntryLine> {
         self.entries.iter().map(|e| e.line.as_ref()).filter(move |line| line.kind == kind)
     }
 
     fn parsed(&self, catalog: &'a Catalog) -> anyhow::Result<Entries<'a>> {
-        let chips = self.lines(Kind::Accelerator).map(|line| catalog.accelerator(&line.id));
-        let models = self.lines(Kind::Model).map(|line| catalog.model(&line.id).map(Facts::of));
+        let chips = self.lines(EntryKind::Accelerator).map(|line| catalog.accelerator(&line.id));
+        let models = self.lines(EntryKind::Model).map(|line| catalog.model(&line.id).map(Facts::of));
         Ok(Entries {
             accelerators: chips.collect::<Result<_, _>>()?,
             models: models.collect::<Result<_, _>>()?,
@@ -84,7 +84,7 @@ impl<'a> Listing<'a> {
 
     fn people(&self) -> String {
         let (chips, models): (Vec<_>, Vec<_>) =
-            (self.lines(Kind::Accelerator).collect(), self.lines(Kind::Model).collect());
+            (self.lines(EntryKind::Accelerator).collect(), self.lines(EntryKind::Model).collect());
         let mut text = String::new();
         if !chips.is_empty() {
             text.push_str(&accelerators(&chips));
@@ -103,10 +103,10 @@ impl<'a> Listing<'a> {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let number = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
-        let entry = |line: &Line| {
+        let entry = |line: &EntryLine| {
             let kind = match line.kind {
-                Kind::Accelerator => "accelerator",
-                Kind::Model => "model",
+                EntryKind::Accelerator => "accelerator",
+                EntryKind::Model => "model",
             };
             vec![
                 kind.to_owned(),
@@ -129,11 +129,11 @@ impl<'a> Listing<'a> {
     }
 }
 
-fn accelerators(chips: &[&Line]) -> String {
+fn accelerators(chips: &[&EntryLine]) -> String {
     let header = ["accelerator", "memory", "bandwidth", "16-bit", "8-bit", "4-bit", "link", "node", "$/h"];
     let giga = |rate: f64| format!("{} GB/s", significant(rate / 1e9));
     let tera = |rate: Option<f64>| rate.map_or("–".into(), |r| format!("{} T", significant(r / 1e12)));
-    let row = |line: &&Line| {
+    let row = |line: &&EntryLine| {
         let link = line.link.as_ref().zip(line.link_bytes_per_s);
         vec![
             line.id.clone(),
@@ -150,8 +150,8 @@ fn accelerators(chips: &[&Line]) -> String {
     table::table(&header, &chips.iter().map(row).collect::<Vec<_>>(), 1)
 }
 
-fn models_table(models: &[&Line]) -> String {
-    let row = |line: &&Line| {
+fn models_table(models: &[&EntryLine]) -> String {
+    let row = |line: &&EntryLine| {
         let of = |n: Option<u64>| n.map_or("–".into(), count);
         let (total, active) = (of(line.parameters), of(line.active));
         vec![line.id.clone(), line.family.clone(), line.formats.clone(), total, active, line.size().gib()]

@@ -3,7 +3,7 @@
 use crate::args::ConformanceArgs;
 use crate::show::number::grouped;
 use crate::{input, show};
-use roofcast::conformance::{Difference, compare, parse};
+use roofcast::conformance::{StepDifference, compare, parse};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ struct Replayed {
     version: String,
     steps: u64,
     agree: bool,
-    difference: Option<Difference>,
+    difference: Option<StepDifference>,
 }
 
 /// Exit 0 when all agree, 1 when one differs.

@@ -22,7 +22,7 @@ use crate::input::scenario::{EMPTY, Scenario, Source};
 use crate::show;
 use anyhow::{Context, Result};
 use fleet::Launch;
-use roofcast::fleet::Way;
+use roofcast::fleet::TransferPath;
 use roofcast::spec::settings::Setting;
 use roofcast::spec::{FleetSpec, LinkKind, SchedulerKind};
 use roofcast::workload::{Traffic, Workload};
@@ -196,7 +196,7 @@ fn settings(
         Ok::<_, Error>((name.to_owned(), path.to_owned()))
     };
     let modules = args.lora_modules.iter().map(module).collect::<Result<Vec<_>, _>>()?;
-    let way = |link| Way::new(deployment, deployment, link, "arguments");
+    let way = |link| TransferPath::new(deployment, deployment, link, "arguments");
     let asked = deployment.engine.vllm().copied().unwrap_or_default();
     let queue = [asked.max_num_queued_reqs, asked.max_num_queued_tokens];
     Ok(Settings {

@@ -11,7 +11,7 @@ use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, table};
 use anyhow::{Context, Result, bail};
-use roofcast::accelerator::{Accelerator, Source};
+use roofcast::accelerator::{Accelerator, Citation};
 use roofcast::precision::Dtype;
 use roofcast::units::{ByteRate, Bytes, FlopRate};
 use roofcast::{Catalog, Error};
@@ -225,7 +225,7 @@ fn accelerator(
         link: None,
         network: None,
         price: None,
-        sources: vec![Source {
+        sources: vec![Citation {
             of: "bandwidth_bytes_per_s, peak_flops (measured)".into(),
             url: concat!("roofcast ", env!("CARGO_PKG_VERSION"), " hardware measure").into(),
         }],

@@ -4,7 +4,7 @@ use crate::args::KeysArgs;
 use crate::exit;
 use crate::show::{self, table};
 use anyhow::Result;
-use roofcast::spec::keys::{KEYS, Key};
+use roofcast::spec::keys::{KEYS, SpecKey};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(key: &Key) -> Line {
+    fn of(key: &SpecKey) -> Line {
         Line { key: key.path, flag: key.flag.map(|flag| format!("--{flag}")), about: key.about }
     }
 

@@ -12,9 +12,9 @@ use crate::show::number::{count, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
-use roofcast::cost::{Cost, Operator, Utilization};
+use roofcast::cost::{Cost, OperatorCost, Utilization};
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
-use roofcast::limits::{IntensityPoint, Limits, Question, intensity, limits};
+use roofcast::limits::{IntensityPoint, Limits, LimitsQuestion, intensity, limits};
 use roofcast::report;
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub(crate) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn of(deployment: &'a Deployment, question: &Question, limits: &'a Limits) -> Answer<'a> {
+    fn of(deployment: &'a Deployment, question: &LimitsQuestion, limits: &'a Limits) -> Answer<'a> {
         Answer {
             about: About::of(deployment),
             batch: question.batch,
@@ -116,9 +116,9 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The requested step.
-fn asked_of(args: &LimitsArgs, deployment: &mut Deployment) -> Question {
+fn asked_of(args: &LimitsArgs, deployment: &mut Deployment) -> LimitsQuestion {
     let context = input::context(args.context, deployment);
-    Question {
+    LimitsQuestion {
         batch: args.batch.unwrap_or(1),
         context,
         prefill: args.prefill.unwrap_or(context),
@@ -141,12 +141,12 @@ struct Compared<'a> {
 fn compare(
     args: &LimitsArgs,
     deployment: &Deployment,
-    question: &Question,
+    question: &LimitsQuestion,
     comparison: Comparison,
 ) -> anyhow::Result<ExitCode> {
     let found = alternatives(deployment, comparison, question);
     let about = About::of(deployment);
-    let Question { batch, context, prefill: prompt, .. } = *question;
+    let LimitsQuestion { batch, context, prefill: prompt, .. } = *question;
     if args.output.json {
         let answer = Compared { about, comparison, batch, context, prompt, alternatives: &found };
         show::json("roofcast/limits-compare/1", &answer)?;
@@ -191,7 +191,7 @@ fn asked(args: &LimitsArgs) -> String {
     counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &text("compare", &compared) + &curves
 }
 
-fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
+fn csv_row(phase: &str, o: &OperatorCost) -> Vec<String> {
     vec![
         phase.to_owned(),
         o.name.name().to_owned(),
@@ -209,7 +209,7 @@ fn csv_row(phase: &str, o: &Operator) -> Vec<String> {
     ]
 }
 
-fn people(deployment: &Deployment, question: &Question, l: &Limits) -> String {
+fn people(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> String {
     let decode =
         format!("decode: {} sequences of {} tokens", grouped(question.batch), grouped(question.context));
     let prefill = format!("prefill: one prompt of {} tokens", grouped(question.prefill));

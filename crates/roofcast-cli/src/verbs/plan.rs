@@ -19,7 +19,7 @@ use crate::show::{self, target::Target};
 use anyhow::Result;
 use rayon::prelude::*;
 use roofcast::Model;
-use roofcast::plan::{Choice, Current, Plan, Question, Trial, current, plan};
+use roofcast::plan::{Choice, Current, Plan, PlanQuestion, Trial, current, plan};
 use roofcast::report::tradeoff;
 use roofcast::simulate::Simulation;
 use roofcast::spec::{CostKind, Objective};
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     };
     let current = row.map(|row| current(spec, &model, catalog, &row, &runner)).transpose();
     let current = current.map_err(|e| scenario.told(e))?;
-    let question = Question {
+    let question = PlanQuestion {
         exhaustive: args.exhaustive,
         why: args.why.as_deref(),
         runner: &runner,

@@ -3,7 +3,7 @@
 //! Knows: how to describe arrivals, lengths and bounds in a line each. Knows nothing about the results.
 
 use crate::show::number::{grouped, percent, significant};
-use roofcast::spec::{Bound, Slo};
+use roofcast::spec::{Slo, SloBound};
 use roofcast::workload::{Arrivals, Workload};
 
 /// `10 requests/s, 1000 prompt and 200 output tokens on average`.
@@ -34,7 +34,7 @@ pub(super) fn lengths(workload: &Workload) -> String {
 /// `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or that no SLO was given.
 pub(super) fn slo(slo: &Slo) -> String {
     let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));
-    let bound = |b: Bound| match slo.goodput {
+    let bound = |b: SloBound| match slo.goodput {
         Some(_) => format!("{} ≤ {} ms", b.metric.name(), b.ms),
         None => format!("{} ≤ {} ms", b.name(), b.ms),
     };

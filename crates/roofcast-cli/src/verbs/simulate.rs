@@ -18,7 +18,7 @@ use crate::show::target::Target;
 use crate::{exit, host};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
-use roofcast::simulate::{Beside, Options, Simulation, simulate_while};
+use roofcast::simulate::{RunOptions, Simulation, TpotComparison, simulate_while};
 use roofcast::spec::Slo;
 use roofcast::{Deployment, Error, Forecaster};
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub(crate) struct Answer<'a> {
     simulation: &'a Simulation,
     /// Comparison of the TPOT of `--measured-tpot` with the forecast.
     #[serde(skip_serializing_if = "Option::is_none")]
-    measured: Option<Beside>,
+    measured: Option<TpotComparison>,
 }
 
 impl<'a> Answer<'a> {
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     let scenario = source(args, args.spec.first())?.scenario(&[])?;
     let deployment = scenario.deployment()?;
     scenario.starts(&deployment)?;
-    let options = Options {
+    let options = RunOptions {
         leap: !args.no_leap,
         records: args.records.is_some() || host::wants_records(),
         series: args.series.is_some() || args.svg.is_some() || args.html.is_some(),
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     }
     files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
     host::recorded(&mut simulation.records);
-    let measured = args.measured_tpot.and_then(|ms| Beside::of(&simulation, ms));
+    let measured = args.measured_tpot.and_then(|ms| TpotComparison::of(&simulation, ms));
     let title = about(deployment, &simulation);
     if args.output.json {
         show::json(SCHEMA, &Answer { measured, ..Answer::of(title, &simulation) })?;

@@ -20,7 +20,7 @@ use roofcast::calibration::Calibration;
 use roofcast::measurement::Measurement;
 use roofcast::report::{measured, scatter};
 use roofcast::validate::run::{self, Compared, Replay};
-use roofcast::validate::{Point, Report, points, report};
+use roofcast::validate::{ErrorReport, RowForecast, points, report};
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 use split::Split;
@@ -34,7 +34,7 @@ const SCHEMA: &str = "roofcast/validate/2";
 #[derive(Serialize)]
 pub(crate) struct Answer {
     #[serde(flatten)]
-    report: Report,
+    report: ErrorReport,
     /// The side of the split to which the rows belong.
     split: Split,
     /// Reasons for refused rows, each with its line.
@@ -139,7 +139,7 @@ impl Files {
     }
 
     /// Writes the rows and their pictures.
-    fn write(&self, points: &[Point]) -> anyhow::Result<()> {
+    fn write(&self, points: &[RowForecast]) -> anyhow::Result<()> {
         if let Some(file) = &self.per_row {
             file.text(&per_row(points)?)?;
         }
@@ -206,7 +206,7 @@ fn in_parallel<'a>(
     rows: &'a [Measurement],
     catalog: &Catalog,
     calibration: &Calibration,
-) -> anyhow::Result<Vec<Point<'a>>> {
+) -> anyhow::Result<Vec<RowForecast<'a>>> {
     let progress = Progress::new("rows")?;
     progress.at(0, rows.len() as u64);
     let piece = |rows: &'a [Measurement]| {

@@ -2,8 +2,8 @@
 
 use crate::support::{json, roofcast};
 use roofcast::coefficients::Load;
-use roofcast::record::{Format, Record, Records};
-use roofcast::summary::Summary;
+use roofcast::record::{Record, RecordFormat, Records};
+use roofcast::summary::RunSummary;
 use std::path::{Path, PathBuf};
 
 /// A folder for a run's files, and the path of one file.
@@ -33,10 +33,10 @@ fn records_in_either_form_are_the_same_and_add_up_to_the_summary() {
     let parsed = |path: &Path, format| -> Vec<Record> {
         Records::new("r", read(path).as_bytes(), format).map(|r| r.unwrap()).collect()
     };
-    let records = parsed(&jsonl, Format::JsonLines);
-    assert_eq!(records, parsed(&csv, Format::Csv));
+    let records = parsed(&jsonl, RecordFormat::JsonLines);
+    assert_eq!(records, parsed(&csv, RecordFormat::Csv));
     assert_eq!(records.len(), 300);
-    let summary = Summary::of(&records, &roofcast::spec::Slo::default());
+    let summary = RunSummary::of(&records, &roofcast::spec::Slo::default());
     let near = |key: &str, expected: f64| {
         let found = answer[key].as_f64().unwrap();
         assert!((found / expected - 1.0).abs() < 1e-9, "{key}: {found} is not {expected}");

@@ -8,7 +8,7 @@ use super::Residual;
 use crate::coefficients::{Band, Evidence, Factors, Load};
 
 /// Fewest residuals of a metric for a depth of evidence to have its own band.
-const ENOUGH: usize = 30;
+const MIN_ROWS: usize = 30;
 const DEPTHS: [Evidence; 4] =
     [Evidence::Nothing, Evidence::Architecture, Evidence::Accelerator, Evidence::Engine];
 /// Band of a metric without residuals.
@@ -29,7 +29,7 @@ pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
                     .filter(|r| r.metric == metric && within.contains(&r.evidence))
                     .filter(|r| r.load == load)
                     .collect();
-                (all.len() >= ENOUGH).then(|| quantiles(&all))
+                (all.len() >= MIN_ROWS).then(|| quantiles(&all))
             })
         };
         let factors = |load| {

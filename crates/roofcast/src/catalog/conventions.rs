@@ -30,7 +30,7 @@ pub(super) struct Conventions {
     other_shapes: Vec<String>,
     /// Rules in order: the first whose words occur in an id applies.
     #[serde(rename = "format")]
-    formats: Vec<Rule>,
+    formats: Vec<ConventionRule>,
     /// Families that are not in the catalog, and why.
     refused: Vec<Refused>,
 }
@@ -48,7 +48,7 @@ struct Refused {
 /// Words of ids and the format that they stand for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Rule {
+pub(super) struct ConventionRule {
     /// Phrases, any of which selects the rule; each is a sequence of words.
     #[serde(default)]
     words: Vec<String>,
@@ -75,11 +75,11 @@ pub(super) struct Rule {
 
 /// An id as model and format.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct IdReading {
     /// The name without the format.
     pub(super) base: String,
     /// The rule that gives the format.
-    pub(super) rule: &'static Rule,
+    pub(super) rule: &'static ConventionRule,
 }
 
 /// The rules, parsed once.
@@ -87,7 +87,7 @@ pub(super) fn conventions() -> Result<&'static Conventions> {
     static RULES: OnceLock<Result<Conventions>> = OnceLock::new();
     let parse = || {
         let rules: Conventions = toml::from_str(TEXT).map_err(|e| Error::toml(PLACE, TEXT, "", &e))?;
-        rules.formats.iter().try_for_each(Rule::check)?;
+        rules.formats.iter().try_for_each(ConventionRule::check)?;
         Ok(rules)
     };
     RULES.get_or_init(parse).as_ref().map_err(Clone::clone)
@@ -138,13 +138,13 @@ impl Conventions {
     }
 
     /// Model and format of `name`, where it names a format.
-    pub(super) fn read(&'static self, name: &str) -> Option<Reading> {
+    pub(super) fn read(&'static self, name: &str) -> Option<IdReading> {
         if name.len() > LONGEST {
             return None;
         }
         let organisation = name.rsplit_once('/').map(|(before, _)| short(before).to_ascii_lowercase());
         let found = words(short(name));
-        let of = |rule: &&Rule| {
+        let of = |rule: &&ConventionRule| {
             let own = |o: &String| organisation.as_deref() == Some(o.as_str());
             rule.organisations.is_empty() || rule.organisations.iter().any(own)
         };
@@ -156,7 +156,7 @@ impl Conventions {
         };
         let base = base.join("-");
         let base = organisation.map_or(base.clone(), |o| format!("{o}/{base}"));
-        Some(Reading { base, rule })
+        Some(IdReading { base, rule })
     }
 
     /// The words without the format's words, which begin at `at`, and without words that carry no meaning next to a
@@ -186,7 +186,7 @@ fn is_date(word: &str) -> bool {
     }
 }
 
-impl Rule {
+impl ConventionRule {
     /// Position of the rule's first word and number of its words; never at the beginning of the name.
     fn at(&self, found: &[String]) -> Option<(usize, usize)> {
         self.words.iter().find_map(|phrase| {

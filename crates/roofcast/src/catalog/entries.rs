@@ -99,7 +99,7 @@ impl Entry for Preset {
 
 /// The lines of a table of an embedded file, and the entries in them once one was asked for.
 #[derive(Debug)]
-struct Lines<T> {
+struct TableLines<T> {
     file: &'static str,
     text: &'static str,
     entries: OnceLock<Result<Vec<T>>>,
@@ -110,7 +110,7 @@ struct Lines<T> {
 pub(super) struct Slot<T> {
     pub(super) id: Cow<'static, str>,
     pub(super) aliases: Vec<Cow<'static, str>>,
-    lines: Arc<Lines<T>>,
+    lines: Arc<TableLines<T>>,
     /// Position among the entries of these lines: a machine's memory options share its lines.
     at: usize,
 }
@@ -118,7 +118,7 @@ pub(super) struct Slot<T> {
 impl<T: Entry> Slot<T> {
     fn read(entry: T) -> Slot<T> {
         let (id, aliases) = (entry.id().to_owned(), entry.aliases());
-        let lines = Lines { file: "", text: "", entries: OnceLock::from(Ok(vec![entry])) };
+        let lines = TableLines { file: "", text: "", entries: OnceLock::from(Ok(vec![entry])) };
         Slot {
             id: id.into(),
             aliases: aliases.into_iter().map(Cow::from).collect(),
@@ -144,7 +144,7 @@ impl<T: Entry> Slot<T> {
 
     /// The entry itself.
     pub(super) fn get(&self) -> Result<&T> {
-        let Lines { file, text, entries } = self.lines.as_ref();
+        let TableLines { file, text, entries } = self.lines.as_ref();
         let place = || format!("catalog/{file}: {}", self.id);
         let parsed = entries.get_or_init(|| Ok(T::of(File::parse(&place(), text)?)));
         let found = parsed.as_ref().map_err(Clone::clone)?.get(self.at);
@@ -185,7 +185,7 @@ impl<T: Entry> Entries<T> {
                 let aliases = quoted(value(" aliases = ["), b']').chain([first(" name = ")]);
                 named.push((first(" id = "), aliases.map(Cow::from).collect()));
             }
-            let lines = Arc::new(Lines { file, text, entries: OnceLock::new() });
+            let lines = Arc::new(TableLines { file, text, entries: OnceLock::new() });
             let slots = named.into_iter().enumerate().map(|(at, (id, aliases))| {
                 Arc::new(Slot { id: id.into(), aliases, lines: Arc::clone(&lines), at })
             });

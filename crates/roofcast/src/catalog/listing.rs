@@ -19,7 +19,7 @@ const TEXT: &str = include_str!("../../catalog/index.csv");
 /// Kind of entry that a line describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum EntryKind {
     /// An accelerator.
     Accelerator,
     /// A model.
@@ -29,9 +29,9 @@ pub enum Kind {
 /// The facts of one entry in a listing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Line {
+pub struct EntryLine {
     /// Kind of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The entry's id.
     pub id: String,
     /// A model's `model_type`, an accelerator's generation.
@@ -66,20 +66,20 @@ pub struct Line {
 
 /// A line with all names of its entry.
 #[derive(Debug, Clone)]
-pub struct Listed<'a> {
+pub struct ListedEntry<'a> {
     /// The facts.
-    pub line: Cow<'a, Line>,
+    pub line: Cow<'a, EntryLine>,
     /// Id and aliases.
     pub names: Vec<&'a str>,
 }
 
-impl Line {
+impl EntryLine {
     /// The line of an accelerator.
-    pub fn accelerator(chip: &Accelerator) -> Line {
+    pub fn accelerator(chip: &Accelerator) -> EntryLine {
         let rates = |dtypes: [Dtype; 2]| dtypes.map(|d| chip.peak_flops.get(&d).map(|r| r.0));
         let fastest = |dtypes| rates(dtypes).into_iter().flatten().max_by(f64::total_cmp);
-        Line {
-            kind: Kind::Accelerator,
+        EntryLine {
+            kind: EntryKind::Accelerator,
             id: chip.id.clone(),
             family: chip.architecture.clone(),
             vendor: chip.vendor.clone(),
@@ -99,11 +99,11 @@ impl Line {
     }
 
     /// The line of a model.
-    pub(crate) fn model(entry: &ModelEntry) -> Result<Line> {
+    pub(crate) fn model(entry: &ModelEntry) -> Result<EntryLine> {
         let model = config::read(&entry.id, &format!("catalog entry {}", entry.id), &entry.config)?;
         let parameters = model.parameters();
-        Ok(Line {
-            kind: Kind::Model,
+        Ok(EntryLine {
+            kind: EntryKind::Model,
             id: entry.id.clone(),
             family: model.architecture.clone(),
             vendor: entry.id.split_once('/').map_or("", |(organisation, _)| organisation).to_owned(),
@@ -130,31 +130,31 @@ impl Line {
 
 impl Catalog {
     /// A line for each accelerator and each model, in catalog order.
-    pub fn listing(&self) -> Result<Vec<Listed<'_>>> {
+    pub fn listing(&self) -> Result<Vec<ListedEntry<'_>>> {
         let mut known = index()?;
         let mut all = Vec::new();
         for slot in self.accelerators.iter() {
             let line = match known.remove(slot.id.as_ref()).filter(|_| slot.is_embedded()) {
                 Some(line) => line,
-                None => Line::accelerator(slot.get()?),
+                None => EntryLine::accelerator(slot.get()?),
             };
-            all.push(Listed { line: Cow::Owned(line), names: slot.names().collect() });
+            all.push(ListedEntry { line: Cow::Owned(line), names: slot.names().collect() });
         }
         for slot in self.models.iter() {
             let line = match known.remove(slot.id.as_ref()).filter(|_| slot.is_embedded()) {
                 Some(line) => line,
-                None => Line::model(slot.get()?)?,
+                None => EntryLine::model(slot.get()?)?,
             };
-            all.push(Listed { line: Cow::Owned(line), names: slot.names().collect() });
+            all.push(ListedEntry { line: Cow::Owned(line), names: slot.names().collect() });
         }
         Ok(all)
     }
 }
 
 /// The embedded lines by id.
-fn index() -> Result<BTreeMap<String, Line>> {
+fn index() -> Result<BTreeMap<String, EntryLine>> {
     let failed = |e: csv::Error| Error::Parse { place: PLACE.into(), message: e.to_string() };
-    let lines = csv::Reader::from_reader(TEXT.as_bytes()).into_deserialize::<Line>();
+    let lines = csv::Reader::from_reader(TEXT.as_bytes()).into_deserialize::<EntryLine>();
     lines.map(|line| line.map(|l| (l.id.clone(), l)).map_err(failed)).collect()
 }
 
@@ -168,10 +168,10 @@ mod tests {
         let catalog = Catalog::embedded().unwrap();
         let mut writer = csv::Writer::from_writer(Vec::new());
         for chip in catalog.accelerators().unwrap() {
-            writer.serialize(Line::accelerator(chip)).unwrap();
+            writer.serialize(EntryLine::accelerator(chip)).unwrap();
         }
         for entry in catalog.models().unwrap() {
-            writer.serialize(Line::model(entry).unwrap()).unwrap();
+            writer.serialize(EntryLine::model(entry).unwrap()).unwrap();
         }
         let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
         if std::env::var_os("UPDATE_INDEX").is_some() {

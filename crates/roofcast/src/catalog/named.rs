@@ -3,7 +3,7 @@
 //! Knows: the order of ever looser readings of a name, and the assumption to report when a reading is not the entry's
 //! own name. [`super::names`] compares names; [`super::conventions`] knows the words for formats.
 
-use super::conventions::{Conventions, Rule, conventions};
+use super::conventions::{ConventionRule, Conventions, conventions};
 use super::entries::Slot;
 use super::names::{self, Match};
 use super::{Catalog, ModelEntry};
@@ -17,13 +17,13 @@ const FORMATS_OF_ONE: usize = 8;
 
 /// The entry that a name means, with the name's other information.
 #[derive(Debug, Clone)]
-pub struct Named<'a> {
+pub struct NamedEntry<'a> {
     /// The entry.
     pub entry: &'a ModelEntry,
     name: String,
     /// Entries of its checkpoints in other formats.
     published: Vec<&'a ModelEntry>,
-    format: Option<&'static Rule>,
+    format: Option<&'static ConventionRule>,
     /// Experts per layer that remain, where the name says that some were removed.
     experts: Option<u64>,
     checkpoint: Checkpoint,
@@ -31,7 +31,7 @@ pub struct Named<'a> {
     pub assumption: Option<String>,
 }
 
-impl Named<'_> {
+impl NamedEntry<'_> {
     /// The model, with the format that its name says in place of the entry's own.
     pub fn model(&self) -> Result<Model> {
         let place = format!("catalog entry {}", self.entry.id);
@@ -93,7 +93,7 @@ impl Catalog {
     /// words like `Instruct`; a fine-tune of a known shape; either with a format appended, as checkpoints are named;
     /// the beginning of exactly one name; the whole name of an entry among words that change no dimension; the web
     /// address of a repository.
-    pub fn named(&self, name: &str) -> Result<Named<'_>> {
+    pub fn named(&self, name: &str) -> Result<NamedEntry<'_>> {
         let name = &*address::repository(name)?;
         names::one("model", "model", name)?;
         if let Some(named) = self.entrys_own(name.trim())? {
@@ -139,11 +139,11 @@ impl Catalog {
             _ => (shown(asked, slot), Checkpoint::OfItsShape),
         };
         let published = self.published(entry)?;
-        Ok(Named { entry, name, published, format, experts, checkpoint, assumption })
+        Ok(NamedEntry { entry, name, published, format, experts, checkpoint, assumption })
     }
 
     /// The entry whose own name `asked` is, found without the rules.
-    fn entrys_own(&self, asked: &str) -> Result<Option<Named<'_>>> {
+    fn entrys_own(&self, asked: &str) -> Result<Option<NamedEntry<'_>>> {
         let Match::One(slot) = names::find(&self.models, asked) else { return Ok(None) };
         if asked.contains(':') && !slot.names().any(|n| n.eq_ignore_ascii_case(asked)) {
             return Ok(None);
@@ -151,7 +151,15 @@ impl Catalog {
         let (entry, name) = (slot.get()?, shown(asked, slot));
         let published = self.published(entry)?;
         let checkpoint = Checkpoint::Named;
-        Ok(Some(Named { entry, name, published, format: None, experts: None, checkpoint, assumption: None }))
+        Ok(Some(NamedEntry {
+            entry,
+            name,
+            published,
+            format: None,
+            experts: None,
+            checkpoint,
+            assumption: None,
+        }))
     }
 
     /// The entries that an entry names as its checkpoints.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::model::{Ffn, Model, config};
 
 /// A name in parts: the base model's name without size, and the remaining parameters, total and active.
-pub(super) struct Pruned {
+pub(super) struct PrunedName {
     /// The model's name without sizes.
     pub(super) base: String,
     total: f64,
@@ -18,7 +18,7 @@ pub(super) struct Pruned {
 }
 
 /// The parts of a name that declares pruning and prints a total.
-pub(super) fn read(name: &str) -> Option<Pruned> {
+pub(super) fn read(name: &str) -> Option<PrunedName> {
     let all = words(short(name));
     let says_so = |word: &String| word.starts_with("reap");
     if !all.iter().any(says_so) {
@@ -33,10 +33,10 @@ pub(super) fn read(name: &str) -> Option<Pruned> {
             None => kept.push(word),
         }
     }
-    Some(Pruned { base: kept.join("-"), total: total?, active })
+    Some(PrunedName { base: kept.join("-"), total: total?, active })
 }
 
-impl Pruned {
+impl PrunedName {
     /// The smallest model of `slots` that has more parameters than remain and about as many active ones.
     pub(super) fn among<'a>(
         &self,

@@ -13,7 +13,7 @@ const TEXT: &str = include_str!("../../catalog/shapes.csv");
 /// Names of models of one shape.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Shape {
+struct ModelShape {
     /// Names without organisation, between semicolons; `*` in front stands for any beginning.
     names: String,
     /// The id of the shape.
@@ -33,12 +33,12 @@ pub(super) fn shape(name: &str, tagged: bool) -> Result<Option<&'static str>> {
 }
 
 /// The lines, parsed once.
-fn shapes() -> Result<&'static [Shape]> {
-    static SHAPES: OnceLock<Result<Vec<Shape>>> = OnceLock::new();
+fn shapes() -> Result<&'static [ModelShape]> {
+    static SHAPES: OnceLock<Result<Vec<ModelShape>>> = OnceLock::new();
     let parse = || {
         let failed = |e: csv::Error| Error::Parse { place: PLACE.into(), message: e.to_string() };
         let reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(TEXT.as_bytes());
-        let lines = reader.into_deserialize().collect::<std::result::Result<Vec<Shape>, _>>();
+        let lines = reader.into_deserialize().collect::<std::result::Result<Vec<ModelShape>, _>>();
         let shapes = lines.map_err(failed)?;
         match shapes.iter().find(|s| s.source.is_empty() || s.names.is_empty()) {
             Some(shape) => Err(Error::field(PLACE, "source", &shape.model, "names with a source")),

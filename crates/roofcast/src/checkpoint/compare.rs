@@ -44,7 +44,7 @@ pub fn differences(model: &Model, stored: &[Stored]) -> Vec<Difference> {
             None => model
                 .outer
                 .iter()
-                .filter(|t| !(model.tied && t.role == crate::model::Role::Head))
+                .filter(|t| !(model.tied && t.role == crate::model::TensorRole::Head))
                 .copied()
                 .collect(),
         };

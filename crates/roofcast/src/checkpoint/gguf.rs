@@ -66,7 +66,7 @@ const TYPES: &[(u32, &str, u64, u64)] = &[
 
 /// Reads a header from the start of a file; `place` names the file in errors.
 pub fn header(place: &str, reader: impl Read) -> Result<Header> {
-    let mut file = Source { place, reader: reader.take(MOST_HEADER) };
+    let mut file = HeaderReader { place, reader: reader.take(MOST_HEADER) };
     if file.bytes::<4>("magic")? != *b"GGUF" {
         return Err(file.bad("magic", "something else", "GGUF"));
     }
@@ -97,12 +97,12 @@ pub fn header(place: &str, reader: impl Read) -> Result<Header> {
 }
 
 /// A reader with the file's name for errors.
-struct Source<'a, R> {
+struct HeaderReader<'a, R> {
     place: &'a str,
     reader: R,
 }
 
-impl<R: Read> Source<'_, R> {
+impl<R: Read> HeaderReader<'_, R> {
     fn bad(&self, field: &str, found: impl std::fmt::Display, accepted: impl std::fmt::Display) -> Error {
         Error::field(self.place, field, found, accepted)
     }

@@ -80,7 +80,7 @@ impl AttentionKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::{DecodeForm, Demand, Scores, SequenceForm, Shape};
+    use crate::operator::{DecodeForm, KernelShape, Scores, SequenceForm, Work};
 
     fn kernel(backend: AttentionBackend, concatenates: bool) -> AttentionKernel {
         AttentionKernel { backend, multiprocessors: 108.0, concatenates }
@@ -88,11 +88,11 @@ mod tests {
 
     /// 16 query heads of 2 key heads of 128 in 16 bits: 1024 bytes a token.
     fn form() -> ContextForm {
-        let term = Demand { flops: 0.0, weight_bytes: 0.0, kv_bytes: 1024.0 };
+        let term = Work { flops: 0.0, weight_bytes: 0.0, kv_bytes: 1024.0 };
         ContextForm {
             sequence: SequenceForm::Scores(Scores { ratio: 1, flops_per_pair: 0.0, bytes_per_key: 1024.0 }),
-            decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
-            shape: Shape::Grouped { heads: 16, group: 8, head_dim: 128, window: 0 },
+            decode: DecodeForm { fixed: Work::default(), terms: vec![(u64::MAX, term)] },
+            shape: KernelShape::Grouped { heads: 16, group: 8, head_dim: 128, window: 0 },
             narrow: false,
             weight_bytes: 0.0,
         }

@@ -5,7 +5,7 @@
 
 use super::{PLACE, ServeCommand};
 use crate::error::{Error, Result};
-use crate::spec::keys::{KEYS, Kind};
+use crate::spec::keys::{KEYS, ValueType};
 use crate::spec::number;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -162,14 +162,16 @@ fn is_flag(word: &str) -> bool {
 
 /// The value of the key at `path`.
 pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
-    let kind = KEYS.iter().find(|key| key.path == path).map_or(Kind::Word, |key| key.kind);
+    let kind = KEYS.iter().find(|key| key.path == path).map_or(ValueType::Word, |key| key.kind);
     match kind {
-        Kind::Whole => whole(given, i64::MIN).map(Value::from),
-        Kind::Real => match given.value.parse::<f64>() {
+        ValueType::Whole => whole(given, i64::MIN).map(Value::from),
+        ValueType::Real => match given.value.parse::<f64>() {
             Ok(v) if v.is_finite() => Ok(v.into()),
             _ => Err(wrong(given, "a number")),
         },
-        Kind::Switch => given.value.parse::<bool>().map(Value::from).map_err(|_| wrong(given, "no value")),
+        ValueType::Switch => {
+            given.value.parse::<bool>().map(Value::from).map_err(|_| wrong(given, "no value"))
+        }
         _ if given.value.is_empty() => Err(wrong(given, "a value")),
         _ => Ok(given.value.as_str().into()),
     }

@@ -8,7 +8,7 @@ pub(super) mod trace;
 pub(crate) use trace::{RecordedStep, TierStep, Trace};
 
 use super::request::Segments;
-use crate::kv_cache::prefix::{Content, Prefix};
+use crate::kv_cache::prefix::{Content, SharedPrefix};
 use crate::scheduler::vllm::{NewRequest, RequestId, ScheduledRequest, Scheduler, Step};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
         self.scheduler.add(NewRequest {
             input_len: tokens.len(),
             // Any prompt of the trace may contain any token of another.
-            prefix: Prefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None },
+            prefix: SharedPrefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None },
             output_len: request.output_len,
             priority: request.priority,
             transferred: 0,
@@ -185,9 +185,9 @@ impl<'a> Replay<'a> {
         };
         let queue = |ids: Vec<RequestId>| {
             if self.trace.requests.len() > 100 {
-                trace::Queue::Count(ids.len() as u64)
+                trace::RecordedQueue::Count(ids.len() as u64)
             } else {
-                trace::Queue::Ids(names(&ids))
+                trace::RecordedQueue::Ids(names(&ids))
             }
         };
         let numbers = |value: fn(&ScheduledRequest) -> u64, least: u64| {

@@ -1,15 +1,15 @@
 //! Format of each tensor on a given chip: the user's request, else the checkpoint's format, else 16 bits.
 
-use super::Options;
+use super::DeploymentOptions;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::model::{Model, Quantization, Role, Tensor};
+use crate::model::{Model, Quantization, Tensor, TensorRole};
 use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 use crate::spec::EngineKind;
 
 /// The rule that gives every tensor its format.
 pub(super) struct Formats {
-    rule: Rule,
+    rule: DtypeRule,
     /// Format of unquantized tensors.
     unquantized: Format,
     /// The dtype of activations.
@@ -22,7 +22,7 @@ pub(super) struct Formats {
     rates: Vec<Dtype>,
 }
 
-enum Rule {
+enum DtypeRule {
     /// One format on linear layers and experts.
     Linear(Format),
     /// A GGUF mixture.
@@ -37,7 +37,7 @@ impl Formats {
     pub(super) fn resolve(
         model: &Model,
         chip: &Accelerator,
-        options: &Options,
+        options: &DeploymentOptions,
         assumptions: &mut Vec<String>,
     ) -> Result<Formats> {
         let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
@@ -82,10 +82,10 @@ impl Formats {
     /// Name of the weight format; a checkpoint with several has the names joined.
     pub(super) fn name(&self) -> String {
         match &self.rule {
-            Rule::Checkpoint(q) => q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+"),
-            Rule::Linear(format) => format.name.to_owned(),
-            Rule::Gguf(mix) => mix.name().to_owned(),
-            Rule::Stored(name) => (*name).to_owned(),
+            DtypeRule::Checkpoint(q) => q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+"),
+            DtypeRule::Linear(format) => format.name.to_owned(),
+            DtypeRule::Gguf(mix) => mix.name().to_owned(),
+            DtypeRule::Stored(name) => (*name).to_owned(),
         }
     }
 
@@ -110,27 +110,30 @@ impl Formats {
 
     /// The format of `tensor` in layer `layer`, or of a tensor outside the layers.
     pub(super) fn of(&self, model: &Model, tensor: &Tensor, layer: Option<usize>, nominal: bool) -> Format {
-        if let (true, Rule::Linear(format)) = (nominal, &self.rule) {
+        if let (true, DtypeRule::Linear(format)) = (nominal, &self.rule) {
             return *format;
         }
-        let matrix = matches!(tensor.role, Role::Linear | Role::Expert);
+        let matrix = matches!(tensor.role, TensorRole::Linear | TensorRole::Expert);
         match &self.rule {
-            Rule::Linear(format) if matrix && layer.is_some() => *format,
-            Rule::Linear(format)
-                if format.covers_ends() && matches!(tensor.role, Role::Embedding | Role::Head) =>
+            DtypeRule::Linear(format) if matrix && layer.is_some() => *format,
+            DtypeRule::Linear(format)
+                if format.covers_ends()
+                    && matches!(tensor.role, TensorRole::Embedding | TensorRole::Head) =>
             {
                 *format
             }
-            Rule::Checkpoint(quantization) => {
+            DtypeRule::Checkpoint(quantization) => {
                 quantization.format(tensor, layer).map_or(self.unquantized, |f| self.adapted(f))
             }
-            Rule::Gguf(mix) if tensor.role != Role::Vector && tensor.role != Role::Router => {
+            DtypeRule::Gguf(mix)
+                if tensor.role != TensorRole::Vector && tensor.role != TensorRole::Router =>
+            {
                 let (index, count) = (layer.unwrap_or(0), model.layers.len());
                 self.blocks(mix.format(gguf_place(tensor), index, count, tensor.columns, model.tied))
             }
-            Rule::Stored(_) => self.blocks(stored(model, tensor, layer).unwrap_or(self.unquantized)),
+            DtypeRule::Stored(_) => self.blocks(stored(model, tensor, layer).unwrap_or(self.unquantized)),
             // GGUF keeps norms, biases and routers in 32 bits.
-            Rule::Gguf(_) => Format { compute: None, ..Format::FP32 },
+            DtypeRule::Gguf(_) => Format { compute: None, ..Format::FP32 },
             _ => self.unquantized,
         }
     }
@@ -147,12 +150,12 @@ fn stored(model: &Model, tensor: &Tensor, layer: Option<usize>) -> Option<Format
 fn gguf_place(tensor: &Tensor) -> crate::precision::GgufTensor {
     use crate::precision::GgufTensor as Place;
     match (tensor.role, tensor.name) {
-        (Role::Embedding, _) => Place::Embedding,
-        (Role::Head, _) => Place::Output,
+        (TensorRole::Embedding, _) => Place::Embedding,
+        (TensorRole::Head, _) => Place::Output,
         (_, "self_attn.v_proj") => Place::AttentionValue,
         (_, "self_attn.o_proj") => Place::AttentionOutput,
-        (Role::Expert, name) if name.ends_with("down_proj") => Place::ExpertDown,
-        (Role::Expert, _) => Place::Expert,
+        (TensorRole::Expert, name) if name.ends_with("down_proj") => Place::ExpertDown,
+        (TensorRole::Expert, _) => Place::Expert,
         (_, name) if name.ends_with("down_proj") => Place::FfnDown,
         _ => Place::Other,
     }
@@ -177,7 +180,7 @@ fn rule(
     unquantized: Format,
     activations: Option<Dtype>,
     assumptions: &mut Vec<String>,
-) -> Result<Rule> {
+) -> Result<DtypeRule> {
     let mix = model.quantization.as_ref().and_then(Quantization::mix).map(WeightFormat::Gguf);
     let asked = wish.and_then(|wish| checkpoint(model, wish));
     let rule = match (wish.or(mix), &model.quantization) {
@@ -186,19 +189,21 @@ fn rule(
                 assumptions.push(format!("weights {} as in {id}", quantization.format.name));
             }
             computes(quantization, chip, true, activations, assumptions)?;
-            Rule::Checkpoint(Box::new(quantization.clone()))
+            DtypeRule::Checkpoint(Box::new(quantization.clone()))
         }
-        (None, _) if model.stored.is_some() => Rule::Stored(model.stored.as_ref().map_or("", |s| s.name)),
-        (Some(WeightFormat::Gguf(mix)), _) => Rule::Gguf(mix),
-        (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => Rule::Linear(unquantized),
-        (Some(WeightFormat::Uniform(f)), _) => Rule::Linear(with_activations(f, activations)?),
-        (None, None) => Rule::Linear(unquantized),
+        (None, _) if model.stored.is_some() => {
+            DtypeRule::Stored(model.stored.as_ref().map_or("", |s| s.name))
+        }
+        (Some(WeightFormat::Gguf(mix)), _) => DtypeRule::Gguf(mix),
+        (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => DtypeRule::Linear(unquantized),
+        (Some(WeightFormat::Uniform(f)), _) => DtypeRule::Linear(with_activations(f, activations)?),
+        (None, None) => DtypeRule::Linear(unquantized),
         (None, Some(q)) => {
             computes(q, chip, false, activations, assumptions)?;
-            Rule::Checkpoint(Box::new(q.clone()))
+            DtypeRule::Checkpoint(Box::new(q.clone()))
         }
     };
-    if let Rule::Linear(Format { compute: Some(dtype), .. }) = rule {
+    if let DtypeRule::Linear(Format { compute: Some(dtype), .. }) = rule {
         chip.peak(dtype)?;
     }
     Ok(rule)
@@ -238,15 +243,15 @@ fn computes(
 /// Dtype of activations with quantized weights: the user's. llama.cpp's CPU kernels round activations to blocks of 8
 /// bits, whatever the weights' blocks are (`vec_dot_type` in its `ggml/src/ggml-cpu/ggml-cpu.c`).
 fn activations(
-    rule: &Rule,
+    rule: &DtypeRule,
     chip: &Accelerator,
     named: Option<Dtype>,
     assumptions: &mut Vec<String>,
 ) -> Result<Option<Dtype>> {
     let gguf = match rule {
-        Rule::Gguf(_) => true,
-        Rule::Stored(name) => matches!(name.parse(), Ok(WeightFormat::Gguf(_))),
-        Rule::Linear(_) | Rule::Checkpoint(_) => false,
+        DtypeRule::Gguf(_) => true,
+        DtypeRule::Stored(name) => matches!(name.parse(), Ok(WeightFormat::Gguf(_))),
+        DtypeRule::Linear(_) | DtypeRule::Checkpoint(_) => false,
     };
     match named {
         Some(dtype) if gguf && !matches!(dtype, Dtype::Bf16 | Dtype::Fp16) => {

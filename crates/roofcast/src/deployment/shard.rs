@@ -1,9 +1,9 @@
 //! Sharding of a model's tensors over pipeline stages and ranks.
 
 use super::formats::Formats;
-use super::{Block, Deployment, ExpertShard, Gemm, Held, Stage};
+use super::{Block, Deployment, ExpertShard, Gemm, Held, PipelineStage};
 use crate::error::Result;
-use crate::model::{Ffn, Layer, Mixer, OperatorKind, Role, Split, Tensor};
+use crate::model::{Ffn, Layer, Mixer, OperatorKind, Split, Tensor, TensorRole};
 use crate::precision::{Dtype, Format};
 use crate::spec::EngineKind;
 use crate::units::Bytes;
@@ -39,7 +39,7 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
         let weight_bytes = share.held + tower + absorbed(share.deployment, &blocks);
         total += share.whole;
         tensors = share.tensors;
-        deployment.stages.push(Stage { blocks, outer, embedding_row, weight_bytes });
+        deployment.stages.push(PipelineStage { blocks, outer, embedding_row, weight_bytes });
     }
     deployment.weight_bytes = total;
     deployment.tensors = tensors;
@@ -105,7 +105,7 @@ impl Share<'_> {
                 let slices = self.deployment.parallelism.stage_ranks() / self.deployment.parallelism.ep;
                 let one = Tensor { copies: 1, ..tensor };
                 expert_bytes += format.width.bytes(one.elements().div_ceil(u128::from(slices)));
-                if tensor.role == Role::Expert {
+                if tensor.role == TensorRole::Expert {
                     expert_elements += clamp(one.elements().div_ceil(u128::from(slices)));
                     expert_format = format;
                 }
@@ -137,21 +137,22 @@ impl Share<'_> {
         let mut row = Bytes::ZERO;
         for tensor in &model.outer {
             let here = match tensor.role {
-                Role::Embedding => first,
+                TensorRole::Embedding => first,
                 _ if matches!(tensor.operator, OperatorKind::Embedding | OperatorKind::ProjectIn) => first,
                 _ => last,
             };
             if !here {
                 continue;
             }
-            if tensor.role == Role::Head && model.tied && first && last && !self.deployment.is_nominal() {
+            if tensor.role == TensorRole::Head && model.tied && first && last && !self.deployment.is_nominal()
+            {
                 // Stored with the embedding; it must still be read.
                 let format = self.formats.of(&model, tensor, None, false);
                 self.add(&mut gemms, tensor, format)?;
                 continue;
             }
             let Some(format) = self.hold(tensor, None) else { continue };
-            if tensor.role == Role::Embedding {
+            if tensor.role == TensorRole::Embedding {
                 let columns = tensor.columns.div_ceil(self.deployment.parallelism.tp);
                 row += format.width.bytes(u128::from(columns) * u128::from(tensor.copies));
             } else if tensor.operator != OperatorKind::Embedding {
@@ -167,7 +168,7 @@ impl Share<'_> {
 
     fn head_bytes(&self) -> Bytes {
         let model = &self.deployment.model;
-        let head = model.outer.iter().filter(|t| t.role == Role::Head);
+        let head = model.outer.iter().filter(|t| t.role == TensorRole::Head);
         head.map(|t| self.formats.of(model, t, None, self.deployment.is_nominal()).width.bytes(t.elements()))
             .sum()
     }
@@ -175,7 +176,8 @@ impl Share<'_> {
     /// Counts a tensor's bytes and returns its format; `None` for tensors that are not counted.
     fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let d = self.deployment;
-        if d.is_nominal() && (tensor.operator == OperatorKind::Norms || tensor.role == Role::Embedding) {
+        if d.is_nominal() && (tensor.operator == OperatorKind::Norms || tensor.role == TensorRole::Embedding)
+        {
             return None;
         }
         let held = d.model.held_layers().len();
@@ -199,7 +201,7 @@ impl Share<'_> {
     fn loaded(&self, tensor: &Tensor, format: Format) -> u128 {
         let d = self.deployment;
         let padded = d.engine.kind() == EngineKind::Vllm && format.name == "mxfp4" && !d.ideal;
-        if !padded || tensor.role != Role::Expert {
+        if !padded || tensor.role != TensorRole::Expert {
             return self.share_of(tensor);
         }
         let inner = match d.accelerator.architecture.as_str() {
@@ -238,7 +240,7 @@ impl Share<'_> {
     /// Output values per row of `tensor` on one rank; projections to the hidden size are cut along their inputs, so
     /// they keep all outputs.
     fn outputs_of(&self, tensor: &Tensor) -> u64 {
-        if tensor.role == Role::Vector {
+        if tensor.role == TensorRole::Vector {
             return 0;
         }
         if matches!(tensor.operator, OperatorKind::OProj | OperatorKind::DownProj) {
@@ -251,10 +253,10 @@ impl Share<'_> {
         let dtype = self.dtype(format);
         let elements = self.share_of(tensor);
         let weight_bytes = format.width.bytes(elements);
-        let elements = if tensor.role == Role::Vector { 0 } else { clamp(elements) };
+        let elements = if tensor.role == TensorRole::Vector { 0 } else { clamp(elements) };
         let outputs = self.outputs_of(tensor);
         // A bias belongs to its operator, regardless of the dtype that computes.
-        let vector = tensor.role == Role::Vector;
+        let vector = tensor.role == TensorRole::Vector;
         match gemms.iter_mut().find(|g| g.operator == tensor.operator && (vector || g.dtype == dtype)) {
             Some(gemm) => {
                 gemm.elements = gemm.elements.saturating_add(elements);

@@ -10,17 +10,17 @@ mod offloading;
 use super::Replica;
 use super::event::Event;
 use super::link::Link;
-use super::price::Price;
+use super::price::StepPrices;
 use super::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
 use crate::clock::Ticks;
 use crate::kv_cache::paged::Change;
-use crate::kv_cache::prefix::{Outputs, Prefix};
+use crate::kv_cache::prefix::{Outputs, SharedPrefix};
 use crate::kv_cache::tier::HostTier;
 use crate::operator::Operator;
 use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::tally::Tally;
 use crate::timeline::{Mark, Timeline};
 use crate::workload::Prompt;
@@ -31,7 +31,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Blocks {
     scheduler: Scheduler,
     config: vllm::SchedulerConfig,
-    price: Price,
+    price: StepPrices,
     speculation: Option<Speculation>,
     clock: Ticks,
     tally: Tally,
@@ -73,7 +73,7 @@ impl Blocks {
     /// An idle engine.
     pub(crate) fn new(
         config: vllm::SchedulerConfig,
-        price: Price,
+        price: StepPrices,
         speculation: Option<Speculation>,
     ) -> Blocks {
         Blocks {
@@ -137,7 +137,7 @@ impl Blocks {
     pub(super) fn join(
         &mut self,
         arrival: Arrival,
-        prefix: Prefix,
+        prefix: SharedPrefix,
         (transferred, adapter): (u64, u32),
     ) -> RequestId {
         if let Some(timeline) = &mut self.timeline {
@@ -383,7 +383,7 @@ impl Replica for Blocks {
         &self.tally
     }
 
-    fn shares(&mut self) -> Shares<Ticks> {
+    fn shares(&mut self) -> BottleneckShares<Ticks> {
         self.price.account(&self.tally)
     }
 

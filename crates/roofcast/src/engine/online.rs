@@ -8,7 +8,7 @@
 use super::Replica;
 use super::blocks::Blocks;
 pub use super::event::Event;
-use super::price::Price;
+use super::price::StepPrices;
 use super::settings::runs_by_block;
 use super::sglang::{Sglang, SglangConfig};
 use super::speculation::Speculation;
@@ -19,7 +19,7 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 pub use crate::kv_cache::paged::Change;
-use crate::kv_cache::prefix::Prefix;
+use crate::kv_cache::prefix::SharedPrefix;
 use crate::operator;
 use crate::scheduler::config::EngineConfig;
 use crate::scheduler::state::decodes::Each;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// A request with its tokens.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct OnlineRequest {
     /// Unique request id.
     pub number: u64,
     /// Time of arrival.
@@ -51,7 +51,7 @@ pub struct Asked {
     pub adapter: u32,
 }
 
-impl Asked {
+impl OnlineRequest {
     fn arrival(&self) -> Arrival {
         let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let output = narrow(self.output.len() as u64);
@@ -93,7 +93,7 @@ pub struct Levels {
 
 /// Limits of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capacity {
+pub struct EngineLimits {
     /// Tokens of a request, prompt and output.
     pub max_model_len: u64,
     /// Most requests that run at one time.
@@ -110,7 +110,7 @@ pub struct Capacity {
 #[derive(Debug, Clone)]
 pub struct Online {
     engine: Driven,
-    capacity: Capacity,
+    capacity: EngineLimits,
     /// Requests in the engine, by number, with their index in vLLM's engine.
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
@@ -153,26 +153,26 @@ impl Online {
                 let (config, _) = EngineConfig::resolve(deployment, context, true)?;
                 let mut settings = SglangConfig::resolve(&deployment.engine, &config)?;
                 settings.scheduler.records = true;
-                let capacity = Capacity {
+                let capacity = EngineLimits {
                     max_model_len: settings.max_model_len,
                     max_num_seqs: settings.scheduler.max_running_requests,
                     num_gpu_blocks: config.blocks,
                     block_size: settings.scheduler.page_size,
                     enable_prefix_caching: !settings.scheduler.disable_radix_cache,
                 };
-                let price = Price::new(forecaster.timing(config.cost));
+                let price = StepPrices::new(forecaster.timing(config.cost));
                 (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity, false)
             }
             _ => {
                 let (config, settings) = EngineConfig::resolve_by_block(deployment, context)?;
-                let capacity = Capacity {
+                let capacity = EngineLimits {
                     max_model_len: settings.max_model_len,
                     max_num_seqs: settings.max_num_seqs,
                     num_gpu_blocks: u64::from(settings.num_gpu_blocks),
                     block_size: settings.block_size,
                     enable_prefix_caching: settings.enable_prefix_caching,
                 };
-                let price = Price::new(forecaster.timing(config.cost));
+                let price = StepPrices::new(forecaster.timing(config.cost));
                 let speculation = Speculation::resolve(forecaster, seed)?;
                 let ahead = config.polling.overlaps && !runs_by_block(&deployment.engine);
                 let blocks = Blocks::new(settings, price, speculation).tiered(config.host).reporting();
@@ -191,25 +191,25 @@ impl Online {
     }
 
     /// Limits of the engine.
-    pub fn capacity(&self) -> Capacity {
+    pub fn capacity(&self) -> EngineLimits {
         self.capacity
     }
 
     /// True if a request can be served at all.
-    pub fn serves(&self, asked: &Asked) -> bool {
+    pub fn serves(&self, asked: &OnlineRequest) -> bool {
         self.engine.replica().serves(&asked.arrival())
     }
 
     /// Adds a request to the queue; an idle engine advances to its arrival.
-    pub fn arrive(&mut self, asked: &Asked) {
+    pub fn arrive(&mut self, asked: &OnlineRequest) {
         if self.is_empty() {
             self.wait_until(asked.at);
             self.began = self.clock();
         }
         let arrival = asked.arrival();
         let prefix = match asked.adapter {
-            0 => Prefix::of_tokens(&asked.prompt, Arc::clone(&asked.output)),
-            adapter => Prefix::of_tokens(&apart(&asked.prompt, adapter), apart(&asked.output, adapter)),
+            0 => SharedPrefix::of_tokens(&asked.prompt, Arc::clone(&asked.output)),
+            adapter => SharedPrefix::of_tokens(&apart(&asked.prompt, adapter), apart(&asked.output, adapter)),
         };
         let id = match &mut self.engine {
             Driven::Vllm(blocks) => blocks.join(arrival, prefix, (asked.transferred, asked.adapter)),

@@ -7,7 +7,7 @@
 use crate::batch::{Seen, Sequences};
 use crate::clock::{TICKS_PER_PS, Ticks};
 use crate::operator::{Operator, Rows};
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::step::{Contexts, Pass};
 use crate::tally::Tally;
 use crate::timing::Timing;
@@ -28,7 +28,7 @@ pub(crate) struct Decode {
     /// Ticks per token seen within each reach.
     slopes: Vec<u64>,
     /// Context-independent time, split by bottleneck.
-    shares: Shares<u64>,
+    shares: BottleneckShares<u64>,
 }
 
 impl Decode {
@@ -54,7 +54,7 @@ impl Decode {
 
 /// A deployment's prices.
 #[derive(Debug, Clone)]
-pub struct Price {
+pub struct StepPrices {
     timing: Timing,
     /// True if some operator's attention is memory-bound, for the breakdown by bottleneck.
     slopes_memory: bool,
@@ -67,11 +67,11 @@ pub struct Price {
 /// Times of GEMMs by rows, computed on first use; NaN before.
 type Products = Vec<[f64; 2]>;
 
-impl Price {
+impl StepPrices {
     /// Prices in ticks for the times of `timing` in seconds.
-    pub fn new(timing: Timing) -> Price {
+    pub fn new(timing: Timing) -> StepPrices {
         let slopes_memory = timing.attention_is_memory_bound();
-        Price { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
+        StepPrices { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
     }
 
     /// Sliding windows of operators without full attention, in tokens.
@@ -92,7 +92,12 @@ impl Price {
 
     /// The price of a step of `n` decodes that see `seen`, and of `chunks`.
     #[inline(always)]
-    pub(crate) fn mixed(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, Shares<u64>) {
+    pub(crate) fn mixed(
+        &mut self,
+        n: u64,
+        seen: Seen,
+        chunks: &[Sequences],
+    ) -> (Ticks, BottleneckShares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
         // One stage has one pass, and an iterator over a single pass took as long as its price.
@@ -100,7 +105,10 @@ impl Price {
             priced(timing, known, &timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
         } else {
             let passes = timing.model.passes(n, contexts, chunks);
-            passes.map(|pass| priced(timing, known, &pass)).max_by_key(Shares::total).unwrap_or_default()
+            passes
+                .map(|pass| priced(timing, known, &pass))
+                .max_by_key(BottleneckShares::total)
+                .unwrap_or_default()
         };
         (Ticks::from(shares.total()), shares)
     }
@@ -118,7 +126,7 @@ impl Price {
 
     /// Time that LoRA adapters add to a step, for `tokens` that use `adapters` distinct adapters, each like
     /// `adapter`.
-    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> Shares<u64> {
+    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> BottleneckShares<u64> {
         let tokens = tokens.div_ceil(self.timing.model.parallelism.attention_dp);
         ticks(self.timing.adapters(adapter, adapters, tokens))
     }
@@ -132,7 +140,7 @@ impl Price {
     }
 
     /// Time of a run by bottleneck.
-    pub(crate) fn account(&mut self, tally: &Tally) -> Shares<Ticks> {
+    pub(crate) fn account(&mut self, tally: &Tally) -> BottleneckShares<Ticks> {
         let mut shares = tally.mixed;
         let memory = self.slopes_memory;
         // The time of decodes beyond their context-independent part is attention's.
@@ -147,7 +155,7 @@ impl Price {
             shares.host += u128::from(by.host) * steps;
         }
         *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
-        Shares {
+        BottleneckShares {
             memory: Ticks(shares.memory),
             compute: Ticks(shares.compute),
             communication: Ticks(shares.communication),
@@ -158,7 +166,7 @@ impl Price {
 
 /// Price of a pass in ticks.
 #[inline(always)]
-fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass) -> Shares<u64> {
+fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass) -> BottleneckShares<u64> {
     let computed = products(timing, computed, (Rows::Computed, pass.rows));
     let sampled = products(timing, sampled, (Rows::Sampled, pass.sampled));
     ticks(timing.pass(pass, [computed, sampled]))
@@ -187,7 +195,7 @@ fn first_met(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f
     products
 }
 
-fn ticks(seconds: Shares<f64>) -> Shares<u64> {
+fn ticks(seconds: BottleneckShares<f64>) -> BottleneckShares<u64> {
     seconds.scaled(TICKS).whole()
 }
 
@@ -235,7 +243,7 @@ mod tests {
     /// see none.
     #[test]
     fn what_decodes_take_for_their_context_is_attentions() {
-        let mut price = Price::new(llama_on_an_h100().timing(CostKind::Limit));
+        let mut price = StepPrices::new(llama_on_an_h100().timing(CostKind::Limit));
         let Decode { fixed, slope, .. } = price.decode(2).clone();
         let took = |seen: [u64; 3]| seen.map(|seen| u128::from(fixed + slope * seen)).iter().sum();
         let mut account = |seen| {

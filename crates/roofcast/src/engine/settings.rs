@@ -8,7 +8,7 @@ use crate::engine_settings::{EngineSettings, OffloadSettings, Own};
 use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
 use crate::memory::{self, layer_groups};
-use crate::scheduler::config::{EngineConfig, Preemption, Prefixes, Reservation};
+use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching, Reservation};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::scheduler::state::queue::Order;
 use crate::scheduler::{self, Policy, Profile, vllm};
@@ -52,7 +52,7 @@ impl EngineConfig {
         let profile = scheduler::profile(spec.scheduler);
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
-        let counted = profile.frees_windows && prefixes == Prefixes::Unknown && !by_block;
+        let counted = profile.frees_windows && prefixes == PrefixCaching::Unknown && !by_block;
         let (groups, room) = groups(deployment, counted, context.max(1));
         memory::starts(deployment)?;
         let blocks = usable_blocks(spec, &profile, room)?;
@@ -131,16 +131,16 @@ fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
 
 /// Kind of prefix cache: as requested, else on if prompts have tokens in common. vLLM and SGLang always look up
 /// prefixes, which without common tokens matters only to preempted requests.
-fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> Prefixes {
-    if profile.prefixes == Prefixes::Tree {
+fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCaching {
+    if profile.prefixes == PrefixCaching::Tree {
         return match spec.sglang() {
-            Some(own) if !own.disable_radix_cache => Prefixes::Tree,
-            _ => Prefixes::Unknown,
+            Some(own) if !own.disable_radix_cache => PrefixCaching::Tree,
+            _ => PrefixCaching::Unknown,
         };
     }
     let shareable = spec.kv_layout != Some(KvLayout::Vattention);
     let shares = (shared || spec.offload().is_some()) && shareable;
-    if spec.enable_prefix_caching.unwrap_or(shares) { profile.prefixes } else { Prefixes::Unknown }
+    if spec.enable_prefix_caching.unwrap_or(shares) { profile.prefixes } else { PrefixCaching::Unknown }
 }
 
 /// Groups of layers with blocks of their own, and the number of blocks that fit. vLLM frees blocks outside a window;
@@ -268,11 +268,11 @@ fn name(kind: SchedulerKind) -> String {
 
 /// Refuses prefix caches that a scheduler does not have, and an order by prefixes without a prefix cache.
 fn check_prefixes(spec: &EngineSettings, config: &EngineConfig) -> Result<()> {
-    if spec.enable_prefix_caching == Some(true) && config.prefixes == Prefixes::Unknown {
+    if spec.enable_prefix_caching == Some(true) && config.prefixes == PrefixCaching::Unknown {
         let accepted = "the schedulers vllm and sglang, or the key left out";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
-    if config.prefixes != Prefixes::Unknown && spec.kv_layout == Some(KvLayout::Vattention) {
+    if config.prefixes != PrefixCaching::Unknown && spec.kv_layout == Some(KvLayout::Vattention) {
         let accepted = "left out with vattention, whose requests share no pages";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
@@ -325,7 +325,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         max_num_batched_tokens: u64::from(config.max_num_batched_tokens),
         max_model_len: u64::from(config.max_model_len),
         enable_chunked_prefill: config.enable_chunked_prefill,
-        enable_prefix_caching: config.prefixes == Prefixes::Blocks,
+        enable_prefix_caching: config.prefixes == PrefixCaching::Blocks,
         long_prefill_token_threshold: own
             .long_prefill_token_threshold
             .unwrap_or(if config.attention_dp > 1 { config.rank_budget() } else { 0 }),

@@ -14,7 +14,7 @@ pub(crate) use settings::SglangConfig;
 
 use super::event::Event;
 use super::link::Link;
-use super::price::Price;
+use super::price::StepPrices;
 use super::{Replica, steps_within};
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
@@ -26,7 +26,7 @@ use crate::scheduler::sglang::budget::CLIP_MAX_NEW_TOKENS;
 use crate::scheduler::sglang::{self, ForwardMode, RequestId, Scheduler, Step};
 use crate::scheduler::state::decodes::{Decodes, ENDLESS, Entry};
 use crate::scheduler::state::polling::AdmissionPolling;
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::tally::Tally;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
@@ -41,7 +41,7 @@ const OWN_PROMPT: u64 = 1 << 32;
 pub(crate) struct Sglang<D> {
     config: SglangConfig,
     scheduler: Scheduler,
-    price: Price,
+    price: StepPrices,
     /// Decoding rows, for the tokens of context that they see.
     rows: D,
     clock: Ticks,
@@ -95,7 +95,7 @@ struct Batch {
 
 impl<D: Decodes> Sglang<D> {
     /// An idle engine.
-    pub(crate) fn new(config: SglangConfig, price: Price, leap: bool) -> Sglang<D> {
+    pub(crate) fn new(config: SglangConfig, price: StepPrices, leap: bool) -> Sglang<D> {
         Sglang {
             scheduler: Scheduler::new(config.scheduler.clone()),
             rows: D::new(&Groups::one(1), price.reaches()),
@@ -426,7 +426,7 @@ impl<D: Decodes> Replica for Sglang<D> {
         &self.tally
     }
 
-    fn shares(&mut self) -> Shares<Ticks> {
+    fn shares(&mut self) -> BottleneckShares<Ticks> {
         self.price.account(&self.tally)
     }
 

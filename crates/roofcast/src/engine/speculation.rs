@@ -5,11 +5,11 @@
 //! the first mismatch are rejected. Acceptance depends only on the request and the position in its output, not on who
 //! serves it when. Knows the time of drafting. Knows nothing about how tokens are scheduled.
 
-use super::price::Price;
+use super::price::StepPrices;
 use crate::batch::{Seen, Sequences};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::workload::random::{Purpose, Stream};
 
 /// Drafting and acceptance of drafts.
@@ -27,7 +27,7 @@ enum Drafter {
     /// A method that takes this fraction of the model's step per token.
     Share(f64),
     /// A draft model.
-    Model(Box<Price>),
+    Model(Box<StepPrices>),
 }
 
 /// Draws per request, more than it has tokens.
@@ -40,7 +40,9 @@ impl Speculation {
         let Some((spec, acceptance)) = deployment.engine.drafts()? else { return Ok(None) };
         let drafter = match (spec.draft_cost, &forecaster.draft) {
             (Some(share), _) => Drafter::Share(share),
-            (None, Some(draft)) => Drafter::Model(Box::new(Price::new(draft.timing(deployment.engine.cost)))),
+            (None, Some(draft)) => {
+                Drafter::Model(Box::new(StepPrices::new(draft.timing(deployment.engine.cost))))
+            }
             (None, None) => {
                 let found = spec.draft_model.as_deref().unwrap_or_default();
                 return Err(Error::field("engine.speculative", "draft_model", found, "a model handed in"));
@@ -68,8 +70,8 @@ impl Speculation {
         &mut self,
         sampling: &[u64],
         prompts: &[Sequences],
-        step: Shares<u64>,
-    ) -> Shares<u64> {
+        step: BottleneckShares<u64>,
+    ) -> BottleneckShares<u64> {
         let price = match &mut self.drafter {
             Drafter::Share(share) => {
                 let passes = if sampling.is_empty() { 0.0 } else { self.count as f64 };
@@ -86,6 +88,6 @@ impl Speculation {
             let seen = Seen { all: seen(u64::MAX), within: &within };
             price.mixed(sampling.len() as u64, seen, prompts).1
         };
-        (0..passes).map(one).fold(Shares::default(), Shares::plus)
+        (0..passes).map(one).fold(BottleneckShares::default(), BottleneckShares::plus)
     }
 }

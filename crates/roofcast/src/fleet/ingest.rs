@@ -69,7 +69,7 @@ impl Ingest {
 
 /// A request that passes through a server.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct IngestedRequest {
     pub(super) index: usize,
     pub(super) arrival: Arrival,
     pub(super) prompt: Prompt,
@@ -87,7 +87,7 @@ pub struct Servers {
 #[derive(Debug)]
 struct Server {
     ingest: Ingest,
-    inside: VecDeque<Passing>,
+    inside: VecDeque<IngestedRequest>,
 }
 
 impl Servers {
@@ -115,13 +115,13 @@ impl Servers {
         let at = server.ingest.pass(arrival.sent, u64::from(arrival.input));
         let arrival = Arrival { at, ..arrival };
         let own = (at, arrival.number, index);
-        server.inside.push_back(Passing { index, arrival, prompt });
+        server.inside.push_back(IngestedRequest { index, arrival, prompt });
         self.next = Some(self.next.map_or(own, |next| next.min(own)));
     }
 
     /// Removes the request that reaches its engine next.
     #[inline(never)]
-    pub(super) fn pass(&mut self) -> Option<Passing> {
+    pub(super) fn pass(&mut self) -> Option<IngestedRequest> {
         let (.., index) = self.next?;
         let passing = self.each[index].inside.pop_front();
         let first =
@@ -135,7 +135,7 @@ impl Servers {
 mod tests {
     use super::*;
     use crate::Catalog;
-    use crate::deployment::{Deployment, Options};
+    use crate::deployment::{Deployment, DeploymentOptions};
     use crate::model::config;
     use crate::spec::{EngineSpec, Frontend};
     use std::sync::Arc;
@@ -153,7 +153,7 @@ mod tests {
         let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
         let alone = |frontend| {
             let engine = EngineSpec { frontend, ..Default::default() };
-            let options = Options { engine, ..Default::default() };
+            let options = DeploymentOptions { engine, ..Default::default() };
             let deployment = Deployment::resolve(model.clone(), chip.clone(), &options).unwrap();
             let forecaster = Forecaster::embedded(deployment).unwrap();
             let speed = 1e3 / forecaster.deployment.accelerator.host_speed;

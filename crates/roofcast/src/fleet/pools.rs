@@ -5,7 +5,7 @@
 //! prefill replicas fill up and wait. Knows nothing about how a replica serves a request, or how fast a link is
 //! ([`Way`]).
 
-use super::way::Way;
+use super::way::TransferPath;
 use crate::arrival::Departure;
 use crate::arrival::{Arrival, SequenceId};
 use crate::clock::Ticks;
@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// Event between replicas.
 #[derive(Debug, Clone, Copy)]
-enum Event {
+enum FleetEvent {
     /// A prefill replica has produced a request's first token.
     HandOver(Departure),
     /// A request's cache has arrived: `from` may free its blocks, `to` can continue the request.
@@ -30,9 +30,9 @@ pub struct Pools {
     prefill: usize,
     decode: Vec<usize>,
     router: Router,
-    way: Way,
+    way: TransferPath,
     /// Events in order of time, then of recording.
-    events: BTreeMap<(Ticks, u64), Event>,
+    events: BTreeMap<(Ticks, u64), FleetEvent>,
     told: u64,
     /// Replica and sequence id that keep a request's cache, by the request's number.
     kept: BTreeMap<u64, (usize, SequenceId)>,
@@ -49,7 +49,7 @@ pub struct Pools {
 
 impl Pools {
     /// Pools without transfers in flight; `router` chooses the decode replica.
-    pub(crate) fn new(prefill: usize, decode: usize, router: Router, way: Way) -> Pools {
+    pub(crate) fn new(prefill: usize, decode: usize, router: Router, way: TransferPath) -> Pools {
         Pools {
             prefill,
             decode: (prefill..prefill + decode).collect(),
@@ -107,7 +107,7 @@ impl Pools {
         for (number, there) in admitted.drain(..) {
             if let Some((from, id)) = self.kept.remove(&number) {
                 self.owed[to] += 1;
-                self.tell(there, Event::Landed { from, id, to });
+                self.tell(there, FleetEvent::Landed { from, id, to });
             }
         }
         self.admitted = admitted;
@@ -121,11 +121,11 @@ impl Pools {
         }
         self.kept.insert(gone.arrival.number, (index, gone.id));
         self.owed[index] += 1;
-        self.tell(at, Event::HandOver(*gone));
+        self.tell(at, FleetEvent::HandOver(*gone));
         true
     }
 
-    fn tell(&mut self, at: Ticks, event: Event) {
+    fn tell(&mut self, at: Ticks, event: FleetEvent) {
         self.events.insert((at, self.told), event);
         self.told += 1;
     }
@@ -135,7 +135,7 @@ impl Pools {
     pub(super) fn exchange(&mut self, replicas: &mut [Box<dyn Replica>]) {
         let Some(((at, _), event)) = self.events.pop_first() else { return };
         match event {
-            Event::HandOver(departure) => {
+            FleetEvent::HandOver(departure) => {
                 let load = |index: usize| replicas[index].in_flight();
                 let to = self.router.choose(departure.arrival.user, None, load, &self.decode);
                 let travel = self.way.time(u64::from(departure.arrival.input));
@@ -144,7 +144,7 @@ impl Pools {
                 self.wake(to, at, replicas);
                 replicas[to].receive(KvTransfer { departure, travel, latency: self.way.latency }, at);
             }
-            Event::Landed { from, id, to } => {
+            FleetEvent::Landed { from, id, to } => {
                 replicas[from].release(id);
                 for index in [from, to] {
                     self.owed[index] -= 1;

@@ -5,8 +5,8 @@ use crate::arrival::Departure;
 use crate::clock::Ticks;
 use crate::fleet::flow::{self, Flow, Trend};
 use crate::record::{Outcome, Record};
-use crate::spec::{Bound, Metric, Slo};
-use crate::summary::{Statistics, Summary};
+use crate::spec::{Metric, Slo, SloBound};
+use crate::summary::{RunSummary, Statistics};
 use crate::tally::distribution::Distribution;
 use crate::units::Picoseconds;
 use crate::workload::Request;
@@ -90,7 +90,7 @@ impl Sample {
 /// An SLO bound, and the number of requests beyond it.
 #[derive(Debug, Clone)]
 struct Watched {
-    bound: Bound,
+    bound: SloBound,
     most: Ticks,
     /// Number of requests beyond the bound.
     beyond: u64,
@@ -340,8 +340,8 @@ impl Results {
     }
 
     /// The summary in vLLM's keys; `itl` comes from the engine.
-    pub(crate) fn summary(&self, itl: &Distribution) -> Summary {
-        Summary {
+    pub(crate) fn summary(&self, itl: &Distribution) -> RunSummary {
+        RunSummary {
             completed: self.completed,
             failed: self.refused + self.rejected,
             duration: (self.end - self.first.unwrap_or_default()).seconds(),

@@ -13,7 +13,7 @@ use crate::units::Picoseconds;
 /// Up-times of replicas.
 #[derive(Debug, Clone)]
 pub struct Scaling {
-    rule: Rule,
+    rule: ScalingCause,
     up: Vec<Option<Up>>,
     /// Time that each replica was up before it last stopped, start-up included.
     past: Vec<Ticks>,
@@ -27,7 +27,7 @@ pub struct Scaling {
 
 /// Cause of starts and stops.
 #[derive(Debug, Clone)]
-enum Rule {
+enum ScalingCause {
     /// Requests in flight.
     Load { spec: AutoscaleSpec, startup: Ticks, patience: Ticks },
     /// Planned times; for each replica the number of its next window, and the time until which it was up.
@@ -48,17 +48,20 @@ impl Scaling {
     pub fn new(spec: AutoscaleSpec) -> Scaling {
         let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
         let (startup, patience) = (ticks(spec.startup_s), ticks(spec.idle_s));
-        Scaling::of(Rule::Load { spec, startup, patience }, spec.max_replicas as usize)
+        Scaling::of(ScalingCause::Load { spec, startup, patience }, spec.max_replicas as usize)
     }
 
     /// State with no replica up, which follows a schedule.
     pub(crate) fn planned(spec: &ScheduleSpec) -> Scaling {
         let schedule = Schedule::new(spec);
         let count = schedule.most();
-        Scaling::of(Rule::Planned { schedule, next: vec![0; count], paid: vec![Ticks::ZERO; count] }, count)
+        Scaling::of(
+            ScalingCause::Planned { schedule, next: vec![0; count], paid: vec![Ticks::ZERO; count] },
+            count,
+        )
     }
 
-    fn of(rule: Rule, count: usize) -> Scaling {
+    fn of(rule: ScalingCause, count: usize) -> Scaling {
         let past = vec![Ticks::ZERO; count];
         Scaling { rule, up: vec![None; count], past, started: 0, stopped: 0, peak: 0 }
     }
@@ -75,12 +78,12 @@ impl Scaling {
     ) -> Vec<usize> {
         self.stop(at, idle_since);
         let (wanted, starting) = match &self.rule {
-            Rule::Load { spec, .. } => {
+            ScalingCause::Load { spec, .. } => {
                 let wanted = (1 + in_flight).div_ceil(spec.target_in_flight);
                 let wanted = wanted.clamp(spec.min_replicas, spec.max_replicas) as usize;
                 (wanted, self.start_for(wanted, at))
             }
-            Rule::Planned { schedule, .. } => (schedule.wanted(at), self.start_planned(at)),
+            ScalingCause::Planned { schedule, .. } => (schedule.wanted(at), self.start_planned(at)),
         };
         self.peak = self.peak.max(self.count_up());
         let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
@@ -91,7 +94,7 @@ impl Scaling {
 
     /// Starts replicas until `wanted` are up.
     fn start_for(&mut self, wanted: usize, at: Ticks) -> Vec<usize> {
-        let Rule::Load { startup, .. } = self.rule else { return Vec::new() };
+        let ScalingCause::Load { startup, .. } = self.rule else { return Vec::new() };
         let first = self.peak == 0;
         let missing = wanted.saturating_sub(self.count_up());
         let down = (0..self.up.len()).filter(|index| self.up[*index].is_none());
@@ -107,7 +110,7 @@ impl Scaling {
 
     /// Starts the replicas whose window has begun by `at`. Windows that ended without a request count as well.
     fn start_planned(&mut self, at: Ticks) -> Vec<usize> {
-        let Rule::Planned { schedule, next, paid } = &mut self.rule else { return Vec::new() };
+        let ScalingCause::Planned { schedule, next, paid } = &mut self.rule else { return Vec::new() };
         let mut starting = Vec::new();
         for index in 0..self.up.len() {
             while self.up[index].is_none()
@@ -149,8 +152,8 @@ impl Scaling {
     /// Number of replicas that never stop for lack of load, the first ones.
     fn always(&self) -> usize {
         match &self.rule {
-            Rule::Load { spec, .. } => spec.min_replicas as usize,
-            Rule::Planned { .. } => 0,
+            ScalingCause::Load { spec, .. } => spec.min_replicas as usize,
+            ScalingCause::Planned { .. } => 0,
         }
     }
 
@@ -159,14 +162,14 @@ impl Scaling {
         for index in self.always()..self.up.len() {
             let (Some(up), Some(idle)) = (self.up[index], idle_since(index)) else { continue };
             let end = match &self.rule {
-                Rule::Load { patience, .. } => up.ready.max(idle) + *patience,
-                Rule::Planned { .. } => up.until.max(idle),
+                ScalingCause::Load { patience, .. } => up.ready.max(idle) + *patience,
+                ScalingCause::Planned { .. } => up.until.max(idle),
             };
             if end <= at {
                 self.up[index] = None;
                 self.past[index] += end - up.since;
                 self.stopped += 1;
-                if let Rule::Planned { paid, .. } = &mut self.rule {
+                if let ScalingCause::Planned { paid, .. } = &mut self.rule {
                     paid[index] = end;
                 }
             }

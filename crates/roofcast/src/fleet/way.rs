@@ -15,7 +15,7 @@ use crate::units::{ByteRate, Picoseconds};
 
 /// Deployments at both ends, and the link between their accelerators.
 #[derive(Debug, Clone)]
-pub struct Way {
+pub struct TransferPath {
     ends: [Deployment; 2],
     rate: ByteRate,
     /// Time from the sending of the last byte to its arrival.
@@ -26,12 +26,12 @@ pub struct Way {
 /// assumption.
 const HOST_LATENCY_S: f64 = 10e-6;
 
-impl Way {
+impl TransferPath {
     /// The transfer over a link that the accelerators of both ends have.
     ///
     /// # Errors
     /// A link that one end does not have; caches of two formats.
-    pub fn new(from: &Deployment, to: &Deployment, link: LinkKind, place: &str) -> Result<Way> {
+    pub fn new(from: &Deployment, to: &Deployment, link: LinkKind, place: &str) -> Result<TransferPath> {
         if from.kv != to.kv {
             let found =
                 format!("{} where prompts are computed, {} where others decode", from.kv.name, to.kv.name);
@@ -48,7 +48,7 @@ impl Way {
             Error::field(place, "fleet.link", link.name(), accepted)
         })?;
         let latency = Ticks::from(Picoseconds::from_seconds(latency));
-        Ok(Way { ends: [from.clone(), to.clone()], rate, latency })
+        Ok(TransferPath { ends: [from.clone(), to.clone()], rate, latency })
     }
 
     /// Time of the cache of `tokens` tokens on the link.

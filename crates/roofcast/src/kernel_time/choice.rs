@@ -9,7 +9,7 @@ use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::coefficients::{Evidence, KernelTimes};
 use crate::error::{Error, Result};
-use crate::profile::{Profiles, Section, Table};
+use crate::profile::{KernelTable, Profiles, Section};
 use crate::quantized_kernel::precedes;
 use crate::spec::{EngineKind, Release};
 use serde::{Deserialize, Serialize};
@@ -31,13 +31,13 @@ pub(super) struct Asking<'a> {
 
 /// A measured kernel that may serve, with the chip that it was timed on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate<'a> {
+pub(super) struct MeasuredKernel<'a> {
     pub(super) section: &'a Section,
     pub(super) chip: &'a Accelerator,
     pub(super) evidence: Evidence,
 }
 
-impl Candidate<'_> {
+impl MeasuredKernel<'_> {
     /// Name of the kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
     pub(super) fn name(&self) -> String {
         let Section { engine, version, kernel, chip, .. } = self.section;
@@ -96,13 +96,13 @@ fn sibling(architecture: &str) -> &str {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    rule: Vec<Rule>,
+    rule: Vec<ChoiceRule>,
 }
 
 /// Rule by which an engine chooses one of several kernels of a format.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rule {
+struct ChoiceRule {
     table: String,
     engine: String,
     #[serde(default)]
@@ -119,8 +119,8 @@ struct Rule {
     source: String,
 }
 
-impl Rule {
-    fn holds(&self, kernels: &Asking, table: Table, format: &str) -> bool {
+impl ChoiceRule {
+    fn holds(&self, kernels: &Asking, table: KernelTable, format: &str) -> bool {
         let before =
             |release: &String| kernels.engine.version.as_deref().is_some_and(|v| precedes(v, release));
         self.table == table.name()
@@ -134,8 +134,8 @@ impl Rule {
     }
 }
 
-fn rules() -> Result<&'static [Rule]> {
-    static PARSED: OnceLock<Result<Vec<Rule>>> = OnceLock::new();
+fn rules() -> Result<&'static [ChoiceRule]> {
+    static PARSED: OnceLock<Result<Vec<ChoiceRule>>> = OnceLock::new();
     let parse = || toml::from_str::<File>(TEXT).map(|f| f.rule).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
@@ -144,9 +144,9 @@ fn rules() -> Result<&'static [Rule]> {
 pub(super) fn candidates<'a>(
     kernels: &Asking,
     profiles: &'a Profiles,
-    table: Table,
+    table: KernelTable,
     formats: &[&str],
-) -> Vec<Candidate<'a>> {
+) -> Vec<MeasuredKernel<'a>> {
     let of_table: Vec<&Section> = profiles.sections.iter().filter(|s| s.table == table).collect();
     for (chip, own) in Chips::embedded().of(kernels.chip) {
         for format in formats {
@@ -159,7 +159,10 @@ pub(super) fn candidates<'a>(
                     (true, false) => Evidence::Accelerator,
                     (false, _) => Evidence::Architecture,
                 };
-                return chosen.into_iter().map(|section| Candidate { section, chip, evidence }).collect();
+                return chosen
+                    .into_iter()
+                    .map(|section| MeasuredKernel { section, chip, evidence })
+                    .collect();
             }
         }
     }
@@ -170,7 +173,7 @@ pub(super) fn candidates<'a>(
 /// kernel that a rule names, else every kernel of the engine, else every kernel of other engines.
 fn chosen<'a>(
     kernels: &Asking,
-    table: Table,
+    table: KernelTable,
     format: &str,
     here: &[&'a Section],
 ) -> (Vec<&'a Section>, bool) {
@@ -194,13 +197,13 @@ fn chosen<'a>(
     if !by_rule.is_empty() {
         return (by_rule, false);
     }
-    (here.iter().copied().filter(|s| table == Table::AllReduce || s.engine != "nccl").collect(), false)
+    (here.iter().copied().filter(|s| table == KernelTable::AllReduce || s.engine != "nccl").collect(), false)
 }
 
 /// Formats of tables that represent the arithmetic of `weights`, the nearest first; empty for kernels that are
 /// described in `catalog/kernels.toml`.
-pub(super) fn formats(kernels: &Asking, table: Table, weights: &str) -> &'static [&'static str] {
-    let experts = table == Table::Experts;
+pub(super) fn formats(kernels: &Asking, table: KernelTable, weights: &str) -> &'static [&'static str] {
+    let experts = table == KernelTable::Experts;
     let datacentre = kernels.chip.architecture == "blackwell";
     match weights {
         "bf16" | "fp16" | "fp32" => &["bf16"],
@@ -250,10 +253,10 @@ fn first<'a>(
     engine: &'a Release,
     weights: &str,
     chip: &'a Accelerator,
-) -> Option<Candidate<'a>> {
+) -> Option<MeasuredKernel<'a>> {
     let KernelTimes::Measured { profiles, .. } = times else { return None };
     let kernels = Asking { chip, engine, ep: 1 };
     let of =
         |table| candidates(&kernels, profiles, table, formats(&kernels, table, weights)).into_iter().next();
-    of(Table::Gemm).or_else(|| of(Table::Experts))
+    of(KernelTable::Gemm).or_else(|| of(KernelTable::Experts))
 }

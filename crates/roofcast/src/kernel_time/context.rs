@@ -5,14 +5,14 @@
 //! within a window w of x = (pairs + w²/2) / w. A recurrence's time depends on sequences, or on a prompt's tokens.
 //! Knows nothing about schedules.
 
-use super::choice::{Candidate, candidates};
+use super::choice::{MeasuredKernel, candidates};
 use super::scale::apart;
-use super::{Basis, Kernels, Measured};
+use super::{Basis, Kernels, MeasuredTimes};
 use crate::accelerator::Accelerator;
 use crate::batch::Sequences;
-use crate::operator::{ContextForm, Operator, Shape};
+use crate::operator::{ContextForm, KernelShape, Operator};
 use crate::precision::Dtype;
-use crate::profile::{Curve, Lines, Profiles, Table};
+use crate::profile::{Curve, KernelTable, Lines, Profiles};
 
 /// Seconds before an attention kernel reads at full rate: a launch and an empty tile.
 const START: f64 = 4e-6;
@@ -76,40 +76,40 @@ impl Context {
 }
 
 /// Query for a shape: the tables that time it, its axes in order, and the weight of a difference along each.
-struct Asked {
-    decode: Table,
-    prefill: Table,
+struct ShapeQuery {
+    decode: KernelTable,
+    prefill: KernelTable,
     axes: Vec<f64>,
     weights: &'static [f64],
     /// Kind of recurrence.
     kind: &'static str,
 }
 
-impl Asked {
-    fn of(shape: Shape) -> Option<Asked> {
+impl ShapeQuery {
+    fn of(shape: KernelShape) -> Option<ShapeQuery> {
         Some(match shape {
-            Shape::Grouped { heads, group, head_dim, window } => Asked {
-                decode: Table::Decode,
-                prefill: Table::Prefill,
+            KernelShape::Grouped { heads, group, head_dim, window } => ShapeQuery {
+                decode: KernelTable::Decode,
+                prefill: KernelTable::Prefill,
                 axes: [heads, heads.div_ceil(group.max(1)), head_dim, window].map(|n| n as f64).to_vec(),
                 weights: &[1.0, 1.0, 8.0, 2.0],
                 kind: "",
             },
-            Shape::Latent { heads } => Asked {
-                decode: Table::LatentDecode,
-                prefill: Table::LatentPrefill,
+            KernelShape::Latent { heads } => ShapeQuery {
+                decode: KernelTable::LatentDecode,
+                prefill: KernelTable::LatentPrefill,
                 axes: vec![heads as f64],
                 weights: &[1.0],
                 kind: "",
             },
-            Shape::Recurrent { kind, key_heads, key_dim, value_heads, value_dim } => Asked {
-                decode: Table::RecurrentDecode,
-                prefill: Table::RecurrentPrefill,
+            KernelShape::Recurrent { kind, key_heads, key_dim, value_heads, value_dim } => ShapeQuery {
+                decode: KernelTable::RecurrentDecode,
+                prefill: KernelTable::RecurrentPrefill,
                 axes: [key_heads, key_dim, value_heads, value_dim].map(|n| n as f64).to_vec(),
                 weights: &[1.0; 4],
                 kind,
             },
-            Shape::Other => return None,
+            KernelShape::Other => return None,
         })
     }
 
@@ -130,7 +130,7 @@ impl Asked {
 
 /// A measured shape that was found.
 struct Found<'a> {
-    candidate: Candidate<'a>,
+    candidate: MeasuredKernel<'a>,
     index: usize,
     shape: Vec<f64>,
     exact: bool,
@@ -192,8 +192,8 @@ impl Kernels<'_> {
         profiles: &Profiles,
         operator: &Operator,
         form: &ContextForm,
-    ) -> Option<(Measured, Basis)> {
-        let asked = Asked::of(form.shape)?;
+    ) -> Option<(MeasuredTimes, Basis)> {
+        let asked = ShapeQuery::of(form.shape)?;
         let formats: &[&str] = if form.narrow { &["fp8", "bf16"] } else { &["bf16"] };
         let find = |table| {
             let all = candidates(&self.asking, profiles, table, formats);
@@ -215,7 +215,7 @@ impl Kernels<'_> {
             exact: decodes.exact,
             kernel: decodes.candidate.name(),
         };
-        Some((Measured::Context(context), basis))
+        Some((MeasuredTimes::Context(context), basis))
     }
 
     fn attention(
@@ -240,7 +240,7 @@ impl Kernels<'_> {
         // Length of a whole prompt, for which latent attention expands keys and values.
         const WHOLE: u64 = 1 << 12;
         let pair = match form.shape {
-            Shape::Latent { .. } => {
+            KernelShape::Latent { .. } => {
                 form.sequence.demand(WHOLE, WHOLE).flops / (WHOLE * (WHOLE + 1) / 2) as f64
             }
             _ => form.sequence.demand(1, 1).flops,
@@ -259,7 +259,7 @@ impl Kernels<'_> {
         Some(Context { decodes: Decodes::Attention(lines), prompts: curve, window, pair: Some(pair) })
     }
 
-    fn recurrence(&self, asked: &Asked, decodes: &Found, prompts: &Found) -> Option<Context> {
+    fn recurrence(&self, asked: &ShapeQuery, decodes: &Found, prompts: &Found) -> Option<Context> {
         let factor = self.coefficients.factor;
         let curve = |found: &Found| {
             let faster = found.candidate.chip.kernel_bandwidth() / self.chip.kernel_bandwidth();
@@ -276,7 +276,13 @@ impl Kernels<'_> {
 }
 
 impl<'a> Found<'a> {
-    fn of(candidate: Candidate<'a>, index: usize, shape: &[u32], asked: &Asked, chip: &Accelerator) -> Self {
+    fn of(
+        candidate: MeasuredKernel<'a>,
+        index: usize,
+        shape: &[u32],
+        asked: &ShapeQuery,
+        chip: &Accelerator,
+    ) -> Self {
         let shape: Vec<f64> = shape.iter().map(|n| f64::from(*n)).collect();
         let exact = shape == asked.axes && candidate.chip.id == chip.id;
         Found { candidate, index, shape, exact }

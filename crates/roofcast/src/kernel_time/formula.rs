@@ -5,9 +5,9 @@
 //! a small-M GEMM leaves empty, and weights that are dequantized first. Knows nothing about which kernel runs.
 
 use super::Kernels;
-use crate::coefficients::{KernelTimes, SKEW, Shares, busiest};
+use crate::coefficients::{KernelEfficiency, KernelTimes, SKEW, busiest};
 use crate::model::Family;
-use crate::operator::{Demand, Form, Matrix, Operator, RoutedExperts};
+use crate::operator::{Form, Matrix, Operator, RoutedExperts, Work};
 use crate::quantized_kernel::RowBlocks;
 use crate::units::number;
 
@@ -16,7 +16,7 @@ const VALUE: f64 = 2.0;
 
 /// Time of one operator by fractions of the chip's rates.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rates {
+pub(crate) struct RateFormula {
     /// Seconds per FLOP.
     pub flop: f64,
     /// Seconds per byte.
@@ -36,19 +36,19 @@ pub(crate) struct Rates {
     ideal: bool,
     /// Smallest number of rows for which weights are dequantized first, seconds per byte of that, and the rates of
     /// the GEMM afterwards.
-    dequantized: Option<(u64, f64, Box<Rates>)>,
+    dequantized: Option<(u64, f64, Box<RateFormula>)>,
 }
 
-impl Rates {
-    pub(super) fn of(kernels: &Kernels, operator: &Operator) -> Rates {
+impl RateFormula {
+    pub(super) fn of(kernels: &Kernels, operator: &Operator) -> RateFormula {
         let regimes = &kernels.coefficients.regimes;
         let quantized = operator.kind.is_product() && !operator.is_unquantized();
-        let mut rates = Rates::plain(kernels, operator, quantized);
+        let mut rates = RateFormula::plain(kernels, operator, quantized);
         if let Some(most) = regimes.beside_unpacking.filter(|_| quantized) {
             rates.flop = rates.flop.max(kernels.coefficients.factor / most.0);
         }
         rates.dequantized = regimes.unpacking.filter(|_| quantized).map(|first| {
-            let mut then = Rates::plain(kernels, operator, false);
+            let mut then = RateFormula::plain(kernels, operator, false);
             then.flop /= first.faster;
             let byte = kernels.coefficients.factor / (kernels.chip.bandwidth_bytes_per_s.0 * first.share);
             (first.from, byte, Box::new(then))
@@ -57,7 +57,7 @@ impl Rates {
     }
 
     /// Rates for weights that are multiplied in their stored format.
-    fn plain(kernels: &Kernels, operator: &Operator, quantized: bool) -> Rates {
+    fn plain(kernels: &Kernels, operator: &Operator, quantized: bool) -> RateFormula {
         let coefficients = kernels.coefficients;
         let bandwidth = kernels.chip.bandwidth_bytes_per_s.0;
         let regimes = &coefficients.regimes;
@@ -79,7 +79,7 @@ impl Rates {
         let [takes, gives] =
             regimes.crossings.filter(|_| operator.kind.is_product() && !ideal).unwrap_or([0.0; 2]);
         let factor = coefficients.factor;
-        Rates {
+        RateFormula {
             flop: factor * busier / (operator.rate.0 * compute),
             byte: factor / (bandwidth * memory),
             share: memory,
@@ -96,12 +96,12 @@ impl Rates {
 
     /// Compute-bound and memory-bound time: the longer of computing and moving, and the exposed part of the shorter.
     #[inline(always)]
-    pub(crate) fn time(&self, demand: Demand) -> [f64; 2] {
+    pub(crate) fn time(&self, demand: Work) -> [f64; 2] {
         self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
     }
 
     /// Time of work that is added to a running kernel, without its start.
-    pub(crate) fn without_start(&self, demand: Demand) -> [f64; 2] {
+    pub(crate) fn without_start(&self, demand: Work) -> [f64; 2] {
         let [computing, moving] =
             [demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte];
         if computing > moving {
@@ -167,14 +167,14 @@ impl Rates {
             None => {
                 // Not faster than even routing at full bandwidth, which is the limit.
                 let skew = experts.imbalance(tokens) * experts.uneven(tokens).max(self.share);
-                self.time(Demand { weight_bytes: demand.weight_bytes * skew, ..demand })
+                self.time(Work { weight_bytes: demand.weight_bytes * skew, ..demand })
             }
         }
     }
 }
 
 /// Fractions of the peak and of the bandwidth for a family of kernels.
-fn of_family(shares: &Shares, family: Family, experts_alike: bool) -> [f64; 2] {
+fn of_family(shares: &KernelEfficiency, family: Family, experts_alike: bool) -> [f64; 2] {
     match family {
         Family::Moe if experts_alike => [shares.gemm[0], shares.experts[1]],
         Family::Moe => shares.experts,

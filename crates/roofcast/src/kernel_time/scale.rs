@@ -3,13 +3,13 @@
 //! Knows: `t = start + (t_measured − start) · limit / limit_measured` if shape or chip differ: the time beyond a
 //! kernel's start scales with the limit of its work. No time is below the operator's own limit.
 
-use super::choice::{Candidate, candidates, formats};
-use super::{Basis, Kernels, Measured};
+use super::choice::{MeasuredKernel, candidates, formats};
+use super::{Basis, Kernels, MeasuredTimes};
 use crate::accelerator::Accelerator;
 use crate::coefficients::KernelTimes;
 use crate::operator::{Matrix, Operator, RoutedExperts};
 use crate::precision::Dtype;
-use crate::profile::{Curve, Profiles, Table};
+use crate::profile::{Curve, KernelTable, Profiles};
 
 /// Seconds of a GEMM with hardly any work: the least of cuBLAS, CUTLASS and DeepGEMM tables on H100 to B300 are 2 to 5 µs.
 const GEMM_START: f64 = 3e-6;
@@ -92,15 +92,19 @@ impl Kernels<'_> {
         profiles: &Profiles,
         operator: &Operator,
         matrix: &Matrix,
-    ) -> Option<(Measured, Basis)> {
+    ) -> Option<(MeasuredTimes, Basis)> {
         let Matrix { elements, outputs, weight_bytes } = *matrix;
         if elements <= 0.0 || outputs <= 0.0 {
             return None;
         }
         let asked = [outputs, elements / outputs];
         let weights = self.format_of(operator);
-        let found =
-            candidates(&self.asking, profiles, Table::Gemm, formats(&self.asking, Table::Gemm, weights));
+        let found = candidates(
+            &self.asking,
+            profiles,
+            KernelTable::Gemm,
+            formats(&self.asking, KernelTable::Gemm, weights),
+        );
         let floor = |m: f64| {
             let moving = weight_bytes / self.chip.bandwidth_bytes_per_s.0;
             moving.max(2.0 * elements * m / operator.rate.0)
@@ -125,7 +129,7 @@ impl Kernels<'_> {
         profiles: &Profiles,
         operator: &Operator,
         experts: &RoutedExperts,
-    ) -> Option<(Measured, Basis)> {
+    ) -> Option<(MeasuredTimes, Basis)> {
         let asked = [
             experts.hidden,
             experts.inner(),
@@ -139,8 +143,8 @@ impl Kernels<'_> {
         let found = candidates(
             &self.asking,
             profiles,
-            Table::Experts,
-            formats(&self.asking, Table::Experts, weights),
+            KernelTable::Experts,
+            formats(&self.asking, KernelTable::Experts, weights),
         );
         let gated = experts.elements_over_gated();
         let floor = |tokens: f64| {
@@ -172,8 +176,8 @@ impl Kernels<'_> {
     pub(crate) fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
         let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
         let own = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
-        let found = candidates(&self.asking, profiles, Table::AllReduce, &["bf16"]);
-        let captured = |c: &&Candidate| c.section.kernel != "eager";
+        let found = candidates(&self.asking, profiles, KernelTable::AllReduce, &["bf16"]);
+        let captured = |c: &&MeasuredKernel| c.section.kernel != "eager";
         found.iter().filter(captured).find_map(|candidate| {
             let link = candidate.chip.link.as_ref()?;
             let alike = link.topology.is_pcie() == own.topology.is_pcie()
@@ -191,9 +195,9 @@ impl Kernels<'_> {
     /// The least time of several kernels at each size, never below the limit.
     fn fastest<'b>(
         &self,
-        curves: impl Iterator<Item = (&'b Candidate<'b>, bool, Curve)>,
+        curves: impl Iterator<Item = (&'b MeasuredKernel<'b>, bool, Curve)>,
         floor: impl Fn(f64) -> f64,
-    ) -> Option<(Measured, Basis)> {
+    ) -> Option<(MeasuredTimes, Basis)> {
         let mut best: Option<(Curve, Basis)> = None;
         for (candidate, exact, curve) in curves {
             best = Some(match best {
@@ -206,7 +210,7 @@ impl Kernels<'_> {
         }
         let factor = self.coefficients.factor;
         let (curve, basis) = best?;
-        Some((Measured::Rows(curve.map(|size, seconds| (seconds * factor).max(floor(size)))), basis))
+        Some((MeasuredTimes::Rows(curve.map(|size, seconds| (seconds * factor).max(floor(size)))), basis))
     }
 }
 

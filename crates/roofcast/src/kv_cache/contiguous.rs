@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 
 /// The space.
 #[derive(Debug, Clone)]
-pub(crate) struct Space {
+pub(crate) struct ContiguousSpace {
     /// Length of each gap, by its start; no two are adjacent.
     gaps: BTreeMap<u64, u64>,
     free: u64,
 }
 
-impl Space {
+impl ContiguousSpace {
     /// A space of `size` with nothing in it.
-    pub(crate) fn new(size: u64) -> Space {
-        Space { gaps: (size > 0).then_some((0, size)).into_iter().collect(), free: size }
+    pub(crate) fn new(size: u64) -> ContiguousSpace {
+        ContiguousSpace { gaps: (size > 0).then_some((0, size)).into_iter().collect(), free: size }
     }
 
     /// Total free length.
@@ -64,12 +64,12 @@ impl Space {
 
 #[cfg(test)]
 mod tests {
-    use super::Space;
+    use super::ContiguousSpace;
     use proptest::prelude::*;
 
     #[test]
     fn room_in_sum_is_not_room_in_one_piece() {
-        let mut space = Space::new(10);
+        let mut space = ContiguousSpace::new(10);
         assert_eq!([4, 3, 3].map(|length| space.take(length)), [Some(0), Some(4), Some(7)]);
         space.give_back(0, 4);
         space.give_back(7, 3);
@@ -87,7 +87,7 @@ mod tests {
         /// Compared with a map of every address: the lowest free run that is long enough, and the longest.
         #[test]
         fn first_fit_is_first_fit(size in 1_usize..60, moves in prop::collection::vec((any::<bool>(), 1_usize..20), 0..80)) {
-            let mut space = Space::new(size as u64);
+            let mut space = ContiguousSpace::new(size as u64);
             let mut taken = vec![false; size];
             let mut pieces: Vec<(usize, usize)> = Vec::new();
             for (take, n) in moves {

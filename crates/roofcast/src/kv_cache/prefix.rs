@@ -173,7 +173,7 @@ impl Tokens {
 
 /// Tokens of a request that other requests may share.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Prefix {
+pub(crate) struct SharedPrefix {
     /// The prompt, up to its unique part.
     pub tokens: Tokens,
     /// Position from which tokens are unique to the request; `u64::MAX` if its output may be repeated, too.
@@ -184,13 +184,13 @@ pub(crate) struct Prefix {
     pub output_tokens: Option<Arc<[u32]>>,
 }
 
-impl Prefix {
+impl SharedPrefix {
     /// A prompt of real tokens, and the output that will follow. Each token is a run, so equal tokens are equal runs
     /// anywhere.
-    pub(crate) fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> Prefix {
+    pub(crate) fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> SharedPrefix {
         let mut tokens = Tokens::default();
         prompt.iter().for_each(|token| tokens.push(real(*token)));
-        Prefix { tokens, own_from: u64::MAX, output_segment: 0, output_tokens: Some(output) }
+        SharedPrefix { tokens, own_from: u64::MAX, output_segment: 0, output_tokens: Some(output) }
     }
 }
 
@@ -228,7 +228,7 @@ impl Default for Outputs {
 impl Outputs {
     /// The prefix of a prompt, with a segment for its output. After 2^31 requests numbers are reused, when the first
     /// users are long evicted.
-    pub(crate) fn prefix(&mut self, prompt: Prompt) -> Prefix {
+    pub(crate) fn prefix(&mut self, prompt: Prompt) -> SharedPrefix {
         let output_segment = self.0;
         self.0 = if self.0 <= OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
         let own_from = match &prompt {
@@ -237,7 +237,7 @@ impl Outputs {
             Prompt::Runs(_) => u64::MAX,
         };
         let tokens = Tokens::of_prompt(&prompt);
-        Prefix { tokens, own_from, output_segment, output_tokens: None }
+        SharedPrefix { tokens, own_from, output_segment, output_tokens: None }
     }
 }
 
@@ -254,11 +254,11 @@ mod tests {
     #[test]
     fn real_tokens_are_found_in_prompts_and_outputs_alike() {
         // Output tokens 7 8 9 after a prompt of 7 have the content of a prompt of 7 7 8 9.
-        let mut said = Prefix::of_tokens(&[7], Arc::from([7, 8, 9, 10])).tokens;
+        let mut said = SharedPrefix::of_tokens(&[7], Arc::from([7, 8, 9, 10])).tokens;
         push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 0, 2);
         push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 2, 1);
-        let mut asked = Prefix::of_tokens(&[7, 7, 8, 9], Arc::from([])).tokens;
-        let mut other = Prefix::of_tokens(&[7, 7, 9, 8], Arc::from([])).tokens;
+        let mut asked = SharedPrefix::of_tokens(&[7, 7, 8, 9], Arc::from([])).tokens;
+        let mut other = SharedPrefix::of_tokens(&[7, 7, 9, 8], Arc::from([])).tokens;
         let [said, asked, other] =
             [&mut said, &mut asked, &mut other].map(|t| t.name_next(Content::START, (4, 0)));
         assert!(said == asked && said != other);

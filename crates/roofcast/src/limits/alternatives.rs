@@ -3,7 +3,7 @@
 //! Knows: the settings of each kind; settings that a deployment refuses are left out. Times come from
 //! [`crate::cost`].
 
-use super::Question;
+use super::LimitsQuestion;
 use crate::batch::Batch;
 use crate::calibration::Calibration;
 use crate::cost::cost;
@@ -112,7 +112,7 @@ fn changes(comparison: Comparison) -> Vec<(String, Change)> {
 pub fn alternatives(
     deployment: &Deployment,
     comparison: Comparison,
-    question: &Question,
+    question: &LimitsQuestion,
 ) -> Vec<Alternative> {
     let all = settings(deployment, comparison).into_iter();
     all.map(|(name, forecaster)| {
@@ -125,7 +125,7 @@ pub fn alternatives(
 }
 
 /// Time of attention kernels in all layers of a decode step, without launches.
-fn attention(forecaster: &Forecaster, question: &Question) -> Picoseconds {
+fn attention(forecaster: &Forecaster, question: &LimitsQuestion) -> Picoseconds {
     let timing = forecaster.timing(CostKind::Forecast);
     let passes = timing.model.passes_of(&Batch::decode(question.batch, question.context));
     let operators = timing.model.operators.iter().enumerate();

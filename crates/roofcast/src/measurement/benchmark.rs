@@ -3,12 +3,12 @@
 //! Knows: the keys for load and results. The documents do not record the deployment: the caller hands it in. Source
 //! of the keys: `vllm/benchmarks/serve.py`, which writes the file of `vllm bench serve --save-result`.
 
-use super::{Kind, Lengths, Measurement, Metrics, check_engine};
+use super::{Lengths, Measurement, MeasurementKind, Metrics, check_engine};
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
-use crate::record::{Format, Outcome, Record, Records};
+use crate::record::{Outcome, Record, RecordFormat, Records};
 use crate::spec::Slo;
-use crate::summary::Summary;
+use crate::summary::RunSummary;
 use serde_json::{Map, Value};
 
 /// Largest fraction of failed requests in a run that counts.
@@ -78,8 +78,9 @@ pub fn of_result(place: &str, text: &str, subject: &Subject) -> Result<Measureme
 
 /// The point of a run's records as JSON Lines, measured under `load`; `place` names the file in errors.
 pub fn of_records(place: &str, text: &str, subject: &Subject, load: ClientLoad) -> Result<Measurement> {
-    let records = Records::new(place, text.as_bytes(), Format::JsonLines).collect::<Result<Vec<Record>>>()?;
-    let summary = Summary::of(&records, &Slo::default());
+    let records =
+        Records::new(place, text.as_bytes(), RecordFormat::JsonLines).collect::<Result<Vec<Record>>>()?;
+    let summary = RunSummary::of(&records, &Slo::default());
     let completed = summary.completed as f64;
     counts(place, completed, summary.failed as f64)?;
     let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
@@ -129,9 +130,9 @@ fn point(
 ) -> Result<Measurement> {
     check_engine(place, "--engine", &subject.engine)?;
     let (kind, concurrency, request_rate) = match load {
-        ClientLoad::Users(n) => (Kind::ClosedLoop, Some(n), None),
-        ClientLoad::Rate(rate, cap) => (Kind::OpenLoop, cap, Some(rate)),
-        ClientLoad::AtOnce(n) => (Kind::BurstAllAtOnce, Some(n), None),
+        ClientLoad::Users(n) => (MeasurementKind::ClosedLoop, Some(n), None),
+        ClientLoad::Rate(rate, cap) => (MeasurementKind::OpenLoop, cap, Some(rate)),
+        ClientLoad::AtOnce(n) => (MeasurementKind::BurstAllAtOnce, Some(n), None),
     };
     if let Some(users) = concurrency.filter(|n| !(1..=MOST_USERS).contains(n)) {
         return Err(Error::field(place, "requests in flight", users, format!("1 to {MOST_USERS}")));
@@ -170,7 +171,7 @@ fn point(
         request_rate,
         measured,
         median: false,
-        settings: super::Settings::default(),
+        settings: super::RowSettings::default(),
     })
 }
 
@@ -250,7 +251,10 @@ mod tests {
     #[test]
     fn a_result_is_a_closed_loop_of_its_users() {
         let row = of_result("c2.json", RESULT, &subject()).unwrap();
-        assert_eq!((row.kind, row.concurrency, row.request_rate), (Kind::ClosedLoop, Some(2), None));
+        assert_eq!(
+            (row.kind, row.concurrency, row.request_rate),
+            (MeasurementKind::ClosedLoop, Some(2), None)
+        );
         // The mean is 900/3 = 300; 300 − 100 = 200 is less than 600 − 300, so 100 to 500.
         assert_eq!(row.input, Some(Lengths { min: 100, max: 500 }));
         assert_eq!(row.output, Some(Lengths { min: 10, max: 10 }));
@@ -265,12 +269,15 @@ mod tests {
         let capped = load(r#""inf""#, "2.5");
         assert_eq!(
             (capped.kind, capped.concurrency, capped.request_rate),
-            (Kind::OpenLoop, Some(2), Some(2.5))
+            (MeasurementKind::OpenLoop, Some(2), Some(2.5))
         );
         let open = load(r#""inf", "max_concurrency": 2"#, r#"2.5, "max_concurrency": null"#);
-        assert_eq!((open.kind, open.concurrency, open.request_rate), (Kind::OpenLoop, None, Some(2.5)));
+        assert_eq!(
+            (open.kind, open.concurrency, open.request_rate),
+            (MeasurementKind::OpenLoop, None, Some(2.5))
+        );
         let burst = load(r#""max_concurrency": 2,"#, "");
-        assert_eq!((burst.kind, burst.concurrency), (Kind::BurstAllAtOnce, Some(3)));
+        assert_eq!((burst.kind, burst.concurrency), (MeasurementKind::BurstAllAtOnce, Some(3)));
         // Without the lists only the means are known: 900/3 and 30/3.
         let bare = load(r#""input_lens": [100, 200, 600], "output_lens": [10, 10, 10],"#, "");
         assert_eq!(bare.input, Some(Lengths { min: 300, max: 300 }));
@@ -321,7 +328,7 @@ mod tests {
         // 3.5 ± 0.5 tokens.
         assert_eq!(row.output, Some(Lengths { min: 3, max: 4 }));
         let rated = of_records("r.jsonl", &text, &subject(), ClientLoad::Rate(0.5, None)).unwrap();
-        assert_eq!((rated.kind, rated.request_rate), (Kind::OpenLoop, Some(0.5)));
+        assert_eq!((rated.kind, rated.request_rate), (MeasurementKind::OpenLoop, Some(0.5)));
         let error =
             of_records("r.jsonl", "\n{\"id\":0}", &subject(), ClientLoad::Users(1)).unwrap_err().to_string();
         assert!(error.contains("r.jsonl:2") && error.contains("outcome"), "{error}");

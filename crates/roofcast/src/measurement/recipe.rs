@@ -19,7 +19,7 @@ const MOST_TOKENS: u64 = 1 << 24;
 #[serde(deny_unknown_fields)]
 struct Recipes {
     recipe: Vec<Recipe>,
-    queue: Vec<Queue>,
+    queue: Vec<QueuedRequests>,
     cold: Vec<Cold>,
     release: Vec<Release>,
     in_process: Vec<InProcess>,
@@ -37,7 +37,7 @@ struct InProcess {
 /// Requests that a source queues at once, by prompt and output tokens.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Queue {
+struct QueuedRequests {
     /// Web address of the evidence.
     from: String,
     source: String,
@@ -186,7 +186,7 @@ pub(super) fn return_s(row: &Measurement) -> Option<f64> {
 pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
     let lengths = [row.input?.max, row.output?.max];
     let of = |[input, output, count]: &[u64; 3]| (lengths == [*input, *output]).then_some(*count);
-    let own = |q: &&Queue| q.source == row.source && q.engine == row.engine;
+    let own = |q: &&QueuedRequests| q.source == row.source && q.engine == row.engine;
     recipes().ok()?.queue.iter().find(own)?.num_prompts.iter().find_map(of)
 }
 

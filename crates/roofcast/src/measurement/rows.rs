@@ -2,7 +2,7 @@
 //!
 //! Knows: the columns and the valid values of their cells. Knows nothing about deployments.
 
-use super::{KINDS, Kind, Lengths, Measurement, Metrics, Settings, check_engine};
+use super::{KINDS, Lengths, Measurement, MeasurementKind, Metrics, RowSettings, check_engine};
 use crate::error::{Error, Result};
 use crate::parallelism::RequestedParallelism;
 use crate::spec::PoolSpec;
@@ -32,20 +32,21 @@ pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     let row = |record: csv::Result<csv::StringRecord>| {
         let record = record.map_err(broken)?;
         let line = table::line(text, record.position());
-        Row { place: format!("{place}:{line}"), header: &header, record: &record, separator }.read()
+        MeasurementLine { place: format!("{place}:{line}"), header: &header, record: &record, separator }
+            .read()
     };
     Ok(reader.records().map(row).collect())
 }
 
 /// One line of the file.
-struct Row<'a> {
+struct MeasurementLine<'a> {
     place: String,
     header: &'a csv::StringRecord,
     record: &'a csv::StringRecord,
     separator: char,
 }
 
-impl Row<'_> {
+impl MeasurementLine<'_> {
     fn text(&self, column: &str) -> &str {
         let index = self.header.iter().position(|h| h == column);
         index.and_then(|i| self.record.get(i)).unwrap_or_default().trim()
@@ -100,7 +101,7 @@ impl Row<'_> {
     fn read(&self) -> Result<Measurement> {
         let pools = self.pools()?;
         let kind = match self.text("kind") {
-            "" if pools.is_some() => Kind::Disaggregated.name(),
+            "" if pools.is_some() => MeasurementKind::Disaggregated.name(),
             kind => kind,
         };
         let known = KINDS.iter().find(|(name, _)| *name == kind);
@@ -151,7 +152,7 @@ impl Row<'_> {
             request_rate: self.rate()?,
             measured,
             median: self.text("stat").starts_with("median"),
-            settings: Settings::read(&self.place, self.text("settings"))?,
+            settings: RowSettings::read(&self.place, self.text("settings"))?,
         })
     }
 
@@ -224,7 +225,7 @@ mod tests {
         let [prefill, decode] = row.pools.unwrap();
         assert_eq!((prefill.replicas, prefill.attention_dp, prefill.ep), (Some(2), Some(4), Some(4)));
         assert_eq!((decode.replicas, decode.tp, decode.ep), (Some(1), Some(8), Some(1)));
-        assert_eq!((row.kind, row.parallelism.tp), (Kind::Disaggregated, Some(8)));
+        assert_eq!((row.kind, row.parallelism.tp), (MeasurementKind::Disaggregated, Some(8)));
         assert_eq!(row.input, Some(Lengths { min: 819, max: 1024 }));
         for (workers, wrong, found) in [
             ("many,1", "prefill_workers", "many"),

@@ -62,7 +62,7 @@ pub enum Spread {
 
 /// Contents of a row's settings.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Settings {
+pub struct RowSettings {
     /// Requests of the run.
     pub num_prompts: Option<u64>,
     /// Distribution of arrivals.
@@ -81,18 +81,18 @@ pub struct Settings {
     pub unread: BTreeSet<String>,
 }
 
-impl Settings {
+impl RowSettings {
     /// Reads a cell; `place` names file and line in errors.
-    pub(super) fn read(place: &str, cell: &str) -> Result<Settings> {
-        let mut settings = Settings::default();
+    pub(super) fn read(place: &str, cell: &str) -> Result<RowSettings> {
+        let mut settings = RowSettings::default();
         for part in cell.split(';').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').map_or((part, ""), |(k, v)| (k.trim(), v.trim()));
-            settings.take(&Entry { place, key, value })?;
+            settings.take(&RowSetting { place, key, value })?;
         }
         Ok(settings)
     }
 
-    fn take(&mut self, entry: &Entry) -> Result<()> {
+    fn take(&mut self, entry: &RowSetting) -> Result<()> {
         let engine = &mut self.engine;
         match entry.key {
             "num_prompts" | "level_requests" => self.num_prompts = entry.count()?,
@@ -129,7 +129,7 @@ impl Settings {
 
     /// Reads the flags of a server's command line, as `--max-num-batched-tokens 4096` or `--max_num_tokens=4096`;
     /// flags that do not affect a forecast, and words in between, are skipped.
-    fn take_flags(&mut self, entry: &Entry) -> Result<()> {
+    fn take_flags(&mut self, entry: &RowSetting) -> Result<()> {
         let mut words = entry.value.split_whitespace().peekable();
         while let Some(word) = words.next() {
             let Some(flag) = word.strip_prefix("--") else { continue };
@@ -142,7 +142,7 @@ impl Settings {
                 key.strip_prefix("no_").map_or((key.as_str(), given.unwrap_or("on")), |key| (key, "off"))
             };
             if VALUES.contains(&key) || SWITCHES.contains(&key) {
-                self.take(&Entry { place: entry.place, key, value })?;
+                self.take(&RowSetting { place: entry.place, key, value })?;
             }
         }
         Ok(())
@@ -182,13 +182,13 @@ impl Settings {
 }
 
 /// One `key=value`.
-struct Entry<'a> {
+struct RowSetting<'a> {
     place: &'a str,
     key: &'a str,
     value: &'a str,
 }
 
-impl Entry<'_> {
+impl RowSetting<'_> {
     fn wrong(&self, accepted: &str) -> Error {
         Error::field(self.place, format!("settings, {}", self.key), self.value, accepted)
     }
@@ -269,7 +269,7 @@ mod tests {
     fn settings_of_client_and_server() {
         let cell = "arrivals=gamma(burstiness=0.7);num_prompts=250;dataset=random;max_num_seqs=256;\
                     max_num_batched_tokens=default;gpu_memory_utilization=0.9;enable_prefix_caching=False;date=2026-08-13";
-        let settings = Settings::read("f.csv:2", cell).unwrap();
+        let settings = RowSettings::read("f.csv:2", cell).unwrap();
         assert_eq!((settings.num_prompts, settings.pattern), (Some(250), Pattern::Gamma(0.7)));
         assert!(settings.lengths == Spread::Fixed && settings.unread == BTreeSet::from(["date".to_owned()]));
         let mut spec = EngineSpec { max_num_batched_tokens: Some(512), ..EngineSpec::default() };
@@ -282,11 +282,11 @@ mod tests {
     fn a_clients_cap_and_a_servers_kernels() {
         let cell = "client=inference-perf, 44 workers x 10 in flight: at most 440;backends=marlin;\
                     note=128 of ~204 prompt tokens shared, 10 system prompts";
-        let settings = Settings::read("f.csv:2", cell).unwrap();
+        let settings = RowSettings::read("f.csv:2", cell).unwrap();
         assert_eq!((settings.max_concurrency, settings.weight_only), (Some(440), true));
         assert_eq!(settings.shared_prefix, Some([128, 10]));
         let cell = "client=vllm bench serve;backends=cutlass;note=ttft includes client path";
-        let settings = Settings::read("f.csv:2", cell).unwrap();
+        let settings = RowSettings::read("f.csv:2", cell).unwrap();
         assert_eq!((settings.max_concurrency, settings.weight_only), (None, false));
         assert_eq!(settings.shared_prefix, None);
     }
@@ -296,7 +296,7 @@ mod tests {
     fn an_engine_may_run_without_a_server() {
         let served = |cell: &str| {
             let mut spec = EngineSpec { served: Some(true), ..EngineSpec::default() };
-            Settings::read("f.csv:2", cell).unwrap().fill(&mut spec);
+            RowSettings::read("f.csv:2", cell).unwrap().fill(&mut spec);
             spec.served
         };
         assert_eq!(
@@ -310,13 +310,13 @@ mod tests {
         let cell = "flags=vllm serve Qwen/Qwen3-235B -tp 4 --max-num-batched-tokens 16384 --enable-expert-parallel \
                     --gpu-memory-utilization=0.85 --no-enable-prefix-caching --enforce-eager org/model";
         let mut spec = EngineSpec::default();
-        Settings::read("f.csv:2", cell).unwrap().fill(&mut spec);
+        RowSettings::read("f.csv:2", cell).unwrap().fill(&mut spec);
         assert_eq!((spec.max_num_batched_tokens, spec.gpu_memory_utilization), (Some(16384), Some(0.85)));
         assert_eq!((spec.enable_prefix_caching, spec.enforce_eager), (Some(false), Some(true)));
-        let variant = Settings::read("f.csv:2", "variant=--max_num_tokens=32768").unwrap();
+        let variant = RowSettings::read("f.csv:2", "variant=--max_num_tokens=32768").unwrap();
         assert_eq!(variant.engine.max_num_batched_tokens, Some(32768));
         let wrong =
-            Settings::read("f.csv:2", "flags=vllm serve m --max-num-seqs many").unwrap_err().to_string();
+            RowSettings::read("f.csv:2", "flags=vllm serve m --max-num-seqs many").unwrap_err().to_string();
         assert!(wrong.contains("max_num_seqs") && wrong.contains("many"), "{wrong}");
     }
 
@@ -332,14 +332,14 @@ mod tests {
             ),
             ("lengths=dataset means", Spread::Uniform),
         ] {
-            assert_eq!(Settings::read("f.csv:2", cell).unwrap().lengths, spread, "{cell}");
+            assert_eq!(RowSettings::read("f.csv:2", cell).unwrap().lengths, spread, "{cell}");
         }
     }
 
     /// ln 200 = 5.298, less 0.81/2.
     #[test]
     fn lengths_of_conversations_keep_their_mean() {
-        let [mu, sigma] = Settings::sharegpt_lengths(200.0);
+        let [mu, sigma] = RowSettings::sharegpt_lengths(200.0);
         assert!((mu - 4.893).abs() < 0.001 && sigma == 0.9);
     }
 
@@ -353,7 +353,7 @@ mod tests {
             ("max_num_seqs=8", None),
         ] {
             let mut spec = EngineSpec::default();
-            Settings::read("f.csv:2", cell).unwrap().fill(&mut spec);
+            RowSettings::read("f.csv:2", cell).unwrap().fill(&mut spec);
             assert_eq!(spec.max_cudagraph_capture_size, tokens, "{cell}");
         }
     }
@@ -367,7 +367,7 @@ mod tests {
             ("gpu_memory_utilization=1.5", "gpu_memory_utilization"),
             ("arrivals=gamma(burstiness=x)", "arrivals"),
         ] {
-            let error = Settings::read("f.csv:2", cell).unwrap_err().to_string();
+            let error = RowSettings::read("f.csv:2", cell).unwrap_err().to_string();
             assert!(error.contains("f.csv:2") && error.contains(says), "{error}");
         }
     }

@@ -52,7 +52,7 @@ impl Term {
 }
 
 /// Pattern of a log line: the texts before and after its figure, and the figure's unit.
-struct Line {
+struct LogPattern {
     term: Term,
     before: &'static str,
     behind: &'static str,
@@ -61,15 +61,15 @@ struct Line {
     adds: bool,
 }
 
-const fn line(term: Term, before: &'static str, behind: &'static str, unit: f64) -> Line {
-    Line { term, before, behind, unit, adds: false }
+const fn line(term: Term, before: &'static str, behind: &'static str, unit: f64) -> LogPattern {
+    LogPattern { term, before, behind, unit, adds: false }
 }
 
-const fn part(term: Term, before: &'static str) -> Line {
-    Line { term, before, behind: " MiB", unit: MIB, adds: true }
+const fn part(term: Term, before: &'static str) -> LogPattern {
+    LogPattern { term, before, behind: " MiB", unit: MIB, adds: true }
 }
 
-const LINES: [Line; 25] = [
+const LINES: [LogPattern; 25] = [
     // vLLM
     line(Term::Weights, "Model loading took ", " GiB", GIB),
     line(Term::Weights, "model weights take ", "GiB", GIB),
@@ -128,7 +128,7 @@ impl Logged {
         (!logged.figures.is_empty()).then_some(logged)
     }
 
-    fn add(&mut self, line: &Line, figure: f64) {
+    fn add(&mut self, line: &LogPattern, figure: f64) {
         match self.figures.iter_mut().find(|(term, _)| *term == line.term) {
             Some((_, known)) if line.adds => *known += figure,
             Some((_, known)) => *known = figure,
@@ -151,7 +151,7 @@ impl Logged {
 
 /// One term, measured and forecast; bytes, tokens, or hundredths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Beside {
+pub struct TermComparison {
     /// The term.
     pub term: Term,
     /// The log's figure.
@@ -162,7 +162,7 @@ pub struct Beside {
 
 /// The terms of `logged` compared with the forecast for the fullest `rank` and its engine. A forecast's runtime
 /// includes the captured graphs.
-pub fn beside(logged: &Logged, rank: &Rank, start: &Start) -> Vec<Beside> {
+pub fn beside(logged: &Logged, rank: &Rank, start: &Start) -> Vec<TermComparison> {
     let graphs = logged.of(Term::Graphs).unwrap_or(0.0);
     let bytes = |bytes: Bytes| bytes.as_f64();
     let forecasts = [
@@ -176,13 +176,13 @@ pub fn beside(logged: &Logged, rank: &Rank, start: &Start) -> Vec<Beside> {
     ];
     let row = |(term, forecast): (Term, f64)| {
         let more = if term == Term::Runtime { graphs } else { 0.0 };
-        Some(Beside { term, measured: logged.of(term)? + more, forecast })
+        Some(TermComparison { term, measured: logged.of(term)? + more, forecast })
     };
     forecasts.into_iter().filter_map(row).collect()
 }
 
 /// The number between the texts before and after; the last one there, since a percentage may precede a size.
-fn figure(text: &str, line: &Line) -> Option<f64> {
+fn figure(text: &str, line: &LogPattern) -> Option<f64> {
     let rest = text.split_once(line.before)?.1;
     let inner = rest.split_once(line.behind)?.0;
     let last = inner.trim().rsplit([' ', '=']).next()?;

@@ -33,7 +33,7 @@ enum Kept {
 
 /// Groups of layers with equal retention.
 #[derive(Debug, Clone, Copy)]
-struct Kind {
+struct RetentionClass {
     kept: Kept,
     groups: u64,
     /// Tokens of a block.
@@ -42,17 +42,17 @@ struct Kind {
 
 /// The pool of one stage's rank.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct PagePool {
     /// Bytes of a block, of all layers of a group.
     pub(super) block: Bytes,
-    kinds: Vec<Kind>,
+    kinds: Vec<RetentionClass>,
     in_flight: u64,
     state_blocks: u64,
 }
 
-impl Pool {
+impl PagePool {
     /// The pool of `stage`; `None` if a layer's cache is not covered by these rules.
-    pub(super) fn of(deployment: &Deployment, stage: usize) -> Option<Pool> {
+    pub(super) fn of(deployment: &Deployment, stage: usize) -> Option<PagePool> {
         let block = block_tokens(deployment);
         let layers = layers(deployment, stage)?;
         // A state has no bytes per token.
@@ -61,9 +61,9 @@ impl Pool {
         let size = group_size(&counts)?;
         let kind = |((kept, bytes), layers): (&(Kept, Bytes), &u64)| {
             let more = if *kept == Kept::State { 1 } else { page.0 / (bytes.0 * block).max(1) };
-            Kind { kept: *kept, groups: layers.div_ceil(size), tokens: block * more }
+            RetentionClass { kept: *kept, groups: layers.div_ceil(size), tokens: block * more }
         };
-        Some(Pool {
+        Some(PagePool {
             block: page * size,
             kinds: layers.iter().map(kind).collect(),
             in_flight: in_flight(deployment),
@@ -73,7 +73,7 @@ impl Pool {
 
     /// Most blocks that a request of `context` tokens holds.
     pub(super) fn blocks(&self, context: u64) -> u64 {
-        let of = |kind: &Kind| {
+        let of = |kind: &RetentionClass| {
             let each = match kind.kept {
                 Kept::All => context.div_ceil(kind.tokens),
                 Kept::Window(window) => {

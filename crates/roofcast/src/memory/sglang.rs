@@ -31,7 +31,7 @@ const SNAPSHOTS_SHARE: &str = "0.5.13";
 
 /// The pool of states of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pool {
+pub(super) struct RankStatePool {
     /// Bytes of states and of drafts' snapshots.
     pub(super) bytes: Bytes,
     /// Maximum number of running requests.
@@ -40,7 +40,7 @@ pub(super) struct Pool {
 
 /// The pool on a rank of `stage` that has `room` for states, keys and values; `None` if no layer has a state, or if
 /// nothing but states is cached.
-pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option<Pool> {
+pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option<RankStatePool> {
     let engine = &deployment.engine;
     let caches = deployment.stages.iter().flat_map(|s| &s.blocks).any(|(b, _)| b.mixer.kv_elements(1) > 0);
     if engine.kind() != EngineKind::Sglang || deployment.ideal || !caches {
@@ -79,7 +79,7 @@ pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option
         states.max(0.0) as u64
     };
     let states = asked.unwrap_or_else(by_memory);
-    Some(Pool { bytes: state * (states + snapshots(states)), requests: states / each })
+    Some(RankStatePool { bytes: state * (states + snapshots(states)), requests: states / each })
 }
 
 /// Bytes of a request's states in all layers of a rank.

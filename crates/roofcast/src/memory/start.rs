@@ -4,7 +4,7 @@
 //! bytes available and the longest request that would fit; other engines refuse only if no memory remains for the
 //! cache. Figures are per engine: data-parallel ranks and replicas have one each.
 
-use super::pages::Pool;
+use super::pages::PagePool;
 use super::{Rank, beside_weights, budget, padded, ranks, running, sequence_bytes, share};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
@@ -113,7 +113,7 @@ pub fn starts(deployment: &Deployment) -> Result<()> {
 /// Cache of one rank, and the rule for a request's part of it.
 struct Room {
     rank: Rank,
-    pool: Option<Pool>,
+    pool: Option<PagePool>,
     stage: usize,
 }
 
@@ -142,7 +142,7 @@ pub fn start(deployment: &Deployment, context: u64) -> Start {
     let paged =
         deployment.engine.kind() == EngineKind::Vllm && !deployment.ideal && deployment.draft.is_none();
     let room = |(stage, rank): (usize, Rank)| {
-        let pool = if paged { Pool::of(deployment, stage) } else { None };
+        let pool = if paged { PagePool::of(deployment, stage) } else { None };
         Room { rank, pool, stage }
     };
     let rooms: Vec<Room> = ranks(deployment).into_iter().enumerate().map(room).collect();

@@ -1,6 +1,6 @@
 //! Feed-forward parts, which work on each token alone: a dense MLP, or experts of which each token chooses some.
 
-use super::tensor::{OperatorKind, Role, Split, Tensor};
+use super::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 /// A layer's feed-forward part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -162,13 +162,13 @@ impl Experts {
     fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let whole = Split::Replicated;
         let router = Tensor::linear("mlp.gate", OperatorKind::Router, self.count, hidden, whole);
-        let mut tensors = vec![router.with_role(Role::Router)];
+        let mut tensors = vec![router.with_role(TensorRole::Router)];
         if self.router_bias > 0 {
             tensors.push(Tensor::vector("mlp.gate.bias", OperatorKind::Router, self.router_bias, whole));
         }
         let (width, names) = (self.width(hidden), if self.beside.is_some() { &BESIDE } else { &ROUTED });
         tensors.extend(self.expert.tensors(width, names).into_iter().map(|t| {
-            let role = if t.role == Role::Linear { Role::Expert } else { t.role };
+            let role = if t.role == TensorRole::Linear { TensorRole::Expert } else { t.role };
             Tensor { role, split: Split::Experts, ..t.times(self.count) }
         }));
         if let Some(latent) = self.latent {

@@ -18,7 +18,7 @@ pub use attention::Attention;
 pub(crate) use attention::{Gate, causal_pairs};
 pub(crate) use compressed::{Compressed, entry_pairs};
 pub(crate) use gated_delta::GatedDelta;
-pub(crate) use indexer::{BlockIndex, Indexer, Means};
+pub(crate) use indexer::{BlockIndex, Indexer, MeanKeys};
 pub(crate) use kda::Kda;
 pub use latent::Latent;
 pub(crate) use lightning::Lightning;
@@ -59,7 +59,7 @@ pub enum Mixer {
 
 /// Fixed-size state of a recurrent mixer per sequence, and its work per token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct RecurrentState {
     /// Recurrent state and the convolution's tail, over all heads.
     pub bytes: u128,
     /// Operations per token: reading, updating and convolving.
@@ -70,7 +70,7 @@ pub(crate) struct State {
 
 /// Parts into which tensor parallelism cuts a layer's cache; 1 means whole on every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Parts {
+pub(crate) struct CacheParts {
     /// Parts of keys and values.
     pub cache: u64,
     /// Parts of an indexer's keys.
@@ -127,12 +127,12 @@ impl Mixer {
 
     /// State of a recurrent mixer, which engines page like the KV cache. `None` for compressed attention, whose state
     /// is only rows that wait for a window.
-    pub(crate) fn recurrence(&self) -> Option<State> {
+    pub(crate) fn recurrence(&self) -> Option<RecurrentState> {
         if matches!(self, Mixer::Compressed(_)) { None } else { self.state() }
     }
 
     /// Memory that is kept regardless of context length; `None` if there is no such state.
-    pub(crate) fn state(&self) -> Option<State> {
+    pub(crate) fn state(&self) -> Option<RecurrentState> {
         match self {
             Mixer::GatedDelta(d) => Some(d.state()),
             Mixer::Kda(k) => Some(k.state()),
@@ -140,7 +140,7 @@ impl Mixer {
             Mixer::Mamba(m) => Some(m.state()),
             Mixer::Mamba2(m) | Mixer::Both(_, m) => Some(m.state()),
             Mixer::ShortConv(c) => Some(c.state()),
-            Mixer::Compressed(c) => Some(State { bytes: c.state_bytes(), flops: 0, heads: 1 }),
+            Mixer::Compressed(c) => Some(RecurrentState { bytes: c.state_bytes(), flops: 0, heads: 1 }),
             _ => None,
         }
     }
@@ -163,11 +163,11 @@ impl Mixer {
 
     /// Bytes of cache and state of a sequence of `context` tokens in this layer, unsharded.
     pub(crate) fn sequence_bytes(&self, kv: KvFormat, context: u64) -> Bytes {
-        self.rank_bytes(kv, context, Parts { cache: 1, index: 1, state: 1 })
+        self.rank_bytes(kv, context, CacheParts { cache: 1, index: 1, state: 1 })
     }
 
     /// Bytes of [`Mixer::sequence_bytes`] on one rank, where tensor parallelism cuts into `parts`.
-    pub(crate) fn rank_bytes(&self, kv: KvFormat, context: u64, parts: Parts) -> Bytes {
+    pub(crate) fn rank_bytes(&self, kv: KvFormat, context: u64, parts: CacheParts) -> Bytes {
         let of = |count: u128, parts: u64| count.div_ceil(u128::from(parts.max(1)));
         let elements = kv.width.bytes(of(self.kv_elements(context), parts.cache));
         let own = of(self.index_bytes(context), parts.index) + of(self.state_bytes(), parts.state);

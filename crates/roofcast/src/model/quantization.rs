@@ -9,7 +9,7 @@ mod formats;
 mod modules;
 
 use super::keys::{Keys, brief};
-use super::tensor::{Role, Tensor};
+use super::tensor::{Tensor, TensorRole};
 use crate::error::Result;
 use crate::precision::{Format, GgufMix, KvFormat, WeightFormat};
 use formats::{expert_format, format_of, group_format, kv_of, modelopt};
@@ -178,11 +178,11 @@ impl Quantization {
     /// by formats that cover lm_head and embedding.
     pub(crate) fn format(&self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let covered = match tensor.role {
-            Role::Linear => !self.experts_only,
-            Role::Expert => true,
-            Role::Head if self.format.covers_ends() => return Some(self.format),
-            Role::Embedding if self.format.covers_ends() => return Some(self.format),
-            Role::Head => !self.named.is_empty(),
+            TensorRole::Linear => !self.experts_only,
+            TensorRole::Expert => true,
+            TensorRole::Head if self.format.covers_ends() => return Some(self.format),
+            TensorRole::Embedding if self.format.covers_ends() => return Some(self.format),
+            TensorRole::Head => !self.named.is_empty(),
             _ => false,
         };
         if !covered {
@@ -201,8 +201,8 @@ impl Quantization {
         }
         match (named, self.experts) {
             (Some((_, format)), _) => Some(*format),
-            _ if self.named_only || tensor.role == Role::Head => None,
-            (None, Some(experts)) if tensor.role == Role::Expert => Some(experts),
+            _ if self.named_only || tensor.role == TensorRole::Head => None,
+            (None, Some(experts)) if tensor.role == TensorRole::Expert => Some(experts),
             _ => Some(self.format),
         }
     }
@@ -321,12 +321,12 @@ mod tests {
             let tensor = Tensor::linear(name, OperatorKind::QkvProj, 1, 1, Split::Even).with_role(role);
             q.format(&tensor, layer).map(|f| f.name)
         };
-        assert_eq!(at("linear_attn.out_proj", Some(0), Role::Linear), Some("fp8"));
-        assert_eq!(at("linear_attn.out_proj", Some(1), Role::Linear), None);
-        assert_eq!(at("mlp.experts.0.up_proj", Some(0), Role::Expert), Some("nvfp4-weight-only"));
-        assert_eq!(at("mlp.experts.0.down_proj", Some(1), Role::Expert), Some("nvfp4"));
-        assert_eq!(at("mlp.experts.0.up_proj", Some(1), Role::Expert), None);
-        assert_eq!(at("lm_head", None, Role::Head), Some("nvfp4-weight-only"));
+        assert_eq!(at("linear_attn.out_proj", Some(0), TensorRole::Linear), Some("fp8"));
+        assert_eq!(at("linear_attn.out_proj", Some(1), TensorRole::Linear), None);
+        assert_eq!(at("mlp.experts.0.up_proj", Some(0), TensorRole::Expert), Some("nvfp4-weight-only"));
+        assert_eq!(at("mlp.experts.0.down_proj", Some(1), TensorRole::Expert), Some("nvfp4"));
+        assert_eq!(at("mlp.experts.0.up_proj", Some(1), TensorRole::Expert), None);
+        assert_eq!(at("lm_head", None, TensorRole::Head), Some("nvfp4-weight-only"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ pub(crate) use super::operator_kind::OperatorKind;
 
 /// Role of a tensor; decides whether it is quantized and when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum TensorRole {
     /// A matrix that every token passes.
     Linear,
     /// A matrix of one routed expert.
@@ -46,7 +46,7 @@ pub struct Tensor {
     /// Number of copies (experts).
     pub copies: u64,
     /// Role of the tensor.
-    pub role: Role,
+    pub role: TensorRole,
     /// Split under tensor parallelism.
     pub split: Split,
 }
@@ -60,16 +60,16 @@ impl Tensor {
         columns: u64,
         split: Split,
     ) -> Tensor {
-        Tensor { name, operator, rows, columns, copies: 1, role: Role::Linear, split }
+        Tensor { name, operator, rows, columns, copies: 1, role: TensorRole::Linear, split }
     }
 
     /// A vector of `elements`.
     pub(crate) fn vector(name: &'static str, operator: OperatorKind, elements: u64, split: Split) -> Tensor {
-        Tensor { name, operator, rows: elements, columns: 1, copies: 1, role: Role::Vector, split }
+        Tensor { name, operator, rows: elements, columns: 1, copies: 1, role: TensorRole::Vector, split }
     }
 
     /// Returns the tensor with another role.
-    pub(crate) fn with_role(self, role: Role) -> Tensor {
+    pub(crate) fn with_role(self, role: TensorRole) -> Tensor {
         Tensor { role, ..self }
     }
 

@@ -1,6 +1,6 @@
 //! Work of grouped attention: query-key pairs, and the HBM traffic of the cache; an indexer's scores.
 
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
+use super::{ContextForm, DecodeForm, Form, KernelShape, Operator, SequenceForm, Work, operator};
 use crate::deployment::Deployment;
 use crate::kv_cache::layout::span;
 use crate::model::mixer::causal_pairs;
@@ -17,7 +17,7 @@ pub struct Grouped {
     attention: Attention,
     flops_per_pair: f64,
     bytes_per_token: f64,
-    table: Table,
+    table: KernelBlocks,
 }
 
 impl Grouped {
@@ -31,14 +31,14 @@ impl Grouped {
 
 /// Data that a kernel reads to find the blocks of a sequence, if a layout is named. Every rank reads it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Table {
+pub(super) struct KernelBlocks {
     layout: Option<KvLayout>,
     block: u64,
 }
 
-impl Table {
-    pub(super) fn of(deployment: &Deployment) -> Table {
-        Table { layout: deployment.engine.kv_layout, block: deployment.engine.block_size }
+impl KernelBlocks {
+    pub(super) fn of(deployment: &Deployment) -> KernelBlocks {
+        KernelBlocks { layout: deployment.engine.kv_layout, block: deployment.engine.block_size }
     }
 
     /// Bytes to find the last `seen` of `context` tokens.
@@ -59,7 +59,7 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
     let flops_per_pair = (2 * a.heads.div_ceil(tp) * (a.head_dim + a.v_head_dim)) as f64;
     let elements = a.kv_elements_per_token() as f64 / deployment.kv_parts(a.kv_heads) as f64;
     let bytes_per_token = elements * deployment.kv.width.as_f64() / 8.0;
-    let table = Table::of(deployment);
+    let table = KernelBlocks::of(deployment);
     let [of_sequence, of_token] = table.linear();
     let reach = a.chunk.or(a.reach()).unwrap_or(u64::MAX);
     let mut decode = DecodeForm::linear(reach, flops_per_pair, bytes_per_token + of_token);
@@ -72,7 +72,7 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
             table,
         }),
         decode,
-        shape: Shape::Grouped {
+        shape: KernelShape::Grouped {
             heads: a.heads.div_ceil(tp),
             group: a.heads.div_ceil(a.kv_heads.max(1)).max(1),
             head_dim: a.head_dim,
@@ -122,15 +122,15 @@ impl Scores {
 /// The operator of an indexer that computes in `dtype` where the chip has it.
 pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> Operator {
     let ratio = scores.ratio as f64;
-    let term = Demand {
+    let term = Work {
         flops: scores.flops_per_pair / ratio,
         kv_bytes: scores.bytes_per_key / ratio,
         weight_bytes: 0.0,
     };
     let form = ContextForm {
         sequence: SequenceForm::Scores(scores),
-        decode: DecodeForm { fixed: Demand::default(), terms: vec![(u64::MAX, term)] },
-        shape: Shape::Other,
+        decode: DecodeForm { fixed: Work::default(), terms: vec![(u64::MAX, term)] },
+        shape: KernelShape::Other,
         narrow: false,
         weight_bytes: 0.0,
     };

@@ -2,7 +2,7 @@
 
 use super::attention::{Scores, indexer};
 use super::recurrent::Recurrence;
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
+use super::{ContextForm, DecodeForm, Form, KernelShape, Operator, SequenceForm, Work, operator};
 use crate::deployment::{Block, Deployment};
 use crate::model::OperatorKind;
 use crate::model::mixer::Compressed;
@@ -28,7 +28,7 @@ impl CompressedForm {
     /// Work of a decode, which sees the window and one entry per `ratio` tokens, among which an indexer chooses.
     fn decode(&self) -> DecodeForm {
         let c = &self.compressed;
-        let token = Demand {
+        let token = Work {
             flops: self.flops_per_pair,
             kv_bytes: c.head_dim as f64 * self.bytes_per_element,
             weight_bytes: 0.0,
@@ -38,7 +38,7 @@ impl CompressedForm {
             (reach, token.times(1.0 / ratio as f64))
         });
         let [_, kv_bytes] = self.state.demand(1, 2);
-        let fixed = Demand { kv_bytes, ..Demand::default() };
+        let fixed = Work { kv_bytes, ..Work::default() };
         DecodeForm { fixed, terms: [(c.window, token)].into_iter().chain(entries).collect() }
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) 
     let form = ContextForm {
         sequence: SequenceForm::Compressed(form),
         decode,
-        shape: Shape::Other,
+        shape: KernelShape::Other,
         narrow: false,
         weight_bytes: 0.0,
     };

@@ -1,7 +1,7 @@
 //! Work of latent attention: absorbed or expanded, over the full context or an indexer's choice.
 
-use super::attention::{Scores, Table, indexer};
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape, operator};
+use super::attention::{KernelBlocks, Scores, indexer};
+use super::{ContextForm, DecodeForm, Form, KernelShape, Operator, SequenceForm, Work, operator};
 use crate::deployment::{Block, Deployment};
 use crate::model::OperatorKind;
 use crate::model::mixer::{Latent, causal_pairs};
@@ -21,7 +21,7 @@ pub struct LatentForm {
     /// FLOPs of the up-projection of one token.
     up: f64,
     bytes_per_token: f64,
-    table: Table,
+    table: KernelBlocks,
 }
 
 impl LatentForm {
@@ -35,7 +35,7 @@ impl LatentForm {
             expanded: (2 * heads * (l.qk_nope_head_dim + l.qk_rope_head_dim + l.v_head_dim)) as f64,
             up: 2.0 * expansion_elements as f64,
             bytes_per_token: l.cached() as f64 / parts as f64 * deployment.kv.width.as_f64() / 8.0,
-            table: Table::of(deployment),
+            table: KernelBlocks::of(deployment),
         }
     }
 
@@ -75,8 +75,8 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
     decode.fixed.kv_bytes = of_sequence;
     let expansion = ContextForm {
         sequence: SequenceForm::Expansion(form.clone()),
-        decode: DecodeForm { fixed: Demand { flops: form.up, ..Demand::default() }, terms: Vec::new() },
-        shape: Shape::Other,
+        decode: DecodeForm { fixed: Work { flops: form.up, ..Work::default() }, terms: Vec::new() },
+        shape: KernelShape::Other,
         narrow: false,
         weight_bytes: expand.weight_bytes.as_f64(),
     };
@@ -88,7 +88,7 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
     let attention = ContextForm {
         sequence: SequenceForm::Latent(form),
         decode,
-        shape: Shape::Latent { heads: l.heads.div_ceil(deployment.parallelism.tp) },
+        shape: KernelShape::Latent { heads: l.heads.div_ceil(deployment.parallelism.tp) },
         narrow: deployment.kv.width.as_f64() <= 8.5,
         weight_bytes: 0.0,
     };

@@ -7,11 +7,11 @@
 
 use super::{Form, Matrix, Operator, Rows, operator};
 use crate::deployment::Deployment;
-use crate::model::{OperatorKind, Role, Split, Tensor};
+use crate::model::{OperatorKind, Split, Tensor, TensorRole};
 
 /// The matrices of one adapter of `rank` in all layers, as one operator of the base dtype.
 pub(crate) fn adapter(deployment: &Deployment, rank: u64) -> Operator {
-    let linear = deployment.tensors.iter().filter(|held| held.tensor.role == Role::Linear);
+    let linear = deployment.tensors.iter().filter(|held| held.tensor.role == TensorRole::Linear);
     let width: u64 = linear.map(|held| held.layers * sides(deployment, &held.tensor)).sum();
     let elements = rank as f64 * width as f64;
     let weight_bytes = elements * f64::from(deployment.base.bits()) / 8.0;
@@ -36,7 +36,7 @@ fn sides(deployment: &Deployment, matrix: &Tensor) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::Options;
+    use crate::deployment::DeploymentOptions;
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
     use std::sync::Arc;
@@ -48,7 +48,7 @@ mod tests {
         let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
         let parallelism =
             RequestedParallelism { count: Some(tp), tp: Some(tp), ..RequestedParallelism::default() };
-        let options = Options { parallelism, ..Options::default() };
+        let options = DeploymentOptions { parallelism, ..DeploymentOptions::default() };
         let adapter = adapter(&Deployment::resolve(model, accelerator, &options).unwrap(), 16);
         let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
             panic!("{adapter:?}")

@@ -1,6 +1,6 @@
 //! Work of routed experts. Shared experts, latent projections and routers are plain GEMMs.
 
-use super::{Demand, Form, Operator};
+use super::{Form, Operator, Work};
 use crate::deployment::{Deployment, ExpertShard};
 use crate::model::{Experts, OperatorKind};
 use crate::quantized_kernel::RowBlocks;
@@ -59,8 +59,8 @@ impl RoutedExperts {
     }
 
     /// Work for the tokens of a replica with even routing.
-    pub(crate) fn demand(&self, tokens: u64) -> Demand {
-        Demand {
+    pub(crate) fn demand(&self, tokens: u64) -> Work {
+        Work {
             flops: self.flops_per_token * tokens as f64,
             weight_bytes: self.experts.distinct(tokens) * self.bytes_per_touched,
             kv_bytes: 0.0,
@@ -70,18 +70,18 @@ impl RoutedExperts {
     /// Work for `tokens` with real traffic's routing in a kernel that multiplies in `blocks`: in a small-M GEMM each
     /// copy reads its experts, `at_once` copies sharing a read; in a larger one every touched expert computes whole
     /// tiles, half a tile too many on average.
-    pub(crate) fn in_blocks(&self, tokens: u64, blocks: RowBlocks) -> Demand {
+    pub(crate) fn in_blocks(&self, tokens: u64, blocks: RowBlocks) -> Work {
         let even = self.demand(tokens);
         let copies = number(tokens) * number(self.experts.per_token);
         let touched = self.experts.distinct(tokens) * self.uneven(tokens);
         let bytes_per_touched = self.bytes_per_touched;
         if tokens <= blocks.few {
             let reads = touched.max(copies / number(blocks.at_once));
-            return Demand { weight_bytes: reads * bytes_per_touched, ..even };
+            return Work { weight_bytes: reads * bytes_per_touched, ..even };
         }
         let tile = number(blocks.tile);
         let rows = (copies + touched * tile / 2.0).max(touched * tile);
-        Demand { flops: even.flops * rows / copies, weight_bytes: touched * bytes_per_touched, kv_bytes: 0.0 }
+        Work { flops: even.flops * rows / copies, weight_bytes: touched * bytes_per_touched, kv_bytes: 0.0 }
     }
 
     /// Touched experts on the busiest rank over the mean of all ranks.
@@ -110,7 +110,7 @@ pub(super) fn operator(deployment: &Deployment, shard: &ExpertShard) -> Operator
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::Options;
+    use crate::deployment::DeploymentOptions;
     use crate::model::config;
     use crate::operator::operators;
     use std::sync::Arc;
@@ -121,7 +121,7 @@ mod tests {
         let entry = catalog.model("Qwen/Qwen3-30B-A3B").unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let deployment = Deployment::resolve(model, chip, &Options::default()).unwrap();
+        let deployment = Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap();
         let found = operators(&deployment).into_iter().find(|o| o.kind == OperatorKind::Experts).unwrap();
         let Form::Experts(form) = found.form else { panic!("{:?}", found.form) };
         form

@@ -3,7 +3,7 @@
 //! Counted is the recurrence, the least arithmetic; kernels that process a prompt in chunks spend more to use matrix
 //! units.
 
-use super::{ContextForm, DecodeForm, Demand, Form, Operator, SequenceForm, Shape};
+use super::{ContextForm, DecodeForm, Form, KernelShape, Operator, SequenceForm, Work};
 use crate::deployment::{Block, Deployment};
 use crate::model::{Mixer, OperatorKind};
 
@@ -35,9 +35,9 @@ impl Recurrence {
 }
 
 /// The shape by which the recurrence of `block` was timed.
-fn shape(deployment: &Deployment, block: &Block) -> Shape {
+fn shape(deployment: &Deployment, block: &Block) -> KernelShape {
     let part = |heads: u64| heads.div_ceil(deployment.parallelism.tp);
-    let recurrent = |kind, [key_heads, key_dim, value_heads, value_dim]: [u64; 4]| Shape::Recurrent {
+    let recurrent = |kind, [key_heads, key_dim, value_heads, value_dim]: [u64; 4]| KernelShape::Recurrent {
         kind,
         key_heads: part(key_heads),
         key_dim,
@@ -50,7 +50,7 @@ fn shape(deployment: &Deployment, block: &Block) -> Shape {
         }
         Mixer::Kda(m) => recurrent("kda", [m.heads, m.head_dim, m.heads, m.head_dim]),
         Mixer::Mamba2(m) | Mixer::Both(_, m) => recurrent("mamba2", [m.heads, m.state, m.heads, m.head_dim]),
-        _ => Shape::Other,
+        _ => KernelShape::Other,
     }
 }
 
@@ -58,7 +58,7 @@ fn shape(deployment: &Deployment, block: &Block) -> Shape {
 pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
     let recurrence = Recurrence::of(deployment, block);
     let [flops, kv_bytes] = recurrence.demand(1, 2);
-    let fixed = Demand { flops, kv_bytes, weight_bytes: 0.0 };
+    let fixed = Work { flops, kv_bytes, weight_bytes: 0.0 };
     let form = ContextForm {
         sequence: SequenceForm::Recurrence(recurrence),
         decode: DecodeForm { fixed, terms: Vec::new() },

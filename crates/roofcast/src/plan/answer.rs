@@ -3,19 +3,19 @@
 //! Knows: the data reported for simulated deployments, and for others. Knows nothing about the search.
 
 use super::bounded::Bounded;
-use super::feasibility::Stage;
+use super::feasibility::SearchStage;
 use super::launch::Launch;
 use super::manifest::Manifest;
 use super::over_time::OverTime;
 use super::proof::Headroom;
 use super::quality::Quality;
-use super::space::{Candidate, Cut, Pool, Space};
+use super::space::{Candidate, CandidatePool, Cut, SearchSpace};
 use crate::bands::Bands;
 use crate::coefficients::Evidence;
 use crate::kernel_time::Timed;
 use crate::simulate::TimeShares;
 use crate::spec::{Metric, Percentile, Slo};
-use crate::summary::Summary;
+use crate::summary::RunSummary;
 use serde::Serialize;
 
 /// The answer of a plan.
@@ -68,7 +68,7 @@ pub struct Plan {
     /// requested.
     pub not_apart: Vec<String>,
     /// For each accelerator, the smallest number that holds the model and a request.
-    pub smallest: Vec<Smallest>,
+    pub smallest: Vec<SmallestCount>,
     /// Effects of changes on the best deployment.
     pub what_if: Vec<WhatIf>,
     /// Replicas of the best deployment over time, if `search.interval_s` asks for them.
@@ -123,7 +123,7 @@ pub struct Near {
     /// Dollars per hour; `None` if the catalog has no price.
     pub cost_per_hour: Option<f64>,
     /// The stage that judged it; `None` if it was not judged.
-    pub stage: Option<Stage>,
+    pub stage: Option<SearchStage>,
     /// The result in words.
     pub reason: String,
     /// Found value over allowed value; `None` if it meets the SLO or does not run.
@@ -132,7 +132,7 @@ pub struct Near {
 
 /// The smallest number of accelerators of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Smallest {
+pub struct SmallestCount {
     /// Catalog id.
     pub accelerator: String,
     /// Number of accelerators.
@@ -235,7 +235,7 @@ pub struct Choice {
     /// The bottleneck of most busy time: `memory`, `compute`, `communication` or `host`.
     pub bound: &'static str,
     /// The stage that judged it.
-    pub stage: Stage,
+    pub stage: SearchStage,
     /// The evidence behind the forecast of its steps; `None` at the limit.
     pub evidence: Option<Evidence>,
     /// Kernel times behind the forecast of its steps; `None` if no kernel of its format was timed, and at the limit.
@@ -306,7 +306,7 @@ impl Choice {
 
 /// TTFT and TPOT in words, and E2EL and ITL if they are bounded, each at the highest percentile that `slo` bounds:
 /// `TTFT p99 361 ms, TPOT p90 43.2 ms`.
-pub(super) fn told(summary: &Summary, slo: &Slo) -> String {
+pub(super) fn told(summary: &RunSummary, slo: &Slo) -> String {
     let one = |metric: Metric| {
         let percentile = slo.of(metric).next().map_or(Percentile::P99, |bound| bound.percentile);
         let ms = summary.latency(metric).percentile(percentile);
@@ -349,9 +349,9 @@ pub(super) fn bound(time: &TimeShares) -> &'static str {
 }
 
 /// A deployment in words: `4 × h200-sxm as 2 replicas of tp 2, fp8 weights, fp8 KV`.
-pub(super) fn name(space: &Space, candidate: &Candidate) -> String {
+pub(super) fn name(space: &SearchSpace, candidate: &Candidate) -> String {
     let shape = &space.shapes[candidate.serving.shape];
-    let cut = |pool: Pool| space.shapes[pool.shape].cut;
+    let cut = |pool: CandidatePool| space.shapes[pool.shape].cut;
     let pools = match candidate.prefill {
         None => format!("{} × {}", candidate.serving.replicas, cut(candidate.serving)),
         Some(prefill) => format!(

@@ -6,7 +6,7 @@
 //! Knows nothing about queues.
 
 use super::feasibility::Judge;
-use super::space::{Candidate, Pool, Shape};
+use super::space::{Candidate, CandidatePool, ReplicaShape};
 use crate::error::{Error, Result};
 use crate::simulate::has_pools;
 use crate::spec::LinkKind;
@@ -20,8 +20,9 @@ const MOST_CANDIDATES: usize = 2_000_000;
 pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     let space = judge.space;
     let shape = |index: usize| &space.shapes[index];
-    let same =
-        |one: &Shape, other: &Shape| one.chip.id == other.chip.id && one.alike(other) && one.cut == other.cut;
+    let same = |one: &ReplicaShape, other: &ReplicaShape| {
+        one.chip.id == other.chip.id && one.alike(other) && one.cut == other.cut
+    };
     let first = |index: &&usize| {
         let own = shape(**index);
         !space.shapes[..**index].iter().any(|earlier| same(earlier, own))
@@ -37,7 +38,7 @@ pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
                 for x in least_x..=(space.most - y * takes) / sends {
                     let accelerators = x * sends + y * takes;
                     if accelerators >= space.least {
-                        let pool = |shape, replicas| Pool { shape, replicas };
+                        let pool = |shape, replicas| CandidatePool { shape, replicas };
                         let (prefill, serving) = (Some(pool(*prefill, x)), pool(*decode, y));
                         found.push(Candidate { prefill, serving, beside: None, accelerators });
                     }

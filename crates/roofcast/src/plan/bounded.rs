@@ -3,8 +3,8 @@
 //! Knows: each bounded percentile, and its span over seeds. Knows nothing about whether a run meets the SLO.
 
 use super::search::Proven;
-use crate::spec::{Bound, Metric, Slo};
-use crate::summary::Summary;
+use crate::spec::{Metric, Slo, SloBound};
+use crate::summary::RunSummary;
 use serde::Serialize;
 
 /// A percentile of a run with its bound.
@@ -23,9 +23,9 @@ pub struct Bounded {
 }
 
 /// Each bound of `slo` with the value of a run, the highest percentile of a metric first.
-pub fn against(summary: &Summary, slo: &Slo) -> Vec<Bounded> {
+pub fn against(summary: &RunSummary, slo: &Slo) -> Vec<Bounded> {
     let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
-    let one = |bound: Bound| Bounded {
+    let one = |bound: SloBound| Bounded {
         metric: bound.metric.name(),
         percentile: bound.percentile.name(),
         ms: summary.bounded(&bound),

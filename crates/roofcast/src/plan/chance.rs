@@ -12,14 +12,14 @@
 //! with middle m and deviation s of the added factors; 0 above the midpoint between the last quantile whose load is
 //! sustained and the first whose load is not. Knows nothing about the order of the search.
 
-use super::demand::Demand;
+use super::demand::TrafficDemand;
 use super::proof::{Trial, carried, shortened};
 use super::space::Candidate;
 use crate::coefficients::Load;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::simulate::Simulation;
-use crate::spec::{Bound, Metric, Slo, Spec};
+use crate::spec::{Metric, Slo, SloBound, Spec};
 
 /// The 90th percentile of a standard normal.
 const Z90: f64 = 1.281_551_565_544_6;
@@ -84,7 +84,7 @@ impl Doubt {
         let other = forecaster.elsewhere().coefficients.band?.factors(Load::Closed);
         let widest = |a: [f64; 2], b: [f64; 2]| Factor::of([a[0].min(b[0]), a[1].max(b[1])]);
         let step = widest(own.tpot, other.tpot);
-        let of = |bound: Bound| match bound.metric {
+        let of = |bound: SloBound| match bound.metric {
             Metric::Ttft => widest(own.ttft, other.ttft).over(step),
             Metric::Tpot | Metric::Itl => Factor::default(),
             Metric::E2el => widest(own.e2e, other.e2e).over(step),
@@ -100,7 +100,7 @@ impl Doubt {
 
 /// A run at one factor on the times of its steps.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Point {
+pub(super) struct ChanceRun {
     /// The factor's normal deviate.
     z: f64,
     /// By bound: the logarithm of latency over bound.
@@ -109,19 +109,21 @@ pub(super) struct Point {
     carried: bool,
 }
 
-impl Point {
-    pub(super) fn of(z: f64, run: &Result<Simulation>, slo: &Slo) -> Point {
+impl ChanceRun {
+    pub(super) fn of(z: f64, run: &Result<Simulation>, slo: &Slo) -> ChanceRun {
         let bounds = slo.goodput.map_or_else(|| slo.bounds().count(), |_| 1);
         match run {
-            Ok(run) if !run.ended_early => Point { z, excess: excess(run, slo), carried: carried(run, slo) },
+            Ok(run) if !run.ended_early => {
+                ChanceRun { z, excess: excess(run, slo), carried: carried(run, slo) }
+            }
             // In a run that ended early, the bound that was certain to be missed is also exceeded among the requests
             // so far, unless other requests were refused.
             Ok(run) => {
                 let excess = excess(run, slo);
                 let carried = excess.iter().any(|excess| *excess >= 0.0);
-                Point { z, excess, carried }
+                ChanceRun { z, excess, carried }
             }
-            Err(_) => Point { z, excess: vec![0.0; bounds], carried: false },
+            Err(_) => ChanceRun { z, excess: vec![0.0; bounds], carried: false },
         }
     }
 
@@ -145,7 +147,7 @@ pub(super) fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outlook {
     /// Points in order of z; a later excess is never below an earlier one.
-    points: Vec<Point>,
+    points: Vec<ChanceRun>,
     /// By bound: the factor in addition to step times.
     beyond: Vec<Factor>,
     /// Fraction of the seeds whose load was sustained.
@@ -155,7 +157,7 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
-    fn new(mut points: Vec<Point>, beyond: Vec<Factor>) -> Outlook {
+    fn new(mut points: Vec<ChanceRun>, beyond: Vec<Factor>) -> Outlook {
         points.sort_by(|a, b| a.z.total_cmp(&b.z));
         for at in 1..points.len() {
             let (below, here) = points.split_at_mut(at);
@@ -168,9 +170,9 @@ impl Outlook {
     }
 
     /// Adds the variation of `others`, with other seeds, against `own`.
-    pub(super) fn varied(&mut self, own: &[f64], others: &[Point], slo: &Slo) {
+    pub(super) fn varied(&mut self, own: &[f64], others: &[ChanceRun], slo: &Slo) {
         let all = others.len() as f64 + 1.0;
-        let carried: Vec<&Point> = others.iter().filter(|point| point.carried).collect();
+        let carried: Vec<&ChanceRun> = others.iter().filter(|point| point.carried).collect();
         self.sustained = (carried.len() as f64 + 1.0) / all;
         let mut spans = Vec::new();
         for (bound, beyond) in self.beyond.iter_mut().enumerate() {
@@ -261,7 +263,7 @@ pub(super) struct Case<'a> {
     /// The run of the forecast.
     pub(super) run: &'a Simulation,
     /// The points simulated so far.
-    points: Vec<Point>,
+    points: Vec<ChanceRun>,
     /// Quantiles to simulate next.
     pub(super) open: Vec<f64>,
 }
@@ -279,14 +281,14 @@ impl<'a> Case<'a> {
     /// otherwise the middle between the forecast and that run.
     pub(super) fn add<'r>(&mut self, runs: impl Iterator<Item = &'r Result<Simulation>>, slo: &Slo) {
         let simulated = std::mem::take(&mut self.open);
-        self.points.extend(simulated.iter().zip(runs).map(|(z, run)| Point::of(*z, run, slo)));
+        self.points.extend(simulated.iter().zip(runs).map(|(z, run)| ChanceRun::of(*z, run, slo)));
         if let ([only], Some(own)) = (self.points.as_slice(), self.doubt.step.own()) {
             self.open = if only.meets() { QUANTILES.to_vec() } else { vec![own.midpoint(only.z)] };
         }
     }
 
     /// The run at a quantile of the step times, with half of the requests if these are enough.
-    pub(super) fn slowed(&self, z: f64, demand: &Demand) -> Trial {
+    pub(super) fn slowed(&self, z: f64, demand: &TrafficDemand) -> Trial {
         let mut trial = self.trial.clone();
         trial.forecaster = trial.forecaster.slowed(self.doubt.step.at(z));
         let short = trial.spec.workload.as_ref().map(|workload| shortened(workload, demand, &trial.spec.slo));
@@ -297,8 +299,11 @@ impl<'a> Case<'a> {
     pub(super) fn outlook(&self) -> Outlook {
         let step = self.doubt.step;
         // The forecast's own run is one more point.
-        let own =
-            step.own().map(|z| Point { z, excess: excess(self.run, &self.trial.spec.slo), carried: true });
+        let own = step.own().map(|z| ChanceRun {
+            z,
+            excess: excess(self.run, &self.trial.spec.slo),
+            carried: true,
+        });
         Outlook::new(self.points.iter().cloned().chain(own).collect(), self.doubt.beyond.clone())
     }
 }
@@ -308,7 +313,7 @@ mod tests {
     use super::*;
 
     fn outlook(points: &[(f64, f64)], beyond: Factor) -> Outlook {
-        let point = |(z, excess): &(f64, f64)| Point { z: *z, excess: vec![*excess], carried: true };
+        let point = |(z, excess): &(f64, f64)| ChanceRun { z: *z, excess: vec![*excess], carried: true };
         Outlook::new(points.iter().map(point).collect(), vec![beyond])
     }
 

@@ -3,7 +3,7 @@
 //! Knows: the ones that the spec names, or all rentable ones, and the spec's prices and powers that replace the
 //! catalog's. Knows nothing about their use.
 
-use crate::accelerator::{Accelerator, Price};
+use crate::accelerator::{Accelerator, HourlyPrice};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::spec::SearchSpec;
@@ -28,7 +28,7 @@ pub(super) fn chips(
     let own = |chip: &Accelerator| {
         let mut chip = chip.clone();
         if let Some(usd_per_hour) = prices.get(&chip.id).copied() {
-            let price = Price { usd_per_hour, date: String::new(), source: "search.prices".to_owned() };
+            let price = HourlyPrice { usd_per_hour, date: String::new(), source: "search.prices".to_owned() };
             chip.price = Some(price);
         }
         chip.power_w = powers.get(&chip.id).copied().or(chip.power_w);

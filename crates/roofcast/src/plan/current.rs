@@ -6,7 +6,7 @@
 //! are, one change at a time, and are simulated under the plan's workload. Knows nothing about the search for other
 //! deployments.
 
-use super::demand::Demand;
+use super::demand::TrafficDemand;
 use super::feasibility::deployment;
 use super::proof::{Runner, Trial, asked, lengthened, missed};
 use crate::accelerator::Accelerator;
@@ -92,10 +92,10 @@ pub fn current(
     let chip = catalog.accelerator(named)?;
     let mut base = spec.clone();
     base.search = None;
-    let demand = Demand::of(workload, "spec")?;
+    let demand = TrafficDemand::of(workload, "spec")?;
     base.workload = Some(lengthened(workload, &demand, &spec.slo, asked(spec)?));
     let forecaster = Forecaster::embedded(deployment(&base, model, chip)?)?;
-    let point::Limits { whole: limit, least } = point::limits(row, &forecaster.deployment);
+    let point::RowLimits { whole: limit, least } = point::limits(row, &forecaster.deployment);
     let forecast = point::forecast(row, &forecaster)?;
     let slower = slower(row, &forecaster, &least)?;
     let mut trials = vec![trial("as it is".to_owned(), &base, model, chip, slower)?];

@@ -12,14 +12,14 @@ mod point;
 pub use point::{Curve, CurvePoint, Curves};
 
 use super::answer::bound;
-use super::demand::Demand;
+use super::demand::TrafficDemand;
 use super::estimate::tpots;
 use super::feasibility::Judge;
 use super::largest::Range;
 use super::pareto::front;
 use super::proof::{self, Trial, missed};
-use super::space::{Shape, Space, Told};
-use super::{Question, timed};
+use super::space::{ReplicaSettings, ReplicaShape, SearchSpace};
+use super::{PlanQuestion, timed};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -50,14 +50,14 @@ struct Load {
 ///
 /// # Errors
 /// As [`super::plan()`]; also if the workload is a trace or has conversations, whose pace is not a number of users.
-pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Question) -> Result<Curves> {
+pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQuestion) -> Result<Curves> {
     let missing =
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
     let asked = proof::asked(spec)?.unwrap_or(REQUESTS);
-    let demand = Demand::of(workload, "spec")?;
-    let space = Space::of(spec, model, catalog, demand.shared)?;
+    let demand = TrafficDemand::of(workload, "spec")?;
+    let space = SearchSpace::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
     let drawing = Drawing { judge: &judge, workload, asked, question, simulated: Cell::new(0) };
     let shapes = drawing.shapes();
@@ -101,13 +101,13 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
 
 /// The shapes of each curve by its name: the accelerator, with formats if several are searched; the parallelism if
 /// all shapes are of one accelerator and format.
-fn named(space: &Space, shapes: &[usize]) -> Vec<(String, Vec<usize>)> {
-    let words = |s: &Shape| [s.weights.clone(), s.kv.clone(), s.told.engine.clone()];
+fn named(space: &SearchSpace, shapes: &[usize]) -> Vec<(String, Vec<usize>)> {
+    let words = |s: &ReplicaShape| [s.weights.clone(), s.kv.clone(), s.told.engine.clone()];
     let all = || shapes.iter().map(|index| &space.shapes[*index]);
     let Some(first) = all().next() else { return Vec::new() };
     let differ: [bool; 3] = std::array::from_fn(|at| all().any(|s| words(s)[at] != words(first)[at]));
     let one = all().all(|shape| shape.chip.id == first.chip.id) && differ == [false; 3];
-    let name = |shape: &Shape| {
+    let name = |shape: &ReplicaShape| {
         let shown = words(shape).into_iter().zip(differ).filter(|(_, differ)| *differ);
         let words = shown.filter_map(|(word, _)| word);
         let cut = one.then(|| shape.cut.to_string());
@@ -132,7 +132,7 @@ struct Drawing<'a> {
     workload: &'a Workload,
     /// Smallest number of requests of a run.
     asked: u64,
-    question: &'a Question<'a>,
+    question: &'a PlanQuestion<'a>,
     simulated: Cell<u64>,
 }
 
@@ -143,9 +143,9 @@ impl Drawing<'_> {
         let space = self.judge.space;
         let budgets = self.judge.spec.search.as_ref().is_some_and(|s| !s.max_num_batched_tokens.is_empty());
         let key = |index: usize| {
-            let Shape { chip, weights, kv, cut, max_num_batched_tokens, max_num_seqs, told } =
+            let ReplicaShape { chip, weights, kv, cut, max_num_batched_tokens, max_num_seqs, told } =
                 &space.shapes[index];
-            let told = Told { router: None, ..told.clone() };
+            let told = ReplicaSettings { router: None, ..told.clone() };
             let tokens = max_num_batched_tokens.filter(|_| budgets);
             (chip.id.clone(), weights.clone(), kv.clone(), *cut, tokens, *max_num_seqs, told)
         };
@@ -293,7 +293,7 @@ impl Drawing<'_> {
 
     fn point(&self, load: Load, simulated: &Result<Simulation>) -> Option<CurvePoint> {
         let run = simulated.as_ref().ok()?;
-        let Shape { chip, cut, .. } = &self.judge.space.shapes[load.shape];
+        let ReplicaShape { chip, cut, .. } = &self.judge.space.shapes[load.shape];
         let Accelerator { power_w, price, .. } = &**chip;
         let forecaster = self.judge.fitted[load.shape].as_ref().ok().map(|fitted| &fitted.forecaster);
         let deployment = forecaster.map(|f| &f.deployment);

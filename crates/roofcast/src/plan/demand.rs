@@ -11,7 +11,7 @@ const SAMPLE: usize = 4096;
 
 /// The demand of the requests.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Demand {
+pub(super) struct TrafficDemand {
     /// Requests per second; `None` if answers set the pace.
     pub(super) rate: Option<f64>,
     /// Number of requests always in flight, if the arrivals keep it constant.
@@ -32,9 +32,9 @@ pub(super) struct Demand {
     pub(super) longest: u64,
 }
 
-impl Demand {
+impl TrafficDemand {
     /// The demand of `workload`; `place` names it in errors.
-    pub(super) fn of(workload: &Workload, place: &str) -> Result<Demand> {
+    pub(super) fn of(workload: &Workload, place: &str) -> Result<TrafficDemand> {
         let mut traffic = Traffic::new(workload, place)?;
         let shared = traffic.shares_prompts();
         let mut drawn = Vec::new();
@@ -47,7 +47,7 @@ impl Demand {
             values
         };
         let sessions = matches!(workload.arrivals, Arrivals::Sessions { .. });
-        Ok(Demand {
+        Ok(TrafficDemand {
             rate: workload.arrivals.rate(),
             users: users(workload),
             input: workload.input_mean(),
@@ -61,8 +61,8 @@ impl Demand {
     }
 
     /// The demand of `users` who always have a request in flight.
-    pub(super) fn of_users(&self, users: u64) -> Demand {
-        Demand { rate: None, users: Some(users), ..self.clone() }
+    pub(super) fn of_users(&self, users: u64) -> TrafficDemand {
+        TrafficDemand { rate: None, users: Some(users), ..self.clone() }
     }
 
     /// Uncached tokens of a long prompt, if a fraction `kept` of the requests must meet a bound: twice as many

@@ -9,14 +9,14 @@
 //! the weights in the fullest batch over the bandwidth: a replica's rate is below the inverse of the larger. Knows
 //! nothing about queues, which are simulated.
 
-use super::demand::Demand;
+use super::demand::TrafficDemand;
 use crate::batch::Batch;
 use crate::cost::{Terms, Utilization, limit};
 use crate::deployment::Deployment;
 use crate::fleet::Ingest;
 use crate::forecaster::Forecaster;
 use crate::memory;
-use crate::spec::{Bound, CostKind, Metric, Percentile, Slo};
+use crate::spec::{CostKind, Metric, Percentile, Slo, SloBound};
 use crate::timing::Timing;
 
 /// Maximum number of prompts computed together, for their share of a step.
@@ -35,13 +35,13 @@ pub(super) struct Estimate {
     pub(super) step_limit_ms: f64,
     /// The long prompt for the highest bounded percentile of TTFT; without a bound, for the goodput or the 99th
     /// percentile.
-    pub(super) prompt: Prompt,
+    pub(super) prompt: LongPrompt,
     /// The long prompt of every bound on TTFT.
-    pub(super) prompts: Vec<(Bound, Prompt)>,
+    pub(super) prompts: Vec<(SloBound, LongPrompt)>,
     /// Requests per second at the limit: for whole requests, for prefill only, and for decode only.
-    pub(super) limit_rates: Rates,
+    pub(super) limit_rates: ReplicaRates,
     /// Forecast requests per second with the fullest batch.
-    pub(super) rates: Rates,
+    pub(super) rates: ReplicaRates,
     /// Requests in flight and rate at the highest load that meets the bound on TPOT on average; `None` if one request
     /// already misses it.
     pub(super) within: Option<(u64, f64)>,
@@ -51,7 +51,7 @@ pub(super) struct Estimate {
 
 /// Time of a long prompt alone, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Prompt {
+pub(super) struct LongPrompt {
     /// Limit.
     pub(super) limit_ms: f64,
     /// Time by the chosen cost model.
@@ -60,7 +60,7 @@ pub(super) struct Prompt {
 
 /// Requests per second of one replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Rates {
+pub(super) struct ReplicaRates {
     pub(super) whole: f64,
     pub(super) prefill: f64,
     pub(super) decode: f64,
@@ -71,7 +71,7 @@ impl Estimate {
     /// TPOT may be exceeded.
     pub(super) fn of(
         forecaster: &Forecaster,
-        demand: &Demand,
+        demand: &TrafficDemand,
         cost: CostKind,
         slo: &Slo,
         slack: f64,
@@ -86,9 +86,9 @@ impl Estimate {
         let alone = |kept: f64| {
             let tokens = demand.long_input(kept);
             let server = Ingest::of(forecaster, cost).map_or(0.0, |server| server.alone(tokens).ms());
-            Prompt { limit_ms: ideal.alone_ms(tokens), ms: priced.alone_ms(tokens) + server }
+            LongPrompt { limit_ms: ideal.alone_ms(tokens), ms: priced.alone_ms(tokens) + server }
         };
-        let prompts: Vec<(Bound, Prompt)> =
+        let prompts: Vec<(SloBound, LongPrompt)> =
             slo.of(Metric::Ttft).map(|bound| (bound, alone(slo.kept(&bound)))).collect();
         let usual = || alone(slo.goodput.unwrap_or(Percentile::P99.share()));
         Estimate {
@@ -112,7 +112,12 @@ impl Estimate {
 }
 
 /// TPOT in steady state with each of `users` requests in flight, in milliseconds.
-pub(super) fn tpots(forecaster: &Forecaster, demand: &Demand, cost: CostKind, users: &[u64]) -> Vec<f64> {
+pub(super) fn tpots(
+    forecaster: &Forecaster,
+    demand: &TrafficDemand,
+    cost: CostKind,
+    users: &[u64],
+) -> Vec<f64> {
     let priced = Pricer::new(forecaster, cost, demand);
     users.iter().map(|batch| priced.tpot_ms(*batch, true)).collect()
 }
@@ -127,7 +132,7 @@ struct Pricer {
 }
 
 impl Pricer {
-    fn new(forecaster: &Forecaster, cost: CostKind, demand: &Demand) -> Pricer {
+    fn new(forecaster: &Forecaster, cost: CostKind, demand: &TrafficDemand) -> Pricer {
         let d = &forecaster.deployment;
         let timing = forecaster.timing(cost);
         let mut pricer =
@@ -164,9 +169,9 @@ impl Pricer {
         batch as f64 / (self.output * self.tpot_ms(batch, prompts)) * 1e3
     }
 
-    fn rates(&self, batch: u64) -> Rates {
+    fn rates(&self, batch: u64) -> ReplicaRates {
         let batch = batch.max(1);
-        Rates {
+        ReplicaRates {
             whole: self.rate(batch, true),
             prefill: if self.prompt_ms > 0.0 { 1e3 / self.prompt_ms } else { f64::INFINITY },
             decode: self.rate(batch, false),
@@ -194,7 +199,7 @@ impl Pricer {
 }
 
 /// Upper bounds of a replica's rates with at most `batch` requests in flight.
-fn limit_rates(deployment: &Deployment, demand: &Demand, batch: u64) -> Rates {
+fn limit_rates(deployment: &Deployment, demand: &TrafficDemand, batch: u64) -> ReplicaRates {
     let batch = batch.max(1);
     let terms = |batch: &Batch| -> Terms { limit(deployment, batch, Utilization::FULL).terms };
     let tokens = demand.fresh.round() as u64;
@@ -208,7 +213,7 @@ fn limit_rates(deployment: &Deployment, demand: &Demand, batch: u64) -> Rates {
     let tokens = (demand.output - 1.0).max(0.0) / batch as f64;
     let computing = step.flops.seconds() * tokens;
     let moving = (step.weights.seconds() + step.kv.seconds()) * tokens;
-    Rates {
+    ReplicaRates {
         whole: 1.0 / (prompt_s + computing).max(moving),
         prefill: 1.0 / prompt_s,
         decode: 1.0 / computing.max(moving),

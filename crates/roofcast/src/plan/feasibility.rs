@@ -9,17 +9,17 @@
 //! * estimate: if the steady state on means, with [`SLACK`] granted, misses them. This is a forecast; `--exhaustive`
 //!   skips this stage, and a test checks that the best deployment does not change.
 
-use super::demand::Demand;
-use super::estimate::{Estimate, Rates};
-use super::space::{Candidate, Pool, Space};
+use super::demand::TrafficDemand;
+use super::estimate::{Estimate, ReplicaRates};
+use super::space::{Candidate, CandidatePool, SearchSpace};
 use crate::accelerator::Accelerator;
 use crate::capacity::missing;
-use crate::deployment::{Deployment, Options};
+use crate::deployment::{Deployment, DeploymentOptions};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::memory;
 use crate::model::Model;
-use crate::spec::{Bound, MOST_WEIGHT, Metric, Spec};
+use crate::spec::{MOST_WEIGHT, Metric, SloBound, Spec};
 use crate::units::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const ROUNDING: f64 = 1.001;
 /// Stages that judge a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
+pub enum SearchStage {
     /// Ruled out: it does not fit.
     Memory,
     /// Ruled out: the limit misses the SLO.
@@ -47,7 +47,7 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Miss {
     /// The stage that ruled it out.
-    pub stage: Stage,
+    pub stage: SearchStage,
     /// The reason in words.
     pub reason: String,
     /// Found value over allowed value; above 1.
@@ -64,8 +64,8 @@ pub(super) struct Fitted {
 /// The shapes of a search with their models, and the demand on them.
 pub(super) struct Judge<'a> {
     pub(super) spec: &'a Spec,
-    pub(super) space: &'a Space,
-    pub(super) demand: &'a Demand,
+    pub(super) space: &'a SearchSpace,
+    pub(super) demand: &'a TrafficDemand,
     /// One entry for each shape of the space; an error if formats or parallelism are impossible on the chip.
     pub(super) fitted: Vec<Result<Fitted, String>>,
     /// Factor of measured over forecast step times.
@@ -80,11 +80,11 @@ impl<'a> Judge<'a> {
     pub(super) fn new(
         spec: &'a Spec,
         model: &Arc<Model>,
-        space: &'a Space,
-        demand: &'a Demand,
+        space: &'a SearchSpace,
+        demand: &'a TrafficDemand,
         slower: f64,
     ) -> Result<Judge<'a>> {
-        let fit = |shape: &super::space::Shape| -> Result<Fitted> {
+        let fit = |shape: &super::space::ReplicaShape| -> Result<Fitted> {
             let deployment = deployment(&shape.spec(spec), model, &shape.chip)?;
             let forecaster = Forecaster::embedded(deployment)?.slowed(slower);
             let estimate = Estimate::of(&forecaster, demand, spec.engine.cost, &spec.slo, SLACK);
@@ -117,20 +117,20 @@ impl<'a> Judge<'a> {
             let gb = self.lacks(shape).as_f64() / 1e9;
             let reason = format!("weights and one request of {full} tokens lack {gb:.1} GB an accelerator");
             let factor = f64::INFINITY;
-            return Some(Miss { stage: Stage::Memory, reason, factor });
+            return Some(Miss { stage: SearchStage::Memory, reason, factor });
         }
         if let Some(Ok(fitted)) = self.fitted.get(shape)
             && let Err(refused) = memory::starts(&fitted.forecaster.deployment)
         {
             let reason = refused.to_string();
-            return Some(Miss { stage: Stage::Memory, reason, factor: f64::INFINITY });
+            return Some(Miss { stage: SearchStage::Memory, reason, factor: f64::INFINITY });
         }
         let reason = if estimate.longest.is_some_and(|most| full > most) {
             format!("requests of {full} tokens are longer than what is served")
         } else {
             return None;
         };
-        Some(Miss { stage: Stage::Memory, reason, factor: f64::INFINITY })
+        Some(Miss { stage: SearchStage::Memory, reason, factor: f64::INFINITY })
     }
 
     /// The miss of `candidate` that is known without a simulation, if any; with `memory_only` only memory is checked.
@@ -149,7 +149,8 @@ impl<'a> Judge<'a> {
     /// bound on TPOT.
     pub(super) fn deployed(&self, base: &Spec, candidate: &Candidate) -> Spec {
         let mut spec = self.space.spec(base, candidate);
-        let within = |pool: Pool| self.estimate(pool.shape).and_then(|e| e.within).map(|(_, rate)| rate);
+        let within =
+            |pool: CandidatePool| self.estimate(pool.shape).and_then(|e| e.within).map(|(_, rate)| rate);
         let rates = candidate.beside.and_then(|beside| within(beside).zip(within(candidate.serving)));
         let weight = |(beside, serving): (f64, f64)| (beside / serving).clamp(1.0 / MOST_WEIGHT, MOST_WEIGHT);
         spec.fleet.beside_weight = rates.map(|rates| (weight(rates) * 1e3).round() / 1e3);
@@ -169,7 +170,7 @@ impl<'a> Judge<'a> {
         let held = self.estimate(candidate.serving.shape)?.held;
         let waits = slo.lowest(Metric::Ttft).or(slo.lowest(Metric::E2el)).is_some();
         (!waits && each > held).then(|| Miss {
-            stage: Stage::Memory,
+            stage: SearchStage::Memory,
             reason: format!("{each} requests in flight a replica, of which {held} fit"),
             factor: each as f64 / held as f64,
         })
@@ -181,19 +182,19 @@ impl<'a> Judge<'a> {
         let beside = candidate.beside.and_then(|pool| self.estimate(pool.shape));
         self.limit_of(prompts, serving)
             .or_else(|| beside.and_then(|beside| self.limit_of(beside, beside)))
-            .or_else(|| self.rate(candidate, Stage::Limit, |e| e.limit_rates, ROUNDING))
+            .or_else(|| self.rate(candidate, SearchStage::Limit, |e| e.limit_rates, ROUNDING))
     }
 
     /// The miss if the limit of a prompt on `prompts`, or of a step or an answer on `serving`, misses the SLO.
     fn limit_of(&self, prompts: &Estimate, serving: &Estimate) -> Option<Miss> {
-        let (stage, slo, step) = (Stage::Limit, &self.spec.slo, serving.step_limit_ms);
+        let (stage, slo, step) = (SearchStage::Limit, &self.spec.slo, serving.step_limit_ms);
         let mut slow = prompts.prompts.iter();
         let prompt =
             slow.find_map(|(bound, p)| exceeds(stage, bound, "a prompt takes", p.limit_ms, bound.ms));
         if prompt.is_some() || !self.a_token_a_step() {
             return prompt;
         }
-        let answer = |bound: Bound| {
+        let answer = |bound: SloBound| {
             let tokens = self.demand.long_output(slo.kept(&bound));
             exceeds(stage, &bound, "an answer takes", tokens.saturating_sub(1) as f64 * step, bound.ms)
         };
@@ -214,7 +215,7 @@ impl<'a> Judge<'a> {
     /// The smallest numbers of replicas on either side with which, at the limit, pools of these shapes can serve the
     /// load; `None` if they miss the SLO in any number.
     pub(super) fn least_at_the_limit(&self, prefill: usize, decode: usize) -> Option<[u64; 2]> {
-        let pool = |shape| Pool { shape, replicas: u64::MAX };
+        let pool = |shape| CandidatePool { shape, replicas: u64::MAX };
         let (prompts, serving) = (Some(pool(prefill)), pool(decode));
         let most = Candidate { prefill: prompts, serving, beside: None, accelerators: u64::MAX };
         if self.limit(&most).is_some() {
@@ -234,7 +235,7 @@ impl<'a> Judge<'a> {
     }
 
     fn steady(&self, candidate: &Candidate) -> Option<Miss> {
-        let stage = Stage::Estimate;
+        let stage = SearchStage::Estimate;
         if !self.a_token_a_step() {
             return None;
         }
@@ -265,7 +266,8 @@ impl<'a> Judge<'a> {
             });
         }
         // Replicas of the other kind count as an equivalent number of this kind.
-        let beside = |pool: Pool| Some(self.estimate(pool.shape)?.within?.1 / rate * pool.replicas as f64);
+        let beside =
+            |pool: CandidatePool| Some(self.estimate(pool.shape)?.within?.1 / rate * pool.replicas as f64);
         let alike = candidate.serving.replicas as f64 + candidate.beside.and_then(beside).unwrap_or(0.0);
         let offered = self.demand.rate? / alike;
         let factor = offered / (rate * SLACK);
@@ -282,14 +284,14 @@ impl<'a> Judge<'a> {
     fn rate(
         &self,
         candidate: &Candidate,
-        stage: Stage,
-        of: fn(&Estimate) -> Rates,
+        stage: SearchStage,
+        of: fn(&Estimate) -> ReplicaRates,
         slack: f64,
     ) -> Option<Miss> {
         let offered = self.demand.rate?;
         let serving = of(self.estimate(candidate.serving.shape)?);
         let decoders = candidate.serving.replicas as f64;
-        let beside = |pool: Pool| Some(of(self.estimate(pool.shape)?).whole * pool.replicas as f64);
+        let beside = |pool: CandidatePool| Some(of(self.estimate(pool.shape)?).whole * pool.replicas as f64);
         let most = match candidate.prefill {
             None => serving.whole * decoders + candidate.beside.and_then(beside).unwrap_or(0.0),
             Some(pool) => {
@@ -307,7 +309,7 @@ impl<'a> Judge<'a> {
 
 /// The deployment of `spec` on `chip`, by the spec's convention.
 pub(super) fn deployment(spec: &Spec, model: &Arc<Model>, chip: &Accelerator) -> Result<Deployment> {
-    let (options, chip) = Options::of(spec).counted(spec.hardware.convention, chip);
+    let (options, chip) = DeploymentOptions::of(spec).counted(spec.hardware.convention, chip);
     Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)
 }
 
@@ -316,8 +318,8 @@ fn shown(ms: f64) -> String {
 }
 
 /// The miss if `ms` exceeds `most`, for `bound`.
-fn exceeds(stage: Stage, bound: &Bound, what: &str, ms: f64, most: f64) -> Option<Miss> {
-    let at = if stage == Stage::Limit { " at the limit" } else { "" };
+fn exceeds(stage: SearchStage, bound: &SloBound, what: &str, ms: f64, most: f64) -> Option<Miss> {
+    let at = if stage == SearchStage::Limit { " at the limit" } else { "" };
     let reason =
         format!("{}: {what} {}{at}, {} are allowed", bound.metric.name(), shown(ms), shown(bound.ms));
     (ms > most).then(|| Miss { stage, reason, factor: ms / bound.ms })

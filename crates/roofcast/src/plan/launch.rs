@@ -18,7 +18,7 @@ use serde::Serialize;
 /// Roles of a replica in its fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum ReplicaRole {
     /// Computes prompts and decodes.
     Replica,
     /// Computes prompts for others.
@@ -29,10 +29,10 @@ pub enum Role {
     Beside,
 }
 
-impl Role {
+impl ReplicaRole {
     /// True if the replica sends or receives KV caches.
     fn hands_over(self) -> bool {
-        matches!(self, Role::Prefill | Role::Decode)
+        matches!(self, ReplicaRole::Prefill | ReplicaRole::Decode)
     }
 }
 
@@ -40,7 +40,7 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Launch {
     /// Role of the replicas.
-    pub role: Role,
+    pub role: ReplicaRole,
     /// Number of replicas.
     pub replicas: u64,
     /// Name of the engine, as in `vllm`.
@@ -59,7 +59,7 @@ pub struct Launch {
 pub(super) type Words = Result<Vec<String>, String>;
 
 /// Commands for one of `replicas` in `role` with the checkpoint `model`; the deployment's own engine comes first.
-pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64) -> Vec<Launch> {
+pub fn launches(deployment: &Deployment, model: &str, role: ReplicaRole, replicas: u64) -> Vec<Launch> {
     let mut launches: Vec<Launch> = commands(deployment, model, role)
         .into_iter()
         .map(|(engine, words)| {
@@ -85,7 +85,7 @@ pub fn launches(deployment: &Deployment, model: &str, role: Role, replicas: u64)
 }
 
 /// The words of the command for each engine.
-pub(super) fn commands(d: &Deployment, model: &str, role: Role) -> [(EngineKind, Words); 4] {
+pub(super) fn commands(d: &Deployment, model: &str, role: ReplicaRole) -> [(EngineKind, Words); 4] {
     [
         (EngineKind::Vllm, vllm(d, model, role)),
         (EngineKind::Sglang, sglang(d, model, role)),
@@ -102,11 +102,11 @@ fn quoted(words: &[String]) -> String {
 }
 
 /// The words of a command that is being built.
-struct Line(Vec<String>);
+struct CommandLine(Vec<String>);
 
-impl Line {
-    fn of(words: &[&str]) -> Line {
-        Line(words.iter().map(|w| (*w).to_owned()).collect())
+impl CommandLine {
+    fn of(words: &[&str]) -> CommandLine {
+        CommandLine(words.iter().map(|w| (*w).to_owned()).collect())
     }
 
     fn flag(&mut self, flag: &str) {
@@ -216,7 +216,7 @@ fn planned(d: &Deployment) -> Result<(), String> {
 }
 
 /// Format flags of vLLM and SGLang, which have equal names; with `auto` the engine chooses the cache's format.
-fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
+fn formats(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
     match weights(d)? {
         Weights::Converted if d.accelerator.vendor == "google" => {
             return Err(
@@ -246,10 +246,10 @@ fn formats(line: &mut Line, d: &Deployment) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn vllm(d: &Deployment, model: &str, role: Role) -> Words {
+pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     on(d, "vLLM", EngineKind::Vllm)?;
     let p = d.parallelism;
-    let mut line = Line::of(&["vllm", "serve", model]);
+    let mut line = CommandLine::of(&["vllm", "serve", model]);
     formats(&mut line, d)?;
     line.set("--tensor-parallel-size", p.tp);
     line.beyond("--pipeline-parallel-size", p.pp, 1);
@@ -326,10 +326,10 @@ fn longest_that_starts(d: &Deployment) -> Option<u64> {
     memory::start(d, longest).refusal.map(|refusal| refusal.longest).filter(|tokens| *tokens > 0)
 }
 
-fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
+fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     on(d, "SGLang", EngineKind::Sglang)?;
     let p = d.parallelism;
-    let mut line = Line::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
+    let mut line = CommandLine::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
     formats(&mut line, d)?;
     // With data-parallel attention SGLang's tp counts all ranks.
     line.set("--tp-size", p.stage_ranks());
@@ -358,9 +358,9 @@ fn sglang(d: &Deployment, model: &str, role: Role) -> Words {
         line.flag("--enable-priority-scheduling");
     }
     match role {
-        Role::Replica | Role::Beside => {}
-        Role::Prefill => line.set("--disaggregation-mode", "prefill"),
-        Role::Decode => line.set("--disaggregation-mode", "decode"),
+        ReplicaRole::Replica | ReplicaRole::Beside => {}
+        ReplicaRole::Prefill => line.set("--disaggregation-mode", "prefill"),
+        ReplicaRole::Decode => line.set("--disaggregation-mode", "decode"),
     }
     Ok(line.0)
 }
@@ -375,7 +375,7 @@ fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
     (shares.fold(1.0, f64::min) * 100.0 + 1e-6).floor() / 100.0
 }
 
-fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
+fn tensorrt_llm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     on(d, "TensorRT-LLM", EngineKind::TensorrtLlm)?;
     let p = d.parallelism;
     if weights(d)? == Weights::Converted {
@@ -395,7 +395,7 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
                 .into(),
         );
     }
-    let mut line = Line::of(&["trtllm-serve", model, "--backend", "pytorch"]);
+    let mut line = CommandLine::of(&["trtllm-serve", model, "--backend", "pytorch"]);
     line.set("--tp_size", p.stage_ranks());
     line.beyond("--pp_size", p.pp, 1);
     line.beyond("--ep_size", p.ep, 1);
@@ -416,7 +416,7 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: Role) -> Words {
     Ok(line.0)
 }
 
-fn llama_cpp(d: &Deployment, role: Role) -> Words {
+fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
     if d.engine.kind() != EngineKind::LlamaCpp {
         return Err("it serves GGUF files; plan with engine.name = \"llama.cpp\" and a GGUF format".into());
     }
@@ -433,7 +433,7 @@ fn llama_cpp(d: &Deployment, role: Role) -> Words {
     let own = scheduler::profile(d.engine.scheduler).max_num_seqs;
     let seqs = d.engine.requested.max_num_seqs.or(own).unwrap_or(d.engine.max_num_seqs);
     let context = d.longest().unwrap_or(4096).min(memory::tokens(d, 4096) / seqs.max(1));
-    let mut line = Line::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
+    let mut line = CommandLine::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
     line.set("-np", seqs);
     line.set("-c", context * seqs);
     if d.parallelism.tp > 1 {

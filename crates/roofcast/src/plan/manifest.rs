@@ -7,7 +7,7 @@
 //! `charts/llm-d-modelservice/values.yaml` and `templates/_helpers.tpl`; ai-dynamo/dynamo
 //! `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
 
-use super::launch::{Role, Words, commands, vllm};
+use super::launch::{ReplicaRole, Words, commands, vllm};
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
 use crate::spec::EngineKind;
@@ -38,7 +38,7 @@ pub struct Manifest {
 pub(super) struct Served<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) model: &'a str,
-    pub(super) role: Role,
+    pub(super) role: ReplicaRole,
     pub(super) replicas: u64,
 }
 
@@ -55,10 +55,10 @@ impl Served<'_> {
 
     fn role(&self) -> &'static str {
         match self.role {
-            Role::Replica => "replica",
-            Role::Prefill => "prefill",
-            Role::Decode => "decode",
-            Role::Beside => "beside",
+            ReplicaRole::Replica => "replica",
+            ReplicaRole::Prefill => "prefill",
+            ReplicaRole::Decode => "decode",
+            ReplicaRole::Beside => "beside",
         }
     }
 
@@ -225,7 +225,7 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
         return Err("its chart has accelerators of one vendor".to_owned());
     }
     let (model, several) = (first.model, pools.iter().any(|pool| pool.nodes() > 1));
-    if pools.iter().any(|pool| pool.role == Role::Beside) {
+    if pools.iter().any(|pool| pool.role == ReplicaRole::Beside) {
         return Err("its chart has one kind of replicas that decode".to_owned());
     }
     let proxy = pools.len() > 1;
@@ -241,7 +241,7 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
         }
         let local = p.attention_dp.div_ceil(nodes);
         text += &place(pools, pool);
-        let section = if pool.role == Role::Prefill { "prefill" } else { "decode" };
+        let section = if pool.role == ReplicaRole::Prefill { "prefill" } else { "decode" };
         let written = ["--tensor-parallel-size", "--data-parallel-size"];
         text += &format!(
             "{section}:\n  create: true\n  replicas: {}\n  parallelism:\n    tensor: {}\n    data: {}\n    dataLocal: \
@@ -283,9 +283,9 @@ fn dynamo(pools: &[Served]) -> Result<String, String> {
             return Err(format!("Dynamo does not run on {}", pool.deployment.accelerator.id));
         }
         let name = match pool.role {
-            Role::Prefill => "VllmPrefillWorker",
-            Role::Beside => "VllmBesideWorker",
-            Role::Replica | Role::Decode => "VllmDecodeWorker",
+            ReplicaRole::Prefill => "VllmPrefillWorker",
+            ReplicaRole::Beside => "VllmBesideWorker",
+            ReplicaRole::Replica | ReplicaRole::Decode => "VllmDecodeWorker",
         };
         text += &place(pools, pool);
         text += &head(name, pool.replicas);
@@ -297,7 +297,7 @@ fn dynamo(pools: &[Served]) -> Result<String, String> {
         text += &format!("      resources:\n        limits:\n          gpu: \"{each}\"\n");
         let mut words = vec!["--model".to_owned(), pool.model.to_owned()];
         words.extend(pool.arguments(&["--kv-transfer-config"])?);
-        if pool.role == Role::Prefill {
+        if pool.role == ReplicaRole::Prefill {
             words.push("--is-prefill-worker".to_owned());
         }
         text += &container("dynamo.vllm", &words);

@@ -9,7 +9,7 @@ use super::feasibility::Miss;
 use super::proof::GOODPUT;
 use super::proof::{Trial, missed};
 use super::search::{Judged, Search, outlooks};
-use super::space::{Candidate, Pool};
+use super::space::{Candidate, CandidatePool};
 use crate::error::Result;
 use crate::simulate::Simulation;
 use crate::spec::Spec;
@@ -113,7 +113,7 @@ fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     let workload = found.base.workload.clone();
     let more = workload.as_ref().and_then(|workload| scaled(workload, 1.1));
     all.extend(changed(found, &candidate, "load 10 % higher", more, true)?);
-    let fewer = Pool { replicas: candidate.serving.replicas - 1, ..candidate.serving };
+    let fewer = CandidatePool { replicas: candidate.serving.replicas - 1, ..candidate.serving };
     if fewer.replicas > 0 {
         let lost = Candidate { serving: fewer, ..candidate };
         let workload = found.base.workload.clone();
@@ -168,7 +168,7 @@ fn changed(
     let helps = miss.as_ref().is_some_and(|miss| miss.factor.is_finite());
     if helps && grows && candidate.prefill.is_none() {
         for more in 1..=MORE {
-            let serving = Pool { replicas: candidate.serving.replicas + more, ..candidate.serving };
+            let serving = CandidatePool { replicas: candidate.serving.replicas + more, ..candidate.serving };
             match verdict(found, &Candidate { serving, ..*candidate }, &base)? {
                 Some((Some(_), _)) => continue,
                 Some((None, _)) => replicas = Some(serving.replicas),

@@ -4,7 +4,7 @@
 //! which meets the SLO by itself at the limit and in steady state. The division of the load is [`Judge::deployed`]'s.
 
 use super::feasibility::Judge;
-use super::space::{Candidate, Pool};
+use super::space::{Candidate, CandidatePool};
 use crate::error::{Error, Result};
 
 /// Fleets of two kinds out of `shapes`, with the first requested settings.
@@ -35,7 +35,7 @@ pub(super) fn mixed(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
                 for y in 1..=(space.most - x * own) / other {
                     let accelerators = x * own + y * other;
                     if accelerators >= space.least {
-                        let pool = |shape, replicas| Pool { shape, replicas };
+                        let pool = |shape, replicas| CandidatePool { shape, replicas };
                         let (serving, beside) = (pool(*serving, x), Some(pool(*beside, y)));
                         found.push(Candidate { prefill: None, serving, beside, accelerators });
                     }

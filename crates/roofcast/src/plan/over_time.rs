@@ -10,12 +10,12 @@ use super::bounded::{Bounded, against};
 use super::feasibility::deployment;
 use super::proof::{Trial, missed};
 use super::search::Search;
-use super::space::{Candidate, Pool};
+use super::space::{Candidate, CandidatePool};
 use crate::error::{Error, Result};
 use crate::record::Record;
-use crate::simulate::{Options, Simulation, simulate_while};
+use crate::simulate::{RunOptions, Simulation, simulate_while};
 use crate::spec::{Metric, ScheduleSpec, Slo, Spec};
-use crate::summary::Summary;
+use crate::summary::RunSummary;
 use crate::units::Picoseconds;
 use crate::workload::{Arrivals, Request, Traffic, Workload};
 use serde::Serialize;
@@ -47,12 +47,12 @@ pub struct OverTime {
     /// True if the requests of every interval keep the SLO in one simulation of the whole load.
     pub meets: bool,
     /// The intervals, in order of time.
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<ScheduleInterval>,
 }
 
 /// One interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Interval {
+pub struct ScheduleInterval {
     /// Start in seconds.
     pub from_s: f64,
     /// Requests that arrive in it.
@@ -69,7 +69,7 @@ pub struct Interval {
 
 /// The question: intervals and start-up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct ScheduleQuestion {
     interval_s: f64,
     startup_s: f64,
 }
@@ -78,7 +78,7 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// If they are out of range, or load and SLO have no replicas over time.
-pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<Asked>> {
+pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<ScheduleQuestion>> {
     let Some(search) = &spec.search else { return Ok(None) };
     let startup_s = search.startup_s.unwrap_or(0.0);
     let Some(interval_s) = search.interval_s else {
@@ -107,7 +107,7 @@ pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<Asked>> {
     if search.disaggregated || search.mixed {
         return refuse("beside disaggregated or mixed", "fleets of equal replicas");
     }
-    Ok(Some(Asked { interval_s, startup_s }))
+    Ok(Some(ScheduleQuestion { interval_s, startup_s }))
 }
 
 /// The requests of `workload`, by interval, with times from the start of the run.
@@ -132,7 +132,11 @@ fn number(at: Picoseconds, interval_s: f64) -> usize {
 }
 
 /// Replicas over time of the candidate with this index; `None` if the search was stopped.
-pub(super) fn over_time(found: &mut Search, index: usize, asked: Asked) -> Result<Option<OverTime>> {
+pub(super) fn over_time(
+    found: &mut Search,
+    index: usize,
+    asked: ScheduleQuestion,
+) -> Result<Option<OverTime>> {
     let candidate = found.candidates[index];
     let Some(workload) = found.base.workload.clone() else { return Ok(None) };
     let intervals = cut(&workload, asked.interval_s)?;
@@ -148,7 +152,7 @@ pub(super) fn over_time(found: &mut Search, index: usize, asked: Asked) -> Resul
     for round in 1..=ROUNDS {
         let Some(run) = scheduled(found, &candidate, &whole, &replicas, asked)? else { return Ok(None) };
         let judged = judged(&run.records, &found.base.slo, asked.interval_s, intervals.len());
-        let raised = |(n, summary): (&u64, &Summary)| {
+        let raised = |(n, summary): (&u64, &RunSummary)| {
             if kept(summary, &found.base.slo) { *n } else { (*n + 1).min(most) }
         };
         let more: Vec<u64> = replicas.iter().zip(&judged).map(raised).collect();
@@ -187,7 +191,7 @@ fn fewest(
         }
         let trial = |at: &usize| {
             let replicas = open[*at].0.midpoint(open[*at].1);
-            let serving = Pool { replicas, ..candidate.serving };
+            let serving = CandidatePool { replicas, ..candidate.serving };
             found.trial(&Candidate { serving, ..*candidate }, &specs[*at])
         };
         let trials = asked.iter().map(trial).collect::<Result<Vec<Trial>>>()?;
@@ -207,36 +211,36 @@ fn scheduled(
     candidate: &Candidate,
     whole: &Workload,
     replicas: &[u64],
-    asked: Asked,
+    asked: ScheduleQuestion,
 ) -> Result<Option<Simulation>> {
     let base = Spec { workload: Some(whole.clone()), ..found.base.clone() };
     let trial = found.trial(candidate, &base)?;
     let mut spec = trial.spec;
     spec.parallelism.replicas = None;
-    let Asked { interval_s, startup_s } = asked;
+    let ScheduleQuestion { interval_s, startup_s } = asked;
     spec.fleet.schedule = Some(ScheduleSpec { interval_s, startup_s, replicas: replicas.to_vec() });
     let shape = &found.judge.space.shapes[candidate.serving.shape];
     let one = deployment(&spec, &trial.forecaster.deployment.model, &shape.chip)?;
     let forecaster = trial.forecaster.reshaped(one);
-    let options = Options { leap: true, records: true, ..Options::default() };
+    let options = RunOptions { leap: true, records: true, ..RunOptions::default() };
     found.simulated += 1;
     let run = simulate_while(&forecaster, &spec, "plan", options, &mut |_, _| (found.goes_on)())?;
     Ok(Some(run).filter(|run| !run.interrupted))
 }
 
 /// The summary of each interval's requests.
-fn judged(records: &[Record], slo: &Slo, interval_s: f64, count: usize) -> Vec<Summary> {
+fn judged(records: &[Record], slo: &Slo, interval_s: f64, count: usize) -> Vec<RunSummary> {
     let mut by: Vec<Vec<Record>> = vec![Vec::new(); count];
     for record in records {
         if let Some(of) = by.get_mut(number(record.sent, interval_s)) {
             of.push(record.clone());
         }
     }
-    by.iter().map(|records| Summary::of(records, slo)).collect()
+    by.iter().map(|records| RunSummary::of(records, slo)).collect()
 }
 
 /// True if the requests of `summary` keep `slo`.
-fn kept(summary: &Summary, slo: &Slo) -> bool {
+fn kept(summary: &RunSummary, slo: &Slo) -> bool {
     let all = summary.completed + summary.failed;
     match slo.needed(all) {
         Some(needed) => summary.good.unwrap_or(summary.completed) >= needed,
@@ -248,21 +252,23 @@ fn answer(
     found: &Search,
     candidate: &Candidate,
     run: &Simulation,
-    (alone, replicas, judged): (&[Option<u64>], &[u64], &[Summary]),
-    asked: Asked,
+    (alone, replicas, judged): (&[Option<u64>], &[u64], &[RunSummary]),
+    asked: ScheduleQuestion,
 ) -> OverTime {
     let slo = &found.base.slo;
     let each = found.judge.space.shapes[candidate.serving.shape].cut.ranks();
-    let interval =
-        |(number, ((alone, replicas), summary)): (usize, ((&Option<u64>, &u64), &Summary))| Interval {
+    let interval = |(number, ((alone, replicas), summary)): (usize, ((&Option<u64>, &u64), &RunSummary))| {
+        ScheduleInterval {
             from_s: number as f64 * asked.interval_s,
             requests: summary.completed + summary.failed,
             alone: *alone,
             replicas: *replicas,
             meets: kept(summary, slo),
             bounds: against(summary, slo),
-        };
-    let intervals: Vec<Interval> = alone.iter().zip(replicas).zip(judged).enumerate().map(interval).collect();
+        }
+    };
+    let intervals: Vec<ScheduleInterval> =
+        alone.iter().zip(replicas).zip(judged).enumerate().map(interval).collect();
     let seconds = run.fleet.autoscale.map_or(0.0, |used| used.replica_seconds);
     let hours = |replica_seconds: f64| replica_seconds * each as f64 / 3600.0;
     let duration = run.summary.duration;

@@ -6,12 +6,12 @@
 //! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is certain to be missed. Knows nothing
 //! about threads, or about the number of parallel simulations.
 
-use super::demand::Demand;
-use super::feasibility::{Miss, Stage};
+use super::demand::TrafficDemand;
+use super::feasibility::{Miss, SearchStage};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::simulate::{Options, Simulation, simulate_while};
-use crate::spec::{Bound, Metric, Percentile, Slo, Spec};
+use crate::simulate::{RunOptions, Simulation, simulate_while};
+use crate::spec::{Metric, Percentile, Slo, SloBound, Spec};
 use crate::workload::{Arrivals, Workload};
 use serde::Serialize;
 
@@ -60,7 +60,8 @@ impl Trial {
     /// As [`Trial::run`], but ends early when `watch` returns false; `watch` is called now and then with the number
     /// of ended requests and the number of all requests.
     pub fn run_while(&self, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Simulation> {
-        let options = Options { leap: true, end_when_missed: self.end_when_missed, ..Options::default() };
+        let options =
+            RunOptions { leap: true, end_when_missed: self.end_when_missed, ..RunOptions::default() };
         simulate_while(&self.forecaster, &self.spec, "plan", options, watch)
     }
 }
@@ -96,7 +97,12 @@ pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
 /// time, and that each user in a closed loop with bounds sends [`DECODES`] requests. Users begin one after another,
 /// over the longest time of a request within the SLO: all at one instant would be an unrealistic burst, which would
 /// decide the 99th percentile. A trace is used whole.
-pub(super) fn lengthened(workload: &Workload, demand: &Demand, slo: &Slo, asked: Option<u64>) -> Workload {
+pub(super) fn lengthened(
+    workload: &Workload,
+    demand: &TrafficDemand,
+    slo: &Slo,
+    asked: Option<u64>,
+) -> Workload {
     if matches!(workload.arrivals, Arrivals::Trace { .. }) {
         return workload.clone();
     }
@@ -119,31 +125,31 @@ pub fn judged_load(spec: &Spec, place: &str) -> Result<Workload> {
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
-    Ok(lengthened(workload, &Demand::of(workload, place)?, &spec.slo, workload.requests))
+    Ok(lengthened(workload, &TrafficDemand::of(workload, place)?, &spec.slo, workload.requests))
 }
 
 /// `workload`, as [`lengthened`], with half of the requests, as long as these are enough: probabilities need less
 /// precision.
-pub(super) fn shortened(workload: &Workload, demand: &Demand, slo: &Slo) -> Workload {
+pub(super) fn shortened(workload: &Workload, demand: &TrafficDemand, slo: &Slo) -> Workload {
     let half = |requests: u64| (requests / 2).max(enough(demand, slo)).min(requests);
     Workload { requests: workload.requests.map(half), ..workload.clone() }
 }
 
 /// Longest decode time of a request within `slo`, in seconds.
-fn decode_s(demand: &Demand, slo: &Slo) -> f64 {
+fn decode_s(demand: &TrafficDemand, slo: &Slo) -> f64 {
     let tpot_s = slo.of_a_request(Metric::Tpot).map_or(USUAL_TPOT_S, |ms| ms / 1e3);
     let whole_s = slo.of_a_request(Metric::E2el).map_or(f64::INFINITY, |ms| ms / 1e3);
     whole_s.min(tpot_s * demand.output)
 }
 
 /// True if nothing can be missed: users wait for their answers, and no bound is set on these.
-pub(super) fn is_certain(demand: &Demand, slo: &Slo) -> bool {
+pub(super) fn is_certain(demand: &TrafficDemand, slo: &Slo) -> bool {
     demand.users.is_some() && slo.bounds().next().is_none()
 }
 
 /// Number of requests that arrive during [`DECODES`] decode times, or [`DECODES`] for each user whose requests have
 /// bounds.
-fn enough(demand: &Demand, slo: &Slo) -> u64 {
+fn enough(demand: &TrafficDemand, slo: &Slo) -> u64 {
     let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s(demand, slo) * DECODES);
     let users = demand.users.filter(|_| !is_certain(demand, slo));
     let for_users = users.map_or(0, |users| users * DECODES as u64);
@@ -152,7 +158,7 @@ fn enough(demand: &Demand, slo: &Slo) -> u64 {
 
 /// The reason for which a run misses `slo`; `None` if it meets it.
 pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
-    let miss = |reason: String, factor: f64| Some(Miss { stage: Stage::Simulation, reason, factor });
+    let miss = |reason: String, factor: f64| Some(Miss { stage: SearchStage::Simulation, reason, factor });
     let run = match run {
         Ok(run) => run,
         Err(error @ Error::Stuck { .. }) => return miss(error.to_string(), f64::INFINITY),
@@ -203,7 +209,7 @@ fn grows(run: &Simulation) -> Option<Miss> {
     let served = run.load.stable_per_s.zip(run.load.offered_per_s).filter(|_| run.load.overloaded);
     served.map(|(stable, offered)| {
         let reason = format!("the queue grows: {offered:.2} requests/s come, {stable:.2} are served");
-        Miss { stage: Stage::Simulation, reason, factor: offered / stable.max(f64::MIN_POSITIVE) }
+        Miss { stage: SearchStage::Simulation, reason, factor: offered / stable.max(f64::MIN_POSITIVE) }
     })
 }
 
@@ -221,7 +227,7 @@ pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
 }
 
 /// The bound that is missed most, or nearest to being missed, and the run's value in milliseconds.
-fn beyond(run: &Simulation, slo: &Slo) -> Option<(Bound, f64)> {
+fn beyond(run: &Simulation, slo: &Slo) -> Option<(SloBound, f64)> {
     let found = slo.bounds().map(|bound| (bound, run.summary.bounded(&bound)));
     found.max_by(|(a, found), (b, other)| (found / a.ms).total_cmp(&(other / b.ms)))
 }

@@ -6,10 +6,10 @@
 //! for the table. A search that is stopped keeps its results. Waves have a fixed size, so that
 //! the simulated deployments do not depend on the number of cores. Knows nothing about judging a deployment.
 
-use super::chance::{Case, Doubt, Met, Outlook, Point, SEEDS, deviate, excess};
-use super::feasibility::{Judge, Miss, Stage, deployment};
+use super::chance::{Case, ChanceRun, Doubt, Met, Outlook, SEEDS, deviate, excess};
+use super::feasibility::{Judge, Miss, SearchStage, deployment};
 use super::proof::{Runner, Trial, is_certain, missed};
-use super::space::{Candidate, Cut, Told};
+use super::space::{Candidate, Cut, ReplicaSettings};
 use crate::error::Result;
 use crate::fleet::results::Sample;
 use crate::simulate::Simulation;
@@ -32,7 +32,7 @@ pub(super) enum Judged {
     /// It meets the SLO.
     Meets(Box<Proven>),
     /// Not judged, because its objective is worse than the best one's.
-    Dearer,
+    MoreExpensive,
 }
 
 /// A deployment whose simulation met the SLO.
@@ -52,7 +52,7 @@ impl Proven {
 }
 
 /// A chip, formats, the chip of another pool, a parallelism, and settings of engine and router.
-pub(super) type Kind = (String, [Option<String>; 2], Option<String>, Cut, Told);
+pub(super) type Kind = (String, [Option<String>; 2], Option<String>, Cut, ReplicaSettings);
 
 /// A search in progress.
 pub(super) struct Search<'a> {
@@ -144,7 +144,7 @@ impl Search<'_> {
                 self.simulated += 1;
                 self.judged[*index] = self.outcome(run);
             }
-            let judged = self.judged.iter().filter(|j| !matches!(j, Judged::Dearer)).count();
+            let judged = self.judged.iter().filter(|j| !matches!(j, Judged::MoreExpensive)).count();
             (self.progress)(self.simulated, judged as u64);
         }
         Ok(())
@@ -200,7 +200,7 @@ impl Search<'_> {
             }
             (Some(miss), _) => Judged::Missed(miss),
             (None, Err(error)) => {
-                let (stage, factor) = (Stage::Simulation, f64::INFINITY);
+                let (stage, factor) = (SearchStage::Simulation, f64::INFINITY);
                 Judged::Missed(Miss { stage, reason: error.to_string(), factor })
             }
         }
@@ -276,7 +276,8 @@ impl Search<'_> {
     pub(super) fn open(&self, most: f64) -> Option<(f64, u64)> {
         let paced = self.judge.demand.rate.is_some()
             || matches!(self.objective, Objective::CostPerHour | Objective::Accelerators);
-        let unknown = self.candidates.iter().zip(&self.judged).filter(|(_, j)| matches!(j, Judged::Dearer));
+        let unknown =
+            self.candidates.iter().zip(&self.judged).filter(|(_, j)| matches!(j, Judged::MoreExpensive));
         let values: Vec<f64> = unknown.filter_map(|(candidate, _)| self.value(candidate)).collect();
         let least = values.iter().copied().min_by(f64::total_cmp).filter(|_| paced)?;
         Some((least, values.iter().filter(|value| **value <= most).count() as u64))
@@ -379,8 +380,8 @@ fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<O
     for ((case, outlook), trials) in cases.iter().zip(&mut all).zip(&trials) {
         let (Some(case), Some(outlook)) = (case, outlook) else { continue };
         let slo = &case.trial.spec.slo;
-        let others: Vec<Point> =
-            trials.iter().zip(runs.by_ref()).map(|(_, run)| Point::of(0.0, run, slo)).collect();
+        let others: Vec<ChanceRun> =
+            trials.iter().zip(runs.by_ref()).map(|(_, run)| ChanceRun::of(0.0, run, slo)).collect();
         if !others.is_empty() {
             outlook.varied(&excess(case.run, slo), &others, slo);
         }

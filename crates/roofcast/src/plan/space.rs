@@ -56,19 +56,19 @@ impl fmt::Display for Cut {
 
 /// A replica: a chip, formats, parallelism and the scheduler's settings; `None` values are taken from the spec.
 #[derive(Debug, Clone)]
-pub(super) struct Shape {
+pub(super) struct ReplicaShape {
     pub(super) chip: Arc<Accelerator>,
     pub(super) weights: Option<String>,
     pub(super) kv: Option<String>,
     pub(super) cut: Cut,
     pub(super) max_num_batched_tokens: Option<u64>,
     pub(super) max_num_seqs: Option<u64>,
-    pub(super) told: Told,
+    pub(super) told: ReplicaSettings,
 }
 
 /// Settings of engine and router other than numbers; `None` values are taken from the spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Told {
+pub(super) struct ReplicaSettings {
     pub(super) engine: Option<String>,
     pub(super) router: Option<Routing>,
     pub(super) enable_chunked_prefill: Option<bool>,
@@ -77,7 +77,7 @@ pub(super) struct Told {
     pub(super) speculative: Option<bool>,
 }
 
-impl Told {
+impl ReplicaSettings {
     /// `spec` with these settings over it.
     fn lay(&self, spec: &mut Spec) {
         if let Some(name) = &self.engine {
@@ -122,7 +122,7 @@ impl Told {
     }
 }
 
-impl Shape {
+impl ReplicaShape {
     /// `base` for this shape, without the search.
     pub(super) fn spec(&self, base: &Spec) -> Spec {
         let mut spec = base.clone();
@@ -144,7 +144,7 @@ impl Shape {
     }
 
     /// True if `other` has equal formats and settings.
-    pub(super) fn alike(&self, other: &Shape) -> bool {
+    pub(super) fn alike(&self, other: &ReplicaShape) -> bool {
         let formats = self.weights == other.weights && self.kv == other.kv;
         formats && self.told == other.told
     }
@@ -166,7 +166,7 @@ impl Shape {
 
 /// A number of replicas of the shape with this index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Pool {
+pub(super) struct CandidatePool {
     pub(super) shape: usize,
     pub(super) replicas: u64,
 }
@@ -175,22 +175,22 @@ pub(super) struct Pool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     /// Replicas that compute prompts for others, if prefill is disaggregated.
-    pub(super) prefill: Option<Pool>,
+    pub(super) prefill: Option<CandidatePool>,
     /// Replicas that decode, and compute prompts unless others do.
-    pub(super) serving: Pool,
+    pub(super) serving: CandidatePool,
     /// Replicas on another accelerator that serve whole requests as well.
-    pub(super) beside: Option<Pool>,
+    pub(super) beside: Option<CandidatePool>,
     /// Total number of accelerators.
     pub(super) accelerators: u64,
 }
 
 /// All deployments of a search.
 #[derive(Debug, Clone)]
-pub(super) struct Space {
+pub(super) struct SearchSpace {
     pub(super) chips: Vec<Arc<Accelerator>>,
     /// Catalog ids of accelerators that could be named as well.
     pub(super) not_searched: Vec<String>,
-    pub(super) shapes: Vec<Shape>,
+    pub(super) shapes: Vec<ReplicaShape>,
     pub(super) least: u64,
     pub(super) most: u64,
 }
@@ -215,9 +215,9 @@ fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u
     Error::field("search", "tp, pp, ep, attention_dp", "nothing to choose from", accepted)
 }
 
-impl Space {
+impl SearchSpace {
     /// The space of `spec`; `shared` is true if prompts share tokens.
-    pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog, shared: bool) -> Result<Space> {
+    pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog, shared: bool) -> Result<SearchSpace> {
         let search = spec.search.clone().unwrap_or_default();
         check(&search)?;
         let told = told(&search, spec, shared)?;
@@ -230,7 +230,7 @@ impl Space {
             for cut in cuts(&search, chip, model, most) {
                 for weights in listed(&search.weights) {
                     for kv in listed(&search.kv) {
-                        let shape = |told: &Told, (tokens, seqs)| Shape {
+                        let shape = |told: &ReplicaSettings, (tokens, seqs)| ReplicaShape {
                             chip: Arc::clone(chip),
                             weights: weights.clone(),
                             kv: kv.clone(),
@@ -249,7 +249,7 @@ impl Space {
         if shapes.is_empty() {
             return Err(nothing(spec, &search, &chips, most));
         }
-        Ok(Space { chips, not_searched, shapes, least: search.min_accelerators.unwrap_or(1), most })
+        Ok(SearchSpace { chips, not_searched, shapes, least: search.min_accelerators.unwrap_or(1), most })
     }
 
     /// The numbers of replicas with `ranks` accelerators that the search allows.
@@ -262,7 +262,7 @@ impl Space {
         let ranks = self.shapes[shape].cut.ranks();
         self.counts(ranks).map(move |replicas| Candidate {
             prefill: None,
-            serving: Pool { shape, replicas },
+            serving: CandidatePool { shape, replicas },
             beside: None,
             accelerators: ranks * replicas,
         })
@@ -293,8 +293,8 @@ impl Space {
     }
 
     /// The pool on other accelerators than the decoding ones, if any.
-    pub(super) fn elsewhere(&self, candidate: &Candidate) -> Option<Pool> {
-        let chip = |pool: Pool| &self.shapes[pool.shape].chip.id;
+    pub(super) fn elsewhere(&self, candidate: &Candidate) -> Option<CandidatePool> {
+        let chip = |pool: CandidatePool| &self.shapes[pool.shape].chip.id;
         let other = candidate.prefill.or(candidate.beside);
         other.filter(|pool| chip(*pool) != chip(candidate.serving))
     }
@@ -304,8 +304,8 @@ impl Space {
         let serving = &self.shapes[candidate.serving.shape];
         let mut spec = serving.spec(base);
         let mixed = self.elsewhere(candidate).is_some();
-        let pool = |pool: Pool| {
-            let Shape { chip, cut, .. } = &self.shapes[pool.shape];
+        let pool = |pool: CandidatePool| {
+            let ReplicaShape { chip, cut, .. } = &self.shapes[pool.shape];
             PoolSpec {
                 accelerator: mixed.then(|| chip.id.clone()),
                 replicas: Some(pool.replicas),
@@ -386,7 +386,7 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
 
 /// The settings of engines and routers: every combination of the search's values. If prompts share tokens and no
 /// router is given, a prefix-aware router is considered as well.
-fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<Told>> {
+fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<ReplicaSettings>> {
     const ENGINES: [EngineKind; 3] = [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm];
     if let Some(name) = search.engines.iter().find(|name| !ENGINES.contains(&EngineKind::of(name))) {
         return Err(Error::field(
@@ -415,7 +415,7 @@ fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<Told>> {
         for router in &routers {
             for enable_chunked_prefill in switch(&search.enable_chunked_prefill) {
                 for enable_prefix_caching in switch(&search.enable_prefix_caching) {
-                    all.extend(switch(&search.speculative).into_iter().map(|speculative| Told {
+                    all.extend(switch(&search.speculative).into_iter().map(|speculative| ReplicaSettings {
                         engine: engine.clone(),
                         router: *router,
                         enable_chunked_prefill,

@@ -4,9 +4,9 @@
 //! their figures can be reported. Knows nothing about the search's order.
 
 use super::answer::{Near, name, told};
-use super::feasibility::{Miss, Stage};
+use super::feasibility::{Miss, SearchStage};
 use super::search::{Judged, Search};
-use super::space::Pool;
+use super::space::CandidatePool;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
@@ -102,8 +102,10 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
         found.judge.fitted[candidate.serving.shape].as_ref().ok().map(|f| &f.forecaster.deployment);
     let count = |n: u64| n.to_string() == *value;
     let named = |chip: &Accelerator| chip.id == *value || chip.aliases.iter().any(|alias| alias == value);
-    let on = |pool: Option<Pool>| pool.is_some_and(|pool| named(&found.judge.space.shapes[pool.shape].chip));
-    let replicas = |pool: Option<Pool>| count(pool.map_or(0, |pool| pool.replicas));
+    let on = |pool: Option<CandidatePool>| {
+        pool.is_some_and(|pool| named(&found.judge.space.shapes[pool.shape].chip))
+    };
+    let replicas = |pool: Option<CandidatePool>| count(pool.map_or(0, |pool| pool.replicas));
     match *key {
         "accelerator" => named(&shape.chip),
         "prefill_accelerator" => on(candidate.prefill),
@@ -128,9 +130,9 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
 fn near(found: &mut Search, index: usize) -> Result<Near> {
     let candidate = found.candidates[index];
     let runs = match &found.judged[index] {
-        Judged::Missed(miss) => miss.stage > Stage::Limit,
+        Judged::Missed(miss) => miss.stage > SearchStage::Limit,
         Judged::Meets(_) => false,
-        Judged::Dearer => true,
+        Judged::MoreExpensive => true,
     };
     let mut judged = found.judged[index].clone();
     if runs && (found.goes_on)() {
@@ -147,12 +149,17 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
             (Some(*stage), reason.clone(), Some(*factor).filter(|f| f.is_finite()))
         }
         (Judged::Meets(proven), first) => {
-            let dearer =
-                if matches!(first, Judged::Dearer) { "; it has more of what is minimised" } else { "" };
+            let dearer = if matches!(first, Judged::MoreExpensive) {
+                "; it has more of what is minimised"
+            } else {
+                ""
+            };
             let reason = format!("meets the SLO: {}{dearer}", told(&proven.run.summary, &found.base.slo));
-            (Some(Stage::Simulation), reason, None)
+            (Some(SearchStage::Simulation), reason, None)
         }
-        (Judged::Dearer, _) => (None, "not looked at: it has more of what is minimised".to_owned(), None),
+        (Judged::MoreExpensive, _) => {
+            (None, "not looked at: it has more of what is minimised".to_owned(), None)
+        }
     };
     Ok(Near {
         deployment: name(found.judge.space, &candidate),

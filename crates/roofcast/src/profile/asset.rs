@@ -6,7 +6,7 @@
 //! of [`super::packed`]. Knows nothing about kernels.
 
 use super::packed::Packed;
-use super::{Curve, Lines, Table};
+use super::{Curve, KernelTable, Lines};
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +20,7 @@ const EMBEDDED: &[u8] = include_bytes!("../../catalog/kernels/times.bin");
 #[derive(Clone)]
 pub struct Section {
     /// Table of the section.
-    pub table: Table,
+    pub table: KernelTable,
     /// Catalog id of the accelerator.
     pub chip: String,
     /// Owner of the kernel: an engine, or `nccl`.
@@ -57,7 +57,11 @@ impl Writer {
     }
 
     /// The section with its shapes.
-    pub(crate) fn section(self, table: Table, [chip, engine, version, kernel, format]: [&str; 5]) -> Section {
+    pub(crate) fn section(
+        self,
+        table: KernelTable,
+        [chip, engine, version, kernel, format]: [&str; 5],
+    ) -> Section {
         Section {
             table,
             chip: chip.into(),
@@ -219,7 +223,7 @@ impl<'a> Reader<'a> {
     /// A section without its shapes, and the number of bytes of its shapes.
     fn head(&mut self) -> Result<(Section, usize)> {
         let code = self.take(1)?[0];
-        let table = Table::ALL.get(usize::from(code)).copied();
+        let table = KernelTable::ALL.get(usize::from(code)).copied();
         let table = table.ok_or_else(|| self.error(format!("table {code}"), "a table from 0 to 8"))?;
         let [chip, engine] = [self.text()?, self.text()?];
         let [version, kernel, format] = [self.text()?, self.text()?, self.text()?];
@@ -260,13 +264,13 @@ mod tests {
 
     fn two_shapes() -> Profiles {
         let mut writer = Writer::default();
-        let mut seconds = vec![None; Table::Prefill.columns()];
+        let mut seconds = vec![None; KernelTable::Prefill.columns()];
         (seconds[1], seconds[2]) = (Some(10e-6), Some(30e-6));
         writer.shape(&[32, 8, 128, 0], &seconds);
         seconds[2] = Some(20e-6);
         writer.shape(&[4, 1, 128, 0], &seconds);
         let names = ["h100-sxm", "vllm", "0.25.0", "fa3", "bf16"];
-        Profiles { sections: vec![writer.section(Table::Prefill, names)] }
+        Profiles { sections: vec![writer.section(KernelTable::Prefill, names)] }
     }
 
     /// 64 tokens take 10 µs and 128 take 30: 96 take 20, within half a step, 0.27 %. A section prints equally before

@@ -16,9 +16,9 @@ mod source;
 mod thin;
 
 pub use columns::Columns;
-pub use reading::Reading;
-pub use rules::{Dropped, Rule};
-pub use source::Source;
+pub use reading::TableContents;
+pub use rules::{Dropped, ExclusionReason};
+pub use source::TableSource;
 pub(crate) use thin::Predictions;
 
 use super::{Profiles, Section, Writer};
@@ -28,7 +28,7 @@ use crate::version::Version;
 use host::Family;
 use limit::Limit;
 use rayon::prelude::*;
-use reading::{Place, Point};
+use reading::{MeasuredTime, SectionKey};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use thin::Shapes;
@@ -44,12 +44,12 @@ pub struct Built {
     /// The profiles.
     pub profiles: Profiles,
     /// Report on the tables.
-    pub report: Report,
+    pub report: BuildReport,
 }
 
 /// Report on the tables and the rules.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Report {
+pub struct BuildReport {
     /// Bytes of the profiles as a file.
     pub bytes: usize,
     /// Contents of each section, in the order of the file.
@@ -105,19 +105,19 @@ pub struct FileReport {
 
 /// Measurements of a shape by one version.
 #[derive(Debug, Clone, Default)]
-struct Measured {
+struct VersionTimes {
     file: usize,
     text: String,
     kernels: BTreeSet<String>,
-    points: Vec<Point>,
+    points: Vec<MeasuredTime>,
 }
 
 /// Every version's measurements of every shape of a section.
-type Versions = BTreeMap<Vec<u32>, BTreeMap<Version, Measured>>;
+type Versions = BTreeMap<Vec<u32>, BTreeMap<Version, VersionTimes>>;
 
 /// A section before predicted shapes are left out.
 struct Draft {
-    place: Place,
+    place: SectionKey,
     version: Option<(Version, String)>,
     kernels: BTreeSet<String>,
     shapes: Shapes,
@@ -129,9 +129,9 @@ struct Draft {
 }
 
 /// Profiles of all readings, of at most `most` bytes as a file.
-pub fn build(mut readings: Vec<Reading>, catalog: &Catalog, most: usize) -> Result<Built> {
+pub fn build(mut readings: Vec<TableContents>, catalog: &Catalog, most: usize) -> Result<Built> {
     readings.sort_by(|a, b| a.file.cmp(&b.file));
-    let mut report = Report::default();
+    let mut report = BuildReport::default();
     readings.iter().for_each(|reading| report.dropped.merge(&reading.dropped));
     report.files = readings.iter().map(FileReport::of).collect();
     let mut places = by_place(readings);
@@ -152,7 +152,7 @@ pub fn build(mut readings: Vec<Reading>, catalog: &Catalog, most: usize) -> Resu
 }
 
 impl FileReport {
-    fn of(reading: &Reading) -> FileReport {
+    fn of(reading: &TableContents) -> FileReport {
         let version = reading.version.as_ref().map_or_else(String::new, |(_, text)| text.clone());
         FileReport { file: reading.file.clone(), version, rows: reading.rows, used: 0 }
     }
@@ -160,8 +160,8 @@ impl FileReport {
 
 /// Measured points by section, shape and version. Two kernels that one version ran for a shape are merged, because
 /// the engine chose between them by rows.
-fn by_place(readings: Vec<Reading>) -> BTreeMap<Place, Versions> {
-    let mut places: BTreeMap<Place, Versions> = BTreeMap::new();
+fn by_place(readings: Vec<TableContents>) -> BTreeMap<SectionKey, Versions> {
+    let mut places: BTreeMap<SectionKey, Versions> = BTreeMap::new();
     for (file, reading) in readings.into_iter().enumerate() {
         let Some((version, text)) = reading.version else { continue };
         for group in reading.groups {
@@ -180,18 +180,18 @@ fn by_place(readings: Vec<Reading>) -> BTreeMap<Place, Versions> {
 
 /// Leaves out versions whose GEMM times include host overhead.
 fn leave_out_host_bound(
-    places: &mut BTreeMap<Place, Versions>,
+    places: &mut BTreeMap<SectionKey, Versions>,
     catalog: &Catalog,
-    report: &mut Report,
+    report: &mut BuildReport,
 ) -> Result<()> {
-    let mut comparable: BTreeMap<(String, String), Vec<Place>> = BTreeMap::new();
-    for place in places.keys().filter(|place| place.table == super::Table::Gemm) {
+    let mut comparable: BTreeMap<(String, String), Vec<SectionKey>> = BTreeMap::new();
+    for place in places.keys().filter(|place| place.table == super::KernelTable::Gemm) {
         comparable.entry((place.chip.clone(), place.format.clone())).or_default().push(place.clone());
     }
-    let mut bound: Vec<(Place, Version)> = Vec::new();
+    let mut bound: Vec<(SectionKey, Version)> = Vec::new();
     for ((chip, _), alike) in &comparable {
         let limit = Limit::of(&alike[0], catalog.accelerator(chip)?);
-        let mut families: BTreeMap<(&Place, &Version), Family<'_>> = BTreeMap::new();
+        let mut families: BTreeMap<(&SectionKey, &Version), Family<'_>> = BTreeMap::new();
         for place in alike {
             for (shape, versions) in places.get(place).into_iter().flatten() {
                 for (version, measured) in versions {
@@ -208,7 +208,7 @@ fn leave_out_host_bound(
         let mut text = String::new();
         for versions in places.get_mut(&place).into_iter().flat_map(|shapes| shapes.values_mut()) {
             let Some(measured) = versions.remove(&version) else { continue };
-            report.dropped.add(Rule::HostBound, measured.points.len());
+            report.dropped.add(ExclusionReason::HostBound, measured.points.len());
             text = measured.text;
         }
         report
@@ -220,7 +220,7 @@ fn leave_out_host_bound(
 
 /// The newest version that measured at least half as many points as any, and the number of points of other versions
 /// that it makes redundant.
-fn newest(versions: BTreeMap<Version, Measured>) -> Option<(Version, Measured, usize)> {
+fn newest(versions: BTreeMap<Version, VersionTimes>) -> Option<(Version, VersionTimes, usize)> {
     let most = versions.values().map(|m| m.points.len()).max()?;
     let all: usize = versions.values().map(|m| m.points.len()).sum();
     let mut newest_first = versions.into_iter().rev();
@@ -230,7 +230,7 @@ fn newest(versions: BTreeMap<Version, Measured>) -> Option<(Version, Measured, u
 }
 
 /// A section by the newest measurements, on its table's grid.
-fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
+fn draft(place: SectionKey, shapes: Versions, limit: &Limit) -> Draft {
     let mut draft = Draft {
         version: None,
         kernels: BTreeSet::new(),
@@ -243,7 +243,7 @@ fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
     };
     for (shape, versions) in shapes {
         let Some((version, mut measured, others)) = newest(versions) else { continue };
-        draft.dropped.add(Rule::Older, others);
+        draft.dropped.add(ExclusionReason::Older, others);
         let before = measured.points.len();
         measured.points.retain(|p| {
             let least = limit.seconds(&shape, f64::from(p.size), f64::from(p.context));
@@ -257,10 +257,10 @@ fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
                 draft.shapes.insert(shape, columns);
                 draft.version = draft.version.max(Some((version, measured.text)));
             }
-            None => draft.dropped.add(Rule::TooFew, 1),
+            None => draft.dropped.add(ExclusionReason::TooFew, 1),
         }
     }
-    draft.dropped.add(Rule::FasterThanLimit, draft.faster);
+    draft.dropped.add(ExclusionReason::FasterThanLimit, draft.faster);
     // The only kernel that ran, or none if the engine chose among several by rows or shape.
     if draft.place.kernel.is_empty() {
         let one = draft.kernels.first().filter(|_| draft.kernels.len() == 1);
@@ -272,7 +272,7 @@ fn draft(place: Place, shapes: Versions, limit: &Limit) -> Draft {
 /// The values of a shape at its table's grid; `None` if too few remain.
 fn columns(
     shape: &[u32],
-    points: &[Point],
+    points: &[MeasuredTime],
     limit: &Limit,
     errors: &mut Vec<f64>,
 ) -> Option<Vec<Option<f64>>> {
@@ -288,7 +288,7 @@ fn columns(
 }
 
 /// The sections with as many shapes as fit into `most` bytes.
-fn fitting(drafts: &[(Draft, Limit)], mut report: Report, most: usize) -> Built {
+fn fitting(drafts: &[(Draft, Limit)], mut report: BuildReport, most: usize) -> Built {
     let neighbours: Vec<_> = drafts
         .par_iter()
         .map(|(draft, limit)| thin::Neighbours::of(&draft.place, &draft.shapes, limit))
@@ -305,7 +305,7 @@ fn fitting(drafts: &[(Draft, Limit)], mut report: Report, most: usize) -> Built 
     }
     let errors = kept.iter().flat_map(|kept| kept.errors.iter().copied()).collect();
     report.predictions = Predictions::of(errors);
-    report.dropped.add(Rule::Predicted, report.predictions.shapes);
+    report.dropped.add(ExclusionReason::Predicted, report.predictions.shapes);
     let sections = drafts.iter().zip(&kept).map(|((draft, _), kept)| SectionReport::of(draft, kept));
     report.sections = sections.collect();
     report.bytes = profiles.to_bytes().len();

@@ -5,7 +5,7 @@
 //! this byte minus 64, 255 a code that follows as u16, little-endian. Where starts and slopes alternate, each refers
 //! to the last of its kind. Code c is 2^(c/128) picoseconds: steps of 0.54 %. Knows nothing about sections.
 
-use super::Table;
+use super::KernelTable;
 
 /// Codes per factor of two.
 const OCTAVE: f64 = 128.0;
@@ -41,24 +41,24 @@ impl Packed {
     }
 
     /// Number of shapes.
-    pub(super) fn len(&self, table: Table) -> usize {
+    pub(super) fn len(&self, table: KernelTable) -> usize {
         self.axes.len() / table.axes().len()
     }
 
     /// The numbers of each shape.
-    pub(super) fn axes(&self, table: Table) -> impl Iterator<Item = &[u32]> {
+    pub(super) fn axes(&self, table: KernelTable) -> impl Iterator<Item = &[u32]> {
         self.axes.chunks_exact(table.axes().len())
     }
 
     /// The columns of the shape at `index`; empty if there is no such shape.
-    pub(super) fn seconds(&self, table: Table, index: usize) -> impl Iterator<Item = Option<f64>> {
+    pub(super) fn seconds(&self, table: KernelTable, index: usize) -> impl Iterator<Item = Option<f64>> {
         let columns = table.columns();
         let codes = self.codes.chunks_exact(columns).nth(index).unwrap_or_default();
         codes.iter().map(|code| seconds(*code))
     }
 
     /// The bytes of all shapes.
-    pub(super) fn to_bytes(&self, table: Table) -> Vec<u8> {
+    pub(super) fn to_bytes(&self, table: KernelTable) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (axes, codes) in self.axes(table).zip(self.codes.chunks_exact(table.columns())) {
             axes.iter().for_each(|axis| write_number(*axis, &mut bytes));
@@ -68,7 +68,7 @@ impl Packed {
     }
 
     /// Reads `shapes` shapes from all of `bytes`; `None` if the bytes are invalid.
-    pub(super) fn read(table: Table, shapes: usize, mut bytes: &[u8]) -> Option<Packed> {
+    pub(super) fn read(table: KernelTable, shapes: usize, mut bytes: &[u8]) -> Option<Packed> {
         let mut packed = Packed::default();
         for _ in 0..shapes {
             for _ in table.axes() {
@@ -152,14 +152,14 @@ mod tests {
     #[test]
     fn bytes_by_hand() {
         let mut packed = Packed::default();
-        let mut columns = vec![None; Table::Prefill.columns()];
+        let mut columns = vec![None; KernelTable::Prefill.columns()];
         (columns[0], columns[2], columns[3]) = (Some(10e-6), Some(20e-6), Some(100e-6));
         packed.push(&[300, 8, 128, 0], &columns);
-        let bytes = packed.to_bytes(Table::Prefill);
+        let bytes = packed.to_bytes(KernelTable::Prefill);
         let axes = [0xac, 2, 8, 0x80, 1, 0];
         let codes = [255, 0xa0, 0x0b, 0, 192, 255, 0x4a, 0x0d, 0, 0, 0, 0, 0, 0];
         assert_eq!(bytes, [axes.as_slice(), &codes].concat());
-        assert_eq!(Packed::read(Table::Prefill, 1, &bytes), Some(packed));
+        assert_eq!(Packed::read(KernelTable::Prefill, 1, &bytes), Some(packed));
     }
 
     /// Starts and slopes refer to the last of their kind: 1 ns is code 1275.6, so 1276 (0x4fc), and byte 64 repeats
@@ -167,19 +167,20 @@ mod tests {
     #[test]
     fn starts_and_slopes_alternate() {
         let mut packed = Packed::default();
-        let mut columns = vec![None; Table::Decode.columns()];
+        let mut columns = vec![None; KernelTable::Decode.columns()];
         for (column, value) in [10e-6, 1e-9, 10e-6, 1e-9].into_iter().enumerate() {
             columns[column] = Some(value);
         }
         packed.push(&[1, 1, 1, 0], &columns);
-        let bytes = packed.to_bytes(Table::Decode);
+        let bytes = packed.to_bytes(KernelTable::Decode);
         assert_eq!(bytes[4..12], [255, 0xa0, 0x0b, 255, 0xfc, 0x04, 64, 64]);
-        assert_eq!(Packed::read(Table::Decode, 1, &bytes), Some(packed));
+        assert_eq!(Packed::read(KernelTable::Decode, 1, &bytes), Some(packed));
     }
 
     #[test]
     fn other_bytes_are_no_shapes() {
-        let none = |bytes: &[u8]| assert_eq!(Packed::read(Table::AllReduce, 1, bytes), None, "{bytes:?}");
+        let none =
+            |bytes: &[u8]| assert_eq!(Packed::read(KernelTable::AllReduce, 1, bytes), None, "{bytes:?}");
         none(&[]);
         none(&[0xff, 0xff, 0xff, 0xff, 0xff, 0]);
         // A code below 0: byte 1 subtracts 63 from 0.

@@ -4,7 +4,7 @@
 
 /// A table of kernel times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Table {
+pub enum KernelTable {
     /// GEMM `C[m, n] = A[m, k] B[k, n]` in seconds over m, quantizing of activations included where the engine's kernel does.
     Gemm,
     /// Routed experts of one layer on one rank, routing power law 1.01, in seconds over the tokens of the replica.
@@ -26,32 +26,32 @@ pub enum Table {
     AllReduce,
 }
 
-impl Table {
+impl KernelTable {
     /// All tables, in the order of their codes in a file.
-    pub(crate) const ALL: [Table; 9] = [
-        Table::Gemm,
-        Table::Experts,
-        Table::Decode,
-        Table::Prefill,
-        Table::LatentDecode,
-        Table::LatentPrefill,
-        Table::RecurrentDecode,
-        Table::RecurrentPrefill,
-        Table::AllReduce,
+    pub(crate) const ALL: [KernelTable; 9] = [
+        KernelTable::Gemm,
+        KernelTable::Experts,
+        KernelTable::Decode,
+        KernelTable::Prefill,
+        KernelTable::LatentDecode,
+        KernelTable::LatentPrefill,
+        KernelTable::RecurrentDecode,
+        KernelTable::RecurrentPrefill,
+        KernelTable::AllReduce,
     ];
 
     /// Name of the table in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Table::Gemm => "gemm",
-            Table::Experts => "experts",
-            Table::Decode => "decode attention",
-            Table::Prefill => "prefill attention",
-            Table::LatentDecode => "latent decode attention",
-            Table::LatentPrefill => "latent prefill attention",
-            Table::RecurrentDecode => "recurrent decode",
-            Table::RecurrentPrefill => "recurrent prefill",
-            Table::AllReduce => "all-reduce",
+            KernelTable::Gemm => "gemm",
+            KernelTable::Experts => "experts",
+            KernelTable::Decode => "decode attention",
+            KernelTable::Prefill => "prefill attention",
+            KernelTable::LatentDecode => "latent decode attention",
+            KernelTable::LatentPrefill => "latent prefill attention",
+            KernelTable::RecurrentDecode => "recurrent decode",
+            KernelTable::RecurrentPrefill => "recurrent prefill",
+            KernelTable::AllReduce => "all-reduce",
         }
     }
 
@@ -59,33 +59,35 @@ impl Table {
     /// 0 means none.
     pub(crate) fn axes(self) -> &'static [&'static str] {
         match self {
-            Table::Gemm => &["n", "k"],
-            Table::Experts => &["hidden", "inter", "top_k", "experts", "tp", "ep"],
-            Table::Decode | Table::Prefill => &["heads", "kv_heads", "head_dim", "window"],
-            Table::LatentDecode | Table::LatentPrefill => &["heads"],
-            Table::RecurrentDecode | Table::RecurrentPrefill => {
+            KernelTable::Gemm => &["n", "k"],
+            KernelTable::Experts => &["hidden", "inter", "top_k", "experts", "tp", "ep"],
+            KernelTable::Decode | KernelTable::Prefill => &["heads", "kv_heads", "head_dim", "window"],
+            KernelTable::LatentDecode | KernelTable::LatentPrefill => &["heads"],
+            KernelTable::RecurrentDecode | KernelTable::RecurrentPrefill => {
                 &["key_heads", "key_dim", "value_heads", "value_dim"]
             }
-            Table::AllReduce => &["ranks"],
+            KernelTable::AllReduce => &["ranks"],
         }
     }
 
     /// Sizes of the grid: rows, tokens, sequences or bytes.
     pub(crate) fn grid(self) -> &'static [u32] {
         match self {
-            Table::Gemm => &[
+            KernelTable::Gemm => &[
                 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 512, 768, 1024, 1536, 2048, 3072,
                 4096, 8192, 16384, 32768,
             ],
-            Table::Experts => &[
+            KernelTable::Experts => &[
                 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
                 8192, 16384,
             ],
-            Table::Decode | Table::LatentDecode => &[1, 4, 16, 64, 256, 1024],
-            Table::Prefill | Table::LatentPrefill => &[16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
-            Table::RecurrentDecode => &[1, 4, 16, 64, 256, 1024],
-            Table::RecurrentPrefill => &[16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384],
-            Table::AllReduce => &[
+            KernelTable::Decode | KernelTable::LatentDecode => &[1, 4, 16, 64, 256, 1024],
+            KernelTable::Prefill | KernelTable::LatentPrefill => {
+                &[16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+            }
+            KernelTable::RecurrentDecode => &[1, 4, 16, 64, 256, 1024],
+            KernelTable::RecurrentPrefill => &[16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384],
+            KernelTable::AllReduce => &[
                 256,
                 1 << 10,
                 1 << 12,
@@ -109,7 +111,7 @@ impl Table {
 
     /// True if each size has a start and a slope instead of one time.
     pub(crate) fn has_slopes(self) -> bool {
-        matches!(self, Table::Decode | Table::LatentDecode)
+        matches!(self, KernelTable::Decode | KernelTable::LatentDecode)
     }
 
     /// Values of one shape.

@@ -12,7 +12,7 @@ const MOST_LINE: u64 = 16 << 20;
 
 /// File format of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum RecordFormat {
     /// A JSON object a line.
     JsonLines,
     /// A header, then a row a line.
@@ -23,7 +23,7 @@ pub enum Format {
 pub struct Records<R> {
     place: String,
     input: R,
-    format: Format,
+    format: RecordFormat,
     columns: Vec<&'static str>,
     line: u64,
     ended: bool,
@@ -31,7 +31,7 @@ pub struct Records<R> {
 
 impl<R: BufRead> Records<R> {
     /// Reads `input`, which errors call `place`.
-    pub fn new(place: &str, input: R, format: Format) -> Records<R> {
+    pub fn new(place: &str, input: R, format: RecordFormat) -> Records<R> {
         Records { place: place.to_owned(), input, format, columns: Vec::new(), line: 0, ended: false }
     }
 
@@ -56,15 +56,15 @@ impl<R: BufRead> Records<R> {
     }
 
     fn read(&mut self) -> Result<Option<Record>> {
-        if self.format == Format::Csv && self.columns.is_empty() {
+        if self.format == RecordFormat::Csv && self.columns.is_empty() {
             let Some(header) = self.next_line()? else { return Ok(None) };
             self.columns = csv::columns(&header).map_err(|message| self.error(message))?;
         }
         let Some(line) = self.next_line()? else { return Ok(None) };
         let place = format!("{}:{}", self.place, self.line);
         match self.format {
-            Format::JsonLines => Record::from_line(&place, &line).map(Some),
-            Format::Csv => {
+            RecordFormat::JsonLines => Record::from_line(&place, &line).map(Some),
+            RecordFormat::Csv => {
                 let object = csv::object(&self.columns, &line).map_err(|message| self.error(message))?;
                 Record::deserialize(object).map(Some).map_err(|e| self.error(e.to_string()))
             }
@@ -93,7 +93,7 @@ impl<R: BufRead> Iterator for Records<R> {
 mod tests {
     use super::*;
 
-    fn all(format: Format, text: &str) -> Result<Vec<Record>> {
+    fn all(format: RecordFormat, text: &str) -> Result<Vec<Record>> {
         Records::new("x", text.as_bytes(), format).collect()
     }
 
@@ -102,32 +102,33 @@ mod tests {
     fn csv_is_what_json_lines_are() {
         let one = r#"{"id":3,"outcome":"completed","input_len":10,"output_len":4,"scheduled_ms":0.5,"sent_ms":1,"first_token_ms":5,"finished_ms":11,"itl_ms":[1.5,2,2.5],"preemptions":2}"#;
         let two = r#"{"id":4,"outcome":"http_status","input_len":1,"output_len":0,"scheduled_ms":0,"sent_ms":0,"finished_ms":1,"error":"a \"b\", c"}"#;
-        let records = all(Format::JsonLines, &format!("{one}\n\n{two}\n")).unwrap();
+        let records = all(RecordFormat::JsonLines, &format!("{one}\n\n{two}\n")).unwrap();
         let text: Vec<String> = records.iter().map(csv::line).collect();
         assert_eq!(text[0], "3,completed,10,4,0.5,1.0,5.0,11.0,1.5 2.0 2.5,,2,,,4.0,2.0,10.0");
         assert_eq!(text[1], r#"4,http_status,1,0,0.0,0.0,,1.0,,,,,"a ""b"", c",,,"#);
-        let back = all(Format::Csv, &format!("{}\r\n{}\r\n{}", csv::header(), text[0], text[1])).unwrap();
+        let back =
+            all(RecordFormat::Csv, &format!("{}\r\n{}\r\n{}", csv::header(), text[0], text[1])).unwrap();
         assert_eq!(back, records);
     }
 
     #[test]
     fn errors_name_the_line() {
         let cases = [
-            (Format::JsonLines, "\n{\"id\":0}", ["x:2", "outcome"]),
-            (Format::Csv, "id,colour", ["x:1", "no column `colour`"]),
-            (Format::Csv, "id,id", ["x:1", "twice"]),
-            (Format::Csv, "id,outcome\n1", ["x:2", "1 fields; expected 2"]),
-            (Format::Csv, "id,outcome\n1,lost", ["x:2", "unknown variant"]),
-            (Format::Csv, "id,outcome\n\none,completed", ["x:3", "`id` is \"one\""]),
-            (Format::Csv, "id,outcome\n1,completed", ["x:2", "missing field `input_len`"]),
+            (RecordFormat::JsonLines, "\n{\"id\":0}", ["x:2", "outcome"]),
+            (RecordFormat::Csv, "id,colour", ["x:1", "no column `colour`"]),
+            (RecordFormat::Csv, "id,id", ["x:1", "twice"]),
+            (RecordFormat::Csv, "id,outcome\n1", ["x:2", "1 fields; expected 2"]),
+            (RecordFormat::Csv, "id,outcome\n1,lost", ["x:2", "unknown variant"]),
+            (RecordFormat::Csv, "id,outcome\n\none,completed", ["x:3", "`id` is \"one\""]),
+            (RecordFormat::Csv, "id,outcome\n1,completed", ["x:2", "missing field `input_len`"]),
         ];
         for (format, text, parts) in cases {
             let error = all(format, text).unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{text:?}: {error}");
         }
-        assert!(Records::new("x", &b"\xff\n"[..], Format::JsonLines).next().unwrap().is_err());
+        assert!(Records::new("x", &b"\xff\n"[..], RecordFormat::JsonLines).next().unwrap().is_err());
         let long = vec![b' '; (MOST_LINE + 2) as usize];
-        let error = Records::new("x", &long[..], Format::Csv).next().unwrap().unwrap_err().to_string();
+        let error = Records::new("x", &long[..], RecordFormat::Csv).next().unwrap().unwrap_err().to_string();
         assert!(error.contains("16 MiB"), "{error}");
     }
 }

@@ -110,7 +110,7 @@ enum Item {
 
 /// Sample that a legend's entry shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum LegendSample {
     Line(usize, Stroke),
     Band(usize),
     Point(Marker),
@@ -125,7 +125,7 @@ pub(super) struct Chart {
     x: Axis,
     y: Axis,
     items: Vec<Item>,
-    legend: Vec<(Key, String)>,
+    legend: Vec<(LegendSample, String)>,
     /// Pixels of the y axis.
     height: f64,
 }
@@ -210,7 +210,7 @@ impl Chart {
     }
 
     /// An entry of the legend.
-    pub(super) fn key(&mut self, key: Key, text: &str) {
+    pub(super) fn key(&mut self, key: LegendSample, text: &str) {
         self.legend.push((key, text.to_owned()));
     }
 }

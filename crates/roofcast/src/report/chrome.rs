@@ -6,11 +6,11 @@
 
 use crate::clock::Ticks;
 use crate::timeline::Segment;
-use crate::timeline::trace::{Event, Trace};
+use crate::timeline::trace::{EventTrace, TraceEvent};
 use serde_json::{Value, json};
 
 /// The lines of the file; `blocks` is the number of KV blocks of each replica.
-pub fn lines(traces: Vec<Trace>, blocks: u64) -> impl Iterator<Item = String> {
+pub fn lines(traces: Vec<EventTrace>, blocks: u64) -> impl Iterator<Item = String> {
     let mut names = Vec::new();
     let mut events = Vec::new();
     let mut cuts = Vec::new();
@@ -50,22 +50,22 @@ fn object(at: Ticks, rest: &Value) -> String {
     format!("{{\"ts\":{},{}", us(at), &rest[1..])
 }
 
-fn objects(at: Ticks, replica: usize, event: &Event) -> Vec<String> {
+fn objects(at: Ticks, replica: usize, event: &TraceEvent) -> Vec<String> {
     match *event {
-        Event::Steps(segment) => {
+        TraceEvent::Steps(segment) => {
             let [first, _] = segment.blocks;
             let mut all = vec![slice(replica, &segment)];
             all.extend(counters(at, replica, segment.running, segment.waiting, first));
             all
         }
-        Event::Idle => counters(at, replica, 0, 0, 0).to_vec(),
-        Event::Arrived { number, input, output } => {
+        TraceEvent::Idle => counters(at, replica, 0, 0, 0).to_vec(),
+        TraceEvent::Arrived { number, input, output } => {
             let args = json!({ "request": number, "input_len": input, "output_len": output });
             vec![span(at, replica, "b", number, "request", &args)]
         }
-        Event::Begins(number, phase) => vec![span(at, replica, "b", number, phase.name(), &json!({}))],
-        Event::Ends(number, phase) => vec![span(at, replica, "e", number, phase.name(), &json!({}))],
-        Event::Left(number) => vec![span(at, replica, "e", number, "request", &json!({}))],
+        TraceEvent::Begins(number, phase) => vec![span(at, replica, "b", number, phase.name(), &json!({}))],
+        TraceEvent::Ends(number, phase) => vec![span(at, replica, "e", number, phase.name(), &json!({}))],
+        TraceEvent::Left(number) => vec![span(at, replica, "e", number, "request", &json!({}))],
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Knows: both show the points of a plan's curves, each on its own axes. Knows nothing about how they were found.
 
-use super::chart::{self, Axis, Chart, INK, Key, Marker, Stroke, Unit, colour, page};
+use super::chart::{self, Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, colour, page};
 use crate::plan::{Curve, CurvePoint, Curves};
 
 /// The axes of a chart, and the place of a point on them.
@@ -102,7 +102,7 @@ fn has_bands(found: &Curves) -> bool {
 
 fn legend(chart: &mut Chart, found: &Curves) {
     for (series, curve) in found.curves.iter().enumerate() {
-        chart.key(Key::Line(colour(series), Stroke::Solid), &curve.name);
+        chart.key(LegendSample::Line(colour(series), Stroke::Solid), &curve.name);
     }
     let any =
         |met: bool| found.curves.iter().flat_map(|curve| &curve.points).any(|p| p.missed.is_none() == met);
@@ -110,11 +110,11 @@ fn legend(chart: &mut Chart, found: &Curves) {
         [(true, Marker::filled(0), "meets the SLO"), (false, Marker::hollow(0), "misses it")]
     {
         if any(met) {
-            chart.key(Key::Point(marker.ink()), text);
+            chart.key(LegendSample::Point(marker.ink()), text);
         }
     }
     if has_bands(found) {
-        chart.key(Key::Band(INK), "where 8 of 10 measurements lie");
+        chart.key(LegendSample::Band(INK), "where 8 of 10 measurements lie");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The picture of a layer's arithmetic intensity against batch, under the ridge of its machine.
 
-use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page};
+use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page};
 use crate::deployment::Deployment;
 use crate::limits::IntensityPoint;
 
@@ -17,7 +17,7 @@ pub fn svg(deployment: &Deployment, rows: u64, columns: u64, points: &[Intensity
     if let Some(ridge) = ridge {
         chart.level(ridge, &format!("ridge in {}: {ridge:.0} FLOP/B", deployment.base), INK);
     }
-    chart.key(Key::Line(0, Stroke::Solid), "FLOPs per byte, activations counted");
+    chart.key(LegendSample::Line(0, Stroke::Solid), "FLOPs per byte, activations counted");
     for (batch, intensity) in &at {
         chart.point(
             (*batch, *intensity),

@@ -3,9 +3,9 @@
 //! Knows: the quantity over which points form curves, and the properties that distinguish curves. Knows nothing about
 //! how points were forecast.
 
-use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page};
+use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page};
 use crate::measurement::{Lengths, Measurement, Metrics};
-use crate::validate::Point;
+use crate::validate::RowForecast;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most curves of a chart; of more, an evenly spread selection is shown.
@@ -57,16 +57,16 @@ impl Shared {
     }
 }
 
-type Curves<'a, 'b> = BTreeMap<Shared, Vec<(f64, &'b Point<'a>)>>;
+type Curves<'a, 'b> = BTreeMap<Shared, Vec<(f64, &'b RowForecast<'a>)>>;
 
 /// A chart for each measured time; `None` if no three points form a curve.
-pub fn svg(points: &[Point]) -> Option<String> {
+pub fn svg(points: &[RowForecast]) -> Option<String> {
     let charts: Vec<Chart> = (0..TIMES.len()).filter_map(|metric| chart(points, metric)).collect();
     (!charts.is_empty()).then(|| page(&charts))
 }
 
 /// The curves over the quantity that covers the most points, and among equals the fewest curves.
-fn chart(points: &[Point], metric: usize) -> Option<Chart> {
+fn chart(points: &[RowForecast], metric: usize) -> Option<Chart> {
     let joined = |across: usize| {
         let curves = curves(points, metric, across);
         let joined: usize = curves.values().map(Vec::len).sum();
@@ -78,7 +78,8 @@ fn chart(points: &[Point], metric: usize) -> Option<Chart> {
         .min_by_key(|(_, curves, joined)| (std::cmp::Reverse(*joined), curves.len()))?;
     let shown = spread(curves.into_iter().collect());
     let all = || shown.iter().flat_map(|(_, curve)| curve);
-    let times = |p: &Point| [p.row.measured, forecast(p), p.limit].map(|f| f.all()[metric].unwrap_or(0.0));
+    let times =
+        |p: &RowForecast| [p.row.measured, forecast(p), p.limit].map(|f| f.all()[metric].unwrap_or(0.0));
     let x = Axis::around(ACROSS[across].0, Unit::Plain, all().map(|(x, _)| *x));
     let drawn = all().flat_map(|(_, p)| times(p)).filter(|ms| *ms > 0.0);
     let y = Axis::around(TIMES[metric], Unit::Milliseconds, drawn);
@@ -87,17 +88,17 @@ fn chart(points: &[Point], metric: usize) -> Option<Chart> {
     for (series, (shared, curve)) in shown.iter().enumerate() {
         draw(&mut chart, curve, metric, series);
         if shown.len() > 1 {
-            chart.key(Key::Point(Marker::filled(series)), &varied.label(shared));
+            chart.key(LegendSample::Point(Marker::filled(series)), &varied.label(shared));
         }
     }
-    chart.key(Key::Point(Marker::filled(0).ink()), "measured");
-    chart.key(Key::Line(INK, Stroke::Solid), "forecast");
-    chart.key(Key::Line(INK, Stroke::Dotted), "limit");
+    chart.key(LegendSample::Point(Marker::filled(0).ink()), "measured");
+    chart.key(LegendSample::Line(INK, Stroke::Solid), "forecast");
+    chart.key(LegendSample::Line(INK, Stroke::Dotted), "limit");
     Some(chart)
 }
 
 /// The curves over `across` that have enough points with the measured time.
-fn curves<'a, 'b>(points: &'b [Point<'a>], metric: usize, across: usize) -> Curves<'a, 'b> {
+fn curves<'a, 'b>(points: &'b [RowForecast<'a>], metric: usize, across: usize) -> Curves<'a, 'b> {
     let mut curves = Curves::new();
     for point in points.iter().filter(|p| p.row.measured.all()[metric].is_some()) {
         if let Some(x) = ACROSS[across].1(point.row) {
@@ -119,7 +120,7 @@ fn spread<T>(all: Vec<T>) -> Vec<T> {
     all.into_iter().enumerate().filter(|(i, _)| few || kept.contains(i)).map(|(_, curve)| curve).collect()
 }
 
-fn forecast(point: &Point) -> Metrics {
+fn forecast(point: &RowForecast) -> Metrics {
     point.forecast.clone().unwrap_or_default()
 }
 
@@ -136,8 +137,8 @@ fn line(values: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 }
 
 /// Draws one curve; points without a forecast are hollow.
-fn draw(chart: &mut Chart, curve: &[(f64, &Point)], metric: usize, series: usize) {
-    let line = |of: &dyn Fn(&Point) -> Metrics| {
+fn draw(chart: &mut Chart, curve: &[(f64, &RowForecast)], metric: usize, series: usize) {
+    let line = |of: &dyn Fn(&RowForecast) -> Metrics| {
         line(curve.iter().filter_map(|(x, p)| Some((*x, of(p).all()[metric]?))))
     };
     chart.line(line(&|p| p.limit), series, Stroke::Dotted);
@@ -197,9 +198,9 @@ mod tests {
     use crate::coefficients::Evidence;
     use crate::measurement::read;
 
-    fn point(row: &Measurement, forecast: Result<f64, String>) -> Point<'_> {
+    fn point(row: &Measurement, forecast: Result<f64, String>) -> RowForecast<'_> {
         let times = |ms: f64| Metrics { tpot_ms: Some(ms), ..Metrics::default() };
-        Point {
+        RowForecast {
             row,
             limit: times(1.0),
             forecast: forecast.map(times),
@@ -227,7 +228,7 @@ mod tests {
         ];
         let text: String = rows.iter().map(|(w, c, b)| row(w, *c, *b)).collect();
         let rows = read("f", &format!("{header}{text}")).unwrap();
-        let mut points: Vec<Point> = rows.iter().map(|row| point(row, Ok(3.0))).collect();
+        let mut points: Vec<RowForecast> = rows.iter().map(|row| point(row, Ok(3.0))).collect();
         points[2].forecast = Err("too long".into());
         let svg = svg(&points).unwrap();
         // Six points; a forecast and a limit for each curve, the limits dotted; one point was left out of the forecast.

@@ -2,10 +2,10 @@
 //!
 //! Knows: each operator's rate at its limit and as forecast. Knows nothing about links and the host.
 
-use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, prefixed};
-use crate::cost::{Cost, Operator};
+use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page, prefixed};
+use crate::cost::{Cost, OperatorCost};
 use crate::deployment::Deployment;
-use crate::limits::{Limits, Question};
+use crate::limits::{Limits, LimitsQuestion};
 use crate::units::Picoseconds;
 
 const DECODE: usize = 0;
@@ -24,7 +24,7 @@ struct Spot {
 
 /// FLOP/s of one accelerator against FLOPs per byte, both logarithmic. Hollow points are at the limit, each joined to its
 /// forecast.
-pub fn svg(deployment: &Deployment, question: &Question, limits: &Limits) -> String {
+pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) -> String {
     let (decode, prefill) = (spots(&limits.decode), spots(&limits.prefill));
     let all = || decode.iter().chain(&prefill);
     let used =
@@ -53,11 +53,11 @@ pub fn svg(deployment: &Deployment, question: &Question, limits: &Limits) -> Str
     // In the middle of the slope.
     let middle = (left * highest / bandwidth).sqrt();
     chart.label((middle, middle * bandwidth), &prefixed(bandwidth, " ", "B/s"), INK);
-    chart.key(Key::Line(INK, Stroke::Solid), "roof");
+    chart.key(LegendSample::Line(INK, Stroke::Solid), "roof");
     for (name, spots, series) in [("decode", &decode, DECODE), ("prefill", &prefill, PREFILL)] {
         draw(&mut chart, spots, series);
-        chart.key(Key::Point(Marker::hollow(series)), &format!("{name} at its limit"));
-        chart.key(Key::Point(Marker::filled(series)), "forecast");
+        chart.key(LegendSample::Point(Marker::hollow(series)), &format!("{name} at its limit"));
+        chart.key(LegendSample::Point(Marker::filled(series)), "forecast");
     }
     page(&[chart])
 }
@@ -65,7 +65,7 @@ pub fn svg(deployment: &Deployment, question: &Question, limits: &Limits) -> Str
 /// The operators that compute.
 fn spots(cost: &Cost) -> Vec<Spot> {
     let computing = cost.operators.iter().filter(|o| o.intensity > 0.0 && o.flops.0 > 0);
-    let spot = |o: &Operator| {
+    let spot = |o: &OperatorCost| {
         let rate = |time: Picoseconds| o.flops.as_f64() / time.seconds().max(1e-15);
         let (limit, forecast) = (rate(o.limit), rate(o.forecast.max(o.limit)));
         Spot { name: o.name.name().to_owned(), intensity: o.intensity, limit, forecast }

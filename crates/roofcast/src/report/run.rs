@@ -1,11 +1,11 @@
 //! The picture of a run, simulated or measured: latencies as cumulative shares, requests and KV cache over time.
 
-use super::chart::{Axis, Chart, INK, Key, Marker, Stroke, Unit, page, shown};
+use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page, shown};
 use crate::record::{Outcome, Record};
 use crate::simulate::Simulation;
-use crate::spec::{Bound, Metric, Slo};
+use crate::spec::{Metric, Slo, SloBound};
 use crate::summary::Statistics;
-use crate::timeline::series::Point;
+use crate::timeline::series::SeriesPoint;
 use crate::units::Picoseconds;
 
 /// Points that a cumulative curve is drawn through.
@@ -75,7 +75,7 @@ struct Latency<'a> {
     name: String,
     shares: Vec<(f64, f64)>,
     statistics: &'a Statistics,
-    slo: Option<Bound>,
+    slo: Option<SloBound>,
 }
 
 /// The fraction of requests within each latency, with medians, 99th percentiles and SLO bounds.
@@ -90,7 +90,7 @@ fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
     let mut chart = Chart::new(title, note, x, y);
     for (series, curve) in there() {
         chart.steps(&curve.shares, series, Stroke::Solid);
-        chart.key(Key::Line(series, Stroke::Solid), &curve.name);
+        chart.key(LegendSample::Line(series, Stroke::Solid), &curve.name);
         if let Some(bound) = curve.slo {
             let text = format!("SLO: {} {}", bound.name(), shown(bound.ms, Unit::Milliseconds));
             chart.upright(bound.ms, &text, series);
@@ -109,7 +109,7 @@ fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
 
 /// Running and waiting requests of all replicas together.
 fn queue(simulation: &Simulation, end: f64) -> Chart {
-    let sum = |of: fn(&Point) -> f64| over_time(simulation, |points| points.iter().map(of).sum());
+    let sum = |of: fn(&SeriesPoint) -> f64| over_time(simulation, |points| points.iter().map(of).sum());
     let levels = [("running", sum(|p| p.running)), ("waiting", sum(|p| p.waiting))];
     over("Requests", "requests", Unit::Plain, end, None, &levels)
 }
@@ -122,7 +122,7 @@ fn cache(simulation: &Simulation, end: f64) -> Chart {
         over_time(simulation, |points| share(points.iter().map(|p| p.blocks).sum::<f64>() / replicas as f64));
     let mut levels = vec![("mean of the replicas", mean)];
     if replicas > 1 {
-        let fullest = |points: &[Point]| share(points.iter().map(|p| p.blocks).fold(0.0, f64::max));
+        let fullest = |points: &[SeriesPoint]| share(points.iter().map(|p| p.blocks).fold(0.0, f64::max));
         levels.push(("the fullest", over_time(simulation, fullest)));
     }
     over("KV cache", "share of the blocks held", Unit::Share, end, Some(1.0), &levels)
@@ -139,7 +139,7 @@ fn in_flight(records: &[Record]) -> Chart {
     for (index, (at, change)) in events.iter().enumerate() {
         level += change;
         let next = events.get(index + 1).map_or(*at, |e| e.0);
-        spans.push(Interval { start: at - start, end: next - start, value: level });
+        spans.push(Level { start: at - start, end: next - start, value: level });
     }
     let end = spans.last().map_or(1.0, |s| s.end);
     over("Requests", "requests in flight", Unit::Plain, end, None, &[("in flight", spans)])
@@ -147,7 +147,7 @@ fn in_flight(records: &[Record]) -> Chart {
 
 /// A level that holds for a while, in seconds.
 #[derive(Clone, Copy)]
-struct Interval {
+struct Level {
     start: f64,
     end: f64,
     value: f64,
@@ -160,7 +160,7 @@ fn over(
     unit: Unit,
     end: f64,
     most: Option<f64>,
-    levels: &[(&str, Vec<Interval>)],
+    levels: &[(&str, Vec<Level>)],
 ) -> Chart {
     let y = match most {
         Some(most) => Axis::to(unit_title, unit, most),
@@ -179,10 +179,10 @@ fn over(
             ranged = true;
         }
         chart.line(bins.iter().map(|b| (b.at, b.mean)).collect(), series, Stroke::Solid);
-        chart.key(Key::Line(series, Stroke::Solid), name);
+        chart.key(LegendSample::Line(series, Stroke::Solid), name);
     }
     if ranged {
-        chart.key(Key::Band(INK), "range within an interval");
+        chart.key(LegendSample::Band(INK), "range within an interval");
     }
     chart
 }
@@ -197,7 +197,7 @@ struct Bin {
 }
 
 /// At most [`INTERVALS`] bins up to `end`; each covers the intervals that it overlaps, its mean weighted by overlap.
-fn binned(spans: &[Interval], end: f64) -> Vec<Bin> {
+fn binned(spans: &[Level], end: f64) -> Vec<Bin> {
     let count = spans.len().clamp(1, INTERVALS);
     let width = end / count as f64;
     let mut all: Vec<(f64, f64, f64, f64)> = vec![(f64::INFINITY, 0.0, 0.0, f64::NEG_INFINITY); count];
@@ -221,12 +221,12 @@ fn binned(spans: &[Interval], end: f64) -> Vec<Bin> {
 }
 
 /// A level of all replicas in each interval.
-fn over_time(simulation: &Simulation, of: impl Fn(&[Point]) -> f64) -> Vec<Interval> {
+fn over_time(simulation: &Simulation, of: impl Fn(&[SeriesPoint]) -> f64) -> Vec<Level> {
     let count = simulation.series.first().map_or(0, Vec::len);
     let interval = |index: usize| {
-        let points: Vec<Point> = simulation.series.iter().map(|replica| replica[index]).collect();
-        let Point { start_ms, end_ms, .. } = points[0];
-        Interval { start: start_ms / 1e3, end: end_ms / 1e3, value: of(&points) }
+        let points: Vec<SeriesPoint> = simulation.series.iter().map(|replica| replica[index]).collect();
+        let SeriesPoint { start_ms, end_ms, .. } = points[0];
+        Level { start: start_ms / 1e3, end: end_ms / 1e3, value: of(&points) }
     };
     (0..count).map(interval).collect()
 }
@@ -238,8 +238,8 @@ mod tests {
     /// 240 intervals of a second, 0 and 10 in turn, in 120 bins of two seconds each: from 0 to 10, 5 in the mean.
     #[test]
     fn many_intervals_become_trend_and_range() {
-        let spans: Vec<Interval> = (0..240)
-            .map(|i| Interval { start: f64::from(i), end: f64::from(i + 1), value: f64::from(i % 2 * 10) })
+        let spans: Vec<Level> = (0..240)
+            .map(|i| Level { start: f64::from(i), end: f64::from(i + 1), value: f64::from(i % 2 * 10) })
             .collect();
         let bins = binned(&spans, 240.0);
         assert_eq!(bins.len(), 120);
@@ -249,8 +249,7 @@ mod tests {
     /// 3 for one second and 7 for three: (3 + 21)/4 = 6 over two bins of two seconds: (3 + 7)/2 = 5 and 7.
     #[test]
     fn intervals_count_by_their_time() {
-        let spans =
-            [Interval { start: 0.0, end: 1.0, value: 3.0 }, Interval { start: 1.0, end: 4.0, value: 7.0 }];
+        let spans = [Level { start: 0.0, end: 1.0, value: 3.0 }, Level { start: 1.0, end: 4.0, value: 7.0 }];
         let means: Vec<f64> = binned(&spans, 4.0).iter().map(|b| b.mean).collect();
         assert_eq!(means, [5.0, 7.0]);
     }

@@ -2,9 +2,9 @@
 //!
 //! Knows: the diagonal on which both are equal. Knows nothing about how points were forecast.
 
-use super::chart::{Axis, Chart, INK, Key, MUTED, Marker, SERIES, Stroke, Unit, page};
+use super::chart::{Axis, Chart, INK, LegendSample, MUTED, Marker, SERIES, Stroke, Unit, page};
 use crate::measurement::Metrics;
-use crate::validate::Point;
+use crate::validate::RowForecast;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const NAMES: [&str; 5] = ["TTFT", "TPOT", "E2EL", "output tokens/s", "tokens/s"]
 const FEW: usize = 300;
 
 /// A chart for each metric that was measured and forecast; `None` if no row has both.
-pub fn svg(points: &[Point]) -> Option<String> {
+pub fn svg(points: &[RowForecast]) -> Option<String> {
     let all: Vec<Vec<Dot>> = (0..Metrics::NAMES.len()).map(|metric| dots(points, metric)).collect();
     // The accelerators with the most points have colours of their own, consistent across charts.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -36,8 +36,8 @@ struct Dot<'a> {
 }
 
 /// The rows with a forecast and a measurement of that metric.
-fn dots<'a>(points: &'a [Point<'a>], metric: usize) -> Vec<Dot<'a>> {
-    let dot = |point: &'a Point<'a>| {
+fn dots<'a>(points: &'a [RowForecast<'a>], metric: usize) -> Vec<Dot<'a>> {
+    let dot = |point: &'a RowForecast<'a>| {
         let forecast = point.forecast.as_ref().ok().and_then(|f| f.all()[metric]);
         let both = forecast.zip(point.row.measured.all()[metric]).filter(|(f, m)| *f > 0.0 && *m > 0.0);
         both.map(|at| Dot { at, row: &point.row.id, chip: &point.row.hardware })
@@ -56,8 +56,8 @@ fn chart(metric: usize, dots: &[Dot], chips: &[&str]) -> Chart {
     let mut chart = Chart::new(&format!("{}: measured against forecast", NAMES[metric]), &note(all()), x, y);
     chart.band(&[(from, from / 1.25, from * 1.25), (to, to / 1.25, to * 1.25)], MUTED);
     chart.line(vec![(from, from), (to, to)], INK, Stroke::Solid);
-    chart.key(Key::Line(INK, Stroke::Solid), "equal");
-    chart.key(Key::Band(MUTED), "within a factor of 1.25");
+    chart.key(LegendSample::Line(INK, Stroke::Solid), "equal");
+    chart.key(LegendSample::Band(MUTED), "within a factor of 1.25");
     let own = if chips.len() > SERIES { SERIES - 1 } else { chips.len() };
     let (named, others) = chips.split_at(own);
     for (series, chip) in named.iter().enumerate() {
@@ -73,7 +73,7 @@ fn group(chart: &mut Chart, dots: &[Dot], chips: &[&str], series: usize, name: &
     if mine.is_empty() {
         return;
     }
-    chart.key(Key::Point(Marker::filled(series)), &format!("{name} ({})", mine.len()));
+    chart.key(LegendSample::Point(Marker::filled(series)), &format!("{name} ({})", mine.len()));
     if dots.len() > FEW {
         chart.cloud(mine.iter().map(|dot| dot.at).collect(), series);
         return;

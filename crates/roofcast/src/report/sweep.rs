@@ -2,8 +2,8 @@
 //!
 //! Knows: how curves of limits, forecasts and measurements differ. Knows nothing about what was swept.
 
-use super::chart::{Axis, Chart, Key, Marker, Stroke, Unit, page};
-use crate::spec::Bound;
+use super::chart::{Axis, Chart, LegendSample, Marker, Stroke, Unit, page};
+use crate::spec::SloBound;
 
 /// Values of the swept key.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ pub enum Look {
 
 /// One curve; a value is absent where a run gave none.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
+pub struct SweepCurve {
     /// Name in the legend.
     pub name: String,
     /// One value for each value of the key.
@@ -49,10 +49,15 @@ pub struct Curve {
     pub ranges: Vec<Option<[f64; 2]>>,
 }
 
-impl Curve {
+impl SweepCurve {
     /// A curve without ranges.
-    pub fn new(name: &str, series: usize, look: Look, values: impl Iterator<Item = Option<f64>>) -> Curve {
-        Curve { name: name.to_owned(), values: values.collect(), look, series, ranges: Vec::new() }
+    pub fn new(
+        name: &str,
+        series: usize,
+        look: Look,
+        values: impl Iterator<Item = Option<f64>>,
+    ) -> SweepCurve {
+        SweepCurve { name: name.to_owned(), values: values.collect(), look, series, ranges: Vec::new() }
     }
 }
 
@@ -64,14 +69,14 @@ pub struct Panel {
     /// Unit of the y axis.
     pub quantity: Quantity,
     /// Curves of the panel.
-    pub curves: Vec<Curve>,
+    pub curves: Vec<SweepCurve>,
     /// Bound that must not be exceeded, with its text.
-    pub most: Option<Bound>,
+    pub most: Option<SloBound>,
 }
 
 /// A sweep.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sweep {
+pub struct SweepPicture {
     /// Title: the model and hardware of the sweep.
     pub title: String,
     /// Subtitle: the settings that are constant.
@@ -85,7 +90,7 @@ pub struct Sweep {
 }
 
 /// A chart for each panel that has a curve.
-pub fn svg(sweep: &Sweep) -> String {
+pub fn svg(sweep: &SweepPicture) -> String {
     let drawn = |p: &&Panel| p.curves.iter().any(|c| c.values.iter().any(Option::is_some));
     let panels: Vec<&Panel> = sweep.panels.iter().filter(drawn).collect();
     let one = panels.len() < 2;
@@ -97,7 +102,7 @@ pub fn svg(sweep: &Sweep) -> String {
     page(&panels.iter().enumerate().map(chart).collect::<Vec<_>>())
 }
 
-fn chart(sweep: &Sweep, panel: &Panel, title: &str, note: &str) -> Chart {
+fn chart(sweep: &SweepPicture, panel: &Panel, title: &str, note: &str) -> Chart {
     let (x, at): (Axis, Vec<f64>) = match &sweep.values {
         Values::Numbers(all) => (Axis::around(&sweep.key, Unit::Plain, all.iter().copied()), all.clone()),
         Values::Names(all) => {
@@ -121,7 +126,7 @@ fn chart(sweep: &Sweep, panel: &Panel, title: &str, note: &str) -> Chart {
 }
 
 /// One curve; values of names are not joined, as nothing lies between them.
-fn draw(chart: &mut Chart, curve: &Curve, at: &[f64], joined: bool) {
+fn draw(chart: &mut Chart, curve: &SweepCurve, at: &[f64], joined: bool) {
     let series = curve.series;
     let mut ranges: Vec<(f64, f64, f64)> =
         at.iter().zip(&curve.ranges).filter_map(|(x, r)| r.map(|[low, high]| (*x, low, high))).collect();
@@ -139,14 +144,14 @@ fn draw(chart: &mut Chart, curve: &Curve, at: &[f64], joined: bool) {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         ranges.sort_by(|a, b| a.0.total_cmp(&b.0));
         chart.line(points.clone(), series, stroke);
-        chart.key(Key::Line(series, stroke), &curve.name);
+        chart.key(LegendSample::Line(series, stroke), &curve.name);
     }
     let marker = if curve.look == Look::Points { Marker::filled(series) } else { Marker::hollow(series) };
     if !joined {
-        chart.key(Key::Point(marker), &curve.name);
+        chart.key(LegendSample::Point(marker), &curve.name);
     }
     if !ranges.is_empty() {
-        chart.key(Key::Band(series), "10th to 90th percentile");
+        chart.key(LegendSample::Band(series), "10th to 90th percentile");
         if joined {
             chart.band(&ranges, series);
         } else {

@@ -1,6 +1,6 @@
 //! The Pareto picture: dollars against time per token.
 
-use super::chart::{Axis, Chart, INK, Key, MUTED, Marker, Stroke, Unit, colour, page};
+use super::chart::{Axis, Chart, INK, LegendSample, MUTED, Marker, Stroke, Unit, colour, page};
 use crate::plan::{Choice, Near, Plan, front};
 use crate::spec::{Metric, Slo};
 use std::collections::BTreeSet;
@@ -43,14 +43,14 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
                 &format!("{}: forecast {:.1} ms", name(c), forecast.1),
             );
         }
-        chart.key(Key::Point(Marker::filled(series)), chip);
+        chart.key(LegendSample::Point(Marker::filled(series)), chip);
     }
     if !chips.is_empty() {
-        chart.key(Key::Point(Marker::hollow(0).ink()), "at its limit");
+        chart.key(LegendSample::Point(Marker::hollow(0).ink()), "at its limit");
     }
     if steps.len() > 1 {
         chart.key(
-            Key::Line(MUTED, Stroke::Solid),
+            LegendSample::Line(MUTED, Stroke::Solid),
             if edge.iter().all(|c| c.tpot_ms == c.limit.tpot_ms) {
                 "the fastest for its price, at the limits"
             } else {
@@ -102,10 +102,10 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
         for c in plan.ranked.iter().filter(|c| c.accelerators() == *chip) {
             chart.point(at(c), Marker::filled(series), &name(c));
         }
-        chart.key(Key::Point(Marker::filled(series)), chip);
+        chart.key(LegendSample::Point(Marker::filled(series)), chip);
     }
     if edge.len() > 1 {
-        chart.key(Key::Line(MUTED, Stroke::Solid), "none has more of both");
+        chart.key(LegendSample::Line(MUTED, Stroke::Solid), "none has more of both");
     }
     if let Some(best) = &plan.best {
         chart.label(at(best), &format!("best: {}", best.hardware()), INK);

@@ -12,7 +12,7 @@ use crate::workload::Prompt;
 
 /// A request that needs a replica.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RoutedRequest<'a> {
     /// User or session.
     pub user: u32,
     /// Identity of the prompt's tokens.
@@ -54,7 +54,7 @@ impl CachePolicy {
     }
 
     /// Records that `asked` went to replica `chosen`.
-    pub(super) fn sent(&mut self, asked: &Asked, chosen: usize) {
+    pub(super) fn sent(&mut self, asked: &RoutedRequest, chosen: usize) {
         if self.routing == Routing::CacheAware {
             self.history.insert(chosen, asked.prompt);
         }
@@ -64,7 +64,7 @@ impl CachePolicy {
     /// Dynamo has a temperature.
     pub(super) fn choose(
         &self,
-        asked: &Asked,
+        asked: &RoutedRequest,
         replicas: &dyn Replicas,
         candidates: &[usize],
         draw: Draw,
@@ -87,7 +87,7 @@ impl CachePolicy {
     /// Costs by Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`), in blocks: `prefill_load_scale` ×
     /// max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks, 0) + blocks in use +
     /// `decode_active_request_weight` × requests.
-    fn costs(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
+    fn costs(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let cost = |&index: &usize| {
             let prefill = (replicas.prompt_tokens(index) + asked.input) as f64 / self.block;
@@ -100,7 +100,7 @@ impl CachePolicy {
 
     /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score, each score within 0 and 1: cached
     /// tokens / prompt tokens; (longest queue − own queue) / (longest − shortest), 1 where they are equal; 1 − KV cache use.
-    fn scores(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
+    fn scores(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let queues: Vec<f64> = candidates.iter().map(|index| replicas.waiting(*index) as f64).collect();
         let [shortest, longest] = extremes(&queues);
@@ -117,7 +117,12 @@ impl CachePolicy {
     /// Values by SGLang's model gateway (policy `cache_aware`): minus the load where most − least > `balance_abs_threshold` and
     /// most > `balance_rel_threshold` × least; else the matched tokens where the longest match exceeds `cache_threshold` of
     /// the prompt; else minus the remembered tokens.
-    fn balanced_matches(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
+    fn balanced_matches(
+        &self,
+        asked: &RoutedRequest,
+        replicas: &dyn Replicas,
+        candidates: &[usize],
+    ) -> Vec<f64> {
         let s = &self.settings;
         let loads = idle(replicas, candidates);
         let [most, least] = extremes(&loads).map(|value| -value);
@@ -134,7 +139,7 @@ impl CachePolicy {
 
     /// Values by vLLM production stack a6c01db0 (`routers/routing_logic.py`, `kvaware`): the cached tokens where at most
     /// `kv_aware_threshold` tokens of the prompt are not in the longest cached prefix, else minus the requests in flight.
-    fn holders(&self, asked: &Asked, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
+    fn holders(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let cached: Vec<f64> = candidates.iter().map(|index| replicas.cached(*index) as f64).collect();
         let longest = extremes(&cached)[1];
         let near = longest > 0.0 && asked.input as f64 - longest <= self.settings.kv_aware_threshold;
@@ -206,7 +211,7 @@ mod tests {
         let mut router = Router::new(routing, 1).weighing_caches(settings, 16);
         let prompt = Prompt::Shared { segment: 1, length: input as u32 };
         let candidates: Vec<usize> = (0..reported.len()).collect();
-        let asked = Asked { user: 0, prompt: &prompt, input };
+        let asked = RoutedRequest { user: 0, prompt: &prompt, input };
         router.choose_by_cache(&asked, &Reported(reported.to_vec()), &candidates)
     }
 
@@ -242,7 +247,7 @@ mod tests {
     #[test]
     fn the_gateway_follows_its_history_while_loads_are_balanced() {
         let prompt = Prompt::Shared { segment: 1, length: 1000 };
-        let asked = Asked { user: 0, prompt: &prompt, input: 1200 };
+        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1200 };
         let mut router = Router::new(Routing::CacheAware, 1).weighing_caches(RoutingSpec::default(), 16);
         let idle = Reported(vec![[0; 5]; 3]);
         let first = router.choose_by_cache(&asked, &idle, &[0, 1, 2]);
@@ -250,7 +255,7 @@ mod tests {
         assert_eq!(router.choose_by_cache(&asked, &idle, &[0, 1, 2]), first);
         // A prompt without a match goes where least text is remembered.
         let other = Prompt::Shared { segment: 2, length: 1000 };
-        let other = Asked { prompt: &other, ..asked };
+        let other = RoutedRequest { prompt: &other, ..asked };
         assert_ne!(router.choose_by_cache(&other, &idle, &[0, 1, 2]), first);
         // 65 more requests than the least, and more than 1.5 times as many: the shortest queue.
         let mut busy = vec![[10, 0, 0, 0, 0]; 3];
@@ -268,7 +273,7 @@ mod tests {
         let settings = RoutingSpec { router_temperature: 1.0, ..RoutingSpec::default() };
         let mut router = Router::new(Routing::DynamoKv, 7).weighing_caches(settings, 16);
         let prompt = Prompt::Own;
-        let asked = Asked { user: 0, prompt: &prompt, input: 1600 };
+        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1600 };
         let first = (0..10_000).filter(|_| router.choose_by_cache(&asked, &reported, &[0, 1]) == 0).count();
         let expected = 10_000.0 / (1.0 + std::f64::consts::E);
         assert!((first as f64 - expected).abs() < 200.0, "{first} of {expected}");

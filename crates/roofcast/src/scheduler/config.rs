@@ -29,7 +29,7 @@ pub struct EngineConfig {
     /// True if admission needs room for the whole known sequence, not only for its first chunk.
     pub scheduler_reserve_full_isl: bool,
     /// Kind of prefix cache.
-    pub prefixes: Prefixes,
+    pub prefixes: PrefixCaching,
     /// Blocks kept free when admitting while others run.
     pub watermark_blocks: u64,
     /// Order of the queue.
@@ -82,7 +82,7 @@ pub enum Reservation {
 
 /// Kind of prefix cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Prefixes {
+pub enum PrefixCaching {
     /// No prefix cache.
     #[default]
     Unknown,

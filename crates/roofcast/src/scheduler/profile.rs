@@ -1,7 +1,7 @@
 //! Defaults of a scheduler, and the settings that it refuses.
 
 use super::Policy;
-use crate::scheduler::config::{Prefixes, Reservation};
+use crate::scheduler::config::{PrefixCaching, Reservation};
 use crate::spec::KvLayout;
 
 /// A scheduler's own settings; each policy's file defines them.
@@ -28,7 +28,7 @@ pub(crate) struct Profile {
     /// True if admission needs room for the whole known sequence.
     pub scheduler_reserve_full_isl: bool,
     /// Kind of prefix cache, if any.
-    pub prefixes: Prefixes,
+    pub prefixes: PrefixCaching,
     /// Blocks of the pool that the scheduler reserves for itself.
     pub null_blocks: u64,
     /// True if blocks outside a sliding window are freed.
@@ -59,7 +59,7 @@ impl Profile {
             watermark: 0.0,
             enable_chunked_prefill: true,
             scheduler_reserve_full_isl: true,
-            prefixes: Prefixes::Unknown,
+            prefixes: PrefixCaching::Unknown,
             null_blocks: 0,
             frees_windows: false,
             bounds_sequences: true,

@@ -28,14 +28,14 @@ pub use request::NewRequest;
 pub use tree::host::{Moves, Submission};
 
 use super::{Policy, Profile};
-use crate::scheduler::config::Prefixes;
+use crate::scheduler::config::PrefixCaching;
 use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;
 use budget::CLIP_MAX_NEW_TOKENS;
 use memory::Memory;
 use ratio::Ratio;
-use request::{Phase, RequestState};
+use request::{RequestPhase, RequestState};
 use rows::{Left, Running};
 use std::collections::VecDeque;
 use tree::ROOT;
@@ -45,7 +45,7 @@ use tree::ROOT;
 pub(super) fn profile() -> Profile {
     Profile {
         block_size: 1,
-        prefixes: Prefixes::Tree,
+        prefixes: PrefixCaching::Tree,
         bounds_sequences: false,
         divides_budget: true,
         ..Profile::chunked(Policy::TokenBudget)
@@ -301,7 +301,7 @@ impl Scheduler {
 
     /// True if a request takes part in the decodes whose results are in flight.
     pub(crate) fn decodes(&self, id: RequestId) -> bool {
-        matches!(self.requests[id].phase, Phase::Running | Phase::Leaving)
+        matches!(self.requests[id].phase, RequestPhase::Running | RequestPhase::Leaving)
     }
 
     /// True if a new request is not considered before a running one leaves.
@@ -326,13 +326,13 @@ impl Scheduler {
 
     fn generated(&self, id: RequestId) -> u64 {
         let r = &self.requests[id];
-        if r.phase == Phase::Running { self.running.generated(id, r.generated) } else { r.generated }
+        if r.phase == RequestPhase::Running { self.running.generated(id, r.generated) } else { r.generated }
     }
 
     /// Tokens in a request's cache, in-flight ones included.
     fn tokens(&self, id: RequestId) -> u64 {
         let r = &self.requests[id];
-        if r.phase == Phase::Running {
+        if r.phase == RequestPhase::Running {
             self.running.tokens(id, r.tokens, self.memory.decodes)
         } else {
             r.tokens
@@ -347,7 +347,7 @@ impl Scheduler {
     fn enqueue(&mut self, id: RequestId) {
         self.entries += 1;
         self.requests[id].entered = self.entries;
-        self.requests[id].phase = Phase::Waiting;
+        self.requests[id].phase = RequestPhase::Waiting;
         self.waiting.push_back(id);
     }
 
@@ -357,7 +357,7 @@ impl Scheduler {
             return;
         }
         let joins =
-            |id: &RequestId| self.requests[*id].phase == Phase::Extending && Some(*id) != self.chunked;
+            |id: &RequestId| self.requests[*id].phase == RequestPhase::Extending && Some(*id) != self.chunked;
         let joining: Vec<RequestId> = last.extends.iter().copied().filter(joins).collect();
         let gone = joining.len() < last.extends.len();
         // If nothing runs, and after a mixed batch, the joining batch becomes the running one.
@@ -368,7 +368,7 @@ impl Scheduler {
         let tick = self.overlaps() && last.kind == ForwardMode::Mixed;
         for (at, &id) in joining.iter().enumerate() {
             let r = &mut self.requests[id];
-            r.phase = Phase::Running;
+            r.phase = RequestPhase::Running;
             let at = (last.kind == ForwardMode::Mixed).then_some(at);
             let whole = self.config.rules.counts_ignored_eos_whole && r.ignore_eos;
             let left = Left { tokens: r.bound - r.generated, whole };

@@ -19,7 +19,7 @@ pub(crate) use kv_transfers::KvTransfer;
 
 use crate::arrival::{Arrival, SequenceId};
 use crate::clock::Ticks;
-use crate::kv_cache::prefix::Prefix;
+use crate::kv_cache::prefix::SharedPrefix;
 use crate::scheduler::config::{EngineConfig, Reservation};
 use crate::slab::Slab;
 use crate::tally::Tally;
@@ -158,7 +158,7 @@ impl<D: Decodes> State<D> {
 
     /// Adds a request to the queue; `prefix` is its shareable part.
     #[inline(always)]
-    pub(crate) fn arrive(&mut self, arrival: Arrival, prefix: Prefix) {
+    pub(crate) fn arrive(&mut self, arrival: Arrival, prefix: SharedPrefix) {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }

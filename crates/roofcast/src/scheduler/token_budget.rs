@@ -8,7 +8,7 @@
 //! budgets (512), and Sarathi allocates a prompt's blocks whole at admission, as the vLLM v0 below it did.
 
 use super::{Policy, Profile};
-use crate::scheduler::config::{Prefixes, Reservation};
+use crate::scheduler::config::{PrefixCaching, Reservation};
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
@@ -28,7 +28,7 @@ pub(crate) const ASYNC_SINCE: &str = "0.14.0";
 /// Defaults of vLLM v1: a null block, prefixes by blocks, blocks outside sliding windows freed.
 pub(super) fn vllm() -> Profile {
     Profile {
-        prefixes: Prefixes::Blocks,
+        prefixes: PrefixCaching::Blocks,
         null_blocks: 1,
         frees_windows: true,
         layouts: LAYOUTS,

@@ -17,7 +17,7 @@ pub(crate) use config::{Rules, SchedulerConfig, SchedulingPolicy};
 pub(crate) use transfers::{OffloadConfig, Transfers};
 
 use crate::kv_cache::paged::Pool;
-use crate::kv_cache::prefix::{Prefix, Tokens, push_output};
+use crate::kv_cache::prefix::{SharedPrefix, Tokens, push_output};
 use crate::slab::Slab;
 use crate::workload::Prompt;
 use blocks::{Admission, Admitted, Table};
@@ -32,7 +32,7 @@ pub(crate) struct NewRequest {
     /// Prompt tokens.
     pub input_len: u64,
     /// Prompt tokens that other requests may share.
-    pub prefix: Prefix,
+    pub prefix: SharedPrefix,
     /// Tokens to generate.
     pub output_len: u64,
     /// Priority; smaller is served first.
@@ -142,7 +142,7 @@ impl Scheduler {
 
     /// Queues a request.
     pub(crate) fn add(&mut self, arrival: NewRequest) -> RequestId {
-        let Prefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
+        let SharedPrefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
         let request = RequestState {
             number: self.arrived,
             prompt_len: arrival.input_len,

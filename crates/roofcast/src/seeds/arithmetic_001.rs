@@ -3,7 +3,7 @@
 //! Knows: kipply's closed forms for 12·L·d² weights, read at 1.5 TB/s and multiplied at 312 TFLOP/s.
 //! Source: <https://kipp.ly/transformer-inference-arithmetic/>.
 
-use super::Verdict::{Exact, Inconsistent, Rounded, Unit, WrongInput};
+use super::SeedVerdict::{Exact, Inconsistent, Rounded, Unit, WrongInput};
 use super::{Claim, Setup, closed_forms, decode, held, prefill};
 use crate::catalog::Catalog;
 use crate::cost::Cost;

@@ -2,11 +2,11 @@
 //!
 //! Knows: the text's four latency formulas (kipply's), its batch bounds and its remarks on arithmetic intensity.
 
-use super::Verdict::{Exact, Inconsistent, Measured, Rounded, Unit, WrongInput};
+use super::SeedVerdict::{Exact, Inconsistent, Measured, Rounded, Unit, WrongInput};
 use super::{Claim, GIB, Setup, closed_forms, decode, held, model};
-use crate::capacity::{Question, capacity};
+use crate::capacity::{CapacityQuestion, capacity};
 use crate::catalog::Catalog;
-use crate::cost::Bound;
+use crate::cost::Bottleneck;
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::limits::intensity;
@@ -128,7 +128,7 @@ fn crossover(ridge: f64, n: f64) -> f64 {
 fn library_crossover(d: &Deployment) -> f64 {
     let batches: Vec<u64> = (1..=1024).collect();
     let points = intensity(d, 4096, 4096, 2.0, &batches);
-    points.iter().find(|p| p.bound == Bound::Compute).map_or(f64::NAN, |p| p.batch as f64)
+    points.iter().find(|p| p.bound == Bottleneck::Compute).map_or(f64::NAN, |p| p.batch as f64)
 }
 
 fn arithmetic_intensity(catalog: &Catalog) -> Result<Vec<Claim>> {
@@ -202,7 +202,7 @@ fn concurrency_13b(catalog: &Catalog) -> Result<Vec<Claim>> {
     let kv = kv_bytes(m.layers.len() as u64, m.hidden);
     let nodes = capacity(
         &d,
-        &Question { context: CONTEXT, batch: 1, oversubscription_percent: 100, users: Some(10_000) },
+        &CapacityQuestion { context: CONTEXT, batch: 1, oversubscription_percent: 100, users: Some(10_000) },
     );
     let s = CONCURRENCY_13B;
     Ok(vec![

@@ -12,7 +12,7 @@ const TEXT: &str = include_str!("../../catalog/measured/seed-003.toml");
 /// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Measured {
+pub(super) struct SeedMeasurements {
     /// Web address of the published figures.
     #[serde(rename = "source")]
     _source: String,
@@ -25,7 +25,7 @@ pub(super) struct Measured {
     /// KV tokens that llama.cpp could allocate.
     pub(super) kv_tokens: Vec<KvTokens>,
     /// Forward passes of one token.
-    pub(super) kernel: Vec<Kernel>,
+    pub(super) kernel: Vec<SeedKernel>,
     /// Time per token behind two servers.
     pub(super) server: Vec<Server>,
 }
@@ -43,7 +43,7 @@ pub(super) struct KvTokens {
 /// One row of the kernel table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kernel {
+pub(super) struct SeedKernel {
     /// Engine and kernel.
     pub(super) name: String,
     /// Name of the engine, as in `vllm`.
@@ -73,6 +73,6 @@ pub(super) struct Server {
 }
 
 /// Reads the embedded file.
-pub(super) fn measured() -> Result<Measured> {
+pub(super) fn measured() -> Result<SeedMeasurements> {
     toml::from_str(TEXT).map_err(|e| Error::Parse { place: PLACE.into(), message: e.to_string() })
 }

@@ -3,17 +3,17 @@
 //! Knows: the text's two formulas (noooop/zerollama, `tutorial/advance/0x02/parameters.py`), its conclusions on
 //! users, and its measurements. Its rules are [`crate::spec::Convention::Seed003`].
 
-use super::Verdict::{Exact, Inconsistent, Measured as Seen, Rounded, Unit};
-use super::measured::{Measured, Server, measured};
-use super::{Claim, GIB, Setup, Verdict, closed_forms, decode, held, model, prefill};
+use super::SeedVerdict::{Exact, Inconsistent, Measured as Seen, Rounded, Unit};
+use super::measured::{SeedMeasurements, Server, measured};
+use super::{Claim, GIB, SeedVerdict, Setup, closed_forms, decode, held, model, prefill};
 use crate::batch::Batch;
-use crate::capacity::{Question, capacity};
+use crate::capacity::{CapacityQuestion, capacity};
 use crate::catalog::Catalog;
 use crate::cost::{Utilization, cost};
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::memory;
-use crate::model::{Mixer, Model, Role};
+use crate::model::{Mixer, Model, TensorRole};
 use crate::precision::Dtype;
 use crate::spec::{AttentionBackend, EngineSpec, Frontend};
 
@@ -71,7 +71,7 @@ fn counted(model: &Model) -> Counted {
         _ => 1.0,
     };
     let tensors = first.map(|l| l.ffn.tensors(model.hidden)).unwrap_or_default();
-    let ffn: f64 = tensors.iter().filter(|t| t.role == Role::Linear).map(|t| t.elements() as f64).sum();
+    let ffn: f64 = tensors.iter().filter(|t| t.role == TensorRole::Linear).map(|t| t.elements() as f64).sum();
     let layer = (d + 1.0) * d + 2.0 * (d + 1.0) * d / g + d * d + ffn;
     Counted { weights: layers * layer + d * model.vocab as f64, kv: 2.0 * layers * d / g }
 }
@@ -102,7 +102,7 @@ fn balance(catalog: &Catalog) -> Result<Vec<Claim>> {
         Claim::new(RECALL, "the same for the bf16 that decodes", "–", "FLOP/B")
             .recomputed(83e12 / 1008e9)
             .roofcast(ridge(Dtype::Bf16))
-            .is(Verdict::WrongInput, "83 TFLOPS is the fp32 rate; dense bf16 on tensor cores is 165"),
+            .is(SeedVerdict::WrongInput, "83 TFLOPS is the fp32 rate; dense bf16 on tensor cores is 165"),
     ])
 }
 
@@ -138,7 +138,7 @@ fn cells(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-fn gguf(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
+fn gguf(catalog: &Catalog, seen: &SeedMeasurements) -> Result<Vec<Claim>> {
     let mut all = Vec::new();
     for row in &seen.kv_tokens {
         let name = format!("{}{}", seen.model_prefix, row.size);
@@ -183,7 +183,7 @@ struct Served {
     /// Over-subscription in percent.
     sold: u64,
     said: &'static str,
-    verdict: Verdict,
+    verdict: SeedVerdict,
     why: &'static str,
 }
 
@@ -193,7 +193,7 @@ const SERVED: [Served; 12] = {
         context: u64,
         sold: u64,
         said: &'static str,
-        verdict: Verdict,
+        verdict: SeedVerdict,
         why: &'static str,
     ) -> Served {
         Served { size, context, sold, said, verdict, why }
@@ -222,7 +222,7 @@ const SERVED: [Served; 12] = {
     ]
 };
 
-fn users(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
+fn users(catalog: &Catalog, seen: &SeedMeasurements) -> Result<Vec<Claim>> {
     let mut all = Vec::new();
     for (index, s) in SERVED.iter().enumerate() {
         let row = seen.kv_tokens.iter().find(|r| r.size == s.size);
@@ -230,7 +230,7 @@ fn users(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
         let name = id(s.size);
         let d = Setup::new(&name, CARD, "q4_k_m", "16").resolve(catalog)?;
         let question =
-            Question { context: s.context, batch: 1, oversubscription_percent: s.sold, users: None };
+            CapacityQuestion { context: s.context, batch: 1, oversubscription_percent: s.sold, users: None };
         let part = if index < SERVED.len() / 2 { "2.5" } else { "2.8" };
         let sold = if s.sold > 100 { ", sold twice" } else { "" };
         all.push(
@@ -289,9 +289,9 @@ fn limit(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-fn kernels(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
+fn kernels(catalog: &Catalog, seen: &SeedMeasurements) -> Result<Vec<Claim>> {
     let name = format!("{}7B", seen.model_prefix);
-    let row = |kernel: &super::measured::Kernel| {
+    let row = |kernel: &super::measured::SeedKernel| {
         let d = Setup::new(&name, &seen.hardware, &kernel.weights, "16").resolve(catalog)?;
         let limit = decode(&d, 1, 1).limit.ms();
         Ok(Claim::new(
@@ -313,8 +313,8 @@ fn kernels(catalog: &Catalog, seen: &Measured) -> Result<Vec<Claim>> {
 fn forecast(
     catalog: &Catalog,
     name: &str,
-    seen: &Measured,
-    kernel: &super::measured::Kernel,
+    seen: &SeedMeasurements,
+    kernel: &super::measured::SeedKernel,
 ) -> Result<String> {
     let engine = EngineSpec {
         name: Some(kernel.engine.clone()),
@@ -341,7 +341,7 @@ struct Forecast {
 const HALFWAY: u64 = 500;
 
 /// Steps of vLLM's GPTQ behind both servers, with as many users as the memory holds halfway through their outputs.
-fn served(catalog: &Catalog, seen: &Measured, row: &Server) -> Result<Vec<Forecast>> {
+fn served(catalog: &Catalog, seen: &SeedMeasurements, row: &Server) -> Result<Vec<Forecast>> {
     let name = format!("{}{}", seen.model_prefix, row.size);
     let setup = Setup::new(&name, &seen.hardware, "gptq-int4", "16");
     // A 32B model fits the card with a small budget of tokens only.

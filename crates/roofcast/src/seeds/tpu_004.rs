@@ -7,8 +7,8 @@ mod curve;
 mod exercises;
 mod qps;
 
-use super::Verdict::{Exact, Inconsistent, Rounded, Unit, WrongInput};
-use super::{Claim, Setup, Verdict, chip, closed_forms, decode, held, prefill};
+use super::SeedVerdict::{Exact, Inconsistent, Rounded, Unit, WrongInput};
+use super::{Claim, SeedVerdict, Setup, chip, closed_forms, decode, held, prefill};
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;
 use crate::error::Result;
@@ -54,17 +54,17 @@ const GENERATED: f64 = 512.0;
 
 /// A weight and KV format of the chapter's tables.
 #[derive(Clone, Copy)]
-struct Kind {
+struct FormatPair {
     name: &'static str,
     bytes: f64,
     /// Chips of the format's smallest topology.
     chips: u64,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind { name: "bf16", bytes: 2.0, chips: 16 },
-    Kind { name: "int8", bytes: 1.0, chips: 8 },
-    Kind { name: "int4", bytes: 0.5, chips: 4 },
+const KINDS: [FormatPair; 3] = [
+    FormatPair { name: "bf16", bytes: 2.0, chips: 16 },
+    FormatPair { name: "int8", bytes: 1.0, chips: 8 },
+    FormatPair { name: "int4", bytes: 0.5, chips: 4 },
 ];
 
 pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
@@ -228,12 +228,12 @@ fn critical(catalog: &Catalog) -> Result<Vec<Claim>> {
 }
 
 /// Bytes that `chips` of 16 GB leave free after the parameters.
-fn free(kind: Kind, chips: u64) -> f64 {
+fn free(kind: FormatPair, chips: u64) -> f64 {
     chips as f64 * MEMORY - PARAMETERS * kind.bytes
 }
 
 /// Sequences of 8192 tokens that fit the free bytes.
-fn batch(kind: Kind, chips: u64) -> f64 {
+fn batch(kind: FormatPair, chips: u64) -> f64 {
     (free(kind, chips) / (kv_bytes(kind.bytes) * 8192.0)).floor()
 }
 
@@ -364,7 +364,7 @@ fn prefill_s() -> f64 {
 /// B·(P + G)/G and its parts.
 fn pages() -> Vec<Claim> {
     let (b, p, g) = (32.0, 8192.0, 4096.0);
-    let row = |words: &str, said: &str, unit: &'static str, value: f64, verdict: Verdict, why: &str| {
+    let row = |words: &str, said: &str, unit: &'static str, value: f64, verdict: SeedVerdict, why: &str| {
         Claim::new(PAGES, words, said, unit).recomputed(value).roofcast(value).is(verdict, why)
     };
     vec![

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// A measured mean TPOT with forecast, limit and verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Beside {
+pub struct TpotComparison {
     /// Measured mean TPOT in milliseconds.
     pub tpot_ms: f64,
     /// Forecast mean TPOT in milliseconds.
@@ -22,13 +22,13 @@ pub struct Beside {
     /// Measured over limit.
     pub over_limit: f64,
     /// The conclusion.
-    pub verdict: Verdict,
+    pub verdict: TpotVerdict,
 }
 
 /// Place of a measured time in a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum TpotVerdict {
     /// Below the limit: deployment or load are not the ones described.
     BelowLimit,
     /// Below the band.
@@ -39,20 +39,20 @@ pub enum Verdict {
     Slow,
 }
 
-impl Beside {
+impl TpotComparison {
     /// Comparison of the mean TPOT `tpot_ms` with `run`; `None` if no request of the run has a TPOT.
-    pub fn of(run: &Simulation, tpot_ms: f64) -> Option<Beside> {
+    pub fn of(run: &Simulation, tpot_ms: f64) -> Option<TpotComparison> {
         let forecast_ms = run.summary.tpot.figure(|tpot| tpot.mean)?;
         // A run's mean TPOT may itself be below the limit of its mean step.
         let limit_ms = run.limit_tpot_ms.min(forecast_ms);
         let band_ms = run.bands.as_ref().map(|bands| bands.tpot_ms.range);
         let verdict = match band_ms {
-            _ if tpot_ms < limit_ms => Verdict::BelowLimit,
-            Some([low, _]) if tpot_ms < low => Verdict::Fast,
-            Some([_, high]) if tpot_ms > high => Verdict::Slow,
-            _ => Verdict::AsForecast,
+            _ if tpot_ms < limit_ms => TpotVerdict::BelowLimit,
+            Some([low, _]) if tpot_ms < low => TpotVerdict::Fast,
+            Some([_, high]) if tpot_ms > high => TpotVerdict::Slow,
+            _ => TpotVerdict::AsForecast,
         };
         let (over_forecast, over_limit) = (tpot_ms / forecast_ms, tpot_ms / limit_ms);
-        Some(Beside { tpot_ms, forecast_ms, band_ms, limit_ms, over_forecast, over_limit, verdict })
+        Some(TpotComparison { tpot_ms, forecast_ms, band_ms, limit_ms, over_forecast, over_limit, verdict })
     }
 }

@@ -10,7 +10,7 @@ use crate::deployment::Deployment;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, FoundPrefixes, Ingest, Pools, Scaling, Servers, Way};
+use crate::fleet::{Fleet, FoundPrefixes, Ingest, Pools, Scaling, Servers, TransferPath};
 use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
@@ -24,16 +24,16 @@ use std::ops::Range;
 /// The replicas of a fleet.
 pub(super) struct Provision {
     /// The replicas that compute prompts, if prefill and decode are disaggregated.
-    pub(super) prefill: Option<Pool>,
+    pub(super) prefill: Option<ResolvedPool>,
     /// The replicas that decode, and compute prompts unless prefill is disaggregated.
-    pub(super) serving: Pool,
+    pub(super) serving: ResolvedPool,
     /// Replicas on other accelerators that serve whole requests as well.
-    pub(super) beside: Option<Pool>,
+    pub(super) beside: Option<ResolvedPool>,
     fleet: FleetSpec,
 }
 
 /// Equal replicas, resolved.
-pub(super) struct Pool {
+pub(super) struct ResolvedPool {
     pub(super) forecaster: Forecaster,
     pub(super) config: EngineConfig,
     policy: Policy,
@@ -50,11 +50,11 @@ pub(super) struct Requests {
     pub(super) shared: bool,
 }
 
-impl Pool {
-    fn of(forecaster: Forecaster, requests: Requests) -> Result<Pool> {
+impl ResolvedPool {
+    fn of(forecaster: Forecaster, requests: Requests) -> Result<ResolvedPool> {
         let Requests { context, shared } = requests;
         let (config, policy) = EngineConfig::resolve(&forecaster.deployment, context, shared)?;
-        Ok(Pool { forecaster, config, policy, context })
+        Ok(ResolvedPool { forecaster, config, policy, context })
     }
 
     /// The accelerator.
@@ -91,7 +91,7 @@ pub struct FleetUse {
     /// Replicas on other accelerators that serve whole requests as well.
     pub beside: Option<PoolUse>,
     /// KV transfers from prefill to decode replicas.
-    pub transfers: Option<Transfers>,
+    pub transfers: Option<TransferUse>,
     /// Number of replicas over time, with autoscaling.
     pub autoscale: Option<ScalingUse>,
     /// Prompt tokens that the router's choices found in prefix caches, where there were choices.
@@ -146,7 +146,7 @@ pub struct PoolUse {
 
 /// KV transfers between replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Transfers {
+pub struct TransferUse {
     /// Number of transfers.
     pub count: u64,
     /// Mean time on the link, in milliseconds.
@@ -156,7 +156,7 @@ pub struct Transfers {
 /// The serving replicas, and the fraction of their time in which they computed.
 pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
     let scaling = fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration));
-    let pool = |pool: &Pool, times: &[TimeShares]| {
+    let pool = |pool: &ResolvedPool, times: &[TimeShares]| {
         let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
         let idle: f64 = times.iter().map(|t| t.idle_s).sum();
         let chip = pool.chip();
@@ -175,7 +175,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
     };
     let (prompts, others) = times.split_at(provision.prefillers() as usize);
     let (serving, beside) = others.split_at(provision.servers(times.len()).len());
-    let transfers = fleet.pools.as_ref().map(|pools| Transfers {
+    let transfers = fleet.pools.as_ref().map(|pools| TransferUse {
         count: pools.transfers,
         mean_ms: pools.on_the_link.ms() / pools.transfers.max(1) as f64,
     });
@@ -231,7 +231,7 @@ impl Provision {
                         "left out without fleet.prefill and fleet.decode, between which caches travel";
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
-                let serving = Pool::of(forecaster.clone(), requests)?;
+                let serving = ResolvedPool::of(forecaster.clone(), requests)?;
                 let beside = fleet.beside.as_ref().map(|spec| beside(forecaster, spec, requests, place));
                 let beside = beside.transpose()?;
                 weighed(fleet, place)?;
@@ -256,10 +256,11 @@ impl Provision {
                             speculative and kv_offloading_size, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
         }
-        let mut prefill = Pool::of(pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?, requests)?;
+        let mut prefill =
+            ResolvedPool::of(pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?, requests)?;
         prefill.config.hands_over = true;
         // A decode replica does not look for prefixes in its cache, because caches are transferred whole.
-        let serving = Pool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
+        let serving = ResolvedPool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
         Ok(Provision { prefill: Some(prefill), serving, beside: None, fleet: fleet.clone() })
     }
 
@@ -284,7 +285,7 @@ impl Provision {
         let count = if section == "fleet.autoscale" { "max_replicas" } else { "replicas" };
         uncounted(&forecaster.deployment, &format!("{section} has {count}"), place)?;
         let all = PoolSpec { replicas: Some(most), ..PoolSpec::default() };
-        let serving = Pool::of(pool(forecaster, &all, section, None)?, requests)?;
+        let serving = ResolvedPool::of(pool(forecaster, &all, section, None)?, requests)?;
         Ok(Provision { prefill: None, serving, beside: None, fleet: fleet.clone() })
     }
 
@@ -303,14 +304,14 @@ impl Provision {
     /// The API servers in front of the replicas, if they take time.
     pub(super) fn ingest(&self) -> Option<Servers> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
-        let server = |pool: &Pool| Ingest::of(&pool.forecaster, pool.config.cost);
+        let server = |pool: &ResolvedPool| Ingest::of(&pool.forecaster, pool.config.cost);
         let each = pools.flat_map(|pool| repeat_n(server(pool), pool.count() as usize));
         each.collect::<Option<Vec<_>>>().map(Servers::new)
     }
 
     /// Number of replicas that compute prompts for others.
     pub(super) fn prefillers(&self) -> u64 {
-        self.prefill.as_ref().map_or(0, Pool::count)
+        self.prefill.as_ref().map_or(0, ResolvedPool::count)
     }
 
     /// The pools, if prefill and decode are disaggregated.
@@ -319,7 +320,12 @@ impl Provision {
         let Some(link) = self.fleet.link else {
             return Err(Error::field(place, "fleet.link", "missing", "nvlink, network or pcie"));
         };
-        let way = Way::new(&prefill.forecaster.deployment, &self.serving.forecaster.deployment, link, place)?;
+        let way = TransferPath::new(
+            &prefill.forecaster.deployment,
+            &self.serving.forecaster.deployment,
+            link,
+            place,
+        )?;
         let routing = self.fleet.decode.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         let decode = self.serving.count() as usize;
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
@@ -341,12 +347,12 @@ impl Provision {
 
     /// Range, among all `replicas`, of the serving pool: neither prefill replicas nor replicas on other accelerators.
     pub(super) fn servers(&self, replicas: usize) -> Range<usize> {
-        let beside = self.beside.as_ref().map_or(0, Pool::count) as usize;
+        let beside = self.beside.as_ref().map_or(0, ResolvedPool::count) as usize;
         self.prefillers() as usize..replicas - beside
     }
 
     /// The prefill pool, if it runs on other accelerators than the decode pool.
-    pub(super) fn elsewhere(&self) -> Option<&Pool> {
+    pub(super) fn elsewhere(&self) -> Option<&ResolvedPool> {
         self.prefill.as_ref().filter(|pool| pool.chip().id != self.serving.chip().id)
     }
 
@@ -384,12 +390,12 @@ fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
 }
 
 /// Replicas on other accelerators that serve requests together with the ones of `forecaster`.
-fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &str) -> Result<Pool> {
+fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &str) -> Result<ResolvedPool> {
     if spec.router.is_some() {
         let accepted = "left out: fleet.router is that of all replicas";
         return Err(Error::field(place, "fleet.beside.router", "set", accepted));
     }
-    Pool::of(pool(forecaster.elsewhere(), spec, "fleet.beside", None)?, requests)
+    ResolvedPool::of(pool(forecaster.elsewhere(), spec, "fleet.beside", None)?, requests)
 }
 
 /// Schedulers whose replicas can hand KV caches to others.

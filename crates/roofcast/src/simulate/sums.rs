@@ -2,10 +2,10 @@
 //!
 //! Knows: the means and fractions that steps, blocks and times give. Knows nothing about the course of the run.
 
-use super::provision::{self, Pool, Provision, ScalingUse};
-use super::{Activity, CacheUse, Expense, HostUse, Settings, Simulation, Tables, TimeShares};
+use super::provision::{self, Provision, ResolvedPool, ScalingUse};
+use super::{Activity, CacheUse, Expense, HostUse, ReportedSettings, Simulation, Tables, TimeShares};
 use crate::accelerator::{Accelerator, IDLE_POWER};
-use crate::bands::{Bands, Means};
+use crate::bands::{Bands, ForecastMeans};
 use crate::batch::Batch;
 use crate::clock::Ticks;
 use crate::cost::{self, Utilization};
@@ -15,16 +15,16 @@ use crate::fleet::Fleet;
 use crate::fleet::results::OfferedLoad;
 use crate::kv_cache::tier::HostTier;
 use crate::scheduler::config::EngineConfig;
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::spec::KvLayout;
-use crate::summary::Summary;
+use crate::summary::RunSummary;
 use crate::tally::{Mean, Tally};
 use crate::timeline::series::together;
 use crate::units::Bytes;
 use std::ops::Range;
 
-pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet) -> Simulation {
-    let Pool { forecaster, config, .. } = &provision.serving;
+pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut fleet: Fleet) -> Simulation {
+    let ResolvedPool { forecaster, config, .. } = &provision.serving;
     let itl =
         fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
             all.merge(&replica.tally().itl);
@@ -74,9 +74,14 @@ pub(super) fn report(provision: &Provision, settings: Settings, mut fleet: Fleet
 
 /// The bands of a run; if all requests were served, the load sets the throughput. Times to the first token come from
 /// the replicas that compute prompts.
-fn bands(provision: &Provision, summary: &Summary, load: &OfferedLoad, limit_tpot_ms: f64) -> Option<Bands> {
+fn bands(
+    provision: &Provision,
+    summary: &RunSummary,
+    load: &OfferedLoad,
+    limit_tpot_ms: f64,
+) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;
-    let means = Means {
+    let means = ForecastMeans {
         ttft_ms: summary.ttft.mean,
         tpot_ms: summary.tpot.mean,
         limit_tpot_ms,
@@ -84,7 +89,7 @@ fn bands(provision: &Provision, summary: &Summary, load: &OfferedLoad, limit_tpo
         output_tok_s: (!set).then(|| summary.output_throughput()),
         open_loop: load.offered_per_s.is_some(),
     };
-    let of = |pool: &Pool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
+    let of = |pool: &ResolvedPool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
     let serving = of(&provision.serving)?;
     match (provision.elsewhere(), &provision.beside) {
         (Some(prompts), _) => Some(serving.with_prompts(of(prompts)?)),
@@ -183,7 +188,7 @@ fn tables(layout: KvLayout, config: &EngineConfig, tallies: &[&Tally]) -> Tables
 
 /// A replica's time by bottleneck, over the `up` ticks that it was up.
 fn time(replica: &mut dyn Replica, up: Ticks) -> TimeShares {
-    let Shares { memory, compute, communication, host } = replica.shares();
+    let BottleneckShares { memory, compute, communication, host } = replica.shares();
     let busy = memory + compute + communication + host + replica.tally().swapping;
     TimeShares {
         memory_s: memory.seconds(),
@@ -197,7 +202,7 @@ fn time(replica: &mut dyn Replica, up: Ticks) -> TimeShares {
 
 fn expense(
     provision: &Provision,
-    summary: &Summary,
+    summary: &RunSummary,
     times: &[TimeShares],
     scaling: Option<ScalingUse>,
 ) -> Expense {

@@ -5,7 +5,7 @@
 
 /// Types of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// A word.
     Word,
     /// A whole number.
@@ -24,20 +24,20 @@ pub enum Kind {
 
 /// One key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
+pub struct SpecKey {
     /// Dotted path, as in `engine.max_num_seqs`.
     pub path: &'static str,
     /// Flag without dashes; `None` if only `--set` reaches it.
     pub flag: Option<&'static str>,
     /// Type of the value.
-    pub kind: Kind,
+    pub kind: ValueType,
     /// Description with unit and default.
     pub about: &'static str,
     /// True if the short help omits it.
     pub rare: bool,
 }
 
-impl Key {
+impl SpecKey {
     /// The top-level section of the key: `engine` for `engine.speculative.draft_model`.
     pub fn section(&self) -> &'static str {
         self.path.split('.').next().unwrap_or_default()
@@ -45,9 +45,9 @@ impl Key {
 }
 
 /// The key with this path or flag; dashes and underscores are equivalent, and `users` means the concurrency.
-pub(crate) fn find(name: &str) -> Option<&'static Key> {
+pub(crate) fn find(name: &str) -> Option<&'static SpecKey> {
     let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
-    let named = |key: &&Key| key.flag == Some(flag.as_str()) && key.section() != "search";
+    let named = |key: &&SpecKey| key.flag == Some(flag.as_str()) && key.section() != "search";
     KEYS.iter().find(|key| key.path == name).or_else(|| KEYS.iter().find(named))
 }
 
@@ -78,23 +78,23 @@ const SECTIONS: [(&str, &str); 19] = [
     ("search", "What a plan chooses from."),
 ];
 
-const fn key(path: &'static str, flag: &'static str, kind: Kind, about: &'static str) -> Key {
-    Key { path, flag: Some(flag), kind, about, rare: false }
+const fn key(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
+    SpecKey { path, flag: Some(flag), kind, about, rare: false }
 }
 
-const fn rare(path: &'static str, flag: &'static str, kind: Kind, about: &'static str) -> Key {
-    Key { path, flag: Some(flag), kind, about, rare: true }
+const fn rare(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
+    SpecKey { path, flag: Some(flag), kind, about, rare: true }
 }
 
-const fn toml(path: &'static str, kind: Kind, about: &'static str) -> Key {
-    Key { path, flag: None, kind, about, rare: true }
+const fn toml(path: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
+    SpecKey { path, flag: None, kind, about, rare: true }
 }
 
-use Kind::{Real, Switch, Toml, Whole, Wholes, Word, Words};
+use ValueType::{Real, Switch, Toml, Whole, Wholes, Word, Words};
 
 /// All keys, in the order in which a spec is written and settings are laid over one another.
 #[rustfmt::skip] // a table, a key a line
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[SpecKey] = &[
     key("model.name", "model", Word, "catalog id, or a path to a config.json, its folder, a .gguf or .safetensors"),
     toml("model.path", Word, "a config.json or its folder, from this file's folder; instead of name"),
     key("hardware.accelerator", "hardware", Word, "accelerator, as in h100-sxm, or a TOML file with one"),

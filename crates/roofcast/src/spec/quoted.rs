@@ -2,7 +2,7 @@
 //!
 //! Knows: the keys that hold numbers. Knows nothing about the numbers that a key accepts.
 
-use super::keys::{KEYS, Kind};
+use super::keys::{KEYS, ValueType};
 use super::number::{self, Unit};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -54,13 +54,13 @@ fn number_of(path: &str, text: &str) -> Option<String> {
     };
     let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
     match kind {
-        Some(Kind::Whole) => whole(),
+        Some(ValueType::Whole) => whole(),
         // With a decimal point, by which TOML distinguishes floats from integers.
-        Some(Kind::Real) => real().map(|n| format!("{n:?}")),
+        Some(ValueType::Real) => real().map(|n| format!("{n:?}")),
         // A parameter of a distribution of lengths: `{ kind = "uniform", min = "1k", max = "8k" }`.
         None => {
             let (of, name) = path.rsplit_once('.')?;
-            let length = KEYS.iter().any(|key| key.path == of && key.kind == Kind::Whole);
+            let length = KEYS.iter().any(|key| key.path == of && key.kind == ValueType::Whole);
             (length && !["kind", "path", "format"].contains(&name)).then(whole)?
         }
         Some(_) => None,

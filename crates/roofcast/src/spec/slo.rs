@@ -86,7 +86,7 @@ impl Percentile {
 
 /// One bound of `[slo]`: the maximum of a latency's percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bound {
+pub struct SloBound {
     /// The bounded latency.
     pub metric: Metric,
     /// The bounded percentile.
@@ -95,7 +95,7 @@ pub struct Bound {
     pub ms: f64,
 }
 
-impl Bound {
+impl SloBound {
     /// Name of the bound, as in `TTFT p99`.
     pub fn name(&self) -> String {
         format!("{} {}", self.metric.name(), self.percentile.name())
@@ -113,19 +113,19 @@ pub struct Slo {
 
 impl Slo {
     /// The bounds that are set, by metric, then by percentile.
-    pub fn bounds(&self) -> impl Iterator<Item = Bound> + use<> {
+    pub fn bounds(&self) -> impl Iterator<Item = SloBound> + use<> {
         let ms = self.ms;
         let all = Metric::ALL.into_iter().flat_map(|m| Percentile::ALL.map(|p| (m, p)));
         all.filter_map(move |(metric, percentile)| {
-            ms[metric as usize][percentile as usize].map(|ms| Bound { metric, percentile, ms })
+            ms[metric as usize][percentile as usize].map(|ms| SloBound { metric, percentile, ms })
         })
     }
 
     /// The bounds of one metric, the highest percentile first.
-    pub fn of(&self, metric: Metric) -> impl Iterator<Item = Bound> + use<> {
+    pub fn of(&self, metric: Metric) -> impl Iterator<Item = SloBound> + use<> {
         let ms = self.ms[metric as usize];
         let all = Percentile::ALL.into_iter().rev();
-        all.filter_map(move |p| ms[p as usize].map(|ms| Bound { metric, percentile: p, ms }))
+        all.filter_map(move |p| ms[p as usize].map(|ms| SloBound { metric, percentile: p, ms }))
     }
 
     /// Maximum latency of a good request in milliseconds: the bound of the highest percentile.
@@ -155,7 +155,7 @@ impl Slo {
     }
 
     /// The fraction of the requests that must meet `bound`.
-    pub(crate) fn kept(&self, bound: &Bound) -> f64 {
+    pub(crate) fn kept(&self, bound: &SloBound) -> f64 {
         self.goodput.unwrap_or(bound.percentile.share())
     }
 
@@ -175,7 +175,7 @@ impl Slo {
             }
         }
         for metric in Metric::ALL {
-            let all: Vec<Bound> = self.of(metric).collect();
+            let all: Vec<SloBound> = self.of(metric).collect();
             if let Some((high, low)) = all.iter().zip(all.iter().skip(1)).find(|(high, low)| low.ms > high.ms)
             {
                 let accepted = format!("at most {} of {}", high.ms, key(metric, high.percentile));

@@ -42,7 +42,7 @@ pub struct Series {
 
 /// An interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Point {
+pub struct SeriesPoint {
     /// Start of the interval.
     pub start_ms: f64,
     /// End of the interval.
@@ -155,7 +155,7 @@ impl Series {
     }
 
     /// The intervals up to `end`, when the run is over and the replica is empty.
-    fn points(mut self, end: Ticks) -> Vec<Point> {
+    fn points(mut self, end: Ticks) -> Vec<SeriesPoint> {
         self.hold(self.end, 0);
         let end = ticks(end);
         self.intervals.resize(((end + self.width - 1) / self.width) as usize, Default::default());
@@ -174,7 +174,7 @@ impl Series {
                 area as f64 / (stop - start) as f64
             };
             let rate = |level: usize| cells[level].change as f64 / span.seconds();
-            points.push(Point {
+            points.push(SeriesPoint {
                 start_ms: Ticks(start.unsigned_abs()).ms(),
                 end_ms: Ticks(stop.unsigned_abs()).ms(),
                 running: mean(RUNNING),
@@ -191,7 +191,7 @@ impl Series {
 }
 
 /// Each replica's points, over common intervals up to `end`.
-pub fn together(mut all: Vec<Series>, end: Ticks) -> Vec<Vec<Point>> {
+pub fn together(mut all: Vec<Series>, end: Ticks) -> Vec<Vec<SeriesPoint>> {
     let fits = |width: i128| end.0 <= width.unsigned_abs() * MOST as u128;
     while let Some(width) = all.iter().map(|s| s.width).max() {
         match all.iter_mut().find(|s| s.width < width || !fits(s.width)) {
@@ -262,7 +262,7 @@ mod tests {
         // 100,000 intervals of a millisecond, halved until 2000 are enough: 64 ms each.
         let points = series.points(at(100_000.0));
         assert_eq!(points.len(), 100_000_usize.div_ceil(64));
-        let sum = |of: fn(&Point) -> f64| -> f64 {
+        let sum = |of: fn(&SeriesPoint) -> f64| -> f64 {
             points.iter().map(|p| of(p) * (p.end_ms - p.start_ms) / 1e3).sum()
         };
         near(sum(|p| p.output_tokens_per_s), 5000.0);

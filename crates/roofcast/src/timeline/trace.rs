@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum TracePhase {
     /// Waits for its first admission.
     Queued,
     /// Its prompt is computed.
@@ -20,21 +20,21 @@ pub enum Phase {
     Preempted,
 }
 
-impl Phase {
+impl TracePhase {
     /// Name of the phase in lower case.
     pub fn name(self) -> &'static str {
         match self {
-            Phase::Queued => "queued",
-            Phase::Prefill => "prefill",
-            Phase::Decode => "decode",
-            Phase::Preempted => "preempted",
+            TracePhase::Queued => "queued",
+            TracePhase::Prefill => "prefill",
+            TracePhase::Decode => "decode",
+            TracePhase::Preempted => "preempted",
         }
     }
 }
 
 /// Event of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum TraceEvent {
     /// Start of a step or of several equal ones.
     Steps(Segment),
     /// The replica becomes idle.
@@ -49,32 +49,32 @@ pub enum Event {
         output: u32,
     },
     /// A phase of a request begins.
-    Begins(u64, Phase),
+    Begins(u64, TracePhase),
     /// A phase of a request ends.
-    Ends(u64, Phase),
+    Ends(u64, TracePhase),
     /// A request has ended.
     Left(u64),
 }
 
 /// The first events of a replica.
 #[derive(Debug, Clone, Default)]
-pub struct Trace {
+pub struct EventTrace {
     most: u64,
     /// Events so far, including the future ends of open phases.
     count: u64,
-    events: Vec<(Ticks, Event)>,
+    events: Vec<(Ticks, TraceEvent)>,
     /// The requests present, and the phase of each.
-    open: BTreeMap<u64, Phase>,
+    open: BTreeMap<u64, TracePhase>,
     /// End of the last step, and the latest reported time.
     end: Ticks,
     latest: Ticks,
     cut: bool,
 }
 
-impl Trace {
+impl EventTrace {
     /// A trace of at most `most` events.
-    pub fn new(most: u64) -> Trace {
-        Trace { most, ..Trace::default() }
+    pub fn new(most: u64) -> EventTrace {
+        EventTrace { most, ..EventTrace::default() }
     }
 
     /// True if `events` more are kept; once false, no further events are kept.
@@ -91,36 +91,36 @@ impl Trace {
         // Four events: the request arrives and leaves, its first phase begins and ends.
         if self.room(arrival.at, 4) {
             let Arrival { number, input, output, .. } = *arrival;
-            self.events.push((arrival.at, Event::Arrived { number, input, output }));
-            self.begin(number, Phase::Queued, arrival.at);
+            self.events.push((arrival.at, TraceEvent::Arrived { number, input, output }));
+            self.begin(number, TracePhase::Queued, arrival.at);
         }
     }
 
     pub(super) fn mark(&mut self, number: u64, mark: Mark, at: Ticks) {
         let Some(now) = self.open.get(&number).copied() else { return };
         let next = match mark {
-            Mark::Admitted => Some(Phase::Prefill),
-            Mark::Decoding if now == Phase::Prefill => Some(Phase::Decode),
+            Mark::Admitted => Some(TracePhase::Prefill),
+            Mark::Decoding if now == TracePhase::Prefill => Some(TracePhase::Decode),
             Mark::Decoding => return,
-            Mark::Preempted => Some(Phase::Preempted),
-            Mark::Resumed => Some(Phase::Decode),
+            Mark::Preempted => Some(TracePhase::Preempted),
+            Mark::Resumed => Some(TracePhase::Decode),
             Mark::Finished => None,
         };
         if !self.room(at, if next.is_some() { 2 } else { 0 }) {
             return;
         }
-        self.events.push((at, Event::Ends(number, now)));
+        self.events.push((at, TraceEvent::Ends(number, now)));
         match next {
             Some(phase) => self.begin(number, phase, at),
             None => {
                 self.open.remove(&number);
-                self.events.push((at, Event::Left(number)));
+                self.events.push((at, TraceEvent::Left(number)));
             }
         }
     }
 
-    fn begin(&mut self, number: u64, phase: Phase, at: Ticks) {
-        self.events.push((at, Event::Begins(number, phase)));
+    fn begin(&mut self, number: u64, phase: TracePhase, at: Ticks) {
+        self.events.push((at, TraceEvent::Begins(number, phase)));
         self.open.insert(number, phase);
     }
 
@@ -130,19 +130,19 @@ impl Trace {
             return;
         }
         if segment.start > self.end {
-            self.events.push((self.end, Event::Idle));
+            self.events.push((self.end, TraceEvent::Idle));
         }
         self.end = segment.end;
-        self.events.push((segment.start, Event::Steps(*segment)));
+        self.events.push((segment.start, TraceEvent::Steps(*segment)));
     }
 
     /// The events in order of time, with all open phases ended, and the time at which the trace was cut.
-    pub fn close(mut self) -> (Vec<(Ticks, Event)>, Option<Ticks>) {
+    pub fn close(mut self) -> (Vec<(Ticks, TraceEvent)>, Option<Ticks>) {
         for (number, phase) in &self.open {
-            self.events.push((self.latest, Event::Ends(*number, *phase)));
-            self.events.push((self.latest, Event::Left(*number)));
+            self.events.push((self.latest, TraceEvent::Ends(*number, *phase)));
+            self.events.push((self.latest, TraceEvent::Left(*number)));
         }
-        self.events.push((self.end, Event::Idle));
+        self.events.push((self.end, TraceEvent::Idle));
         self.events.sort_by_key(|(at, _)| *at);
         (self.events, self.cut.then_some(self.latest))
     }

@@ -95,7 +95,7 @@ impl Messages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deployment::Options;
+    use crate::deployment::DeploymentOptions;
     use crate::forecaster::Forecaster;
     use crate::model::config;
     use crate::parallelism::RequestedParallelism;
@@ -109,7 +109,11 @@ mod tests {
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator(chip).unwrap().clone());
         let parallelism = RequestedParallelism { tp: Some(tp), ..Default::default() };
-        let deployment = Deployment::resolve(model, chip, &Options { parallelism, ..Options::default() });
+        let deployment = Deployment::resolve(
+            model,
+            chip,
+            &DeploymentOptions { parallelism, ..DeploymentOptions::default() },
+        );
         let forecaster = Forecaster::embedded(deployment.unwrap()).unwrap();
         let links = Links::of(&forecaster.deployment);
         (Messages::of(&forecaster.deployment, &links, &forecaster.coefficients), links)

@@ -8,7 +8,7 @@
 use super::messages::Messages;
 use crate::coefficients::{Coefficients, busiest, waiting};
 use crate::coefficients::{KernelTimes, SKEW};
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::step::{Pass, StepModel};
 use crate::units::number;
 
@@ -58,7 +58,7 @@ pub(crate) struct Overhead {
 
 /// Seconds of a pass outside its operators: small kernels, host, launches, links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Beside {
+pub(crate) struct PassOverhead {
     /// Small kernels, sampling included.
     pub small_kernels: f64,
     /// Exposed host time.
@@ -112,7 +112,7 @@ impl Overhead {
 
     /// Small kernels, host, launches and links of a pass whose GEMMs and experts take `operators` seconds.
     #[inline(always)]
-    pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> Beside {
+    pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> PassOverhead {
         let (rows, sequences) = (number(pass.rows), number(pass.sequences));
         let small_kernels =
             self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
@@ -124,7 +124,7 @@ impl Overhead {
         let looping = self.loops[0] + self.loops[1] * sequences;
         let pieces = if !uncaptured && (pass.longest > 0 || self.pieces.1) { self.pieces.0 } else { 0.0 };
         let launches = waiting(device, launched) + pieces;
-        Beside {
+        PassOverhead {
             small_kernels,
             host: exposed + waiting(device + launches, looping),
             launches,
@@ -133,11 +133,11 @@ impl Overhead {
     }
 }
 
-impl Beside {
+impl PassOverhead {
     /// The times attributed to bottlenecks.
     #[inline(always)]
-    pub(crate) fn shares(&self) -> Shares<f64> {
-        Shares {
+    pub(crate) fn shares(&self) -> BottleneckShares<f64> {
+        BottleneckShares {
             memory: self.small_kernels,
             compute: 0.0,
             communication: self.links,
@@ -149,8 +149,8 @@ impl Beside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coefficients::{EngineTimes, Shares as KernelShares};
-    use crate::deployment::{Deployment, Options};
+    use crate::coefficients::{EngineTimes, KernelEfficiency as KernelShares};
+    use crate::deployment::{Deployment, DeploymentOptions};
     use crate::model::config;
     use crate::profile::Profiles;
     use crate::step::Contexts;
@@ -162,7 +162,8 @@ mod tests {
         let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let mut model = StepModel::compile(&Deployment::resolve(model, chip, &Options::default()).unwrap());
+        let mut model =
+            StepModel::compile(&Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap());
         model.surroundings.host_speed = 1.0;
         model
     }

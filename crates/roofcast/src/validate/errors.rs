@@ -4,7 +4,7 @@
 //! out and why. Errors are fractions: |forecast/measured − 1|; a bias is the median of the signed errors. Knows
 //! nothing about how a row is forecast.
 
-use super::Point;
+use super::RowForecast;
 use crate::measurement::Metrics;
 use crate::summary::Statistics;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub struct Errors {
 
 /// Rows and errors of a part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Part {
+pub struct ErrorStatistics {
     /// Rows of the part.
     pub rows: u64,
     /// Rows with a forecast.
@@ -53,43 +53,43 @@ pub struct Skipped {
 
 /// A group and its errors.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
+pub struct GroupErrors {
     /// Model, accelerator, engine and weights.
     pub group: String,
     /// Rows and errors.
     #[serde(flatten)]
-    pub part: Part,
+    pub part: ErrorStatistics,
 }
 
 /// Errors over all rows and over each subset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct ErrorReport {
     /// Rows, forecast rows and errors over all kinds.
     #[serde(flatten)]
-    pub whole: Part,
+    pub whole: ErrorStatistics,
     /// Rows left out.
     pub skipped: Vec<Skipped>,
     /// Errors by kind.
-    pub kinds: BTreeMap<&'static str, Part>,
+    pub kinds: BTreeMap<&'static str, ErrorStatistics>,
     /// Errors by source.
-    pub sources: BTreeMap<String, Part>,
+    pub sources: BTreeMap<String, ErrorStatistics>,
     /// Errors by engine.
-    pub engines: BTreeMap<String, Part>,
+    pub engines: BTreeMap<String, ErrorStatistics>,
     /// Errors by accelerator.
-    pub hardware: BTreeMap<String, Part>,
+    pub hardware: BTreeMap<String, ErrorStatistics>,
     /// Errors by group, the worst first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<GroupErrors>,
     /// Rows of disaggregated pools that look as if they ran with speculative decoding, which rows do not declare:
     /// their steps are faster than the limit, or than the forecast by a factor of 1.7 or more. The former have no
     /// forecast, the latter count like all others.
     pub drafts: Vec<String>,
 }
 
-impl Report {
+impl ErrorReport {
     /// Returns the report by kind and source alone, without single deployments or rows, as required for rows on the
     /// judging side.
-    pub fn sealed(self) -> Report {
-        Report {
+    pub fn sealed(self) -> ErrorReport {
+        ErrorReport {
             engines: BTreeMap::new(),
             hardware: BTreeMap::new(),
             groups: Vec::new(),
@@ -100,7 +100,7 @@ impl Report {
 }
 
 /// The errors of `points`.
-pub fn report(points: &[Point]) -> Report {
+pub fn report(points: &[RowForecast]) -> ErrorReport {
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
     for point in points {
         if let Err(reason) = &point.forecast {
@@ -110,10 +110,12 @@ pub fn report(points: &[Point]) -> Report {
     let mut skipped: Vec<Skipped> =
         reasons.into_iter().map(|(reason, rows)| Skipped { reason: reason.to_owned(), rows }).collect();
     skipped.sort_by_key(|s| std::cmp::Reverse(s.rows));
-    let mut groups: Vec<Group> =
-        parts(points, |p| p.row.group()).into_iter().map(|(group, part)| Group { group, part }).collect();
+    let mut groups: Vec<GroupErrors> = parts(points, |p| p.row.group())
+        .into_iter()
+        .map(|(group, part)| GroupErrors { group, part })
+        .collect();
     groups.sort_by(|a, b| worst(&b.part).total_cmp(&worst(&a.part)));
-    Report {
+    ErrorReport {
         whole: part(points.iter()),
         skipped,
         kinds: parts(points, |p| p.row.kind.name()),
@@ -126,29 +128,32 @@ pub fn report(points: &[Point]) -> Report {
 }
 
 /// The largest median error of a part.
-fn worst(part: &Part) -> f64 {
+fn worst(part: &ErrorStatistics) -> f64 {
     part.metrics.values().map(|e| e.median_ape).fold(0.0, f64::max)
 }
 
-fn parts<'a, K: Ord>(points: &'a [Point<'a>], key: impl Fn(&Point<'a>) -> K) -> BTreeMap<K, Part> {
-    let mut sorted: BTreeMap<K, Vec<&Point>> = BTreeMap::new();
+fn parts<'a, K: Ord>(
+    points: &'a [RowForecast<'a>],
+    key: impl Fn(&RowForecast<'a>) -> K,
+) -> BTreeMap<K, ErrorStatistics> {
+    let mut sorted: BTreeMap<K, Vec<&RowForecast>> = BTreeMap::new();
     for point in points {
         sorted.entry(key(point)).or_default().push(point);
     }
     sorted.into_iter().map(|(key, points)| (key, part(points.into_iter()))).collect()
 }
 
-fn part<'a>(points: impl Iterator<Item = &'a Point<'a>> + Clone) -> Part {
-    let mut groups: BTreeMap<String, Vec<&Point>> = BTreeMap::new();
+fn part<'a>(points: impl Iterator<Item = &'a RowForecast<'a>> + Clone) -> ErrorStatistics {
+    let mut groups: BTreeMap<String, Vec<&RowForecast>> = BTreeMap::new();
     for point in points.clone() {
         groups.entry(point.row.group()).or_default().push(point);
     }
     let metrics = Metrics::NAMES.into_iter().enumerate().filter_map(|(index, name)| {
-        let of_group = |points: &Vec<&Point>| points.iter().filter_map(|p| p.compared(index)).collect();
+        let of_group = |points: &Vec<&RowForecast>| points.iter().filter_map(|p| p.compared(index)).collect();
         let groups: Vec<Vec<Compared>> = groups.values().map(of_group).collect();
         Some((name, errors(&groups)?))
     });
-    Part {
+    ErrorStatistics {
         rows: points.clone().count() as u64,
         predicted: points.filter(|p| p.forecast.is_ok()).count() as u64,
         metrics: metrics.collect(),
@@ -164,7 +169,7 @@ struct Compared {
     in_band: bool,
 }
 
-impl Point<'_> {
+impl RowForecast<'_> {
     /// The metric at `index` compared with its forecast; `None` if either is missing.
     fn compared(&self, index: usize) -> Option<Compared> {
         let ratio = self.ratio(index)?;

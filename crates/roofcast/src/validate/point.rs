@@ -7,17 +7,17 @@ use crate::batch::{Batch, Seen};
 use crate::clock::Ticks;
 use crate::cost::{self, Cost, Utilization};
 use crate::deployment::Deployment;
-use crate::engine::price::Price;
+use crate::engine::price::StepPrices;
 use crate::error::{Error, Result};
 use crate::fleet::Ingest;
 use crate::forecaster::Forecaster;
-use crate::measurement::settings::{Pattern, SHAREGPT_TOKENS, Settings, Spread};
-use crate::measurement::{Kind, Lengths, Measurement, Metrics};
+use crate::measurement::settings::{Pattern, RowSettings, SHAREGPT_TOKENS, Spread};
+use crate::measurement::{Lengths, Measurement, MeasurementKind, Metrics};
 use crate::memory;
-use crate::shares::Shares;
-use crate::simulate::{Options, simulate};
+use crate::shares::BottleneckShares;
+use crate::simulate::{RunOptions, simulate};
 use crate::spec::{CostKind, FleetSpec, LinkKind, Spec};
-use crate::summary::Summary;
+use crate::summary::RunSummary;
 use crate::timing::Timing;
 use crate::units::Picoseconds;
 use crate::workload::{Arrivals, Length, LengthKind, Workload};
@@ -35,7 +35,7 @@ pub(crate) struct Forecast {
     /// Forecast metrics.
     pub metrics: Metrics,
     /// Breakdown of the time.
-    pub parts: Parts,
+    pub parts: TimeBreakdown,
     timing: Timing,
     server: Option<Ingest>,
     /// Results of the simulated run; `None` for a single step.
@@ -44,7 +44,7 @@ pub(crate) struct Forecast {
 
 /// Breakdown of a forecast's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parts {
+pub struct TimeBreakdown {
     /// Steps of the whole run, or one.
     pub steps: u64,
     /// Mean number of requests that run in a step.
@@ -52,16 +52,16 @@ pub struct Parts {
     /// Milliseconds between a request's arrival at an idle server and its place in the engine's queue.
     pub server_ms: f64,
     /// Fractions of the engine's time; the remainder to 1 is idle or transfers caches.
-    pub shares: Shares<f64>,
+    pub shares: BottleneckShares<f64>,
 }
 
 /// Results of a simulated run.
 #[derive(Debug, Clone)]
 struct Run {
-    summary: Summary,
+    summary: RunSummary,
     steps: u64,
     running: f64,
-    shares: Shares<f64>,
+    shares: BottleneckShares<f64>,
 }
 
 /// The forecast metrics of `row` on the deployment of `forecaster`.
@@ -83,11 +83,11 @@ pub(crate) fn forecast_near(
         }
         None => forecaster.timing(CostKind::Forecast),
     };
-    if row.kind == Kind::DecodeStep {
+    if row.kind == MeasurementKind::DecodeStep {
         let (metrics, parts) = step(row, &forecaster.deployment, &timing)?;
         return Ok(Forecast { metrics, parts, timing, server: None, run: None });
     }
-    let load = Load::of(row, &forecaster.deployment)?;
+    let load = RowTraffic::of(row, &forecaster.deployment)?;
     // Pools have steps of their own.
     let server = Ingest::of(forecaster, CostKind::Forecast);
     let same =
@@ -99,15 +99,15 @@ pub(crate) fn forecast_near(
     let metrics = load.figures(row, &run.summary);
     let prompt = load.input.mean() as u64;
     let server_ms = server.as_ref().map_or(0.0, |server| server.alone(prompt).ms());
-    let parts = Parts { steps: run.steps, running: run.running, server_ms, shares: run.shares };
+    let parts = TimeBreakdown { steps: run.steps, running: run.running, server_ms, shares: run.shares };
     Ok(Forecast { metrics, parts, timing, server, run: Some(run) })
 }
 
 /// The time of one step of a batch.
-fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(Metrics, Parts)> {
+fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(Metrics, TimeBreakdown)> {
     let context = context(row)?;
     let batch = row.concurrency.unwrap_or(1);
-    let mut price = Price::new(timing.clone());
+    let mut price = StepPrices::new(timing.clone());
     let reaches = price.reaches().to_vec();
     let rank = batch.div_ceil(deployment.parallelism.replicas);
     let within: Vec<u64> = reaches.iter().map(|reach| rank * context.min(*reach)).collect();
@@ -118,24 +118,24 @@ fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(
     let per_second = batch as f64 * 1e3 / ms;
     let metrics = Metrics { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Metrics::default() };
     let shares = of_whole(as_f64(shares), shares.total() as f64);
-    Ok((metrics, Parts { steps: 1, running: batch as f64, server_ms: 0.0, shares }))
+    Ok((metrics, TimeBreakdown { steps: 1, running: batch as f64, server_ms: 0.0, shares }))
 }
 
-fn as_f64(parts: Shares<u64>) -> Shares<f64> {
-    let Shares { memory, compute, communication, host } = parts;
+fn as_f64(parts: BottleneckShares<u64>) -> BottleneckShares<f64> {
+    let BottleneckShares { memory, compute, communication, host } = parts;
     let [memory, compute, communication, host] =
         [memory, compute, communication, host].map(|part| part as f64);
-    Shares { memory, compute, communication, host }
+    BottleneckShares { memory, compute, communication, host }
 }
 
 /// Times of `parts` as fractions of `whole`.
-fn of_whole(parts: Shares<f64>, whole: f64) -> Shares<f64> {
+fn of_whole(parts: BottleneckShares<f64>, whole: f64) -> BottleneckShares<f64> {
     parts.scaled(whole.max(f64::MIN_POSITIVE).recip())
 }
 
 /// Tokens of a sequence halfway through its output; steps may be timed from an empty cache, as llama-bench's `tg` are.
 fn context(row: &Measurement) -> Result<u64> {
-    let prompt = row.input.map(Lengths::mean).or((row.kind == Kind::DecodeStep).then_some(0.0));
+    let prompt = row.input.map(Lengths::mean).or((row.kind == MeasurementKind::DecodeStep).then_some(0.0));
     let halfway = || Some((prompt? + row.output?.mean() / 2.0) as u64);
     row.context.or_else(halfway).ok_or_else(|| missing(row, "input_len and output_len"))
 }
@@ -166,7 +166,7 @@ fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
 
 /// Limits of the row's times, below which no mean and no median can lie.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
+pub struct RowLimits {
     /// Limits with the links of every view, one after another.
     pub whole: Metrics,
     /// Limits of memory and arithmetic alone, because engines may overlap the links: nothing can be faster.
@@ -175,9 +175,9 @@ pub struct Limits {
 
 /// Limits of the row's times. Where requests may queue, the number that decode together is unknown, so a step has one
 /// sequence, the shortest that the row may contain.
-pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
+pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     let Ok(context) = context(row) else {
-        return Limits { whole: Metrics::default(), least: Metrics::default() };
+        return RowLimits { whole: Metrics::default(), least: Metrics::default() };
     };
     let least = |lengths: Option<Lengths>| lengths.map_or(0, |lengths| shortest(row, lengths));
     let (batch, context) = match row.batch() {
@@ -205,7 +205,7 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> Limits {
             total_tok_s: None,
         }
     };
-    Limits { whole: metrics(|cost| cost.limit_with_communication), least: metrics(|cost| cost.limit) }
+    RowLimits { whole: metrics(|cost| cost.limit_with_communication), least: metrics(|cost| cost.limit) }
 }
 
 /// Link over which KV caches travel between pools, which rows do not record: NVLink if the node spans a rack, else
@@ -225,12 +225,16 @@ fn link(chip: &Accelerator) -> LinkKind {
 /// Requests that are in flight, or arrive at once; `context` is the mean number of a request's tokens.
 fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64> {
     let users = match (row.kind, row.concurrency) {
-        (Kind::OfflineMaxThroughput | Kind::BurstAllAtOnce, None) if let Some(sent) = row.num_prompts() => {
+        (MeasurementKind::OfflineMaxThroughput | MeasurementKind::BurstAllAtOnce, None)
+            if let Some(sent) = row.num_prompts() =>
+        {
             sent
         }
-        (Kind::BurstAllAtOnce, None) => return Err(missing(row, "concurrency or num_prompts")),
-        (Kind::ClosedLoop | Kind::Disaggregated, None) => return Err(missing(row, "concurrency")),
-        (Kind::OfflineMaxThroughput, None) => {
+        (MeasurementKind::BurstAllAtOnce, None) => return Err(missing(row, "concurrency or num_prompts")),
+        (MeasurementKind::ClosedLoop | MeasurementKind::Disaggregated, None) => {
+            return Err(missing(row, "concurrency"));
+        }
+        (MeasurementKind::OfflineMaxThroughput, None) => {
             let seats = deployment.seats().min(memory::sequences(deployment, context));
             (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
         }
@@ -243,7 +247,7 @@ fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64
 }
 
 /// The traffic of a row.
-struct Load {
+struct RowTraffic {
     /// Requests in flight or at once.
     users: u64,
     requests: u64,
@@ -253,29 +257,29 @@ struct Load {
     output: Lengths,
 }
 
-impl Load {
-    fn of(row: &Measurement, deployment: &Deployment) -> Result<Load> {
+impl RowTraffic {
+    fn of(row: &Measurement, deployment: &Deployment) -> Result<RowTraffic> {
         let input = row.input.ok_or_else(|| missing(row, "input_len"))?;
-        let single = matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
+        let single = matches!(row.kind, MeasurementKind::Prefill | MeasurementKind::PrefillBatch);
         let output = if single { Some(Lengths { min: 1, max: 1 }) } else { row.output };
         let output = output.ok_or_else(|| missing(row, "output_len"))?;
         let users = users(row, deployment, (input.mean() + output.mean()) as u64)?;
         let requests = match row.kind {
-            Kind::ClosedLoop | Kind::Disaggregated => {
+            MeasurementKind::ClosedLoop | MeasurementKind::Disaggregated => {
                 let sent = row.settings.num_prompts.unwrap_or(users * WAVES).max(users);
                 sent.min(MOST_REQUESTS.max(users * 2))
             }
-            Kind::OpenLoop => row.settings.num_prompts.unwrap_or(1000).min(MOST_REQUESTS),
+            MeasurementKind::OpenLoop => row.settings.num_prompts.unwrap_or(1000).min(MOST_REQUESTS),
             _ => users,
         };
         let arrivals = match (row.kind, row.request_rate) {
-            (Kind::OpenLoop, Some(rate)) => match row.settings.pattern {
+            (MeasurementKind::OpenLoop, Some(rate)) => match row.settings.pattern {
                 Pattern::Poisson => Arrivals::Poisson { rate },
                 Pattern::Constant => Arrivals::Constant { rate },
                 Pattern::Gamma(burstiness) => Arrivals::Gamma { rate, burstiness },
             },
             // A client without a rate sends as fast as its own cap lets it: a closed loop.
-            (Kind::OpenLoop, None) if row.concurrency.is_none() => {
+            (MeasurementKind::OpenLoop, None) if row.concurrency.is_none() => {
                 return Err(missing(row, "request_rate or concurrency"));
             }
             _ => Arrivals::ClosedLoop {
@@ -286,10 +290,10 @@ impl Load {
             },
         };
         let cap = row.concurrency.or(row.settings.max_concurrency);
-        let capped = cap.filter(|_| row.kind == Kind::OpenLoop && row.request_rate.is_some());
+        let capped = cap.filter(|_| row.kind == MeasurementKind::OpenLoop && row.request_rate.is_some());
         let length = |l: Lengths| match (l, row.settings.lengths) {
             (_, Spread::Sharegpt) => {
-                let [mu, sigma] = Settings::sharegpt_lengths(l.mean());
+                let [mu, sigma] = RowSettings::sharegpt_lengths(l.mean());
                 let [min, max] = SHAREGPT_TOKENS.map(Some);
                 Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max })
             }
@@ -319,7 +323,7 @@ impl Load {
             link: Some(link(&deployment.accelerator)),
             ..FleetSpec::default()
         });
-        Ok(Load { users, requests, workload, fleet, input, output })
+        Ok(RowTraffic { users, requests, workload, fleet, input, output })
     }
 
     fn simulate(&self, forecaster: &Forecaster) -> Result<Run> {
@@ -327,7 +331,7 @@ impl Load {
         priced.deployment.engine.cost = CostKind::Forecast;
         let spec =
             Spec { workload: Some(self.workload.clone()), fleet: self.fleet.clone(), ..Spec::default() };
-        let found = simulate(&priced, &spec, "row", Options { leap: true, ..Options::default() })?;
+        let found = simulate(&priced, &spec, "row", RunOptions { leap: true, ..RunOptions::default() })?;
         let (summary, activity, time) = (found.summary, found.activity, found.time);
         if summary.completed < self.requests {
             let longest = self.input.max + self.output.max;
@@ -338,7 +342,7 @@ impl Load {
                 "what model and KV cache hold",
             ));
         }
-        let shares = Shares {
+        let shares = BottleneckShares {
             memory: time.memory_s,
             compute: time.compute_s,
             communication: time.communication_s,
@@ -349,13 +353,13 @@ impl Load {
     }
 
     /// Figures of the run in the statistics that the row's kind reports.
-    fn figures(&self, row: &Measurement, s: &Summary) -> Metrics {
+    fn figures(&self, row: &Measurement, s: &RunSummary) -> Metrics {
         let of = |m: &crate::summary::Statistics| if row.median { m.median } else { m.mean };
         let whole = s.duration * 1e3;
         let seconds = s.duration.max(1e-12);
         let output = s.total_output_tokens as f64 / seconds;
         let total = (s.total_input_tokens + s.total_output_tokens) as f64 / seconds;
-        let served = !matches!(row.kind, Kind::Prefill | Kind::PrefillBatch);
+        let served = !matches!(row.kind, MeasurementKind::Prefill | MeasurementKind::PrefillBatch);
         // A static batch has its first token when its last prompt is computed.
         let batch = row.kind.is_static();
         let (ttft, tpot, e2e) = if batch {
@@ -365,7 +369,7 @@ impl Load {
             (of(&s.ttft), of(&s.tpot), of(&s.e2el))
         };
         // Sources that time the phases separately count the tokens of the second phase.
-        let phases = row.kind == Kind::StaticBatchPhases;
+        let phases = row.kind == MeasurementKind::StaticBatchPhases;
         let output = if phases { self.users as f64 * 1e3 / tpot } else { output };
         Metrics {
             ttft_ms: Some(ttft),

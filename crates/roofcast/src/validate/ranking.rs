@@ -7,26 +7,26 @@
 //! interactivity or more. Between disaggregated pools and replicas that do both phases, the side with the most
 //! throughput at an interactivity is chosen likewise. Knows nothing about how points are forecast.
 
-use super::Point;
-use crate::measurement::{Kind, Lengths, Measurement, Metrics};
+use super::RowForecast;
+use crate::measurement::{Lengths, Measurement, MeasurementKind, Metrics};
 use crate::spec::PoolSpec;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Fraction of the best throughput from which on a choice counts as good.
-const ENOUGH: f64 = 0.95;
+const CLOSE_TO_BEST: f64 = 0.95;
 
 /// Quality of first choices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Ranking {
+pub struct RankingQuality {
     /// Results of each sweep.
-    pub sweeps: Vec<Sweep>,
+    pub sweeps: Vec<MeasuredSweep>,
     /// Fraction of sweeps whose first choice reaches 95 % of the best throughput.
     pub share: f64,
     /// The fraction that a random choice among the points that reach the interactivity would have.
     pub at_random: f64,
     /// Results for each model, chip and load that was measured both disaggregated and not.
-    pub sides: Vec<Side>,
+    pub sides: Vec<PoolComparison>,
     /// Fraction of decisions between the sides that agree with the measurements; `None` if there are no decisions.
     pub sides_share: Option<f64>,
     /// Number of disaggregated points that were left out, by reason, which includes suspected speculative decoding.
@@ -35,7 +35,7 @@ pub struct Ranking {
 
 /// One sweep and the choice in it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Sweep {
+pub struct MeasuredSweep {
     /// Source, model, accelerator and lengths.
     pub sweep: String,
     /// Configurations that were measured.
@@ -54,7 +54,7 @@ pub struct Sweep {
 
 /// Comparison of disaggregated pools with replicas that do both phases.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Side {
+pub struct PoolComparison {
     /// Model, accelerator, formats and lengths.
     pub load: String,
     /// Interactivities at which a side is chosen.
@@ -104,7 +104,7 @@ impl Axes {
         Some(Axes { configuration, interactivity: [m.0, f.0], throughput: [m.1, f.1] })
     }
 
-    fn of(point: &Point) -> Option<Axes> {
+    fn of(point: &RowForecast) -> Option<Axes> {
         let row = point.row;
         let accelerators = accelerators(row)? as f64;
         let load = (row.concurrency? as f64, row.output?.mean(), accelerators);
@@ -151,11 +151,14 @@ fn lengths(row: &Measurement) -> String {
 
 /// Quality of the first choices among `points`, and of the choices between disaggregated pools and replicas that do
 /// both phases.
-pub fn ranking(points: &[Point]) -> Ranking {
+pub fn ranking(points: &[RowForecast]) -> RankingQuality {
     let mut groups: BTreeMap<String, Vec<Axes>> = BTreeMap::new();
     let mut loads: BTreeMap<String, [Vec<Axes>; 2]> = BTreeMap::new();
     let mut left_out = BTreeMap::new();
-    for point in points.iter().filter(|p| [Kind::ClosedLoop, Kind::Disaggregated].contains(&p.row.kind)) {
+    for point in points
+        .iter()
+        .filter(|p| [MeasurementKind::ClosedLoop, MeasurementKind::Disaggregated].contains(&p.row.kind))
+    {
         let row = point.row;
         if let Some(reason) = unusable(point) {
             *left_out.entry(reason).or_default() += 1;
@@ -170,15 +173,15 @@ pub fn ranking(points: &[Point]) -> Ranking {
         groups.entry(format!("{} | {load} | {}", row.source, lengths(row))).or_default().push(axes.clone());
         loads.entry(format!("{load} | {} | {}", row.weights, lengths(row))).or_default()[0].push(axes);
     }
-    let found: Vec<(Sweep, f64)> =
+    let found: Vec<(MeasuredSweep, f64)> =
         groups.into_iter().filter_map(|(name, points)| sweep(name, &points)).collect();
     let count = found.len().max(1) as f64;
-    let enough = found.iter().filter(|(sweep, _)| sweep.reached >= ENOUGH).count() as f64;
+    let enough = found.iter().filter(|(sweep, _)| sweep.reached >= CLOSE_TO_BEST).count() as f64;
     let at_random = found.iter().map(|(_, random)| random).sum::<f64>() / count;
-    let sides: Vec<Side> = loads.into_iter().filter_map(|(load, both)| side(load, &both)).collect();
+    let sides: Vec<PoolComparison> = loads.into_iter().filter_map(|(load, both)| side(load, &both)).collect();
     let decisions: u64 = sides.iter().map(|s| s.decisions).sum();
     let agree: u64 = sides.iter().map(|s| s.agree).sum();
-    Ranking {
+    RankingQuality {
         share: enough / count,
         at_random,
         sweeps: found.into_iter().map(|(sweep, _)| sweep).collect(),
@@ -189,7 +192,7 @@ pub fn ranking(points: &[Point]) -> Ranking {
 }
 
 /// Reason why a disaggregated point does not count.
-fn unusable(point: &Point) -> Option<String> {
+fn unusable(point: &RowForecast) -> Option<String> {
     point.row.pools.as_ref()?;
     if point.is_drafted() {
         return Some("it looks as if it ran with speculation".to_owned());
@@ -199,7 +202,7 @@ fn unusable(point: &Point) -> Option<String> {
 
 /// The choice in one sweep, and the probability that a random choice is good; `None` if there are fewer than two
 /// configurations.
-fn sweep(name: String, points: &[Axes]) -> Option<(Sweep, f64)> {
+fn sweep(name: String, points: &[Axes]) -> Option<(MeasuredSweep, f64)> {
     let configurations: BTreeSet<&str> = points.iter().map(|p| p.configuration.as_str()).collect();
     if configurations.len() < 2 {
         return None;
@@ -212,8 +215,8 @@ fn sweep(name: String, points: &[Axes]) -> Option<(Sweep, f64)> {
     let first = best(points, FORECAST, asked).or_else(fastest)?;
     let most = best(points, MEASURED, first.interactivity[MEASURED])?;
     let reach: Vec<&Axes> = points.iter().filter(|p| p.interactivity[MEASURED] >= asked).collect();
-    let good = reach.iter().filter(|p| reached(points, p) >= ENOUGH).count();
-    let sweep = Sweep {
+    let good = reach.iter().filter(|p| reached(points, p) >= CLOSE_TO_BEST).count();
+    let sweep = MeasuredSweep {
         sweep: name,
         configurations: configurations.len() as u64,
         points: points.len() as u64,
@@ -226,7 +229,7 @@ fn sweep(name: String, points: &[Axes]) -> Option<(Sweep, f64)> {
 }
 
 /// Decisions at every interactivity at which disaggregated pools were measured; `None` if one side is missing.
-fn side(load: String, [together, apart]: &[Vec<Axes>; 2]) -> Option<Side> {
+fn side(load: String, [together, apart]: &[Vec<Axes>; 2]) -> Option<PoolComparison> {
     if together.is_empty() || apart.is_empty() {
         return None;
     }
@@ -234,7 +237,7 @@ fn side(load: String, [together, apart]: &[Vec<Axes>; 2]) -> Option<Side> {
         let most = |points: &[Axes]| best(points, by, least).map_or(0.0, |p| p.throughput[by]);
         most(apart) > most(together)
     };
-    let mut side = Side { load, decisions: 0, agree: 0, apart: 0 };
+    let mut side = PoolComparison { load, decisions: 0, agree: 0, apart: 0 };
     for asked in apart.iter().map(|p| p.interactivity[MEASURED]) {
         let measured = better(MEASURED, asked);
         side.decisions += 1;

@@ -5,7 +5,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::catalog::{self, Catalog};
-use crate::deployment::{Deployment, Options};
+use crate::deployment::{Deployment, DeploymentOptions};
 use crate::error::Result;
 use crate::measurement::Measurement;
 use crate::memory;
@@ -61,7 +61,7 @@ impl<'a> Resolver<'a> {
 
 /// Sets the weight format from words of checkpoints' ids (`FP8-dynamic`). Formats that `chip` has no unit for become
 /// weight-only, as engines run them (vLLM's `marlin_utils_fp8.py` and `marlin_utils_fp4.py`, 0.11).
-fn read_weights(options: &mut Options, chip: &Accelerator) {
+fn read_weights(options: &mut DeploymentOptions, chip: &Accelerator) {
     let precision = &mut options.precision;
     let Some(words) = &precision.weights else { return };
     let known = words.parse::<WeightFormat>();

@@ -6,7 +6,7 @@
 use crate::accelerator::Accelerator;
 use crate::calibration::Calibration;
 use crate::catalog::Catalog;
-use crate::deployment::{Deployment, Options};
+use crate::deployment::{Deployment, DeploymentOptions};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
@@ -22,12 +22,12 @@ pub struct Replay {
     /// The run's name.
     pub name: String,
     /// Errors by metric, counted from a request's queueing on.
-    pub metrics: Metrics,
+    pub metrics: RunMetrics,
 }
 
 /// Metrics of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Metrics {
+pub struct RunMetrics {
     /// Time to first token.
     pub ttft_ms: Compared,
     /// Time per output token after the first.
@@ -140,7 +140,7 @@ pub fn replay(
     if let Some(workload) = &mut spec.workload {
         workload.load(name, |_| Ok::<String, Error>(arrivals(&served)))?;
     }
-    let options = simulate::Options { leap: true, ..simulate::Options::default() };
+    let options = simulate::RunOptions { leap: true, ..simulate::RunOptions::default() };
     let predicted = simulate(&forecaster, &spec, name, options)?.summary;
     let of = |metric: &dyn Fn(&Served) -> Option<f64>| {
         Statistics::of(&mut served.iter().filter_map(|s| metric(s).map(|t| t * 1e3)).collect::<Vec<f64>>())
@@ -152,7 +152,7 @@ pub fn replay(
     let e2e = of(&|s| Some(s.last_token_ts - s.queued_ts));
     Ok(Replay {
         name: name.to_owned(),
-        metrics: Metrics {
+        metrics: RunMetrics {
             ttft_ms: Compared::of(&ttft, &predicted.ttft),
             tpot_ms: Compared::of(&tpot, &predicted.tpot),
             e2e_ms: Compared::of(&e2e, &predicted.e2el),
@@ -196,11 +196,11 @@ fn chip<'a>(catalog: &'a Catalog, place: &str, name: &str, meta: &Meta) -> Resul
     })
 }
 
-fn options(meta: &Meta) -> Options {
+fn options(meta: &Meta) -> DeploymentOptions {
     let k = &meta.engine_kwargs;
     let tp = k.tensor_parallel_size.unwrap_or(1);
     let cache = meta.kv_cache.as_ref();
-    Options {
+    DeploymentOptions {
         parallelism: RequestedParallelism {
             count: Some(tp),
             tp: Some(tp),
@@ -217,6 +217,6 @@ fn options(meta: &Meta) -> Options {
             gpu_memory_utilization: cache.and_then(|c| c.gpu_memory_utilization),
             ..EngineSpec::default()
         },
-        ..Options::default()
+        ..DeploymentOptions::default()
     }
 }

@@ -5,7 +5,7 @@
 
 use super::length::Length;
 use super::random::{Ahead, Purpose, Stream};
-use super::trace::{Format, MOST_SECONDS, Trace};
+use super::trace::{MOST_SECONDS, Trace, TraceFormat};
 use crate::error::{Error, Result, shown};
 use crate::units::Picoseconds;
 use serde::Deserialize;
@@ -80,7 +80,7 @@ pub enum Arrivals {
         /// The file.
         path: String,
         /// Format of the file; detected from its first line if absent.
-        format: Option<Format>,
+        format: Option<TraceFormat>,
         /// Factor on times; below 1 is faster.
         scale: Option<f64>,
         /// Recorded sessions in progress at any time, in place of their recorded start times.
@@ -185,7 +185,7 @@ impl Arrivals {
 
     fn check_sessions(&self, place: &str, requests: u64) -> Result<()> {
         let Arrivals::Sessions { rate, concurrency, turns, .. } = self else { return Ok(()) };
-        turns.check(place, "workload.arrivals.turns", super::empirical::Side::Input)?;
+        turns.check(place, "workload.arrivals.turns", super::empirical::LengthSide::Input)?;
         if turns.source().is_some() {
             let accepted = "a whole number, or kind = \"fixed\", \"uniform\" or \"lognormal\"";
             return Err(Error::field(place, "workload.arrivals.turns", "empirical", accepted));

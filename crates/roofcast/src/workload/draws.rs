@@ -3,9 +3,9 @@
 //! Knows: a random stream for each purpose. Knows nothing about when requests are due.
 
 use super::Workload;
-use super::empirical::{Observed, Side};
+use super::empirical::{LengthSide, Observed};
 use super::length::Sampler;
-use super::prefix::Prefixes;
+use super::prefix::PrefixDraws;
 use super::random::{Purpose, Stream, Weighted};
 use super::request::{Prompt, Request};
 use crate::units::Picoseconds;
@@ -16,7 +16,7 @@ pub(super) struct Draws {
     lengths: Lengths,
     input_stream: Stream,
     output_stream: Stream,
-    prefixes: Option<Prefixes>,
+    prefixes: Option<PrefixDraws>,
     priorities: Option<Weighted>,
     priority_stream: Stream,
     max_tokens: Option<u32>,
@@ -38,8 +38,8 @@ impl Draws {
         let lengths = match (workload.input_len.source(), workload.output_len.source()) {
             (Some(input), Some(output)) if input.is(output) => Lengths::Together(input.observed.clone()?),
             _ => Lengths::Apart {
-                input: workload.input_len.sampler(Side::Input)?,
-                output: workload.output_len.sampler(Side::Output)?,
+                input: workload.input_len.sampler(LengthSide::Input)?,
+                output: workload.output_len.sampler(LengthSide::Output)?,
             },
         };
         let priorities = &workload.priorities;
@@ -47,7 +47,7 @@ impl Draws {
             lengths,
             input_stream: Stream::new(seed, Purpose::Input),
             output_stream: Stream::new(seed, Purpose::Output),
-            prefixes: workload.prefix.as_ref().map(|prefix| Prefixes::new(prefix, seed)),
+            prefixes: workload.prefix.as_ref().map(|prefix| PrefixDraws::new(prefix, seed)),
             priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
             priority_stream: Stream::new(seed, Purpose::Priority),
             max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
@@ -79,7 +79,7 @@ impl Draws {
     /// Segment and length of the shared prefix, if the request has one.
     #[inline(always)]
     pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
-        self.prefixes.as_mut().and_then(Prefixes::draw)
+        self.prefixes.as_mut().and_then(PrefixDraws::draw)
     }
 
     #[inline(always)]

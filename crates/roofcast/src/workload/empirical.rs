@@ -5,22 +5,22 @@
 //! ρ, and each one's probability is looked up (a Gaussian copula).
 
 use super::random::{Stream, normal_cdf};
-use super::trace::{Format, Trace};
+use super::trace::{Trace, TraceFormat};
 use crate::error::{Error, Result};
-use crate::preset::{MOST_TOKENS, PROBABILITIES, Quantiles, Summary};
+use crate::preset::{MOST_TOKENS, PROBABILITIES, PresetStatistics, Quantiles};
 use serde::Deserialize;
 use std::sync::Arc;
 
 /// Source of observed lengths: one of `pairs`, `path` and `name`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Source {
+pub struct LengthSource {
     /// Prompt and answer tokens, each pair as likely as any other.
     pub pairs: Option<Arc<[(u32, u32)]>>,
     /// A trace file.
     pub path: Option<String>,
     /// Format of the file; detected from its first line if absent.
-    pub format: Option<Format>,
+    pub format: Option<TraceFormat>,
     /// A preset of the catalog.
     pub name: Option<String>,
     /// Observed lengths, once loaded.
@@ -34,28 +34,28 @@ pub enum Observed {
     /// Pairs, each as likely as any other.
     Pairs(Arc<[(u32, u32)]>),
     /// Quantiles of prompt and output lengths.
-    Summary(Arc<Summary>),
+    Summary(Arc<PresetStatistics>),
 }
 
 /// One of the two lengths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum LengthSide {
     Input,
     Output,
 }
 
 /// Finds the lengths of a preset by its name.
-pub(super) type Presets<'a> = &'a dyn Fn(&str) -> Result<Arc<Summary>>;
+pub(super) type Presets<'a> = &'a dyn Fn(&str) -> Result<Arc<PresetStatistics>>;
 
-impl Source {
+impl LengthSource {
     /// The lengths of a trace file.
-    pub(super) fn of_file(path: &str, format: Option<Format>) -> Source {
-        Source { path: Some(path.into()), format, ..Source::default() }
+    pub(super) fn of_file(path: &str, format: Option<TraceFormat>) -> LengthSource {
+        LengthSource { path: Some(path.into()), format, ..LengthSource::default() }
     }
 
     /// The lengths of a preset.
-    pub(super) fn of_preset(name: &str) -> Source {
-        Source { name: Some(name.into()), ..Source::default() }
+    pub(super) fn of_preset(name: &str) -> LengthSource {
+        LengthSource { name: Some(name.into()), ..LengthSource::default() }
     }
 
     /// Fills in observations that need no file; `preset` finds published lengths.
@@ -84,12 +84,12 @@ impl Source {
     }
 
     /// True if both are the same observations, so that pairs can be kept together.
-    pub(super) fn is(&self, other: &Source) -> bool {
+    pub(super) fn is(&self, other: &LengthSource) -> bool {
         (&self.pairs, &self.path, self.format, &self.name)
             == (&other.pairs, &other.path, other.format, &other.name)
     }
 
-    pub(super) fn check(&self, place: &str, field: &str, side: Side) -> Result<()> {
+    pub(super) fn check(&self, place: &str, field: &str, side: LengthSide) -> Result<()> {
         let refuse = |found: &str, accepted: &str| Err(Error::field(place, field, found, accepted));
         match &self.observed {
             None => Ok(()),
@@ -103,7 +103,7 @@ impl Source {
                     None => Ok(()),
                 }
             }
-            Some(Observed::Summary(summary)) if side == Side::Output && summary.output.is_none() => {
+            Some(Observed::Summary(summary)) if side == LengthSide::Output && summary.output.is_none() => {
                 refuse("of a set of prompts alone", "a set with answers")
             }
             Some(Observed::Summary(_)) => Ok(()),
@@ -112,7 +112,7 @@ impl Source {
 }
 
 impl Observed {
-    pub(super) fn mean(&self, side: Side) -> f64 {
+    pub(super) fn mean(&self, side: LengthSide) -> f64 {
         match self {
             Observed::Pairs(pairs) => pairs.iter().map(|p| of(*p, side)).sum::<f64>() / pairs.len() as f64,
             // A line from a to b has the mean (a + b)/2.
@@ -120,7 +120,7 @@ impl Observed {
         }
     }
 
-    pub(super) fn cv2(&self, side: Side) -> f64 {
+    pub(super) fn cv2(&self, side: LengthSide) -> f64 {
         let square = match self {
             Observed::Pairs(pairs) => {
                 pairs.iter().map(|p| of(*p, side) * of(*p, side)).sum::<f64>() / pairs.len() as f64
@@ -132,7 +132,7 @@ impl Observed {
     }
 
     /// Draws one of the two lengths.
-    pub(super) fn draw(&self, side: Side, stream: &mut Stream) -> u32 {
+    pub(super) fn draw(&self, side: LengthSide, stream: &mut Stream) -> u32 {
         match self {
             Observed::Pairs(pairs) => of(pairs[stream.below(pairs.len() as u64) as usize], side) as u32,
             Observed::Summary(summary) => quantile(summary.quantiles(side), stream.unit()),
@@ -148,33 +148,33 @@ impl Observed {
                 let input = stream.normal();
                 let output = r * input + (1.0 - r * r).sqrt() * stream.normal();
                 let look_up = |side, z| quantile(summary.quantiles(side), normal_cdf(z));
-                (look_up(Side::Input, input), look_up(Side::Output, output))
+                (look_up(LengthSide::Input, input), look_up(LengthSide::Output, output))
             }
         }
     }
 }
 
-impl Summary {
-    fn quantiles(&self, side: Side) -> &Quantiles {
+impl PresetStatistics {
+    fn quantiles(&self, side: LengthSide) -> &Quantiles {
         match side {
-            Side::Input => &self.input,
-            Side::Output => self.output.as_ref().unwrap_or(&self.input),
+            LengthSide::Input => &self.input,
+            LengthSide::Output => self.output.as_ref().unwrap_or(&self.input),
         }
     }
 
     /// Mean prompt tokens of draws from the quantiles, in tokens.
-    pub fn input_mean(self: &Arc<Summary>) -> f64 {
-        Observed::Summary(Arc::clone(self)).mean(Side::Input)
+    pub fn input_mean(self: &Arc<PresetStatistics>) -> f64 {
+        Observed::Summary(Arc::clone(self)).mean(LengthSide::Input)
     }
 
     /// Mean output tokens of draws from the quantiles, in tokens.
-    pub fn output_mean(self: &Arc<Summary>) -> Option<f64> {
-        self.output.map(|_| Observed::Summary(Arc::clone(self)).mean(Side::Output))
+    pub fn output_mean(self: &Arc<PresetStatistics>) -> Option<f64> {
+        self.output.map(|_| Observed::Summary(Arc::clone(self)).mean(LengthSide::Output))
     }
 }
 
-fn of(pair: (u32, u32), side: Side) -> f64 {
-    f64::from(if side == Side::Input { pair.0 } else { pair.1 })
+fn of(pair: (u32, u32), side: LengthSide) -> f64 {
+    f64::from(if side == LengthSide::Input { pair.0 } else { pair.1 })
 }
 
 /// The mean of `each` line between quantiles, by its probability.
@@ -196,18 +196,18 @@ mod tests {
     use super::super::random::Purpose;
     use super::*;
 
-    fn summary() -> Arc<Summary> {
+    fn summary() -> Arc<PresetStatistics> {
         let q = |p: f64| 100.0 + 900.0 * p;
         let output = Some(PROBABILITIES.map(|p| 10.0 + 90.0 * p));
-        Arc::new(Summary { input: PROBABILITIES.map(q), output, rank_correlation: 0.6 })
+        Arc::new(PresetStatistics { input: PROBABILITIES.map(q), output, rank_correlation: 0.6 })
     }
 
     #[test]
     fn straight_quantiles_are_a_uniform_distribution() {
         let observed = Observed::Summary(summary());
         // Uniform on 100 to 1000: mean 550, variance 900²/12 = 67,500, cv² = 67,500/302,500.
-        assert!((observed.mean(Side::Input) - 550.0).abs() < 1e-9);
-        assert!((observed.cv2(Side::Input) - 67_500.0 / 302_500.0).abs() < 1e-9);
+        assert!((observed.mean(LengthSide::Input) - 550.0).abs() < 1e-9);
+        assert!((observed.cv2(LengthSide::Input) - 67_500.0 / 302_500.0).abs() < 1e-9);
         assert_eq!((quantile(&summary().input, 0.5), quantile(&summary().input, 0.995)), (550, 996));
     }
 
@@ -233,6 +233,6 @@ mod tests {
             drawn.iter().all(|(x, y)| x * 10 == *y) && drawn.contains(&(1, 10)) && drawn.contains(&(3, 30))
         );
         // Mean 20, mean square (100 + 900)/2 = 500, cv² = 500/400 − 1.
-        assert_eq!((pairs.mean(Side::Output), pairs.cv2(Side::Output)), (20.0, 0.25));
+        assert_eq!((pairs.mean(LengthSide::Output), pairs.cv2(LengthSide::Output)), (20.0, 0.25));
     }
 }

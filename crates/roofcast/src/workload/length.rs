@@ -4,7 +4,7 @@
 //! exp(mu + sigma·z) for a standard normal z, rounded to a whole token and kept within `min` (1) and `max` (10^8).
 
 use super::elementary::exp;
-use super::empirical::{Observed, Side, Source};
+use super::empirical::{LengthSide, LengthSource, Observed};
 use super::random::{Ahead, Stream, normal_cdf};
 use crate::error::{Error, Result};
 use crate::preset::MOST_TOKENS as MOST;
@@ -51,13 +51,13 @@ pub enum LengthKind {
         max: Option<u64>,
     },
     /// Observed lengths. Where prompts and outputs name the same observations, a request draws a pair.
-    Empirical(Source),
+    Empirical(LengthSource),
 }
 
 impl Length {
     /// The mean in tokens, before rounding: exp(mu + sigma²/2) for a log-normal that is not
     /// cut. 0 for observations in a file that is not loaded.
-    pub(super) fn mean(&self, side: Side) -> f64 {
+    pub(super) fn mean(&self, side: LengthSide) -> f64 {
         match self {
             Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => *n as f64,
             Length::Drawn(LengthKind::Uniform { min, max }) => (*min as f64 + *max as f64) / 2.0,
@@ -72,7 +72,7 @@ impl Length {
 
     /// The squared coefficient of variation: exp(sigma²) − 1 for a log-normal, (max − min)²/12 over the squared mean for
     /// a uniform one.
-    pub(super) fn cv2(&self, side: Side) -> f64 {
+    pub(super) fn cv2(&self, side: LengthSide) -> f64 {
         match self {
             Length::Drawn(LengthKind::Uniform { min, max }) => {
                 let width = *max as f64 - *min as f64;
@@ -91,7 +91,7 @@ impl Length {
         }
     }
 
-    pub(super) fn check(&self, place: &str, field: &str, side: Side) -> Result<()> {
+    pub(super) fn check(&self, place: &str, field: &str, side: LengthSide) -> Result<()> {
         let sane = match *self {
             Length::Drawn(LengthKind::Empirical(ref source)) => return source.check(place, field, side),
             Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => (1..=MOST).contains(&n),
@@ -131,7 +131,7 @@ impl Length {
     }
 
     /// Observations that lengths are drawn from, if any.
-    pub(super) fn source(&self) -> Option<&Source> {
+    pub(super) fn source(&self) -> Option<&LengthSource> {
         match self {
             Length::Drawn(LengthKind::Empirical(source)) => Some(source),
             _ => None,
@@ -139,7 +139,7 @@ impl Length {
     }
 
     /// Observations to be filled in, if any.
-    pub(super) fn source_mut(&mut self) -> Option<&mut Source> {
+    pub(super) fn source_mut(&mut self) -> Option<&mut LengthSource> {
         match self {
             Length::Drawn(LengthKind::Empirical(source)) => Some(source),
             _ => None,
@@ -147,7 +147,7 @@ impl Length {
     }
 
     /// Sampler of the distribution; `None` if a file is not loaded yet.
-    pub(super) fn sampler(&self, side: Side) -> Option<Sampler> {
+    pub(super) fn sampler(&self, side: LengthSide) -> Option<Sampler> {
         Some(match *self {
             Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Sampler::Fixed(tokens(n)),
             Length::Drawn(LengthKind::Uniform { min, max }) => {
@@ -193,7 +193,7 @@ pub(super) enum Sampler {
     Fixed(u32),
     Uniform { min: u32, count: u64 },
     Lognormal { mu: f64, sigma: f64, min: f64, max: f64, ahead: Ahead<u32> },
-    Observed(Observed, Side),
+    Observed(Observed, LengthSide),
 }
 
 impl Sampler {
@@ -224,19 +224,21 @@ mod tests {
     fn means_by_hand() {
         let lognormal = |mu, sigma, min, max| Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max });
         // exp(6.9 + 0.7²/2) = exp(7.145) = 1267.8.
-        assert!((lognormal(6.9, 0.7, None, None).mean(Side::Input) - 1267.75).abs() < 0.1);
-        assert_eq!(Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }).mean(Side::Input), 15.0);
+        assert!((lognormal(6.9, 0.7, None, None).mean(LengthSide::Input) - 1267.75).abs() < 0.1);
+        assert_eq!(Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }).mean(LengthSide::Input), 15.0);
         // Cut where it hardly ever is, the moments stay; cut to one value, it is that.
-        assert!((lognormal(6.9, 0.7, Some(1), Some(100_000_000)).mean(Side::Input) - 1267.75).abs() < 0.1);
+        assert!(
+            (lognormal(6.9, 0.7, Some(1), Some(100_000_000)).mean(LengthSide::Input) - 1267.75).abs() < 0.1
+        );
         let one = lognormal(6.9, 0.7, Some(5), Some(5));
         assert!(
-            (one.mean(Side::Input) - 5.0).abs() < 1e-9 && one.cv2(Side::Input).abs() < 1e-9,
+            (one.mean(LengthSide::Input) - 5.0).abs() < 1e-9 && one.cv2(LengthSide::Input).abs() < 1e-9,
             "{} {}",
-            one.mean(Side::Input),
-            one.cv2(Side::Input)
+            one.mean(LengthSide::Input),
+            one.cv2(LengthSide::Input)
         );
         // Cut at the median e^6 = 403.43 from above: e^6 (½ + e^½ Φ(−1)) = 403.43 (0.5 + 1.64872 · 0.158655) = 307.24.
         // The cut is a whole number, 403: the mean falls by ½ · 0.43 = 0.21 to 307.03.
-        assert!((lognormal(6.0, 1.0, None, Some(403)).mean(Side::Input) - 307.03).abs() < 0.02);
+        assert!((lognormal(6.0, 1.0, None, Some(403)).mean(LengthSide::Input) - 307.03).abs() < 0.02);
     }
 }

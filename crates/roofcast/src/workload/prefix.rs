@@ -55,16 +55,16 @@ impl Prefix {
 
 /// Draws of prefixes.
 #[derive(Debug, Clone)]
-pub(super) struct Prefixes {
+pub(super) struct PrefixDraws {
     length: u32,
     share: f64,
     choice: Weighted,
     stream: Stream,
 }
 
-impl Prefixes {
-    pub(super) fn new(prefix: &Prefix, seed: u64) -> Prefixes {
-        Prefixes {
+impl PrefixDraws {
+    pub(super) fn new(prefix: &Prefix, seed: u64) -> PrefixDraws {
+        PrefixDraws {
             length: prefix.length as u32,
             share: prefix.share,
             choice: Weighted::new((1..=prefix.count).map(|k| libm::pow(k as f64, -prefix.skew))),

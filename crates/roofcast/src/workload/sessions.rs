@@ -6,7 +6,7 @@
 
 use super::arrivals::{Arrivals, Clock};
 use super::draws::Draws;
-use super::empirical::Side;
+use super::empirical::LengthSide;
 use super::length::Sampler;
 use super::random::{Purpose, Stream};
 use super::request::Run;
@@ -67,7 +67,7 @@ impl Sessions {
             }),
             due: (0..at_once).map(|session| Reverse((Picoseconds::ZERO, session))).collect(),
             going: BTreeMap::new(),
-            turns: turns.sampler(Side::Input)?,
+            turns: turns.sampler(LengthSide::Input)?,
             turns_stream: Stream::new(seed, Purpose::Turns),
             think: Think::new(*think_s, seed),
             begun: at_once,

@@ -34,7 +34,7 @@ const MOST_REQUESTS: usize = 10_000_000;
 /// A format of recorded traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum TraceFormat {
     /// CSV of Azure's public traces: `TIMESTAMP,ContextTokens,GeneratedTokens`.
     Azure,
     /// JSON lines of Mooncake: `timestamp` in ms, `input_length`, `output_length`, `hash_ids` of 512 tokens each.
@@ -69,7 +69,7 @@ pub struct Trace {
 impl Trace {
     /// Reads `text`; `place` names the file in errors. The format is detected from the first line if `format` is
     /// `None`.
-    pub fn parse(place: &str, text: &str, format: Option<Format>) -> Result<Trace> {
+    pub fn parse(place: &str, text: &str, format: Option<TraceFormat>) -> Result<Trace> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let format = match format {
             Some(format) => format,
@@ -77,15 +77,15 @@ impl Trace {
         };
         let mut recording = Recording { place, requests: Vec::new(), sessions: Vec::new() };
         match format {
-            Format::Azure => azure::read(text, &mut recording)?,
-            Format::Mooncake => mooncake::read(text, mooncake::MOONCAKE, &mut recording)?,
-            Format::Vllm => mooncake::read(text, mooncake::VLLM, &mut recording)?,
-            Format::BurstGpt => burstgpt::read(text, &mut recording)?,
-            Format::ShareGpt => sharegpt::read(text, &mut recording)?,
-            Format::Own => own::read(text, &mut recording)?,
-            Format::Pairs => pairs::read(text, &mut recording)?,
-            Format::Turns => turns::read(text, &mut recording)?,
-            Format::Weka => weka::read(text, &mut recording)?,
+            TraceFormat::Azure => azure::read(text, &mut recording)?,
+            TraceFormat::Mooncake => mooncake::read(text, mooncake::MOONCAKE, &mut recording)?,
+            TraceFormat::Vllm => mooncake::read(text, mooncake::VLLM, &mut recording)?,
+            TraceFormat::BurstGpt => burstgpt::read(text, &mut recording)?,
+            TraceFormat::ShareGpt => sharegpt::read(text, &mut recording)?,
+            TraceFormat::Own => own::read(text, &mut recording)?,
+            TraceFormat::Pairs => pairs::read(text, &mut recording)?,
+            TraceFormat::Turns => turns::read(text, &mut recording)?,
+            TraceFormat::Weka => weka::read(text, &mut recording)?,
         }
         recording.requests.extend(turns_of(&recording.sessions));
         if recording.requests.is_empty() {
@@ -94,7 +94,7 @@ impl Trace {
                 message: "no requests; expected at least one".into(),
             });
         }
-        let timed = !matches!(format, Format::ShareGpt | Format::Pairs);
+        let timed = !matches!(format, TraceFormat::ShareGpt | TraceFormat::Pairs);
         Ok(Trace { requests: recording.requests, timed, sessions: recording.sessions })
     }
 
@@ -121,17 +121,17 @@ impl Trace {
     }
 }
 
-fn detect(place: &str, text: &str) -> Result<Format> {
+fn detect(place: &str, text: &str) -> Result<TraceFormat> {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     let format = match first {
         json if json.starts_with('{') => json::detect(json, |line| {
             serde_json::from_value(line).is_ok_and(|line| mooncake::is_vllms(&line))
         }),
         header => match header.split(separator(text)).next().unwrap_or_default().trim() {
-            "TIMESTAMP" => Some(Format::Azure),
-            "Timestamp" => Some(Format::BurstGpt),
-            "arrival_s" => Some(Format::Own),
-            "input_length" => Some(Format::Pairs),
+            "TIMESTAMP" => Some(TraceFormat::Azure),
+            "Timestamp" => Some(TraceFormat::BurstGpt),
+            "arrival_s" => Some(TraceFormat::Own),
+            "input_length" => Some(TraceFormat::Pairs),
             _ => None,
         },
     };

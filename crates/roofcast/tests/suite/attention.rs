@@ -1,8 +1,8 @@
 //! Attention backends against published kernel times, and their effect on steps.
 
 use roofcast::cost::Utilization;
-use roofcast::deployment::Options;
-use roofcast::limits::Question;
+use roofcast::deployment::DeploymentOptions;
+use roofcast::limits::LimitsQuestion;
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::model::config;
 use roofcast::parallelism::RequestedParallelism;
@@ -15,13 +15,17 @@ fn layer(chip: &str, engine: EngineSpec) -> Result<Deployment, roofcast::Error> 
     let text = std::fs::read_to_string("../../examples/one-layer-of-codellama/config.json").unwrap();
     let model = Arc::new(config::parse("one layer", "example", &text).unwrap());
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
-    let options = Options { parallelism: RequestedParallelism::default(), engine, ..Options::default() };
+    let options = DeploymentOptions {
+        parallelism: RequestedParallelism::default(),
+        engine,
+        ..DeploymentOptions::default()
+    };
     Deployment::resolve(model, chip, &options)
 }
 
 /// Under vLLM as it was in October 2023, when these kernels were measured.
 fn compared(batch: u64, context: u64) -> Vec<Alternative> {
-    let question = Question { batch, context, prefill: 1, utilization: Utilization::FULL };
+    let question = LimitsQuestion { batch, context, prefill: 1, utilization: Utilization::FULL };
     let then = EngineSpec { version: Some("0.2.0".into()), ..EngineSpec::default() };
     let deployment = layer("a100-sxm-80gb", then).unwrap();
     alternatives(&deployment, Comparison::Attention, &question)
@@ -124,7 +128,7 @@ fn backends_differ_in_what_they_read() {
     }
     let split =
         EngineSpec { attention_backend: Some(AttentionBackend::FlashDecoding), ..EngineSpec::default() };
-    let question = Question { batch: 4, context: 4096, prefill: 512, utilization: Utilization::FULL };
+    let question = LimitsQuestion { batch: 4, context: 4096, prefill: 512, utilization: Utilization::FULL };
     let forecast = |engine| {
         let deployment = layer("a100-sxm-80gb", engine).unwrap();
         let forecaster = roofcast::Forecaster::embedded(deployment).unwrap();

@@ -8,8 +8,8 @@ use roofcast::arrival::Arrival;
 use roofcast::batch::Batch;
 use roofcast::clock::Ticks;
 use roofcast::cost::{Utilization, limit};
-use roofcast::deployment::{Deployment, Options};
-use roofcast::engine::price::Price;
+use roofcast::deployment::{Deployment, DeploymentOptions};
+use roofcast::engine::price::StepPrices;
 use roofcast::engine::{Engine, Replica};
 use roofcast::memory::layer_groups;
 use roofcast::scheduler::config::EngineConfig;
@@ -34,8 +34,8 @@ fn tables_of_a_request_by_hand() {
         let spec = roofcast::Spec::parse("test", &text).unwrap();
         let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let model = model("meta-llama/Llama-3.1-8B-Instruct");
-        let deployment = Deployment::resolve(model, accelerator, &Options::of(&spec)).unwrap();
-        let options = simulate::Options { leap: true, ..Default::default() };
+        let deployment = Deployment::resolve(model, accelerator, &DeploymentOptions::of(&spec)).unwrap();
+        let options = simulate::RunOptions { leap: true, ..Default::default() };
         let cache = simulate::simulate(&Forecaster::ideal(deployment.clone()), &spec, "test", options)
             .unwrap()
             .kv_cache;
@@ -115,7 +115,12 @@ fn groups_of_models_by_hand() {
 fn deployment_of_eight(name: &str) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
     let parallelism = roofcast::parallelism::RequestedParallelism { tp: Some(8), ..Default::default() };
-    Deployment::resolve(model(name), accelerator, &Options { parallelism, ..Options::default() }).unwrap()
+    Deployment::resolve(
+        model(name),
+        accelerator,
+        &DeploymentOptions { parallelism, ..DeploymentOptions::default() },
+    )
+    .unwrap()
 }
 
 proptest! {
@@ -154,7 +159,7 @@ proptest! {
         let (config, policy) = EngineConfig::resolve(&deployment, 1000, false).unwrap();
         prop_assert!(config.groups.count() > 1);
         let groups = config.groups.clone();
-        let mut engine = Engine::<Lockstep>::new(config, policy, Price::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit)), Ticks::ZERO);
+        let mut engine = Engine::<Lockstep>::new(config, policy, StepPrices::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit)), Ticks::ZERO);
         let needed = |engine: &Engine<Lockstep>| {
             let tokens = |id| u64::from(engine.state.progress(id).0);
             engine.state.in_admission_order().map(|id| groups.blocks(tokens(id))).sum::<u64>()
@@ -189,7 +194,7 @@ proptest! {
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let (config, policy) = EngineConfig::resolve(&deployment, 1000, false).unwrap();
         let reserves = !config.preempts();
-        let price = Price::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit));
+        let price = StepPrices::new(Forecaster::ideal(deployment.clone()).timing(CostKind::Limit));
         let mut engine = Engine::<Lockstep>::new(config, policy, price, Ticks::from(1));
         let mut left = Vec::new();
         for (number, (input, output, segment, length)) in (0..).zip(requests) {

@@ -1,7 +1,7 @@
 //! Curves of throughput per accelerator against interactivity.
 
 use crate::support::{catalog, model};
-use roofcast::plan::{Curve, CurvePoint, Curves, Question, curves};
+use roofcast::plan::{Curve, CurvePoint, Curves, PlanQuestion, curves};
 use roofcast::{Error, Spec};
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
@@ -13,7 +13,7 @@ const FORECAST: &str = "[workload]\ninput_len = 1000\noutput_len = 200\narrivals
                         [slo]\nttft_p99_ms = 2000\ntpot_p99_ms = 30\n";
 
 fn drawn(text: &str, exhaustive: bool) -> Result<Curves, Error> {
-    let question = Question { exhaustive, ..Question::default() };
+    let question = PlanQuestion { exhaustive, ..PlanQuestion::default() };
     curves(&Spec::parse("plan.toml", text)?, &model(LLAMA), catalog(), &question)
 }
 
@@ -124,8 +124,8 @@ fn what_has_no_curve_says_why() {
     let spec = |text: &str| Spec::parse("plan.toml", text).unwrap();
     let text =
         format!("{FORECAST}[search]\naccelerators = [\"rtx-4090\", \"h100-sxm\"]\nmax_accelerators = 2\n");
-    let found =
-        curves(&spec(&text), &model("meta-llama/Llama-3.1-70B"), catalog(), &Question::default()).unwrap();
+    let found = curves(&spec(&text), &model("meta-llama/Llama-3.1-70B"), catalog(), &PlanQuestion::default())
+        .unwrap();
     assert_eq!(found.curves.len(), 1);
     let [why] = found.left_out.as_slice() else { panic!("{found:?}") };
     assert!(why.starts_with("rtx-4090: weights and one request of 1200 tokens lack"), "{why}");

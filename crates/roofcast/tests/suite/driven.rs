@@ -5,7 +5,7 @@ use super::sglang;
 use proptest::prelude::*;
 use roofcast::Forecaster;
 use roofcast::clock::Ticks;
-use roofcast::engine::online::{Asked, Event, Online};
+use roofcast::engine::online::{Event, Online, OnlineRequest};
 use roofcast::record::Record;
 use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulerKind};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Prompt, Request, Traffic, Workload};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 /// The request's tokens: tokens of a shared segment are the segment's, all others are unique to the request.
-fn asked(number: u64, request: &Request) -> Asked {
+fn asked(number: u64, request: &Request) -> OnlineRequest {
     let shared = match &request.prompt {
         Prompt::Shared { segment, length } => (*segment, *length),
         _ => (0, 0),
@@ -24,7 +24,7 @@ fn asked(number: u64, request: &Request) -> Asked {
     let token = |position: u32| {
         if position < shared.1 { shared.0 * 4096 + position } else { own(position) }
     };
-    Asked {
+    OnlineRequest {
         number,
         at: Ticks::from(request.at),
         prompt: (0..request.input_len).map(token).collect(),
@@ -48,7 +48,11 @@ struct Life {
 }
 
 /// Drives an engine as a server would: requests that arrive during a step are handed over before the next one.
-fn driven(online: &mut Online, mut coming: Vec<Asked>, aborted: impl Fn(u64, u64) -> bool) -> Vec<Life> {
+fn driven(
+    online: &mut Online,
+    mut coming: Vec<OnlineRequest>,
+    aborted: impl Fn(u64, u64) -> bool,
+) -> Vec<Life> {
     let mut lives = vec![Life::default(); coming.len()];
     coming.reverse();
     let mut events = Vec::new();
@@ -134,7 +138,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     )
 }
 
-fn all(workload: &Workload) -> Vec<Asked> {
+fn all(workload: &Workload) -> Vec<OnlineRequest> {
     let mut traffic = Traffic::new(workload, "test").unwrap();
     std::iter::from_fn(|| traffic.next()).zip(0..).map(|(request, number)| asked(number, &request)).collect()
 }
@@ -190,7 +194,7 @@ proptest! {
         let deployment = deployment(MODEL, engine);
         let mut online = Online::new(&Forecaster::embedded(deployment).unwrap(), 1000, 0).unwrap();
         let coming = all(&workload);
-        let served = |a: &Asked| online.serves(a);
+        let served = |a: &OnlineRequest| online.serves(a);
         let lengths: Vec<u64> = coming.iter().map(|a| if served(a) { a.output.len() as u64 } else { 0 }).collect();
         let leaves = |number: u64, tokens: u64| number.is_multiple_of(every) && tokens >= number % 7;
         let lives = driven(&mut online, coming, leaves);
@@ -204,7 +208,7 @@ proptest! {
 /// computed (the last one said was never) fill 3 blocks, 48 tokens, that are found again. SGLang's tree finds all 63.
 #[test]
 fn answers_are_found_in_the_next_turns_prompt() {
-    let turn = |number, at, prompt: Vec<u32>, output: std::ops::Range<u32>| Asked {
+    let turn = |number, at, prompt: Vec<u32>, output: std::ops::Range<u32>| OnlineRequest {
         number,
         at: Ticks::from(roofcast::units::Picoseconds(at)),
         prompt: Arc::from(prompt),
@@ -229,8 +233,8 @@ fn online(engine: EngineSpec) -> Online {
     Online::new(&Forecaster::embedded(deployment(MODEL, engine)).unwrap(), 1000, 0).unwrap()
 }
 
-fn ten_tokens(number: u64, prompt: u32) -> Asked {
-    Asked {
+fn ten_tokens(number: u64, prompt: u32) -> OnlineRequest {
+    OnlineRequest {
         number,
         at: Ticks::ZERO,
         prompt: (0..prompt).collect(),
@@ -250,7 +254,7 @@ fn what_came_from_elsewhere_is_not_computed() {
     let run = |transferred: u64| {
         let mut online = online(EngineSpec::default());
         let mut events = Vec::new();
-        online.arrive(&Asked { transferred, ..ten_tokens(0, 1000) });
+        online.arrive(&OnlineRequest { transferred, ..ten_tokens(0, 1000) });
         let mut tokens = 0;
         let mut first = None;
         while let Some(done) = online.step(&mut events) {
@@ -271,7 +275,7 @@ fn adapters_share_no_blocks() {
         let mut online = online(EngineSpec::default());
         let mut events = Vec::new();
         for (number, adapter) in (0..).zip(adapters) {
-            online.arrive(&Asked { adapter, ..ten_tokens(number, 64) });
+            online.arrive(&OnlineRequest { adapter, ..ten_tokens(number, 64) });
             while online.step(&mut events).is_some() {}
         }
         let admitted = |event: &Event| match *event {
@@ -292,9 +296,9 @@ fn requests_at_once_are_in_one_step() {
     let second = Ticks::from(roofcast::units::Picoseconds(1_000_000_000_000));
     for ahead in [None, Some(false)] {
         let mut online = online(EngineSpec { async_scheduling: ahead, ..EngineSpec::default() });
-        online.arrive(&Asked { at: second, ..ten_tokens(0, 64) });
+        online.arrive(&OnlineRequest { at: second, ..ten_tokens(0, 64) });
         assert_eq!((online.clock(), online.received()), (second, second));
-        online.arrive(&Asked { at: second, ..ten_tokens(1, 64) });
+        online.arrive(&OnlineRequest { at: second, ..ten_tokens(1, 64) });
         // Three blocks of the second's 64 tokens are the first's: 64 + 16.
         assert_eq!(online.step(&mut Vec::new()).unwrap().tokens, 80);
         assert!(online.clock() > second);
@@ -309,7 +313,7 @@ fn adapters_wait_for_a_slot() {
     let mut online = online(EngineSpec::default());
     online.serve_adapters(&deployment(MODEL, EngineSpec::default()), 1, 16).unwrap();
     for (number, adapter) in [(0, 1), (1, 2), (2, 1), (3, 0)] {
-        online.arrive(&Asked { adapter, ..ten_tokens(number, 8) });
+        online.arrive(&OnlineRequest { adapter, ..ten_tokens(number, 8) });
     }
     let mut events = Vec::new();
     online.step(&mut events).unwrap();
@@ -333,7 +337,7 @@ fn adapters_take_time() {
         let mut online = online(engine());
         online.serve_adapters(&deployment(MODEL, engine()), 2, 16).unwrap();
         for (number, adapter) in (0..).zip(adapters) {
-            online.arrive(&Asked { adapter: *adapter, ..ten_tokens(number, prompt) });
+            online.arrive(&OnlineRequest { adapter: *adapter, ..ten_tokens(number, prompt) });
         }
         while online.step(&mut Vec::new()).is_some() {}
         online.clock().picoseconds().seconds()

@@ -6,7 +6,7 @@ use super::runs::{
 };
 use proptest::prelude::*;
 use roofcast::fleet::results::Results;
-use roofcast::fleet::{Fleet, Ranking};
+use roofcast::fleet::{Fleet, QueueOrder};
 use roofcast::router::{Router, Routing};
 use roofcast::scheduler::config::{EngineConfig, Reservation};
 use roofcast::spec::{
@@ -108,7 +108,7 @@ proptest! {
         let serve = |leap: bool| {
             let replica = |_| replica(&deployment, workload.seed, leap).unwrap();
             let results = Results::new(Slo::default(), true, None);
-            let ranking = Ranking::new(&deployment.engine, workload.seed);
+            let ranking = QueueOrder::new(&deployment.engine, workload.seed);
             let router = Router::new(routing, workload.seed).weighing_caches(RoutingSpec::default(), 16);
             let mut fleet = Fleet::new((0..replicas).map(replica).collect(), router, ranking, results);
             fleet.serve(&mut Traffic::new(&workload, "test").unwrap()).unwrap();

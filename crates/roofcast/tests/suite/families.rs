@@ -3,10 +3,12 @@
 
 use crate::support::model;
 use roofcast::batch::Batch;
-use roofcast::cost::{Operator, Utilization, limit};
+use roofcast::cost::{OperatorCost, Utilization, limit};
 use roofcast::model::{Family, Mixer, Model, config};
 use roofcast::precision::KvFormat;
-use roofcast::{Catalog, Deployment, deployment::Options, memory, parallelism::RequestedParallelism};
+use roofcast::{
+    Catalog, Deployment, deployment::DeploymentOptions, memory, parallelism::RequestedParallelism,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -362,17 +364,17 @@ fn a_figure_for_every_layer() {
 }
 
 /// The works of one family on one H100, all layers together.
-fn works(name: &str, batch: &Batch, family: Family) -> Vec<Operator> {
+fn works(name: &str, batch: &Batch, family: Family) -> Vec<OperatorCost> {
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap().clone());
-    let d = Deployment::resolve(model(name), chip, &Options::default()).unwrap();
+    let d = Deployment::resolve(model(name), chip, &DeploymentOptions::default()).unwrap();
     limit(&d, batch, Utilization::FULL).operators.into_iter().filter(|o| o.family == family).collect()
 }
 
-fn flops(works: &[Operator]) -> u128 {
+fn flops(works: &[OperatorCost]) -> u128 {
     works.iter().map(|w| w.flops.0).sum()
 }
 
-fn kv_bytes(works: &[Operator]) -> u64 {
+fn kv_bytes(works: &[OperatorCost]) -> u64 {
     works.iter().map(|w| w.kv_bytes.0).sum()
 }
 
@@ -462,7 +464,11 @@ fn shares_of_what_is_kept() {
     let on = |name: &str, tp: u64, ideal: bool| {
         let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h200-sxm").unwrap().clone());
         let parallelism = RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() };
-        let d = Deployment::resolve(model(name), chip, &Options { parallelism, ideal, ..Options::default() });
+        let d = Deployment::resolve(
+            model(name),
+            chip,
+            &DeploymentOptions { parallelism, ideal, ..DeploymentOptions::default() },
+        );
         memory::sequence_bytes(&d.unwrap(), 0, 800).0
     };
     // Qwen3-Next over 8 ranks: 4 of 32 value heads in 36 layers, of channels a part; one of 2 KV heads in 12.

@@ -3,7 +3,7 @@
 use super::runs::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
-use roofcast::deployment::{Deployment, Options};
+use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::memory::{self, Rank};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
@@ -18,14 +18,14 @@ const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 pub(super) fn deployment(parallelism: RequestedParallelism, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-    let options = Options { parallelism, engine, ..Options::default() };
+    let options = DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() };
     Deployment::resolve(model(LLAMA), accelerator, &options).unwrap()
 }
 
 /// Simulates a workload and keeps its records.
 pub(super) fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec, leap: bool) -> Simulation {
     let spec = Spec { workload: Some(workload.clone()), fleet, ..Spec::default() };
-    let options = simulate::Options { leap, records: true, ..simulate::Options::default() };
+    let options = simulate::RunOptions { leap, records: true, ..simulate::RunOptions::default() };
     simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options).unwrap()
 }
 
@@ -137,9 +137,9 @@ fn on(accelerator: &str, text: &str) -> roofcast::Result<Simulation> {
         .accelerators(own)
         .map(|name| Arc::new(catalog().accelerator(name.unwrap()).unwrap().clone()));
     let other = (prompts.id != serving.id).then_some(prompts);
-    let options = Options { other, ..Options::of(&spec) };
+    let options = DeploymentOptions { other, ..DeploymentOptions::of(&spec) };
     let deployment = Deployment::resolve(model(LLAMA), serving, &options)?;
-    let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
+    let options = simulate::RunOptions { leap: true, records: true, ..simulate::RunOptions::default() };
     simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options)
 }
 
@@ -384,7 +384,7 @@ fn a_server_takes_its_time_of_each_request() {
             max_concurrency: None,
         };
         let spec = Spec { workload: Some(workload), ..Spec::default() };
-        let options = simulate::Options { leap: true, records: true, ..simulate::Options::default() };
+        let options = simulate::RunOptions { leap: true, records: true, ..simulate::RunOptions::default() };
         let run = simulate(&forecaster, &spec, "test", options).unwrap();
         run.records.iter().map(|r| r.first_token.unwrap().ms() - r.sent.ms()).collect::<Vec<_>>()
     };
@@ -439,7 +439,7 @@ fn an_a100_has_the_defaults_of_small_chips_under_vllm() {
     let settings = |chip: &str, engine: &str| {
         let accelerator = Arc::new(catalog().accelerator(chip).unwrap().clone());
         let engine = EngineSpec { name: Some(engine.to_owned()), ..EngineSpec::default() };
-        let options = Options { engine, ..Options::default() };
+        let options = DeploymentOptions { engine, ..DeploymentOptions::default() };
         let settings = Deployment::resolve(model(LLAMA), accelerator, &options).unwrap().engine;
         (settings.max_num_batched_tokens, settings.max_num_seqs)
     };

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use roofcast::Forecaster;
 use roofcast::batch::Batch;
 use roofcast::cost::{Utilization, limit};
-use roofcast::deployment::{Deployment, Options};
+use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::simulate;
 use roofcast::spec::{CostKind, EngineSpec};
 use roofcast::workload::{Arrivals, Length, Prefix, Workload};
@@ -29,12 +29,13 @@ fn one_request_is_the_limits() {
         );
         let spec = roofcast::Spec::parse("test", &text).unwrap();
         let accelerator = Arc::new(catalog().accelerator(chip).unwrap().clone());
-        let deployment = Deployment::resolve(model(name), accelerator, &Options::of(&spec)).unwrap();
+        let deployment =
+            Deployment::resolve(model(name), accelerator, &DeploymentOptions::of(&spec)).unwrap();
         let one = |batch: Batch| limit(&deployment, &batch, Utilization::FULL).limit_with_communication.ms();
         let prompt = one(Batch::prefill(1, 1000));
         // The second token is computed with 1001 tokens of context, the last of the 200 with 1199.
         let decodes: f64 = (1001..=1199).map(|context| one(Batch::decode(1, context))).sum();
-        let options = simulate::Options { leap: true, ..Default::default() };
+        let options = simulate::RunOptions { leap: true, ..Default::default() };
         let run =
             simulate::simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options)
                 .unwrap()
@@ -76,9 +77,9 @@ proptest! {
         let run = |cost: &str| {
             let spec = roofcast::Spec::parse("test", &text(cost)).unwrap();
             let accelerator = Arc::new(catalog().accelerator("b200-sxm").unwrap().clone());
-            let deployment = Deployment::resolve(model(name), accelerator, &Options::of(&spec)).unwrap();
+            let deployment = Deployment::resolve(model(name), accelerator, &DeploymentOptions::of(&spec)).unwrap();
             let forecaster = Forecaster::embedded(deployment).unwrap();
-            let options = simulate::Options { leap: true, ..Default::default() };
+            let options = simulate::RunOptions { leap: true, ..Default::default() };
             (simulate::simulate(&forecaster, &spec, "test", options).unwrap().summary, forecaster)
         };
         let (at_limit, forecaster) = run("limit");

@@ -2,7 +2,7 @@
 //! long; errors name the key or file.
 
 use proptest::prelude::*;
-use roofcast::record::{Format, Records};
+use roofcast::record::{RecordFormat, Records};
 use roofcast::{Spec, model::config, testing};
 use serde_json::{Value, json};
 
@@ -138,7 +138,7 @@ proptest! {
     fn no_records_panic(from in 0..400_usize, length in 0..40_usize, with in "(?s).{0,12}", table in any::<bool>()) {
         let (lines, rows) =
             (include_str!("../../../../fuzz/corpus/records/lines"), include_str!("../../../../fuzz/corpus/records/table"));
-        let (text, format) = if table { (rows, Format::Csv) } else { (lines, Format::JsonLines) };
+        let (text, format) = if table { (rows, RecordFormat::Csv) } else { (lines, RecordFormat::JsonLines) };
         let at = |n: usize| text.char_indices().map(|(i, _)| i).nth(n).unwrap_or(text.len());
         let changed = format!("{}{with}{}", &text[..at(from)], &text[at(from + length)..]);
         testing::records(&changed);

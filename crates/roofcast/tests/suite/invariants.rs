@@ -4,7 +4,7 @@ use crate::support::catalog;
 use proptest::prelude::*;
 use roofcast::batch::Batch;
 use roofcast::cost::{Utilization, cost, limit};
-use roofcast::deployment::Options;
+use roofcast::deployment::DeploymentOptions;
 use roofcast::memory;
 use roofcast::model::{OperatorKind, config};
 use roofcast::parallelism::RequestedParallelism;
@@ -39,7 +39,8 @@ fn deployments() -> impl Strategy<Value = Deployment> {
     (models(), 0..CHIPS.len(), 0..4_u32).prop_map(|(model, chip, tp)| {
         let chip = Arc::new(catalog().accelerator(CHIPS[chip]).unwrap().clone());
         let parallelism = RequestedParallelism { tp: Some(1 << tp), ..RequestedParallelism::default() };
-        Deployment::resolve(model, chip, &Options { parallelism, ..Options::default() }).unwrap()
+        Deployment::resolve(model, chip, &DeploymentOptions { parallelism, ..DeploymentOptions::default() })
+            .unwrap()
     })
 }
 
@@ -99,7 +100,7 @@ proptest! {
         // Prefill of P tokens and P decodes of 1 .. P do equal GEMM and attention work per layer, if attention stores
         // separate keys and values; lm_head runs once against P times.
         let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-        let d = Deployment::resolve(model, chip, &Options::default()).unwrap();
+        let d = Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap();
         let latent = d.model.layers.iter().any(|l| matches!(l.mixer, roofcast::model::Mixer::Latent(_)));
         let flops = |batch: &Batch| {
             let step = limit(&d, batch, Utilization::FULL);
@@ -115,7 +116,7 @@ proptest! {
         let chip = || Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let of = |tp, ideal| {
             let parallelism = RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() };
-            Deployment::resolve(Arc::clone(&model), chip(), &Options { parallelism, ideal, ..Options::default() }).unwrap()
+            Deployment::resolve(Arc::clone(&model), chip(), &DeploymentOptions { parallelism, ideal, ..DeploymentOptions::default() }).unwrap()
         };
         let (one, many) = (of(1, false), of(1 << tp, false));
         prop_assert_eq!(one.weight_bytes, many.weight_bytes);

@@ -7,10 +7,10 @@ use crate::support::{catalog, data};
 use roofcast::Forecaster;
 use roofcast::calibration::Calibration;
 use roofcast::coefficients::Load;
-use roofcast::measurement::{Kind, Measurement, read};
+use roofcast::measurement::{Measurement, MeasurementKind, read};
 use roofcast::validate::resolver::Resolver;
 use roofcast::validate::split::Side;
-use roofcast::validate::{Report, point, points, report};
+use roofcast::validate::{ErrorReport, point, points, report};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ fn bounds(text: &str) -> Bounds {
 }
 
 /// The bounds that `report` would set, with a tenth of a percent as the last digit.
-fn written(report: &Report) -> String {
+fn written(report: &ErrorReport) -> String {
     let mut text = format!("{HEADER}\n");
     for (kind, part) in &report.kinds {
         for (metric, errors) in part.metrics.iter().filter(|(_, errors)| errors.n >= FEWEST) {
@@ -47,7 +47,7 @@ fn written(report: &Report) -> String {
     text
 }
 
-fn table(report: &Report) -> String {
+fn table(report: &ErrorReport) -> String {
     let mut text = format!(
         "{:<24}{:<14}{:>5}{:>10}{:>8}{:>8}\n",
         "kind", "metric", "rows", "median %", "p90 %", "bias %"
@@ -99,7 +99,7 @@ fn plans_that_are_likely_meet() {
     let calibration = Calibration::embedded().unwrap();
     let mut resolver = Resolver::new(catalog());
     let mut kept: BTreeMap<&str, [u32; 2]> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.kind == Kind::ClosedLoop) {
+    for row in rows.iter().filter(|row| row.kind == MeasurementKind::ClosedLoop) {
         let Ok(deployment) = resolver.deployment(row) else { continue };
         let forecaster = Forecaster::new(deployment, calibration);
         let Some(band) = forecaster.coefficients.band else { continue };

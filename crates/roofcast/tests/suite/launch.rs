@@ -3,16 +3,16 @@
 use roofcast::Spec;
 use roofcast::catalog::Catalog;
 use roofcast::command;
-use roofcast::deployment::{Deployment, Options};
-use roofcast::plan::{Launch, Role, launches};
+use roofcast::deployment::{Deployment, DeploymentOptions};
+use roofcast::plan::{Launch, ReplicaRole, launches};
 use std::sync::Arc;
 
 /// The launch command for a replica of `model` on `chip` with the keys of `spec`, by engine.
-fn started(name: &str, chip: &str, spec: &str, role: Role) -> impl Fn(&str) -> Launch + use<> {
+fn started(name: &str, chip: &str, spec: &str, role: ReplicaRole) -> impl Fn(&str) -> Launch + use<> {
     let spec = Spec::parse("launch.toml", spec).unwrap();
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
     let named = Catalog::embedded().unwrap().named(name).unwrap().model().unwrap();
-    let deployment = Deployment::resolve(Arc::new(named), chip, &Options::of(&spec)).unwrap();
+    let deployment = Deployment::resolve(Arc::new(named), chip, &DeploymentOptions::of(&spec)).unwrap();
     let all = launches(&deployment, name, role, 1);
     move |engine| all.iter().find(|launch| launch.engine == engine).unwrap().clone()
 }
@@ -22,7 +22,7 @@ const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 #[test]
 fn commands_start_what_was_planned() {
     let fp8 = "[precision]\nweights = \"fp8\"\nkv = \"fp8\"\n[parallelism]\ntp = 2\npp = 2\n";
-    let of = started(LLAMA, "h100-sxm", fp8, Role::Replica);
+    let of = started(LLAMA, "h100-sxm", fp8, ReplicaRole::Replica);
     assert_eq!(
         of("vllm").command.unwrap(),
         "vllm serve meta-llama/Llama-3.1-8B-Instruct --quantization fp8 --kv-cache-dtype fp8_e4m3 \
@@ -40,7 +40,7 @@ fn commands_start_what_was_planned() {
 #[test]
 fn experts_and_data_parallel_attention_have_their_flags() {
     let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n";
-    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, Role::Decode);
+    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, ReplicaRole::Decode);
     let vllm = of("vllm").command.unwrap();
     assert!(
         vllm.contains("--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel"),
@@ -63,11 +63,11 @@ fn a_known_checkpoint_in_the_format_is_named() {
         ("deepseek-ai/DeepSeek-R1", "nvidia/DeepSeek-R1-0528-NVFP4-v2"),
         ("moonshotai/Kimi-K2.5", "nvidia/Kimi-K2.5-NVFP4"),
     ] {
-        let vllm = started(model, "b200-sxm", asked, Role::Replica)("vllm");
+        let vllm = started(model, "b200-sxm", asked, ReplicaRole::Replica)("vllm");
         assert!(vllm.command.is_none() && vllm.note.unwrap().contains(checkpoint), "{model}");
     }
     let own = "[precision]\nweights = \"mxfp4\"\n";
-    let vllm = started("openai/gpt-oss-120b", "h100-sxm", own, Role::Replica)("vllm").command.unwrap();
+    let vllm = started("openai/gpt-oss-120b", "h100-sxm", own, ReplicaRole::Replica)("vllm").command.unwrap();
     assert!(vllm.starts_with("vllm serve openai/gpt-oss-120b"), "{vllm}");
 }
 
@@ -75,7 +75,7 @@ fn a_known_checkpoint_in_the_format_is_named() {
 #[test]
 fn a_described_checkpoint_is_not_its_base() {
     let command = |name: &str, chip: &str, spec: &str, engine: &str| {
-        let launch = started(name, chip, spec, Role::Replica)(engine);
+        let launch = started(name, chip, spec, ReplicaRole::Replica)(engine);
         launch.command.or(launch.note).unwrap()
     };
     let vllm = |name: &str| command(name, "h200-sxm", "", "vllm");
@@ -108,7 +108,7 @@ fn a_described_checkpoint_is_not_its_base() {
 #[test]
 fn commands_are_those_of_the_chip_and_the_schedule() {
     let command = |chip: &str, spec: &str, engine: &str| {
-        let launch = started(LLAMA, chip, spec, Role::Replica)(engine);
+        let launch = started(LLAMA, chip, spec, ReplicaRole::Replica)(engine);
         launch.command.or(launch.note).unwrap()
     };
     assert!(command("v100-32gb", "", "vllm").contains("--dtype float16"));
@@ -142,14 +142,23 @@ fn commands_are_those_of_the_chip_and_the_schedule() {
 #[test]
 fn there_is_no_command_without_its_checkpoint_or_engine() {
     for format in ["w8", "gptq-int4", "awq-int4"] {
-        let of = started(LLAMA, "h100-sxm", &format!("[precision]\nweights = \"{format}\"\n"), Role::Replica);
+        let of = started(
+            LLAMA,
+            "h100-sxm",
+            &format!("[precision]\nweights = \"{format}\"\n"),
+            ReplicaRole::Replica,
+        );
         let launch = of("vllm");
         assert!(launch.command.is_none() && launch.note.unwrap().contains(format));
     }
-    let of =
-        started(LLAMA, "tpu-v5e", "[precision]\nweights = \"int8\"\n[parallelism]\ntp = 4\n", Role::Replica);
+    let of = started(
+        LLAMA,
+        "tpu-v5e",
+        "[precision]\nweights = \"int8\"\n[parallelism]\ntp = 4\n",
+        ReplicaRole::Replica,
+    );
     assert!(of("vllm").command.is_none() && of("sglang").note.unwrap().contains("does not run on tpu-v5e"));
-    let of = started(LLAMA, "tpu-v5e", "[parallelism]\ntp = 4\n", Role::Replica);
+    let of = started(LLAMA, "tpu-v5e", "[parallelism]\ntp = 4\n", ReplicaRole::Replica);
     assert!(of("vllm").command.unwrap().contains("--tensor-parallel-size 4"));
 }
 
@@ -159,7 +168,7 @@ fn commands_are_read_back() {
     let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n[engine]\nmax_num_queued_reqs = 100\n\
                   max_num_queued_tokens = 200000\nprefill_schedule_interval = 4\nlong_prefill_token_threshold = 2048\n\
                   enable_chunked_prefill = true\nenable_prefix_caching = false\nmax_num_active_seqs = 64\n";
-    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, Role::Decode);
+    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, ReplicaRole::Decode);
     let vllm = of("vllm").command.unwrap();
     for flag in [
         "--max-num-queued-reqs 100",
@@ -178,7 +187,7 @@ fn commands_are_read_back() {
     assert_eq!(key("engine.prefill_schedule_interval"), Some(4.into()));
     let plain = "[precision]\nweights = \"fp8\"\nkv = \"fp8\"\n[engine]\nenable_chunked_prefill = false\nenable_prefix_caching = \
                  false\n";
-    let fp8 = started(LLAMA, "h100-sxm", plain, Role::Replica);
+    let fp8 = started(LLAMA, "h100-sxm", plain, ReplicaRole::Replica);
     for engine in ["vllm", "sglang"] {
         for launch in [of(engine), fp8(engine)] {
             command::read(&launch.command.unwrap()).unwrap();
@@ -191,7 +200,7 @@ fn commands_are_read_back() {
 #[test]
 fn a_replica_over_two_nodes_is_started_on_both() {
     let on = |spec: &str, engine: &str| {
-        let launch = started("deepseek-ai/DeepSeek-V3", "h100-sxm", spec, Role::Replica)(engine);
+        let launch = started("deepseek-ai/DeepSeek-V3", "h100-sxm", spec, ReplicaRole::Replica)(engine);
         assert_eq!(launch.nodes, 2);
         (launch.command.or(launch.note).unwrap(), launch.on_others.unwrap_or_default())
     };
@@ -211,6 +220,6 @@ fn a_replica_over_two_nodes_is_started_on_both() {
     assert!(first.ends_with(local) && first.contains(" --data-parallel-size 16 "), "{first}");
     assert!(other.ends_with(&format!("{local} --data-parallel-start-rank 8*RANK --headless")), "{other}");
     // A replica that fits a node is started there alone.
-    let one = started(LLAMA, "h100-sxm", "[parallelism]\ntp = 8\n", Role::Replica)("vllm");
+    let one = started(LLAMA, "h100-sxm", "[parallelism]\ntp = 8\n", ReplicaRole::Replica)("vllm");
     assert_eq!((one.nodes, one.on_others), (1, None));
 }

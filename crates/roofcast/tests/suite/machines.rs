@@ -2,7 +2,7 @@
 
 use crate::support::{catalog, shared};
 use roofcast::accelerator::Accelerator;
-use roofcast::deployment::{Deployment, Options};
+use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::precision::Dtype;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn a_power_limit_lowers_energy_and_clock_but_not_bandwidth() {
     let chip = Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
     let model = crate::support::model("meta-llama/Llama-3.1-8B");
     let limited = |watts| {
-        let options = Options { power_limit_w: Some(watts), ..Options::default() };
+        let options = DeploymentOptions { power_limit_w: Some(watts), ..DeploymentOptions::default() };
         Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options)
     };
     // 450 W on the board, 90 of them idle: at 270 W half of the other 360 are left, and the clock is their cube root.
@@ -207,6 +207,6 @@ fn a_power_limit_lowers_energy_and_clock_but_not_bandwidth() {
 fn the_list_shows_the_faster_of_the_8_bit_rates() {
     for (id, rate) in [("tpu-v6e", 1836e12), ("tpu-v5p", 918e12), ("h100-sxm", 1978.9e12)] {
         let chip = catalog().accelerator(id).unwrap();
-        assert_eq!(roofcast::catalog::Line::accelerator(chip).eight_bit, Some(rate), "{id}");
+        assert_eq!(roofcast::catalog::EntryLine::accelerator(chip).eight_bit, Some(rate), "{id}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{catalog, data, shared};
 use roofcast::calibration::Calibration;
-use roofcast::measurement::{Kind, read};
+use roofcast::measurement::{MeasurementKind, read};
 use roofcast::validate::{Resolver, point, points, report};
 
 /// Requests beyond the memory's capacity wait: the batch is the number that fits. The rows were measured by others;
@@ -13,7 +13,9 @@ fn no_measured_step_beats_its_limit() {
     let rows = read("measurements.csv", &std::fs::read_to_string(file).unwrap()).unwrap();
     let mut resolver = Resolver::new(catalog());
     let mut compared = 0;
-    for row in rows.iter().filter(|r| [Kind::ClosedLoop, Kind::DecodeStep].contains(&r.kind)) {
+    for row in
+        rows.iter().filter(|r| [MeasurementKind::ClosedLoop, MeasurementKind::DecodeStep].contains(&r.kind))
+    {
         let limit = point::limits(row, &resolver.deployment(row).unwrap());
         let (Some(measured), Some(limit)) = (row.measured.tpot_ms, limit.least.tpot_ms) else { continue };
         assert!(limit <= measured, "{}: measured {measured} ms, limit {limit} ms", row.id);

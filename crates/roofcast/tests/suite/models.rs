@@ -3,8 +3,8 @@
 use crate::support::{catalog, model, shared};
 use roofcast::Forecaster;
 use roofcast::cost::Utilization;
-use roofcast::deployment::{Deployment, Options};
-use roofcast::limits::{Question, limits};
+use roofcast::deployment::{Deployment, DeploymentOptions};
+use roofcast::limits::{LimitsQuestion, limits};
 use roofcast::model::config;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::precision::KvFormat;
@@ -49,7 +49,7 @@ fn windows_cap_what_a_sequence_keeps() {
 /// fill blocks of 256, so most tensors fall back.)
 #[test]
 fn q4_k_m_is_what_llama_cpp_writes() {
-    use roofcast::{Deployment, deployment::Options, spec::PrecisionSpec};
+    use roofcast::{Deployment, deployment::DeploymentOptions, spec::PrecisionSpec};
     let expected = 169_246_720 * 34 / 32
         + 63_406_080 * 22 / 32
         + 23_592_960 * 144 / 256
@@ -58,7 +58,7 @@ fn q4_k_m_is_what_llama_cpp_writes() {
     assert_eq!(expected, 246_587_904);
     let precision = PrecisionSpec { weights: Some("q4_k_m".into()), ..PrecisionSpec::default() };
     let chip = std::sync::Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
-    let options = Options { precision, ..Options::default() };
+    let options = DeploymentOptions { precision, ..DeploymentOptions::default() };
     let deployment = Deployment::resolve(model("google/gemma-3-270m"), chip, &options).unwrap();
     assert_eq!(deployment.weight_bytes.0, expected);
 }
@@ -273,10 +273,10 @@ fn compressed_layers_keep_blocks() {
 /// 784 in blocks of 16. Llama keeps its 16.
 #[test]
 fn blocks_of_hybrids_hold_a_state() {
-    use roofcast::{Deployment, deployment::Options, memory};
+    use roofcast::{Deployment, deployment::DeploymentOptions, memory};
     let of = |name: &str| {
         let chip = std::sync::Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
-        memory::block_tokens(&Deployment::resolve(model(name), chip, &Options::default()).unwrap())
+        memory::block_tokens(&Deployment::resolve(model(name), chip, &DeploymentOptions::default()).unwrap())
     };
     assert_eq!((48 * 128 * 128 * 4 + 3 * 10_240 * 2_u64).div_ceil(4096), 783);
     assert_eq!((of("Qwen/Qwen3.5-27B"), of("meta-llama/Llama-3.1-8B")), (784, 16));
@@ -286,11 +286,11 @@ fn blocks_of_hybrids_hold_a_state() {
 #[test]
 fn float32_checkpoints_are_served_in_16_bits() {
     use roofcast::precision::Dtype;
-    use roofcast::{Deployment, deployment::Options, spec::PrecisionSpec};
+    use roofcast::{Deployment, deployment::DeploymentOptions, spec::PrecisionSpec};
     let on = |chip: &str, weights: Option<&str>| {
         let chip = std::sync::Arc::new(catalog().accelerator(chip).unwrap().clone());
         let precision = PrecisionSpec { weights: weights.map(str::to_owned), ..PrecisionSpec::default() };
-        let options = Options { precision, ..Options::default() };
+        let options = DeploymentOptions { precision, ..DeploymentOptions::default() };
         Deployment::resolve(model("openai-community/gpt2"), chip, &options).unwrap()
     };
     let (h100, t4, whole) = (on("h100-sxm", None), on("t4", None), on("h100-sxm", Some("fp32")));
@@ -354,7 +354,7 @@ fn norms_of_hyperclova_x() {
 fn weights(name: &str, chip: &str, weights: Option<&str>) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator(chip).unwrap().clone());
     let precision = PrecisionSpec { weights: weights.map(str::to_owned), ..PrecisionSpec::default() };
-    let options = Options { precision, ..Options::default() };
+    let options = DeploymentOptions { precision, ..DeploymentOptions::default() };
     let model = Arc::new(catalog().named(name).unwrap().model().unwrap());
     Deployment::resolve(model, accelerator, &options).unwrap()
 }
@@ -435,19 +435,21 @@ fn layers_that_are_passed_again_by_hand() {
     assert_eq!(model.weight_bytes(), Bytes(2 * total));
 
     let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-    let whole = Deployment::resolve(Arc::new(model.clone()), Arc::clone(&chip), &Options::default()).unwrap();
+    let whole =
+        Deployment::resolve(Arc::new(model.clone()), Arc::clone(&chip), &DeploymentOptions::default())
+            .unwrap();
     assert_eq!(whole.weight_bytes, Bytes(2 * total));
     // Weights read by a step: the layers four times, the head once; the embedding is looked up.
     let utilization = Utilization { mfu: 1.0, mbu: 1.0 };
-    let question = Question { batch: 1, context: 1000, prefill: 1000, utilization };
+    let question = LimitsQuestion { batch: 1, context: 1000, prefill: 1000, utilization };
     let step = limits(&Forecaster::ideal(whole), &question).decode;
     let read: u64 = 4 * 24 * layer + 49152 * 2048;
     let found = step.operators.iter().map(|o| o.weight_bytes.0).sum::<u64>();
     assert!((found as f64 / (2 * read) as f64 - 1.0).abs() < 1e-3, "{found} for {}", 2 * read);
 
-    let staged = Options {
+    let staged = DeploymentOptions {
         parallelism: RequestedParallelism { pp: Some(2), ..Default::default() },
-        ..Options::default()
+        ..DeploymentOptions::default()
     };
     let told = Deployment::resolve(Arc::new(model), chip, &staged).unwrap_err().to_string();
     assert!(told.contains("`pp` is 2; accepted: 1: a token passes the layers"), "{told}");

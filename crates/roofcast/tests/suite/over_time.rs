@@ -2,8 +2,8 @@
 
 use crate::support::model;
 use roofcast::catalog::Catalog;
-use roofcast::plan::{OverTime, Plan, Question, plan};
-use roofcast::simulate::{Options, simulate};
+use roofcast::plan::{OverTime, Plan, PlanQuestion, plan};
+use roofcast::simulate::{RunOptions, simulate};
 use roofcast::{Deployment, Error, Forecaster, Spec, deployment};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn planned(trace: &str, search: &str) -> Result<Plan, Error> {
         "slo = {{ ttft_p99_ms = 1000, tpot_p99_ms = 40 }}\n[search]\naccelerators = [\"l40s\"]\ntp = [1]\n\
          max_num_batched_tokens = [8192]\nconfidence = 0\n{search}\n"
     );
-    plan(&spec(trace, &search), &model(LLAMA), Catalog::embedded()?, &Question::default())
+    plan(&spec(trace, &search), &model(LLAMA), Catalog::embedded()?, &PlanQuestion::default())
 }
 
 fn over_time(trace: &str, search: &str) -> OverTime {
@@ -86,8 +86,9 @@ fn a_schedule_is_simulated() {
         );
         let spec = spec(&trace, &rest);
         let chip = Arc::new(Catalog::embedded().unwrap().accelerator("l40s").unwrap().clone());
-        let deployment = Deployment::resolve(model(LLAMA), chip, &deployment::Options::of(&spec)).unwrap();
-        let options = Options { leap: true, records: true, ..Options::default() };
+        let deployment =
+            Deployment::resolve(model(LLAMA), chip, &deployment::DeploymentOptions::of(&spec)).unwrap();
+        let options = RunOptions { leap: true, records: true, ..RunOptions::default() };
         simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "t", options).unwrap()
     };
     let whole = run(&replicas);
@@ -114,8 +115,9 @@ fn questions_over_time_that_cannot_be() {
     let schedule = |text: &str| {
         let spec = spec(&trace, &format!("fleet.schedule = {text}"));
         let chip = Arc::new(Catalog::embedded().unwrap().accelerator("l40s").unwrap().clone());
-        let deployment = Deployment::resolve(model(LLAMA), chip, &deployment::Options::of(&spec)).unwrap();
-        simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "t", Options::default())
+        let deployment =
+            Deployment::resolve(model(LLAMA), chip, &deployment::DeploymentOptions::of(&spec)).unwrap();
+        simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "t", RunOptions::default())
     };
     let told = |text: &str| schedule(text).unwrap_err().to_string();
     assert!(told("{ interval_s = 60, replicas = [] }").contains("fleet.schedule.replicas"));

@@ -5,8 +5,8 @@ use crate::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::batch::Batch;
 use roofcast::coefficients::Evidence;
-use roofcast::cost::{Cost, Operator, Utilization, cost};
-use roofcast::deployment::Options;
+use roofcast::cost::{Cost, OperatorCost, Utilization, cost};
+use roofcast::deployment::DeploymentOptions;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{EngineSpec, PrecisionSpec};
 use roofcast::{Deployment, Forecaster};
@@ -58,11 +58,11 @@ impl Case {
 
     fn forecaster_of(&self, format: &str, engine: EngineSpec) -> Option<Forecaster> {
         let chip = catalog().accelerator(catalog().accelerator_names().nth(self.chip)?).ok()?;
-        let options = Options {
+        let options = DeploymentOptions {
             precision: PrecisionSpec { weights: Some(format.into()), ..PrecisionSpec::default() },
             parallelism: RequestedParallelism { tp: Some(1 << self.tp), ..RequestedParallelism::default() },
             engine,
-            ..Options::default()
+            ..DeploymentOptions::default()
         };
         let deployment =
             Deployment::resolve(model(MODELS[self.model]), Arc::new(chip.clone()), &options).ok()?;
@@ -78,12 +78,12 @@ fn priced(forecaster: &Forecaster, batch: &Batch) -> Cost {
 const AT_WORK: f64 = 30e6;
 
 /// Bytes that an operator reads in one layer.
-fn read(operator: &Operator) -> f64 {
+fn read(operator: &OperatorCost) -> f64 {
     (operator.weight_bytes.0 + operator.kv_bytes.0) as f64 / operator.layers as f64
 }
 
 /// True if the operator's time is based on a kernel that was timed.
-fn timed(operator: &Operator) -> bool {
+fn timed(operator: &OperatorCost) -> bool {
     operator.rests_on.as_ref().is_some_and(|basis| basis.evidence != Evidence::Nothing)
 }
 
@@ -119,7 +119,7 @@ proptest! {
             prop_assert!((0.02..=1.0).contains(&operator.share), "{operator:?}");
         }
         // A measured kernel may be as slow as it was measured, and the answer names it.
-        let slow = |o: &&Operator| timed(o) && o.share < 1.0 / 6.0;
+        let slow = |o: &&OperatorCost| timed(o) && o.share < 1.0 / 6.0;
         let measured = step.operators.iter().filter(slow).map(|o| o.forecast.0).sum::<u64>();
         let kernels = step.operators.iter().map(|o| o.forecast.0).sum::<u64>();
         let at_work = step.operators.iter().map(read).sum::<f64>() > AT_WORK;
@@ -142,7 +142,7 @@ proptest! {
         for batch in [Batch::decode(n, tokens), Batch::prefill(1, tokens)] {
             let [old, new] = [&old, &new].map(|forecaster| priced(forecaster, &batch));
             for (old, new) in old.operators.iter().zip(&new.operators) {
-                let kernel = |o: &Operator| o.rests_on.as_ref().map(|basis| basis.kernel.clone());
+                let kernel = |o: &OperatorCost| o.rests_on.as_ref().map(|basis| basis.kernel.clone());
                 prop_assert!(new.forecast <= old.forecast || kernel(new) != kernel(old), "{pair:?} {old:?} {new:?}");
             }
             prop_assert!(new.beside.small_kernels <= old.beside.small_kernels, "{pair:?}");

@@ -5,8 +5,8 @@ use crate::support::model;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use roofcast::catalog::Catalog;
-use roofcast::deployment::{Deployment, Options};
-use roofcast::plan::{Choice, Plan, Question, Stage, missed, plan};
+use roofcast::deployment::{Deployment, DeploymentOptions};
+use roofcast::plan::{Choice, Plan, PlanQuestion, SearchStage, missed, plan};
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{Metric, Percentile, Slo};
 use roofcast::{Error, Forecaster, Spec};
@@ -17,11 +17,11 @@ const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 fn planned(text: &str, exhaustive: bool) -> Result<Plan, Error> {
     let spec = Spec::parse("plan.toml", text)?;
-    let question = Question { exhaustive, ..Question::default() };
+    let question = PlanQuestion { exhaustive, ..PlanQuestion::default() };
     plan(&spec, &model(LLAMA), Catalog::embedded()?, &question)
 }
 
-fn plan_of(spec: &Spec, model: &Arc<roofcast::Model>, question: &Question) -> Plan {
+fn plan_of(spec: &Spec, model: &Arc<roofcast::Model>, question: &PlanQuestion) -> Plan {
     plan(spec, model, Catalog::embedded().unwrap(), question).unwrap()
 }
 
@@ -35,8 +35,8 @@ fn lay(table: &mut toml::Table, over: &toml::Table) {
     }
 }
 
-const LEAP: simulate::Options =
-    simulate::Options { leap: true, records: false, series: false, trace: None, end_when_missed: false };
+const LEAP: simulate::RunOptions =
+    simulate::RunOptions { leap: true, records: false, series: false, trace: None, end_when_missed: false };
 
 /// A choice simulated through its own spec, with `fewer` replicas less.
 fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {
@@ -60,7 +60,7 @@ fn proof_of(name: &str, text: &str, choice: &Choice, fewer: u64) -> (Forecaster,
     let [prompts, chip] = named.map(|name| Arc::new(catalog.accelerator(name.unwrap()).unwrap().clone()));
     let model = model(name);
     let other = (prompts.id != chip.id).then_some(prompts);
-    let options = Options { other, ..Options::of(&spec) };
+    let options = DeploymentOptions { other, ..DeploymentOptions::of(&spec) };
     let deployment = Deployment::resolve(model, chip, &options).unwrap();
     (Forecaster::embedded(deployment).unwrap(), spec)
 }
@@ -166,7 +166,7 @@ fn every_deployment_is_accounted_for() {
     assert_eq!(left + plan.feasible + plan.dearer, plan.considered, "{:?}", plan.left_out);
     assert!(plan.simulated >= plan.feasible);
     let best = plan.best.unwrap();
-    assert!(plan.pareto.contains(&best) && plan.ranked[0] == best && best.stage == Stage::Simulation);
+    assert!(plan.pareto.contains(&best) && plan.ranked[0] == best && best.stage == SearchStage::Simulation);
     assert!(plan.ranked.iter().all(|row| row.cost_per_hour >= best.cost_per_hour));
     // A deployment that carries more than the load also carries the load: 10 requests/s.
     assert!(best.max_requests_per_s.unwrap() >= 10.0);
@@ -230,8 +230,10 @@ fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {
         assert_eq!(run.fleet.serving.accelerator, row.accelerator);
     }
     let spec = Spec::parse("plan.toml", &text).unwrap();
-    let question =
-        Question { why: Some("accelerator=h200-sxm prefill_accelerator=h100-sxm"), ..Question::default() };
+    let question = PlanQuestion {
+        why: Some("accelerator=h200-sxm prefill_accelerator=h100-sxm"),
+        ..PlanQuestion::default()
+    };
     let model = model("meta-llama/Llama-3.1-8B-Instruct");
     let why = plan_of(&spec, &model, &question).why;
     assert_eq!(why.len(), 1);
@@ -336,7 +338,7 @@ fn what_cannot_be_met_is_answered_with_what_came_nearest() {
     let plan = planned(&text, false).unwrap();
     assert!(plan.best.is_none() && plan.pruned.limit == plan.considered && plan.simulated == 0);
     let nearest = &plan.nearest[0];
-    assert_eq!(nearest.stage, Some(Stage::Limit));
+    assert_eq!(nearest.stage, Some(SearchStage::Limit));
     assert!(nearest.reason.starts_with("TPOT") && nearest.count == 2, "{nearest:?}");
     let factor = nearest.factor.unwrap();
     assert!((2.2..2.6).contains(&factor), "{factor}");
@@ -347,7 +349,7 @@ fn a_named_deployment_is_accounted_for() {
     let text = format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n");
     let spec = Spec::parse("plan.toml", &text).unwrap();
     let ask = |why| {
-        let question = Question { why: Some(why), ..Question::default() };
+        let question = PlanQuestion { why: Some(why), ..PlanQuestion::default() };
         plan(&spec, &model("meta-llama/Llama-3.1-8B-Instruct"), Catalog::embedded().unwrap(), &question)
     };
     let lost = ask("accelerator=l4 tp=1 replicas=1 max_num_batched_tokens=2048").unwrap().why;
@@ -485,7 +487,7 @@ fn a_plan_that_is_stopped_keeps_what_it_knows() {
             looks.set(looks.get() + 1);
             looks.get() < stop
         };
-        let question = Question { goes_on: &goes_on, ..Question::default() };
+        let question = PlanQuestion { goes_on: &goes_on, ..PlanQuestion::default() };
         let model = model(LLAMA);
         let found = plan(&spec, &model, Catalog::embedded().unwrap(), &question).unwrap();
         assert!(found.interrupted, "{stop}");
@@ -520,7 +522,7 @@ fn a_search_that_has_nothing_to_choose_from_is_refused() {
              kind = \"poisson\"\nrate = 1\n{search}"
         );
         let spec = Spec::parse("plan.toml", &text).unwrap();
-        plan(&spec, &model(LLAMA), Catalog::embedded().unwrap(), &Question::default())
+        plan(&spec, &model(LLAMA), Catalog::embedded().unwrap(), &PlanQuestion::default())
             .unwrap_err()
             .to_string()
     };
@@ -635,7 +637,7 @@ fn a_proof_holds_for_other_seeds_at_its_confidence() {
                 max_accelerators = 24\ntp = [2]\nweights = [\"fp8\"]\nkv = [\"fp8\"]\nmax_num_batched_tokens = [8192]\n\
                 confidence = 0.6\n";
     let spec = Spec::parse("plan.toml", text).unwrap();
-    let plan = plan_of(&spec, &model(MODEL), &Question::default());
+    let plan = plan_of(&spec, &model(MODEL), &PlanQuestion::default());
     let best = plan.best.unwrap();
     assert!(plan.confident, "{:?}", best.chance);
     let (forecaster, mut spec) = proof_of(MODEL, text, &best, 0);

@@ -60,7 +60,7 @@ fn weights_and_places_that_cannot_be_are_refused() {
         let forecaster =
             Forecaster::embedded(deployment(RequestedParallelism::default(), EngineSpec::default())).unwrap();
         let spec = Spec { workload: Some(workload()), fleet, ..Spec::default() };
-        let options = roofcast::simulate::Options::default();
+        let options = roofcast::simulate::RunOptions::default();
         roofcast::simulate::simulate(&forecaster, &spec, "test", options).unwrap_err().to_string()
     };
     let routing = RoutingSpec { cache_threshold: 1.5, ..RoutingSpec::default() };

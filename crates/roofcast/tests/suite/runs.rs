@@ -5,10 +5,10 @@ use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::Forecaster;
 use roofcast::clock::Ticks;
-use roofcast::deployment::{Deployment, Options};
+use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::engine;
 use roofcast::fleet::results::Results;
-use roofcast::fleet::{Fleet, Ranking};
+use roofcast::fleet::{Fleet, QueueOrder};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Record;
 use roofcast::router::{Router, Routing};
@@ -17,15 +17,20 @@ use roofcast::spec::{
     CostKind, EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy,
     SchedulerKind, Slo,
 };
-use roofcast::timeline::series::{Point, Series, together};
-use roofcast::timeline::trace::{Event, Trace};
+use roofcast::timeline::series::{Series, SeriesPoint, together};
+use roofcast::timeline::trace::{EventTrace, TraceEvent};
 use roofcast::timeline::{Segment, Timeline};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 use std::sync::Arc;
 
 pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-    Deployment::resolve(model(name), accelerator, &Options { engine, ..Options::default() }).unwrap()
+    Deployment::resolve(
+        model(name),
+        accelerator,
+        &DeploymentOptions { engine, ..DeploymentOptions::default() },
+    )
+    .unwrap()
 }
 
 /// The deployment with data-parallel attention.
@@ -48,11 +53,11 @@ pub(super) fn replica(
 pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.engine;
     let mut replica = replica(deployment, workload.seed, leap).unwrap();
-    let timeline = Timeline { series: Some(Series::default()), trace: Some(Trace::new(u64::MAX)) };
+    let timeline = Timeline { series: Some(Series::default()), trace: Some(EventTrace::new(u64::MAX)) };
     *replica.timeline() = Some(Box::new(timeline));
     let results = Results::new(Slo::default(), true, None);
     let router = Router::new(Routing::RoundRobin, 0);
-    let mut fleet = Fleet::new(vec![replica], router, Ranking::new(spec, workload.seed), results);
+    let mut fleet = Fleet::new(vec![replica], router, QueueOrder::new(spec, workload.seed), results);
     fleet.serve(&mut Traffic::new(workload, "test").unwrap()).unwrap();
     fleet
 }
@@ -91,18 +96,21 @@ pub(super) fn conserved(fleet: &Fleet, requests: u64) {
 }
 
 /// The recorded timeline: levels, the phases of requests and the steps.
-pub(super) fn shown(fleet: &mut Fleet) -> (Vec<Point>, Vec<(Ticks, Event)>, Vec<Segment>) {
+pub(super) fn shown(fleet: &mut Fleet) -> (Vec<SeriesPoint>, Vec<(Ticks, TraceEvent)>, Vec<Segment>) {
     let end = fleet.replicas[0].clock();
     let timeline = fleet.replicas[0].timeline().take().unwrap();
     let points = together(vec![timeline.series.unwrap()], end).remove(0);
     let (events, cut) = timeline.trace.unwrap().close();
     assert!(cut.is_none() && events.is_sorted_by_key(|(at, _)| *at));
-    let mut phases: Vec<_> =
-        events.iter().copied().filter(|(_, e)| !matches!(e, Event::Steps(_) | Event::Idle)).collect();
+    let mut phases: Vec<_> = events
+        .iter()
+        .copied()
+        .filter(|(_, e)| !matches!(e, TraceEvent::Steps(_) | TraceEvent::Idle))
+        .collect();
     // Events at one time are in the order in which they were recorded.
     phases.sort_by_cached_key(|(at, event)| (*at, format!("{event:?}")));
     let steps = events.into_iter().filter_map(|(_, event)| match event {
-        Event::Steps(segment) => Some(segment),
+        TraceEvent::Steps(segment) => Some(segment),
         _ => None,
     });
     (points, phases, steps.collect())

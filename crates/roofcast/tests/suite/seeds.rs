@@ -13,9 +13,9 @@ mod tpu_004;
 
 use crate::support::{catalog, model};
 use roofcast::Deployment;
-use roofcast::capacity::{Question, capacity};
-use roofcast::deployment::Options;
-use roofcast::seeds::{Claim, Seed, Verdict, claims};
+use roofcast::capacity::{CapacityQuestion, capacity};
+use roofcast::deployment::DeploymentOptions;
+use roofcast::seeds::{Claim, Seed, SeedVerdict, claims};
 use roofcast::spec::{Convention, PrecisionSpec};
 use std::sync::Arc;
 
@@ -93,19 +93,20 @@ fn all_twelve_cells_of_seed_003_are_exact() {
     ];
     for (size, w8, w4) in cells {
         for (weights, expected) in [("w8", w8), ("w4", w4)] {
-            let options = Options {
+            let options = DeploymentOptions {
                 precision: PrecisionSpec {
                     weights: Some(weights.into()),
                     kv: Some("16".into()),
                     ..PrecisionSpec::default()
                 },
-                ..Options::default()
+                ..DeploymentOptions::default()
             };
             let (options, card) =
                 options.counted(Convention::Seed003, catalog().accelerator("rtx-4090").unwrap());
             let card = Arc::new(card);
             let d = Deployment::resolve(model(&format!("Qwen/Qwen1.5-{size}-Chat")), card, &options).unwrap();
-            let question = Question { context: 1024, batch: 1, oversubscription_percent: 100, users: None };
+            let question =
+                CapacityQuestion { context: 1024, batch: 1, oversubscription_percent: 100, users: None };
             let found = capacity(&d, &question);
             assert_eq!((found.kv_tokens, found.fits), (expected, expected > 0), "{size} {weights}");
         }
@@ -117,7 +118,7 @@ fn all_twelve_cells_of_seed_003_are_exact() {
 #[test]
 fn no_measured_column_beats_its_limit() {
     let claims: Vec<Claim> =
-        of(Seed::MultiUser003).into_iter().filter(|c| c.verdict == Verdict::Measured).collect();
+        of(Seed::MultiUser003).into_iter().filter(|c| c.verdict == SeedVerdict::Measured).collect();
     assert_eq!(claims.iter().filter(|c| c.section.starts_with("2.5")).count(), 6 * 8);
     for claim in claims.iter().filter(|c| !c.section.starts_with("8 ")) {
         let (Ok(said), Some(ours)) = (said(claim), claim.roofcast) else {
@@ -161,12 +162,12 @@ fn gevents_cells_are_forecast() {
 fn overheads_are_differences_to_a_hundredth() {
     let claims: Vec<Claim> =
         of(Seed::MultiUser003).into_iter().filter(|c| c.section.ends_with("overhead per token")).collect();
-    let off = |c: &&Claim| c.verdict == Verdict::Rounded;
+    let off = |c: &&Claim| c.verdict == SeedVerdict::Rounded;
     assert_eq!((claims.len(), claims.iter().filter(off).count()), (42, 8));
     for claim in &claims {
         let off = (said(claim).unwrap() - claim.recomputed.unwrap()).abs();
         assert!(off < 0.0101, "{}: {off}", claim.claim);
-        assert_eq!(off < 0.005, claim.verdict == Verdict::Exact, "{}", claim.claim);
+        assert_eq!(off < 0.005, claim.verdict == SeedVerdict::Exact, "{}", claim.claim);
     }
     // 7B at one user: 8.36 − 6.92 = 1.44; the text prints 1.43.
     assert_eq!(claims[21].recomputed, Some(1.44));
@@ -184,7 +185,7 @@ fn said(claim: &Claim) -> Result<f64, std::num::ParseFloatError> {
 #[test]
 fn exact_claims_are_exact() {
     let mut checked = 0;
-    for claim in Seed::ALL.into_iter().flat_map(of).filter(|c| c.verdict == Verdict::Exact) {
+    for claim in Seed::ALL.into_iter().flat_map(of).filter(|c| c.verdict == SeedVerdict::Exact) {
         let (Ok(said), Some(recomputed)) = (said(&claim), claim.recomputed) else { continue };
         if ["4×2", "1/6"].contains(&claim.said.as_str()) {
             continue;

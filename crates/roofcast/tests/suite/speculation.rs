@@ -5,7 +5,7 @@ use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::batch::Batch;
 use roofcast::cost::{Utilization, limit};
-use roofcast::deployment::{Deployment, Options};
+use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::memory;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{CostKind, EngineSpec, SpeculativeSpec};
@@ -25,9 +25,9 @@ fn run(requests: u64, output: u64, speculative: &str) -> roofcast::Result<Simula
     spec.engine.cost = CostKind::Limit;
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let named = spec.engine.speculative.as_ref().and_then(|s| s.draft_model.as_ref());
-    let options = Options { draft: named.map(|name| model(name)), ..Options::of(&spec) };
+    let options = DeploymentOptions { draft: named.map(|name| model(name)), ..DeploymentOptions::of(&spec) };
     let deployment = Deployment::resolve(model(LLAMA), accelerator, &options)?;
-    simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "test", simulate::Options::default())
+    simulate(&Forecaster::embedded(deployment).unwrap(), &spec, "test", simulate::RunOptions::default())
 }
 
 fn drafts(count: u64, acceptance: f64, cost: f64) -> String {
@@ -113,8 +113,9 @@ fn a_small_model_drafts_for_a_large_one() {
     );
     let run = run(1, 4, &text).unwrap();
     let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-    let alone =
-        |name: &str| Deployment::resolve(model(name), Arc::clone(&chip), &Options::default()).unwrap();
+    let alone = |name: &str| {
+        Deployment::resolve(model(name), Arc::clone(&chip), &DeploymentOptions::default()).unwrap()
+    };
     let (small, large) = (alone(SMALL), alone(LLAMA));
     // One step ends with 1003 tokens and says the 1002nd to 1004th; then drafts see 1004 and 1005.
     let pass = |context: u64| {
@@ -183,7 +184,7 @@ fn what_cannot_be_drafted_is_refused() {
 fn drafted(mut engine: EngineSpec) -> Deployment {
     let speculative = engine.speculative.as_mut().unwrap();
     (speculative.draft_model, speculative.draft_cost) = (Some(SMALL.to_owned()), None);
-    let options = Options { engine, draft: Some(model(SMALL)), ..Options::default() };
+    let options = DeploymentOptions { engine, draft: Some(model(SMALL)), ..DeploymentOptions::default() };
     let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     Deployment::resolve(model(LLAMA), chip, &options).unwrap()
 }

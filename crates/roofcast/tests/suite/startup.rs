@@ -1,7 +1,7 @@
 //! Memory against the engines' own start-up logs, row by row and term by term.
 
 use crate::support::{catalog, shared};
-use roofcast::deployment::Options;
+use roofcast::deployment::DeploymentOptions;
 use roofcast::memory::{self, Start};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::scheduler::config::EngineConfig;
@@ -92,7 +92,7 @@ fn deployment(row: &Row) -> Result<Deployment, Error> {
     Deployment::resolve(
         model,
         chip,
-        &Options { precision, parallelism, engine: engine(row), ..Options::default() },
+        &DeploymentOptions { precision, parallelism, engine: engine(row), ..DeploymentOptions::default() },
     )
 }
 
@@ -220,7 +220,12 @@ fn ranks_hold_buffers_by_their_link() {
         let parallelism = RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() };
         let chip = Arc::new(catalog().accelerator(chip).unwrap().clone());
         let model = crate::support::model("meta-llama/Llama-3.1-8B-Instruct");
-        let d = Deployment::resolve(model, chip, &Options { parallelism, ..Options::default() }).unwrap();
+        let d = Deployment::resolve(
+            model,
+            chip,
+            &DeploymentOptions { parallelism, ..DeploymentOptions::default() },
+        )
+        .unwrap();
         memory::ranks(&d)[0].runtime_bytes
     };
     assert_eq!(runtime("l4", 2), runtime("l4", 1) + Bytes(16 << 20));
@@ -230,7 +235,7 @@ fn ranks_hold_buffers_by_their_link() {
 fn llama(engine: EngineSpec) -> Deployment {
     let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     let model = crate::support::model("meta-llama/Llama-3.1-8B-Instruct");
-    Deployment::resolve(model, chip, &Options { engine, ..Options::default() }).unwrap()
+    Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() }).unwrap()
 }
 
 /// A cache of 1 GiB holds 8192 tokens of 131,072 B: not one request of 8208, and no utilization or fewer sequences help.
@@ -274,7 +279,11 @@ fn other_processes_leave_less() {
         };
         let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let model = crate::support::model("meta-llama/Llama-3.1-8B-Instruct");
-        Deployment::resolve(model, chip, &Options { engine, memory_used_gib: used, ..Options::default() })
+        Deployment::resolve(
+            model,
+            chip,
+            &DeploymentOptions { engine, memory_used_gib: used, ..DeploymentOptions::default() },
+        )
     };
     let kv = |name, version, share, used| {
         let d = of(name, version, share, used).unwrap();
@@ -326,7 +335,9 @@ fn windows_keep_the_tokens_in_flight() {
         };
         let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let model = crate::support::model("openai/gpt-oss-20b");
-        let d = Deployment::resolve(model, chip, &Options { engine, ..Options::default() }).unwrap();
+        let d =
+            Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() })
+                .unwrap();
         memory::start(&d, 0).max_concurrency
     };
     for (version, asynchronous, blocks) in [
@@ -351,7 +362,12 @@ fn gpt_oss_in_llama_cpp_by_hand() {
         let precision = PrecisionSpec { weights: weights.map(str::to_owned), ..PrecisionSpec::default() };
         let chip = Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
         let model = crate::support::model("openai/gpt-oss-20b");
-        Deployment::resolve(model, chip, &Options { engine, precision, ..Options::default() }).unwrap()
+        Deployment::resolve(
+            model,
+            chip,
+            &DeploymentOptions { engine, precision, ..DeploymentOptions::default() },
+        )
+        .unwrap()
     };
     let d = of(None);
     let (experts, others) = (24 * 32 * 2880 * 8640_u64, 2 * 201_088 * 2880 + 24 * 26_542_080_u64);
@@ -380,7 +396,8 @@ fn sglang_pools_recurrent_states() {
         };
         let chip = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
         let model = crate::support::model("Qwen/Qwen3.6-27B-FP8");
-        Deployment::resolve(model, chip, &Options { engine, ..Options::default() }).unwrap()
+        Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() })
+            .unwrap()
     };
     let state = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 + 48) * 128 * 2);
     let by_default = of("0.5.16", EngineSpec::default());
@@ -419,9 +436,12 @@ fn sglang_pools_recurrent_states() {
         EngineConfig::resolve(&none, 9216, false).unwrap_err().to_string().contains("max_mamba_cache_size")
     );
     // vLLM and others page states beside keys and values.
-    let vllm =
-        Deployment::resolve(by_default.model.clone(), by_default.accelerator.clone(), &Options::default())
-            .unwrap();
+    let vllm = Deployment::resolve(
+        by_default.model.clone(),
+        by_default.accelerator.clone(),
+        &DeploymentOptions::default(),
+    )
+    .unwrap();
     assert_eq!((memory::running(&vllm), memory::ranks(&vllm)[0].state_bytes), (None, Bytes::ZERO));
 }
 
@@ -439,7 +459,7 @@ fn sglang_leaves_room_by_its_rule() {
         let d = Deployment::resolve(
             crate::support::model(model),
             chip,
-            &Options { engine, ..Options::default() },
+            &DeploymentOptions { engine, ..DeploymentOptions::default() },
         );
         d.unwrap().engine.gpu_memory_utilization
     };
@@ -464,9 +484,13 @@ fn sequences_are_each_ranks_own() {
             RequestedParallelism { attention_dp: Some(8), ep: Some(8), ..RequestedParallelism::default() };
         let chip = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
         let model = crate::support::model("Qwen/Qwen3-30B-A3B");
-        Deployment::resolve(model, chip, &Options { parallelism, engine, ..Options::default() })
-            .unwrap()
-            .seats()
+        Deployment::resolve(
+            model,
+            chip,
+            &DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() },
+        )
+        .unwrap()
+        .seats()
     };
     assert_eq!((seats("vllm"), seats("sglang")), (8 * 256, 256));
 }

@@ -3,7 +3,7 @@
 use super::support::shared;
 use roofcast::record::{Outcome, Record};
 use roofcast::spec::Slo;
-use roofcast::summary::Summary;
+use roofcast::summary::RunSummary;
 use roofcast::units::Picoseconds;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn vllms_aggregates_come_out_of_its_own_requests() {
     for name in ["c1", "c2", "c4", "c8", "c16"] {
         let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
         let run: Value = serde_json::from_str(&text).unwrap();
-        let ours = serde_json::to_value(Summary::of(&records(&run), &Slo::default())).unwrap();
+        let ours = serde_json::to_value(RunSummary::of(&records(&run), &Slo::default())).unwrap();
         let mut compared = 0;
         for (key, value) in ours.as_object().unwrap() {
             // Its duration also includes the client's own start and end.

@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Response, StatusCode};
 use roofcast::clock::Ticks;
-use roofcast::engine::online::Asked;
+use roofcast::engine::online::OnlineRequest;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,7 +171,7 @@ impl Service {
             };
             let tokens = prompt.len() as u64;
             let comes = ask.kv_transfer.do_remote_prefill;
-            let asked = Asked {
+            let asked = OnlineRequest {
                 number: admitted.first + choice as u64,
                 at: if comes { *at + self.travel(tokens) } else { *at },
                 prompt: Arc::clone(prompt),

@@ -7,10 +7,10 @@ use crate::bench::report::Report;
 use anyhow::Result;
 use roofcast::bands::Bands;
 use roofcast::batch::Batch;
-use roofcast::cost::{self, Bound, Cost, Terms, Utilization};
-use roofcast::simulate::{Options, simulate};
+use roofcast::cost::{self, Bottleneck, Cost, Terms, Utilization};
+use roofcast::simulate::{RunOptions, simulate};
 use roofcast::spec::CostKind;
-use roofcast::summary::Summary;
+use roofcast::summary::RunSummary;
 use roofcast::workload::{Length, Workload};
 use roofcast::{Deployment, Forecaster, Spec};
 use serde::Serialize;
@@ -34,12 +34,12 @@ pub(super) struct Limit {
     pub(super) tpot_ms: f64,
     /// Limit divided by the measured median TPOT.
     pub(super) tpot_share: Option<f64>,
-    pub(super) bound: Bound,
+    pub(super) bound: Bottleneck,
     terms: Terms,
     /// Time of one prefill alone, in milliseconds.
     pub(super) ttft_ms: f64,
     pub(super) ttft_share: Option<f64>,
-    prefill_bound: Bound,
+    prefill_bound: Bottleneck,
     /// The suggested change, in words.
     pub(super) advice: String,
 }
@@ -84,7 +84,7 @@ impl Beside {
         spec.workload = Some(if of_served { served(workload, &report.summary) } else { workload.clone() });
         let mut priced = Forecaster::embedded(deployment.clone())?;
         priced.deployment.engine.cost = CostKind::Forecast;
-        let simulated = simulate(&priced, &spec, place, Options { leap: true, ..Options::default() })?;
+        let simulated = simulate(&priced, &spec, place, RunOptions { leap: true, ..RunOptions::default() })?;
         let source = priced.coefficients.name.clone();
         let forecast = forecast(source, &simulated.summary, simulated.bands, &report.summary);
         Ok(Beside { limit: Some(limit), forecast: Some(Forecast { of_served, ..forecast }) })
@@ -96,7 +96,7 @@ impl Beside {
 const AS_ASKED: f64 = 0.95;
 
 /// The workload with prompts and outputs at the mean lengths of the served ones.
-fn served(workload: &Workload, s: &Summary) -> Workload {
+fn served(workload: &Workload, s: &RunSummary) -> Workload {
     let mean = |tokens: u64| Length::Tokens((tokens as f64 / s.completed as f64).round().max(1.0) as u64);
     let mut served = workload.clone();
     served.input_len = mean(s.total_input_tokens);
@@ -136,7 +136,7 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
     }
 }
 
-fn forecast(source: String, expected: &Summary, bands: Option<Bands>, measured: &Summary) -> Forecast {
+fn forecast(source: String, expected: &RunSummary, bands: Option<Bands>, measured: &RunSummary) -> Forecast {
     Forecast {
         source,
         of_served: false,
@@ -163,16 +163,16 @@ const SLACK: f64 = 0.4;
 /// A suggested change, by the bottleneck of a decode step.
 pub(crate) fn advice(decode: &Cost, reached: Option<f64>) -> String {
     let binds = match decode.bound {
-        Bound::Memory if decode.terms.kv > decode.terms.weights => {
+        Bottleneck::Memory if decode.terms.kv > decode.terms.weights => {
             "reading the KV cache binds: a narrower --kv, shorter contexts, or more bandwidth"
         }
-        Bound::Memory => {
+        Bottleneck::Memory => {
             "reading the weights binds: narrower weights or more bandwidth; more users cost little"
         }
-        Bound::Compute => {
+        Bottleneck::Compute => {
             "arithmetic binds: a faster dtype or more accelerators; fewer users are served sooner"
         }
-        Bound::Communication => "links bind: a smaller tp, or faster links",
+        Bottleneck::Communication => "links bind: a smaller tp, or faster links",
     };
     match reached {
         Some(share) if share > 1.0 => {
@@ -198,8 +198,12 @@ mod tests {
         let asked = "requests = 2\ninput_len = 200\noutput_len = 200\n[arrivals]\nkind = \"closed_loop\"\n\
             concurrency = 1\n[prefix]\nlength = 100\n";
         let asked: Workload = toml::from_str(asked).unwrap();
-        let summary =
-            Summary { completed: 2, total_input_tokens: 600, total_output_tokens: 128, ..Summary::default() };
+        let summary = RunSummary {
+            completed: 2,
+            total_input_tokens: 600,
+            total_output_tokens: 128,
+            ..RunSummary::default()
+        };
         let served = served(&asked, &summary);
         assert_eq!((served.input_len, served.output_len), (Length::Tokens(200), Length::Tokens(64)));
     }

@@ -5,9 +5,9 @@ use super::beside::{Forecast, Limit};
 use super::setup::Setup;
 use roofcast::record::Record;
 use roofcast::report::run;
-use roofcast::report::sweep::{self, Curve, Look, Panel, Quantity, Sweep, Values};
+use roofcast::report::sweep::{self, Look, Panel, Quantity, SweepCurve, SweepPicture, Values};
 use roofcast::spec::Metric;
-use roofcast::summary::Summary;
+use roofcast::summary::RunSummary;
 
 /// One run.
 pub(super) fn of_run(setup: &Setup, point: &Point, records: &[Record]) -> String {
@@ -25,12 +25,12 @@ pub(super) fn of_sweep(setup: &Setup, key: &str, points: &[(f64, &Point)]) -> St
     let measured = summaries.map(|s| (s.completed > 0).then(|| s.output_throughput()));
     let forecast = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(|f| f.output_throughput));
     let rates = vec![
-        Curve::new("measured", 0, Look::Points, measured),
-        Curve::new("forecast", 2, Look::Dashed, forecast),
+        SweepCurve::new("measured", 0, Look::Points, measured),
+        SweepCurve::new("forecast", 2, Look::Dashed, forecast),
     ];
     let panel =
         |title: &str, quantity, curves, most| Panel { title: title.to_owned(), quantity, curves, most };
-    sweep::svg(&Sweep {
+    sweep::svg(&SweepPicture {
         title: title(setup),
         note: setup.url.clone(),
         key: key.to_owned(),
@@ -51,19 +51,19 @@ fn title(setup: &Setup) -> String {
 /// Median and 99th percentile as measured, the forecast of the median, and the limit.
 fn latency(
     points: &[(f64, &Point)],
-    measured: fn(&Summary) -> [f64; 2],
+    measured: fn(&RunSummary) -> [f64; 2],
     forecast: fn(&Forecast) -> f64,
     limit: fn(&Limit) -> f64,
-) -> Vec<Curve> {
+) -> Vec<SweepCurve> {
     // Without streaming there is no time to the first token.
     let known = |ms: f64| (ms > 0.0).then_some(ms);
     let at = |index: usize| points.iter().map(move |(_, p)| known(measured(&p.report.summary)[index]));
     let forecasts = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(forecast));
     let limits = points.iter().map(|(_, p)| p.beside.limit.as_ref().map(limit));
     vec![
-        Curve::new("p50", 0, Look::Points, at(0)),
-        Curve::new("p99", 1, Look::Points, at(1)),
-        Curve::new("forecast of the p50", 2, Look::Dashed, forecasts),
-        Curve::new("limit", 7, Look::Limit, limits),
+        SweepCurve::new("p50", 0, Look::Points, at(0)),
+        SweepCurve::new("p99", 1, Look::Points, at(1)),
+        SweepCurve::new("forecast of the p50", 2, Look::Dashed, forecasts),
+        SweepCurve::new("limit", 7, Look::Limit, limits),
     ]
 }

@@ -7,7 +7,7 @@ use crate::input::tables::Tables;
 use crate::show::table::line;
 use crate::show::target::Target;
 use crate::{input, show};
-use roofcast::profile::build::{Built, Report, Rule, SectionReport, build};
+use roofcast::profile::build::{BuildReport, Built, ExclusionReason, SectionReport, build};
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ const SPARE: [usize; 4] = [10, 8, 3, 9];
 #[derive(Serialize)]
 struct Answer {
     #[serde(flatten)]
-    report: Report,
+    report: BuildReport,
     /// Number of unused table files, by kind.
     unused: BTreeMap<String, usize>,
 }
@@ -99,7 +99,7 @@ fn text(answer: &Answer) -> String {
 
 /// Lists, a line each, the rows dropped by rules and the unused files.
 fn left_out(answer: &Answer) -> Vec<String> {
-    let counted = Rule::ALL.map(|rule| (rule, answer.report.dropped.of(rule)));
+    let counted = ExclusionReason::ALL.map(|rule| (rule, answer.report.dropped.of(rule)));
     let counted = counted.into_iter().filter(|(_, count)| *count > 0);
     let mut lines: Vec<_> =
         counted.map(|(rule, count)| format!("left out: {count} {}", rule.words())).collect();

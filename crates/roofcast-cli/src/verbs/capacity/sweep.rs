@@ -11,7 +11,7 @@ use crate::input::scenario::Source;
 use crate::show::number::grouped;
 use crate::show::{self, table};
 use anyhow::{Context, Result};
-use roofcast::capacity::{Capacity, Question, capacity};
+use roofcast::capacity::{Capacity, CapacityQuestion, capacity};
 use roofcast::memory;
 use roofcast::spec::settings::Setting;
 use roofcast::{Deployment, Error};
@@ -47,7 +47,7 @@ pub(super) fn run(args: &CapacityArgs, source: &Source) -> Result<ExitCode> {
     let dimensions = dimensions_of(args)?;
     let combinations = product(&dimensions);
     let asked = combinations.iter().map(|values| asked(args, source, &dimensions, values));
-    let asked = asked.collect::<Result<Vec<(Deployment, Question)>>>()?;
+    let asked = asked.collect::<Result<Vec<(Deployment, CapacityQuestion)>>>()?;
     let points = combinations.iter().zip(&asked).map(|(values, (deployment, question))| Point {
         values,
         about: About::of(deployment),
@@ -94,7 +94,7 @@ fn asked(
     source: &Source,
     dimensions: &[Dimension],
     values: &[Value],
-) -> Result<(Deployment, Question)> {
+) -> Result<(Deployment, CapacityQuestion)> {
     let varied = || dimensions.iter().zip(values);
     let of_spec = varied().filter(|(d, _)| !KEYS.contains(&d.path.as_str()));
     let settings: Vec<Setting> = of_spec.map(|(d, value)| Setting::new(&d.path, value.clone())).collect();
@@ -103,12 +103,12 @@ fn asked(
         value.and_then(|n| u64::try_from(n).ok())
     };
     let named: Vec<String> = varied().map(|(d, value)| format!("{} = {}", d.path, word(value))).collect();
-    let resolve = || -> Result<(Deployment, Question)> {
+    let resolve = || -> Result<(Deployment, CapacityQuestion)> {
         let mut deployment = source.scenario(&settings)?.deployment()?;
         memory::host_tier(&deployment, 0)?;
         let question = question_of(args, whole(KEYS[0]).or(args.context), &mut deployment);
         let batch = whole(KEYS[1]).unwrap_or(question.batch);
-        Ok((deployment, Question { batch, ..question }))
+        Ok((deployment, CapacityQuestion { batch, ..question }))
     };
     resolve().with_context(|| format!("with {}", named.join(", ")))
 }

@@ -2,7 +2,7 @@
 
 use crate::args::FilterArgs;
 use crate::args::values::Range;
-use roofcast::catalog::{Kind, Listed};
+use roofcast::catalog::{EntryKind, ListedEntry};
 use roofcast::precision::{Dtype, WeightFormat};
 use roofcast::preset::Preset;
 
@@ -39,7 +39,7 @@ impl Filter {
     }
 
     /// True if an accelerator or a model passes the filters.
-    pub(super) fn entry(&self, listed: &Listed) -> bool {
+    pub(super) fn entry(&self, listed: &ListedEntry) -> bool {
         let line = &listed.line;
         let names = [line.family.as_str(), line.vendor.as_str()];
         self.found(names.into_iter().chain(listed.names.iter().copied()))
@@ -48,8 +48,8 @@ impl Filter {
             && self.memory.is_none_or(|wanted| wanted.holds(line.size().as_f64() / GIB))
             && self.price.is_none_or(|wanted| line.usd_per_hour.is_some_and(|p| wanted.holds(p)))
             && self.format.as_ref().is_none_or(|f| match line.kind {
-                Kind::Accelerator => f.computed(&line.formats),
-                Kind::Model => f.published(&line.formats),
+                EntryKind::Accelerator => f.computed(&line.formats),
+                EntryKind::Model => f.published(&line.formats),
             })
     }
 

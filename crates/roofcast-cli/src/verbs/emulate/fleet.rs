@@ -12,7 +12,7 @@ use crate::emulate::pace::Pace;
 use crate::emulate::replica::{EngineHandle, Latencies};
 use anyhow::Result;
 use roofcast::engine::online::Online;
-use roofcast::fleet::{Ingest, Scaling, Way};
+use roofcast::fleet::{Ingest, Scaling, TransferPath};
 use roofcast::router::{Router, Routing};
 use roofcast::simulate::{pool, uncounted};
 use roofcast::spec::{AutoscaleSpec, FleetSpec, PoolSpec};
@@ -92,7 +92,7 @@ impl Launch<'_> {
         let routers = [prefill, decode].map(|pool| router(pool.router.unwrap_or(fleet.router)));
         let prompts = pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?;
         let others = pool(forecaster, decode, "fleet.decode", Some(false))?;
-        let way = Way::new(&prompts.deployment, &others.deployment, link, &self.place)?;
+        let way = TransferPath::new(&prompts.deployment, &others.deployment, link, &self.place)?;
         let mut engines = self.engines(&prompts, true)?;
         let count = engines.len();
         engines.extend(self.engines(&others, true)?);

@@ -3,7 +3,7 @@
 use crate::show::number::{ms, percent, significant};
 use crate::show::table;
 use roofcast::coefficients::Evidence;
-use roofcast::cost::{Beside, Cost, Operator};
+use roofcast::cost::{AddedTimes, Cost, OperatorCost};
 use roofcast::kernel_time::Basis;
 use roofcast::units::{Bytes, Picoseconds};
 
@@ -25,7 +25,7 @@ pub(super) fn table(cost: &Cost) -> String {
     // Columns that a narrow page drops, in this order; the wide page includes the shapes of the operators.
     const SPARE: [usize; 5] = [10, 3, 6, 2, 5];
     let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
-    let row = |o: &Operator| {
+    let row = |o: &OperatorCost| {
         vec![
             format!("{} ({})", o.name, o.dtype),
             o.bound.name().to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn table(cost: &Cost) -> String {
             rests_on(o),
         ]
     };
-    let Beside { small_kernels, launches, host, links } = cost.beside;
+    let AddedTimes { small_kernels, launches, host, links } = cost.beside;
     let beside = [
         ("small kernels", Picoseconds::ZERO, small_kernels, "counted a layer"),
         ("launches", Picoseconds::ZERO, launches, "no captured graph"),
@@ -63,7 +63,7 @@ pub(super) fn table(cost: &Cost) -> String {
 }
 
 /// The measurement behind an operator's forecast: `=` if this exact shape was timed, `~` if a similar one was.
-pub(super) fn rests_on(operator: &Operator) -> String {
+pub(super) fn rests_on(operator: &OperatorCost) -> String {
     let sign = |basis: &Basis| match (basis.evidence, basis.exact) {
         (Evidence::Nothing, _) => "",
         (_, true) => "= ",

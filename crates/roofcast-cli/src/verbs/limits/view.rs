@@ -7,7 +7,7 @@ use crate::verbs::capacity;
 use roofcast::Deployment;
 use roofcast::accelerator::Accelerator;
 use roofcast::capacity::Capacity;
-use roofcast::limits::{Limits, Question};
+use roofcast::limits::{Limits, LimitsQuestion};
 use roofcast::memory::{self, Refusal, Start};
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     pub(crate) fn of(
         deployment: &'a Deployment,
-        question: &Question,
+        question: &LimitsQuestion,
         limits: &'a Limits,
         capacity: &'a Capacity,
     ) -> View<'a> {
@@ -46,11 +46,11 @@ impl<'a> View<'a> {
 }
 
 /// The memory capacity of the deployment for `question`.
-pub(crate) fn capacity_of(deployment: &Deployment, question: &Question) -> Capacity {
+pub(crate) fn capacity_of(deployment: &Deployment, question: &LimitsQuestion) -> Capacity {
     roofcast::capacity::capacity(deployment, &asked(question))
 }
 
-fn asked(question: &Question) -> roofcast::capacity::Question {
-    let Question { batch, context, .. } = *question;
-    roofcast::capacity::Question { context, batch, oversubscription_percent: 100, users: None }
+fn asked(question: &LimitsQuestion) -> roofcast::capacity::CapacityQuestion {
+    let LimitsQuestion { batch, context, .. } = *question;
+    roofcast::capacity::CapacityQuestion { context, batch, oversubscription_percent: 100, users: None }
 }

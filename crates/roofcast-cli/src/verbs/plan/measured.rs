@@ -8,9 +8,9 @@ use crate::input::filled;
 use crate::input::scenario::{EMPTY, Scenario, Source};
 use anyhow::Result;
 use roofcast::Error;
-use roofcast::deployment::Options;
+use roofcast::deployment::DeploymentOptions;
 use roofcast::measurement::benchmark::{Subject, of_result};
-use roofcast::measurement::{Kind, Lengths, Measurement};
+use roofcast::measurement::{Lengths, Measurement, MeasurementKind};
 use roofcast::spec::settings::Setting;
 use std::path::Path;
 use toml::Value;
@@ -19,7 +19,7 @@ use toml::Value;
 pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option<Measurement>)> {
     let source = Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])?;
     let first = source.scenario(&[])?;
-    let (spec, options) = (&first.spec, Options::of(&first.spec));
+    let (spec, options) = (&first.spec, DeploymentOptions::of(&first.spec));
     let lacking = |field: &str, accepted: &str| Error::field("arguments", field, "missing", accepted);
     let hardware = spec.hardware.accelerator.clone();
     let subject = Subject {
@@ -58,11 +58,11 @@ pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option
 fn load(row: &Measurement) -> Result<Vec<Setting>, Error> {
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let arrivals = match (row.kind, row.request_rate, row.concurrency) {
-        (Kind::OpenLoop, Some(rate), _) => vec![
+        (MeasurementKind::OpenLoop, Some(rate), _) => vec![
             Setting::new("workload.arrivals.kind", "poisson"),
             Setting::new("workload.arrivals.rate", rate),
         ],
-        (Kind::ClosedLoop, _, Some(users)) => vec![
+        (MeasurementKind::ClosedLoop, _, Some(users)) => vec![
             Setting::new("workload.arrivals.kind", "closed_loop"),
             Setting::new("workload.arrivals.concurrency", whole(users)),
         ],

@@ -2,7 +2,7 @@
 
 use crate::show::number::{dollars, grouped, significant};
 use crate::show::table;
-use roofcast::plan::{Choice, Interval, OverTime, Plan};
+use roofcast::plan::{Choice, OverTime, Plan, ScheduleInterval};
 
 /// Number of rows without `--wide`.
 const ROWS: usize = 12;
@@ -62,12 +62,12 @@ fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {
 }
 
 /// Consecutive intervals with equal replicas.
-fn spans(intervals: &[Interval]) -> Vec<&[Interval]> {
+fn spans(intervals: &[ScheduleInterval]) -> Vec<&[ScheduleInterval]> {
     intervals.chunk_by(|a, b| a.replicas == b.replicas).collect()
 }
 
 /// A span of intervals, with the highest value of each bound.
-fn row(o: &OverTime, span: &[Interval]) -> Vec<String> {
+fn row(o: &OverTime, span: &[ScheduleInterval]) -> Vec<String> {
     let Some(first) = span.first() else { return Vec::new() };
     let seconds = span.len() as f64 * o.interval_s;
     let requests: u64 = span.iter().map(|interval| interval.requests).sum();

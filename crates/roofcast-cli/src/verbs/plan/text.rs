@@ -9,7 +9,7 @@ use crate::verbs::{assumed, bands};
 use anyhow::Result;
 use roofcast::capacity::{self, capacity};
 use roofcast::cost::Utilization;
-use roofcast::deployment::Options;
+use roofcast::deployment::DeploymentOptions;
 use roofcast::limits::{self, limits};
 use roofcast::measurement::Metrics;
 use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Plan, Quality, WhatIf};
@@ -250,7 +250,7 @@ fn replica_of(
     catalog: &Catalog,
     (choice, accelerator, cut): (&Choice, &str, Cut),
 ) -> Result<Deployment> {
-    let mut options = Options::of(spec);
+    let mut options = DeploymentOptions::of(spec);
     // Only searched keys are set: the names of a checkpoint's own formats do not describe them completely.
     let search = spec.search.clone().unwrap_or_default();
     if !search.weights.is_empty() {
@@ -290,9 +290,14 @@ fn best_in_detail(
     let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
     let held = capacity(
         &replica,
-        &capacity::Question { context: input + output, batch: 1, oversubscription_percent: 100, users: None },
+        &capacity::CapacityQuestion {
+            context: input + output,
+            batch: 1,
+            oversubscription_percent: 100,
+            users: None,
+        },
     );
-    let question = limits::Question {
+    let question = limits::LimitsQuestion {
         batch: best.batch.round().max(1.0) as u64,
         context: input + output / 2,
         prefill: input.max(1),

@@ -5,9 +5,9 @@ use crate::show::number::significant;
 use crate::show::table;
 use crate::verbs::question;
 use roofcast::Spec;
-use roofcast::simulate::{Beside, Verdict};
+use roofcast::simulate::{TpotComparison, TpotVerdict};
 
-pub(super) fn people(about: &About, spec: &Spec, b: &Beside) -> String {
+pub(super) fn people(about: &About, spec: &Spec, b: &TpotComparison) -> String {
     let ms = |ms: f64| format!("TPOT {} ms", significant(ms));
     let band = b.band_ms.map_or_else(String::new, |band| {
         let [low, high] = band.map(significant);
@@ -23,18 +23,20 @@ pub(super) fn people(about: &About, spec: &Spec, b: &Beside) -> String {
     about.title() + &table::pairs(&load.into_iter().chain(facts).collect::<Vec<_>>())
 }
 
-fn verdict(b: &Beside) -> String {
+fn verdict(b: &TpotComparison) -> String {
     let times = format!(
         "{} times the forecast, {} times the limit",
         significant(b.over_forecast),
         significant(b.over_limit)
     );
     let said = match b.verdict {
-        Verdict::BelowLimit => "faster than the limit: model, hardware, formats or load are not as described",
-        Verdict::Fast => "faster than 9 of 10 measured servers against their forecast",
-        Verdict::AsForecast if b.band_ms.is_none() => "not faster than the limit",
-        Verdict::AsForecast => "as forecast: 8 of 10 measured servers are within the band",
-        Verdict::Slow => "slower than 9 of 10 measured servers against their forecast",
+        TpotVerdict::BelowLimit => {
+            "faster than the limit: model, hardware, formats or load are not as described"
+        }
+        TpotVerdict::Fast => "faster than 9 of 10 measured servers against their forecast",
+        TpotVerdict::AsForecast if b.band_ms.is_none() => "not faster than the limit",
+        TpotVerdict::AsForecast => "as forecast: 8 of 10 measured servers are within the band",
+        TpotVerdict::Slow => "slower than 9 of 10 measured servers against their forecast",
     };
     format!("{said}; {times}")
 }

@@ -13,8 +13,8 @@ use crate::verbs::{About, question};
 use crate::{exit, show};
 use anyhow::{Context, Result};
 use roofcast::plan::{Bounded, Range, against, judged_load, missed};
-use roofcast::simulate::{Options, Simulation, simulate_while};
-use roofcast::spec::keys::{KEYS, Kind};
+use roofcast::simulate::{RunOptions, Simulation, simulate_while};
+use roofcast::spec::keys::{KEYS, ValueType};
 use roofcast::spec::settings::{self, Setting};
 use roofcast::spec::{Slo, number};
 use roofcast::{Deployment, Error, Forecaster, Spec};
@@ -138,8 +138,8 @@ impl Search {
         let path = settings::path(name.trim()).ok_or_else(wrong)?;
         let key = KEYS.iter().find(|key| key.path == path).ok_or_else(wrong)?;
         let whole = match key.kind {
-            Kind::Whole => true,
-            Kind::Real => false,
+            ValueType::Whole => true,
+            ValueType::Real => false,
             _ => return Err(wrong().into()),
         };
         let end = |text: &str| number::real(text).filter(|n| *n > 0.0 && (!whole || n.fract() == 0.0));
@@ -162,7 +162,7 @@ impl Search {
             let forecaster = Forecaster::serving(scenario.deployment()?)?;
             let mut spec = scenario.spec.clone();
             spec.workload = Some(judged_load(&spec, &scenario.place)?);
-            let options = Options { leap, end_when_missed: true, ..Options::default() };
+            let options = RunOptions { leap, end_when_missed: true, ..RunOptions::default() };
             let watch = &mut |_, _| progress.goes_on();
             let simulated = simulate_while(&forecaster, &spec, &scenario.place, options, watch);
             Ok(Run { deployment: forecaster.deployment, spec, simulated })
@@ -192,7 +192,7 @@ fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
     if answer.interrupted {
         text += &format!("PARTIAL: interrupted after {} simulations\n\n", answer.simulations);
     }
-    let names: Vec<String> = against(&roofcast::summary::Summary::default(), &spec.slo)
+    let names: Vec<String> = against(&roofcast::summary::RunSummary::default(), &spec.slo)
         .iter()
         .map(|bound| format!("{} {}", bound.metric, bound.percentile))
         .collect();

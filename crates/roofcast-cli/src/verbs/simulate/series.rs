@@ -1,7 +1,7 @@
 //! Levels over time as CSV, a row for each replica and interval.
 
 use roofcast::simulate::Simulation;
-use roofcast::timeline::series::Point;
+use roofcast::timeline::series::SeriesPoint;
 
 const HEADER: &str = "replica,start_ms,end_ms,running,waiting,kv_blocks,kv_usage,preemptions,prefill_tokens_per_s,output_tokens_per_s";
 
@@ -13,8 +13,8 @@ pub(super) fn lines(simulation: &Simulation) -> impl Iterator<Item = String> + '
     std::iter::once(HEADER.to_owned()).chain(rows)
 }
 
-fn line(replica: usize, p: &Point, blocks: f64) -> String {
-    let Point { start_ms, end_ms, running, waiting, preemptions, .. } = p;
+fn line(replica: usize, p: &SeriesPoint, blocks: f64) -> String {
+    let SeriesPoint { start_ms, end_ms, running, waiting, preemptions, .. } = p;
     format!(
         "{replica},{start_ms},{end_ms},{running},{waiting},{},{},{preemptions},{},{}",
         p.blocks,

@@ -19,7 +19,7 @@ use crate::verbs::{band_factors, common_title, question};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
-use roofcast::simulate::{Options, Simulation, simulate_while};
+use roofcast::simulate::{RunOptions, Simulation, simulate_while};
 use roofcast::spec::settings::Setting;
 use roofcast::spec::{Slo, Spec};
 use roofcast::workload::Workload;
@@ -127,7 +127,7 @@ impl Space<'_> {
     }
 
     fn simulate(&self, cell: &Cell, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Simulation> {
-        let options = Options { leap: self.leap, ..Options::default() };
+        let options = RunOptions { leap: self.leap, ..RunOptions::default() };
         let Cell { scenario, forecaster } = cell;
         simulate_while(forecaster, &scenario.spec, &scenario.place, options, watch)
             .map_err(|e| scenario.told(e))

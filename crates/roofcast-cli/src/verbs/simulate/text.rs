@@ -6,7 +6,7 @@ use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::FoundPrefixes;
-use roofcast::simulate::{PoolUse, Sessions, Simulation};
+use roofcast::simulate::{PoolUse, RecordedSessions, Simulation};
 use roofcast::spec::{CostKind, Percentile};
 use roofcast::units::Bytes;
 
@@ -159,7 +159,7 @@ fn drafts(s: &Simulation) -> String {
 }
 
 /// Times of recorded sessions from their first turn to their last answer.
-fn sessions(s: &Sessions) -> String {
+fn sessions(s: &RecordedSessions) -> String {
     let [mean, median, p90] = [s.mean_task_s, s.median_task_s, s.p90_task_s].map(significant);
     format!(
         "{} ended; from first turn to last answer {mean} s in the mean, {median} s p50, {p90} s p90",

@@ -8,8 +8,8 @@ use roofcast::Deployment;
 use roofcast::clock::Ticks;
 use roofcast::simulate::Simulation;
 use roofcast::spec::Slo;
-use roofcast::timeline::series::Point;
-use roofcast::timeline::trace::{Event, Trace};
+use roofcast::timeline::series::SeriesPoint;
+use roofcast::timeline::trace::{EventTrace, TraceEvent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(crate) struct View<'a> {
     slo: Slo,
     distributions: Vec<Distribution>,
     /// Levels over time, for each replica.
-    series: &'a [Vec<Point>],
+    series: &'a [Vec<SeriesPoint>],
     /// First events, for each replica.
     timelines: Vec<Timeline>,
 }
@@ -88,14 +88,14 @@ impl<'a> View<'a> {
 }
 
 impl Timeline {
-    fn of(trace: Trace) -> Timeline {
+    fn of(trace: EventTrace) -> Timeline {
         let (events, cut) = trace.close();
         let mut found = Timeline { cut_at_ms: cut.map(Ticks::ms), ..Timeline::default() };
         let mut places = BTreeMap::new();
         let mut open: BTreeMap<u64, f64> = BTreeMap::new();
         for (at, event) in events {
             match event {
-                Event::Steps(s) => found.steps.push(Step {
+                TraceEvent::Steps(s) => found.steps.push(Step {
                     start_ms: s.start.ms(),
                     end_ms: s.end.ms(),
                     steps: s.steps,
@@ -108,18 +108,18 @@ impl Timeline {
                     kv_blocks: s.blocks[1],
                     bound: s.bound,
                 }),
-                Event::Arrived { number, input, output } => {
+                TraceEvent::Arrived { number, input, output } => {
                     places.insert(number, found.requests.len());
                     found.requests.push(Life { number, input, output, phases: Vec::new() });
                 }
-                Event::Begins(number, _) => drop(open.insert(number, at.ms())),
-                Event::Ends(number, phase) => {
+                TraceEvent::Begins(number, _) => drop(open.insert(number, at.ms())),
+                TraceEvent::Ends(number, phase) => {
                     let life = places.get(&number).and_then(|place| found.requests.get_mut(*place));
                     if let Some((life, start_ms)) = life.zip(open.remove(&number)) {
                         life.phases.push(Stay { phase: phase.name(), start_ms, end_ms: at.ms() });
                     }
                 }
-                Event::Idle | Event::Left(_) => {}
+                TraceEvent::Idle | TraceEvent::Left(_) => {}
             }
         }
         found

@@ -8,8 +8,8 @@ use crate::show::table::{line, table};
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
-use roofcast::validate::Point;
-use roofcast::validate::ranking::{Ranking, Side, Sweep, ranking};
+use roofcast::validate::RowForecast;
+use roofcast::validate::ranking::{MeasuredSweep, PoolComparison, RankingQuality, ranking};
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -18,11 +18,11 @@ const SCHEMA: &str = "roofcast/ranking/1";
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
-    ranking: &'a Ranking,
+    ranking: &'a RankingQuality,
     interrupted: bool,
 }
 
-pub(super) fn run(args: &ValidateArgs, points: &[Point], interrupted: bool) -> Result<ExitCode> {
+pub(super) fn run(args: &ValidateArgs, points: &[RowForecast], interrupted: bool) -> Result<ExitCode> {
     let found = ranking(points);
     if found.sweeps.is_empty() && found.sides.is_empty() && !interrupted {
         let accepted = "rows of closed loops in which one source measured two configurations or more of one model on one accelerator";
@@ -32,7 +32,7 @@ pub(super) fn run(args: &ValidateArgs, points: &[Point], interrupted: bool) -> R
         show::json(SCHEMA, &Answer { ranking: &found, interrupted })?;
     } else if args.output.csv {
         let header = ["sweep", "configurations", "points", "interactivity_tok_s", "first", "best", "reached"];
-        let row = |s: &Sweep| {
+        let row = |s: &MeasuredSweep| {
             let counts = [s.configurations, s.points].map(|n| n.to_string());
             let [asked, reached] = [s.interactivity_tok_s, s.reached].map(|v| v.to_string());
             let [one, two] = counts;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &ValidateArgs, points: &[Point], interrupted: bool) -> R
     Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
-fn people(found: &Ranking, interrupted: bool) -> String {
+fn people(found: &RankingQuality, interrupted: bool) -> String {
     let mut text = if interrupted { "PARTIAL: interrupted\n\n".to_owned() } else { String::new() };
     let good = found.sweeps.iter().filter(|s| s.reached >= 0.95).count();
     text += &line(&format!(
@@ -63,9 +63,9 @@ fn people(found: &Ranking, interrupted: bool) -> String {
         ));
     }
     text += "\n";
-    let mut worst: Vec<&Sweep> = found.sweeps.iter().collect();
+    let mut worst: Vec<&MeasuredSweep> = found.sweeps.iter().collect();
     worst.sort_by(|a, b| a.reached.total_cmp(&b.reached));
-    let row = |s: &&Sweep| {
+    let row = |s: &&MeasuredSweep| {
         let counts = [s.configurations, s.points].map(|n| n.to_string());
         let [one, two] = counts;
         vec![s.sweep.clone(), one, two, significant(s.interactivity_tok_s), percent(s.reached)]
@@ -73,7 +73,7 @@ fn people(found: &Ranking, interrupted: bool) -> String {
     let header = ["sweep", "configurations", "points", "tok/s a user", "of the best"];
     text += &table(&header, &worst.iter().map(row).collect::<Vec<_>>(), 1);
     if !found.sides.is_empty() {
-        let row = |s: &Side| {
+        let row = |s: &PoolComparison| {
             let counts = [s.decisions, s.agree, s.apart].map(|n| n.to_string());
             [vec![s.load.clone()], counts.to_vec()].concat()
         };

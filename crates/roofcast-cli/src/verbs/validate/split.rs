@@ -5,7 +5,7 @@
 use crate::args::{SplitArg, ValidateArgs};
 use roofcast::Error;
 use roofcast::measurement::Measurement;
-use roofcast::validate::Report;
+use roofcast::validate::ErrorReport;
 use roofcast::validate::split::Side;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ impl Split {
     }
 
     /// The part of a report that may be shown: judging rows appear in aggregate only.
-    pub(super) fn shown(self, report: Report) -> Report {
+    pub(super) fn shown(self, report: ErrorReport) -> ErrorReport {
         if self.shown == SplitArg::Judge { report.sealed() } else { report }
     }
 }

@@ -6,7 +6,7 @@ use crate::show::number::significant;
 use crate::show::table::{line, table};
 use roofcast::measurement::Metrics;
 use roofcast::validate::split::Side;
-use roofcast::validate::{Errors, Part, Point, Report};
+use roofcast::validate::{ErrorReport, ErrorStatistics, Errors, RowForecast};
 
 /// Number of groups in the table.
 const WORST: usize = 10;
@@ -28,9 +28,9 @@ pub(crate) const CSV: [&str; 12] = [
 ];
 
 /// The errors of every part.
-pub(crate) fn csv_rows(set: &str, report: &Report, interrupted: bool) -> Vec<Vec<String>> {
+pub(crate) fn csv_rows(set: &str, report: &ErrorReport, interrupted: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    let mut add = |name: &str, part: &Part| {
+    let mut add = |name: &str, part: &ErrorStatistics| {
         for (metric, e) in &part.metrics {
             let mut row = [set, name, metric].map(str::to_owned).to_vec();
             row.push(e.n.to_string());
@@ -48,7 +48,7 @@ pub(crate) fn csv_rows(set: &str, report: &Report, interrupted: bool) -> Vec<Vec
 }
 
 /// The parts of a report that have names, in the order in which they are shown.
-fn parts(report: &Report) -> impl Iterator<Item = (&str, &Part)> {
+fn parts(report: &ErrorReport) -> impl Iterator<Item = (&str, &ErrorStatistics)> {
     let kinds = report.kinds.iter().map(|(name, part)| (*name, part));
     let others = [&report.sources, &report.engines, &report.hardware];
     kinds.chain(others.into_iter().flatten().map(|(name, part)| (name.as_str(), part)))
@@ -61,7 +61,7 @@ const PARTS: [&str; 7] =
     ["steps", "running", "server_ms", "memory_share", "compute_share", "communication_share", "host_share"];
 
 /// Measured value, forecast and limit of every row, and the forecast's time by bottleneck.
-pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
+pub(crate) fn per_row(points: &[RowForecast]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let of_metric = |name| ["measured", "forecast", "limit"].map(|what| format!("{name}_{what}"));
     let mut header: Vec<String> = ROW.map(str::to_owned).to_vec();
@@ -88,7 +88,7 @@ pub(crate) fn per_row(points: &[Point]) -> anyhow::Result<String> {
 }
 
 /// The cells of [`PARTS`]; empty without a forecast.
-fn parts_of(point: &Point) -> [String; PARTS.len()] {
+fn parts_of(point: &RowForecast) -> [String; PARTS.len()] {
     let Some(parts) = point.parts else { return Default::default() };
     let shares = parts.shares;
     [
@@ -103,12 +103,12 @@ fn parts_of(point: &Point) -> [String; PARTS.len()] {
 }
 
 /// The number of rows that have a forecast, in words.
-pub(super) fn counted(report: &Report) -> String {
+pub(super) fn counted(report: &ErrorReport) -> String {
     format!("forecast: {} of {} rows", report.whole.predicted, report.whole.rows)
 }
 
 /// The errors of every part, the errors by kind over groups, and the reasons for skipped rows.
-pub(super) fn errors(report: &Report) -> String {
+pub(super) fn errors(report: &ErrorReport) -> String {
     let header = ["part", "metric", "rows", "median %", "p90 %", "bias %", "in band %"];
     let worst = report.groups.iter().take(WORST).map(|g| (g.group.as_str(), &g.part));
     let over_rows = |e: &Errors| {
@@ -145,7 +145,7 @@ fn percent(share: f64) -> String {
 
 /// A row for each metric of each part: its names, then what `figures` shows of its errors.
 fn by_metric<'a>(
-    parts: impl Iterator<Item = (&'a str, &'a Part)>,
+    parts: impl Iterator<Item = (&'a str, &'a ErrorStatistics)>,
     figures: impl Fn(&Errors) -> Vec<String>,
 ) -> Vec<Vec<String>> {
     let mut rows = Vec::new();

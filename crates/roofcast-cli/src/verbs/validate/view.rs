@@ -3,15 +3,15 @@
 use super::SCHEMA;
 use crate::show::Document;
 use roofcast::coefficients::Evidence;
-use roofcast::measurement::{Kind, Lengths, Metrics};
+use roofcast::measurement::{Lengths, MeasurementKind, Metrics};
 use roofcast::parallelism::RequestedParallelism;
-use roofcast::validate::{Point, Report};
+use roofcast::validate::{ErrorReport, RowForecast};
 use serde::Serialize;
 
 /// The view's data.
 #[derive(Serialize)]
 pub(crate) struct View<'a> {
-    report: Document<&'a Report>,
+    report: Document<&'a ErrorReport>,
     rows: Vec<Row<'a>>,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct View<'a> {
 struct Row<'a> {
     id: &'a str,
     source: &'a str,
-    kind: Kind,
+    kind: MeasurementKind,
     model: &'a str,
     hardware: &'a str,
     /// Parallelism, as in `tp 4 pp 2`.
@@ -44,13 +44,13 @@ struct Row<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn of(report: &'a Report, points: &'a [Point]) -> View<'a> {
+    pub(crate) fn of(report: &'a ErrorReport, points: &'a [RowForecast]) -> View<'a> {
         View { report: Document { schema: SCHEMA, body: report }, rows: points.iter().map(Row::of).collect() }
     }
 }
 
 impl<'a> Row<'a> {
-    fn of(point: &'a Point) -> Row<'a> {
+    fn of(point: &'a RowForecast) -> Row<'a> {
         let row = point.row;
         Row {
             id: &row.id,

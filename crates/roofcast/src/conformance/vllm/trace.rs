@@ -69,9 +69,9 @@ pub struct RecordedStep {
     /// Free blocks after `schedule()`.
     pub free_blocks: u64,
     /// Running requests in order, or their number.
-    pub running: Queue,
+    pub running: RecordedQueue,
     /// Waiting requests in order, or their number.
-    pub waiting: Queue,
+    pub waiting: RecordedQueue,
     /// Drafts scheduled with a request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drafts: BTreeMap<String, u64>,
@@ -118,7 +118,7 @@ pub struct TierStep {
 /// A queue, by name or by length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Queue {
+pub enum RecordedQueue {
     /// Length.
     Count(u64),
     /// Names.
@@ -207,7 +207,7 @@ struct Settings {
     max_num_active_seqs: Option<u64>,
     prefill_schedule_interval: Option<u64>,
     max_loras: Option<usize>,
-    kv_groups: Option<Vec<Group>>,
+    kv_groups: Option<Vec<LayerGroup>>,
     #[serde(default)]
     spec_tokens: u64,
     #[serde(default)]
@@ -228,7 +228,7 @@ struct OffloadLine {
 
 /// Layers that take blocks of their own.
 #[derive(Deserialize)]
-struct Group {
+struct LayerGroup {
     kind: GroupKind,
     sliding_window: Option<u64>,
 }
@@ -368,13 +368,13 @@ fn offload(place: &str, line: OffloadLine, config: &SchedulerConfig) -> Result<O
 }
 
 /// The windows of a trace's groups of layers; one group without a window by default.
-fn windows(place: &str, groups: Option<&[Group]>) -> Result<Vec<Option<u64>>> {
+fn windows(place: &str, groups: Option<&[LayerGroup]>) -> Result<Vec<Option<u64>>> {
     let Some(groups) = groups else { return Ok(vec![None]) };
     if groups.is_empty() || groups.len() > MOST_GROUPS {
         let accepted = format!("1 to {MOST_GROUPS} groups");
         return Err(Error::field(place, "config.kv_groups", groups.len(), accepted));
     }
-    let window = |group: &Group| match (&group.kind, group.sliding_window) {
+    let window = |group: &LayerGroup| match (&group.kind, group.sliding_window) {
         (GroupKind::Full, _) => Ok(None),
         (GroupKind::SlidingWindow, Some(window)) if (1..=MOST).contains(&window) => Ok(Some(window)),
         (GroupKind::SlidingWindow, found) => {

@@ -5,7 +5,7 @@ use crate::batch::{Seen, Sequences};
 use crate::clock::Ticks;
 use crate::engine::speculation::Speculation;
 use crate::scheduler::vllm::{self, Step};
-use crate::shares::Shares;
+use crate::shares::BottleneckShares;
 use crate::timeline::Segment;
 
 impl Blocks {
@@ -87,7 +87,11 @@ fn decodes_one(work: &vllm::ScheduledRequest) -> bool {
 }
 
 /// Time of drafting after a step with the times `shares`.
-fn drafting(speculation: &mut Speculation, step: &Step, shares: Shares<u64>) -> Shares<u64> {
+fn drafting(
+    speculation: &mut Speculation,
+    step: &Step,
+    shares: BottleneckShares<u64>,
+) -> BottleneckShares<u64> {
     let sampling = step.work.iter().filter(|w| w.samples);
     let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();
     let prompts = step.work.iter().filter(|w| !decodes_one(w));

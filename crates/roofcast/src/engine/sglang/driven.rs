@@ -6,7 +6,7 @@
 use super::{Batch, Life, Sglang};
 use crate::arrival::Arrival;
 use crate::engine::event::Event;
-use crate::kv_cache::prefix::Prefix;
+use crate::kv_cache::prefix::SharedPrefix;
 use crate::scheduler::sglang::{NewRequest, RequestId};
 use crate::scheduler::state::decodes::Decodes;
 
@@ -23,7 +23,7 @@ impl<D: Decodes> Sglang<D> {
     }
 
     /// Adds a request with its tokens to the ones that are not received yet.
-    pub(in crate::engine) fn join(&mut self, arrival: Arrival, prefix: Prefix) {
+    pub(in crate::engine) fn join(&mut self, arrival: Arrival, prefix: SharedPrefix) {
         let ranked = self.config.scheduler.enable_priority_scheduling;
         let arrival = Arrival { key: if ranked { arrival.key } else { 0 }, ..arrival };
         let request = NewRequest {

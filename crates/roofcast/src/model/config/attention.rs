@@ -3,7 +3,7 @@
 use super::{QkNorm, Reader};
 use crate::error::Result;
 use crate::model::keys::brief;
-use crate::model::mixer::{Attention, BlockIndex, Gate, Means};
+use crate::model::mixer::{Attention, BlockIndex, Gate, MeanKeys};
 use serde_json::Value;
 
 /// Range of tokens that a layer's attention reads.
@@ -353,7 +353,7 @@ impl Reader<'_> {
             head_dim: heads.head_dim,
             blocks: sparse.required(&["topk"])? + sparse.count_or_zero(&["window_size"])? / block,
             block,
-            means: Some(Means { kv_heads: heads.kv_heads, stride: sparse.required(&["kernel_stride"])? }),
+            means: Some(MeanKeys { kv_heads: heads.kv_heads, stride: sparse.required(&["kernel_stride"])? }),
         };
         let dense = sparse.count_or_zero(&["dense_len"])?;
         if dense > index.reach() {

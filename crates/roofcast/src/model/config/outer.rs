@@ -2,14 +2,15 @@
 
 use super::Reader;
 use crate::error::Result;
-use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 impl Reader<'_> {
     /// Embeddings, final norm and lm_head.
     pub(super) fn outer(&mut self, vocab: u64, max_context: Option<u64>) -> Result<Vec<Tensor>> {
         let width = self.keys.count(&["word_embed_proj_dim"])?.unwrap_or(self.hidden);
         let table = |name, rows| {
-            Tensor::linear(name, OperatorKind::Embedding, rows, width, Split::Even).with_role(Role::Embedding)
+            Tensor::linear(name, OperatorKind::Embedding, rows, width, Split::Even)
+                .with_role(TensorRole::Embedding)
         };
         let mut outer = vec![table("embed_tokens", vocab)];
         outer.extend(self.outer_extras()?);
@@ -56,7 +57,8 @@ impl Reader<'_> {
             Split::Replicated,
         ));
         outer.push(
-            Tensor::linear("lm_head", OperatorKind::LmHead, vocab, width, Split::Even).with_role(Role::Head),
+            Tensor::linear("lm_head", OperatorKind::LmHead, vocab, width, Split::Even)
+                .with_role(TensorRole::Head),
         );
         if matches!(self.model_type, "gptj" | "phi" | "phimoe") {
             outer.push(Tensor::vector("lm_head.bias", OperatorKind::LmHead, vocab, Split::Even));
@@ -88,7 +90,7 @@ impl Reader<'_> {
             width,
             Split::Replicated,
         );
-        Ok(vec![table.with_role(Role::Embedding).times(tables), projection.times(tables)])
+        Ok(vec![table.with_role(TensorRole::Embedding).times(tables), projection.times(tables)])
     }
 
     /// Per-layer inputs (Gemma 3n and 4), the head of hyper-connections (DeepSeek-V4), tables of n-grams.
@@ -100,7 +102,7 @@ impl Reader<'_> {
             let all = width * self.layers;
             let table =
                 Tensor::linear("embed_tokens_per_layer", OperatorKind::Embedding, rows, all, Split::Even);
-            extras.push(table.with_role(Role::Embedding));
+            extras.push(table.with_role(TensorRole::Embedding));
             extras.push(Tensor::linear(
                 "per_layer_model_projection",
                 OperatorKind::PerLayerInput,
@@ -125,7 +127,7 @@ impl Reader<'_> {
             let wide = streams * self.hidden;
             let mix =
                 Tensor::linear("hc_head", OperatorKind::HyperConnections, streams, wide, Split::Replicated);
-            extras.push(mix.with_role(Role::Router));
+            extras.push(mix.with_role(TensorRole::Router));
             extras.push(Tensor::vector("hc_head.base", OperatorKind::Norms, streams + 1, Split::Replicated));
         }
         if self.model_type == "ouro" {
@@ -165,7 +167,7 @@ impl Reader<'_> {
             let (rows, scales) = if self.is_hy4() { (2 * streams, 2) } else { ((2 + streams) * streams, 3) };
             let mix =
                 Tensor::linear("hc", OperatorKind::HyperConnections, rows, streams * self.hidden, whole);
-            extras.push(mix.with_role(Role::Router).times(2));
+            extras.push(mix.with_role(TensorRole::Router).times(2));
             extras.push(Tensor::vector("hc.base", OperatorKind::Norms, 2 * (rows + scales), whole));
         }
         if let Some(width) = self.per_layer_width()? {
@@ -194,7 +196,7 @@ impl Reader<'_> {
         if let Some(inputs) = keys.count(&["altup_num_inputs"])? {
             let router =
                 Tensor::linear("altup.modality_router", OperatorKind::Altup, inputs, self.hidden, whole);
-            extras.push(router.with_role(Role::Router));
+            extras.push(router.with_role(TensorRole::Router));
             let coefficients = (inputs + inputs * inputs) * inputs;
             extras.push(Tensor::vector(
                 "altup.norms",

@@ -8,7 +8,7 @@
 
 use super::attention::causal_pairs;
 use super::indexer::Indexer;
-use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 /// The ratio at which windows overlap and an indexer chooses.
 const SPARSE_RATIO: u64 = 4;
@@ -115,7 +115,7 @@ impl Compressed {
                     hidden,
                     whole,
                 )
-                .with_role(Role::Router),
+                .with_role(TensorRole::Router),
             ]);
         }
         tensors
@@ -128,7 +128,7 @@ fn compressor(ratio: u64, overlap: u64, width: u64, hidden: u64) -> [Tensor; 2] 
     let vectors = ratio * overlap * width + width;
     [
         Tensor::linear("self_attn.compressor", OperatorKind::Compressor, rows, hidden, Split::Replicated)
-            .with_role(Role::Router),
+            .with_role(TensorRole::Router),
         Tensor::vector("self_attn.compressor.norm", OperatorKind::Norms, vectors, Split::Replicated),
     ]
 }

@@ -3,8 +3,8 @@
 //! Source: Yang et al., "Gated Delta Networks" (arXiv 2412.06464); Hugging Face transformers' `modeling_qwen3_next.py`
 //! and `modeling_qwen3_5.py`, which name the projections differently but have the same weights.
 
-use super::State;
-use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
+use super::RecurrentState;
+use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 /// One gated delta net.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -33,10 +33,10 @@ impl GatedDelta {
 
     /// A key × value matrix per value head and the last `conv − 1` inputs of each channel. Per token, Sᵀk, the rank-one
     /// update and Sᵀq are 2·key·value operations each.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.value_heads) * u128::from(self.key_dim) * u128::from(self.value_dim);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.channels());
-        State {
+        RecurrentState {
             bytes: matrix * u128::from(self.state_element) + tail * u128::from(self.conv_element),
             flops: 6 * matrix + 2 * u128::from(self.conv) * u128::from(self.channels()),
             heads: self.value_heads,
@@ -52,7 +52,7 @@ impl GatedDelta {
             Tensor::linear("linear_attn.in_proj_z", OperatorKind::InProj, v, hidden, even),
             // A scale and a decay per head, left in 16 bits.
             Tensor::linear("linear_attn.in_proj_ba", OperatorKind::InProjBa, 2 * h, hidden, even)
-                .with_role(Role::Router),
+                .with_role(TensorRole::Router),
             Tensor::vector("linear_attn.conv1d", OperatorKind::Conv1d, self.conv * self.channels(), even),
             Tensor::vector("linear_attn.A_log", OperatorKind::Norms, 2 * h, even),
             Tensor::vector("linear_attn.norm", OperatorKind::Norms, self.value_dim, Split::Replicated),

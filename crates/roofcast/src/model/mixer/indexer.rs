@@ -3,7 +3,7 @@
 //! Knows: their tensors, the keys they keep, what they score. Sources: DeepSeek-V3.2's `inference/model.py` (token-wise
 //! top-k), Hugging Face transformers' `modeling_minimax_m3_vl.py` (blocks per KV head).
 
-use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
+use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 /// DeepSeek-V3.2's lightning indexer: many small heads, one shared key, the best `topk` tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,7 +58,7 @@ impl Indexer {
                 hidden,
                 whole,
             )
-            .with_role(Role::Router),
+            .with_role(TensorRole::Router),
         ]
     }
 }
@@ -67,7 +67,7 @@ impl Indexer {
 /// whose scores normalize those of the first. Neither has weights; SGLang 0.5.23 keeps both in slots of the KV cache
 /// (`layers/attention/minicpm/cache.py`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Means {
+pub struct MeanKeys {
     /// KV heads, each with its means.
     pub kv_heads: u64,
     /// Tokens from one mean to the next.
@@ -87,7 +87,7 @@ pub struct BlockIndex {
     /// Tokens of a block.
     pub block: u64,
     /// Means that are the keys; `None` for keys of projections, one a token.
-    pub means: Option<Means>,
+    pub means: Option<MeanKeys>,
 }
 
 impl BlockIndex {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_index_of_minicpm_sala_by_hand() {
-        let means = Some(Means { kv_heads: 2, stride: 16 });
+        let means = Some(MeanKeys { kv_heads: 2, stride: 16 });
         let index = BlockIndex { heads: 32, head_dim: 128, blocks: 96, block: 64, means };
         // 64 chosen blocks and 32 of the window, 64 tokens each. Of 100 tokens six means and a coarse one.
         assert_eq!(

@@ -3,8 +3,8 @@
 //! Source: Kimi Linear (arXiv 2510.26692) and its `modeling_kimi.py`; Ling 3.0's in `bailing_moe_v3.py` of vLLM 0.32. vLLM
 //! keeps the state in fp32 (`kda_state_dtype`).
 
-use super::State;
-use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
+use super::RecurrentState;
+use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 /// A layer of Kimi delta attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,11 +26,11 @@ pub struct Kda {
 impl Kda {
     /// A square fp32 matrix per head and the last `conv − 1` inputs of q, k and v. Per token, Sᵀk, the rank-one update
     /// and Sᵀq are 2·width² operations each.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.heads) * u128::from(self.head_dim) * u128::from(self.head_dim);
         let channels = 3 * u128::from(self.heads * self.head_dim);
         let tail = u128::from(self.conv.saturating_sub(1)) * channels;
-        State {
+        RecurrentState {
             bytes: matrix * 4 + tail * u128::from(self.conv_element),
             flops: 6 * matrix + 2 * u128::from(self.conv) * channels,
             heads: self.heads,
@@ -46,7 +46,7 @@ impl Kda {
             Tensor::linear("self_attn.k_proj", OperatorKind::QkvProj, wide, hidden, even),
             Tensor::linear("self_attn.v_proj", OperatorKind::QkvProj, wide, hidden, even),
             Tensor::linear("self_attn.b_proj", OperatorKind::BetaProj, self.heads, hidden, even)
-                .with_role(Role::Router),
+                .with_role(TensorRole::Router),
             Tensor::vector("self_attn.conv1d", OperatorKind::Conv1d, 3 * self.conv * wide, even),
             Tensor::vector("self_attn.A_log", OperatorKind::Norms, self.heads + wide, even),
             Tensor::vector("self_attn.o_norm", OperatorKind::Norms, head, whole),

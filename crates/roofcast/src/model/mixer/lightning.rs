@@ -3,7 +3,7 @@
 //! Source: MiniMax-01 (arXiv 2501.08313) and Hugging Face transformers' `modeling_minimax.py`; MiniCPM-SALA's in
 //! `models/minicpm.py` of SGLang 0.5.23. vLLM keeps the state in fp32 (`linear_attention_state_dtype`).
 
-use super::State;
+use super::RecurrentState;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
 /// A layer of lightning attention.
@@ -23,9 +23,9 @@ pub struct Lightning {
 
 impl Lightning {
     /// A square fp32 matrix per head. Per token the update and the product with the query are 2·width² operations each.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.heads) * u128::from(self.head_dim) * u128::from(self.head_dim);
-        State { bytes: 4 * matrix, flops: 4 * matrix, heads: self.heads }
+        RecurrentState { bytes: 4 * matrix, flops: 4 * matrix, heads: self.heads }
     }
 
     /// The weight tensors for a residual stream of `hidden`.

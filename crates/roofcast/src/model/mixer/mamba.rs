@@ -3,8 +3,8 @@
 //! Source: Hugging Face transformers' `modeling_mamba.py`, `modeling_jamba.py`, `modeling_nemotron_h.py`,
 //! `modeling_bamba.py`. vLLM keeps both states in the model's dtype unless `mamba_ssm_cache_dtype` says otherwise.
 
-use super::State;
-use crate::model::tensor::{OperatorKind, Role, Split, Tensor};
+use super::RecurrentState;
+use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 /// Mamba-2.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,10 +43,10 @@ impl Mamba2 {
 
     /// A width × state matrix per head and the last `conv − 1` inputs of each channel. Per token, the update and the
     /// product with C are 2·width·state operations each.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.inner()) * u128::from(self.state);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.channels());
-        State {
+        RecurrentState {
             bytes: matrix * u128::from(self.state_element) + tail * u128::from(self.conv_element),
             flops: 4 * matrix + 2 * u128::from(self.conv) * u128::from(self.channels()),
             heads: self.heads,
@@ -98,10 +98,10 @@ pub struct Mamba {
 
 impl Mamba {
     /// A state of `state` values per channel and the last `conv − 1` inputs.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.inner) * u128::from(self.state);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.inner);
-        State {
+        RecurrentState {
             bytes: (matrix + tail) * u128::from(self.element),
             flops: 4 * matrix + 2 * u128::from(self.conv) * u128::from(self.inner),
             heads: self.inner,
@@ -120,7 +120,7 @@ impl Mamba {
             Tensor::vector("mamba.conv1d", OperatorKind::Conv1d, conv, even),
             Tensor::linear("mamba.x_proj", OperatorKind::XProj, wide, inner, even),
             Tensor::linear("mamba.dt_proj", OperatorKind::DtProj, inner, self.rank, even)
-                .with_role(Role::Router),
+                .with_role(TensorRole::Router),
             Tensor::vector("mamba.A_log", OperatorKind::Norms, vectors, even),
             Tensor::linear("mamba.out_proj", OperatorKind::OProj, hidden, inner, even),
         ];

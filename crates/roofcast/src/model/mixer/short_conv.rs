@@ -2,7 +2,7 @@
 //!
 //! Source: Hugging Face transformers' `modeling_lfm2.py`.
 
-use super::State;
+use super::RecurrentState;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
 /// A gated short convolution.
@@ -20,10 +20,10 @@ pub struct ShortConv {
 
 impl ShortConv {
     /// State: the last `taps − 1` inputs of each channel.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RecurrentState {
         let channels = u128::from(self.channels);
         let tail = channels * u128::from(self.taps.saturating_sub(1));
-        State {
+        RecurrentState {
             bytes: tail * u128::from(self.element),
             flops: 2 * u128::from(self.taps) * channels,
             heads: self.channels,

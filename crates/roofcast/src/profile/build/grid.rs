@@ -4,7 +4,7 @@
 //! of a decode. Knows nothing about the kernels.
 
 use super::limit::within;
-use super::reading::Point;
+use super::reading::MeasuredTime;
 
 /// Contexts at which decodes of more sequences must not be faster.
 pub(super) const CONTEXTS: [f64; 2] = [1024.0, 8192.0];
@@ -15,7 +15,7 @@ const LEAST: f64 = 1e-12;
 
 /// Times at the sizes of `grid` within the measured range, isotonic and none below `least` of its size; `points`
 /// ascend by size.
-pub(super) fn on_grid(points: &[Point], grid: &[u32], least: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
+pub(super) fn on_grid(points: &[MeasuredTime], grid: &[u32], least: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
     let at = |size: u32| {
         let above = points.partition_point(|p| p.size < size);
         let next = points.get(above)?;
@@ -51,7 +51,7 @@ pub(super) fn isotonic(values: &[f64]) -> Vec<f64> {
 
 /// Lines of a shape: a start and a slope at each number of sequences of a grid, and their errors against the
 /// measurements.
-pub(super) struct Lines {
+pub(super) struct GridLines {
     pub(super) columns: Vec<Option<f64>>,
     /// Absolute relative errors.
     pub(super) errors: Vec<f64>,
@@ -67,7 +67,7 @@ struct Batch {
 
 /// The line over tokens of context of all sequences that has the least squared relative error, at each number of
 /// sequences of `grid`; starts do not decrease with sequences, nor do the times of [`CONTEXTS`].
-pub(super) fn lines(points: &[Point], window: f64, grid: &[u32]) -> Lines {
+pub(super) fn lines(points: &[MeasuredTime], window: f64, grid: &[u32]) -> GridLines {
     // With a window of 128 keys the time is constant from context 128 on.
     let least = if window > 0.0 { LEAST_CONTEXT.min(window / 8.0) } else { LEAST_CONTEXT };
     let batch = |(column, size): (usize, &u32)| {
@@ -79,7 +79,7 @@ pub(super) fn lines(points: &[Point], window: f64, grid: &[u32]) -> Lines {
     };
     let batches: Vec<Batch> = grid.iter().enumerate().filter_map(batch).collect();
     let starts = isotonic(&batches.iter().map(|batch| line(&batch.points)[0]).collect::<Vec<_>>());
-    let mut lines = Lines { columns: vec![None; 2 * grid.len()], errors: Vec::new() };
+    let mut lines = GridLines { columns: vec![None; 2 * grid.len()], errors: Vec::new() };
     let mut before = [0.0; 2];
     for (batch, start) in batches.iter().zip(starts) {
         let tokens = CONTEXTS.map(|context| batch.sequences * within(context, window));
@@ -124,10 +124,14 @@ fn slope(points: &[(f64, f64)], start: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn points(times: &[(u32, u32, f64)]) -> Vec<Point> {
+    fn points(times: &[(u32, u32, f64)]) -> Vec<MeasuredTime> {
         times
             .iter()
-            .map(|(size, context, seconds)| Point { size: *size, context: *context, seconds: *seconds })
+            .map(|(size, context, seconds)| MeasuredTime {
+                size: *size,
+                context: *context,
+                seconds: *seconds,
+            })
             .collect()
     }
 

@@ -5,7 +5,7 @@
 //! launches as long.
 
 use super::limit::Limit;
-use super::reading::Point;
+use super::reading::MeasuredTime;
 use std::collections::BTreeMap;
 
 /// Rows at which times are compared.
@@ -21,7 +21,7 @@ const SLOWER: f64 = 2.0;
 const RISING: f64 = 2.0;
 
 /// The shapes that one engine's version measured.
-pub(super) type Family<'a> = BTreeMap<&'a [u32], &'a [Point]>;
+pub(super) type Family<'a> = BTreeMap<&'a [u32], &'a [MeasuredTime]>;
 
 /// Flags the families of one chip and format whose times include host overhead.
 pub(super) fn host_bound(families: &[Family<'_>], limit: &Limit) -> Vec<bool> {
@@ -43,7 +43,7 @@ pub(super) fn host_bound(families: &[Family<'_>], limit: &Limit) -> Vec<bool> {
 fn medians(family: &Family<'_>, limit: &Limit) -> Vec<f64> {
     let most = f64::from(ROWS[ROWS.len() - 1]);
     let small = family.iter().filter(|(shape, _)| limit.seconds(shape, most, 0.0) < LITTLE);
-    let times = |points: &&[Point]| {
+    let times = |points: &&[MeasuredTime]| {
         let at = |rows: u32| points.iter().find(|p| p.size == rows).map(|p| p.seconds);
         ROWS.iter().map(|rows| at(*rows)).collect::<Option<Vec<f64>>>()
     };

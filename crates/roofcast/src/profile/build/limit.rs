@@ -4,10 +4,10 @@
 //! limits of models.
 
 use super::names;
-use super::reading::Place;
+use super::reading::SectionKey;
 use crate::accelerator::Accelerator;
 use crate::precision::Dtype;
-use crate::profile::Table;
+use crate::profile::KernelTable;
 
 /// Values of DeepSeek-V3's latent attention per token: the latent with its rotary part (`config.json` of
 /// deepseek-ai/DeepSeek-V3).
@@ -22,7 +22,7 @@ const TOUCHED: f64 = 0.8;
 /// Limits of one section's shapes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
-    pub(super) table: Table,
+    pub(super) table: KernelTable,
     /// Bytes per second of memory, or of a link.
     bandwidth: f64,
     link: Option<f64>,
@@ -36,10 +36,10 @@ pub(super) struct Limit {
 
 impl Limit {
     /// The limits of a section; `None` if the chip has no peak rate for its format.
-    pub(super) fn of(place: &Place, chip: &Accelerator) -> Option<Limit> {
+    pub(super) fn of(place: &SectionKey, chip: &Accelerator) -> Option<Limit> {
         let table = place.table;
         let (dtype, bits) = match table {
-            Table::Gemm | Table::Experts => {
+            KernelTable::Gemm | KernelTable::Experts => {
                 let format = names::weights_named(&place.format)?;
                 (format.dtype, format.bits)
             }
@@ -65,33 +65,33 @@ impl Limit {
         let axis = |at: usize| f64::from(shape.get(at).copied().unwrap_or(0));
         let both = |flops: f64, bytes: f64| (flops / self.peak).max(bytes / self.bandwidth);
         match self.table {
-            Table::Gemm => {
+            KernelTable::Gemm => {
                 let values = axis(0) * axis(1);
                 both(2.0 * size * values, values * self.bytes)
             }
-            Table::Experts => {
+            KernelTable::Experts => {
                 let [hidden, inter, top_k, experts, tp, ep] = [0, 1, 2, 3, 4, 5].map(axis);
                 let expert = self.matrices * hidden * inter / tp;
                 let touched = TOUCHED * touched(size, top_k, experts) / ep;
                 both(2.0 * size * top_k / ep * expert, touched * expert * self.bytes)
             }
-            Table::Decode => {
+            KernelTable::Decode => {
                 let [heads, kv_heads, dim, window] = [0, 1, 2, 3].map(axis);
                 let tokens = size * within(context, window);
                 both(4.0 * heads * dim * tokens, 2.0 * kv_heads * dim * tokens * self.bytes)
             }
-            Table::Prefill => {
+            KernelTable::Prefill => {
                 let [heads, _, dim, window] = [0, 1, 2, 3].map(axis);
                 let seen = within(size, window);
                 both(4.0 * heads * dim * (size * seen - seen * seen / 2.0), 0.0)
             }
-            Table::LatentDecode => {
+            KernelTable::LatentDecode => {
                 let tokens = size * context;
                 both(2.0 * axis(0) * (LATENT + LATENT_VALUE) * tokens, LATENT * tokens * self.bytes)
             }
-            Table::LatentPrefill => both(axis(0) * EXPANDED * size * size, 0.0),
-            Table::RecurrentDecode | Table::RecurrentPrefill => 0.0,
-            Table::AllReduce => self.link.map_or(0.0, |link| size / link),
+            KernelTable::LatentPrefill => both(axis(0) * EXPANDED * size * size, 0.0),
+            KernelTable::RecurrentDecode | KernelTable::RecurrentPrefill => 0.0,
+            KernelTable::AllReduce => self.link.map_or(0.0, |link| size / link),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Knows: the columns of AIConfigurator's tables. Knows nothing about kernels or times.
 
 use super::columns::{Columns, Words};
-use super::source::Operator;
+use super::source::TimedWork;
 use crate::error::Result;
 
 /// The most axes of a shape.
@@ -12,7 +12,7 @@ pub(super) const AXES: usize = 6;
 const WIDTH: u32 = 2;
 
 /// Columns of words of a table.
-pub(super) struct Named {
+pub(super) struct WordColumns {
     pub(super) kernel: Words,
     pub(super) format: Words,
     /// A distribution, a dtype of queries or a collective.
@@ -23,20 +23,24 @@ pub(super) struct Named {
 pub(super) type Points<'a> = Box<dyn Fn(usize) -> Option<([u32; AXES], u32, u32)> + 'a>;
 
 /// The points of a table's rows.
-pub(super) fn points<'a>(operator: Operator, columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
+pub(super) fn points<'a>(
+    operator: TimedWork,
+    columns: &'a Columns,
+    named: &'a WordColumns,
+) -> Result<Points<'a>> {
     match operator {
-        Operator::Gemm => {
+        TimedWork::Gemm => {
             let [n, k, m] = columns.numbers(["n", "k", "m"])?;
             Ok(Box::new(move |i| Some((axes([n.at(i), k.at(i)]), m.at(i), 0))))
         }
-        Operator::Experts => {
+        TimedWork::Experts => {
             let split = columns.numbers(["moe_tp_size", "moe_ep_size"])?;
             let [hidden, inter] = columns.numbers(["hidden_size", "inter_size"])?;
             let [top_k, experts, tokens] = columns.numbers(["topk", "num_experts", "num_tokens"])?;
             let shape = [hidden, inter, top_k, experts, split[0], split[1]];
             Ok(Box::new(move |i| Some((shape.map(|axis| axis.at(i)), tokens.at(i), 0))))
         }
-        Operator::Attention { decode } => {
+        TimedWork::Attention { decode } => {
             let [heads, kv, dim] = columns.numbers(["num_heads", "num_key_value_heads", "head_dim"])?;
             let window = columns.numbers_if_any("window_size");
             let shape = move |i| {
@@ -46,12 +50,12 @@ pub(super) fn points<'a>(operator: Operator, columns: &'a Columns, named: &'a Na
             };
             sequences(decode, columns, shape)
         }
-        Operator::Latent { decode } => {
+        TimedWork::Latent { decode } => {
             let [heads] = columns.numbers(["num_heads"])?;
             sequences(decode, columns, move |i| axes([heads.at(i)]))
         }
-        Operator::Recurrent(_) => recurrent(columns, named),
-        Operator::AllReduce | Operator::Collective(_) => all_reduce(columns, named),
+        TimedWork::Recurrent(_) => recurrent(columns, named),
+        TimedWork::AllReduce | TimedWork::Collective(_) => all_reduce(columns, named),
     }
 }
 
@@ -70,7 +74,7 @@ fn sequences<'a>(
 }
 
 /// Points of recurrences: a decode's sequences, a single prompt's tokens.
-fn recurrent<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
+fn recurrent<'a>(columns: &'a Columns, named: &'a WordColumns) -> Result<Points<'a>> {
     let shape = columns.numbers(["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"])?;
     let [batch, tokens] = columns.numbers(["batch_size", "seq_len"])?;
     Ok(Box::new(move |i| {
@@ -84,7 +88,7 @@ fn recurrent<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
 }
 
 /// Points of all-reduces: bytes of 16-bit values.
-fn all_reduce<'a>(columns: &'a Columns, named: &'a Named) -> Result<Points<'a>> {
+fn all_reduce<'a>(columns: &'a Columns, named: &'a WordColumns) -> Result<Points<'a>> {
     let [ranks, values] = columns.numbers(["num_gpus", "message_size"])?;
     Ok(Box::new(move |i| {
         let is = |column: &Words, accepted: &[&str]| {

@@ -5,12 +5,12 @@
 
 use super::columns::{Columns, Words};
 use super::names;
-use super::points::{AXES, Named, points};
-use super::rules::{Dropped, Rule};
-use super::source::{Operator, Source};
+use super::points::{AXES, WordColumns, points};
+use super::rules::{Dropped, ExclusionReason};
+use super::source::{TableSource, TimedWork};
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
-use crate::profile::Table;
+use crate::profile::KernelTable;
 use crate::version::Version;
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ const DISTRIBUTION: &str = "power_law_1.01";
 
 /// Identity of a section, without its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) table: Table,
+pub(super) struct SectionKey {
+    pub(super) table: KernelTable,
     pub(super) chip: String,
     pub(super) engine: String,
     /// Name of the kernel; empty for GEMM, whose engines choose a kernel by rows.
@@ -30,7 +30,7 @@ pub(super) struct Place {
 
 /// One measured time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Point {
+pub(super) struct MeasuredTime {
     /// Rows, tokens, sequences or bytes.
     pub(super) size: u32,
     /// Tokens of each sequence of a decode, the new one included; 0 for other work.
@@ -40,31 +40,31 @@ pub(super) struct Point {
 
 /// Measurements of one shape in one table.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Group {
-    pub(super) place: Place,
+pub(super) struct ShapeMeasurements {
+    pub(super) place: SectionKey,
     pub(super) kernel: String,
     pub(super) shape: Vec<u32>,
     /// Points by size, then context, each pair once.
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<MeasuredTime>,
 }
 
 /// Contents of a table.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub struct TableContents {
     pub(super) file: String,
     /// Version of the engine; `None` if it cannot be ordered, in which case there are no groups.
     pub(super) version: Option<(Version, String)>,
     pub(super) rows: usize,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<ShapeMeasurements>,
     pub(super) dropped: Dropped,
 }
 
 /// A row: codes of its kernel, its format and a third word, and its point.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct CodedRow {
     words: [u32; 3],
     shape: [u32; AXES],
-    point: Point,
+    point: MeasuredTime,
 }
 
 /// Seconds of a convolution, of a recurrence, and of the one kernel that does both, by size.
@@ -76,19 +76,19 @@ struct Run<'a> {
     format: &'a str,
     third: &'a str,
     shape: &'a [u32; AXES],
-    rows: &'a [Row],
+    rows: &'a [CodedRow],
 }
 
-impl Source<'_> {
+impl TableSource<'_> {
     /// The points of the table.
-    pub fn read(&self, columns: &Columns) -> Result<Reading> {
+    pub fn read(&self, columns: &Columns) -> Result<TableContents> {
         let latency = columns.numbers(["latency"])?[0].0;
         let invalid = |s: &f64| !(s.is_finite() && *s > 0.0);
         if let Some(row) = latency.iter().position(invalid) {
             let place = format!("{}:{}", columns.place, row + 1);
             return Err(Error::field(place, "latency", latency[row], "milliseconds above 0"));
         }
-        let mut reading = Reading {
+        let mut reading = TableContents {
             file: self.path.clone(),
             version: self.version.clone(),
             rows: latency.len(),
@@ -96,14 +96,14 @@ impl Source<'_> {
             dropped: Dropped::default(),
         };
         if self.version.is_none() {
-            reading.dropped.add(Rule::Unversioned, latency.len());
+            reading.dropped.add(ExclusionReason::Unversioned, latency.len());
             return Ok(reading);
         }
         let words = |at: usize| self.words().get(at).map_or_else(Words::default, |name| columns.words(name));
-        let named = Named { kernel: words(0), format: words(1), third: words(2) };
+        let named = WordColumns { kernel: words(0), format: words(1), third: words(2) };
         let mut rows = self.rows(columns, &named, latency)?;
-        reading.dropped.add(Rule::OtherWork, latency.len() - rows.len());
-        let key = |r: &Row| (r.words, r.shape, r.point.size, r.point.context);
+        reading.dropped.add(ExclusionReason::OtherWork, latency.len() - rows.len());
+        let key = |r: &CodedRow| (r.words, r.shape, r.point.size, r.point.context);
         rows.sort_by(|a, b| key(a).cmp(&key(b)).then(a.point.seconds.total_cmp(&b.point.seconds)));
         let runs = rows.chunk_by(|a, b| (a.words, a.shape) == (b.words, b.shape)).map(|rows| Run {
             kernel: named.kernel.word(rows[0].words[0]),
@@ -113,66 +113,70 @@ impl Source<'_> {
             rows,
         });
         reading.groups = match self.operator {
-            Operator::Experts => self.experts(runs.collect(), &mut reading.dropped),
-            Operator::Recurrent(kernel) => self.recurrent(kernel, runs.collect()),
+            TimedWork::Experts => self.experts(runs.collect(), &mut reading.dropped),
+            TimedWork::Recurrent(kernel) => self.recurrent(kernel, runs.collect()),
             _ => runs.filter_map(|run| self.group(&run, &mut reading.dropped)).collect(),
         };
         Ok(reading)
     }
 
     /// The rows of work that is modelled.
-    fn rows(&self, columns: &Columns, named: &Named, latency: &[f64]) -> Result<Vec<Row>> {
+    fn rows(&self, columns: &Columns, named: &WordColumns, latency: &[f64]) -> Result<Vec<CodedRow>> {
         let point = points(self.operator, columns, named)?;
         let rows = latency.iter().enumerate().filter_map(|(row, milliseconds)| {
             let (shape, size, context) = point(row)?;
             let words = [named.kernel.code(row), named.format.code(row), named.third.code(row)];
-            Some(Row { words, shape, point: Point { size, context, seconds: milliseconds * 1e-3 } })
+            Some(CodedRow {
+                words,
+                shape,
+                point: MeasuredTime { size, context, seconds: milliseconds * 1e-3 },
+            })
         });
         Ok(rows.collect())
     }
 
     /// The points of rows with one kernel; `None` if their format is unknown or has no rate.
-    fn group(&self, run: &Run<'_>, dropped: &mut Dropped) -> Option<Group> {
+    fn group(&self, run: &Run<'_>, dropped: &mut Dropped) -> Option<ShapeMeasurements> {
         let (table, kernel, format, dtype) = match self.named(run) {
             Some(named) => named,
             None => {
-                dropped.add(Rule::UnknownFormat, run.rows.len());
+                dropped.add(ExclusionReason::UnknownFormat, run.rows.len());
                 return None;
             }
         };
         if self.chip.peak(dtype).is_err() {
-            dropped.add(Rule::NoPeak, run.rows.len());
+            dropped.add(ExclusionReason::NoPeak, run.rows.len());
             return None;
         }
         // An engine chooses a GEMM kernel by rows, so all of its kernels form one section.
-        let place = self.place(table, if table == Table::Gemm { "" } else { &kernel }, format);
+        let place = self.place(table, if table == KernelTable::Gemm { "" } else { &kernel }, format);
         let shape = run.shape[..table.axes().len()].to_vec();
-        Some(Group { place, kernel, shape, points: medians(run.rows.iter().map(|r| r.point)) })
+        Some(ShapeMeasurements { place, kernel, shape, points: medians(run.rows.iter().map(|r| r.point)) })
     }
 
     /// Table, kernel and format of rows, and the dtype that computes.
-    fn named(&self, run: &Run<'_>) -> Option<(Table, String, &'static str, Dtype)> {
+    fn named(&self, run: &Run<'_>) -> Option<(KernelTable, String, &'static str, Dtype)> {
         Some(match self.operator {
-            Operator::Gemm => {
+            TimedWork::Gemm => {
                 let format = names::weights_of(&self.engine, run.format)?;
-                (Table::Gemm, names::gemm(run.kernel, format.name), format.name, format.dtype)
+                (KernelTable::Gemm, names::gemm(run.kernel, format.name), format.name, format.dtype)
             }
-            Operator::Experts => {
+            TimedWork::Experts => {
                 let format = names::weights_of(&self.engine, run.format)?;
                 let kernel = names::experts(run.kernel, format.name);
                 let [hidden, inter, top_k, experts, ..] = *run.shape;
                 let nongated = names::is_nongated(hidden, inter, top_k, experts) && kernel != "nongated";
                 let kernel = if nongated { format!("{kernel}-nongated") } else { kernel };
-                (Table::Experts, kernel, format.name, format.dtype)
+                (KernelTable::Experts, kernel, format.name, format.dtype)
             }
-            Operator::Attention { decode } | Operator::Latent { decode } => {
+            TimedWork::Attention { decode } | TimedWork::Latent { decode } => {
                 let (format, _) = names::cache(run.format)?;
-                let latent = matches!(self.operator, Operator::Latent { .. });
+                let latent = matches!(self.operator, TimedWork::Latent { .. });
                 let table = match (latent, decode) {
-                    (false, true) => Table::Decode,
-                    (false, false) => Table::Prefill,
-                    (true, true) => Table::LatentDecode,
-                    (true, false) => Table::LatentPrefill,
+                    (false, true) => KernelTable::Decode,
+                    (false, false) => KernelTable::Prefill,
+                    (true, true) => KernelTable::LatentDecode,
+                    (true, false) => KernelTable::LatentPrefill,
                 };
                 let kernel = if latent { names::latent(run.kernel) } else { names::attention(run.kernel) };
                 // Prompts whose queries are also in fp8 compute at its rate.
@@ -181,20 +185,20 @@ impl Source<'_> {
                     _ => (table, kernel, format, Dtype::Bf16),
                 }
             }
-            Operator::Recurrent(kernel) => {
+            TimedWork::Recurrent(kernel) => {
                 let decode = run.format == "generation";
-                let table = if decode { Table::RecurrentDecode } else { Table::RecurrentPrefill };
+                let table = if decode { KernelTable::RecurrentDecode } else { KernelTable::RecurrentPrefill };
                 (table, kernel.to_owned(), "bf16", Dtype::Bf16)
             }
-            Operator::AllReduce | Operator::Collective(_) => {
-                (Table::AllReduce, names::all_reduce(run.kernel), "bf16", Dtype::Bf16)
+            TimedWork::AllReduce | TimedWork::Collective(_) => {
+                (KernelTable::AllReduce, names::all_reduce(run.kernel), "bf16", Dtype::Bf16)
             }
         })
     }
 
     /// Expert times of each kernel and shape, with the distribution that is nearest to traffic. Splits by tensor and
     /// by expert at one time are left out, because an engine does one or the other.
-    fn experts(&self, runs: Vec<Run<'_>>, dropped: &mut Dropped) -> Vec<Group> {
+    fn experts(&self, runs: Vec<Run<'_>>, dropped: &mut Dropped) -> Vec<ShapeMeasurements> {
         let mut shapes: BTreeMap<_, Vec<Run<'_>>> = BTreeMap::new();
         for run in runs {
             shapes.entry((run.kernel, run.format, *run.shape)).or_default().push(run);
@@ -202,11 +206,13 @@ impl Source<'_> {
         let mut groups = Vec::new();
         for ((_, _, [.., tp, ep]), mut runs) in shapes {
             if tp > 1 && ep > 1 {
-                dropped.add(Rule::MixedSplit, 1);
+                dropped.add(ExclusionReason::MixedSplit, 1);
                 continue;
             }
             runs.sort_by_key(|run| (run.third != DISTRIBUTION, run.third));
-            runs.iter().skip(1).for_each(|run| dropped.add(Rule::OtherDistribution, run.rows.len()));
+            runs.iter()
+                .skip(1)
+                .for_each(|run| dropped.add(ExclusionReason::OtherDistribution, run.rows.len()));
             groups.extend(runs.first().and_then(|run| self.group(run, dropped)));
         }
         groups
@@ -214,7 +220,7 @@ impl Source<'_> {
 
     /// Sum of short convolution and recurrence of each shape, if both were timed, or the time of the one kernel that
     /// does both; the fastest of several kernels for one job.
-    fn recurrent(&self, kernel: &str, runs: Vec<Run<'_>>) -> Vec<Group> {
+    fn recurrent(&self, kernel: &str, runs: Vec<Run<'_>>) -> Vec<ShapeMeasurements> {
         let mut shapes: BTreeMap<_, Parts> = BTreeMap::new();
         for run in &runs {
             let part = match run.kernel {
@@ -231,20 +237,25 @@ impl Source<'_> {
         let group = |phase: &str, shape: [u32; AXES], sizes: Parts| {
             let points = sizes.into_iter().filter_map(|(size, [convolution, recurrence, both])| {
                 let seconds = (convolution + recurrence).min(both);
-                seconds.is_finite().then_some(Point { size, context: 0, seconds })
+                seconds.is_finite().then_some(MeasuredTime { size, context: 0, seconds })
             });
             let points: Vec<_> = points.collect();
             let decode = phase == "generation";
-            let table = if decode { Table::RecurrentDecode } else { Table::RecurrentPrefill };
+            let table = if decode { KernelTable::RecurrentDecode } else { KernelTable::RecurrentPrefill };
             let place = self.place(table, kernel, "bf16");
             let shape = shape[..table.axes().len()].to_vec();
-            (!points.is_empty()).then(|| Group { place, kernel: kernel.to_owned(), shape, points })
+            (!points.is_empty()).then(|| ShapeMeasurements {
+                place,
+                kernel: kernel.to_owned(),
+                shape,
+                points,
+            })
         };
         shapes.into_iter().filter_map(|((phase, shape), sizes)| group(phase, shape, sizes)).collect()
     }
 
-    fn place(&self, table: Table, kernel: &str, format: &str) -> Place {
-        Place {
+    fn place(&self, table: KernelTable, kernel: &str, format: &str) -> SectionKey {
+        SectionKey {
             table,
             chip: self.chip.id.clone(),
             engine: self.engine.clone(),
@@ -255,13 +266,13 @@ impl Source<'_> {
 }
 
 /// Points by size and context, each pair once: the median of its times.
-pub(super) fn medians(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
-    let mut points: Vec<Point> = points.into_iter().collect();
-    let key = |p: &Point| (p.size, p.context);
+pub(super) fn medians(points: impl IntoIterator<Item = MeasuredTime>) -> Vec<MeasuredTime> {
+    let mut points: Vec<MeasuredTime> = points.into_iter().collect();
+    let key = |p: &MeasuredTime| (p.size, p.context);
     points.sort_by(|a, b| key(a).cmp(&key(b)).then(a.seconds.total_cmp(&b.seconds)));
-    let median = |same: &[Point]| {
+    let median = |same: &[MeasuredTime]| {
         let [low, high] = [(same.len() - 1) / 2, same.len() / 2].map(|at| same[at].seconds);
-        Point { seconds: (low + high) / 2.0, ..same[0] }
+        MeasuredTime { seconds: (low + high) / 2.0, ..same[0] }
     };
     points.chunk_by(|a, b| key(a) == key(b)).map(median).collect()
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Reason for leaving something out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rule {
+pub enum ExclusionReason {
     /// Rows of a build without a version number: it cannot be ordered among others.
     Unversioned,
     /// Rows of a format that is not known here.
@@ -33,49 +33,51 @@ pub enum Rule {
     Predicted,
 }
 
-impl Rule {
+impl ExclusionReason {
     /// All rules, in the order in which they are applied.
-    pub const ALL: [Rule; 11] = [
-        Rule::Unversioned,
-        Rule::UnknownFormat,
-        Rule::NoPeak,
-        Rule::OtherWork,
-        Rule::OtherDistribution,
-        Rule::MixedSplit,
-        Rule::HostBound,
-        Rule::Older,
-        Rule::FasterThanLimit,
-        Rule::TooFew,
-        Rule::Predicted,
+    pub const ALL: [ExclusionReason; 11] = [
+        ExclusionReason::Unversioned,
+        ExclusionReason::UnknownFormat,
+        ExclusionReason::NoPeak,
+        ExclusionReason::OtherWork,
+        ExclusionReason::OtherDistribution,
+        ExclusionReason::MixedSplit,
+        ExclusionReason::HostBound,
+        ExclusionReason::Older,
+        ExclusionReason::FasterThanLimit,
+        ExclusionReason::TooFew,
+        ExclusionReason::Predicted,
     ];
 
     /// Description of the rule in reports.
     pub fn words(self) -> &'static str {
         match self {
-            Rule::Unversioned => "rows of builds without a version number",
-            Rule::UnknownFormat => "rows of formats that are not known",
-            Rule::NoPeak => "rows of formats without a peak rate on the chip",
-            Rule::OtherWork => {
+            ExclusionReason::Unversioned => "rows of builds without a version number",
+            ExclusionReason::UnknownFormat => "rows of formats that are not known",
+            ExclusionReason::NoPeak => "rows of formats without a peak rate on the chip",
+            ExclusionReason::OtherWork => {
                 "rows of other work: prompts in batches or with cached tokens, drafts, other collectives"
             }
-            Rule::OtherDistribution => "rows of experts with another distribution than power law 1.01",
-            Rule::MixedSplit => "shapes of experts split by tensor and by expert",
-            Rule::HostBound => "rows timed with the host in them",
-            Rule::Older => "points that a newer version measured",
-            Rule::FasterThanLimit => "points faster than the limit by more than 5 %",
-            Rule::TooFew => "shapes with too few points",
-            Rule::Predicted => "shapes that others predict",
+            ExclusionReason::OtherDistribution => {
+                "rows of experts with another distribution than power law 1.01"
+            }
+            ExclusionReason::MixedSplit => "shapes of experts split by tensor and by expert",
+            ExclusionReason::HostBound => "rows timed with the host in them",
+            ExclusionReason::Older => "points that a newer version measured",
+            ExclusionReason::FasterThanLimit => "points faster than the limit by more than 5 %",
+            ExclusionReason::TooFew => "shapes with too few points",
+            ExclusionReason::Predicted => "shapes that others predict",
         }
     }
 }
 
 /// Number of rows, points or shapes that each rule left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Dropped(pub BTreeMap<Rule, u64>);
+pub struct Dropped(pub BTreeMap<ExclusionReason, u64>);
 
 impl Dropped {
     /// Counts `count` more.
-    pub(super) fn add(&mut self, rule: Rule, count: usize) {
+    pub(super) fn add(&mut self, rule: ExclusionReason, count: usize) {
         if count > 0 {
             *self.0.entry(rule).or_default() += count as u64;
         }
@@ -87,7 +89,7 @@ impl Dropped {
     }
 
     /// Count of one rule.
-    pub fn of(&self, rule: Rule) -> u64 {
+    pub fn of(&self, rule: ExclusionReason) -> u64 {
         self.0.get(&rule).copied().unwrap_or(0)
     }
 }

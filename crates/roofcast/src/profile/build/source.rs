@@ -16,7 +16,7 @@ const ACCEPTED_PATH: &str = "SYSTEM/ENGINE/VERSION/OPERATOR_perf.parquet, or SYS
 
 /// Kind of work that a table times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum TimedWork {
     Gemm,
     Experts,
     Attention { decode: bool },
@@ -26,20 +26,20 @@ pub(super) enum Operator {
     Collective(&'static str),
 }
 
-impl Operator {
-    fn named(name: &str) -> Option<Operator> {
+impl TimedWork {
+    fn named(name: &str) -> Option<TimedWork> {
         Some(match name {
-            "gemm" => Operator::Gemm,
-            "moe" => Operator::Experts,
-            "generation_attention" => Operator::Attention { decode: true },
-            "context_attention" => Operator::Attention { decode: false },
-            "generation_mla" => Operator::Latent { decode: true },
-            "context_mla" => Operator::Latent { decode: false },
-            "gdn" => Operator::Recurrent("gdn"),
-            "kda" => Operator::Recurrent("kda"),
-            "custom_allreduce" => Operator::AllReduce,
-            "nccl" => Operator::Collective("nccl"),
-            "oneccl" => Operator::Collective("oneccl"),
+            "gemm" => TimedWork::Gemm,
+            "moe" => TimedWork::Experts,
+            "generation_attention" => TimedWork::Attention { decode: true },
+            "context_attention" => TimedWork::Attention { decode: false },
+            "generation_mla" => TimedWork::Latent { decode: true },
+            "context_mla" => TimedWork::Latent { decode: false },
+            "gdn" => TimedWork::Recurrent("gdn"),
+            "kda" => TimedWork::Recurrent("kda"),
+            "custom_allreduce" => TimedWork::AllReduce,
+            "nccl" => TimedWork::Collective("nccl"),
+            "oneccl" => TimedWork::Collective("oneccl"),
             _ => return None,
         })
     }
@@ -47,18 +47,18 @@ impl Operator {
 
 /// A table by its path.
 #[derive(Debug)]
-pub struct Source<'a> {
+pub struct TableSource<'a> {
     pub(super) path: String,
     pub(super) chip: &'a Accelerator,
     pub(super) engine: String,
     /// The version with its text; `None` if it cannot be ordered.
     pub(super) version: Option<(Version, String)>,
-    pub(super) operator: Operator,
+    pub(super) operator: TimedWork,
 }
 
-impl<'a> Source<'a> {
+impl<'a> TableSource<'a> {
     /// The table at `path`, whose folders are separated by `/`; the inner `Err` names a table that is not used here.
-    pub fn of(path: &str, catalog: &'a Catalog) -> Result<std::result::Result<Source<'a>, String>> {
+    pub fn of(path: &str, catalog: &'a Catalog) -> Result<std::result::Result<TableSource<'a>, String>> {
         let broken = || Error::field(path, "path", path, ACCEPTED_PATH);
         let mut parts = path.rsplit('/').filter(|p| !p.is_empty());
         let file = parts.next().ok_or_else(broken)?;
@@ -68,38 +68,38 @@ impl<'a> Source<'a> {
         // The system's folder contains the engine's, or a family's in between.
         let above: Vec<&str> = parts.take(2).collect();
         let system = above.last().ok_or_else(broken)?;
-        let Some(operator) = Operator::named(name) else {
+        let Some(operator) = TimedWork::named(name) else {
             return Ok(Err(format!("table {name}")));
         };
         let Some(chip) = above.iter().find_map(|folder| catalog.device(folder)) else {
             return Ok(Err(format!("accelerator {system}")));
         };
         let engine = match operator {
-            Operator::Collective(library) => library.to_owned(),
+            TimedWork::Collective(library) => library.to_owned(),
             _ => names::engine(engine).to_owned(),
         };
         let version = Version::parse(version).map(|parsed| (parsed, version.to_owned()));
-        Ok(Ok(Source { path: path.to_owned(), chip, engine, version, operator }))
+        Ok(Ok(TableSource { path: path.to_owned(), chip, engine, version, operator }))
     }
 
     /// Names of the columns of words to read, if present.
     pub fn words(&self) -> &'static [&'static str] {
         match self.operator {
-            Operator::Gemm => &["kernel_source", "gemm_dtype"],
-            Operator::Experts => &["kernel_source", "moe_dtype", "distribution"],
-            Operator::Attention { .. } => &["kernel_source", "kv_cache_dtype", "attn_dtype"],
-            Operator::Latent { .. } => &["kernel_source", "kv_cache_dtype", "mla_dtype"],
-            Operator::Recurrent(_) => &["kernel_source", "phase"],
-            Operator::AllReduce => &["kernel_source", "allreduce_dtype"],
-            Operator::Collective(_) => &["kernel_source", "nccl_dtype", "op_name"],
+            TimedWork::Gemm => &["kernel_source", "gemm_dtype"],
+            TimedWork::Experts => &["kernel_source", "moe_dtype", "distribution"],
+            TimedWork::Attention { .. } => &["kernel_source", "kv_cache_dtype", "attn_dtype"],
+            TimedWork::Latent { .. } => &["kernel_source", "kv_cache_dtype", "mla_dtype"],
+            TimedWork::Recurrent(_) => &["kernel_source", "phase"],
+            TimedWork::AllReduce => &["kernel_source", "allreduce_dtype"],
+            TimedWork::Collective(_) => &["kernel_source", "nccl_dtype", "op_name"],
         }
     }
 
     /// Names of the columns of numbers to read, if present.
     pub fn numbers(&self) -> &'static [&'static str] {
         match self.operator {
-            Operator::Gemm => &["latency", "n", "k", "m"],
-            Operator::Experts => &[
+            TimedWork::Gemm => &["latency", "n", "k", "m"],
+            TimedWork::Experts => &[
                 "latency",
                 "hidden_size",
                 "inter_size",
@@ -109,7 +109,7 @@ impl<'a> Source<'a> {
                 "moe_ep_size",
                 "num_tokens",
             ],
-            Operator::Attention { .. } => &[
+            TimedWork::Attention { .. } => &[
                 "latency",
                 "num_heads",
                 "num_key_value_heads",
@@ -119,8 +119,8 @@ impl<'a> Source<'a> {
                 "isl",
                 "step",
             ],
-            Operator::Latent { .. } => &["latency", "num_heads", "batch_size", "isl", "step"],
-            Operator::Recurrent(_) => &[
+            TimedWork::Latent { .. } => &["latency", "num_heads", "batch_size", "isl", "step"],
+            TimedWork::Recurrent(_) => &[
                 "latency",
                 "num_k_heads",
                 "head_k_dim",
@@ -129,7 +129,7 @@ impl<'a> Source<'a> {
                 "batch_size",
                 "seq_len",
             ],
-            Operator::AllReduce | Operator::Collective(_) => &["latency", "num_gpus", "message_size"],
+            TimedWork::AllReduce | TimedWork::Collective(_) => &["latency", "num_gpus", "message_size"],
         }
     }
 }

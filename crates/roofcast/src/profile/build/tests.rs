@@ -2,20 +2,20 @@
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::profile::Table;
+use crate::profile::KernelTable;
 
 const VLLM: &str = "h100_sxm/gemm/vllm/0.25.0/gemm_perf.parquet";
 const SGLANG: &str = "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet";
 
-fn read(path: &str, words: &[(&str, &[&str])], numbers: &[(&str, &[f64])]) -> Result<Reading> {
+fn read(path: &str, words: &[(&str, &[&str])], numbers: &[(&str, &[f64])]) -> Result<TableContents> {
     let mut columns = Columns::new(path);
     words.iter().for_each(|(name, rows)| columns.add_words(name, rows.iter().copied()));
     numbers.iter().for_each(|(name, rows)| columns.add_numbers(name, rows.to_vec()));
-    Source::of(path, Catalog::embedded()?)?.unwrap().read(&columns)
+    TableSource::of(path, Catalog::embedded()?)?.unwrap().read(&columns)
 }
 
 /// A table of GEMM of one kernel: m, n, k, dtype and microseconds.
-fn gemm(path: &str, kernel: &str, rows: &[(f64, f64, f64, &str, f64)]) -> Reading {
+fn gemm(path: &str, kernel: &str, rows: &[(f64, f64, f64, &str, f64)]) -> TableContents {
     let kernels = vec![kernel; rows.len()];
     let dtypes: Vec<&str> = rows.iter().map(|r| r.3).collect();
     let column = |of: fn(&(f64, f64, f64, &str, f64)) -> f64| rows.iter().map(of).collect::<Vec<f64>>();
@@ -30,7 +30,7 @@ fn flat(dtype: &str, side: f64, time: f64) -> Vec<(f64, f64, f64, &str, f64)> {
     [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].map(|m| (m, side, side, dtype, time)).to_vec()
 }
 
-fn built(readings: Vec<Reading>) -> Built {
+fn built(readings: Vec<TableContents>) -> Built {
     build(readings, Catalog::embedded().unwrap(), usize::MAX).unwrap()
 }
 
@@ -75,7 +75,13 @@ fn each_shape_is_of_the_newest_version_that_has_it() {
     assert!(near(at(&built, 0, 1.0), 6.0));
     assert_eq!((built.profiles.sections[0].len(), &*built.profiles.sections[0].version), (2, "0.31.0"));
     // Seven points of 0.25 and one of 0.32; fourteen rows without a version.
-    assert_eq!((built.report.dropped.of(Rule::Older), built.report.dropped.of(Rule::Unversioned)), (8, 14));
+    assert_eq!(
+        (
+            built.report.dropped.of(ExclusionReason::Older),
+            built.report.dropped.of(ExclusionReason::Unversioned)
+        ),
+        (8, 14)
+    );
 }
 
 /// Two versions take 160 and 170 µs for 512 × 512 at any rows, and another takes 8: the excess is host overhead. So
@@ -94,7 +100,7 @@ fn times_with_the_host_in_them_are_left_out() {
         gemm(SGLANG, "sglang_sgl_kernel_fp8_scaled_mm", &flat("fp8", 512.0, 5.0)),
     ];
     let built = built(readings);
-    assert_eq!(built.report.dropped.of(Rule::HostBound), 21);
+    assert_eq!(built.report.dropped.of(ExclusionReason::HostBound), 21);
     let bound =
         ["h100-sxm vllm 0.24.0 fp8-block", "h100-sxm vllm 0.27.1 fp8-block", "l40s vllm 0.24.0 fp8-block"];
     assert_eq!(built.report.host_bound, bound);
@@ -110,7 +116,7 @@ fn times_that_rise_with_rows_are_not_the_hosts() {
     let slow = slow.map(|m| (m, 512.0, 512.0, "fp8_block", 34.0 + 8.3 * m));
     let quick = gemm(SGLANG, "sglang_deepgemm_gemm_nt_f8f8bf16", &flat("fp8_block", 512.0, 5.0));
     let built = built(vec![gemm(VLLM, "TritonFp8BlockScaledMMKernel", &slow), quick]);
-    assert_eq!((built.report.dropped.of(Rule::HostBound), built.profiles.sections.len()), (0, 2));
+    assert_eq!((built.report.dropped.of(ExclusionReason::HostBound), built.profiles.sections.len()), (0, 2));
 }
 
 /// 8192² in bf16 are 134.2 MB, 40.06 µs of an H100's 3.35 TB/s. 37 µs is 8 % faster and is left out, 39 is 2.7 %
@@ -121,7 +127,10 @@ fn points_that_stayed_in_caches_are_left_out() {
     let rows = [(1.0, 37.0), (2.0, 39.0), (64.0, 45.0)];
     let rows = rows.map(|(m, time)| (m, side, side, "bfloat16", time));
     let built = built(vec![gemm(VLLM, "torch.nn.functional.linear", &rows)]);
-    assert_eq!((built.report.dropped.of(Rule::FasterThanLimit), built.report.sections[0].faster), (1, 1));
+    assert_eq!(
+        (built.report.dropped.of(ExclusionReason::FasterThanLimit), built.report.sections[0].faster),
+        (1, 1)
+    );
     assert!(near(at(&built, 0, 1.0), 39.0));
 }
 
@@ -140,7 +149,7 @@ fn an_engines_choice_is_one_section_and_formats_need_a_rate() {
     assert_eq!(built.profiles.sections[0].kernel, "as-selected");
     assert!(near(at(&built, 0, 16.0), 7.0) && near(at(&built, 0, 32.0), 9.0));
     let dropped = &built.report.dropped;
-    assert_eq!((dropped.of(Rule::NoPeak), dropped.of(Rule::UnknownFormat)), (7, 7));
+    assert_eq!((dropped.of(ExclusionReason::NoPeak), dropped.of(ExclusionReason::UnknownFormat)), (7, 7));
 }
 
 /// Experts with the power law of 1.01 if it was measured, else with the measured distribution; splits both ways are
@@ -174,13 +183,16 @@ fn experts_have_the_distribution_of_traffic() {
     let numbers: Vec<(&str, &[f64])> = numbers.iter().map(|(name, rows)| (*name, &rows[..])).collect();
     let built = built(vec![read("h100_sxm/moe/sglang/0.5.14/moe_perf.parquet", &words, &numbers).unwrap()]);
     let section = &built.profiles.sections[0];
-    assert_eq!((&*section.kernel, section.table, section.len()), ("triton", Table::Experts, 2));
+    assert_eq!((&*section.kernel, section.table, section.len()), ("triton", KernelTable::Experts, 2));
     let shapes: Vec<_> = section.shapes().map(|shape| shape[4]).collect();
     assert_eq!(shapes, [4, 8]);
     assert!(near(at(&built, 0, 1.0), 70.0));
     assert!(near(section.curve(1).unwrap().at(1.0) * 1e6, 50.0));
     let dropped = &built.report.dropped;
-    assert_eq!((dropped.of(Rule::OtherDistribution), dropped.of(Rule::MixedSplit)), (2, 1));
+    assert_eq!(
+        (dropped.of(ExclusionReason::OtherDistribution), dropped.of(ExclusionReason::MixedSplit)),
+        (2, 1)
+    );
 }
 
 /// Nemotron 3's experts have two matrices in every engine's tables, other models' three; 8,192 tokens of 22 of 512
@@ -192,7 +204,7 @@ fn experts_that_nothing_gates_are_apart() {
     let catalog = Catalog::embedded().unwrap();
     let limit = |kernel: &str| {
         let [chip, engine, kernel, format] = ["h100-sxm", "vllm", kernel, "bf16"].map(str::to_owned);
-        let place = Place { table: Table::Experts, chip, engine, kernel, format };
+        let place = SectionKey { table: KernelTable::Experts, chip, engine, kernel, format };
         let limit = Limit::of(&place, catalog.accelerator("h100-sxm").unwrap()).unwrap();
         limit.seconds(&[8192, 5120, 22, 512, 1, 1], 8192.0, 0.0)
     };
@@ -235,10 +247,10 @@ fn a_recurrence_is_with_its_convolution() {
     let words: [(&str, &[&str]); 2] = [("kernel_source", &kernels), ("phase", &phases)];
     let built = built(vec![read("h100_sxm/kda/vllm/0.31.0/kda_perf.parquet", &words, &numbers).unwrap()]);
     let tables: Vec<_> = built.profiles.sections.iter().map(|s| s.table).collect();
-    assert_eq!(tables, [Table::RecurrentDecode, Table::RecurrentPrefill]);
+    assert_eq!(tables, [KernelTable::RecurrentDecode, KernelTable::RecurrentPrefill]);
     assert!(near(at(&built, 0, 1.0), 5.0) && near(at(&built, 0, 4.0), 6.0));
     assert!(near(at(&built, 1, 1024.0), 12.0) && near(at(&built, 1, 2048.0), 23.0));
-    assert_eq!(built.report.dropped.of(Rule::OtherWork), 1);
+    assert_eq!(built.report.dropped.of(ExclusionReason::OtherWork), 1);
 }
 
 /// Messages are counted in 16-bit values: 2,048 are 4,096 bytes. Other collectives, and all-reduces of bytes, are
@@ -258,20 +270,20 @@ fn messages_are_in_bytes() {
     let built = built(vec![read("h100_sxm/comm/nccl/2.29.2/nccl_perf.parquet", &words, &numbers).unwrap()]);
     assert_eq!(&*built.profiles.sections[0].engine, "nccl");
     assert!(near(at(&built, 0, 4096.0), 10.0) && near(at(&built, 0, 16384.0), 14.0));
-    assert_eq!(built.report.dropped.of(Rule::OtherWork), 2);
+    assert_eq!(built.report.dropped.of(ExclusionReason::OtherWork), 2);
 }
 
 #[test]
 fn what_is_missing_or_cannot_be_is_named() {
-    let error = |result: Result<Reading>| result.unwrap_err().to_string();
+    let error = |result: Result<TableContents>| result.unwrap_err().to_string();
     let words: [(&str, &[&str]); 1] = [("gemm_dtype", &["fp8"])];
     let missing = error(read(VLLM, &words, &[("latency", &[1.0]), ("n", &[1.0]), ("m", &[1.0])]));
     assert!(missing.contains("`k` is missing"), "{missing}");
     let negative = error(read(VLLM, &words, &[("latency", &[-1.0])]));
     assert!(negative.contains("gemm_perf.parquet:1") && negative.contains("-1"), "{negative}");
     let catalog = Catalog::embedded().unwrap();
-    assert!(Source::of("gemm_perf.parquet", catalog).is_err());
-    let unused = |path| Source::of(path, catalog).unwrap().unwrap_err();
+    assert!(TableSource::of("gemm_perf.parquet", catalog).is_err());
+    let unused = |path| TableSource::of(path, catalog).unwrap().unwrap_err();
     assert_eq!(unused("h100_sxm/mhc/vllm/0.24.0/mhc_module_perf.parquet"), "table mhc_module");
     assert_eq!(unused("abacus/gemm/vllm/0.24.0/gemm_perf.parquet"), "accelerator abacus");
 }
@@ -287,7 +299,7 @@ fn shapes_go_until_the_file_is_small_enough() {
     let all = built(readings.clone());
     let half = build(readings, Catalog::embedded().unwrap(), all.report.bytes / 2).unwrap();
     assert!(half.report.bytes <= all.report.bytes / 2, "{}", half.report.bytes);
-    let predicted = half.report.dropped.of(Rule::Predicted);
+    let predicted = half.report.dropped.of(ExclusionReason::Predicted);
     assert_eq!(half.profiles.sections[0].len() as u64 + predicted, 20);
     assert!(half.report.predictions.p90_error < 0.01, "{:?}", half.report.predictions);
 }
@@ -303,7 +315,7 @@ fn the_embedded_file_keeps_to_the_limits_of_its_chips() {
     let (mut shares, mut slow) = (0, 0);
     for section in &profiles.sections {
         let chip = catalog.accelerator(&section.chip).unwrap();
-        let place = Place {
+        let place = SectionKey {
             table: section.table,
             chip: section.chip.clone(),
             engine: section.engine.clone(),
@@ -321,7 +333,7 @@ fn the_embedded_file_keeps_to_the_limits_of_its_chips() {
             let sizes = section.table.grid().iter().map(|size| f64::from(*size));
             assert!(sizes.clone().is_sorted_by(|a, b| curve.at(*a) <= curve.at(*b)), "{place:?} {shape:?}");
             let weights = f64::from(shape[0]) * f64::from(*shape.get(1).unwrap_or(&0));
-            if section.table != Table::Gemm || weights * limit.bytes() < 10e6 {
+            if section.table != KernelTable::Gemm || weights * limit.bytes() < 10e6 {
                 continue;
             }
             for rows in sizes.filter(|rows| *rows >= 64.0 && *rows <= 8192.0) {

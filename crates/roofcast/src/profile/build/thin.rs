@@ -5,8 +5,8 @@
 
 use super::grid::CONTEXTS;
 use super::limit::{Limit, within};
-use super::reading::Place;
-use crate::profile::Table;
+use super::reading::SectionKey;
+use crate::profile::KernelTable;
 use crate::summary::Statistics;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// The neighbours among a section's shapes.
-    pub(super) fn of(place: &Place, shapes: &Shapes, limit: &Limit) -> Neighbours {
+    pub(super) fn of(place: &SectionKey, shapes: &Shapes, limit: &Limit) -> Neighbours {
         let table = place.table;
         let shares = shapes.iter().map(|(shape, columns)| shares(table, shape, columns, limit)).collect();
         let keys: Vec<&Vec<u32>> = shapes.keys().collect();
@@ -107,16 +107,16 @@ impl Neighbours {
 }
 
 /// Seconds that a kernel takes in addition to its work: its launches, and quantization or routing if included.
-fn beside(table: Table) -> f64 {
+fn beside(table: KernelTable) -> f64 {
     match table {
-        Table::Gemm => 3e-6,
-        Table::Experts => 8e-6,
+        KernelTable::Gemm => 3e-6,
+        KernelTable::Experts => 8e-6,
         _ => 6e-6,
     }
 }
 
 /// Logarithms of times over limits; for a decode at [`CONTEXTS`].
-fn shares(table: Table, shape: &[u32], columns: &[Option<f64>], limit: &Limit) -> Vec<Option<f64>> {
+fn shares(table: KernelTable, shape: &[u32], columns: &[Option<f64>], limit: &Limit) -> Vec<Option<f64>> {
     let share = |seconds: f64, size: f64, context: f64| {
         libm::log(seconds / (limit.seconds(shape, size, context) + beside(table)))
     };
@@ -135,16 +135,16 @@ fn shares(table: Table, shape: &[u32], columns: &[Option<f64>], limit: &Limit) -
 }
 
 /// Distance of two shapes; `None` if one cannot represent the other.
-fn distance(table: Table, a: &[u32], b: &[u32]) -> Option<f64> {
+fn distance(table: KernelTable, a: &[u32], b: &[u32]) -> Option<f64> {
     let log = |at: usize| libm::log(f64::from(a[at].max(1)) / f64::from(b[at].max(1)));
     let weights: &[f64] = match table {
-        Table::Gemm => &[1.0, 1.0],
+        KernelTable::Gemm => &[1.0, 1.0],
         // A split changes less than another model does.
-        Table::Experts => &[1.0, 1.0, 1.0, 1.0, 0.7, 0.7],
+        KernelTable::Experts => &[1.0, 1.0, 1.0, 1.0, 0.7, 0.7],
         // Heads of other sizes, and windows, are other kernels.
-        Table::Decode | Table::Prefill if a[2..] != b[2..] => return None,
-        Table::Decode => &[0.5, 1.0],
-        Table::Prefill => &[1.0, 0.5],
+        KernelTable::Decode | KernelTable::Prefill if a[2..] != b[2..] => return None,
+        KernelTable::Decode => &[0.5, 1.0],
+        KernelTable::Prefill => &[1.0, 0.5],
         _ => return None,
     };
     Some(weights.iter().enumerate().map(|(at, weight)| (weight * log(at)).powi(2)).sum())

@@ -5,7 +5,7 @@
 
 use super::label::{Anchor, Placed, Rect, Wanted, place};
 use super::text::{SIZE, escape, lines, width};
-use super::{Chart, INK, Item, Key, MUTED, Marker, SERIES, Stroke, colour};
+use super::{Chart, INK, Item, LegendSample, MUTED, Marker, SERIES, Stroke, colour};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -137,7 +137,7 @@ impl<'a> Drawing<'a> {
     fn legend(&mut self, mut y: f64) -> f64 {
         let mut x = 20.0;
         for (key, text) in &self.chart.legend {
-            let mark = if matches!(key, Key::Point(_)) { 10.0 } else { KEY };
+            let mark = if matches!(key, LegendSample::Point(_)) { 10.0 } else { KEY };
             let taken = mark + 7.0 + width(text, SIZE) + 18.0;
             if x > 20.0 && x + taken > self.width {
                 (x, y) = (20.0, y + ROW);
@@ -149,21 +149,21 @@ impl<'a> Drawing<'a> {
         y
     }
 
-    fn key(&mut self, key: Key, (x, y): (f64, f64)) {
+    fn key(&mut self, key: LegendSample, (x, y): (f64, f64)) {
         match key {
-            Key::Line(hue, stroke) => {
+            LegendSample::Line(hue, stroke) => {
                 let (dash, right) = (dash(stroke), x + KEY);
                 self.add(format_args!(
                     "<path d='M{x} {y}H{right}' class='l{hue}' stroke-width='2.2'{dash}/>\n"
                 ));
             }
-            Key::Band(hue) => {
+            LegendSample::Band(hue) => {
                 let top = y - 6.0;
                 self.add(format_args!(
                     "<rect x='{x}' y='{top}' width='{KEY}' height='12' class='f{hue}' fill-opacity='.2'/>\n"
                 ));
             }
-            Key::Point(marker) => self.marker((x + 5.0, y), marker, ""),
+            LegendSample::Point(marker) => self.marker((x + 5.0, y), marker, ""),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Knows: in SGLang a waiting request is dropped at once, and a running one ends with its next token. Source: SGLang
 //! 0.5.23, `abort_request` of `managers/scheduler.py` and `to_finish` of `managers/schedule_batch.py`.
 
-use super::{Phase, RequestId, Scheduler};
+use super::{RequestId, RequestPhase, Scheduler};
 
 impl Scheduler {
     /// Aborts a request: true if it was removed from the queue at once; otherwise its next token is its last.
@@ -11,18 +11,18 @@ impl Scheduler {
         let generated = self.generated(id);
         let r = &mut self.requests[id];
         match r.phase {
-            Phase::Waiting => {
-                r.phase = Phase::Finished;
+            RequestPhase::Waiting => {
+                r.phase = RequestPhase::Finished;
                 self.waiting.retain(|waiting| *waiting != id);
                 return true;
             }
             // A request that is about to sample its first or its last token ends with it anyway.
-            Phase::Running if !r.samples && r.output > generated + 1 => {
+            RequestPhase::Running if !r.samples && r.output > generated + 1 => {
                 r.output = generated + 1;
                 self.running.will_end(id, r.generated, r.output, r.bound);
             }
-            Phase::Extending | Phase::Running => r.output = r.output.min(generated + 1),
-            Phase::Leaving | Phase::Finished => {}
+            RequestPhase::Extending | RequestPhase::Running => r.output = r.output.min(generated + 1),
+            RequestPhase::Leaving | RequestPhase::Finished => {}
         }
         false
     }

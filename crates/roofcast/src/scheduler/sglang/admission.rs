@@ -5,7 +5,7 @@
 //! and `PrefillAdder` of `managers/schedule_policy.py`.
 
 use super::budget::{Budget, CLIP_MAX_NEW_TOKENS, Stop};
-use super::{Extend, ForwardMode, Last, Phase, ROOT, RequestId, Scheduler, Step};
+use super::{Extend, ForwardMode, Last, ROOT, RequestId, RequestPhase, Scheduler, Step};
 
 impl Scheduler {
     /// Decides on a batch with prompts, if there is one.
@@ -189,7 +189,7 @@ impl Scheduler {
         let r = &mut self.requests[id];
         let ends = r.found + new == known;
         budget.charge(self.memory.page, new, if ends { r.bound.min(CLIP_MAX_NEW_TOKENS) } else { 0 });
-        r.phase = Phase::Extending;
+        r.phase = RequestPhase::Extending;
         (r.tokens, r.shared) = (r.found, r.found);
         self.memory.claim(0, r.found);
         self.memory.lock(r.node);

@@ -28,7 +28,7 @@ pub struct NewRequest {
 
 /// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Phase {
+pub(super) enum RequestPhase {
     /// Waits in the queue.
     #[default]
     Waiting,
@@ -54,7 +54,7 @@ pub(super) struct RequestState {
     pub(super) output: u64,
     pub(super) ignore_eos: bool,
     pub(super) priority: i64,
-    pub(super) phase: Phase,
+    pub(super) phase: RequestPhase,
     /// Number of its last entry into the queue; larger is later.
     pub(super) entered: u64,
     /// Tokens found on the device at the last look-up.
@@ -91,7 +91,7 @@ impl RequestState {
             output: arrival.output_len.min(arrival.max_new_tokens),
             ignore_eos: arrival.ignore_eos,
             priority: arrival.priority.unwrap_or(lowest),
-            phase: Phase::Waiting,
+            phase: RequestPhase::Waiting,
             entered: 0,
             found: 0,
             host_hit: 0,

@@ -4,7 +4,7 @@
 //! which tokens. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`, `release_kv_cache` of
 //! `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
 
-use super::{ForwardMode, Phase, ROOT, RequestId, Scheduler, Step};
+use super::{ForwardMode, ROOT, RequestId, RequestPhase, Scheduler, Step};
 use crate::kv_cache::prefix::real;
 use crate::workload::request::Run;
 
@@ -13,7 +13,7 @@ const END: Run = Run { segment: 0, start: 1 << 62, length: 1 };
 
 /// Results of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Results {
+pub struct BatchResults {
     /// Requests whose prompt is complete and that sampled their first token.
     pub sampled: Vec<RequestId>,
     /// Number of requests that received a decoded token.
@@ -26,28 +26,29 @@ pub struct Results {
 
 impl Scheduler {
     /// Processes the results of a batch.
-    pub fn process(&mut self, step: &Step) -> Results {
+    pub fn process(&mut self, step: &Step) -> BatchResults {
         let (mut sampled, mut finished, mut ending) = (Vec::new(), Vec::new(), Vec::new());
         let (mut decoded, mut beyond) = (0, 0);
         if matches!(step.kind, ForwardMode::Decode | ForwardMode::Mixed) {
-            let fresh = step.extends.iter().filter(|e| self.requests[e.id].phase == Phase::Running).count();
+            let fresh =
+                step.extends.iter().filter(|e| self.requests[e.id].phase == RequestPhase::Running).count();
             decoded = self.memory.rows() - fresh as u64 + self.leaving.len() as u64;
             self.running.results += 1;
             ending = self.running.ended();
         }
         for e in step.extends.iter().filter(|e| e.samples) {
             let r = &mut self.requests[e.id];
-            if matches!(r.phase, Phase::Waiting | Phase::Finished) || !r.samples {
+            if matches!(r.phase, RequestPhase::Waiting | RequestPhase::Finished) || !r.samples {
                 continue;
             }
             r.samples = false;
             r.generated += 1;
-            if r.phase == Phase::Running {
+            if r.phase == RequestPhase::Running {
                 self.running.sampled(e.id);
             }
             sampled.push(e.id);
             if r.generated >= r.output {
-                let running = r.phase == Phase::Running;
+                let running = r.phase == RequestPhase::Running;
                 if running {
                     self.stop(e.id);
                 }
@@ -55,7 +56,7 @@ impl Scheduler {
                 finished.push(e.id);
             } else {
                 let (generated, output, bound) = (r.generated, r.output, r.bound);
-                if r.phase == Phase::Running {
+                if r.phase == RequestPhase::Running {
                     self.running.will_end(e.id, generated, output, bound);
                 }
                 self.publish(e.id);
@@ -65,7 +66,7 @@ impl Scheduler {
         self.running.sort_results(&mut ending);
         for id in ending {
             match self.requests[id].phase {
-                Phase::Running => self.stop(id),
+                RequestPhase::Running => self.stop(id),
                 _ => self.requests[id].generated += 1,
             }
             beyond += self.finish(id);
@@ -74,7 +75,7 @@ impl Scheduler {
         if let Some(tree) = &mut self.memory.tree {
             tree.submit_stores();
         }
-        Results { sampled, decoded, finished, beyond }
+        BatchResults { sampled, decoded, finished, beyond }
     }
 
     /// Inserts a request's computed tokens into the tree, in whole pages, and locks them there.
@@ -113,7 +114,7 @@ impl Scheduler {
         let beyond = (r.tokens + 1).saturating_sub(r.input + r.generated);
         self.keep(id, owned);
         self.free(id);
-        self.requests[id].phase = Phase::Finished;
+        self.requests[id].phase = RequestPhase::Finished;
         beyond
     }
 

@@ -5,7 +5,7 @@
 //! `retract_decode` of `managers/schedule_batch.py`.
 
 use super::ratio::RETRACT_DECODE_STEPS;
-use super::{ForwardMode, Last, Phase, RequestId, Scheduler, Step};
+use super::{ForwardMode, Last, RequestId, RequestPhase, Scheduler, Step};
 use crate::spec::RetractionPolicy;
 use std::cmp::Reverse;
 
@@ -52,13 +52,13 @@ impl Scheduler {
         self.leaving.extend(&rows);
         for &id in &last.extends {
             let r = &self.requests[id];
-            if r.phase == Phase::Running && r.samples && r.generated + 1 >= r.bound {
+            if r.phase == RequestPhase::Running && r.samples && r.generated + 1 >= r.bound {
                 rows.push(id);
             }
         }
         for &id in &rows {
             self.stop(id);
-            self.requests[id].phase = Phase::Leaving;
+            self.requests[id].phase = RequestPhase::Leaving;
         }
         self.running.drop_gone();
         !rows.is_empty()
@@ -147,6 +147,6 @@ impl Scheduler {
         step.dropped += self.requests[id].tokens;
         self.free(id);
         self.memory.evict_until(others * RETRACT_DECODE_STEPS);
-        self.requests[id].phase = Phase::Waiting;
+        self.requests[id].phase = RequestPhase::Waiting;
     }
 }

@@ -6,8 +6,8 @@
 use super::identity::Identity;
 use super::reservations::Reservations;
 use crate::arrival::{Arrival, SequenceId};
-use crate::kv_cache::prefix::Prefix;
-use crate::scheduler::config::{EngineConfig, Prefixes};
+use crate::kv_cache::prefix::SharedPrefix;
+use crate::scheduler::config::{EngineConfig, PrefixCaching};
 use crate::workload::Prompt;
 
 /// Kinds of cache.
@@ -27,16 +27,16 @@ impl Cache {
             return Cache::Reservations(Reservations::new(config.blocks));
         }
         match config.prefixes {
-            Prefixes::Unknown => Cache::Counted,
-            Prefixes::Blocks => Cache::Blocks(Box::new(Identity::new(config.blocks, config.block_size))),
+            PrefixCaching::Unknown => Cache::Counted,
+            PrefixCaching::Blocks => Cache::Blocks(Box::new(Identity::new(config.blocks, config.block_size))),
             // SGLang's engine keeps its tree itself.
-            Prefixes::Tree => Cache::Counted,
+            PrefixCaching::Tree => Cache::Counted,
         }
     }
 
     /// Adds a request to the queue; `prefix` is its shareable part.
     #[inline(always)]
-    pub(super) fn arrive(&mut self, id: SequenceId, arrival: &Arrival, prefix: Prefix) {
+    pub(super) fn arrive(&mut self, id: SequenceId, arrival: &Arrival, prefix: SharedPrefix) {
         match self {
             Cache::Blocks(identity) => identity.arrive(id, arrival.number, prefix),
             Cache::Counted | Cache::Reservations(_) => {}

@@ -7,7 +7,7 @@
 
 use crate::arrival::SequenceId;
 use crate::kv_cache::extents::{Extents, Path};
-use crate::kv_cache::prefix::{Prefix, Tokens};
+use crate::kv_cache::prefix::{SharedPrefix, Tokens};
 use crate::workload::request::{Prompt, Run};
 
 /// The blocks of one replica.
@@ -58,12 +58,12 @@ impl Identity {
     }
 
     /// A request joins the queue.
-    pub(super) fn arrive(&mut self, id: SequenceId, number: u64, prefix: Prefix) {
+    pub(super) fn arrive(&mut self, id: SequenceId, number: u64, prefix: SharedPrefix) {
         let index = id as usize;
         if self.held.len() <= index {
             self.held.resize(index + 1, Held::default());
         }
-        let Prefix { tokens, own_from, output_segment, .. } = prefix;
+        let SharedPrefix { tokens, own_from, output_segment, .. } = prefix;
         self.held[index] = Held { number, tokens, own_from, output_segment, ..Held::default() };
     }
 

@@ -4,13 +4,13 @@
 //! once as long as nothing changes. Knows nothing about the size of reservations.
 
 use crate::arrival::SequenceId;
-use crate::kv_cache::contiguous::Space;
+use crate::kv_cache::contiguous::ContiguousSpace;
 use crate::tally::Tally;
 
 /// The reservations of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Reservations {
-    space: Space,
+    space: ContiguousSpace,
     /// Start of each request's reservation, by id.
     starts: Vec<u64>,
     /// The request that was refused since the last change.
@@ -19,7 +19,7 @@ pub(super) struct Reservations {
 
 impl Reservations {
     pub(super) fn new(blocks: u64) -> Reservations {
-        Reservations { space: Space::new(blocks), starts: Vec::new(), refused: None }
+        Reservations { space: ContiguousSpace::new(blocks), starts: Vec::new(), refused: None }
     }
 
     /// True if `id` can have `blocks` contiguous blocks.

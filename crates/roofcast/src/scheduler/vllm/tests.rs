@@ -38,7 +38,7 @@ fn prompts_are_computed_in_every_third_step_beside_decodes() {
     let mut seen = Vec::new();
     for step in 0..16 {
         while let Some((_, input_len)) = prompts.next_if(|(at, _)| *at <= step) {
-            let prefix = Prefix::default();
+            let prefix = SharedPrefix::default();
             scheduler.add(NewRequest {
                 input_len,
                 prefix,

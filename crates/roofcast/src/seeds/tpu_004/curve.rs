@@ -2,7 +2,7 @@
 //!
 //! Knows: `latency = max(2PB FLOPs, P bytes) + KV bytes` over all chips, and the text's conclusions.
 
-use super::super::Verdict::{Exact, Inconsistent};
+use super::super::SeedVerdict::{Exact, Inconsistent};
 use super::super::{Claim, decode, held};
 use super::{BANDWIDTH, FLOPS, MEMORY, PARAMETERS, kv_bytes, serving};
 use crate::catalog::Catalog;

@@ -2,7 +2,7 @@
 //!
 //! Knows: the answers by the chapter's rules (round parameter counts, 8.2e11 B/s, 16e9 bytes) and by the library.
 
-use super::super::Verdict::Open;
+use super::super::SeedVerdict::Open;
 use super::super::{Claim, Setup, decode, held};
 use super::{BANDWIDTH, FLOPS, MEMORY, V5E, chips_for, number};
 use crate::catalog::Catalog;

@@ -3,7 +3,7 @@
 //! Knows: the chapter's rule (batch over the time of 512 steps of 19 ms, over the chips) and the library's answer.
 
 use super::super::Claim;
-use super::super::Verdict::{Exact, Inconsistent, Rounded, WrongInput};
+use super::super::SeedVerdict::{Exact, Inconsistent, Rounded, WrongInput};
 use super::super::{decode, held};
 use super::{FLOPS, GENERATED, KINDS, STEP, batch, critical_batch, serving};
 use crate::catalog::Catalog;

@@ -6,7 +6,7 @@ use crate::table::{pointed, separator};
 use crate::units::Picoseconds;
 
 /// One row, and the positions of the named columns.
-pub(super) struct Row<'a> {
+pub(super) struct CsvRow<'a> {
     pub(super) line: usize,
     fields: Vec<&'a str>,
     separator: char,
@@ -20,7 +20,7 @@ pub(super) fn rows(
     names: &[&str],
     needed: usize,
     recording: &mut Recording,
-    mut each: impl FnMut(&Row, &mut Recording) -> Result<()>,
+    mut each: impl FnMut(&CsvRow, &mut Recording) -> Result<()>,
 ) -> Result<()> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (at, header) = lines.next().unwrap_or_default();
@@ -33,7 +33,7 @@ pub(super) fn rows(
     }
     for (index, line) in lines {
         let fields = line.split(separator).collect();
-        let row = Row { line: index + 1, fields, separator, names, places: &places };
+        let row = CsvRow { line: index + 1, fields, separator, names, places: &places };
         if row.fields.len() != header.len() {
             let found = row.fields.len();
             let message = format!("{found} fields; expected {} as in the header", header.len());
@@ -44,7 +44,7 @@ pub(super) fn rows(
     Ok(())
 }
 
-impl<'a> Row<'a> {
+impl<'a> CsvRow<'a> {
     /// The text of a named column; `None` if the header lacks it.
     pub(super) fn text(&self, name: usize) -> Option<&'a str> {
         self.places[name].map(|place| self.fields[place].trim())

@@ -1,6 +1,6 @@
 //! JSON lines, and which format they are in.
 
-use super::{Format, Recording};
+use super::{Recording, TraceFormat};
 use crate::error::{Result, told};
 use serde::de::DeserializeOwned;
 
@@ -27,16 +27,16 @@ pub(super) fn lines<T: DeserializeOwned>(
 }
 
 /// The format of the first line; `is_vllms` distinguishes the two formats that have time stamps.
-pub(super) fn detect(line: &str, is_vllms: impl Fn(serde_json::Value) -> bool) -> Option<Format> {
+pub(super) fn detect(line: &str, is_vllms: impl Fn(serde_json::Value) -> bool) -> Option<TraceFormat> {
     let value: serde_json::Value = serde_json::from_str(line).ok()?;
     if value.get("session_id").is_some() {
-        return Some(Format::Turns);
+        return Some(TraceFormat::Turns);
     }
     if value.get("requests").is_some() {
-        return Some(Format::Weka);
+        return Some(TraceFormat::Weka);
     }
     if value.get("timestamp").is_some() {
-        return Some(if is_vllms(value) { Format::Vllm } else { Format::Mooncake });
+        return Some(if is_vllms(value) { TraceFormat::Vllm } else { TraceFormat::Mooncake });
     }
-    Some(Format::ShareGpt)
+    Some(TraceFormat::ShareGpt)
 }

@@ -3,7 +3,7 @@
 use super::point::Asked;
 use crate::input::text;
 use anyhow::Result;
-use roofcast::measurement::{self, Kind, Measurement};
+use roofcast::measurement::{self, Measurement, MeasurementKind};
 use std::path::Path;
 
 /// Times of decode steps measured on the deployment that `asked` is about, by the value of its key.
@@ -12,7 +12,7 @@ pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
     let (held, key) = (asked.machine.question, asked.keys.first().map(|(key, _)| *key));
     let engine = &deployment.engine;
     let same = |row: &Measurement| {
-        row.kind == Kind::DecodeStep
+        row.kind == MeasurementKind::DecodeStep
             && row.model == deployment.model.name
             && row.hardware == deployment.accelerator.id
             && row.engine == engine.name()

@@ -6,7 +6,7 @@ use super::point::Point;
 use super::{Space, Step};
 use crate::input::dimensions::{self, number, word};
 use crate::show::number::grouped;
-use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
+use roofcast::report::sweep::{Look, Panel, Quantity, SweepCurve, SweepPicture, Values};
 use toml::Value;
 
 /// Number of series colours; the next one is used for limits.
@@ -20,7 +20,7 @@ struct Group<'a> {
 }
 
 /// The picture of `points`; `measured` are times at some values of the only key.
-pub(super) fn drawn(space: &Space, points: &[Point], measured: &[(u64, f64)]) -> Sweep {
+pub(super) fn drawn(space: &Space, points: &[Point], measured: &[(u64, f64)]) -> SweepPicture {
     let axis = dimensions::axis(&space.dimensions);
     let (key, along) =
         space.dimensions.get(axis).map_or(("", [].as_slice()), |d| (d.path.as_str(), d.values.as_slice()));
@@ -39,7 +39,7 @@ pub(super) fn drawn(space: &Space, points: &[Point], measured: &[(u64, f64)]) ->
     if points.iter().all(|p| p.compared.is_empty()) {
         panels.push(panel("tokens a second", Quantity::Count, rates(&groups)));
     }
-    Sweep { title: title(space), note: held(space), key: key.to_owned(), values, panels }
+    SweepPicture { title: title(space), note: held(space), key: key.to_owned(), values, panels }
 }
 
 fn title(space: &Space) -> String {
@@ -85,10 +85,16 @@ fn groups<'a>(space: &Space, points: &'a [Point], axis: usize, along: &[Value]) 
     groups
 }
 
-fn curve(group: &Group, name: &str, series: usize, look: Look, of: impl Fn(&Point) -> Option<f64>) -> Curve {
+fn curve(
+    group: &Group,
+    name: &str,
+    series: usize,
+    look: Look,
+    of: impl Fn(&Point) -> Option<f64>,
+) -> SweepCurve {
     let name = [group.name.as_str(), name].into_iter().filter(|part| !part.is_empty());
     let name = name.collect::<Vec<_>>().join(", ");
-    Curve::new(&name, series % SERIES, look, group.points.iter().map(|p| p.and_then(&of)))
+    SweepCurve::new(&name, series % SERIES, look, group.points.iter().map(|p| p.and_then(&of)))
 }
 
 /// Each group with its limit, drawn in the group's colour if there are several groups.
@@ -96,7 +102,7 @@ fn with_limits(
     groups: &[Group],
     forecast: fn(&Point) -> f64,
     limit: fn(&Point) -> f64,
-) -> (Vec<Curve>, Vec<Curve>) {
+) -> (Vec<SweepCurve>, Vec<SweepCurve>) {
     if let [only] = groups {
         let mut roof = curve(only, "limit", 0, Look::Limit, |p| Some(limit(p)));
         roof.series = SERIES;
@@ -108,7 +114,7 @@ fn with_limits(
     (each("", Look::Points, forecast).collect(), each("limit", Look::Dashed, limit).collect())
 }
 
-fn times(groups: &[Group], along: &[Value], measured: &[(u64, f64)]) -> Vec<Curve> {
+fn times(groups: &[Group], along: &[Value], measured: &[(u64, f64)]) -> Vec<SweepCurve> {
     let (mut all, limits) = with_limits(groups, |p| p.forecast_ms, |p| p.limit_with_communication_ms);
     if let ([only], [forecast]) = (groups, all.as_mut_slice()) {
         forecast.ranges = only.points.iter().map(|p| p.map(|p| p.forecast_band_ms)).collect();
@@ -128,13 +134,13 @@ fn times(groups: &[Group], along: &[Value], measured: &[(u64, f64)]) -> Vec<Curv
             let whole = value.as_integer().and_then(|n| u64::try_from(n).ok())?;
             measured.iter().find(|(value, _)| *value == whole).map(|(_, ms)| *ms)
         };
-        all.push(Curve::new("measured", 2, Look::Dashed, along.iter().map(at)));
+        all.push(SweepCurve::new("measured", 2, Look::Dashed, along.iter().map(at)));
     }
     all.extend(limits);
     all
 }
 
-fn rates(groups: &[Group]) -> Vec<Curve> {
+fn rates(groups: &[Group]) -> Vec<SweepCurve> {
     let forecast = |p: &Point| p.tokens_per_s * p.limit_with_communication_ms / p.forecast_ms;
     let (mut all, limits) = with_limits(groups, forecast, |p| p.tokens_per_s);
     all.extend(limits);

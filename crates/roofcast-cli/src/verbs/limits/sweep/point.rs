@@ -3,8 +3,8 @@
 use super::Step;
 use roofcast::batch::Batch;
 use roofcast::capacity::reshaped;
-use roofcast::cost::{Bound, Cost, cost};
-use roofcast::limits::{Question, decode};
+use roofcast::cost::{Bottleneck, Cost, cost};
+use roofcast::limits::{LimitsQuestion, decode};
 use roofcast::memory;
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub(super) struct Machine {
     pub(super) values: Vec<Value>,
     pub(super) forecaster: Forecaster,
     /// The quantities of the step that do not vary.
-    pub(super) question: Question,
+    pub(super) question: LimitsQuestion,
     /// Settings that are compared.
     pub(super) compared: Vec<(String, Forecaster)>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Point {
     pub(super) limit_with_communication_ms: f64,
     pub(super) forecast_ms: f64,
     pub(super) forecast_band_ms: [f64; 2],
-    pub(super) bound: Bound,
+    pub(super) bound: Bottleneck,
     /// Tokens per second at the limit, links included.
     pub(super) tokens_per_s: f64,
     pub(super) forecast_tokens_per_s: f64,
@@ -113,12 +113,12 @@ impl Asked<'_> {
     }
 
     /// The step's quantities: the swept values over the fixed ones.
-    pub(super) fn question(&self) -> Question {
+    pub(super) fn question(&self) -> LimitsQuestion {
         let held = self.machine.question;
         let prefill = self.key("prefill").unwrap_or(held.prefill);
         // The token at a position attends to the prompt and to all output tokens up to itself.
         let behind = self.key("position").map(|position| prefill + position);
-        Question {
+        LimitsQuestion {
             batch: self.key("batch").unwrap_or(held.batch),
             context: behind.or(self.key("context")).unwrap_or(held.context),
             prefill,

@@ -2,10 +2,10 @@
 
 use super::{Run, about};
 use crate::input::dimensions::{self, Dimension, number, word};
-use roofcast::report::sweep::{Curve, Look, Panel, Quantity, Sweep, Values};
+use roofcast::report::sweep::{Look, Panel, Quantity, SweepCurve, SweepPicture, Values};
 use roofcast::simulate::Simulation;
-use roofcast::spec::{Bound, Metric};
-use roofcast::summary::Summary;
+use roofcast::spec::{Metric, SloBound};
+use roofcast::summary::RunSummary;
 
 /// Runs that differ along the x axis only.
 struct Group<'a> {
@@ -16,7 +16,7 @@ struct Group<'a> {
 }
 
 /// The last numeric dimension is the x axis, or else the last one; each combination of the others is a series.
-pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
+pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> SweepPicture {
     let names: Vec<String> = runs.iter().map(|r| about(&r.deployment, &r.simulation).name()).collect();
     let same = names.iter().all(|name| Some(name) == names.first());
     let axis = dimensions::axis(dimensions);
@@ -38,13 +38,13 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> Sweep {
         _ => each(&groups, "within the SLO", Look::Dashed, |s| s.summary.request_goodput()),
     });
     let slo = |metric: Metric| {
-        let bounds: Option<Vec<Bound>> = runs.iter().map(|run| run.slo.of(metric).next()).collect();
+        let bounds: Option<Vec<SloBound>> = runs.iter().map(|run| run.slo.of(metric).next()).collect();
         let bounds = bounds.filter(|all| all.iter().all(|v| Some(v) == all.first()))?;
         bounds.first().copied()
     };
     let panel =
         |title: &str, quantity, curves, most| Panel { title: title.to_owned(), quantity, curves, most };
-    Sweep {
+    SweepPicture {
         title: if same {
             names.first().cloned().unwrap_or_default()
         } else {
@@ -83,12 +83,18 @@ fn groups<'a>(dimensions: &[Dimension], runs: &'a [Run], axis: usize) -> Vec<Gro
 /// Number of series colours; the next one is used for limits.
 const SERIES: usize = 7;
 
-fn curve(group: &Group, name: &str, series: usize, look: Look, of: fn(&Simulation) -> Option<f64>) -> Curve {
-    Curve::new(name, series, look, group.runs.iter().map(|run| of(&run.simulation)))
+fn curve(
+    group: &Group,
+    name: &str,
+    series: usize,
+    look: Look,
+    of: fn(&Simulation) -> Option<f64>,
+) -> SweepCurve {
+    SweepCurve::new(name, series, look, group.runs.iter().map(|run| of(&run.simulation)))
 }
 
 /// A curve for each group.
-fn each(groups: &[Group], name: &str, look: Look, of: fn(&Simulation) -> Option<f64>) -> Vec<Curve> {
+fn each(groups: &[Group], name: &str, look: Look, of: fn(&Simulation) -> Option<f64>) -> Vec<SweepCurve> {
     let named = |group: &Group| {
         if group.name.is_empty() { name.to_owned() } else { format!("{}, {name}", group.name) }
     };
@@ -96,14 +102,17 @@ fn each(groups: &[Group], name: &str, look: Look, of: fn(&Simulation) -> Option<
 }
 
 /// Median and 99th percentile of each group.
-fn latency(groups: &[Group], of: fn(&Summary) -> [f64; 2]) -> Vec<Curve> {
+fn latency(groups: &[Group], of: fn(&RunSummary) -> [f64; 2]) -> Vec<SweepCurve> {
     let one = |group: &Group| {
         let at = |index: usize| group.runs.iter().map(move |run| Some(of(&run.simulation.summary)[index]));
         match group.name.as_str() {
-            "" => [Curve::new("p50", 0, Look::Points, at(0)), Curve::new("p99", 1, Look::Dashed, at(1))],
+            "" => [
+                SweepCurve::new("p50", 0, Look::Points, at(0)),
+                SweepCurve::new("p99", 1, Look::Dashed, at(1)),
+            ],
             name => [
-                Curve::new(&format!("{name}, p50"), group.series, Look::Points, at(0)),
-                Curve::new(&format!("{name}, p99"), group.series, Look::Dashed, at(1)),
+                SweepCurve::new(&format!("{name}, p50"), group.series, Look::Points, at(0)),
+                SweepCurve::new(&format!("{name}, p99"), group.series, Look::Dashed, at(1)),
             ],
         }
     };
