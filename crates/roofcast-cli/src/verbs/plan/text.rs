@@ -7,10 +7,10 @@ use crate::show::table;
 use crate::verbs::question::{load, slo};
 use crate::verbs::{assumed, bands};
 use anyhow::Result;
-use roofcast::capacity::{self, capacity};
+use roofcast::capacity::{CapacityQuestion, capacity};
 use roofcast::cost::Utilization;
 use roofcast::deployment::DeploymentOptions;
-use roofcast::limits::{self, limits};
+use roofcast::limits::{LimitsQuestion, limits};
 use roofcast::measurement::Metrics;
 use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Plan, Quality, WhatIf};
 use roofcast::spec::{CostKind, Metric, Objective};
@@ -288,16 +288,10 @@ fn best_in_detail(
     let cut = Cut { tp, pp, ep, attention_dp };
     let replica = replica_of(&spec, model, catalog, (best, &best.accelerator, cut))?;
     let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
-    let held = capacity(
-        &replica,
-        &capacity::CapacityQuestion {
-            context: input + output,
-            batch: 1,
-            oversubscription_percent: 100,
-            users: None,
-        },
-    );
-    let question = limits::LimitsQuestion {
+    let context = input + output;
+    let full = CapacityQuestion { context, batch: 1, oversubscription_percent: 100, users: None };
+    let held = capacity(&replica, &full);
+    let question = LimitsQuestion {
         batch: best.batch.round().max(1.0) as u64,
         context: input + output / 2,
         prefill: input.max(1),
