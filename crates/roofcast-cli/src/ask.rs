@@ -1,7 +1,7 @@
 //! The program as a library, for the Python package.
 //!
-//! Knows: a question runs the verb as for a person and its output goes to [`crate::host`]; keyword values as
-//! arguments; the flags of a verb.
+//! Knows: how to run a verb in-process, with its output collected by [`crate::host`]; how keyword arguments become
+//! flags; the flags of each verb. Knows nothing about Python.
 
 use crate::args::Cli;
 use crate::exit;
@@ -35,7 +35,7 @@ pub enum Value {
     Words(Vec<String>),
 }
 
-/// Arguments for the flag of `verb` called `name` with its value.
+/// Command-line arguments that set the flag `name` of `verb` to `value`.
 pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
     let name = name.replace('_', "-");
     let mut command = Cli::command();
@@ -85,10 +85,9 @@ fn kind(name: &str, arg: &clap::Arg) -> &'static str {
     }
 }
 
-/// The values of a key in the form of `--sweep`: `1..8:x2`, or a list of numbers and words.
+/// Expands `text`, the values of one key in the syntax of `--sweep`: `1..8:x2`, or a list of numbers and words.
 ///
-/// # Errors
-/// A message about `text` that names the accepted forms.
+/// # Errors A message about `text` that names the accepted forms.
 pub fn values(text: &str) -> Result<Vec<serde_json::Value>, String> {
     let found = values::settings("", text).map_err(|why| values::refused(text, &why).to_string())?;
     let json = |value| serde_json::to_value(value).map_err(|e| e.to_string());

@@ -1,8 +1,7 @@
 //! The load generator: a workload offered to an OpenAI-compatible server, and its results.
 //!
-//! Knows: how the parts make one run. [`load`] offers the traffic, [`ask`] completes one request, [`client`] has the
-//! sockets, [`answer`], [`stream`] and [`dialect`] parse the answers, [`report`] aggregates and judges. Prints
-//! nothing.
+//! Knows: how the parts make one run. [`load`] offers the traffic, [`ask`] completes one request, [`client`] holds the
+//! sockets, [`answer`], [`stream`] and [`dialect`] parse the answers, [`report`] aggregates and judges. Prints nothing.
 
 mod ask;
 mod caveats;
@@ -61,19 +60,19 @@ use vocabulary::Vocabulary;
 /// Most connections that are opened ahead of a run.
 const MOST_AHEAD: u64 = 1 << 16;
 
-/// Duration without any received byte that is reported.
+/// Time without a received byte after which the user is warned that the server is silent.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Progress report while a server is measured.
+/// Progress of a measurement, for display while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Number of answers so far.
+    /// Number of requests answered so far.
     Answers(u64),
     /// No byte has arrived for [`SILENCE`].
     Silent,
 }
 
-/// A server, with the settings for its requests.
+/// A server under test, with the settings of the requests sent to it.
 pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
     servers: Arc<Servers>,
@@ -82,19 +81,19 @@ pub(crate) struct Bench {
     form: Form,
     how: How,
     prompts: Prompts,
-    /// Signal that ends a run, and all following ones.
+    /// Signal that ends the current run and prevents all later ones.
     stop: Stop,
-    /// True if the signal came before the first run.
+    /// True if the stop signal came before the first run.
     stopped: bool,
     lag: Lag,
-    /// Properties of the prompts that are known before a run.
+    /// Properties of the load that are known before a run, from which caveats follow.
     given: Given,
 }
 
 /// Settings for the requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// Longest time of an answer.
+    /// Timeout of a request, from its sending.
     pub(crate) timeout: Duration,
     /// True if the server's metrics are read during runs.
     pub(crate) scrape: bool,
@@ -108,15 +107,15 @@ pub(crate) struct How {
 pub(crate) struct Speech {
     /// Prompts to send in turn; without any, words of the requested lengths.
     pub(crate) texts: Vec<Text>,
-    /// The model's own words, if known.
+    /// The model's own single-token words, from its `tokenizer.json` if one was given.
     pub(crate) vocabulary: Option<Vocabulary>,
-    /// Seed of the words.
+    /// Seed from which words are drawn.
     pub(crate) seed: u64,
-    /// True if a user gave that seed.
+    /// True if the user gave the seed, rather than the program.
     pub(crate) seeded: bool,
-    /// Remarks on the prompts.
+    /// Remarks on the prompts, one sentence each, for the report.
     pub(crate) notes: Vec<String>,
-    /// True if short requests are sent to learn how the server counts tokens.
+    /// True if short probe requests are sent before a run, to learn how the server counts tokens.
     pub(crate) learn: bool,
 }
 
@@ -131,7 +130,7 @@ pub(crate) struct Measured {
 }
 
 impl Bench {
-    /// Prepares a bench.
+    /// Creates a bench and its runtime; sends nothing yet.
     pub(crate) fn new(
         (targets, power): (Vec<Target>, Vec<Option<Target>>),
         form: Form,
@@ -144,7 +143,8 @@ impl Bench {
         let [resting, waking] = [lag.clone(), lag.clone()];
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            // Sockets are polled when all ready tasks have run: fewer polls, and rounds that are reported.
+            // The runtime polls sockets only when all ready tasks have run: this saves polls, and makes the rounds that
+            // [`lag`] measures well defined.
             .event_interval(u32::MAX)
             .on_thread_park(move || resting.rests())
             .on_thread_unpark(move || waking.woke())
@@ -196,7 +196,7 @@ impl Bench {
         })
     }
 
-    /// Learns how the server counts tokens.
+    /// Sends short probe requests to learn how the server counts tokens.
     fn learn(&mut self, tell: &mut dyn FnMut(Told)) {
         let asker = Asker::new(&self.servers, &self.form, self.how.timeout, false);
         let probed = probe::probe(&asker, &self.prompts, &mut self.stop, tell);
@@ -209,7 +209,7 @@ impl Bench {
         }
     }
 
-    /// Offers a workload; `tell` receives the number of answers so far.
+    /// Offers a workload to the server and returns the results; `tell` receives the number of answers so far.
     pub(crate) fn run(
         &mut self,
         workload: &Workload,
@@ -249,7 +249,7 @@ impl Bench {
                 None => (run, None, energy),
             }
         });
-        // No run repeats the words of another, so that no cache helps from run to run.
+        // Each run draws other words, so that the server's prefix cache does not carry over from one run to the next.
         self.prompts.seed = self.prompts.seed.wrapping_add(1);
         self.prompts.said += run.records.len() as u64;
         let cpu_s = cpu_seconds() - before;
@@ -263,7 +263,7 @@ impl Bench {
     }
 }
 
-/// The load that a workload requests.
+/// The load that a workload asks for: its users or its rate.
 fn requested(workload: &Workload) -> Requested {
     let (concurrency, think_s) = match &workload.arrivals {
         Arrivals::ClosedLoop { concurrency, think_s, .. } => (Some(*concurrency), *think_s),
@@ -280,7 +280,8 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Raises the number of open files to the system's limit. If that fails, the connections beyond it report errors.
+/// Raises the limit of open files to the system's maximum. If that fails, connections beyond the limit fail with an
+/// error each.
 fn allow_connections() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -288,7 +289,7 @@ fn allow_connections() {
 
 #[cfg(test)]
 mod testing {
-    /// A recorded response of a real server; prints a note if the recordings are absent.
+    /// Text of a recorded response of a real server; prints a note and returns `None` if the recordings are absent.
     #[allow(clippy::print_stderr)] // a test that is left out says so
     pub(super) fn capture(name: &str) -> Option<String> {
         let path = format!("{}/../../../shared/captures/{name}.txt", env!("CARGO_MANIFEST_DIR"));

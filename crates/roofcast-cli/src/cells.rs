@@ -1,8 +1,9 @@
 //! Finished cells of sweeps in a folder of Parquet files, so that runs on many machines, or after a restart, compute
 //! each cell once.
 //!
-//! Knows: a cell's key and its answer, as text. A file's name is derived from its keys and it appears whole or not at
-//! all, so many processes may store cells in one folder. Knows nothing about the content of an answer or its sweep.
+//! Knows: a cell's key and its answer, as text. A file's name is derived from its keys, and a file appears whole or not
+//! at all, so that several processes may store cells in one folder. Knows nothing about the content of an answer or its
+//! sweep.
 
 use crate::show::target::Target;
 use anyhow::{Context, Result, bail};
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 const SCHEMA: &str = "message cell { required binary key (UTF8); required binary answer (UTF8); }";
 
-/// SHA-256 of the text written to it.
+/// Key of a cell: the SHA-256 hash of everything written to this value.
 #[derive(Default)]
 pub(crate) struct Key(Sha256);
 
@@ -73,7 +74,7 @@ impl Cells {
         Ok(Cells { folder: folder.to_owned(), known })
     }
 
-    /// The answer of a cell.
+    /// The stored answer of the cell `key`, if there is one.
     pub(crate) fn answer(&self, key: &str) -> Option<&str> {
         self.known.get(key).map(String::as_str)
     }
@@ -83,7 +84,7 @@ impl Cells {
         self.known
     }
 
-    /// Stores cells, each a key and an answer, in a new file.
+    /// Stores cells, each a key and its answer, in a new file.
     pub(crate) fn keep(&self, cells: &[(String, String)]) -> Result<()> {
         if cells.is_empty() {
             return Ok(());
@@ -133,16 +134,14 @@ fn read(file: &Path, known: &mut BTreeMap<String, String>) -> Result<()> {
 }
 /// Answers stored in `folder`, by key.
 ///
-/// # Errors
-/// A file that cannot be read, or has no answers.
+/// # Errors A message about a file that cannot be read, or that has no answers.
 pub fn kept(folder: &Path) -> std::result::Result<BTreeMap<String, String>, String> {
     Cells::open(folder).map(Cells::into_answers).map_err(|e| format!("{e:#}"))
 }
 
 /// Stores answers in `folder`, each a key and a text, in a file that appears whole or not at all.
 ///
-/// # Errors
-/// A folder or file that cannot be written.
+/// # Errors A message about a folder or file that cannot be written.
 pub fn keep(folder: &Path, answers: &[(String, String)]) -> std::result::Result<(), String> {
     Cells::open(folder).and_then(|cells| cells.keep(answers)).map_err(|e| format!("{e:#}"))
 }

@@ -37,8 +37,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Reports arguments that do not parse, or prints requested help. Invalid values are reported like values in files,
-/// all of them at one time: `parse` parses the arguments without the ones that were reported already.
+/// Reports arguments that do not parse, or prints requested help. Invalid values are reported like values in files, and
+/// all together: `parse` is called again without the arguments that are already reported, until none is refused.
 pub(crate) fn misused(
     error: &clap::Error,
     mut arguments: Vec<OsString>,
@@ -51,7 +51,7 @@ pub(crate) fn misused(
         );
     }
     let Some(first) = value_error(error) else {
-        // If stderr is closed as well, nothing can be reported.
+        // If stderr is closed, too, nothing can be reported.
         drop(error.print());
         if let Some(word) = unknown_flag(error) {
             drop(writeln!(
@@ -65,7 +65,7 @@ pub(crate) fn misused(
     let mut wrong = without_value(error, &mut arguments).then(|| parse(arguments.clone())).flatten();
     while let Some(next) = wrong.take() {
         let Some(text) = value_error(&next).map(|error| error.to_string()) else { break };
-        // With two equal pairs, the valid one may have been removed.
+        // If two equal pairs of flag and value exist, the valid one may have been removed.
         if told.contains(&text) {
             break;
         }
@@ -75,16 +75,16 @@ pub(crate) fn misused(
     fail(&anyhow::anyhow!(told.join("\n")))
 }
 
-/// Instructions for a build with every verb.
+/// Instructions to install a build with every verb.
 const WITH_IT: &str = "a build with it: `cargo install --locked --path crates/roofcast-cli --features full`, or a release's archive";
 
-/// The verb that clap does not know, if another build has it.
+/// The verb in the arguments that this build lacks, if another build has it.
 fn left_out(error: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     (!cfg!(feature = "network") && ["bench", "emulate", "serve"].contains(&verb.as_str())).then_some(verb)
 }
 
-/// The name of a flag that no verb's flag is like, without its dashes.
+/// The flag in the arguments that resembles no flag of the verb, without its dashes.
 fn unknown_flag(error: &clap::Error) -> Option<&str> {
     let near = error.get(ContextKind::SuggestedArg).is_some();
     match error.get(ContextKind::InvalidArg) {
@@ -95,12 +95,12 @@ fn unknown_flag(error: &clap::Error) -> Option<&str> {
     }
 }
 
-/// Removes the flag and the value that clap refused; false if they are not found in the arguments.
+/// Removes from `arguments` the flag and the value that clap refused; false if they are not found.
 fn without_value(error: &clap::Error, arguments: &mut Vec<OsString>) -> bool {
     let Some((flag, found)) = refused(error) else { return false };
     let joined = OsString::from(format!("{flag}={found}"));
     let named = |pair: &[OsString]| pair[0] == *flag && pair[1] == *found;
-    // An alias: clap names the flag by its first name.
+    // The user may have written an alias, while clap reports the flag's main name.
     let alias = |pair: &[OsString]| pair[0].to_string_lossy().starts_with('-') && pair[1] == *found;
     if let Some(at) = arguments.iter().position(|one| *one == joined) {
         arguments.remove(at);
@@ -131,7 +131,7 @@ fn refused(error: &clap::Error) -> Option<(&str, &str)> {
         _ => None,
     };
     let (flag, found) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-    // `--rate <RATE>`, `--disaggregated[=<true|false>]`, `[SPEC.toml]...`.
+    // The forms are `--rate <RATE>`, `--disaggregated[=<true|false>]`, `[SPEC.toml]...`.
     let flag = flag.trim_start_matches(['[', '<']).split([' ', '=', '[', ']', '>']).next().unwrap_or(flag);
     Some((flag, found))
 }
@@ -150,7 +150,7 @@ fn value_error(error: &clap::Error) -> Option<Error> {
     Some(Error::field("arguments", flag, format!("{found:?}"), accepted))
 }
 
-/// The values that a parser accepts, from its error.
+/// The accepted values, from the error of a flag's own parser.
 fn accepted(error: &clap::Error) -> Option<String> {
     let source = error.source()?;
     if source.is::<ParseIntError>() {

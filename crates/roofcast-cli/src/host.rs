@@ -1,8 +1,8 @@
 //! A program that calls the verbs in the place of a person: the Python package.
 //!
-//! Knows: the inputs of such a program in addition to arguments (a spec's text, a watcher of long work) and the
-//! outputs that replace a terminal (text, notes, a picture, records). All state is per thread, so that several
-//! threads may ask in parallel. Knows no arguments: [`crate::ask`] runs the verb.
+//! Knows: the inputs of such a program in addition to arguments (a spec's text, a watcher of long work) and the outputs
+//! that replace a terminal (text, notes, a picture, records). All state is per thread, so that several threads may ask
+//! in parallel. Knows nothing about arguments: [`crate::ask`] runs the verb.
 
 use roofcast::record::Record;
 use std::cell::RefCell;
@@ -15,19 +15,19 @@ pub const PICTURE: &str = "memory:picture.svg";
 pub trait Watch: Send + Sync {
     /// Reports `done` of `all`; `all` is 0 if the total is unknown.
     fn at(&self, done: u64, all: u64);
-    /// True to continue.
+    /// True if the work shall continue.
     fn goes_on(&self) -> bool;
 }
 
-/// A question.
+/// A question of the host.
 pub struct Question {
-    /// The verb and its arguments, as after `roofcast`.
+    /// The verb and its arguments, as they follow `roofcast` on a command line.
     pub arguments: Vec<String>,
-    /// The text of the spec for the argument `-`.
+    /// The text of the spec that the argument `-` stands for.
     pub spec: Option<String>,
-    /// True to keep each request of a simulation.
+    /// True to collect the record of each request of a simulation.
     pub records: bool,
-    /// Watcher of the work.
+    /// Watcher of long work.
     pub watch: Arc<dyn Watch>,
 }
 
@@ -40,11 +40,11 @@ pub struct Answer {
     pub notes: Vec<String>,
     /// The picture, if `--svg` was [`PICTURE`].
     pub picture: Option<String>,
-    /// Each request, if records were asked for.
+    /// Record of each request, if records were asked for.
     pub records: Vec<Record>,
 }
 
-/// A question in progress.
+/// The state of a question in progress.
 struct Asked {
     question: Question,
     answer: Answer,
@@ -61,27 +61,27 @@ pub(crate) fn answered<T>(question: Question, work: impl FnOnce() -> T) -> (Answ
     (ASKED.take().map(|asked| asked.answer).unwrap_or_default(), done)
 }
 
-/// Applies a function to the question in progress; `None` if there is no host.
+/// Applies `what` to the question in progress; `None` without a host.
 fn with<T>(what: impl FnOnce(&mut Asked) -> T) -> Option<T> {
     ASKED.with_borrow_mut(|asked| asked.as_mut().map(what))
 }
 
-/// True if a host asks.
+/// True if a host asked the question that runs on this thread.
 pub(crate) fn asks() -> bool {
     with(|_| ()).is_some()
 }
 
-/// Collects `text` instead of printing it; true if a host asks.
+/// Collects `text` instead of printing it; false without a host.
 pub(crate) fn printed(text: &str) -> bool {
     with(|asked| asked.answer.text.push_str(text)).is_some()
 }
 
-/// Collects a line for standard error; true if a host asks.
+/// Collects a line for standard error; false without a host.
 pub(crate) fn noted(line: &str) -> bool {
     with(|asked| asked.answer.notes.push(line.to_owned())).is_some()
 }
 
-/// Collects a picture; true if a host asks.
+/// Collects a picture; false without a host.
 pub(crate) fn drawn(svg: &str) -> bool {
     with(|asked| asked.answer.picture = Some(svg.to_owned())).is_some()
 }
@@ -91,12 +91,12 @@ pub(crate) fn draws(path: &std::path::Path) -> bool {
     path == std::path::Path::new(PICTURE) && asks()
 }
 
-/// True if records are asked for.
+/// True if the host wants the record of each request.
 pub(crate) fn wants_records() -> bool {
     with(|asked| asked.question.records).unwrap_or(false)
 }
 
-/// Collects the records.
+/// Moves `records` to the host's answer.
 pub(crate) fn recorded(records: &mut Vec<Record>) {
     with(|asked| asked.answer.records = std::mem::take(records));
 }
@@ -106,7 +106,7 @@ pub(crate) fn spec() -> Option<String> {
     with(|asked| asked.question.spec.clone()).flatten()
 }
 
-/// The watcher, if a host asks.
+/// The watcher of the host, if there is one.
 pub(crate) fn watch() -> Option<Arc<dyn Watch>> {
     with(|asked| Arc::clone(&asked.question.watch))
 }

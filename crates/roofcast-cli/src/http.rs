@@ -13,26 +13,26 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use std::time::Duration;
 
-/// Longest time of a body.
+/// Timeout for receiving a body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-/// Reason why a body was not read.
+/// Reasons why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// It is larger than accepted.
+    /// The body is larger than accepted.
     TooLarge,
-    /// The connection ended early.
+    /// The connection ended before the body did.
     EndedEarly,
-    /// It took too long.
+    /// The body took longer than [`BODY_TIME`].
     TooSlow,
 }
 
-/// Length of a body by its headers.
+/// Length of a body in bytes as its headers state it.
 pub(crate) fn length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok())
 }
 
-/// The whole body, of at most `most` bytes.
+/// Reads the whole body, of at most `most` bytes.
 pub(crate) async fn body(headers: &HeaderMap, body: Incoming, most: usize) -> Result<Bytes, Unread> {
     if length(headers).is_some_and(|length| length > most) {
         return Err(Unread::TooLarge);

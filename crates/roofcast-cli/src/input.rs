@@ -1,4 +1,4 @@
-//! Files and flags into the library's types: specs, catalogs and models, with bounded reads.
+//! Conversion of files and flags to the library's types: specs, catalogs and models, with bounded reads.
 
 pub(crate) mod checkpoint;
 pub(crate) mod dimensions;
@@ -25,7 +25,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The largest text file that is read: real config.json files have up to 3 MB.
+/// Most bytes of a text file that is read; real config.json files have up to 3 MB.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// U+FEFF in UTF-8.
@@ -34,15 +34,15 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The name of a file that is read from standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// The context that verbs assume where none is given, capped by the model's.
+/// Context in tokens if the user gives none; a model with a shorter maximum uses its maximum.
 pub(crate) const DEFAULT_CONTEXT: u64 = 4096;
 
-/// Reads a text file of at most 64 MiB, a compressed one (`.gz`) of as many when unpacked.
+/// Reads a text file of at most 64 MiB; a compressed file (`.gz`) may unpack to as many.
 pub(crate) fn text(path: &Path) -> Result<String> {
     text_within(path, MOST_BYTES)
 }
 
-/// Reads a spec's file; refuses the name of a model's or a trace's.
+/// Reads a spec's file; refuses a file whose name is one of a model's or a trace's file.
 pub(crate) fn spec_text(path: &Path) -> Result<String> {
     let others = ["json", "jsonl", "csv", "gz", "gguf", "safetensors"];
     if path.extension().is_some_and(|own| others.iter().any(|other| own.eq_ignore_ascii_case(other))) {
@@ -83,7 +83,7 @@ fn bounded(reader: impl Read, place: &str, most: u64) -> Result<String> {
     }
 }
 
-/// Contents that stand where a file should be: a pointer of Git LFS, or the page that shows a file; and the remedy.
+/// Description of contents that are not the expected file, and the remedy: a pointer of Git LFS, or a saved web page.
 fn in_its_place(start: &[u8]) -> Option<(&'static str, &'static str)> {
     let begins = |with: &str| {
         let own = start.trim_ascii_start().get(..with.len());
@@ -96,7 +96,7 @@ fn in_its_place(start: &[u8]) -> Option<(&'static str, &'static str)> {
     page.then_some(("a web page", "the file itself, behind the page's link for its raw text"))
 }
 
-/// Opens a checkpoint's file; refuses what stands in its place.
+/// Opens a checkpoint's file; refuses a pointer of Git LFS or a saved web page.
 fn fetched(path: &Path) -> Result<File> {
     let place = path.display().to_string();
     let mut start = [0; 64];
@@ -107,7 +107,7 @@ fn fetched(path: &Path) -> Result<File> {
     }
 }
 
-/// The text of standard input, or the host's replacement, with its name in errors.
+/// The text of standard input, or of the host's spec, with its name for errors.
 fn standard_input() -> Result<(String, String)> {
     let (place, text) = match host::spec() {
         Some(text) => ("spec", text),
@@ -138,8 +138,8 @@ pub(crate) fn catalog(files: &[PathBuf]) -> Result<Cow<'static, Catalog>> {
     Ok(catalog)
 }
 
-/// The id of the accelerator that `name` means: an id or alias is returned as is; a path that ends in `.toml` adds
-/// the one entry of that file to the catalog. A relative path starts from `folder`.
+/// The catalog id of accelerator `name`. An id or alias is returned as is; for a path that ends in `.toml`, the one
+/// entry of that file is added to the catalog. A relative path starts from `folder`.
 pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
     if name.trim().is_empty() {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
@@ -160,8 +160,8 @@ pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, 
     Ok(id)
 }
 
-/// The id of a row's name: an accelerator's `.toml` and a model's `config.json` are added to the catalog, an id is
-/// returned as is.
+/// The catalog id for a name in a row of measurements. For a path to an accelerator's `.toml` or a model's
+/// `config.json`, the entry is added to the catalog; an id is returned as is.
 pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
     if !name.to_lowercase().ends_with(".json") {
         return accelerator(name, folder, catalog);
@@ -184,10 +184,10 @@ pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalo
     Ok(id)
 }
 
-/// Description of a model's file in errors.
+/// Description of a model's file for errors.
 pub(crate) const CONFIG: &str = "a Hugging Face config.json";
 
-/// The base folder of a file's relative paths.
+/// The folder from which relative paths in a spec's file start.
 pub(crate) fn folder(spec: Option<&Path>) -> &Path {
     spec.and_then(Path::parent).unwrap_or(Path::new(""))
 }
@@ -222,7 +222,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
 
-/// The model of a `config.json`, with NVIDIA's `hf_quant_config.json` from the same folder if present.
+/// Reads the model of a `config.json`, with NVIDIA's `hf_quant_config.json` if the folder has one.
 fn config_file(name: &str, file: &Path) -> Result<Model> {
     checkpoint::refuse_adapter(name, file)?;
     let place = file.display().to_string();
@@ -231,7 +231,7 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     if beside.exists() {
         let theirs = Quantization::read_modelopt(&beside.display().to_string(), &text(&beside)?)?;
         match (&mut model.quantization, theirs) {
-            // The KV format may be only in `hf_quant_config.json`.
+            // The KV format may be stated only in `hf_quant_config.json`.
             (Some(ours), Some(theirs)) => ours.kv = ours.kv.or(theirs.kv),
             (none, theirs) => *none = none.take().or(theirs),
         }
@@ -239,7 +239,7 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
     Ok(model)
 }
 
-/// The error for a question that lacks a setting: by its flag, or by its key if a spec is given.
+/// The error for a question that lacks a setting: names the flag, or the key if a spec is given.
 pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str) -> Error {
     match file {
         Some(file) => Error::field(file.display(), key, "missing", format!("{accepted}; or {flag}")),
@@ -247,7 +247,7 @@ pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str)
     }
 }
 
-/// Prefixes an error with the spec that it comes from, unless it begins with a file.
+/// Prefixes an error with the spec's file, unless the error already begins with a file.
 pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let sections =
         ["engine:", "engine.", "parallelism:", "precision:", "spec:", "model:", "accelerator:", "no "];
@@ -265,12 +265,13 @@ pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> a
     }
 }
 
-/// The source of a deployment's arguments, before further settings are applied.
+/// The source of a deployment that the arguments describe, before further settings are applied.
 pub(crate) fn source(args: &DeploymentArgs) -> Result<Source> {
     Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])
 }
 
-/// The context asked for, or the default within the model's maximum. A longer one is answered with a note.
+/// The requested context in tokens, or the default within the model's maximum. A context beyond the maximum adds a note
+/// to the deployment.
 pub(crate) fn context(asked: Option<u64>, deployment: &mut Deployment) -> u64 {
     let most = deployment.model.max_context.unwrap_or(u64::MAX);
     let context = asked.unwrap_or(DEFAULT_CONTEXT.min(most));

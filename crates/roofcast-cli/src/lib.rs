@@ -48,8 +48,8 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 
 /// The program: arguments of the process, output on its streams.
 pub fn main() -> ExitCode {
-    // With a handler, a file that exceeds `ulimit -f` is an error of its writer, which removes the partial file,
-    // rather than the end of the process. If the signal cannot be caught it ends the process as before.
+    // With a handler, exceeding `ulimit -f` is an error of the write, whose writer removes the partial file, rather
+    // than the end of the process. If the handler cannot be installed, the signal ends the process as by default.
     #[cfg(unix)]
     drop(signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()));
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The arguments as the verbs take them, and the files that they name.
+/// Parses the arguments; returns them with the files that they name.
 fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<(Cli, Files), clap::Error> {
     let mut command = grouped(signed(Cli::command().version(VERSION.as_str())));
     let found = command.try_get_matches_from_mut(arguments)?;

@@ -19,7 +19,7 @@ use serde::de::IgnoredAny;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for the end of a body after its last event; then the connection is closed.
+/// Longest wait for the end of a body after its last event. After it the connection is closed instead of reused.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Longest wait for a tokenizer's answer.
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes that are read of a tokenizer's answer.
 const MOST_TOKENIZED: usize = 1 << 20;
 
-/// Answer of `/tokenize`: vLLM counts, llama.cpp lists.
+/// Response of `/tokenize`: vLLM sends a count, llama.cpp a list of tokens.
 #[derive(Deserialize)]
 struct Tokenized {
     count: Option<u64>,
@@ -39,7 +39,7 @@ struct Tokenized {
 pub(super) struct Asker {
     pub(super) servers: Arc<Servers>,
     pub(super) form: Form,
-    /// Longest time of an answer, from its sending.
+    /// Timeout of a request, from its sending.
     pub(super) timeout: Duration,
     /// True if the answer's text is kept.
     pub(super) keep_text: bool,
@@ -52,19 +52,19 @@ pub(super) struct Question {
     pub(super) input_len: u64,
     pub(super) output_len: u64,
     pub(super) turns: Vec<Turn>,
-    /// Time after its sending at which the client cancels it, if it does.
+    /// Time after its sending at which the client cancels this request; `None` if it is not cancelled.
     pub(super) given_up_after: Option<Duration>,
 }
 
 /// Result of a request, with times of the client's clock.
 pub(super) struct Asked {
     pub(super) record: Record,
-    /// Time at which nothing more was to come, including usage and the end of the body.
+    /// Time at which the answer was over, including the usage chunk and the end of the body.
     pub(super) ended: Picoseconds,
     pub(super) text: String,
     /// Prompt tokens by the server's count.
     pub(super) counted: Option<u64>,
-    /// Tokens that were asked for, over all choices.
+    /// Requested output tokens, over all choices.
     pub(super) tokens_asked: u64,
     /// True if the server counted the tokens of its answer.
     pub(super) tokens_counted: bool,
@@ -77,7 +77,7 @@ impl Asker {
         Asker { servers: Arc::clone(servers), form: form.clone(), timeout, keep_text }
     }
 
-    /// Asks and waits for the answer's end, its failure or the timeout.
+    /// Sends the request and waits for the answer's end, its failure or the timeout.
     pub(super) async fn ask(&self, question: Question) -> Asked {
         let body = self.form.body(&question.turns, question.output_len);
         let mut answer = Response::new(Expected {
@@ -135,8 +135,8 @@ impl Asker {
         Ok(())
     }
 
-    /// Refuses compressed bodies. Returns the content type of a stream if it is not a stream's: gateways and older
-    /// servers send events under other types, or none, so only the body shows whether it is one.
+    /// Refuses compressed bodies. Returns the content type if it is not the one of an event stream: gateways and older
+    /// servers send events under other types, or none, so only the body shows if it is a stream.
     fn accept(&self, parts: &Parts) -> Result<Option<String>, Failure> {
         let header = |name: &str| parts.headers.get(name).map(|v| shown(v.as_bytes()));
         if let Some(encoding) = header("content-encoding").filter(|e| e != "identity") {

@@ -1,22 +1,23 @@
 //! Caveats of a run's figures, one sentence each.
 //!
 //! Knows: which sums of a run show that its figures measure something else than intended. Pure. [`super::report`]
-//! decides whether a run is invalid for its load or its client.
+//! decides if a run is invalid because of its load or its client.
 
 use super::scrape::ServerMetrics;
 use super::tally::{Tally, share};
 
-/// Largest fraction by which answers or prompts may differ from the requested lengths, in a valid run.
+/// Largest fraction by which lengths of answers or prompts may differ from the requested lengths in a valid run.
 const MOST_OFF: f64 = 0.05;
 
-/// Fraction of cached prompt tokens from which a prefix cache is considered active. Chat templates share a block or
-/// two.
+/// Fraction of cached prompt tokens from which a prefix cache is considered active. It is above zero because a chat
+/// template alone makes prompts share a block or two.
 const CACHED: f64 = 0.05;
 
-/// Fraction of chunks without a gap before them from which a stream is considered buffered on its way.
+/// Fraction of chunks that arrive together with the chunk before, from which a proxy is considered to buffer the
+/// stream.
 const TOGETHER: f64 = 0.5;
 
-/// Number of values below which the 95th and 99th percentile are nearly the maximum.
+/// Number of values below which the 95th and 99th percentiles are nearly the maximum.
 const FEW: u64 = 20;
 
 /// Properties of a load that are known before it is offered.
@@ -24,17 +25,17 @@ const FEW: u64 = 20;
 pub(crate) struct Given {
     /// True if prompts share tokens that a prefix cache can hold: shared prefixes, conversations, hashes of a trace.
     pub(crate) shares_prompts: bool,
-    /// True if the words come from a user's seed, and are thus equal in every run with it.
+    /// True if the words come from a user's seed, and are thus equal in every run with that seed.
     pub(crate) seeded: bool,
-    /// True if the server is asked to generate up to the requested length (`ignore_eos`).
+    /// True if the request asks the server to generate up to the requested length (`ignore_eos`).
     pub(crate) runs_on: bool,
-    /// True if the user asks to count a word as a token.
+    /// True if the user asked to count one token per word, without probing the server.
     pub(crate) assumed: bool,
-    /// Remarks from before the run.
+    /// Remarks made before the run, one sentence each.
     pub(crate) notes: Vec<String>,
 }
 
-/// One sentence.
+/// One sentence on the run's figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Caveat {
     pub(super) text: String,
@@ -48,7 +49,7 @@ impl Caveat {
     }
 }
 
-/// All caveats. The figures cover `completed` requests, with `streamed` times of first tokens.
+/// All caveats of a run with `completed` requests, of which `streamed` have a time of the first token.
 pub(super) fn of(
     given: &Given,
     tally: &Tally,
@@ -90,7 +91,7 @@ pub(super) fn of(
     found
 }
 
-/// Caveat on answers with fewer tokens than asked for.
+/// Caveat on answers with fewer tokens than requested.
 fn short(given: &Given, tally: &Tally) -> Option<Caveat> {
     let (asked, came) = (tally.tokens_asked as f64, tally.tokens as f64);
     (tally.short > 0).then(|| Caveat {
@@ -102,7 +103,7 @@ fn short(given: &Given, tally: &Tally) -> Option<Caveat> {
     })
 }
 
-/// Caveat on prompts of another length than asked for.
+/// Caveat on prompts whose length by the server's count is not the requested one.
 fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
     let (asked, counted) = (tally.prompt_tokens_asked as f64, tally.prompt_tokens as f64);
     ((counted - asked).abs() > MOST_OFF * asked).then(|| Caveat {
@@ -114,7 +115,7 @@ fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
     })
 }
 
-/// Caveat on cached prompts, by the server's report, else by properties of the load.
+/// Caveat on cached prompts, by the server's report if there is one, else by properties of the load.
 fn cached(given: &Given, tally: &Tally, server: Option<&ServerMetrics>) -> Option<Caveat> {
     let told = tally.cached_share().or_else(|| server?.cached_share());
     if let Some(share) = told.filter(|share| *share >= CACHED && !given.shares_prompts) {
@@ -168,12 +169,12 @@ mod tests {
 
     #[test]
     fn short_answers_invalidate_where_the_server_was_to_go_on() {
-        // 64 of 200 tokens in each of two answers.
+        // Two answers of 64 tokens each, of 200 requested.
         let tally = Tally { short: 2, tokens_asked: 400, tokens: 128, ..Tally::default() };
         let runs_on = |runs_on| said(&Given { runs_on, ..Given::default() }, &tally, 100);
         let text = "2 answers are shorter than asked for: 128 of 400 tokens in all".to_owned();
         assert_eq!((runs_on(true), runs_on(false)), (vec![(true, text.clone())], vec![(false, text)]));
-        // One token of 400 is within tolerance.
+        // One missing token of 400 is within tolerance.
         let tally = Tally { short: 1, tokens: 399, ..tally };
         assert!(!said(&Given { runs_on: true, ..Given::default() }, &tally, 100)[0].0);
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 connections that record when they were last read.
+//! HTTP/1.1 connections that record the time of each read.
 //!
 //! Knows: connecting, TLS, keeping connections for the next request, and the classification of failures. Bytes are
 //! stamped when they are read from the socket, before they are parsed. Knows nothing about their contents.
@@ -29,18 +29,18 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Most bytes of memory for a message's head, or for a piece of a body.
+/// Size of a connection's read buffer in bytes, which bounds a message's head and a piece of a body.
 const MOST_BUFFER: usize = 64 << 10;
 
 /// Most bytes that are read of an error's body.
 const MOST_MESSAGE: usize = 4 << 10;
 
-/// A stream whose reads are stamped.
+/// A stream that records the time of each read.
 struct Stamped<S> {
     inner: TokioIo<S>,
     clock: Clock,
     at: Arc<AtomicU64>,
-    /// Time at which any connection of the client was last read.
+    /// Time of the latest read on any connection of the client.
     any: Arc<AtomicU64>,
 }
 
@@ -70,14 +70,14 @@ impl<S: AsyncWrite + Unpin> Write for Stamped<S> {
     }
 }
 
-/// A connection, with the time at which it was last read.
+/// An open connection, with the time of its latest read.
 pub(super) struct Connection {
     send: SendRequest<Full<Bytes>>,
     wire: Wire,
 }
 
-/// Driver of a connection's bytes. It is polled by the task that waits for it: one task a request, so that sent bytes
-/// reach the wire at once, and received bytes are parsed as soon as they are stamped.
+/// Driver of a connection's bytes. The task that waits for a response polls it itself, rather than a task of its own,
+/// so that sent bytes reach the wire at once and received bytes are parsed as soon as they are stamped.
 struct Wire {
     moving: Option<Moving>,
     at: Arc<AtomicU64>,
@@ -86,7 +86,8 @@ struct Wire {
 type Moving = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 impl Wire {
-    /// Sends the bytes of `what` at once, and waits for its result.
+    /// Polls `what`, which hands over the bytes to send, before it drives the connection, so that they leave at once;
+    /// returns the result of `what`.
     async fn sending<T>(&mut self, what: impl Future<Output = T>) -> T {
         let mut what = std::pin::pin!(what);
         match std::future::poll_fn(|cx| Poll::Ready(what.as_mut().poll(cx))).await {
@@ -95,12 +96,12 @@ impl Wire {
         }
     }
 
-    /// Moves bytes, and waits for the result of `what`.
+    /// Drives the connection until `what` completes; returns the result of `what`.
     async fn reading<T>(&mut self, what: impl Future<Output = T>) -> T {
         let mut what = std::pin::pin!(what);
         std::future::poll_fn(|cx| {
             if self.moving.as_mut().is_some_and(|m| m.as_mut().poll(cx).is_ready()) {
-                // Waiting requests see the end of the connection themselves.
+                // The connection has ended; a waiting request gets that error from hyper itself.
                 self.moving = None;
             }
             what.as_mut().poll(cx)
@@ -113,7 +114,7 @@ impl Wire {
     }
 }
 
-/// An answer that is being read.
+/// A response body that is being read.
 pub(super) struct Incoming {
     body: Body,
     pub(super) connection: Connection,
@@ -147,7 +148,7 @@ impl Incoming {
     }
 }
 
-/// Failure of a connection that had ended before an answer.
+/// Failure of a connection that ended before a byte of the response.
 enum Unsent {
     /// No byte of the request was written.
     Unwritten(Failure),
@@ -155,15 +156,15 @@ enum Unsent {
     Written(Failure),
 }
 
-/// A server, and the idle connections to it.
+/// One server, and the idle connections to it.
 pub(super) struct Client {
     target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     pub(super) clock: Clock,
     idle: Mutex<Vec<Connection>>,
-    /// Requests that were sent a second time.
+    /// Number of requests that were sent a second time.
     resent: AtomicU64,
-    /// Time at which a connection was last read.
+    /// Time of the latest read on any connection.
     read: Arc<AtomicU64>,
 }
 
@@ -174,12 +175,13 @@ impl Client {
         Ok(Client { target, tls, clock, idle: Mutex::default(), resent, read })
     }
 
-    /// The server's URL, in messages.
+    /// The server's URL, for messages.
     pub(super) fn url(&self) -> &str {
         &self.target.url
     }
 
-    /// Opens connections ahead of a run, 64 at a time; failures are left to the requests to report.
+    /// Opens connections ahead of a run, 64 at a time. A failure is ignored here, because the request that then opens a
+    /// connection reports it.
     pub(super) async fn open(self: &Arc<Client>, count: usize) {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
         let mut left = count.saturating_sub(idle);
@@ -200,12 +202,12 @@ impl Client {
         }
     }
 
-    /// Keeps a connection whose answer was read to its end.
+    /// Keeps a connection for reuse, after its response was read to the end.
     pub(super) fn keep(&self, connection: Connection) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
-    /// True if any bytes were received since a time.
+    /// True if any byte was received after `at`.
     pub(super) fn was_read_since(&self, at: Picoseconds) -> bool {
         self.read.load(Ordering::Relaxed) > at.0
     }
@@ -215,9 +217,9 @@ impl Client {
         self.resent.swap(0, Ordering::Relaxed)
     }
 
-    /// Sends a request and waits for the head of its answer, on a kept connection if there is one. Servers close kept
-    /// connections silently, llama.cpp's after each stream: if one ends after the request was written and before an
-    /// answer, the server may or may not have seen the request, and it is sent once more, on a new connection.
+    /// Sends a request, on a kept connection if there is one, and waits for the head of the response. Servers close
+    /// kept connections silently, llama.cpp's after each stream. If one ends after the request was written and before a
+    /// response, the server may or may not have seen the request: it is sent once more, on a new connection.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -241,7 +243,7 @@ impl Client {
         sent.map_err(|(Unsent::Written(failure) | Unsent::Unwritten(failure))| failure)
     }
 
-    /// Sends a request on one connection; the inner error means that the connection had ended.
+    /// Sends a request on `connection`; the inner error means that the connection had ended.
     async fn send_on(
         &self,
         mut connection: Connection,
@@ -295,7 +297,7 @@ impl Client {
         }
     }
 
-    /// HTTP over a stream.
+    /// Starts HTTP/1.1 on a connected stream.
     async fn speak<S>(&self, stream: S) -> Result<Connection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -312,21 +314,22 @@ impl Client {
     }
 }
 
-/// The operating system's error of a connection, if that is the cause.
+/// The operating system's error behind `error`, if there is one.
 fn kind(error: &hyper::Error) -> Option<ErrorKind> {
     error.source().and_then(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind)
 }
 
-/// True if a connection ended before any byte of an answer; closing with an unread request resets it.
+/// True if a connection ended before any byte of a response. A server that closes with an unread request in its buffer
+/// resets the connection, which therefore counts too.
 fn ended(error: &hyper::Error) -> bool {
     let reset = [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::BrokenPipe];
     error.is_incomplete_message() || kind(error).is_some_and(|kind| reset.contains(&kind))
 }
 
-/// The kind of a failure below the HTTP answer.
+/// Classifies a failure below the HTTP response.
 pub(super) fn failure(error: &hyper::Error) -> Failure {
     let kind = kind(error);
-    // hyper has no other way to identify it.
+    // hyper's error has no method that identifies this kind, so its text is compared.
     let outcome = if error.to_string().contains("too large") {
         Outcome::TooLarge
     } else if error.is_parse() || matches!(kind, Some(ErrorKind::InvalidData | ErrorKind::InvalidInput)) {
@@ -338,7 +341,7 @@ pub(super) fn failure(error: &hyper::Error) -> Failure {
     Failure::new(outcome, format!("{error}{cause}"))
 }
 
-/// The failure for an answer with this status, in the server's words.
+/// The failure that a response of this status means, with the message of its body.
 pub(super) async fn refusal(parts: &Parts, mut body: Incoming) -> Failure {
     let status = parts.status;
     if status.is_redirection() {

@@ -1,6 +1,6 @@
-//! The one clock of a process, in the units of records.
+//! The one clock of a process, in picoseconds.
 //!
-//! Knows: monotonic time since it was started. Everything that is stamped is stamped here.
+//! Knows: monotonic time since the clock was started. All times of a run come from it, so that they can be compared.
 
 use roofcast::units::Picoseconds;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ impl Clock {
         Picoseconds(elapsed.as_secs() * 1_000_000_000_000 + u64::from(elapsed.subsec_nanos()) * 1000)
     }
 
-    /// The instant of a stamp, for timers.
+    /// Converts a time of this clock to an instant for the runtime's timers.
     pub(super) fn instant(self, at: Picoseconds) -> tokio::time::Instant {
         (self.0 + Duration::from_nanos(at.0 / 1000)).into()
     }

@@ -1,7 +1,7 @@
 //! Meaning of the events of an answer, for every API.
 //!
-//! Knows: the common content of all APIs: which chunk brings tokens, token counts, failures, ends. Each API's own
-//! keys are in a separate file. Knows no time and no bytes on wires.
+//! Knows: the content that all APIs have in common: which chunk brings tokens, token counts, failures, ends. Each API's
+//! own keys are in a separate file. Knows nothing about time or sockets.
 
 mod embeddings;
 mod generate;
@@ -18,22 +18,23 @@ use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use words::Words;
 
-/// Content of one event, or of one whole answer.
+/// Content of one event, or of a whole answer that is not streamed.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Chunk {
-    /// Tokens by choice, for choices that received some.
+    /// Tokens by choice; a choice that received none is absent.
     pub(super) tokens: Vec<Tokens>,
-    /// The text, if it was asked for.
+    /// Text of the chunk; empty unless the caller keeps text.
     pub(super) text: String,
     /// For each choice that ended here, true if it reached its token limit.
     pub(super) finished: Vec<bool>,
     /// Token counts reported by the server.
     pub(super) usage: Option<Usage>,
-    /// The one choice that the counts belong to, if they are in its chunk: llama.cpp's last, vLLM's continuous ones.
+    /// The choice that the counts are for, if the server counts each choice separately: llama.cpp does in its last
+    /// chunk, vLLM with continuous usage.
     pub(super) usage_of: Option<u32>,
-    /// Tokens of the answer alone, if the prompt's were reported before.
+    /// Output tokens, for APIs that report them in another event than the prompt's tokens.
     pub(super) answered: Option<u64>,
-    /// An error in the place of an answer.
+    /// Error that the server sent in place of an answer.
     pub(super) failure: Option<Failure>,
 }
 
@@ -41,10 +42,10 @@ pub(super) struct Chunk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tokens {
     pub(super) choice: u32,
-    /// Number of tokens, if the chunk states it.
+    /// Number of tokens, if the server states it for this chunk.
     pub(super) named: Option<u64>,
-    /// True if the tokens are not visible: a special token, half a character, or a server that opens its stream
-    /// early.
+    /// True if the chunk shows no text: for a special token, for half a character, or from a server that opens its
+    /// stream before the first token.
     pub(super) unseen: bool,
 }
 
@@ -57,19 +58,20 @@ pub(super) struct Usage {
     pub(super) cached_tokens: Option<u64>,
 }
 
-/// Token counts by the keys that Anthropic's API and OpenAI's Responses share, and by each one's own of cached tokens.
+/// Token counts by the keys that Anthropic's API and OpenAI's Responses share, with the keys of cached tokens, which
+/// differ.
 #[derive(Deserialize)]
 struct Counts {
     #[serde(default)]
     input_tokens: u64,
     #[serde(default)]
     output_tokens: u64,
-    /// Anthropic's cached tokens, which are not part of `input_tokens`.
+    /// Anthropic's count of cached tokens, which `input_tokens` does not include.
     #[serde(default)]
     cache_read_input_tokens: Option<u64>,
     #[serde(default)]
     cache_creation_input_tokens: Option<u64>,
-    /// OpenAI's cached tokens, which are.
+    /// OpenAI's count of cached tokens, which `input_tokens` includes.
     #[serde(default)]
     input_tokens_details: Option<Details>,
 }
@@ -93,7 +95,7 @@ impl From<&Counts> for Usage {
 }
 
 impl Chunk {
-    /// Adds words of the only choice, and their text if it is kept.
+    /// Adds text of an answer with a single choice; the text itself is stored only if `keep_text`.
     fn say(&mut self, words: Words, keep_text: bool) {
         self.tokens.push(Tokens { choice: 0, named: None, unseen: words.is_empty() });
         if keep_text {
@@ -102,10 +104,10 @@ impl Chunk {
     }
 }
 
-/// Marker after the last event.
+/// Data of the event that ends a stream.
 pub(super) const DONE: &[u8] = b"[DONE]";
 
-/// Reads the data of one event, or the body of a whole answer. The error describes the JSON's fault.
+/// Parses the data of one event, or the body of a whole answer. The error describes the fault in the JSON.
 pub(super) fn read(endpoint: Endpoint, data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     match endpoint {
         Endpoint::Chat | Endpoint::Completions => openai::read(data, keep_text),
@@ -116,7 +118,7 @@ pub(super) fn read(endpoint: Endpoint, data: &[u8], keep_text: bool) -> Result<C
     }
 }
 
-/// An error in OpenAI's form, in words alone, or in another form.
+/// Forms of an error: OpenAI's object, a bare string, or any other value.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenError<'a> {
@@ -141,11 +143,11 @@ impl WrittenError<'_> {
     }
 }
 
-/// Message for an error that has none.
+/// Message for an error object without one.
 const NO_MESSAGE: &str = "an error without a message";
 
-/// Finish reasons of answers that the server aborted. vLLM and SGLang use `abort`, vLLM and OpenRouter `error`;
-/// DeepSeek documents the last.
+/// Finish reasons that mean that the server aborted the answer, with the outcome of each. vLLM and SGLang use `abort`,
+/// vLLM and OpenRouter `error`; `insufficient_system_resource` is DeepSeek's.
 const GIVEN_UP: [(&str, Outcome); 3] = [
     ("abort", Outcome::Aborted),
     ("error", Outcome::StreamError),

@@ -1,9 +1,9 @@
 //! Energy used during a run: read every second while it runs, from a Prometheus exporter or from this machine's own
 //! counters.
 //!
-//! Knows: the metric names and units by which exporters report energy, power and memory; RAPL and amdgpu below
-//! `/sys`. Energy counters are read at both ends, power is integrated by trapezoids. Knows nothing about other work
-//! of the machine, which is counted as well.
+//! Knows: the metric names and units by which exporters report energy, power and memory; RAPL and amdgpu below `/sys`.
+//! Energy is the difference of a counter between the ends of the run; power is integrated by trapezoids. Knows nothing
+//! about other work of the machine, whose energy is included.
 
 use super::client::Client;
 use super::scrape::{EVERY, named, told};
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 /// Quantity and unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Unit {
-    /// Energy since some earlier time; the factor converts to joules.
+    /// Energy counter, since an arbitrary start; the factor converts to joules.
     Joules(f64),
     /// Power; the factor converts to watts.
     Watts(f64),
@@ -37,44 +37,44 @@ const METERS: [(&str, Unit); 8] = [
     (RAPL, Unit::Joules(1e-6)),
 ];
 
-/// Metrics of memory in use, each with its unit in bytes.
+/// Metrics of memory in use, each with the factor that converts to bytes.
 const MEMORY: [(&str, f64); 3] = [
     ("DCGM_FI_DEV_FB_USED", 1_048_576.0),
     ("nvidia_smi_memory_used_bytes", 1.0),
     ("gpu_used_vram", 1_048_576.0),
 ];
 
-/// This machine's processors, in microjoules.
+/// Name of this machine's processor counters, in microjoules.
 const RAPL: &str = "intel-rapl energy_uj";
-/// This machine's GPUs by Linux's amdgpu, in microwatts.
+/// Name of the power of this machine's GPUs by Linux's amdgpu driver, in microwatts.
 const AMDGPU: &str = "amdgpu power1_average";
 
-/// Time limit of one reading.
+/// Timeout of one reading.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sources of readings.
+/// Source of energy or power readings.
 #[derive(Clone)]
 pub(super) enum Source {
-    /// An exporter.
+    /// A Prometheus exporter, by its `/metrics`.
     Exporter(Arc<Client>),
-    /// Counters of this machine.
+    /// Counters of this machine, below `/sys`.
     Here,
 }
 
 /// Energy and power of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Energy {
-    /// The metric that was read.
+    /// Name of the metric that was used.
     pub(crate) meter: &'static str,
     pub(crate) joules: f64,
     pub(crate) mean_w: f64,
-    /// Joules per output token, over all received tokens including warm-up.
+    /// Joules per output token; the tokens include those of warm-up requests.
     pub(crate) joules_per_output_token: Option<f64>,
-    /// Largest memory in use that was read, in bytes.
+    /// Largest memory in use among the readings, in bytes.
     pub(crate) memory_used_bytes: Option<f64>,
 }
 
-/// Readings, each the sums over all devices by name.
+/// Readings in order of time, each with the sum over all devices for each metric.
 #[derive(Debug, Default)]
 struct Readings(Vec<(Duration, BTreeMap<String, f64>)>);
 
@@ -100,7 +100,7 @@ impl Metering {
         Metering { readings, sources, start, task }
     }
 
-    /// Reads a last time; returns the energy used while `tokens` were received, or `None` if no known metric was
+    /// Takes the last reading; returns the energy used while `tokens` were received, or `None` if no known metric was
     /// reported.
     pub(super) async fn stop(self, tokens: u64) -> Option<Energy> {
         self.task.abort();
@@ -128,7 +128,7 @@ async fn read(sources: &[Source], start: Instant, readings: &Mutex<Readings>) {
     }
 }
 
-/// Adds an exporter's values of known metrics.
+/// Adds the known metrics in an exporter's `text` to the sums in `all`.
 fn add(text: &str, all: &mut BTreeMap<String, f64>) {
     let known = |name: &str| {
         METERS.iter().any(|(meter, _)| *meter == name) || MEMORY.iter().any(|(memory, _)| *memory == name)
@@ -138,7 +138,8 @@ fn add(text: &str, all: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// Adds the counters of this machine; for processors only packages, whose counters include their parts.
+/// Adds the counters of this machine below `class` to the sums. Of processors only whole packages count, because they
+/// include the counters of their parts.
 fn here(class: &Path, all: &mut BTreeMap<String, f64>) {
     let number = |file: &Path| std::fs::read_to_string(file).ok()?.trim().parse::<f64>().ok();
     let names = |folder: &Path| {
@@ -163,7 +164,7 @@ impl Readings {
     fn energy(&self, tokens: u64) -> Option<Energy> {
         let (first, last) = (self.0.first()?, self.0.last()?);
         let seconds = (last.0 - first.0).as_secs_f64();
-        // A counter that fell was reset, or overflowed.
+        // A counter that fell was reset or overflowed, so its difference is no energy.
         let drawn = |(name, unit): &(&'static str, Unit)| {
             let of = |reading: &(Duration, BTreeMap<String, f64>)| {
                 Some((reading.0.as_secs_f64(), *reading.1.get(*name)?))
@@ -206,8 +207,8 @@ mod tests {
         Readings(texts.iter().map(reading).collect())
     }
 
-    /// Two GPUs' counters in millijoules grow by 1,000 J and 500 J in 10 s: 150 W, 3 J for each of 500 tokens. The
-    /// energy counter is preferred to the power metric.
+    /// Counters of two GPUs in millijoules grow by 1,000 J and 500 J in 10 s: 150 W in the mean, 3 J for each of 500
+    /// tokens. The energy counter is preferred to the power metric.
     #[test]
     fn a_counter_of_energy() {
         let text = |a: u64, b: u64| {
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(found.memory_used_bytes, Some(1_073_741_824.0));
     }
 
-    /// 100 W, then 300, then 300, at intervals of a second: 200 + 300 J.
+    /// Power of 100 W, 300 W and 300 W at intervals of a second: (100 + 300)/2 + 300 = 500 J.
     #[test]
     fn power_is_integrated() {
         let text = |watts: u64| format!("gpu_package_power{{gpu_id=\"0\"}} {watts}\n");
@@ -237,13 +238,13 @@ mod tests {
     fn without_a_known_name_there_is_none() {
         assert_eq!(readings(&[]).energy(1), None);
         assert_eq!(readings(&[(0, "up 1\n"), (1, "up 1\n")]).energy(1), None);
-        // One reading gives no energy, and neither does a counter that was reset.
+        // One reading gives no energy, nor does a counter that was reset.
         let counter = |n: u64| format!("nvidia_smi_energy_joules_total {n}\n");
         assert_eq!(readings(&[(0, &counter(9))]).energy(1), None);
         assert_eq!(readings(&[(0, &counter(9)), (1, &counter(1))]).energy(1), None);
     }
 
-    /// Two packages of 1 and 2 MJ, which include their cores, and a GPU next to a disk's monitor.
+    /// Two packages of 1 and 2 MJ, whose cores are not added again, and a GPU; a disk's sensor is ignored.
     #[test]
     fn counters_of_this_machine() {
         let folder = tempfile::tempdir().unwrap();

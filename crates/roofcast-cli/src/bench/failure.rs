@@ -1,4 +1,4 @@
-//! Reason why a request has no answer.
+//! Reason why a request has no complete answer.
 
 use roofcast::record::Outcome;
 
@@ -17,7 +17,7 @@ impl Failure {
     }
 }
 
-/// The start of received bytes, for a message.
+/// The first bytes of `bytes` as text, for a message.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes)).into_owned();
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -2,11 +2,11 @@
 //!
 //! Knows: two measurements, of which the worse counts. Rounds: between two polls of the sockets the loop is busy, and
 //! bytes that arrive in that time wait for the rest of the round and for their turn in the next; this is exact and
-//! costs two clock readings a round. Beats: a timer that is due every [`BEAT`], and the time at which it was seen;
-//! this shows what no round does, a process that is stopped or waits for a processor. After a stall every missed beat
-//! counts, so that a sample is a fraction of time. On Linux the kernel's own timer beats, which wakes the loop once a
-//! beat and is exact to the nanosecond; the runtime's timers wake it several times for one, and count whole
-//! milliseconds.
+//! costs two clock readings a round. Beats: a timer is due every [`BEAT`], and its delay is recorded; this shows what
+//! no round shows, a process that is stopped or waits for a processor. After a stall every missed beat counts, so that
+//! the fraction of late beats is a fraction of time. On Linux the timer is the kernel's (`timerfd`), which wakes the
+//! loop once a beat and is exact to the nanosecond; the runtime's timers wake the loop several times for one beat, and
+//! count whole milliseconds.
 
 use super::clock::Clock;
 use roofcast::summary::Statistics;
@@ -26,11 +26,11 @@ use {
     tokio::net::unix::pipe::Receiver,
 };
 
-/// Interval of beats, a tenth of a second: each wakes the client, at the price of a token or more if few streams
-/// arrive.
+/// Interval of beats, a tenth of a second. It is not shorter because each beat wakes the client, which costs at least
+/// as much as reading a token if few streams arrive.
 const BEAT: Picoseconds = Picoseconds(100_000_000_000);
 
-/// Lag of the loop, in milliseconds.
+/// Lag of the loop over a run, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Late {
     pub(super) mean: f64,
@@ -50,7 +50,7 @@ impl Late {
     }
 }
 
-/// The rounds of a loop; the runtime reports their beginnings and ends.
+/// The rounds of a loop, whose starts and ends the runtime reports.
 #[derive(Debug, Clone)]
 pub(super) struct Lag {
     clock: Clock,
@@ -70,18 +70,18 @@ impl Lag {
         Lag { clock, rounds: Arc::default() }
     }
 
-    /// Called when the loop has polled its sockets and starts to work.
+    /// Records that the loop has polled its sockets and starts to work.
     pub(super) fn woke(&self) {
         held(&self.rounds).begun = Some(self.clock.now());
     }
 
-    /// Called when the work is done and the loop will poll its sockets.
+    /// Records that the work is done and the loop waits for its sockets.
     pub(super) fn rests(&self) {
         let now = self.clock.now();
         held(&self.rounds).end(now);
     }
 
-    /// Called when the loop has polled its sockets amid its work.
+    /// Records that the loop has polled its sockets in the middle of its work.
     pub(super) fn looked(&self) {
         let now = self.clock.now();
         let mut rounds = held(&self.rounds);
@@ -89,7 +89,7 @@ impl Lag {
         rounds.begun = Some(now);
     }
 
-    /// Starts a measurement, on the runtime that reports its rounds.
+    /// Starts a measurement, on the runtime whose rounds are reported.
     pub(super) fn start(&self) -> Measuring {
         let (start, clock) = (self.clock.now(), self.clock);
         *held(&self.rounds) = Rounds { begun: Some(start), ..Rounds::default() };
@@ -99,7 +99,7 @@ impl Lag {
     }
 }
 
-/// Records the lag of each beat, for as long as it is polled; returns at once if no timer is available.
+/// Records the lag of each beat for as long as the future is polled; returns at once if no timer is available.
 async fn beating(clock: Clock, beats: Arc<Mutex<Vec<f64>>>) {
     let mut due = clock.now() + BEAT;
     let Ok(mut timer) = Timer::new() else { return };
@@ -115,7 +115,7 @@ async fn beating(clock: Clock, beats: Arc<Mutex<Vec<f64>>>) {
     }
 }
 
-/// Timer of beats: the kernel's, read as a pipe, which the runtime can do safely.
+/// Timer of beats on Linux: a `timerfd`, which the runtime can read as a pipe without unsafe code.
 #[cfg(target_os = "linux")]
 struct Timer(Receiver);
 
@@ -130,14 +130,15 @@ impl Timer {
         Ok(Timer(Receiver::from_owned_fd_unchecked(timer)?))
     }
 
-    /// Waits until the timer has fired again. It yields a number of eight bytes; a larger buffer saves a second read.
+    /// Waits until the timer has fired again. The timer delivers a number of eight bytes; a larger buffer saves the
+    /// second read that would find nothing.
     async fn beat(&mut self, _due: tokio::time::Instant) -> io::Result<()> {
         let mut fired = [0; 16];
         poll_fn(|cx| Pin::new(&mut self.0).poll_read(cx, &mut ReadBuf::new(&mut fired))).await
     }
 }
 
-/// Timer of beats.
+/// Timer of beats by the runtime, on other systems.
 #[cfg(not(target_os = "linux"))]
 struct Timer;
 
@@ -172,21 +173,22 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bins of a factor of two.
+/// Number of bins for each factor of two in duration.
 const FINE: f64 = 16.0;
 /// Number of bins, from a microsecond to half an hour.
 const BINS: usize = 31 * FINE as usize;
-/// Picoseconds that the first bin ends at.
+/// Upper end of the first bin, in picoseconds.
 const LEAST: f64 = 1e6;
 
-/// Rounds by the longest wait of bytes that arrive at their start: through the round, and for their turn in the next.
+/// Rounds, in bins by the longest wait of bytes: bytes that arrive at the start of a round wait until its end, and then
+/// for their turn in the next.
 #[derive(Debug, Default)]
 struct Rounds {
     /// Start of the current round.
     begun: Option<Picoseconds>,
-    /// Duration of the previous round.
+    /// Duration of the previous round in picoseconds.
     before: Option<u64>,
-    /// For each bin, the number of rounds and their total duration.
+    /// For each bin, the number of rounds and their total duration in picoseconds.
     bins: Vec<(u64, u128)>,
     longest: u64,
 }
@@ -200,7 +202,7 @@ impl Rounds {
         }
     }
 
-    /// Adds a round of `length`, at whose start bytes wait for `most`.
+    /// Adds a round of `length` picoseconds; bytes that arrive at its start wait for `most` picoseconds.
     fn add(&mut self, length: u64, most: u64) {
         if self.bins.is_empty() {
             self.bins = vec![(0, 0); BINS];
@@ -213,8 +215,8 @@ impl Rounds {
         self.longest = self.longest.max(most);
     }
 
-    /// Lag in milliseconds over `all` the time, in picoseconds; bytes that arrived while the loop rested did not
-    /// wait.
+    /// Lag in milliseconds over `all` the time of the run, in picoseconds. Bytes that arrive while the loop is idle do
+    /// not wait.
     fn late(&mut self, all: u64) -> Late {
         if let Some(last) = self.before.take() {
             self.add(last, last);
@@ -280,8 +282,9 @@ mod tests {
         assert!(found >= expected * 0.999 && found <= expected * 1.046, "{found} is not {expected}");
     }
 
-    /// 100 rounds of 10 ms in 2 s: half of the time something waits for 10 to 20 ms, as the next round takes 10 ms, too. At
-    /// the 99th percentile 0.01 · 2 s = 20 ms are left, 0.2 of each round: 20 − 0.2 ms. 0.5 · 15 ms in the mean.
+    /// Rounds of 10 ms fill 1 s of a run of 2 s: for half of the time arriving bytes wait for 10 to 20 ms, as the next
+    /// round takes 10 ms, too. The mean is 0.5 · 15 ms. At the 99th percentile 0.01 · 2 s = 20 ms of the run remain
+    /// above, which are 0.2 ms of each of the 100 rounds: 20 − 0.2 ms.
     #[test]
     fn rounds_by_hand() {
         let late = rounds(&[10 * MS; 100]).late(2000 * MS);
@@ -290,7 +293,7 @@ mod tests {
         near(late.max, 20.0);
     }
 
-    /// Rounds of a hundredth of the time at most are beyond the 99th percentile, however long one is.
+    /// A single round that takes at most a hundredth of the time is beyond the 99th percentile, however long it is.
     #[test]
     fn one_long_round_is_the_maximum_alone() {
         let late = rounds(&[MS / 1000, 9 * MS, MS / 1000]).late(1000 * MS);

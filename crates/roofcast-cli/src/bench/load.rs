@@ -1,7 +1,7 @@
 //! A workload offered to a server in real time.
 //!
-//! Knows: the traffic's due times and which request waits for which answer; one task sends and each request has its
-//! own. Knows nothing about aggregates of the answers.
+//! Knows: when requests are due and which request waits for which answer; one task sends, and each request has a task
+//! of its own. Knows nothing about aggregates of the answers.
 
 use super::ask::{Asked, Asker, Question};
 use super::clock::Clock;
@@ -27,35 +27,35 @@ pub(super) struct Run {
     pub(super) records: Vec<Record>,
     /// Time in flight of each request, by the client's clock.
     pub(super) flown: Vec<Flown>,
-    /// Sums over the answers in addition to their records.
+    /// Sums over the answers that the records do not have.
     pub(super) tally: Tally,
     /// Lag of the client's loop.
     pub(super) late: Late,
-    /// True if a user ended the run.
+    /// True if the user ended the run.
     pub(super) interrupted: bool,
-    /// Number of failures that ended the run, if failures did.
+    /// Number of failures that ended the run; `None` if the run ended otherwise.
     pub(super) stopped_after: Option<u64>,
-    /// Growth of the requests in flight per second, if it ended the run.
+    /// Growth of the requests in flight in requests per second, if it ended the run.
     pub(super) oversaturated: Option<f64>,
 }
 
 /// Conditions under which no more requests are sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Bounds {
-    /// Duration after which no more are sent.
+    /// Time after which no more requests are sent.
     pub(crate) duration: Option<Duration>,
-    /// Number of failures after which no more are sent.
+    /// Number of failures after which no more requests are sent.
     pub(crate) most_failures: Option<u64>,
-    /// True to stop once the server is certain not to keep up with the rate.
+    /// True to stop once it is certain that the server cannot keep up with the rate.
     pub(crate) oversaturation: bool,
 }
 
-/// Requests that the client cancels, as users do.
+/// Requests that the client cancels on purpose, as users do.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Cancelling {
     /// Fraction of the requests.
     pub(crate) share: f64,
-    /// Time after its sending at which each is cancelled.
+    /// Time after its sending at which a request is cancelled.
     pub(crate) after: Duration,
 }
 
@@ -80,9 +80,9 @@ struct Loop<'a> {
     bounds: Bounds,
     cancelling: Cancelling,
     failures: u64,
-    /// Whether the server keeps up, where that is asked.
+    /// Detector of a server that does not keep up, if the run shall end then.
     watch: Option<Saturation>,
-    /// Texts of answers in conversations, by the traffic's segment.
+    /// Texts of answers in conversations, by the answer's segment in the traffic.
     said: BTreeMap<u32, String>,
     run: Run,
 }
@@ -100,8 +100,8 @@ pub(super) struct Means<'a> {
     pub(super) cancelling: Cancelling,
 }
 
-/// Opens connections, then offers `traffic` until it is answered, or until `stop` fires. `tell` receives the number
-/// of answers so far.
+/// Opens connections, then offers `traffic` until all of it is answered, or until `stop` fires. `tell` receives the
+/// number of answers so far.
 pub(super) async fn drive(
     Means { asker, prompts, lag, ahead, stopped, bounds, cancelling }: Means<'_>,
     traffic: Traffic,
@@ -112,7 +112,7 @@ pub(super) async fn drive(
     let stopped = stopped || open(&asker, ahead, stop, &mut tell).await;
     let measuring = lag.start();
     let servers = Arc::clone(&asker.servers);
-    // Resent requests of the probes do not count in the run.
+    // The counter is reset, because requests that the probes sent twice do not belong to the run.
     servers.take_resent();
     let run = Run {
         records: Vec::new(),
@@ -151,7 +151,7 @@ pub(super) async fn drive(
     run
 }
 
-/// Opens connections ahead of a run; true if the user stopped meanwhile.
+/// Opens `ahead` connections before a run; true if the user stopped meanwhile.
 async fn open(asker: &Asker, ahead: usize, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> bool {
     let mut opening = std::pin::pin!(tokio::time::timeout(asker.timeout, asker.servers.open(ahead)));
     let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
@@ -159,7 +159,7 @@ async fn open(asker: &Asker, ahead: usize, stop: &mut Stop, tell: &mut impl FnMu
     loop {
         tokio::select! {
             _ = stop.recv() => return true,
-            // Connections that fail are left to the requests to report.
+            // A connection that fails is ignored: the request that then opens one reports the failure.
             _ = &mut opening => return false,
             () = &mut silence, if !told => {
                 told = true;
@@ -211,7 +211,7 @@ impl Loop<'_> {
         while self.due().is_some_and(|at| self.start + at <= clock.now()) {
             let Some(request) = self.traffic.next() else { return };
             self.send(&request, clock);
-            // Yields, so that the runtime polls its sockets before the next request.
+            // Yields after each request, so that the runtime polls its sockets before the next.
             tokio::task::yield_now().await;
             self.lag.looked();
         }
@@ -233,7 +233,7 @@ impl Loop<'_> {
         };
         let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
         let task = tokio::spawn(async move {
-            // If the run is over, no receiver waits for the result.
+            // The receiver is gone if the run is over; then nobody needs the result.
             drop(done.send(asker.ask(question).await));
         });
         let flight =
@@ -294,7 +294,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Stores a record, with its times counted from the start of the run.
+    /// Stores a record, after converting its times to the start of the run.
     fn keep(&mut self, mut record: Record, ended: Picoseconds) {
         self.run.flown.push(Flown { sent: record.sent, ended });
         let since = |at: Picoseconds| Picoseconds(at.0.saturating_sub(self.start.0));

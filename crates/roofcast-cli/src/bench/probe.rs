@@ -1,6 +1,6 @@
 //! Short requests before a run that show how a server counts tokens.
 //!
-//! Knows: where a count may be found, and why there is none. [`super::prompt`] chooses the texts.
+//! Knows: the places of a token count, and the reasons why there is none. [`super::prompt`] chooses the texts.
 
 use super::ask::{Asker, Question};
 use super::prompt::Prompts;
@@ -21,7 +21,7 @@ pub(super) enum Probed {
     Stopped,
 }
 
-/// Probes until it is known how the server counts, or that it does not.
+/// Sends probes until it is known how the server counts, or that it reports no counts.
 pub(super) async fn probe(
     asker: &Asker,
     prompts: &Prompts,
@@ -48,7 +48,7 @@ pub(super) async fn probe(
     }
 }
 
-/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer. If there is none, `why` gets
+/// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer. Without a count, `why` receives
 /// the reason.
 async fn count(asker: &Asker, text: String, why: &RefCell<String>) -> Option<u64> {
     let turns = vec![Turn::user(text)];

@@ -1,7 +1,7 @@
 //! Prompts of a given number of tokens, made of words that tokenizers know.
 //!
-//! Knows: the mapping from tokens of a workload (a segment and a position in it) to words, and the tokens that a
-//! server counts in addition. Equal tokens become equal words, so that prompts share exactly the tokens that the
+//! Knows: the mapping from tokens of a workload (a segment and a position in it) to words, and the tokens that a server
+//! counts in addition to the words. Equal tokens become equal words, so that prompts share exactly the tokens that the
 //! workload shares. Knows nothing about how a server is asked to count.
 
 use super::texts::Text;
@@ -14,44 +14,47 @@ use std::future::Future;
 /// First word of every prompt, because a word at the start has no space before it and may be tokenized differently.
 const FIRST: &str = "the";
 
-/// Most probes to learn how a server counts: a different tokenizer is detected well before.
+/// Most probes that are sent to learn how a server counts. A tokenizer for which the words are unsuitable is detected
+/// well before.
 const MOST_PROBES: usize = 64;
 
-/// Makes prompts.
+/// Generator of prompts.
 #[derive(Debug, Clone)]
 pub(crate) struct Prompts {
     words: Vec<&'static str>,
-    /// Tokens that a server counts in addition to the words: a start, a chat template.
+    /// Tokens that a server counts in addition to the words: a start token, a chat template.
     overhead: u64,
     tokens_per_word: f64,
-    /// Seed of the words.
+    /// Seed from which words are drawn.
     pub(crate) seed: u64,
-    /// Texts to send in turn in the place of words, if there are any.
+    /// Texts to send in turn; if there are any, no words are drawn.
     pub(crate) texts: Vec<Text>,
-    /// Number of requests in earlier runs; the next run continues with the texts after them.
+    /// Number of requests in earlier runs, so that the next run continues with the text after theirs.
     pub(super) said: u64,
 }
 
-/// Text of a request, with its lengths.
+/// Text of one request, with its lengths in tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) turns: Vec<Turn>,
-    /// Prompt tokens, as far as they are known before a server counts them.
+    /// Prompt tokens as planned; the server's count may differ.
     pub(crate) input_len: u64,
     pub(crate) output_len: u64,
 }
 
 impl Prompts {
-    /// Prompts from the words of a vocabulary; without one, a token per word and no overhead.
+    /// Creates prompts from the words of a vocabulary; without one, each word is assumed to be one token, with no
+    /// overhead.
     pub(crate) fn new(seed: u64, vocabulary: Option<Vocabulary>) -> Prompts {
         let Vocabulary { words, around } =
             vocabulary.unwrap_or_else(|| Vocabulary { words: words().collect(), around: 0 });
         Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new(), said: 0 }
     }
 
-    /// Learns from a server's counts: one probe of one word and one of all words, each after the first word, which
-    /// has no space. If they do not differ by a token per word, halves are probed to find the words that take more.
-    /// `None` if the server does not count.
+    /// Learns from a server's counts. Two probes are sent: the first word with one word, and the first word with all
+    /// words; the first word has no space before it and may be tokenized differently. If the counts do not differ by
+    /// one token per word, halves of the list are probed to find the words that take more tokens. `None` if the server
+    /// does not count.
     pub(crate) async fn learnt<F, T>(&self, count: F) -> Option<Prompts>
     where
         F: Fn(String) -> T,
@@ -60,7 +63,7 @@ impl Prompts {
         let mut prompts = self.clone();
         let one = count(FIRST.to_owned()).await?;
         let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
-        // A server that counts equally for any text does not count.
+        // A server that reports equal numbers for texts of any length does not count.
         let all = with(&prompts.words).await.filter(|all| *all > one)?;
         prompts.overhead = one.saturating_sub(1);
         let words = prompts.words.len() as u64;
@@ -81,13 +84,15 @@ impl Prompts {
         if single.len() >= FEWEST_WORDS && with(&single).await? == one + single.len() as u64 {
             prompts.words = single;
         } else {
-            // For another tokenizer: as many words as its mean suggests.
+            // If the words do not fit the tokenizer, as many words are sent as its mean number of tokens per word
+            // suggests.
             prompts.tokens_per_word = ((all - one) as f64 / words as f64).max(0.01);
         }
         Some(prompts)
     }
 
-    /// Text of a request. `answered` returns a server's earlier answer, which then replaces the drawn one.
+    /// Text of a request. `answered` returns a server's earlier answer in a conversation, which then replaces the drawn
+    /// words.
     pub(crate) fn of(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Said {
         let output_len = request.output_len.into();
         match self.texts.get((self.said + id) as usize % self.texts.len().max(1)) {
@@ -106,7 +111,7 @@ impl Prompts {
         }
     }
 
-    /// Number of a run's prompts that were sent before; word prompts never repeat.
+    /// Number of prompts of a run of `requests` that were sent before; prompts of drawn words never repeat.
     pub(super) fn repeated(&self, requests: u64) -> u64 {
         if self.texts.is_empty() {
             return 0;
@@ -114,7 +119,7 @@ impl Prompts {
         requests.saturating_sub((self.texts.len() as u64).saturating_sub(self.said))
     }
 
-    /// True if a request is among the fraction `share`, drawn by its number.
+    /// True if request `id` belongs to the randomly drawn fraction `share`.
     pub(super) fn draws(&self, id: u64, share: f64) -> bool {
         let drawn = mixed(self.seed ^ mixed(u64::MAX ^ id)) as f64 / u64::MAX as f64;
         drawn < share
@@ -155,14 +160,14 @@ impl Prompts {
         }
         for turn in &mut turns {
             if turn.text.trim().is_empty() {
-                // No endpoint takes an empty prompt.
+                // No endpoint accepts an empty prompt.
                 turn.text = FIRST.to_owned();
             }
         }
         turns
     }
 
-    /// Words of a segment; at the beginning of a prompt after the common first word.
+    /// Words for `tokens` tokens of a segment; `begins` is true at the start of a prompt, after the first word.
     fn text(&self, segment: u32, start: u64, tokens: u64, begins: bool) -> String {
         let words = (tokens as f64 / self.tokens_per_word).round() as u64;
         let mut text = String::with_capacity(words as usize * 5);
@@ -216,7 +221,7 @@ mod tests {
         turns[0].text.clone()
     }
 
-    /// Runs a future that never waits.
+    /// Result of a future that is ready at its first poll.
     fn now<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
@@ -228,17 +233,17 @@ mod tests {
         let (a, b) = (shared(0), shared(1));
         let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!((words(&a).len(), words(&a)[..20] == words(&b)[..20], a == b), (30, true, false));
-        // Equal in runs, from the middle of a segment on, after the common first word.
+        // Equal tokens give equal words, in any prompt and from the middle of a segment, after the first word.
         let runs = [Run { segment: 5, start: 10, length: 10 }, Run { segment: 9, start: 0, length: 4 }];
         let runs = said(&prompts, 2, &request(14, Prompt::Runs(Box::new(runs))));
         assert_eq!((words(&runs)[0].as_str(), &words(&runs)[1..10]), (FIRST, &words(&a)[11..20]));
-        // Unique prompts differ from one another, and under another seed.
+        // Unshared prompts differ from one another, and with the seed.
         let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
         assert_ne!(own(&prompts, 0), own(&prompts, 1));
         assert_ne!(own(&prompts, 0), own(&assumed(2), 0));
     }
 
-    /// Three texts: of five requests two repeat the first texts, and the next run begins with the third.
+    /// Three texts and five requests: two repeat the first texts, and the next run begins with the third text.
     #[test]
     fn texts_are_said_in_turn_from_run_to_run() {
         let text =
@@ -251,7 +256,7 @@ mod tests {
         assert_eq!(assumed(0).repeated(9), 0);
     }
 
-    /// 1,000 draws of a tenth: 100 in the mean, deviation √(1000 · 0.1 · 0.9) = 9.5.
+    /// Drawing a tenth of 1,000 gives 100 in the mean, with deviation √(1000 · 0.1 · 0.9) = 9.5.
     #[test]
     fn a_share_is_drawn() {
         let prompts = assumed(3);
@@ -272,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_servers_count_is_learnt_and_met() {
-        // Seven tokens in addition to the words: 50 tokens are 43 words; if there is no room, one word is sent.
+        // The server counts seven tokens in addition: 50 tokens are 43 words; if there is no room, one word is sent.
         let asked = Cell::new(0);
         let count = |text: String| {
             asked.set(asked.get() + 1);
@@ -287,7 +292,7 @@ mod tests {
 
     #[test]
     fn words_of_several_tokens_are_left_out() {
-        // Words of six letters and more take two tokens.
+        // Words of six or more letters take two tokens.
         let tokens = |text: &str| text.split(' ').map(|w| if w.len() > 5 { 2 } else { 1 }).sum::<u64>();
         let prompts = now(assumed(0).learnt(|text| std::future::ready(Some(tokens(&text))))).unwrap();
         let text = said(&prompts, 0, &request(400, Prompt::Own));
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_server_is_not_asked_for_long() {
-        // Every word takes two tokens: no half does better.
+        // If every word takes two tokens, no half of the list does better.
         let asked = Cell::new(0);
         let twice = |text: String| {
             asked.set(asked.get() + 1);
@@ -305,7 +310,7 @@ mod tests {
         let prompts = now(assumed(0).learnt(twice)).unwrap();
         assert!(asked.get() <= MOST_PROBES + 3, "{}", asked.get());
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 25);
-        // A server that always reports seven.
+        // A server that reports seven for any text does not count.
         assert!(now(assumed(0).learnt(|_| std::future::ready(Some(7)))).is_none());
     }
 

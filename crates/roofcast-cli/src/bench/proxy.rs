@@ -1,7 +1,7 @@
 //! A proxy between client and server, by curl's environment variables.
 //!
-//! Knows: the variable for a URL, the hosts that bypass the proxy, and the request to a proxy. A measured server on
-//! the loopback interface is never reached through one.
+//! Knows: the variable for a URL, the hosts that bypass the proxy, and the request that opens a tunnel. A server on the
+//! loopback interface is never reached through a proxy.
 
 use super::failure::Failure;
 use anyhow::{Context as _, Result};
@@ -11,7 +11,7 @@ use roofcast::record::Outcome;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The most that a proxy may answer.
+/// Most bytes of the head of a proxy's response.
 const MOST_HEAD: usize = 8 << 10;
 
 /// A proxy, resolved.
@@ -20,13 +20,13 @@ pub(super) struct Proxy {
     pub(super) addresses: Vec<SocketAddr>,
 }
 
-/// The proxy of requests to `host`, where the environment `get` names one.
+/// The proxy for requests to `host`, if the environment names one; `get` returns environment variables.
 pub(super) fn of(tls: bool, host: &str, get: impl Fn(&str) -> Option<String>) -> Result<Option<Proxy>> {
     let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
     if is_loopback(host) || set("no_proxy").or_else(|| set("NO_PROXY")).is_some_and(|no| spares(&no, host)) {
         return Ok(None);
     }
-    // As in curl, HTTP_PROXY in capitals is ignored: CGI sets it from a request's header.
+    // As in curl, HTTP_PROXY in capitals is ignored, because CGI sets it from a request's header.
     let names: &[&str] = if tls { &["https_proxy", "HTTPS_PROXY"] } else { &["http_proxy"] };
     let named = names.iter().chain(&["all_proxy", "ALL_PROXY"]).find_map(|name| Some((*name, set(name)?)));
     let Some((name, url)) = named else { return Ok(None) };
@@ -47,7 +47,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// True if a list of hosts and domains, as in `example.com,.internal,10.0.0.1`, contains `host`.
+/// True if `list`, of hosts and domains as in `example.com,.internal,10.0.0.1`, contains `host`.
 fn spares(list: &str, host: &str) -> bool {
     let within = |domain: &str| {
         let domain = domain.trim().trim_start_matches('.');
@@ -57,7 +57,7 @@ fn spares(list: &str, host: &str) -> bool {
     list.split(',').any(within)
 }
 
-/// Asks a proxy for a tunnel to `authority`, for TLS.
+/// Opens a tunnel to `authority` through a proxy, for TLS.
 pub(super) async fn tunnel<S>(stream: &mut S, authority: &str) -> Result<(), Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -81,7 +81,7 @@ where
 mod tests {
     use super::*;
 
-    /// The port of the proxy that this environment gives.
+    /// The port of the proxy that `environment` gives for `host`.
     fn port(tls: bool, host: &str, environment: &[(&str, &str)]) -> Option<u16> {
         let get = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         of(tls, host, get).unwrap().map(|proxy| proxy.addresses[0].port())
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(port(tls, host, environment), port_of_it, "{host} {environment:?}");
         }
         let error = of(false, "far.example", |_| Some("socks5://127.0.0.1:1".into())).unwrap_err();
-        // The first variable that is set is `no_proxy`, which exempts no host here.
+        // `no_proxy` is set and exempts no host here.
         assert!(error.to_string().contains("http_proxy"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for servers that are still loading their model.
 //!
-//! Knows: that a server which answers `/v1/models` with anything but 5xx is ready; vLLM does not listen before, llama.cpp
-//! answers 503 until then.
+//! Knows: a server is ready if it answers `/v1/models` with any status but 5xx. vLLM does not listen before it is
+//! ready; llama.cpp answers 503 until then.
 
 use super::client::{self, Client};
 use super::failure::Failure;
@@ -12,16 +12,16 @@ use hyper::Method;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Interval of the requests to a server.
+/// Interval between requests to a server.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// Most bytes that are read of an answer.
 const MOST: usize = 1 << 20;
 
-/// Longest time of one answer.
+/// Timeout of one request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits until all servers are ready; after `most` the error names the one that is not.
+/// Waits until all servers are ready, for at most `most`; the error names the server that is not.
 pub(super) async fn wait(servers: &Servers, most: Duration) -> Result<()> {
     let end = Instant::now() + most;
     for client in servers.all() {

@@ -1,6 +1,6 @@
 //! Aggregates of a run: vLLM's keys, the achieved load, the client's own state, and the verdict on the run.
 //!
-//! Knows: records and samples; when a run is invalid. Pure. The verb formats it.
+//! Knows: records and samples; when a run is invalid. Pure. The verb formats the result.
 
 use super::caveats::{self, Given};
 use super::load::Run;
@@ -14,7 +14,7 @@ use roofcast::units::Picoseconds;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 
-/// Least fraction of the requested load that a valid run achieves.
+/// Least fraction of the requested load that a valid run offers.
 const LEAST_SHARE: f64 = 0.95;
 
 /// Largest fraction of failures in a valid run.
@@ -23,11 +23,11 @@ const MOST_FAILED: f64 = 0.01;
 /// The load that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Requested {
-    /// Users of a closed loop.
+    /// Users of a closed loop, each with one request in flight.
     pub(crate) concurrency: Option<u64>,
-    /// Requests per second of an open one.
+    /// Requests per second of an open loop.
     pub(crate) rate: Option<f64>,
-    /// True if users pause between requests, so that fewer requests are in flight than users exist.
+    /// True if users pause between requests, so that fewer requests are in flight than there are users.
     pub(crate) thinks: bool,
 }
 
@@ -36,30 +36,30 @@ pub(crate) struct Requested {
 pub(crate) struct Judge {
     pub(crate) slo: Slo,
     pub(crate) window: Window,
-    /// The largest 99th percentile of the client's lag.
+    /// Largest 99th percentile of the client's lag in a valid run, in milliseconds.
     pub(crate) most_lag_ms: f64,
 }
 
-/// State of the client itself.
+/// State of the client itself, which shows if the client distorted the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub(crate) struct ClientState {
-    /// Lag of the client's loop.
+    /// Mean lag of the client's loop in milliseconds.
     pub(crate) lag_ms_mean: f64,
     pub(crate) lag_ms_p50: f64,
     pub(crate) lag_ms_p99: f64,
     pub(crate) lag_ms_max: f64,
-    /// Delay from a request's due time to its sending.
+    /// Delay from a request's due time to its sending, 99th percentile in milliseconds.
     pub(crate) send_delay_ms_p99: f64,
-    /// Processor time of the client.
+    /// Processor time of the client in seconds.
     pub(crate) cpu_s: f64,
     pub(crate) cpu_s_per_1k_tokens: f64,
 }
 
-/// Report on a run.
+/// Results of a run and the verdict on its validity.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
     pub(crate) valid: bool,
-    /// True if a user ended the run.
+    /// True if the user ended the run.
     pub(crate) interrupted: bool,
     /// Reasons why the run is invalid, one sentence each.
     pub(crate) invalid_because: Vec<String>,
@@ -72,7 +72,7 @@ pub(crate) struct Report {
     pub(crate) achieved_concurrency: f64,
     pub(crate) max_concurrent_requests: u64,
     pub(crate) max_output_tokens_per_s: u64,
-    /// Rate of the schedule as drawn; `None` if the server sets the pace.
+    /// Rate of the schedule as drawn, in requests per second; `None` if the server sets the pace.
     pub(crate) scheduled_rate: Option<f64>,
     pub(crate) achieved_rate: Option<f64>,
     pub(crate) client: ClientState,
@@ -80,18 +80,18 @@ pub(crate) struct Report {
     pub(crate) failures: BTreeMap<Outcome, Failures>,
     /// Fraction of the counted prompts that had exactly the requested tokens; `None` if the server counts none.
     pub(crate) exact_prompts: Option<f64>,
-    /// Completed answers with fewer tokens than asked for, and the fraction of those tokens that arrived.
+    /// Number of completed answers with fewer tokens than requested.
     pub(crate) short_answers: u64,
     pub(crate) answered_share: Option<f64>,
-    /// Completed answers whose tokens the server did not count.
+    /// Number of completed answers whose tokens the server did not count.
     pub(crate) uncounted_answers: u64,
-    /// Fraction of the prompts' tokens that were cached, if the server reports it.
+    /// Fraction of prompt tokens that the server took from a prefix cache, if it reports them.
     pub(crate) cached_share: Option<f64>,
-    /// Number of prompts that were sent before.
+    /// Number of prompts that had been sent before.
     pub(crate) repeated_prompts: u64,
-    /// Requests that were sent twice.
+    /// Number of requests that were sent twice.
     pub(crate) resent: u64,
-    /// Requests that the client cancelled, as configured.
+    /// Number of requests that the client cancelled on purpose.
     pub(crate) cancelled: u64,
     pub(crate) window: Window,
     pub(crate) itl_by_position: Vec<Position>,
@@ -105,7 +105,7 @@ pub(crate) struct Failures {
 }
 
 impl Report {
-    /// The report of a run that took `cpu_s` of processor time.
+    /// The report of a run, in which the client used `cpu_s` seconds of processor time.
     pub(super) fn of(
         run: &Run,
         server: Option<&ServerMetrics>,
@@ -154,8 +154,8 @@ impl Report {
         report
     }
 
-    /// True if every request was answered and every percentile keeps its bound, or if the required fraction of
-    /// requests keeps all bounds.
+    /// True if a run meets the SLO: every request was answered and every percentile keeps its bound, or, if the SLO
+    /// requires a fraction of requests, that fraction keeps all bounds.
     pub(crate) fn meets(&self, slo: &Slo) -> bool {
         let s = &self.summary;
         let kept = match slo.needed(s.completed + s.failed) {

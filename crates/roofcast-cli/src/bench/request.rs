@@ -8,10 +8,10 @@ use bytes::Bytes;
 use roofcast::Error;
 use serde_json::{Map, Value, json};
 
-/// Keys that limit an answer's tokens.
+/// Keys by which APIs limit the tokens of an answer.
 const BOUNDS: [&str; 4] = ["max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens"];
 
-/// The key that is sent.
+/// The key among [`BOUNDS`] that this endpoint accepts; `None` for an endpoint without answers.
 fn bound(endpoint: Endpoint) -> Option<&'static str> {
     match endpoint {
         Endpoint::Chat | Endpoint::Completions | Endpoint::Messages => Some("max_tokens"),
@@ -21,7 +21,7 @@ fn bound(endpoint: Endpoint) -> Option<&'static str> {
     }
 }
 
-/// Keys of every request, before a user's.
+/// Keys of every request, before the user's are applied.
 fn common(endpoint: Endpoint, model: &str, stream: bool) -> Map<String, Value> {
     let body = match endpoint {
         Endpoint::Embeddings => json!({"model": model}),
@@ -40,13 +40,13 @@ fn common(endpoint: Endpoint, model: &str, stream: bool) -> Map<String, Value> {
 pub(crate) struct Form {
     pub(crate) endpoint: Endpoint,
     pub(crate) stream: bool,
-    /// Choices that each request asks for.
+    /// Number of choices that each request asks for (`n`).
     pub(crate) choices: u64,
     common: Map<String, Value>,
 }
 
 impl Form {
-    /// A form for requests; `extra` overrides the defaults, and a `null` in it removes a key.
+    /// Creates a form for requests; `extra` overrides the defaults, and a `null` in it removes a key.
     pub(crate) fn new(
         endpoint: Endpoint,
         model: &str,
@@ -65,18 +65,18 @@ impl Form {
         Ok(Form { endpoint, stream, choices, common })
     }
 
-    /// Tokens that a request asks for per choice: by the body's common keys, else `output_len`.
+    /// Tokens that a request asks for per choice: by the user's key if the form has one, else `output_len`.
     pub(super) fn asked(&self, output_len: u64) -> u64 {
         let said = BOUNDS.iter().find_map(|key| self.sampling()?.get(*key)?.as_u64());
         if self.endpoint.generates() { said.unwrap_or(output_len) } else { 0 }
     }
 
-    /// True if the server is asked to generate up to that length.
+    /// True if the server is asked to generate up to the requested length (`ignore_eos`).
     pub(super) fn runs_on(&self) -> bool {
         self.sampling().and_then(|keys| keys.get("ignore_eos")) == Some(&Value::Bool(true))
     }
 
-    /// The sampling keys, which SGLang's own endpoint nests in an object.
+    /// The sampling keys, which SGLang's own endpoint nests in an object of their own.
     fn sampling(&self) -> Option<&Map<String, Value>> {
         match self.endpoint {
             Endpoint::Generate => self.common.get("sampling_params").and_then(Value::as_object),

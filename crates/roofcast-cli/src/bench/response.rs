@@ -1,7 +1,7 @@
 //! An answer as it arrives: from bytes and the times at which they were read, to tokens and an outcome.
 //!
 //! Knows: how a [`Record`]'s times and counts accumulate, for streams and whole answers, with bounds on memory. Pure:
-//! it is fed bytes and never sees a socket.
+//! it receives bytes and times and never sees a socket.
 
 use super::dialect::{self, Chunk, DONE, Tokens, Usage};
 use super::failure::{Failure, shown};
@@ -11,34 +11,34 @@ use roofcast::record::Outcome;
 use roofcast::units::Picoseconds;
 use std::collections::BTreeMap;
 
-/// Most bytes of a whole answer, and of a stream in addition to its tokens.
+/// Most bytes of an answer that is not streamed, and of a stream in addition to its tokens.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Most bytes of a streamed token on average.
 const MOST_TOKEN_BYTES: u64 = 64 << 10;
 
-/// Most bytes that are kept for its message of a body which may be no stream.
+/// Most bytes that are kept of a body of unexpected type, to show them in an error.
 const MOST_HEAD: usize = 4 << 10;
 
 /// The most choices of one request.
 const MOST_CHOICES: u32 = 128;
 
-/// Requested answer.
+/// Properties that a request expects of its answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected {
     pub(super) endpoint: Endpoint,
     pub(super) stream: bool,
     pub(super) keep_text: bool,
-    /// Tokens of each choice.
+    /// Output tokens of each choice.
     pub(super) tokens: u64,
     pub(super) choices: u64,
 }
 
-/// State of an answer.
+/// State of an answer that is being received.
 #[derive(Debug)]
 pub(super) struct Response {
     expected: Expected,
-    /// Tokens that were asked for, over all choices.
+    /// Requested output tokens, over all choices.
     pub(super) asked: u64,
     /// Content type of the body, if it is not the expected one.
     kind: Option<String>,
@@ -54,7 +54,8 @@ pub(super) struct Response {
     finished: u64,
     chunks: u64,
     named: u64,
-    /// Time of the last chunk that may have brought a token and showed none, before any that showed one.
+    /// Time of the last chunk that may have brought a token but showed no text, until a chunk shows text. It counts as
+    /// the time of the first token if no text ever comes.
     unseen: Option<Picoseconds>,
     /// Time at which each choice last received tokens.
     last: Vec<Option<Picoseconds>>,
@@ -62,9 +63,9 @@ pub(super) struct Response {
     pub(super) first_token: Option<Picoseconds>,
     /// Time of the last token.
     pub(super) last_token: Option<Picoseconds>,
-    /// Gaps between chunks of one choice.
+    /// Gaps between consecutive chunks of one choice, of all choices.
     pub(super) itl: Vec<Picoseconds>,
-    /// Token counts reported by the server; `completion_tokens` of the whole answer.
+    /// Token counts reported by the server; `completion_tokens` covers all choices.
     pub(super) usage: Option<Usage>,
     /// Tokens of each choice, if the server counts them separately.
     counted: BTreeMap<u32, u64>,
@@ -99,12 +100,12 @@ impl Response {
         }
     }
 
-    /// Records an unexpected content type, to name it if the body is not as expected either.
+    /// Records an unexpected content type, which an error names if the body is not a stream either.
     pub(super) fn called(&mut self, kind: String) {
         self.kind = Some(kind);
     }
 
-    /// Processes bytes that were read at `at`.
+    /// Processes bytes that were read at time `at`.
     pub(super) fn feed(&mut self, bytes: &[u8], at: Picoseconds) -> Result<(), Failure> {
         self.bytes += bytes.len() as u64;
         let tokens = if self.expected.stream { self.asked.saturating_mul(MOST_TOKEN_BYTES) } else { 0 };
@@ -133,7 +134,7 @@ impl Response {
         settle(fed.is_err(), broken)
     }
 
-    /// True if nothing more is to come.
+    /// True if the answer is complete and no more events are expected.
     pub(super) fn is_over(&self) -> bool {
         self.done
     }
@@ -169,7 +170,7 @@ impl Response {
         })
     }
 
-    /// Checks that the ended answer is complete: it came to its end and has a token.
+    /// Checks that the ended answer is complete: it reached its end and has at least one token.
     fn whole(&mut self, at: Picoseconds) -> Result<(), Failure> {
         if !self.spoken && !self.head.is_empty() {
             return Err(self.not_a_stream());
@@ -181,8 +182,7 @@ impl Response {
         if self.chunks > 0 || !self.expected.endpoint.generates() {
             return Ok(());
         }
-        // A single token may be special or half a character: the server counts it, and nothing shows it before the
-        // end.
+        // A single special token or half a character is counted by the server and shows no text.
         if self.counted_tokens().is_none() && !self.ran_out() {
             return Err(Failure::new(Outcome::Empty, "the answer ended without a token"));
         }
@@ -192,24 +192,24 @@ impl Response {
         Ok(())
     }
 
-    /// Tokens by the server's own count.
+    /// Output tokens by the server's own count.
     pub(super) fn counted_tokens(&self) -> Option<u64> {
         self.usage.map(|u| u.completion_tokens).filter(|n| *n > 0)
     }
 
-    /// True if every choice ended at its token limit.
+    /// True if every choice ended because it reached its token limit.
     fn ran_out(&self) -> bool {
         self.all_had_length && self.finished > 0 && self.finished >= self.expected.choices
     }
 
-    /// Tokens received: the server's own count; else the requested number if every choice reached it; else the number
-    /// that chunks state; else one per chunk.
+    /// Received output tokens: the server's own count; else the requested number if every choice reached it; else the
+    /// number that chunks state; else one per chunk.
     pub(super) fn output_len(&self) -> u64 {
         let ran_out = self.ran_out().then_some(self.asked);
         self.counted_tokens().or(ran_out).unwrap_or(self.named.max(self.chunks))
     }
 
-    /// Reads an event's data or a whole body.
+    /// Parses an event's data or a whole body.
     fn read(&self, data: &[u8]) -> Result<Chunk, Failure> {
         dialect::read(self.expected.endpoint, data, self.expected.keep_text)
             .map_err(|e| Failure::new(Outcome::Malformed, format!("{e} in {}", shown(data))))
@@ -256,7 +256,7 @@ impl Response {
         Ok(())
     }
 
-    /// Stores the server's count: of one choice, or of all.
+    /// Stores the server's count: for choice `of`, or for all choices together.
     fn count(&mut self, usage: Usage, of: Option<u32>) -> Result<(), Failure> {
         let completion_tokens = match of {
             Some(choice) => {

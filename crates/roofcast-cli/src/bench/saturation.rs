@@ -1,21 +1,21 @@
 //! Detects during a run that a server does not keep up with the offered rate.
 //!
 //! Knows: the times of requests and answers. The growth of requests in flight is judged by the library's rule, which
-//! also defines `simulate`'s overload; it is evaluated whenever the run has become a quarter longer, and accepted
-//! after two equal results in a row.
+//! also defines overload in `simulate`. The rule is evaluated whenever the run has become a quarter longer, and its
+//! result accepted when two checks in a row agree.
 
 use roofcast::clock::Ticks;
 use roofcast::fleet::flow::{Flow, Trend};
 use roofcast::units::Picoseconds;
 
-/// Factor by which a run must grow before the next check.
+/// Factor by which a run must have grown before the next check.
 const LONGER: f64 = 1.25;
-/// Seconds before which no verdict is certain.
+/// Seconds of a run before which no verdict is given.
 const EARLIEST: f64 = 5.0;
 /// Number of checks in a row that must agree.
 const LOOKS: u32 = 2;
 
-/// State of a run so far.
+/// State of the detector.
 #[derive(Debug, Default)]
 pub(super) struct Saturation {
     flow: Flow,
@@ -23,7 +23,7 @@ pub(super) struct Saturation {
     last: Ticks,
     answers: u64,
     decoded_s: f64,
-    /// Time of the last check in seconds.
+    /// Time of the last check, in seconds.
     looked: f64,
     /// Number of checks in a row that found growth.
     grew: u32,
@@ -37,8 +37,8 @@ impl Saturation {
         self.flow.arrived(self.last);
     }
 
-    /// Records an answered request, whose tokens after the first took `decode`. Returns the growth of requests in
-    /// flight per second, if it is certain.
+    /// Records an answered request, which took `decode` from its first token to its last. Returns the growth of
+    /// requests in flight, in requests per second, once it is certain.
     pub(super) fn answered(&mut self, at: Picoseconds, decode: Picoseconds) -> Option<f64> {
         self.flow.left(at.into());
         self.answers += 1;
@@ -66,7 +66,8 @@ impl Saturation {
 mod tests {
     use super::*;
 
-    /// Ten requests a second for a minute, each answered at `answered`; when a run would be ended, and by which growth.
+    /// Time and growth at which a run would be ended, for ten requests a second over a minute, if the request sent at
+    /// `t` s is answered at `answered(t)`.
     fn ended(answered: impl Fn(f64) -> f64) -> Option<(f64, f64)> {
         let mut events: Vec<(f64, bool)> = Vec::new();
         for k in 0..600 {
@@ -86,7 +87,8 @@ mod tests {
         None
     }
 
-    /// Answers come after half a second: level. Of ten that come eight are answered: two more in flight each second.
+    /// Answers that take half a second leave the number in flight constant. If eight of ten requests a second are
+    /// answered, two more are in flight each second.
     #[test]
     fn a_server_that_falls_behind_is_found() {
         assert_eq!(ended(|at| at + 0.5), None);

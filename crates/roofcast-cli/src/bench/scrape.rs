@@ -1,7 +1,8 @@
 //! The server's own metrics: `/metrics`, read every second during a run.
 //!
-//! Knows: the text form of Prometheus for gauges and counters of serving engines, whose names have a colon (`vllm:`,
-//! `llamacpp:`, `sglang:`). Label sets of a name are summed. Knows nothing about the meaning of names.
+//! Knows: Prometheus' text format, for gauges and counters of serving engines, whose names have a colon (`vllm:`,
+//! `llamacpp:`, `sglang:`). Values of one name with different labels are summed. Knows nothing about the meaning of
+//! names.
 
 use super::client::Client;
 use super::servers::Servers;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Most bytes that are read of one scrape: vLLM's has 54 kB.
+/// Most bytes that are read of one scrape; vLLM's has 54 kB.
 const MOST_BYTES: usize = 4 << 20;
 
 /// Most names that are kept.
@@ -21,7 +22,7 @@ const MOST_NAMES: usize = 1000;
 
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 
-/// Longest time of one scrape.
+/// Timeout of one scrape.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Metrics that a server reported during a run.
@@ -30,18 +31,18 @@ pub(crate) struct ServerMetrics {
     /// Number of successful scrapes.
     pub(crate) samples: u64,
     pub(crate) gauges: BTreeMap<String, Level>,
-    /// Growth of each counter.
+    /// Growth of each counter over the run, by name.
     pub(crate) counters: BTreeMap<String, f64>,
 }
 
-/// Counters of prompt tokens and of cached ones: vLLM's, SGLang's.
+/// Names of the counters of prompt tokens and of cached prompt tokens: vLLM's, SGLang's.
 const CACHES: [(&str, &str); 2] = [
     ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"),
     ("sglang:prompt_tokens_total", "sglang:cached_tokens_total"),
 ];
 
 impl ServerMetrics {
-    /// Fraction of the prompts' tokens that were cached; `None` if no counter shows it.
+    /// Fraction of prompt tokens that the server took from its prefix cache; `None` if no counter shows it.
     pub(super) fn cached_share(&self) -> Option<f64> {
         let grown = |name| self.counters.get(name).copied();
         let (all, had) =
@@ -50,7 +51,7 @@ impl ServerMetrics {
     }
 }
 
-/// A gauge over a run.
+/// Mean and maximum of a gauge over a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Level {
     pub(crate) mean: f64,
@@ -107,7 +108,7 @@ async fn once(servers: &Servers, samples: &Mutex<Samples>) {
     }
 }
 
-/// What a server says at its `/metrics`.
+/// The body of a server's `/metrics`; `None` if it cannot be read.
 pub(super) async fn told(client: &Client) -> Option<Vec<u8>> {
     let (parts, mut incoming) = client.send(Method::GET, "/metrics", Bytes::new()).await.ok()?;
     parts.status.is_success().then_some(())?;
@@ -144,12 +145,12 @@ impl Samples {
     }
 }
 
-/// Name and value of a line of an engine's metrics.
+/// Name and value in a line of metrics, if the name is one of a serving engine's.
 fn sample(line: &str) -> Option<(&str, f64)> {
     named(line).filter(|(name, _)| name.contains(':'))
 }
 
-/// Name and value of a line.
+/// Name and value in a line of metrics.
 pub(super) fn named(line: &str) -> Option<(&str, f64)> {
     let end = line.find(['{', ' '])?;
     let name = line.get(..end).filter(|name| !name.starts_with('#'))?;
@@ -173,7 +174,7 @@ mod tests {
         samples.add(TEXT);
         samples.add(&TEXT.replace(" 69.0", " 100").replace(" 3.0", " 5.0"));
         let found = samples.metrics;
-        // 3 + 1, then 5 + 1; 69, then 100.
+        // Sums over two label sets: 3 + 1, then 5 + 1 for the gauge; 69, then 100 for the counter.
         assert_eq!(
             found.gauges,
             [("vllm:num_requests_running".to_owned(), Level { mean: 5.0, max: 6.0 })].into()

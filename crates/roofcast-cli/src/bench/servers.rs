@@ -14,7 +14,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Creates a client for each target; there is at least one.
+    /// Creates a client for each of `targets`, which must not be empty.
     pub(super) fn new(targets: Vec<Target>, clock: Clock) -> Result<Servers> {
         let clients = targets.into_iter().map(|target| Ok(Arc::new(Client::new(target, clock)?)));
         Ok(Servers { clients: clients.collect::<Result<_>>()?, clock })
@@ -24,13 +24,13 @@ impl Servers {
         &self.clients
     }
 
-    /// Index and client of the server that a request goes to.
+    /// Index and client of the server that receives request `id`.
     pub(super) fn of(&self, id: u64) -> (u64, &Client) {
         let index = id as usize % self.clients.len();
         (index as u64, &self.clients[index])
     }
 
-    /// Opens connections ahead of a run, divided evenly.
+    /// Opens connections ahead of a run, divided evenly among the servers.
     pub(super) async fn open(&self, count: usize) {
         let servers = self.clients.len();
         for (index, client) in self.clients.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Servers {
         self.clients.iter().map(|client| client.take_resent()).sum()
     }
 
-    /// True if any bytes were received since a time.
+    /// True if any byte was received after `at`.
     pub(super) fn was_read_since(&self, at: Picoseconds) -> bool {
         self.clients.iter().any(|client| client.was_read_since(at))
     }

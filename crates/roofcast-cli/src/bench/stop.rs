@@ -1,4 +1,4 @@
-//! The signals that end a run before its time: Ctrl-C, and SIGTERM of whoever runs it.
+//! The signals that end a run early: Ctrl-C, and the SIGTERM of a supervisor.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -3,7 +3,7 @@
 //! Knows: lines, fields, comments and blank lines, in whatever pieces a socket delivers. [`super::dialect`] knows the
 //! meaning of the data.
 
-/// Longest line that is kept, far above any server's tokens.
+/// Longest line that is kept, in bytes; far above any server's tokens.
 pub(super) const MOST_LINE: usize = 16 << 20;
 
 /// One event.
@@ -19,32 +19,32 @@ pub(super) enum Event<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Parser of events.
+/// Incremental parser of events.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// Start of an incomplete line.
+    /// Start of a line whose end has not arrived.
     line: Vec<u8>,
-    /// Data of an incomplete event.
+    /// Data of an event whose end has not arrived.
     data: Vec<u8>,
     kind: Kind,
-    /// True if `data` holds a line; it may be an empty one.
+    /// True if `data` holds a line, which may be empty.
     begun: bool,
-    /// True if the first line has been seen, which may have a byte order mark before it.
+    /// True if the first line has been seen; a byte order mark is removed only there.
     opened: bool,
 }
 
-/// Kind of event by its name.
+/// Kinds of events, by the name in their `event` field.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// No name, or one without effect.
+    /// An event without a name, or with a name that has no effect.
     #[default]
     Plain,
     Error,
-    /// A keep-alive, whose data have no meaning.
+    /// A keep-alive, whose data are ignored.
     Ping,
 }
 
-/// Names of keep-alive events: Anthropic's; gateways'.
+/// Names of keep-alive events: `ping` is Anthropic's, the others are gateways'.
 const PINGS: [&[u8]; 3] = [b"ping", b"heartbeat", b"keepalive"];
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -112,7 +112,7 @@ impl Events {
         }
     }
 
-    /// Adds a line of data; several of one event are joined by line feeds.
+    /// Adds a line of data; the lines of one event are joined by line feeds.
     fn push(&mut self, value: &[u8]) -> Result<(), TooLong> {
         if self.data.len() + value.len() > MOST_LINE {
             return Err(TooLong);
@@ -126,7 +126,7 @@ impl Events {
     }
 }
 
-/// The value of a line with this field; one space after the colon is not part of it.
+/// Value of `line` if it has this field, without the one optional space after the colon.
 fn value_of<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
     let value = line.strip_prefix(field)?.strip_prefix(b":")?;
     Some(value.strip_prefix(b" ").unwrap_or(value))
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(parser.feed(&megabyte, &mut |_| ()), Ok(()));
         }
         assert_eq!(parser.feed(b"x", &mut |_| ()), Err(TooLong));
-        // The limit also applies to many lines of one event.
+        // The limit applies to the sum of many lines of one event, too.
         let (mut parser, line) = (Events::default(), [&b"data:"[..], &megabyte, b"\n"].concat());
         assert!((0..17).any(|_| parser.feed(&line, &mut |_| ()) == Err(TooLong)));
     }

@@ -1,41 +1,41 @@
 //! Counters of a run in addition to its records: tokens counted by the server, uncounted answers, cached tokens.
 //!
-//! Knows: how answers are summed. [`super::caveats`] draws conclusions.
+//! Knows: how answers are summed. [`super::caveats`] interprets the sums.
 
 use super::ask::Asked;
 use roofcast::record::Outcome;
 
-/// Sums over the requests of a run.
+/// Sums over the requests of a run, in requests, tokens or gaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Prompts of a known length whose tokens the server counted.
+    /// Prompts of a planned length whose tokens the server counted.
     pub(super) prompts_counted: u64,
-    /// Prompts of exactly the requested length.
+    /// Prompts that have exactly the planned length by the server's count.
     pub(super) prompts_exact: u64,
-    /// Tokens of those prompts, as requested and by the server's count.
+    /// Tokens of the counted prompts as planned; the next field has the server's count.
     pub(super) prompt_tokens_asked: u64,
     pub(super) prompt_tokens: u64,
-    /// Completed answers with fewer tokens than asked for.
+    /// Completed answers with fewer tokens than requested.
     pub(super) short: u64,
-    /// Tokens of completed answers, as requested and as received.
+    /// Tokens of completed answers as requested; the next field has the received ones.
     pub(super) tokens_asked: u64,
     pub(super) tokens: u64,
     /// Completed answers whose tokens the server did not count.
     pub(super) uncounted: u64,
-    /// Prompt tokens of the answers that report cached tokens, and the cached tokens.
+    /// Prompt tokens of the answers that report cached tokens; the next field has the cached ones.
     pub(super) cache_told: u64,
     pub(super) cached: u64,
-    /// Gaps between chunks of completed answers, and gaps of zero length.
+    /// Gaps between chunks of completed answers; the next field counts gaps of zero length.
     pub(super) gaps: u64,
     pub(super) no_gaps: u64,
     /// Requests that were sent twice.
     pub(super) resent: u64,
-    /// Prompts that were sent before, in this run or an earlier one.
+    /// Prompts that had been sent before, in this run or an earlier one.
     pub(super) repeated: u64,
 }
 
 impl Tally {
-    /// Adds the result of a request. `input_len` is its prompt's requested length, if any.
+    /// Adds the result of a request. `input_len` is the planned length of its prompt in tokens, if there is one.
     pub(super) fn add(&mut self, asked: &Asked, input_len: Option<u64>) {
         if let (Some(counted), Some(wanted)) = (asked.counted, input_len) {
             self.prompts_counted += 1;
@@ -57,12 +57,12 @@ impl Tally {
         }
     }
 
-    /// Fraction of the prompts that have exactly the requested length; `None` if the server counts none.
+    /// Fraction of the counted prompts that have exactly the planned length; `None` if the server counts none.
     pub(super) fn exact(&self) -> Option<f64> {
         share(self.prompts_exact, self.prompts_counted)
     }
 
-    /// Fraction of the prompts' tokens that were cached; `None` if the server does not report it.
+    /// Fraction of prompt tokens that the server took from a prefix cache; `None` if the server does not report it.
     pub(super) fn cached_share(&self) -> Option<f64> {
         share(self.cached, self.cache_told)
     }

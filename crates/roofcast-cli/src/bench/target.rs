@@ -10,7 +10,7 @@ use hyper::{HeaderMap, Uri};
 use roofcast::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The endpoint that is asked.
+/// The endpoint to which requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Endpoint {
     /// `/v1/chat/completions`.
@@ -23,7 +23,7 @@ pub(crate) enum Endpoint {
     Messages,
     /// SGLang's `/generate`.
     Generate,
-    /// `/v1/embeddings`: prompts alone.
+    /// `/v1/embeddings`, whose answers have no output tokens.
     Embeddings,
 }
 
@@ -39,17 +39,17 @@ impl Endpoint {
         }
     }
 
-    /// True if answers have tokens.
+    /// True if answers have output tokens.
     pub(crate) fn generates(self) -> bool {
         self != Endpoint::Embeddings
     }
 
-    /// True if it accepts messages, which a chat template turns into a prompt.
+    /// True if the endpoint accepts messages, which a chat template turns into a prompt.
     pub(super) fn takes_messages(self) -> bool {
         matches!(self, Endpoint::Chat | Endpoint::Responses | Endpoint::Messages)
     }
 
-    /// The endpoint whose path a URL ends with.
+    /// The endpoint whose path is the end of a URL's `path`.
     pub(crate) fn of_path(path: &str) -> Option<Endpoint> {
         let path = path.trim_end_matches('/');
         Endpoint::value_variants().iter().copied().find(|endpoint| path.ends_with(endpoint.path()))
@@ -75,14 +75,14 @@ pub(crate) struct Target {
     pub(crate) url: String,
     pub(super) tls: bool,
     pub(super) host: String,
-    /// Resolved addresses; empty if a proxy resolves the name.
+    /// Resolved addresses of the server; empty if a proxy resolves its name.
     pub(super) addresses: Vec<SocketAddr>,
-    /// Host and port.
+    /// Host and port, as in `host:8000`.
     pub(super) authority: String,
     pub(super) proxy: Option<Proxy>,
     /// True if any certificate is accepted.
     pub(crate) insecure: bool,
-    /// Prefix of every path before `/v1`.
+    /// Path before `/v1`, as in `/api` of `http://host/api/v1`.
     pub(super) base: String,
     pub(super) headers: HeaderMap,
 }
@@ -90,8 +90,8 @@ pub(crate) struct Target {
 const ACCEPTED: &str = "http://HOST[:PORT] or https://HOST[:PORT], with a path before /v1 if there is one, and an endpoint's after it";
 
 impl Target {
-    /// Reads a URL and headers as in `Name: value`. The key, if there is one, goes into `Authorization`; `get`
-    /// returns environment variables, which may name a proxy.
+    /// Reads a URL, and headers in the form `Name: value`. The API key, if there is one, is sent in `Authorization`.
+    /// `get` returns environment variables, which may name a proxy.
     pub(crate) fn resolve(
         url: &str,
         headers: &[String],
@@ -107,7 +107,7 @@ impl Target {
         };
         let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(wrong)?;
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        // A port above 65535 would be parsed as absent.
+        // The URL parser treats a port above 65535 as absent, so the text is compared.
         let ends = authority.as_str().ends_with(authority.host());
         let port = authority.port_u16().or(ends.then_some(if tls { 443 } else { 80 })).ok_or_else(wrong)?;
         let proxy = proxy::of(tls, &host, get)?;
@@ -149,7 +149,7 @@ impl Target {
         })
     }
 
-    /// Prefix of a request's path: empty, except for a proxy that forwards it.
+    /// Prefix of a request's path: the server's URL if a proxy forwards the request without a tunnel, else empty.
     pub(super) fn through(&self) -> String {
         match &self.proxy {
             Some(_) if !self.tls => format!("http://{}", self.authority),

@@ -1,8 +1,8 @@
 //! Prompts that a user supplies: rows of JSON Lines, of a JSON array, of CSV or of Parquet.
 //!
 //! Knows: the keys by which vLLM, aiperf, guidellm, SGLang and ShareGPT name a prompt and the length of its answer. A
-//! recorded answer's tokens are estimated as a quarter of its UTF-8 bytes, the rule of `--workload` for such files.
-//! Knows no files: the rows are handed in.
+//! recorded answer's tokens are estimated as a quarter of its UTF-8 bytes, as `--workload` does for such files. Reads
+//! no files: the rows are arguments.
 
 use super::turn::Turn;
 use roofcast::{Error, Result};
@@ -12,19 +12,19 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) turns: Vec<Turn>,
-    /// Tokens to ask for, if the row states them.
+    /// Output tokens to request, if the row states them.
     pub(crate) output_len: Option<u64>,
-    /// Estimated tokens of the recorded answer.
+    /// Estimated tokens of the recorded answer, if the row has one.
     pub(crate) recorded: Option<u64>,
 }
 
-/// Keys of a prompt: vLLM's, guidellm's and roofcast's; aiperf's.
+/// Keys of a prompt: `prompt` in vLLM's, guidellm's and roofcast's files, `text` in aiperf's.
 const PROMPTS: [&str; 2] = ["prompt", "text"];
 
 /// Keys of a conversation.
 const CONVERSATIONS: [&str; 3] = ["messages", "conversations", "conversation"];
 
-/// Keys of the answer's length: roofcast's, OpenAI's two, vLLM's custom and guidellm's, aiperf's.
+/// Keys of the answer's length in tokens: roofcast's, OpenAI's two, vLLM's custom and guidellm's, aiperf's.
 const LENGTHS: [&str; 6] = [
     "output_len",
     "max_tokens",
@@ -34,15 +34,15 @@ const LENGTHS: [&str; 6] = [
     "output_length",
 ];
 
-/// UTF-8 bytes that a token of English has in the mean.
+/// Mean UTF-8 bytes of a token of English text.
 const BYTES_PER_TOKEN: usize = 4;
 
 const ACCEPTED: &str = "a row as {\"prompt\": \"…\", \"output_len\": 100}, with \"text\" for \"prompt\", with \
                         \"conversations\": [{\"from\": \"human\", \"value\": \"…\"}], or with \"messages\": [{\"role\": \
                         \"user\", \"content\": \"…\"}]; a trace of lengths is --workload's";
 
-/// Reads JSON: an array of rows, else a row a line, with or without a byte order mark. Blank lines are left out. A row that
-/// is an array is a conversation (evalscope's form).
+/// Reads a JSON array of rows, or one row per line, with or without a byte order mark. Blank lines are ignored. A row
+/// that is an array is a conversation (evalscope's form).
 pub(crate) fn parse(place: &str, text: &str) -> Result<Vec<Text>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let wrong = |place: &str, e: serde_json::Error| Error::Parse {
@@ -69,7 +69,7 @@ fn is_message(value: &Value) -> bool {
     value.get("role").is_some() || value.get("from").is_some()
 }
 
-/// Reads rows of a table, each with its cells by the names of their columns.
+/// Reads the rows of a table, each a map from column name to cell.
 pub(crate) fn rows(place: &str, rows: Vec<Map<String, Value>>) -> Result<Vec<Text>> {
     numbered(place, rows.into_iter().map(Value::Object))
 }
@@ -86,8 +86,8 @@ fn some(place: &str, texts: Vec<Text>) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-/// One prompt. For a conversation, all messages up to the last one that is no answer; the answer after it is the
-/// recorded one.
+/// Reads one row. Of a conversation, the prompt is all messages up to the last one that is not an answer; the answer
+/// after it is the recorded answer.
 fn one(place: &str, row: &Value) -> Result<Text> {
     let first = |keys: &[&str]| keys.iter().find_map(|key| row.get(*key).filter(|v| !v.is_null()));
     let conversation = if row.is_array() { Some(row) } else { first(&CONVERSATIONS) };
@@ -114,7 +114,7 @@ fn one(place: &str, row: &Value) -> Result<Text> {
     Ok(Text { turns, output_len, recorded })
 }
 
-/// A count of tokens, which a table may hold as text.
+/// Reads a count of tokens, which a table may hold as text.
 fn tokens(place: &str, found: &Value) -> Result<u64> {
     let whole = found.as_u64().or_else(|| found.as_str()?.trim().parse().ok());
     let fits = |n: &u64| (1..=1 << 30).contains(n);
@@ -148,12 +148,12 @@ mod tests {
         assert_eq!(said[..3], [alone("one two"), alone("a"), talk]);
         assert_eq!(said[3..], single);
         let lengths: Vec<_> = texts.iter().map(|t| (t.output_len, t.recorded)).collect();
-        // "five by" is 7 bytes: two tokens of at most four.
+        // "five by" has 7 bytes: two tokens of at most four bytes.
         let asked = |n| (Some(n), None);
         assert_eq!(lengths, [asked(9), (None, Some(2)), asked(4), asked(5), asked(7), asked(3)]);
     }
 
-    /// Roles, parts, tool calls and their results reach the server as the file has them.
+    /// Roles, parts, tool calls and tool results are sent to the server as they are in the file.
     #[test]
     fn messages_are_kept() {
         let parts = json!({"role": "user", "content": [{"type": "text", "text": "what is"}, {"type": "text", "text": "this?"}]});
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((roles, texts[0].recorded), (vec!["system", "user", "assistant", "user"], Some(2)));
     }
 
-    /// A conversation a line as evalscope takes it: https://github.com/modelscope/evalscope/pull/1309.
+    /// One conversation per line, in evalscope's form: https://github.com/modelscope/evalscope/pull/1309.
     #[test]
     fn rows_may_be_conversations() {
         let line = |word: &str| {

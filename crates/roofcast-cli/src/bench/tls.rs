@@ -1,4 +1,4 @@
-//! TLS to a server: whose certificates are trusted.
+//! TLS to a server, with the choice of trusted certificates.
 
 use anyhow::{Context as _, Result};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature,
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// A connector to `host`, which trusts the system's certificates, or any where `insecure`.
+/// A TLS connector to `host`, which trusts the system's certificates, or any certificate if `insecure`.
 pub(super) fn connector(host: &str, insecure: bool) -> Result<(TlsConnector, ServerName<'static>)> {
     let provider = Arc::new(ring::default_provider());
     let builder =
@@ -26,7 +26,8 @@ pub(super) fn connector(host: &str, insecure: bool) -> Result<(TlsConnector, Ser
     Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
-/// Takes every certificate, as `curl --insecure`; the handshake must still be signed with its key.
+/// Verifier that accepts every certificate, like `curl --insecure`; the handshake must still be signed with the
+/// certificate's key.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

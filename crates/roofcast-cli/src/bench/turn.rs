@@ -1,6 +1,6 @@
-//! Messages of a conversation, in the form that chat endpoints take.
+//! Messages of a conversation, in the form that chat endpoints accept.
 //!
-//! Knows: the roles of OpenAI's API and ShareGPT's names for them; which keys of a message are kept as they came. Knows
+//! Knows: the roles of OpenAI's API and ShareGPT's names for them; which keys of a message are kept unchanged. Knows
 //! nothing about files.
 
 use roofcast::{Error, Result};
@@ -10,15 +10,15 @@ use std::borrow::Cow;
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Who speaks, as in `user`, `assistant`, `system`, `developer` or `tool`.
+    /// Role of the speaker, as in `user`, `assistant`, `system`, `developer` or `tool`.
     pub(crate) role: Cow<'static, str>,
-    /// Text of the message, without other parts.
+    /// Text of the message; parts that are not text are left out.
     pub(crate) text: String,
-    /// The whole message if it has more than text: parts, tool calls, the id of an answered call.
+    /// The whole message if it has more than text: other parts, tool calls, the id of the call that it answers.
     whole: Option<Map<String, Value>>,
 }
 
-/// ShareGPT's names of speakers, and OpenAI's roles. `bing` and `bard` occur in the published file.
+/// ShareGPT's names of speakers with OpenAI's roles. `bing` and `bard` occur in the published file.
 const NAMES: [(&str, &str); 13] = [
     ("human", "user"),
     ("user", "user"),
@@ -49,18 +49,18 @@ impl Turn {
         Turn { role: "assistant".into(), text, whole: None }
     }
 
-    /// True if it is a server's answer.
+    /// True if the message is a server's answer.
     pub(crate) fn is_answer(&self) -> bool {
         self.role == "assistant"
     }
 
-    /// True if it has content: text, or other parts.
+    /// True if the message has content: text, or other parts.
     pub(crate) fn says_something(&self) -> bool {
         let parts = self.whole.as_ref().and_then(|keys| keys.get("content")).and_then(Value::as_array);
         !self.text.trim().is_empty() || parts.is_some_and(|parts| !parts.is_empty())
     }
 
-    /// The message of a request's body.
+    /// The message in the JSON of a request's body.
     pub(super) fn message(&self) -> Value {
         match &self.whole {
             Some(keys) => Value::Object(keys.clone()),
@@ -68,13 +68,13 @@ impl Turn {
         }
     }
 
-    /// Reads a message in OpenAI's form (`role`, `content`) or ShareGPT's (`from`, `value`).
+    /// Reads a message in OpenAI's form (`role`, `content`) or ShareGPT's form (`from`, `value`).
     pub(super) fn read(place: &str, value: &Value) -> Result<Turn> {
         let wrong = |field: &str, found: &Value| Error::field(place, field, found, ACCEPTED);
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         if let Some(role) = text("role") {
             let mut keys = value.as_object().cloned().unwrap_or_default();
-            // Null columns of a table that only other rows fill.
+            // Nulls are columns of a table that only other rows fill.
             keys.retain(|key, kept| !kept.is_null() || key == "content");
             let said = match value.get("content") {
                 None | Some(Value::Null) => String::new(),
@@ -96,7 +96,7 @@ impl Turn {
     }
 }
 
-/// The words of content in parts.
+/// The text of content that is a list of parts.
 fn words(parts: &[Value]) -> String {
     let texts: Vec<_> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
     texts.join(" ")

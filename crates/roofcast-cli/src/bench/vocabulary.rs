@@ -1,14 +1,15 @@
 //! Words that are one token each, found in a model's own `tokenizer.json`.
 //!
-//! Knows: the candidate words, which of them a vocabulary holds whole, with the mark of the space before them, and
-//! the tokens that it puts around a text. Does not tokenize: prompts are made of words that need no cutting.
+//! Knows: the candidate words, which ones a vocabulary has as one token together with the space before the word, and
+//! the tokens that a tokenizer adds around a text. Does not tokenize: prompts consist only of words that need no
+//! splitting.
 
 use roofcast::{Error, Result};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Words that the tokenizers in use hold as one token with the space before them.
+/// Words that the tokenizers in use have as one token, together with the space before the word.
 const WORDS: &str = "the of and to in is that for it was on are as with his they at be this from have or by one had \
     not but what all were when we there can an your which their said if do will each about how up out them then she \
     many some so these would other into has more her two like him see time could no make than first been its who now \
@@ -19,19 +20,19 @@ const WORDS: &str = "the of and to in is that for it was on are as with his they
 /// Fewest words that can make prompts distinct.
 pub(super) const FEWEST_WORDS: usize = 16;
 
-/// The words, one by one.
+/// The candidate words, one by one.
 pub(crate) fn words() -> impl Iterator<Item = &'static str> {
     WORDS.split_whitespace()
 }
 
-/// Marks of a space at the start of a token: byte-level vocabularies' and SentencePiece's.
+/// Marks of a space at the start of a token: in byte-level vocabularies, in SentencePiece's.
 const SPACES: [char; 2] = ['Ġ', '▁'];
 
 /// Words that are one token each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Vocabulary {
     pub(super) words: Vec<&'static str>,
-    /// Tokens around every text: start and end.
+    /// Number of special tokens around every text: start and end.
     pub(super) around: u64,
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn parse(place: &str, text: &str) -> Result<Vocabulary> {
         .map_err(|e| Error::Parse { place: place.into(), message: format!("{e}; accepted: {ACCEPTED}") })?;
     let tokens: BTreeSet<&str> = match &file.model.vocab {
         Value::Object(ids) => ids.keys().map(String::as_str).collect(),
-        // Unigram's: pieces with their scores.
+        // A Unigram vocabulary is a list of pieces, each with its score.
         Value::Array(pieces) => pieces.iter().filter_map(|piece| piece.get(0)?.as_str()).collect(),
         _ => BTreeSet::new(),
     };
@@ -66,7 +67,7 @@ pub(crate) fn parse(place: &str, text: &str) -> Result<Vocabulary> {
     Ok(Vocabulary { words, around: file.post_processor.as_ref().map_or(0, around) })
 }
 
-/// Special tokens that a post-processor, or a member of its sequence, puts around one text.
+/// Number of special tokens that a post-processor, or a member of its sequence, adds around a single text.
 fn around(processor: &Value) -> u64 {
     let parts = |key: &str| processor.get(key).and_then(Value::as_array).into_iter().flatten();
     let special = parts("single").filter(|part| part.get("SpecialToken").is_some()).count() as u64;
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A vocabulary of all words except `left_out`, with this mark of a space.
+    /// A vocabulary of all candidate words except `left_out`, with this mark of a space.
     fn vocabulary(space: char, left_out: &str, pieces: bool) -> Value {
         let tokens = words().filter(|w| *w != left_out).map(|w| format!("{space}{w}"));
         match pieces {
@@ -91,11 +92,11 @@ mod tests {
     fn words_and_what_stands_around_them() {
         let (start, text) = (json!({"SpecialToken": {"id": "<s>"}}), json!({"Sequence": {"id": "A"}}));
         for (space, pieces, post_processor, around) in [
-            // Llama 3's form: bytes, a start before the text.
+            // Llama 3's form: a byte-level vocabulary, one special token before the text.
             ('Ġ', false, json!({"processors": [{"type": "ByteLevel"}, {"single": [start, text]}]}), 1),
-            // T5's form: pieces with scores, an end after the text.
+            // T5's form: pieces with scores, one special token after the text.
             ('▁', true, json!({"single": [text, start]}), 1),
-            // Qwen's form.
+            // Qwen's form: a byte-level vocabulary, no special tokens.
             ('Ġ', false, json!({"type": "ByteLevel"}), 0),
             ('▁', false, Value::Null, 0),
         ] {

@@ -7,18 +7,18 @@ use roofcast::units::Picoseconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Requests at either end of a run that do not count.
+/// Warm-up and cool-down: requests at either end of a run that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Window {
     pub(crate) warmup: u64,
     pub(crate) cooldown: u64,
-    /// Seconds from the first request, and to the last one, by the schedule.
+    /// Seconds of warm-up from the first request's due time; `cooldown_s` counts back from the last one's.
     pub(crate) warmup_s: f64,
     pub(crate) cooldown_s: f64,
 }
 
 impl Window {
-    /// The records that count, of all in order of the schedule.
+    /// The records that count, out of `records`, which are in order of the schedule.
     pub(super) fn of<'a>(&self, records: &'a [Record]) -> &'a [Record] {
         let first = records.first().map_or(0.0, |r| r.scheduled.seconds()) + self.warmup_s;
         let end = records.last().map_or(0.0, |r| r.scheduled.seconds()) - self.cooldown_s;
@@ -29,16 +29,15 @@ impl Window {
     }
 }
 
-/// Time in flight of a request: from its sending until nothing more of its answer was to come, which is after its
-/// last token.
+/// Time in flight of a request: from its sending to the end of its answer, which may be later than its last token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flown {
     pub(super) sent: Picoseconds,
     pub(super) ended: Picoseconds,
 }
 
-/// Mean number of requests in flight while `users` were active: from when each of them had sent once until the last
-/// request was sent. If that is no time at all, the peak.
+/// Mean number of requests in flight while all `users` were active: from the time by which each user had sent a request
+/// to the sending of the last request. If this interval is empty, the peak.
 pub(super) fn concurrency(flown: &[Flown], users: u64) -> f64 {
     let mut sent: Vec<u64> = flown.iter().map(|f| f.sent.0).collect();
     sent.sort_unstable();
@@ -54,7 +53,7 @@ pub(super) fn concurrency(flown: &[Flown], users: u64) -> f64 {
 
 /// Peak number of requests in flight.
 pub(super) fn peak_concurrency(flown: &[Flown]) -> u64 {
-    // An end precedes a start of equal time.
+    // An end sorts before a start at an equal time, so that back-to-back requests do not overlap.
     let ends = flown.iter().map(|f| (f.ended.0, -1));
     let mut turns: Vec<(u64, i64)> = flown.iter().map(|f| (f.sent.0, 1)).chain(ends).collect();
     turns.sort_unstable();
@@ -66,7 +65,7 @@ pub(super) fn peak_concurrency(flown: &[Flown]) -> u64 {
     most as u64
 }
 
-/// Most chunks with tokens that were read within one second of the run.
+/// Largest number of chunks with tokens that were read within one second of the run.
 pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
     const SECOND: u64 = 1_000_000_000_000;
     let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
@@ -82,17 +81,17 @@ pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
     seconds.into_values().max().unwrap_or(0)
 }
 
-/// Gaps between chunks in one part of the answers.
+/// Gaps between chunks at one range of positions in the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Position {
-    /// First and last gap of the part, counted from 1.
+    /// First gap of the range; gaps of an answer count from 1.
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) gaps: u64,
     pub(crate) mean_ms: f64,
 }
 
-/// Gaps along the answers, in at most 32 parts.
+/// Gaps by their position in the answers, in at most 32 ranges.
 pub(super) fn by_position(records: &[Record]) -> Vec<Position> {
     const MOST_PARTS: usize = 32;
     let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
@@ -118,7 +117,7 @@ pub(super) fn by_position(records: &[Record]) -> Vec<Position> {
     parts.into_iter().enumerate().map(part).collect()
 }
 
-/// Requests per second by `time`, first to last; `None` if that is no time.
+/// Requests per second between the first and the last `time`; `None` if these are equal.
 pub(super) fn rate(records: &[Record], time: impl Fn(&Record) -> Picoseconds) -> Option<f64> {
     let first = records.iter().map(&time).min()?;
     let last = records.iter().map(&time).max()?;
@@ -139,12 +138,13 @@ mod tests {
 
     #[test]
     fn concurrency_by_hand() {
-        // Two users: 0–10 then 10–30, and 0–20 then 25–30. Both have sent at 0, the last is sent at 25. Busy: 10 + 15 and 20 + 0 of 25.
+        // Two users, with requests 0–10 then 10–30, and 0–20 then 25–30. Both have sent at 0; the last request is sent
+        // at 25. In these 25 the users are busy for 10 + 15 and 20 + 0.
         let flown = [(0, 10), (0, 20), (10, 30), (25, 30)]
             .map(|(sent, ended)| Flown { sent: Picoseconds(sent), ended: Picoseconds(ended) });
         assert!((concurrency(&flown, 2) - 45.0 / 25.0).abs() < 1e-9);
         assert_eq!(peak_concurrency(&flown), 2);
-        // All at once: no time between the first and the last sending.
+        // All requests are sent at one time, so the interval is empty.
         assert_eq!(concurrency(&flown[..2], 2), 2.0);
         assert_eq!((concurrency(&[], 2), peak_concurrency(&[])), (0.0, 0));
         // 3 gaps in 25 ms.
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn tokens_of_a_second() {
         let mut late = record(0, 0, 2500);
-        // At 0.9, 0.95, 1.1, 1.2 and 1.3 s: two in the first second, three in the next.
+        // At 0.9, 0.95, 1.1, 1.2 and 1.3 s: two chunks in the first second, three in the next.
         late.first_token = Some(Picoseconds(900_000_000_000));
         late.itl = [50, 150, 100, 100].map(|ms| Picoseconds(ms * 1_000_000_000)).to_vec();
         assert_eq!(peak_tokens_per_s(&[record(1, 0, 1), late]), 3);
@@ -169,13 +169,13 @@ mod tests {
             record.itl = gaps.iter().map(|ms| Picoseconds(ms * 1_000_000_000)).collect();
             record
         };
-        // (1 + 3)/2 and (2 + 6)/2, and one at the end.
+        // The mean of the first gaps is (1 + 3)/2, of the second (2 + 6)/2; only one answer has a third.
         let found = by_position(&[with(&[1, 2]), with(&[3, 6, 9])]);
         assert_eq!(
             found.iter().map(|p| (p.from, p.gaps, p.mean_ms)).collect::<Vec<_>>(),
             [(1, 2, 2.0), (2, 2, 4.0), (3, 1, 9.0)]
         );
-        // 33 gaps: 17 parts of two, the last of one.
+        // 33 gaps give 16 ranges of two and one of one.
         let found = by_position(&[with(&(0..33).collect::<Vec<_>>())]);
         assert_eq!((found.len(), found[16].from, found[16].gaps, found[16].mean_ms), (17, 33, 1, 32.0));
         assert_eq!(by_position(&[]), []);
@@ -191,7 +191,7 @@ mod tests {
                 .map(|r| r.id)
                 .collect::<Vec<_>>()
         };
-        // Scheduled at 0, 1, 2, 3 and 4 ms: 1.5 ms from the first on, and to 1 ms before the last.
+        // Scheduled at 0, 1, 2, 3 and 4 ms: the warm-up of 1.5 ms removes two, the cool-down of 1 ms the last.
         let timed = Window { warmup_s: 0.0015, cooldown_s: 0.001, ..Window::default() };
         assert_eq!(timed.of(&records).iter().map(|r| r.id).collect::<Vec<_>>(), [2, 3]);
         assert_eq!((ids(1, 2), ids(0, 0).len(), ids(4, 1), ids(9, 9)), (vec![1, 2], 5, vec![], vec![]));

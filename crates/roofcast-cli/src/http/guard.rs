@@ -1,8 +1,8 @@
 //! Check of requests: only requests that a page of this server can have sent are accepted.
 //!
-//! Knows: another site's page may reach this server under its own host name (DNS rebinding) or send requests to it
-//! (CSRF). The first shows in `Host`, the second in `Origin` and `Sec-Fetch-Site`. Addresses cannot be rebound, names
-//! can.
+//! Knows: another site's page may reach this server under its own host name (DNS rebinding), which shows in `Host`, or
+//! send requests to it (CSRF), which shows in `Origin` and `Sec-Fetch-Site`. Numeric addresses are accepted, because
+//! only names can be rebound.
 
 use hyper::header::{self, HeaderMap};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ impl Guard {
         Guard { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
 
-    /// Reason to refuse a request with these headers, if any.
+    /// Reason to refuse a request with these headers; `None` if the request is accepted.
     pub(crate) fn refusal(&self, headers: &HeaderMap) -> Option<&'static str> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let mut hosts = headers.get_all(header::HOST).iter();

@@ -1,7 +1,7 @@
 //! A connection whose client must read within time limits.
 //!
-//! Knows: a write that makes no progress for too long fails, which closes the connection and aborts its request.
-//! Knows no HTTP.
+//! Knows: a write that makes no progress for too long fails, which closes the connection and aborts its request. Knows
+//! nothing about HTTP.
 
 use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -26,7 +26,7 @@ impl Patient {
         Patient { stream, patience, stuck: None }
     }
 
-    /// Returns `written` unchanged, or an error if the client has read nothing for too long.
+    /// Passes `written` through, or returns an error if the client has read nothing for too long.
     fn judge<T>(&mut self, written: Poll<Result<T>>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         if written.is_ready() {
             self.stuck = None;
@@ -85,7 +85,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
-    /// A client that reads nothing fills the buffers of both ends; the next write fails after the time limit.
+    /// A client that reads nothing fills the buffers at both ends; the next write fails after the time limit.
     #[tokio::test]
     async fn a_client_that_reads_nothing_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

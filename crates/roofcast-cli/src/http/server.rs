@@ -19,16 +19,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Longest idle time of a connection, and longest time to send its head; vLLM's server closes idle ones, too.
+/// Longest idle time of a connection, and longest time to receive a request's head; vLLM's server has such a limit,
+/// too.
 const HEAD_TIME: Duration = Duration::from_secs(75);
-/// Longest time in which a client reads nothing of a response.
+/// Longest time for which a client may read nothing of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Most bytes of a head.
+/// Most bytes of a request's head.
 const MOST_HEAD: usize = 64 << 10;
-/// Wait before the next accept when the system has no more connections.
+/// Pause before the next accept if the system cannot open more connections.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Extension of a response: the connection is cut before its first byte.
+/// Extension of a response which asks to cut the connection before the first byte of the response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut;
 
@@ -42,14 +43,15 @@ impl Error for Cut {}
 
 /// Handler of requests.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// The bodies of its answers.
+    /// Type of the response bodies.
     type Sent: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
 
-    /// Answers a request; errors are answers, too.
+    /// Answers a request; an error is a response, too.
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Sent>> + Send;
 }
 
-/// Serves, over TLS if there is an acceptor, until `stop` fires, then until all requests are answered, at most for `drain`.
+/// Serves until `stop` fires, over TLS if there is an acceptor. Then waits until all requests are answered, for at most
+/// `drain`.
 pub(crate) async fn serve(
     listener: TcpListener,
     service: Arc<impl Service>,
@@ -57,7 +59,7 @@ pub(crate) async fn serve(
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
-    // Held by every connection: when all are dropped, nothing more can be received.
+    // Every connection holds a sender; the receiver ends when all of them are closed.
     let (open, mut closed) = mpsc::channel::<()>(1);
     loop {
         tokio::select! {
@@ -70,7 +72,7 @@ pub(crate) async fn serve(
                         match tls {
                             None => connection(stream, service, stop).await,
                             Some(tls) => {
-                                // A handshake that fails or takes too long only affects its client.
+                                // A handshake that fails or takes too long affects only its client.
                                 if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
                                     connection(stream, service, stop).await;
                                 }
@@ -107,7 +109,7 @@ async fn connection(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MOST_HEAD);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), handler));
-    // An early end of a connection is its client's affair.
+    // An error here means that the client ended the connection early, which needs no report.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stop.changed() => connection.as_mut().graceful_shutdown(),

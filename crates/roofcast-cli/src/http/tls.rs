@@ -1,6 +1,6 @@
 //! TLS of a server: its certificates and key, as files in PEM.
 //!
-//! Knows: how to read them. Knows nothing about trust in them.
+//! Knows: how to read the files. Knows nothing about trust in certificates.
 
 use anyhow::{Result, anyhow};
 use roofcast::Error;
@@ -12,8 +12,8 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The acceptor of connections for the certificate in `certificate`, followed by its intermediate certificates, and
-/// its `key`.
+/// The acceptor of TLS connections, from a file with the certificate followed by its intermediate certificates, and a
+/// file with its key.
 pub(crate) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     let wrong = |flag: &str, path: &Path, why: String, accepted: &str| {
         anyhow!(Error::field("arguments", flag, format!("{:?}: {why}", path.display().to_string()), accepted))

@@ -1,7 +1,7 @@
 //! Checkpoints on disk: a `.gguf`, a `.safetensors`, or a folder with a `config.json` and perhaps shards.
 //!
-//! Only headers are read. A difference between files and config goes into the model's assumptions, and tensor by tensor
-//! into `capacity --explain`.
+//! Knows: only headers are read. A difference between files and config is added to the model's assumptions, and listed
+//! tensor by tensor by `capacity --explain`. Knows nothing about the values of tensors.
 
 use super::{config_file, fetched, text};
 use anyhow::{Context, Result};
@@ -12,17 +12,17 @@ use roofcast::{Error, Model};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// A model with the tensors of its files; no tensors if only a config exists.
+/// A model with the tensors of its files; no tensors if there is only a config.
 pub(crate) struct Checkpoint {
-    /// Model described by the config or header.
+    /// Model that the config or the header describes.
     pub(crate) model: Model,
-    /// Tensors in the files.
+    /// Tensors in the files, with their formats.
     pub(crate) tensors: Vec<Stored>,
-    /// Differences between the two.
+    /// Differences between the model and the files.
     pub(crate) differences: Vec<Difference>,
 }
 
-/// The files of the model of this name; `None` for a catalog entry or a lone config.
+/// Reads the checkpoint that `name` is the path of; `None` for a catalog entry or a lone config.
 pub(crate) fn asked(name: &str) -> Result<Option<Checkpoint>> {
     let lower = name.to_lowercase();
     if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(name).is_dir()) {
@@ -37,7 +37,7 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     let (mut model, tensors) = if name.to_lowercase().ends_with(".gguf") {
         gguf_file(name, path)?
     } else {
-        // A missing path is reported before the files expected in it.
+        // A missing path is reported first, rather than a missing file in it.
         path.metadata().with_context(|| path.display().to_string())?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let model = config_of(name, path, folder)?;
@@ -60,7 +60,8 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     Ok(Checkpoint { model, tensors, differences })
 }
 
-/// A GGUF's own metadata, or the `config.json` in its folder if there is one, with the file's formats.
+/// Reads a GGUF: the model from the `config.json` in its folder if there is one, else from the file's own metadata,
+/// with the formats of the file's tensors.
 fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
     let place = path.display().to_string();
     let file = fetched(path)?;
@@ -86,10 +87,10 @@ fn config_of(name: &str, path: &Path, folder: &Path) -> Result<Model> {
     config_file(name, &file)
 }
 
-/// PEFT's file that names the base model of a LoRA adapter.
+/// File in which PEFT names the base model of a LoRA adapter.
 const ADAPTER: &str = "adapter_config.json";
 
-/// Refuses a LoRA adapter given as a model: `file` if it is an adapter's.
+/// Refuses a LoRA adapter given as a model, which shows in the name of `file`.
 pub(super) fn refuse_adapter(name: &str, file: &Path) -> Result<()> {
     if file.file_name().is_none_or(|own| own != ADAPTER) || !file.exists() {
         return Ok(());
@@ -104,7 +105,7 @@ pub(super) fn refuse_adapter(name: &str, file: &Path) -> Result<()> {
     Err(Error::field("model", "name", format!("{name:?}, a LoRA adapter"), accepted).into())
 }
 
-/// The safetensors files of a folder: by its index, or the one file; empty if there are no weights.
+/// The safetensors files of a folder: as its index lists them, or the only file; empty if there are no weights.
 fn shards(folder: &Path) -> Result<Vec<PathBuf>> {
     let index = folder.join("model.safetensors.index.json");
     if index.exists() {

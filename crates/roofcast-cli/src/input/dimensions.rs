@@ -8,20 +8,20 @@ use roofcast::Error;
 use roofcast::spec::settings::{self, Setting};
 use toml::Value;
 
-/// The most combinations of a sweep.
+/// Most combinations of a sweep.
 const MOST: usize = 100_000;
 
-/// A key and the values that it takes in turn.
+/// A key of a sweep and its values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Dimension {
-    /// Dotted, or a verb's own.
+    /// Dotted path of a key of the spec, or name of a key that only the verb has.
     pub(crate) path: String,
     pub(crate) values: Vec<Value>,
 }
 
 impl Dimension {
-    /// Reads `KEY=VALUES`: whole numbers for one of a verb's `own` keys, else values for a spec's key, by its flag's
-    /// name or dotted, that is not `given` as a flag.
+    /// Reads `KEY=VALUES`. A key of the verb's `own` keys has whole numbers; any other is a key of the spec, by its
+    /// dotted path or its flag's name, and must not be `given` as a flag, too.
     pub(crate) fn read(text: &str, own: &[&str], given: &[&[Setting]]) -> Result<Dimension, Error> {
         let bad = || {
             let own = own.iter().map(|key| format!("{key}, ")).collect::<String>();
@@ -48,13 +48,13 @@ impl Dimension {
         Ok(Dimension { path: path.to_owned(), values })
     }
 
-    /// The last part of the key, which distinguishes it from the others.
+    /// The last part of the dotted key, as a column's title.
     pub(crate) fn short(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
 }
 
-/// Refuses a repeated key, and too many combinations.
+/// Refuses a key that occurs twice, and too many combinations.
 pub(crate) fn check(dimensions: &[Dimension]) -> Result<(), Error> {
     let twice = |(at, d): &(usize, &Dimension)| dimensions[..*at].iter().any(|before| before.path == d.path);
     if let Some((_, d)) = dimensions.iter().enumerate().find(twice) {
@@ -68,7 +68,7 @@ pub(crate) fn check(dimensions: &[Dimension]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every combination, the last dimension fastest.
+/// Every combination of values; the last dimension varies fastest.
 pub(crate) fn product(dimensions: &[Dimension]) -> Vec<Vec<Value>> {
     dimensions.iter().fold(vec![Vec::new()], |all, d| {
         let with = |before: &Vec<Value>| {
@@ -79,24 +79,24 @@ pub(crate) fn product(dimensions: &[Dimension]) -> Vec<Vec<Value>> {
     })
 }
 
-/// The x axis of a picture: the last dimension of several numbers, else the last.
+/// Index of the dimension on a picture's x axis: the last one with several numbers, else the last one.
 pub(crate) fn axis(dimensions: &[Dimension]) -> usize {
     let long = |d: &Dimension| d.values.len() > 1 && d.values.iter().all(|v| number(v).is_some());
     dimensions.iter().rposition(long).unwrap_or(dimensions.len().saturating_sub(1))
 }
 
-/// Text of the values other than dimension number `axis`, as `tp 2, weights fp8`.
+/// Text of all values except the one of dimension number `axis`, as in `tp 2, weights fp8`.
 pub(crate) fn beside(dimensions: &[Dimension], values: &[Value], axis: usize) -> String {
     let others = dimensions.iter().zip(values).enumerate().filter(|(index, _)| *index != axis);
     others.map(|(_, (d, value))| format!("{} {}", d.short(), word(value))).collect::<Vec<_>>().join(", ")
 }
 
-/// A value without the quotes of TOML.
+/// A value as text, without the quotes of TOML.
 pub(crate) fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Value as a number, if it is one.
+/// A value as a number, if it is one.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }

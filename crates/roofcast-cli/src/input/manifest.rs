@@ -11,9 +11,10 @@ use roofcast::Error;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Labels of nodes that name their accelerator.
+/// Node labels that name the node's accelerator.
 const PRODUCTS: [&str; 2] = ["nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"];
-/// Beginnings of engines' commands; Dynamo's workers take their engine's flags.
+/// First words of engines' commands, with the command that each stands for; Dynamo's workers accept their engine's
+/// flags.
 const ENGINES: [(&[&str], &str); 8] = [
     (&["vllm", "serve"], "vllm serve"),
     (&["python3", "-m", "vllm.entrypoints.openai.api_server"], "vllm serve"),
@@ -25,18 +26,18 @@ const ENGINES: [(&[&str], &str); 8] = [
     (&["python3", "-m", "dynamo.sglang"], "sglang serve"),
 ];
 
-/// An engine in a manifest.
+/// An engine that a manifest starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deployed {
     /// Command that starts a replica, in shell syntax.
     pub(crate) command: String,
     /// Number of replicas, if the manifest states it.
     pub(crate) replicas: Option<i64>,
-    /// Accelerator of its nodes, by a label's value.
+    /// Accelerator of its nodes, as a node label names it.
     pub(crate) accelerator: Option<String>,
 }
 
-/// The one engine of the manifest in `text`, which `path` names in errors.
+/// Reads the one engine of the manifest `text`; errors name it by `path`.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Deployed> {
     let place = path.display().to_string();
     let accepted = "YAML or JSON of a cluster: a Deployment, as Kubernetes has it";
@@ -59,7 +60,7 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Deployed> {
     }
 }
 
-/// Settings that apply to nested containers.
+/// Settings of enclosing objects that apply to a container.
 #[derive(Debug, Clone, Default)]
 struct Around {
     replicas: Option<i64>,
@@ -85,7 +86,7 @@ fn visit(value: &Value, around: &Around, found: &mut Vec<Deployed>) {
                 let Around { replicas, accelerator, .. } = inside;
                 return found.push(Deployed { command, replicas, accelerator });
             }
-            // Workers of a group run their leader's command.
+            // Workers of a group run their leader's command, so only the leader counts.
             let leads = map.get("leaderTemplate").is_some_and(|leader| !leader.is_null());
             let inner = map.iter().filter(|(key, _)| !(leads && *key == "workerTemplate"));
             inner.for_each(|(_, value)| visit(value, &inside, found));
@@ -94,13 +95,13 @@ fn visit(value: &Value, around: &Around, found: &mut Vec<Deployed>) {
     }
 }
 
-/// The engine's command of a container.
+/// The command by which a container starts an engine, if it does.
 fn started(container: &Map<String, Value>, around: &Around) -> Option<String> {
     let [command, arguments] =
         ["command", "args"].map(|key| container.get(key).map(words).unwrap_or_default());
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();
-    // In a compose file `command` corresponds to Kubernetes' `args`.
+    // In a compose file `command` corresponds to `args` of Kubernetes.
     let own = command.first().is_none_or(|word| word.starts_with('-'));
     let all: Vec<String> =
         command.into_iter().chain(arguments).map(|w| filled(w, container, around)).collect();
@@ -121,7 +122,7 @@ fn started(container: &Map<String, Value>, around: &Around) -> Option<String> {
     Some(std::iter::once(engine.to_owned()).chain(rest).collect::<Vec<_>>().join(" "))
 }
 
-/// A list of words, or one line of words.
+/// Words of a value that is a list of words, or one line of words.
 fn words(value: &Value) -> Vec<String> {
     match value {
         Value::Array(all) => {
@@ -132,7 +133,7 @@ fn words(value: &Value) -> Vec<String> {
     }
 }
 
-/// `word` with variables replaced by the container's values.
+/// Replaces variables in `word` by the container's values.
 fn filled(word: String, container: &Map<String, Value>, around: &Around) -> String {
     let listed = container.get("env").and_then(Value::as_array).into_iter().flatten();
     let pair =
@@ -144,14 +145,14 @@ fn filled(word: String, container: &Map<String, Value>, around: &Around) -> Stri
     })
 }
 
-/// The first engine's command in a shell script, up to its end.
+/// The first engine's command in a shell script, up to the end of the command.
 fn of_script(script: &str) -> Option<String> {
     let joined = script.replace("\\\n", " ");
     let lines = joined.split(['\n', ';', '|', '&']).map(str::trim);
     lines.into_iter().find_map(|line| {
         let at = |(words, _): &(&[&str], &str)| line.find(&words.join(" "));
         ENGINES.iter().find_map(|engine| Some((at(engine)?, engine))).map(|(at, (words, engine))| {
-            // Up to a redirection of its output.
+            // The command ends at a redirection of its output.
             let arguments = line[at + words.join(" ").len()..].split_whitespace();
             let own = arguments.take_while(|word| !word.contains(['<', '>']));
             std::iter::once(*engine).chain(own).collect::<Vec<_>>().join(" ")
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Ten levels of ten references are 10^10 values.
+    /// Ten levels of ten references each would expand to 10^10 values.
     #[test]
     fn references_to_references_are_refused() {
         let level = |n: u32| format!("l{n}: &l{n} [{}]\n", vec![format!("*l{}", n - 1); 10].join(", "));

@@ -1,6 +1,6 @@
 //! Measured points from files: rows of a CSV, and whole runs whose deployment the flags describe.
 //!
-//! Knows: the kind of each file, by its suffix. The library parses them.
+//! Knows: the kind of each file, by its suffix. The library parses the files.
 
 use super::{folder, local, text};
 use crate::args::RunsArgs;
@@ -13,15 +13,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The points of files.
+/// The measured points of all files.
 #[derive(Default)]
 pub(crate) struct Points {
     pub(crate) rows: Vec<Measurement>,
-    /// Errors of refused rows, each with its line.
+    /// Errors of refused rows, each with its file and line.
     pub(crate) refused: Vec<anyhow::Error>,
 }
 
-/// The points of all files, without rows that are refused.
+/// Reads the points of all files; refused rows are collected, not fatal.
 pub(crate) fn read(
     files: &[PathBuf],
     runs: &RunsArgs,
@@ -60,7 +60,7 @@ pub(crate) fn idle(files: &[PathBuf], runs: &RunsArgs) -> Result<(), Error> {
     }
 }
 
-/// The points of the file at `path` with contents `text`; rows of a table may be refused one by one.
+/// Reads the points of the file at `path` with contents `text`; rows of a table may be refused one by one.
 fn each_of_file(
     path: &Path,
     text: &str,
@@ -96,7 +96,7 @@ fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result
     Ok(rows.into_iter().map(|row| named(row?)).collect())
 }
 
-/// Deployment of runs by the flags: names of the catalog, or paths.
+/// Deployment of runs as the flags describe it: names of the catalog, or paths.
 fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) -> Result<Subject> {
     let needed = |flag: &str, value: &Option<String>, accepted: &str| {
         value.clone().ok_or_else(|| Error::field(place, flag, "missing", accepted))

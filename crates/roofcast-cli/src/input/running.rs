@@ -1,6 +1,6 @@
-//! Deployment described by an engine's command line, or by a cluster's manifest.
+//! Deployment that an engine's command line, or a cluster's manifest, describes.
 //!
-//! Knows: where they are read from, and that flags without effect on a forecast are reported on stderr. The library
+//! Knows: which arguments hold it, and that flags without effect on a forecast are reported on stderr. The library
 //! knows the meaning of flags.
 
 use super::{STANDARD_INPUT, filled, manifest, standard_input};
@@ -12,7 +12,7 @@ use roofcast::spec::settings::Setting;
 use std::io::Write;
 use std::path::Path;
 
-/// The running deployment, if one is given.
+/// The command of the running deployment, if the arguments give one.
 pub(super) fn running(args: &SourceArgs) -> Result<Option<Command>> {
     let Some(path) = &args.from_manifest else {
         return args.from_command.as_deref().map(|text| command("--from-command", text)).transpose();
@@ -28,8 +28,8 @@ pub(super) fn running(args: &SourceArgs) -> Result<Option<Command>> {
     Ok(Some(told))
 }
 
-/// The settings of the engine's command line given by `flag`; flags that a forecast does not use are reported on
-/// stderr.
+/// Reads the engine's command line in `text`, given by `flag`; engine flags that a forecast does not use are reported
+/// on stderr.
 pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
     let command = command::read(text)?;
     let list = |what: &str, flags: &[String]| match flags {
@@ -41,7 +41,7 @@ pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
         + &list("of no effect on a forecast", &command.ignored)
         + &notes.collect::<String>();
     if !host::noted(&said) {
-        // If stderr is closed, only these lines are lost.
+        // If stderr is closed, only these notes are lost.
         drop(std::io::stderr().write_all(said.as_bytes()));
     }
     Ok(command)

@@ -23,16 +23,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Table;
 
-/// Default spec: its place in errors, and its text.
+/// Default spec of a verb: its name in errors, and its text.
 pub(crate) type Base = (&'static str, &'static str);
 
 /// Versions without a number, which count as the newest.
 const UNNUMBERED: [&str; 3] = ["nightly", "latest", "main"];
 
-/// No spec.
+/// Default of verbs that need no spec.
 pub(crate) const EMPTY: Base = ("arguments", "");
 
-/// Sources that names in a question may refer to.
+/// Sources to which names in a question may refer.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Reach {
     /// The catalog, and files of this machine.
@@ -71,7 +71,7 @@ impl Reach {
     }
 }
 
-/// A spec file or the default, and everything that is applied to it.
+/// A spec file or the default, and everything that is applied on top of it.
 pub(crate) struct Source {
     place: String,
     file: Option<PathBuf>,
@@ -80,23 +80,23 @@ pub(crate) struct Source {
     settings: Vec<Setting>,
     catalog: Cow<'static, Catalog>,
     reach: Reach,
-    /// Longest sequence in the command, if its engine refuses more than the model has.
+    /// Longest sequence that the command sets, if the engine refuses one beyond the model's maximum.
     longest: Option<Longest>,
-    /// Longest request of the engine's command, if a command is given.
+    /// Longest request that the engine's command admits, if a command is given.
     runs: Option<Bound>,
 }
 
-/// Longest request of a command that has no number for it.
+/// Longest request of an engine whose command states no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     /// The model's maximum.
     Model,
-    /// The most that fits memory.
+    /// The longest that fits in memory.
     Memory,
 }
 
 impl Source {
-    /// The spec in `file`, else `base`; with the settings of `args` and then `flags` applied.
+    /// Reads the spec in `file`, else `base`, and applies the settings of `args` and then `flags`.
     pub(crate) fn read(
         file: Option<&Path>,
         base: Base,
@@ -111,7 +111,7 @@ impl Source {
         let (given, file) = (file.is_some(), file.filter(|path| *path != Path::new(STANDARD_INPUT)));
         let table: Table = match quoted::unquoted(&text).parse() {
             Ok(table) => rooted(table, super::folder(file)),
-            // The library's message has the line.
+            // The library's parser reports the line, so its message is preferred.
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
         let told = running(args)?;
@@ -132,20 +132,20 @@ impl Source {
         Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files, longest, runs })
     }
 
-    /// Returns the source with `default` for a section that the spec lacks.
+    /// Uses `default` for `section` if the spec lacks that section.
     pub(crate) fn or(mut self, section: &str, default: Table) -> Source {
         self.table.entry(section).or_insert_with(|| default.into());
         self
     }
 
-    /// A spec received over the network, which reaches no file.
+    /// A source from a spec that came over the network, which may not name files.
     pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
         let (place, text) = ("the request".to_owned(), String::new());
         let (settings, reach) = (Vec::new(), Reach::Given(models));
         Source { place, file: None, text, table, settings, catalog, reach, longest: None, runs: None }
     }
 
-    /// The question with `more` settings applied last.
+    /// The question with the settings `more` applied last.
     pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
         let (table, mut spec) = self.spec([&self.settings, more].concat())?;
         if let Some(name) = &mut spec.model.name {
@@ -175,8 +175,8 @@ impl Source {
         })
     }
 
-    /// The spec with `settings` over the file, as a table and as a spec. All invalid settings are reported at one
-    /// time.
+    /// Applies `settings` to the file; returns the spec as a table and as a `Spec`. All invalid settings are reported
+    /// together.
     fn spec(&self, mut settings: Vec<Setting>) -> Result<(Table, Spec)> {
         let mut wrong = Vec::new();
         loop {
@@ -187,7 +187,7 @@ impl Source {
                 Ok(_) => return Err(together(wrong)),
                 Err(error) => {
                     let refused = refused(&error, &settings);
-                    // Errors that appear after removing refused values may be caused by the removal.
+                    // An error that appears only after refused values are removed may be caused by the removal.
                     if wrong.is_empty() || refused.is_some() {
                         wrong.push(self.explained(error, &settings).into());
                     }
@@ -200,7 +200,7 @@ impl Source {
         }
     }
 
-    /// An error of the file itself with its line, else of the setting by its flag.
+    /// Attributes an error to the file's line, or to the flag of the setting that caused it.
     fn explained(&self, error: Error, settings: &[Setting]) -> Error {
         let of_file = Spec::parse(&self.place, &self.text).err();
         let said = |error: &Error| error.to_string().split_once("`").map(|(_, rest)| rest.to_owned());
@@ -223,7 +223,7 @@ impl Source {
     }
 }
 
-/// The setting to which an error refers.
+/// Index of the setting to which an error refers.
 fn refused(error: &Error, settings: &[Setting]) -> Option<usize> {
     let Error::Parse { message, .. } = error else { return None };
     settings.iter().position(|setting| {
@@ -233,7 +233,7 @@ fn refused(error: &Error, settings: &[Setting]) -> Option<usize> {
     })
 }
 
-/// The error for a setting that needs another one, if that is why a section cannot be read.
+/// The error for a setting that requires another setting, if that is why a section cannot be read.
 fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
     let needs = [
         (
@@ -260,7 +260,7 @@ fn names_model(table: Option<&Table>, settings: &[Setting]) -> bool {
         || of_file.is_some_and(|model| model.contains_key("name") || model.contains_key("path"))
 }
 
-/// `KEY=VALUE` of `--set`.
+/// Reads `KEY=VALUE` of `--set`.
 fn set(text: &str) -> Result<Setting> {
     let accepted = "KEY=VALUE, as engine.watermark=0.01; `roofcast keys` lists them";
     let wrong = || Error::field("arguments", "--set", format!("{text:?}"), accepted);
@@ -271,7 +271,7 @@ fn set(text: &str) -> Result<Setting> {
 
 /// A question: the spec with all settings, and the catalog to resolve it with.
 pub(crate) struct Scenario {
-    /// Place of the spec in errors.
+    /// Name of the spec in errors.
     pub(crate) place: String,
     file: Option<PathBuf>,
     /// The spec, with the traces that it names loaded.
@@ -284,7 +284,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// Prefixes an error with the spec's file, if it does not name one.
+    /// Prefixes an error with the spec's file, unless the error already names a file.
     pub(crate) fn told(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         of_file(self.file.as_deref(), error)
     }
@@ -295,7 +295,7 @@ impl Scenario {
         fleet.is_some_and(|fleet| fleet.keys().any(|key| key != "link"))
     }
 
-    /// The name of the model asked for.
+    /// Name of the model that the question is about.
     pub(crate) fn model_name(&self) -> Result<String> {
         let model = &self.spec.model;
         let accepted = "a catalog id, a config.json, a .gguf or .safetensors";
@@ -310,14 +310,14 @@ impl Scenario {
         Ok(named.ok_or_else(|| absent(self.file.as_deref(), "--model", "model.name", accepted))?)
     }
 
-    /// The model asked for.
+    /// The model that the question is about.
     pub(crate) fn model(&self) -> Result<Arc<Model>> {
         let model = self.reach.model(&self.model_name()?, &self.catalog).map_err(|e| self.told(e))?;
         self.reaches(&model)?;
         Ok(model)
     }
 
-    /// Refuses a command that its engine refuses, because sequences are longer than the model's maximum.
+    /// Refuses a command with sequences beyond the model's maximum, if the engine itself refuses it.
     fn reaches(&self, model: &Model) -> Result<()> {
         let Some(longest) = &self.longest else { return Ok(()) };
         let most = model.max_context.filter(|most| longest.tokens > *most);
@@ -331,14 +331,14 @@ impl Scenario {
         }
     }
 
-    /// The name of the accelerator that decodes, or the error for a question without one.
+    /// Name of the accelerator that decodes; an error if the question has none.
     fn hardware<'a>(&self, named: Option<&'a str>) -> Result<&'a str> {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
         let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
         Ok(named.ok_or_else(lacking)?)
     }
 
-    /// The deployment; the only place that resolves it. Errors of model, accelerator and engine are reported
+    /// Resolves the deployment; the only place where this is done. Errors of model, accelerator and engine are reported
     /// together.
     pub(crate) fn deployment(&self) -> Result<Deployment> {
         let [prompts, hardware] = self.spec.fleet.accelerators(self.spec.hardware.accelerator.as_deref());
@@ -364,7 +364,8 @@ impl Scenario {
         Deployment::resolve(model, Arc::new(chip), &options).map_err(|e| self.told(e))
     }
 
-    /// Refuses a version without an order, and an unknown engine, which is probably a typing error.
+    /// Refuses an unknown engine, which is probably a typing error, and a version that has no place in the order of
+    /// releases.
     fn engine(&self) -> Result<()> {
         let ordered =
             |version: &String| Version::parse(version).is_some() || UNNUMBERED.contains(&version.as_str());
@@ -387,8 +388,8 @@ impl Scenario {
         Err(self.told(Error::field(&self.place, "engine.name", format!("{name:?}"), accepted)))
     }
 
-    /// The spec of a deployment that a plan found: the spec without the search and the keys `dropped`, and with the
-    /// keys of `found` applied.
+    /// The spec of a deployment that a plan found: this spec without its search and without the keys `dropped`,
+    /// overridden by the keys of `found`.
     pub(crate) fn deployed(&self, found: &Table, dropped: &[&str]) -> String {
         let mut table = absolute(self.table.clone());
         for key in dropped {
@@ -407,7 +408,8 @@ impl Scenario {
         table.to_string()
     }
 
-    /// Prints the whole spec as TOML, after a comment `roofcast VERB SPEC.toml` with settings that have no key.
+    /// Prints the whole spec as TOML, after a comment `roofcast VERB SPEC.toml` that holds the flags for settings
+    /// without a key.
     pub(crate) fn dump(
         &self,
         verb: &str,
@@ -420,7 +422,7 @@ impl Scenario {
     }
 }
 
-/// Joins the errors of one question, a line each.
+/// Joins several errors of one question, a line each.
 fn together(errors: impl IntoIterator<Item = anyhow::Error>) -> anyhow::Error {
     let mut all: Vec<anyhow::Error> = errors.into_iter().collect();
     match all.len() {
@@ -439,7 +441,7 @@ fn overlay(table: &mut Table, over: &Table) {
     }
 }
 
-/// The table with absolute paths, which are valid wherever it is written to.
+/// Makes the paths in a table absolute, so that the table may be written to any folder.
 fn absolute(table: Table) -> Table {
     std::env::current_dir().map_or_else(|_| table.clone(), |folder: PathBuf| rooted(table.clone(), &folder))
 }

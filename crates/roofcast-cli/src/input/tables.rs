@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 /// Deepest level of nested folders that is searched.
 const DEEPEST: usize = 16;
 
-/// Contents of the tables, and the number of unused files by name.
+/// Contents of the tables, and the names of files that are not used with the number of each.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) readings: Vec<TableContents>,
     pub(crate) unused: BTreeMap<String, usize>,
 }
 
-/// Reads the tables at `paths`.
+/// Reads the tables of the files and folders `paths`.
 pub(crate) fn read(paths: &[PathBuf], catalog: &Catalog) -> Result<Tables> {
     let mut files = Vec::new();
     for path in paths {
@@ -81,7 +81,7 @@ mod parquet {
     use roofcast::profile::build::{Columns, TableSource};
     use std::fs::File;
 
-    /// Each file's table, or the name of an unused file.
+    /// The table of each file, or the name of a file that is not used.
     pub(super) fn read(files: &[PathBuf], catalog: &Catalog) -> Result<Vec<Result<TableContents, String>>> {
         files.par_iter().map(|file| table(file, catalog)).collect()
     }
@@ -99,7 +99,7 @@ mod parquet {
         Ok(Ok(source.read(&columns)?))
     }
 
-    /// The columns that `source` asks for, if present.
+    /// Reads the columns that `source` asks for, if the file has them.
     fn columns(
         place: &str,
         source: &TableSource<'_>,
@@ -148,7 +148,7 @@ mod parquet {
         }
     }
 
-    /// Every row of a column that does not repeat; `none` for null.
+    /// Reads every row of a column without repetition; null becomes `none`.
     fn all<T: DataType, V>(
         mut reader: ColumnReaderImpl<T>,
         group: &dyn RowGroupReader,
@@ -165,7 +165,7 @@ mod parquet {
             }
             read += records;
         }
-        // A column that cannot be null has no levels.
+        // A column that cannot be null has no definition levels.
         if levels.is_empty() {
             return Ok(values.iter().map(value).collect());
         }

@@ -5,11 +5,11 @@ use roofcast::spec::keys::{KEYS, ValueType};
 use roofcast::spec::number::{self, Unit};
 use std::iter::successors;
 
-/// The most points of a sweep.
+/// Most points of a sweep.
 const MOST: usize = 100_000;
 const LARGEST: u64 = 1 << 30;
 
-/// Reads `1..512`, `1..512:8`, `1..512:x2` or `1,2,4`, of numbers from `least`; else an error message.
+/// Reads `1..512`, `1..512:8`, `1..512:x2` or `1,2,4`; numbers must be at least `least`. The error is a message.
 pub(crate) fn numbers(text: &str, least: u64) -> Result<Vec<u64>, String> {
     let count = |s: &str| {
         let whole = number::whole(s).and_then(|n| u64::try_from(n).ok());
@@ -35,14 +35,14 @@ pub(crate) fn numbers(text: &str, least: u64) -> Result<Vec<u64>, String> {
     counted(text, successors(Some(from), next).take_while(|v| *v <= to).take(MOST + 1).collect())
 }
 
-/// The error for the values of `--sweep`.
+/// The error for refused values of `--sweep`.
 pub(crate) fn refused(text: &str, why: &str) -> Error {
     let shown: String = text.chars().take(80).collect();
     let accepted = "values as 1..512, 1..512:8, 1..512:x2 or 1,2,4";
     Error::field("arguments", "--sweep", format!("{shown:?} ({why})"), accepted)
 }
 
-/// Checks the number of values of a key.
+/// Returns `values`, or an error message if there are more than [`MOST`].
 fn counted<T>(text: &str, values: Vec<T>) -> Result<Vec<T>, String> {
     match values.len() {
         0..=MOST => Ok(values),
@@ -53,7 +53,7 @@ fn counted<T>(text: &str, values: Vec<T>) -> Result<Vec<T>, String> {
     }
 }
 
-/// Reads a range of whole numbers, or a list of values of the key at `path`; else an error message.
+/// Reads a range of whole numbers, or a list of values, of the key at `path`. The error is a message.
 pub(crate) fn settings(path: &str, text: &str) -> Result<Vec<toml::Value>, String> {
     let range = text.split_once("..").is_some_and(|(from, _)| from.trim().parse::<i64>().is_ok());
     if range {
@@ -66,8 +66,8 @@ pub(crate) fn settings(path: &str, text: &str) -> Result<Vec<toml::Value>, Strin
     counted(text, text.split(',').map(|word| setting(path, word.trim())).take(MOST + 1).collect())
 }
 
-/// A value of the key at `path`: a number or time if the key holds one, `true` or `false`, TOML in brackets or
-/// quotes, else a word. Values that do not fit the key are refused when the spec is read.
+/// Reads a value of the key at `path`: a number or time if the key holds one, `true` or `false`, TOML in brackets or
+/// quotes, else a word. Values that do not fit the key are refused later, when the spec is read.
 pub(crate) fn setting(path: &str, word: &str) -> toml::Value {
     let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
     let of_key = match (kind, Unit::of_key(path)) {
@@ -76,7 +76,7 @@ pub(crate) fn setting(path: &str, word: &str) -> toml::Value {
         (Some(ValueType::Real), None) => number::real(word).map(toml::Value::from),
         _ => None,
     };
-    // Formats and versions may be numbers in form, as the KV format 8.
+    // Formats and versions are words even if they look like numbers, as the KV format 8.
     let named = kind == Some(ValueType::Word) && path != "parallelism.replicas";
     let written = || {
         let marked = word.starts_with(['[', '{', '"']);
@@ -116,7 +116,7 @@ mod tests {
             let error = numbers(wrong, 1).unwrap_err();
             assert!(error.contains(why), "{wrong}: {error}");
         }
-        // Zero times any factor stays zero.
+        // Zero times any factor stays zero, so the range would never end.
         assert!(numbers("0..4:x2", 0).unwrap_err().contains("never leaves 0"));
     }
 
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(settings("slo.ttft_p99_ms", "50ms,2s"), Ok(vec![50.0.into(), 2000.0.into()]));
         assert_eq!(settings("engine.max_model_len", "8k,1e4"), Ok(vec![8000.into(), 10_000.into()]));
         assert_eq!(setting("engine.watermark", "0.01"), 0.01.into());
-        // As their flags take them: names that look like numbers.
+        // Names that look like numbers are words, as for their flags.
         assert_eq!(settings("precision.kv", "8,16"), Ok(vec!["8".into(), "16".into()]));
         assert_eq!(setting("engine.version", "0.11"), "0.11".into());
         assert_eq!(setting("parallelism.replicas", "4"), 4.into());

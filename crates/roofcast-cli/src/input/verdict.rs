@@ -1,7 +1,7 @@
-//! Start-up verdict of the engine asked about.
+//! Start-up verdict of the engine that the question is about.
 //!
-//! Knows: the longest request with which a command's engine starts if the command has no number for it. The library
-//! computes the memory.
+//! Knows: the longest request with which an engine starts if its command has no number for it. The library computes the
+//! memory.
 
 use super::scenario::{Bound, Scenario};
 use anyhow::Result;
@@ -10,8 +10,9 @@ use roofcast::units::Bytes;
 use roofcast::{Deployment, Error};
 
 impl Scenario {
-    /// The engine's start-up report, if the longest request is known: from the spec, or from a command, which without
-    /// a number serves the model's maximum, as does an engine beside other processes.
+    /// The engine's start-up report, if its longest request is known: the spec states it, or a command does. A command
+    /// without a number serves up to the model's maximum, as does an engine that shares its accelerator with other
+    /// processes.
     pub(crate) fn start(&self, deployment: &Deployment) -> Option<Start> {
         let longest = deployment.engine.max_model_len;
         let shares = deployment.memory_used > Bytes::ZERO;
@@ -27,7 +28,7 @@ impl Scenario {
         }
     }
 
-    /// Refuses a command whose engine would not start.
+    /// Refuses a command with which the engine would not start.
     pub(crate) fn starts(&self, deployment: &Deployment) -> Result<()> {
         let refused = self.start(deployment).filter(|_| self.runs.is_some());
         match refused.and_then(|start| Some((start.refusal?, start.max_model_len))) {

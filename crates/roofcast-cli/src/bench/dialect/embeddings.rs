@@ -1,4 +1,4 @@
-//! The answer of `/v1/embeddings`: a vector for each input, and the tokens that were read.
+//! The answer of `/v1/embeddings`: a vector for each input, and the number of prompt tokens.
 
 use super::{Chunk, Usage, WrittenError};
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! Events of SGLang's `/generate`: the text so far, and in `meta_info` the tokens so far. Checked against
-//! `python/sglang/srt/managers/tokenizer_manager.py` of SGLang 0.5.
+//! Events of SGLang's `/generate`: each has the whole text so far, and in `meta_info` the number of tokens so far.
+//! Checked against `python/sglang/srt/managers/tokenizer_manager.py` of SGLang 0.5.
 
 use super::words::Words;
 use super::{Chunk, Tokens, Usage, WrittenError, given_up};

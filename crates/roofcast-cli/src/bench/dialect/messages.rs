@@ -1,4 +1,4 @@
-//! Events of Anthropic's `/v1/messages`, which vLLM and SGLang serve, too, by their `type`.
+//! Events of Anthropic's `/v1/messages`, distinguished by their `type`. vLLM and SGLang serve this API, too.
 //!
 //! Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming (2026-10).
 
@@ -19,7 +19,7 @@ struct Written<'a> {
     /// Key of `content_block_delta` and `message_delta`.
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    /// Key of `message_delta`, and of a whole answer.
+    /// Key of `message_delta`, and of an answer that is not streamed.
     #[serde(default)]
     usage: Option<Counts>,
     #[serde(borrow, default)]
@@ -69,7 +69,7 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
             }
         }
         "message_delta" => {
-            // Counts so far, of the answer alone.
+            // Output tokens so far; the prompt's are in `message_start`.
             chunk.answered = written.usage.as_ref().map(|usage| usage.output_tokens);
             let reason = written.delta.and_then(|delta| delta.stop_reason);
             chunk.finished.extend(reason.map(|reason| reason == "max_tokens"));

@@ -29,10 +29,10 @@ struct Choice<'a> {
     index: Option<u32>,
     #[serde(borrow, default)]
     text: Option<Words<'a>>,
-    /// Key of a stream. Perplexity also sends the whole `message` so far.
+    /// Key of a streamed chunk. Perplexity sends the whole `message` so far in addition.
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    /// Key of a whole answer.
+    /// Key of an answer that is not streamed.
     #[serde(borrow, default)]
     message: Option<Delta<'a>>,
     #[serde(borrow, default)]
@@ -51,7 +51,7 @@ struct Delta<'a> {
     content: Option<Words<'a>>,
     #[serde(borrow, default)]
     reasoning_content: Option<Words<'a>>,
-    /// Reasoning text by vLLM's and OpenRouter's name.
+    /// Reasoning text, under the key of vLLM and OpenRouter.
     #[serde(borrow, default)]
     reasoning: Option<Words<'a>>,
     #[serde(borrow, default)]
@@ -71,7 +71,7 @@ struct WrittenUsage {
     completion_tokens: Option<u64>,
     #[serde(default)]
     prompt_tokens_details: Option<Details>,
-    /// DeepSeek's name for cached prompt tokens.
+    /// Cached prompt tokens, under DeepSeek's key.
     #[serde(default)]
     prompt_cache_hit_tokens: Option<u64>,
 }
@@ -93,7 +93,7 @@ impl From<WrittenUsage> for Usage {
     }
 }
 
-/// Reads the data of one event, or the body of a whole answer. The error describes the JSON's fault.
+/// Parses the data of one event, or the body of a whole answer. The error describes the fault in the JSON.
 pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     let written: Written = serde_json::from_slice(data).map_err(|e| e.to_string())?;
     let mut chunk = Chunk { failure: failure_of(&written), ..Chunk::default() };
@@ -123,7 +123,7 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     Ok(chunk)
 }
 
-/// The error in an event, if any: OpenAI's `error` object, or an object that is itself an error.
+/// The error in an event, if any: in OpenAI's `error` key, or the event itself.
 fn failure_of(written: &Written) -> Option<Failure> {
     match (&written.error, &written.object) {
         (Some(error), _) => Some(error.failure()),
@@ -134,15 +134,15 @@ fn failure_of(written: &Written) -> Option<Failure> {
     }
 }
 
-/// The failure of a choice: an error within it (OpenRouter), or a finish reason that means failure.
+/// The failure of a choice: an error inside it (OpenRouter), or a finish reason that means failure.
 fn failure_in(choice: &Choice) -> Option<Failure> {
     let error = choice.error.as_ref().map(WrittenError::failure);
     error.or_else(|| given_up(choice.finish_reason.as_deref()?))
 }
 
-/// `Some` if a choice brings tokens, true if they are not visible. The role alone or a bare end brings none. Text may
-/// be empty if the token is special or half a character: a chunk that neither opens nor ends the answer counts as
-/// such a token.
+/// `Some` if a choice brings tokens, true if they show no text. A chunk with only the role, or only a finish reason,
+/// brings none. Text may be empty for a special token or half a character, so a chunk without text that neither opens
+/// nor ends the answer counts as a token.
 fn brings_tokens(choice: &Choice) -> Option<bool> {
     let some = |text: &Option<Words>| text.as_ref().is_some_and(|t| !t.is_empty());
     if choice.token_ids.as_ref().is_some_and(|ids| !ids.is_empty()) || some(&choice.text) {

@@ -1,4 +1,4 @@
-//! Events of `/v1/responses`, by their `type`, and its whole answer.
+//! Events of `/v1/responses`, distinguished by their `type`, and its answer if it is not streamed.
 //!
 //! Source: https://platform.openai.com/docs/api-reference/responses-streaming (2026-10).
 
@@ -22,7 +22,7 @@ struct Event<'a> {
     message: Option<Cow<'a, str>>,
 }
 
-/// The final event of an answer, or a whole answer.
+/// The answer in the final event of a stream, or the answer that is not streamed.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow, default)]
@@ -43,7 +43,7 @@ struct Item<'a> {
     arguments: Option<Words<'a>>,
 }
 
-/// Events that bring tokens: text, reasoning, refusals, arguments of calls.
+/// Types of events that bring tokens: text, reasoning, refusals, arguments of calls.
 const DELTAS: [&str; 5] = [
     "response.output_text.delta",
     "response.reasoning_text.delta",

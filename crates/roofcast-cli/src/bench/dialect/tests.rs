@@ -1,6 +1,7 @@
 use super::*;
 
-/// Sums over events: visible tokens, counted tokens, prompt tokens, cached ones, whether all ended by length, text.
+/// Sums over `events`: chunks with visible tokens, counted output tokens, prompt tokens, cached tokens, for each ended
+/// choice if it reached its limit, text.
 fn told(endpoint: Endpoint, events: &[&str]) -> (usize, u64, u64, Option<u64>, Vec<bool>, String) {
     let (mut shown, mut usage, mut finished, mut text) = (0, Usage::default(), Vec::new(), String::new());
     for event in events {
@@ -58,7 +59,7 @@ fn messages() {
     ];
     let whole = r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn",
         "usage":{"input_tokens":8,"output_tokens":4}}"#;
-    // Cached tokens are counted separately: 5 + 3.
+    // Anthropic counts cached tokens separately: the prompt has 5 + 3.
     assert_eq!(told(Endpoint::Messages, &events), (2, 4, 8, Some(3), vec![true], "a".into()));
     assert_eq!(told(Endpoint::Messages, &[whole]), (1, 4, 8, None, vec![false], "a".into()));
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;

@@ -1,18 +1,18 @@
 //! Text of an answer, as a string or as a list of parts.
 //!
 //! Knows: a string may hold half of a surrogate pair if a server cuts an emoji in two, and Mistral's reasoning models
-//! send content in parts, which hold text or further parts. Such text is kept as bytes, since it is decoded only when
-//! shown or sent again.
+//! send content in parts, which hold text or further parts. Text is kept as bytes and decoded only when it is shown or
+//! sent again, when the other half has arrived.
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Text as bytes, which are UTF-8 but for lone surrogates.
+/// Text as bytes, which are UTF-8 except for lone surrogates.
 #[derive(Debug)]
 pub(super) struct Words<'a>(Cow<'a, [u8]>);
 
-/// One part of a list.
+/// One part of content that is a list.
 #[derive(serde::Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]
@@ -36,7 +36,7 @@ impl<'a> Words<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Words<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words<'a>, D::Error> {
-        // As bytes, since a string must consist of whole characters.
+        // Read as bytes, because a Rust string cannot hold half a character.
         deserializer.deserialize_bytes(Either)
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     fn strings_halves_and_parts() {
         assert_eq!(text(r#""plain""#), "plain");
         assert_eq!(text(r#""a\nb""#), "a\nb");
-        // A lone surrogate is three bytes in CESU-8, none of which is UTF-8.
+        // CESU-8 encodes a lone surrogate in three bytes, none of which is valid in UTF-8.
         assert_eq!(text(r#""a\ud83d""#), "a\u{fffd}\u{fffd}\u{fffd}");
         let thinking =
             r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":" a"}]"#;

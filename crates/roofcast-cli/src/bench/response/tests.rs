@@ -5,10 +5,10 @@ fn expected(stream: bool, tokens: u64, choices: u64) -> Expected {
     Expected { endpoint: Endpoint::Chat, stream, keep_text: false, tokens, choices }
 }
 
-/// Result of an answer: tokens, chunks with tokens, time of the first, gaps, prompt tokens, outcome.
+/// Result of an answer: tokens, chunks with tokens, time of the first token in ps, gaps in ps, prompt tokens, failure.
 type Read = (u64, u64, Option<u64>, Vec<u64>, u64, Option<Outcome>);
 
-/// Feeds `body` in `pieces` of these sizes, the rest in one; the k-th piece is read at k ps.
+/// Feeds `body` in `pieces` of these sizes, and the rest as one piece; the k-th piece is read at k ps.
 fn read(body: &[u8], pieces: &[usize], asked: u64, choices: u64) -> Read {
     let mut answer = Response::new(expected(true, asked, choices));
     let mut rest = body;
@@ -25,7 +25,7 @@ fn read(body: &[u8], pieces: &[usize], asked: u64, choices: u64) -> Read {
     (answer.output_len(), answer.chunks, first, gaps, prompt, failure.map(|f| f.outcome))
 }
 
-/// The body of a recorded response. Lengths of HTTP chunks, where they were kept, are no fields of an event.
+/// The body of a recorded response, without the chunk lengths of HTTP's chunked encoding, which some recordings kept.
 fn capture(name: &str) -> Option<Vec<u8>> {
     let text = crate::bench::testing::capture(name)?;
     let (head, body) = text.split_once("\r\n\r\n").or_else(|| text.split_once("\n\n")).unwrap();
@@ -33,7 +33,8 @@ fn capture(name: &str) -> Option<Vec<u8>> {
     Some(body.as_bytes().to_vec())
 }
 
-/// Counted in the recordings by eye: name, tokens asked, choices; tokens, chunks with tokens, prompt tokens.
+/// Recorded streams and their counts, counted by eye: name, requested tokens, choices; tokens, chunks with tokens,
+/// prompt tokens.
 const STREAMS: [(&str, u64, u64, u64, u64, u64); 18] = [
     ("llama-chat-stream-contusage", 4, 1, 4, 4, 25),
     ("llama-chat-stream-nousage", 4, 1, 4, 4, 0),
@@ -43,9 +44,9 @@ const STREAMS: [(&str, u64, u64, u64, u64, u64); 18] = [
     ("llama-cmpl-stream-stop", 9, 1, 1, 1, 2),
     ("llama-cmpl-stream-tokenids", 5, 1, 5, 5, 5),
     ("llama-cmpl-stream-usage", 8, 1, 8, 8, 3),
-    // The first chunk has the role alone; the second names " something".
+    // The first chunk has only the role; the second has " something".
     ("vllm-chat-stream-contusage", 4, 1, 4, 4, 13),
-    // 1 + 4 + 4 + 4 + 1 tokens.
+    // Chunks of 1 + 4 + 4 + 4 + 1 tokens.
     ("vllm-chat-stream-interval4", 14, 1, 14, 5, 13),
     ("vllm-chat-stream-nousage", 4, 1, 4, 4, 0),
     ("vllm-chat-stream-usage", 8, 1, 8, 8, 15),
@@ -108,7 +109,7 @@ fn chunk(text: &str) -> String {
 fn times_are_those_of_the_reads() {
     let (a, b) = (chunk("a"), chunk("b"));
     let end = "data: [DONE]\n\n";
-    // Read at 0: half a chunk. At 1: its end and a whole one. At 2: a keep-alive. At 3: one more and the end.
+    // Read at 0: half a chunk. At 1: its other half and a whole one. At 2: a keep-alive. At 3: one more and the end.
     let body = format!("{a}{b}: ping\n\n{b}{end}");
     let found = read(body.as_bytes(), &[10, a.len() - 10 + b.len(), 8], 9, 1);
     assert_eq!(found, (3, 3, Some(1), vec![0, 2], 0, None));
@@ -125,7 +126,7 @@ fn reasoning_tools_and_special_tokens_are_tokens() {
         (r#"{"reasoning_content":"hm"}"#, 1),
         (r#"{"reasoning":"hm","content":null}"#, 1),
         (r#"{"tool_calls":[{"index":0}]}"#, 1),
-        // It is unknown whether the server has a token yet; after a token it has another.
+        // An empty text before the first token may be the opening of a stream; after a token it is another token.
         (r#"{"content":""}"#, 0),
         (
             r#"{"content":"a"},"finish_reason":null}]}
@@ -144,7 +145,7 @@ data: {"choices":[{"delta":{"content":""}"#,
     }
 }
 
-/// A chunk that ends the answer, with further keys of its choice.
+/// A chunk that ends the answer, with further `keys` in its choice.
 fn finish(reason: &str, keys: &str) -> String {
     format!("data: {{\"choices\":[{{\"index\":0,\"text\":\"\",\"finish_reason\":\"{reason}\"{keys}}}]}}\n\n")
 }
@@ -176,7 +177,7 @@ fn what_is_no_answer() {
 }
 
 proptest! {
-    /// Any bytes, in any pieces, give equal results, and no panic.
+    /// Any bytes, cut into any pieces, give equal results and no panic.
     #[test]
     fn anything_ends(body in proptest::collection::vec(any::<u8>(), 0..300), cuts in proptest::collection::vec(0_usize..40, 0..9)) {
         let (whole, pieces) = (read(&body, &[], 3, 1), read(&body, &cuts, 3, 1));
@@ -192,7 +193,7 @@ proptest! {
         let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n";
         let parts = [chunk("a"), chunk("\\n"), ": ping\r\n\r\n".into(), usage.into(), "id: 3\n".into(), chunk("")];
         let body: String = kinds.iter().map(|k| parts[*k].as_str()).chain(["data: [DONE]\n\n"]).collect();
-        // Empty chunks before the first with text are no tokens.
+        // Empty chunks before the first one with text are not tokens.
         let shown = kinds.iter().skip_while(|k| ![0, 1].contains(*k));
         let tokens = shown.filter(|k| [0, 1, 5].contains(*k)).count() as u64;
         let found = read(body.as_bytes(), &cuts, 9, 1);
