@@ -68,7 +68,7 @@ pub(crate) struct Energy {
     pub(crate) meter: &'static str,
     pub(crate) joules: f64,
     pub(crate) mean_w: f64,
-    /// Joules per output token; the tokens include those of warm-up requests.
+    /// Joules per output token; the tokens include warm-up requests.
     pub(crate) joules_per_output_token: Option<f64>,
     /// Largest memory in use among the readings, in bytes.
     pub(crate) memory_used_bytes: Option<f64>,

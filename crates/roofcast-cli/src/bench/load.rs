@@ -100,7 +100,7 @@ pub(super) struct Means<'a> {
     pub(super) cancelling: Cancelling,
 }
 
-/// Opens connections, then offers `traffic` until all of it is answered, or until `stop` fires. `tell` receives the
+/// Opens connections, then offers `traffic` until it is all answered, or until `stop` fires. `tell` receives the
 /// number of answers so far.
 pub(super) async fn drive(
     Means { asker, prompts, lag, ahead, stopped, bounds, cancelling }: Means<'_>,
