@@ -52,6 +52,8 @@ pub(crate) enum Mark {
     Resumed,
     /// Its last token is sampled.
     Finished,
+    /// Its last token is sampled after it was preempted with that token in flight.
+    Dropped,
 }
 
 /// Recordings of a replica's run.

@@ -1,8 +1,8 @@
 //! vLLM's engine block by block: every decision of its scheduler, with prefix caching, priorities and asynchronous
 //! scheduling.
 //!
-//! Knows: the loop around [`vllm::Scheduler`] and what each of its steps costs. It touches every running request in every
-//! step; where nothing but counts matters, [`super::Engine`] comes to the same decisions faster.
+//! Knows: the loop around [`vllm::Scheduler`]. It touches every running request in every step; where decodes advance in
+//! lockstep, [`super::Engine`] comes to equal answers by counting.
 
 mod account;
 mod offloading;
@@ -38,6 +38,8 @@ pub(crate) struct Blocks {
     requests: Vec<Life>,
     /// Steps decided and not completed yet: one, or two with asynchronous scheduling.
     pending: VecDeque<Step>,
+    /// Use of the cache by the oldest of them, after the results of the step before it.
+    held: Held,
     /// Requests that ended with the last step: the step in flight may still refer to them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
@@ -50,6 +52,17 @@ pub(crate) struct Blocks {
     adapters: Option<(usize, Operator)>,
     /// Link to the host tier, if there is one.
     link: Option<Link>,
+}
+
+/// Use of the cache by a step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    /// Blocks that requests hold.
+    blocks: u64,
+    /// Tokens that requests hold in addition to the first holder.
+    shared: u64,
+    /// Number of waiting requests.
+    waiting: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,6 +98,7 @@ impl Blocks {
             tally: Tally::default(),
             requests: Vec::new(),
             pending: VecDeque::new(),
+            held: Held::default(),
             leaving: Vec::new(),
             outputs: Outputs::default(),
             timeline: None,
@@ -263,11 +277,14 @@ impl Blocks {
                 id: 0,
             });
             self.leaving.push(id);
-            self.mark(id, Mark::Finished);
+            self.mark(id, if self.scheduler.was_preempted(id) { Mark::Dropped } else { Mark::Finished });
             self.report(id, |number| Event::Finished { number });
         }
-        // The requests that continue.
-        step.work.iter().filter(|w| w.samples).for_each(|w| self.mark(w.id, Mark::Decoding));
+        for work in step.work.iter().filter(|w| w.samples) {
+            if self.timeline.is_some() && self.scheduler.runs(work.id) {
+                self.mark(work.id, Mark::Decoding);
+            }
+        }
         gone.into_iter().for_each(|id| self.scheduler.forget(id));
         self.settle();
     }
@@ -296,6 +313,9 @@ impl Blocks {
                 self.requests[id].cached = cached;
             }
             self.tally.cached_tokens += cached;
+        }
+        if !step.preempted.is_empty() {
+            self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
         }
         self.tally.recomputed_tokens += step.recomputed;
         self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
@@ -356,10 +376,14 @@ impl Replica for Blocks {
         if self.pending.is_empty() {
             self.settle();
         }
+        self.measure();
         let step = self.scheduler.schedule();
         self.note(&step);
         let nothing = step.work.is_empty();
         let stuck = nothing && step.preempted.is_empty() && self.pending.is_empty();
+        if self.pending.is_empty() {
+            self.measure();
+        }
         self.pending.push_back(step);
         let flight = if self.config.async_scheduling { 2 } else { 1 };
         if self.pending.len() >= flight || nothing {

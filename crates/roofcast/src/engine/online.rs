@@ -9,7 +9,6 @@ use super::Replica;
 use super::blocks::Blocks;
 pub use super::event::Event;
 use super::price::StepPrices;
-use super::settings::runs_by_block;
 use super::sglang::{Sglang, SglangConfig};
 use super::speculation::Speculation;
 use crate::arrival::Departure;
@@ -115,11 +114,6 @@ pub struct Online {
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
     watched: bool,
-    /// True if a step is scheduled while the previous one runs, as in a counting simulation; an engine that runs
-    /// block by block has its own order.
-    ahead: bool,
-    /// Start of the last step, or arrival of the first request after a pause.
-    began: Ticks,
 }
 
 #[derive(Debug, Clone)]
@@ -148,7 +142,7 @@ impl Online {
     /// An idle engine; `context` is the mean length of requests, `seed` decides which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
         let deployment = &forecaster.deployment;
-        let (engine, capacity, ahead) = match deployment.engine.scheduler {
+        let (engine, capacity) = match deployment.engine.scheduler {
             SchedulerKind::Sglang => {
                 let (config, _) = EngineConfig::resolve(deployment, context, true)?;
                 let mut settings = SglangConfig::resolve(&deployment.engine, &config)?;
@@ -161,7 +155,7 @@ impl Online {
                     enable_prefix_caching: !settings.scheduler.disable_radix_cache,
                 };
                 let price = StepPrices::new(forecaster.timing(config.cost));
-                (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity, false)
+                (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity)
             }
             _ => {
                 let (config, settings) = EngineConfig::resolve_by_block(deployment, context)?;
@@ -174,20 +168,11 @@ impl Online {
                 };
                 let price = StepPrices::new(forecaster.timing(config.cost));
                 let speculation = Speculation::resolve(forecaster, seed)?;
-                let ahead = config.polling.overlaps && !runs_by_block(&deployment.engine);
                 let blocks = Blocks::new(settings, price, speculation).tiered(config.host).reporting();
-                (Driven::Vllm(Box::new(blocks)), capacity, ahead)
+                (Driven::Vllm(Box::new(blocks)), capacity)
             }
         };
-        Ok(Online {
-            engine,
-            capacity,
-            present: BTreeMap::new(),
-            gone: Vec::new(),
-            watched: false,
-            ahead,
-            began: Ticks::ZERO,
-        })
+        Ok(Online { engine, capacity, present: BTreeMap::new(), gone: Vec::new(), watched: false })
     }
 
     /// Limits of the engine.
@@ -204,7 +189,6 @@ impl Online {
     pub fn arrive(&mut self, asked: &OnlineRequest) {
         if self.is_empty() {
             self.wait_until(asked.at);
-            self.began = self.clock();
         }
         let arrival = asked.arrival();
         let prefix = match asked.adapter {
@@ -235,7 +219,6 @@ impl Online {
     /// Runs one step; `None` if there is no work. Its events are appended to `events`.
     pub fn step(&mut self, events: &mut Vec<Event>) -> Option<Done> {
         let before = self.engine.replica().tally().scheduled_tokens;
-        self.began = self.clock();
         if self.is_empty() {
             return None;
         }
@@ -306,12 +289,6 @@ impl Online {
     /// End of the last step, or of the last idle wait.
     pub fn clock(&self) -> Ticks {
         self.engine.replica().clock()
-    }
-
-    /// Time up to which the next step considers arrivals: if it is scheduled while the last step runs, the start of
-    /// that step.
-    pub fn received(&self) -> Ticks {
-        if self.ahead { self.began } else { self.clock() }
     }
 
     /// True if the engine has no requests.

@@ -91,6 +91,7 @@ impl EngineConfig {
                 as u64,
             order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
             polling: polling(spec, budget, ranks),
+            ahead: profile.decides_ahead && spec.is_in_order() && spec.overlaps(),
             attention_dp: ranks,
             reservation: match own {
                 Own::Reserving(kind) => reserved(*kind),
@@ -108,10 +109,13 @@ impl EngineConfig {
             queue: spec.policy,
             cost: spec.cost,
             by_block: None,
+            counts: true,
             hands_over: false,
         };
         check(spec, &profile, &config)?;
-        config.by_block = by_block.then(|| vllm_settings(&config, spec));
+        config.counts = !by_block;
+        let alike = spec.scheduler == SchedulerKind::Vllm && config.is_plain();
+        config.by_block = (by_block || alike).then(|| vllm_settings(&config, spec));
         Ok((config, profile.policy))
     }
 }
@@ -220,7 +224,7 @@ fn polling(spec: &EngineSettings, budget: u64, ranks: u64) -> PollingConfig {
         recv_interval: spec.sglang().map_or(0, |own| own.scheduler_recv_interval),
         wait_steps: held.map_or(0, |own| own.batch_wait_timeout_iters).max(balance_steps.unwrap_or(0)),
         wait_prompts: if balance_steps.is_some() { ranks } else { 0 },
-        overlaps: spec.is_in_order() && spec.overlaps(),
+        overlaps: held.is_some_and(|own| own.overlaps) && spec.is_in_order(),
         wait_tokens: (ratio * budget as f64) as u64,
     }
 }
@@ -299,12 +303,10 @@ fn reserved(kind: ReservationKind) -> Reservation {
     }
 }
 
-/// True if settings break lockstep, so that vLLM's scheduler runs block by block. AsyncScheduler is modelled from the
-/// version on in which it became the default.
+/// True if settings break lockstep, so that vLLM's scheduler runs block by block.
 pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
     let own = spec.vllm().is_some_and(|own| {
-        (own.async_scheduling == Some(true) && spec.is_since(scheduler::token_budget::ASYNC_SINCE))
-            || own.long_prefill_token_threshold.is_some_and(|t| t > 0)
+        own.long_prefill_token_threshold.is_some_and(|t| t > 0)
             || own.prefill_schedule_interval.is_some_and(|steps| steps > 1)
             || spec.policy == QueuePolicy::Priority
     });
@@ -338,7 +340,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark,
         prefill_schedule_interval: own.prefill_schedule_interval.unwrap_or(1),
-        async_scheduling: own.async_scheduling.unwrap_or(false),
+        async_scheduling: spec.overlaps() && drafts.is_none(),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         eagle: false,

@@ -36,6 +36,8 @@ pub struct EngineConfig {
     pub order: Order,
     /// Steps in which waiting requests are considered.
     pub polling: PollingConfig,
+    /// True if a step is decided when the one before it begins, as vLLM's AsyncScheduler does.
+    pub ahead: bool,
     /// Data-parallel ranks, which get equal parts of the budget.
     pub attention_dp: u64,
     /// Cache reserved at admission.
@@ -56,8 +58,10 @@ pub struct EngineConfig {
     pub queue: QueuePolicy,
     /// Kind of coefficients that price steps.
     pub cost: CostKind,
-    /// Settings of vLLM's own scheduler, if decodes do not advance in lockstep and it runs block by block.
+    /// Settings of vLLM's own scheduler, which decides block by block, if it has these settings.
     pub by_block: Option<vllm::SchedulerConfig>,
+    /// True if decodes advance in lockstep, so that counting comes to the decisions of the engine's own scheduler.
+    pub counts: bool,
     /// True if requests leave with their first token, for another replica to decode.
     pub hands_over: bool,
 }
@@ -103,6 +107,12 @@ pub enum Preemption {
 }
 
 impl EngineConfig {
+    /// True if vLLM's own scheduler has these settings: one group of layers, one data-parallel rank, requests in order
+    /// of arrival.
+    pub fn is_plain(&self) -> bool {
+        self.groups.are_one() && self.attention_dp == 1 && self.order == Order::Arrival
+    }
+
     /// Most tokens of a prompt in one step: the budget of one data-parallel rank, since a prompt is on one rank.
     pub(crate) fn rank_budget(&self) -> u64 {
         u64::from(self.max_num_batched_tokens) / self.attention_dp

@@ -33,6 +33,8 @@ pub(crate) struct Profile {
     pub null_blocks: u64,
     /// True if blocks outside a sliding window are freed.
     pub frees_windows: bool,
+    /// True if a step may be decided when the one before it begins.
+    pub decides_ahead: bool,
     /// True if a step's token budget bounds the number of running requests.
     pub bounds_sequences: bool,
     /// True if data-parallel ranks divide one budget.
@@ -62,6 +64,7 @@ impl Profile {
             prefixes: PrefixCaching::Unknown,
             null_blocks: 0,
             frees_windows: false,
+            decides_ahead: false,
             bounds_sequences: true,
             divides_budget: false,
             shares_cache_by_slots: false,

@@ -5,6 +5,7 @@
 
 mod cache;
 pub mod decodes;
+mod gaps;
 mod identity;
 mod kv_transfers;
 mod leaving;
@@ -38,6 +39,8 @@ enum Phase {
     Waiting,
     Prefill,
     Decode,
+    /// Its last token is sampled, and its blocks are not free yet.
+    Ending,
     Swapped,
     /// Its cache is in transfer to this replica.
     Travelling,
@@ -106,6 +109,12 @@ pub struct State<D> {
     swapped: Vec<SequenceId>,
     /// Incomplete prompts, in order of admission.
     prefills: Vec<SequenceId>,
+    /// True if the last decision held waiting requests back for want of budget.
+    pub(crate) short_of_budget: bool,
+    /// Number of sequences in [`Phase::Ending`].
+    ending: u64,
+    /// Number of requests that were preempted with their last token in flight.
+    dropped: u64,
     /// Running sequences in order of admission; entries of sequences that have left are skipped.
     stack: Vec<(u64, SequenceId)>,
     free: u64,
@@ -138,6 +147,9 @@ impl<D: Decodes> State<D> {
             polling: AdmissionPolling::new(config.polling),
             swapped: Vec::new(),
             prefills: Vec::new(),
+            short_of_budget: false,
+            ending: 0,
+            dropped: 0,
             stack: Vec::new(),
             free: config.blocks,
             cache: Cache::new(&config),
@@ -233,9 +245,14 @@ impl<D: Decodes> State<D> {
         self.config.order == Order::Arrival
     }
 
-    /// Number of running requests, incomplete prompts included.
+    /// Number of running requests, incomplete prompts and ending requests included.
     pub(crate) fn running(&self) -> u64 {
-        self.decodes.len() + self.prefills.len() as u64
+        self.decodes.len() + self.prefills.len() as u64 + self.ending
+    }
+
+    /// Number of requests whose last token is sampled and whose blocks are not free yet.
+    pub(crate) fn ending(&self) -> u64 {
+        self.ending
     }
 
     /// Incomplete prompts, in order of admission.
@@ -331,7 +348,13 @@ impl<D: Decodes> State<D> {
 
     fn runs(&self, order: u64, id: SequenceId) -> bool {
         let s = &self.sequences[id as usize];
-        s.order == order && matches!(s.phase, Phase::Prefill | Phase::Decode)
+        let here = match s.phase {
+            Phase::Prefill | Phase::Decode => true,
+            // The cache of a request that another replica decodes stays until it is fetched.
+            Phase::Ending => !self.config.hands_over,
+            _ => false,
+        };
+        here && s.order == order
     }
 
     /// Computes `tokens` more of a prompt in this step; the blocks must be free.
@@ -361,21 +384,20 @@ impl<D: Decodes> State<D> {
         true
     }
 
-    /// Applies the sampled token of a sequence whose prompt is complete: it decodes on, or ends; true if it ends. In
-    /// a batch that runs to its longest output it decodes for `longest` steps.
+    /// Applies the token that a sequence whose prompt is complete samples by `at`: it decodes on, or ends; true if it
+    /// ends. In a batch that runs to its longest output it decodes for `longest` steps.
     #[inline(always)]
-    pub(crate) fn sampled(&mut self, id: SequenceId, longest: Option<u32>) -> bool {
-        let clock = self.clock;
+    pub(crate) fn sampled(&mut self, id: SequenceId, at: Ticks, longest: Option<u32>) -> bool {
         let s = &mut self.sequences[id as usize];
         if s.generated == 0 {
             self.prompt_tokens -= u64::from(s.arrival.input);
-            s.first = clock;
+            s.first = at;
         } else {
-            let gap = clock - s.last;
+            let gap = at - s.last;
             self.tally.itl.add(gap, 1);
         }
         s.generated += 1;
-        s.last = clock;
+        s.last = at;
         let own = s.arrival.output - s.generated;
         let remaining = if self.config.hands_over { 0 } else { longest.unwrap_or(own) };
         self.tally.idle_tokens += u64::from(remaining.saturating_sub(own));
@@ -385,40 +407,16 @@ impl<D: Decodes> State<D> {
         s.phase = Phase::Decode;
         let entry = Entry { id, computed: s.computed, remaining, order: s.order };
         self.decodes.insert(entry);
-        self.join(clock);
-        self.mark(id, Mark::Decoding);
+        self.join(at);
         false
     }
 
-    /// Adds a sequence to the decoding ones, its last token as of `last`. A sequence whose last token came with the
-    /// last step of decodes counts as part of that step.
+    /// Records that a sequence that has sampled its first token decodes, unless it was preempted meanwhile.
     #[inline(always)]
-    fn join(&mut self, last: Ticks) {
-        match self.joined.last_mut() {
-            _ if last == self.decoded => {}
-            Some((at, count)) if *at == last => *count += 1,
-            _ => self.joined.push((last, 1)),
+    pub fn mark_decoding(&mut self, id: SequenceId) {
+        if self.timeline.is_some() && self.sequence(id).phase == Phase::Decode {
+            self.mark(id, Mark::Decoding);
         }
-    }
-
-    /// Records `steps` steps of decodes that began at the clock, the first taking `first` ticks and each later one
-    /// `growth` more, and ended at `end`.
-    #[inline(always)]
-    pub(crate) fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
-        let n = self.decodes.len();
-        self.tally.decode_steps += steps;
-        if self.joined.is_empty() && self.decoded == self.clock {
-            self.tally.itl.add_run(first, growth, steps, n);
-        } else {
-            let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
-            let one = self.clock + Ticks::from(first);
-            for (last, count) in self.joined.drain(..) {
-                self.tally.itl.add(one - last, count);
-            }
-            self.tally.itl.add(one - self.decoded, n - joined);
-            self.tally.itl.add_run(first + growth, growth, steps - 1, n);
-        }
-        self.decoded = end;
     }
 
     /// Cached tokens that sequences hold in addition to the first holder.

@@ -31,6 +31,7 @@ pub(super) fn vllm() -> Profile {
         prefixes: PrefixCaching::Blocks,
         null_blocks: 1,
         frees_windows: true,
+        decides_ahead: true,
         layouts: LAYOUTS,
         keys: &[
             "long_prefill_token_threshold",
@@ -101,29 +102,28 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
             budget -= tokens;
         }
     }
-    if !preempted {
-        admit(state, budget);
-    }
+    state.short_of_budget = !preempted && admit(state, budget);
     true
 }
 
-/// Admits from the head of the queue while budget, `max_num_seqs` and blocks last.
+/// Admits from the head of the queue while budget, `max_num_seqs` and blocks last. True if the budget was too small.
 #[inline(always)]
-fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) {
+fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) -> bool {
     let slots = |state: &State<D>| state.running() + state.travelling() < state.config.max_num_seqs;
     while state.waiting() > 0 && budget > 0 && slots(state) {
-        let Some(id) = state.head() else { return };
+        let Some(id) = state.head() else { return false };
         let (_, todo) = state.look_up(id);
         if !state.config.enable_chunked_prefill && todo > budget {
-            return;
+            return true;
         }
         let tokens = todo.min(budget);
         let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
         let whole = if state.config.scheduler_reserve_full_isl { todo } else { tokens };
         if state.admission_blocks(id, whole) + kept > state.free() {
-            return;
+            return false;
         }
         state.admit(tokens);
         budget -= tokens;
     }
+    budget == 0
 }

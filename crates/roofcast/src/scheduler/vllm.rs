@@ -10,10 +10,12 @@ mod config;
 mod interval;
 mod request;
 mod running;
+mod step;
 mod tier;
 mod transfers;
 
 pub(crate) use config::{Rules, SchedulerConfig, SchedulingPolicy};
+pub(crate) use step::{RequestId, ScheduledRequest, Step};
 pub(crate) use transfers::{OffloadConfig, Transfers};
 
 use crate::kv_cache::paged::Pool;
@@ -41,51 +43,6 @@ pub(crate) struct NewRequest {
     pub transferred: u64,
     /// The LoRA adapter of the request; 0 is none.
     pub adapter: u32,
-}
-
-/// Index of a request in order of arrival; indices of forgotten requests are reused.
-pub(crate) type RequestId = usize;
-
-/// Decision of one call of [`Scheduler::schedule`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Step {
-    /// Requests with their tokens, running ones first.
-    pub scheduled: Vec<(RequestId, u64)>,
-    /// Requests scheduled for the first time.
-    pub new: Vec<RequestId>,
-    /// Requests scheduled again after a preemption.
-    pub resumed: Vec<RequestId>,
-    /// Preempted requests, in order.
-    pub preempted: Vec<RequestId>,
-    /// Tokens found in the prefix cache at admission; only non-zero ones.
-    pub cached: Vec<(RequestId, u64)>,
-    /// Work of each scheduled request, in the order of `scheduled`.
-    pub work: Vec<ScheduledRequest>,
-    /// Tokens of resumed requests that preemptions dropped and that are computed again.
-    pub recomputed: u64,
-    /// Transfers to and from the host tier.
-    pub transfers: Transfers,
-}
-
-/// Work of one request in a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ScheduledRequest {
-    /// The request.
-    pub id: RequestId,
-    /// Tokens computed.
-    pub new: u64,
-    /// Context at the end of the step in tokens.
-    pub context: u64,
-    /// True if it samples a token.
-    pub samples: bool,
-    /// True if it has sampled one before.
-    pub decodes: bool,
-    /// Drafts among the new tokens.
-    pub drafts: u64,
-    /// Padding rows in place of drafts, for a request that has no drafts yet.
-    pub padding: u64,
-    /// Number of accepted drafts, set by the scheduler's driver.
-    pub accepted: u64,
 }
 
 /// Remaining budget of a step.
@@ -163,7 +120,7 @@ impl Scheduler {
             contents: Vec::new(),
             preempted: false,
             dropped: 0,
-            in_prompt: false,
+            in_prompt: true,
             finished: false,
         };
         self.arrived += 1;
@@ -246,8 +203,34 @@ impl Scheduler {
         if !step.scheduled.is_empty() {
             self.interval.decided(pass.prompts);
         }
+        step.paused = self.paused(&step);
         self.connect(&mut step);
         step
+    }
+
+    /// Number of running requests with tokens left to compute that `step` does not compute, and their computed tokens.
+    fn paused(&self, step: &Step) -> [u64; 2] {
+        let mut scheduled = step.scheduled.iter().map(|(id, _)| *id).peekable();
+        let mut paused = [0, 0];
+        // Both lists are in the order of the running requests.
+        for id in &self.running {
+            let r = &self.requests[*id];
+            if scheduled.next_if_eq(id).is_none() && r.computed < r.known() + r.placeholders && !r.is_done() {
+                paused = [paused[0] + 1, paused[1] + r.computed];
+            }
+        }
+        paused
+    }
+
+    /// True if a request was preempted and has not run since.
+    pub(crate) fn was_preempted(&self, id: RequestId) -> bool {
+        self.requests[id].preempted
+    }
+
+    /// True if a request runs: it is neither waiting nor finished.
+    pub(crate) fn runs(&self, id: RequestId) -> bool {
+        let r = &self.requests[id];
+        !r.preempted && !r.finished
     }
 
     /// Advances a request by its tokens in the step, and returns its work.
@@ -258,7 +241,7 @@ impl Scheduler {
         let counted_on = r.known() + r.placeholders;
         let samples = r.computed >= counted_on;
         let beyond = r.computed.saturating_sub(counted_on);
-        let decodes = r.generated + r.placeholders > 0;
+        let decodes = !r.in_prompt;
         if samples {
             r.placeholders += 1 + beyond;
         }

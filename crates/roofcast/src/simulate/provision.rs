@@ -252,15 +252,17 @@ impl Provision {
             return Err(Error::field(place, "engine.scheduler", asked.scheduler.name(), accepted));
         }
         if runs_by_block(asked) {
-            let accepted = "vllm without priority, async_scheduling, long_prefill_token_threshold, \
+            let accepted = "vllm without priority, prefill_schedule_interval, long_prefill_token_threshold, \
                             speculative and kv_offloading_size, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
         }
         let mut prefill =
             ResolvedPool::of(pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?, requests)?;
         prefill.config.hands_over = true;
+        prefill.config.by_block = None;
         // A decode replica does not look for prefixes in its cache, because caches are transferred whole.
-        let serving = ResolvedPool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
+        let mut serving = ResolvedPool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
+        serving.config.by_block = None;
         Ok(Provision { prefill: Some(prefill), serving, beside: None, fleet: fleet.clone() })
     }
 

@@ -89,6 +89,7 @@ impl Series {
                 self.jump(PREEMPTIONS, at, 1);
             }
             Mark::Finished => self.jump(RUNNING, at, -1),
+            Mark::Dropped => self.jump(WAITING, at, -1),
             Mark::Decoding => {}
         }
     }

@@ -104,7 +104,7 @@ impl EventTrace {
             Mark::Decoding => return,
             Mark::Preempted => Some(TracePhase::Preempted),
             Mark::Resumed => Some(TracePhase::Decode),
-            Mark::Finished => None,
+            Mark::Finished | Mark::Dropped => None,
         };
         if !self.room(at, if next.is_some() { 2 } else { 0 }) {
             return;

@@ -206,7 +206,7 @@ impl Driver {
     /// Adds the requests that the next step considers to the queue; an idle engine advances to the first.
     fn hand_over(&mut self) {
         while let Some(next) = self.coming.front() {
-            let now = if self.engine.is_empty() { self.pace.now() } else { self.engine.received() };
+            let now = if self.engine.is_empty() { self.pace.now() } else { self.engine.clock() };
             if next.asked.at > now {
                 break;
             }

@@ -1,10 +1,12 @@
-//! Counters of each step, its price, and its segment of the timeline.
+//! Times and counts of the steps of vLLM's engine.
+//!
+//! Knows nothing about decisions.
 
-use super::Blocks;
+use super::{Blocks, Held};
 use crate::batch::{Seen, Sequences};
 use crate::clock::Ticks;
 use crate::engine::speculation::Speculation;
-use crate::scheduler::vllm::{self, Step};
+use crate::scheduler::vllm::{ScheduledRequest, Step};
 use crate::shares::BottleneckShares;
 use crate::timeline::Segment;
 
@@ -17,8 +19,12 @@ impl Blocks {
         for work in &step.work {
             new += work.new;
             if decodes_one(work) {
+                let blocks = work.context.div_ceil(self.config.block_size);
                 self.tally.decoding_steps += 1;
-                self.tally.spanned_blocks += u128::from(work.context.div_ceil(self.config.block_size));
+                self.tally.spanned_blocks += u128::from(blocks);
+                // Slots without a token when the step begins.
+                let kept = work.context - work.new;
+                self.tally.slack_steps += u128::from(blocks * self.config.block_size - kept);
             }
             if decodes_one(work) && work.drafts == 0 {
                 decodes += 1;
@@ -32,17 +38,16 @@ impl Blocks {
                 });
             }
         }
-        let held: u64 = step.work.iter().map(|w| w.context - w.new).sum();
+        let [paused, kept] = step.paused;
+        let held = step.work.iter().map(|w| w.context - w.new).sum::<u64>() + kept;
+        let running = step.work.len() as u64 + paused;
         self.tally.steps += 1;
         self.tally.decode_steps += u64::from(step.work.iter().any(decodes_one));
         self.tally.scheduled_tokens += new;
-        self.tally.running_steps += step.work.len() as u64;
-        self.tally.running_peak = self.tally.running_peak.max(step.work.len() as u64);
+        self.tally.running_steps += running;
+        self.tally.running_peak = self.tally.running_peak.max(running);
         self.tally.token_steps += u128::from(held);
-        let room = self.held_blocks() * self.config.block_size;
-        let shared = self.scheduler.shared_tokens();
-        self.tally.shared_steps += u128::from(shared);
-        self.tally.slack_steps += u128::from((room + shared).saturating_sub(held));
+        self.tally.shared_steps += u128::from(self.held.shared);
         let seen = Seen { all, within: &within };
         if chunks.is_empty() && self.speculation.is_none() {
             let price = self.price.decode(decodes);
@@ -60,29 +65,34 @@ impl Blocks {
         (Ticks::from(shares.total()), shares.largest())
     }
 
+    /// Measures the use of the cache.
+    pub(super) fn measure(&mut self) {
+        let (blocks, shared) = (self.held_blocks(), self.scheduler.shared_tokens());
+        self.held = Held { blocks, shared, waiting: self.scheduler.waiting_count() };
+    }
+
     /// Records a step of duration `time` in the timeline.
     pub(super) fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
-        let used = self.held_blocks();
         let Some(timeline) = &mut self.timeline else { return };
-        let prompts = || step.work.iter().filter(|w| w.drafts == 0 && !(w.new == 1 && w.samples));
+        let prompts = || step.work.iter().filter(|w| !decodes_one(w));
         timeline.computed(&Segment {
             start: self.clock,
             end: self.clock + time,
             steps: 1,
-            running: step.work.len() as u64,
+            running: step.work.len() as u64 + step.paused[0],
             decodes: (step.work.len() - prompts().count()) as u64,
-            waiting: self.scheduler.waiting_count(),
+            waiting: self.held.waiting,
             chunks: prompts().count() as u64,
             prefill_tokens: prompts().map(|w| w.new).sum(),
             output_tokens: step.work.iter().filter(|w| w.samples).map(|w| 1 + w.accepted).sum(),
-            blocks: [used; 2],
+            blocks: [self.held.blocks; 2],
             bound,
         });
     }
 }
 
 /// True if a sequence continues from its last token, with or without drafts.
-fn decodes_one(work: &vllm::ScheduledRequest) -> bool {
+fn decodes_one(work: &ScheduledRequest) -> bool {
     work.decodes && work.samples && work.new == 1 + work.drafts
 }
 
@@ -95,6 +105,6 @@ fn drafting(
     let sampling = step.work.iter().filter(|w| w.samples);
     let sampling: Vec<u64> = sampling.map(|w| w.context + 1 - (w.drafts - w.accepted)).collect();
     let prompts = step.work.iter().filter(|w| !decodes_one(w));
-    let chunk = |w: &vllm::ScheduledRequest| Sequences::prompt(w.new, w.context, w.samples);
+    let chunk = |w: &ScheduledRequest| Sequences::prompt(w.new, w.context, w.samples);
     speculation.drafting(&sampling, &prompts.map(chunk).collect::<Vec<_>>(), shares)
 }

@@ -26,6 +26,9 @@ impl<D: Decodes> State<D> {
 
     /// Removes a running request: to the head of the queue for recomputation, or to the host's memory.
     fn leave(&mut self, id: SequenceId) {
+        if self.sequence(id).phase == Phase::Ending {
+            return self.leave_early(id);
+        }
         let decoding = self.sequence(id).phase == Phase::Decode;
         if decoding {
             let last = self.sequence(id).last;
@@ -50,8 +53,6 @@ impl<D: Decodes> State<D> {
         let blocks = std::mem::take(&mut s.held);
         let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
         self.give_back(id, blocks, computed, generated);
-        self.tally.preemptions += 1;
-        self.mark(id, Mark::Preempted);
         let s = &mut self.sequences[id as usize];
         let tokens = u64::from(s.computed);
         let room = self.config.swap_tokens.saturating_sub(self.parked);
@@ -67,6 +68,28 @@ impl<D: Decodes> State<D> {
             let (key, number) = (s.arrival.key, s.arrival.number);
             self.waiting.push_front(id, key, number);
         }
+        self.preempted(id);
+    }
+
+    /// Preempts a request whose last token is in flight: its blocks are free before the token has come.
+    #[cold]
+    fn leave_early(&mut self, id: SequenceId) {
+        let s = &mut self.sequences[id as usize];
+        s.phase = Phase::Gone;
+        s.preemptions += 1;
+        let (blocks, computed) = (std::mem::take(&mut s.held), u64::from(s.computed));
+        let generated = u64::from(s.arrival.output - 1);
+        self.ending -= 1;
+        self.dropped += 1;
+        self.give_back(id, blocks, computed, generated);
+        self.preempted(id);
+    }
+
+    /// Counts a preemption; the request waits from now on.
+    fn preempted(&mut self, id: SequenceId) {
+        self.tally.preemptions += 1;
+        self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting() + self.dropped);
+        self.mark(id, Mark::Preempted);
     }
 
     /// Swaps the first swapped-out request back in to decode; the blocks must be free.
@@ -94,9 +117,9 @@ impl<D: Decodes> State<D> {
         std::mem::take(&mut self.moved)
     }
 
-    /// Ends a sequence that has `computed` tokens in the cache.
+    /// Ends a sequence that has `computed` tokens in the cache; its blocks stay until it leaves.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, id: SequenceId, computed: u32) -> Departure {
+    pub(crate) fn end(&mut self, id: SequenceId, computed: u32) {
         let decoded = self.sequence(id).phase == Phase::Decode;
         if decoded {
             self.count_slack(id, computed);
@@ -105,9 +128,25 @@ impl<D: Decodes> State<D> {
         let s = &mut self.sequences[id as usize];
         s.computed = computed;
         s.held = blocks;
+        s.phase = Phase::Ending;
+        self.ending += 1;
+    }
+
+    /// Frees the blocks of a sequence that has ended.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self, id: SequenceId) -> Departure {
+        let s = &mut self.sequences[id as usize];
         let cached = u64::from(s.cached);
         let gone = Departure { arrival: s.arrival, first: s.first, preemptions: s.preemptions, cached, id };
+        if s.phase == Phase::Gone {
+            // Preempted with its last token in flight: its blocks are free already.
+            self.dropped -= 1;
+            self.mark(id, Mark::Dropped);
+            self.forget(id);
+            return gone;
+        }
         s.phase = Phase::Kept;
+        self.ending -= 1;
         if !(self.config.hands_over && gone.arrival.output > 1) {
             // The last token was sampled and never computed.
             self.vacate(id, gone.arrival.output - 1);
@@ -127,6 +166,11 @@ impl<D: Decodes> State<D> {
         s.phase = Phase::Gone;
         let (blocks, computed) = (s.held, u64::from(s.computed));
         self.give_back(id, blocks, computed, u64::from(generated));
+        self.forget(id);
+    }
+
+    #[inline(always)]
+    fn forget(&mut self, id: SequenceId) {
         self.cache.forget(id);
         self.sequences.vacate(id as usize);
     }

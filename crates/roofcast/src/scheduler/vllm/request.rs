@@ -36,12 +36,17 @@ pub(super) struct RequestState {
     pub(super) preempted: bool,
     /// Tokens that its last preemption dropped.
     pub(super) dropped: u64,
-    /// True if its prompt was incomplete after its last step.
+    /// True if its prompt, or what a preemption dropped, was incomplete after its last step.
     pub(super) in_prompt: bool,
     pub(super) finished: bool,
 }
 
 impl RequestState {
+    /// True if its last token is sampled and not yet delivered (async scheduling).
+    pub(super) fn is_done(&self) -> bool {
+        self.placeholders > 0 && self.computed + 2 >= self.prompt_len + self.output_len + self.placeholders
+    }
+
     /// Tokens of the request: prompt and delivered output.
     pub(super) fn known(&self) -> u64 {
         self.prompt_len + self.generated

@@ -10,8 +10,8 @@ impl Scheduler {
         while index < self.running.len() && pass.budget > 0 {
             let id = self.running[index];
             let r = &self.requests[id];
-            // The last token is sampled already: no token is left to compute.
-            let done = r.placeholders > 0 && r.computed + 2 >= r.prompt_len + r.output_len + r.placeholders;
+            // No token is left to compute.
+            let done = r.is_done();
             let want = (r.known() + r.placeholders + r.drafts).saturating_sub(r.computed);
             let room = self.config.max_model_len.saturating_sub(r.computed + 1);
             let want = want.min(pass.threshold.unwrap_or(u64::MAX)).min(pass.budget).min(room);
@@ -82,6 +82,7 @@ impl Scheduler {
         let r = &mut self.requests[id];
         r.dropped = std::mem::take(&mut r.computed);
         r.preempted = true;
+        r.in_prompt = true;
         r.drafts = 0;
         r.stale += std::mem::take(&mut r.placeholders);
         self.release(id);

@@ -1,0 +1,349 @@
+//! The engine that counts blocks instead of identifying them, for every policy of [`crate::scheduler`].
+//!
+//! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of
+//! equal steps is taken at once (a leap). With [`Each`](crate::scheduler::state::decodes::Each) it steps one by one.
+//! A step of vLLM's AsyncScheduler is decided when the step before it begins: requests that end with that step hold
+//! their blocks and seats in the decision. Tests compare its answers with [`super::blocks`] under vLLM's settings.
+//!
+//! Parts of a step that are called from one place are `inline(always)`: left to the compiler, their calls take a
+//! fifth of a run's instructions. Rare parts are separate functions, marked `cold` or `inline(never)`, so that they
+//! take no room in a processor's 32 KiB of instruction cache between the code of every step.
+
+use super::price::StepPrices;
+use super::{Replica, steps_within};
+use crate::arrival::{Arrival, Departure, SequenceId};
+use crate::batch::{Seen, Sequences};
+use crate::clock::{Ticks, sum_of_run};
+use crate::kv_cache::prefix::{Outputs, SharedPrefix};
+use crate::scheduler::Policy;
+use crate::scheduler::config::{EngineConfig, PrefixCaching};
+use crate::scheduler::state::decodes::Decodes;
+use crate::scheduler::state::{KvTransfer, State};
+use crate::shares::BottleneckShares;
+use crate::tally::Tally;
+use crate::timeline::Timeline;
+use crate::workload::Prompt;
+
+/// One replica that counts blocks instead of identifying them.
+#[derive(Debug, Clone)]
+pub struct Engine<D> {
+    /// Waiting and running requests, and the blocks.
+    pub state: State<D>,
+    price: StepPrices,
+    policy: Policy,
+    /// Ticks to move one token's KV between device and host.
+    swap: u64,
+    /// The next step, if it is decided before the current one ends.
+    decided: Option<Decided>,
+    /// True if a waiting request was not there when the next step was decided.
+    fresh: bool,
+    ended: Vec<(SequenceId, u32)>,
+    /// Sequences whose prompts the last step completed.
+    completed: Vec<SequenceId>,
+    prompts: Vec<Sequences>,
+    outputs: Outputs,
+}
+
+/// Decision for a step, in addition to the chunks in the state.
+#[derive(Debug, Clone, Copy)]
+struct Decided {
+    /// True if all decodes take part.
+    decode: bool,
+    /// True if the next decision may differ though nothing happens: this one preempted, or blocks of ended requests
+    /// were not free yet.
+    changes: bool,
+}
+
+impl<D: Decodes> Engine<D> {
+    /// An idle engine; `swap` is the time to move one token's KV between device and host.
+    pub fn new(config: EngineConfig, policy: Policy, price: StepPrices, swap: Ticks) -> Engine<D> {
+        Engine {
+            state: State::new(config, price.reaches()),
+            price,
+            policy,
+            swap: u64::try_from(swap.0).unwrap_or(u64::MAX),
+            decided: None,
+            fresh: false,
+            ended: Vec::new(),
+            completed: Vec::new(),
+            prompts: Vec::new(),
+            outputs: Outputs::default(),
+        }
+    }
+
+    /// Decides the next step.
+    #[inline(always)]
+    fn decide(&mut self) -> Decided {
+        let state = &mut self.state;
+        state.chunks.clear();
+        state.land();
+        state.poll();
+        let (before, ending) = (state.tally.preemptions, state.ending());
+        let decode = self.policy.schedule(state) && !state.decodes.is_empty();
+        let changes = before != state.tally.preemptions || ending > 0;
+        self.fresh = false;
+        if state.config.ahead {
+            state.tally.blocks_peak = state.tally.blocks_peak.max(state.used());
+        }
+        Decided { decode, changes }
+    }
+
+    /// Decides the step after one that began at `began` and ends at `end`, before its results are there, if steps are
+    /// decided ahead.
+    #[inline(always)]
+    fn decide_ahead(&mut self, began: Ticks, end: Ticks) {
+        if self.state.config.ahead {
+            self.state.clock = began;
+            self.decided = Some(self.decide());
+        }
+        self.state.clock = end;
+    }
+
+    /// Takes steps of decodes alone, at most `most`, up to the next event.
+    #[inline(always)]
+    fn leap(&mut self, horizon: Ticks, most: u64, departed: &mut Vec<Departure>) {
+        let state = &mut self.state;
+        let n = state.decodes.len();
+        let price = self.price.decode(n);
+        let attending = price.attending(state.decodes.seen());
+        let growth = price.attending(state.decodes.growth());
+        let first = price.fixed + attending;
+        let steady = state.decodes.steady().min(self.policy.patience(state)).min(state.polling_patience());
+        let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
+        let used = state.used();
+        let steps = state.take_blocks_of(steps_within(first, growth, left, steady.min(most)));
+        let time = sum_of_run(first, growth, steps);
+        let end = state.clock + Ticks(time);
+        state.tally.decoded(n, steps, time);
+        state.decoded(steps, first, growth, end);
+        count(state, n, n * steps, steps);
+        if state.timeline.is_some() {
+            let bound = self.price.bound(n, attending);
+            state.tell_of_decodes(end, steps, used, bound);
+        }
+        let last = u128::from(first) + u128::from(growth) * u128::from(steps - 1);
+        let began = Ticks(end.0 - last);
+        state.polling.decoded(steps, began);
+        self.advance(steps);
+        self.decide_ahead(began, end);
+        self.finish(departed);
+    }
+
+    /// Takes a step with chunks of prompts, or one that moves caches between device and host.
+    #[inline(always)]
+    fn mixed(&mut self, decode: bool, swapped: u64, departed: &mut Vec<Departure>) {
+        let state = &mut self.state;
+        let n = if decode { state.decodes.len() } else { 0 };
+        self.prompts.clear();
+        let (mut new, mut sampled) = (0, 0);
+        for chunk in &state.chunks {
+            let sequence = state.sequence(chunk.id);
+            let context = sequence.computed + chunk.new;
+            let samples = context == sequence.known;
+            sampled += u64::from(samples);
+            new += u64::from(chunk.new);
+            self.prompts.push(Sequences::prompt(u64::from(chunk.new), u64::from(context), samples));
+        }
+        let seen = if decode { state.decodes.seen() } else { Seen::default() };
+        let (time, shares) = self.price.mixed(n, seen, &self.prompts);
+        let moving = Ticks::from(swapped * self.swap);
+        let (began, end) = (state.clock, state.clock + time + moving);
+        state.tally.swapping += moving;
+        state.tally.mixed.add(shares);
+        if state.timeline.is_some() {
+            let bound = if moving > time { "swap" } else { shares.largest() };
+            state.tell_of_chunks(end, n, [new, n + sampled], bound);
+        }
+        if decode {
+            let ticks = u64::try_from((time + moving).0).unwrap_or(u64::MAX);
+            state.decoded(1, ticks, 0, end);
+        }
+        count(state, state.running(), n + new, 1);
+        state.polling.prefilled(began);
+        if decode {
+            self.advance(1);
+        }
+        self.apply_chunks(end);
+        self.decide_ahead(began, end);
+        for id in self.completed.drain(..) {
+            self.state.mark_decoding(id);
+        }
+        self.finish(departed);
+    }
+
+    /// Applies chunks that are computed by `end`; complete prompts sample their first token.
+    #[inline(always)]
+    fn apply_chunks(&mut self, end: Ticks) {
+        let chunks = std::mem::take(&mut self.state.chunks);
+        let longest = self.policy.longest(&self.state, &chunks);
+        for chunk in &chunks {
+            if !self.state.computed(*chunk) {
+                continue;
+            }
+            if self.state.sampled(chunk.id, end, longest) {
+                let computed = self.state.sequence(chunk.id).computed;
+                self.state.end(chunk.id, computed);
+                self.ended.push((chunk.id, computed));
+            } else {
+                self.completed.push(chunk.id);
+            }
+        }
+        self.state.chunks = chunks;
+    }
+
+    /// Computes `steps` tokens of every decode.
+    #[inline(always)]
+    fn advance(&mut self, steps: u64) {
+        self.state.decodes.advance(steps, &mut self.ended);
+        for (id, computed) in &self.ended {
+            self.state.end(*id, *computed);
+        }
+    }
+
+    /// Lets the sequences that have ended leave.
+    #[inline(always)]
+    fn finish(&mut self, departed: &mut Vec<Departure>) {
+        for (id, _) in self.ended.drain(..) {
+            departed.push(self.state.finish(id));
+        }
+    }
+}
+
+impl<D: Decodes> Replica for Engine<D> {
+    fn serves(&self, arrival: &Arrival) -> bool {
+        let config = &self.state.config;
+        let output = if config.hands_over { 1 } else { arrival.output };
+        let whole = arrival.input.saturating_add(output);
+        let unsplit = if config.preempts() { whole } else { arrival.input };
+        whole <= config.max_model_len
+            && config.groups.blocks(u64::from(whole)) <= config.blocks
+            && (config.enable_chunked_prefill || u64::from(unsplit) <= config.rank_budget())
+    }
+
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        // Behind others in order of arrival it is not considered before them.
+        self.fresh |= self.state.waiting() == 0 || !self.state.in_order();
+        if self.state.config.prefixes == PrefixCaching::Unknown {
+            return self.state.arrive(arrival, SharedPrefix::default());
+        }
+        let prefix = self.outputs.prefix(prompt);
+        self.state.arrive(Arrival { output_segment: prefix.output_segment, ..arrival }, prefix);
+    }
+
+    fn clock(&self) -> Ticks {
+        self.state.clock
+    }
+
+    fn wait_until(&mut self, time: Ticks) {
+        self.state.tally.idle += time - self.state.clock;
+        self.state.clock = self.state.clock.max(time);
+    }
+
+    fn blocked(&self) -> bool {
+        // If prompts are held until they fill a step, every new request counts. An empty queue is checked first,
+        // because it is the usual case and this is called before every step.
+        let held = || self.state.config.polling.wait_steps > 0;
+        // A decision made ahead has the budget of a request that has ended, before the request leaves.
+        let early = || self.state.config.ahead && self.state.short_of_budget;
+        self.state.waiting() > 0
+            && !held()
+            && !early()
+            && self.state.head().is_some()
+            && self.state.in_order()
+    }
+
+    fn is_empty(&self) -> bool {
+        // A busy replica usually has decodes, which are checked first.
+        self.state.decodes.is_empty() && self.in_flight() == 0
+    }
+
+    fn in_flight(&self) -> u64 {
+        let state = &self.state;
+        state.waiting() + state.running() + state.travelling() + state.swapped().len() as u64
+    }
+
+    fn waiting(&self) -> u64 {
+        self.state.waiting()
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        self.state.prompt_tokens
+    }
+
+    fn cached(&self, prompt: &Prompt) -> u64 {
+        self.state.cached(prompt)
+    }
+
+    fn blocks(&self) -> (u64, u64) {
+        let all = self.state.config.blocks;
+        (all.saturating_sub(self.state.free()), all)
+    }
+
+    fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+        // An empty decision made ahead is replaced: requests may have arrived, and nothing runs.
+        let ahead = self.decided.take().filter(|ahead| ahead.decode || !self.state.chunks.is_empty());
+        let Decided { decode, changes } = match ahead {
+            Some(decided) => decided,
+            None => self.decide(),
+        };
+        if !decode && self.state.chunks.is_empty() {
+            return false;
+        }
+        let swapped = self.state.moved();
+        if self.state.chunks.is_empty() && swapped == 0 {
+            let landing = self.state.landing().max(self.state.clock);
+            let once = self.fresh || changes && (self.state.waiting() > 0 || !self.state.config.ahead);
+            self.leap(horizon.min(landing), if once { 1 } else { u64::MAX }, departed);
+        } else {
+            self.mixed(decode, swapped, departed);
+        }
+        true
+    }
+
+    fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
+        self.fresh = true;
+        self.state.receive(transfer, at);
+    }
+
+    fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
+        self.state.drain_admitted(into);
+    }
+
+    fn release(&mut self, id: SequenceId) {
+        self.fresh = true;
+        self.state.release(id);
+    }
+
+    fn restart(&mut self) {
+        self.decided = None;
+        self.state.restart();
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.state.tally
+    }
+
+    fn shares(&mut self) -> BottleneckShares<Ticks> {
+        self.price.account(&self.state.tally)
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.state.timeline
+    }
+}
+
+/// Counts `steps` equal steps of `running` sequences that compute `tokens` in all.
+#[inline(always)]
+fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
+    let (held, shared) = (state.held_tokens(), state.shared_tokens());
+    let growth = if state.chunks.is_empty() { state.decodes.len() } else { 0 };
+    let used = state.config.blocks - state.free();
+    let tally = &mut state.tally;
+    tally.steps += steps;
+    tally.scheduled_tokens += tokens;
+    tally.running_steps += running * steps;
+    tally.running_peak = tally.running_peak.max(running);
+    tally.blocks_peak = tally.blocks_peak.max(used);
+    tally.token_steps += sum_of_run(held, growth, steps);
+    tally.shared_steps += u128::from(shared) * u128::from(steps);
+}
