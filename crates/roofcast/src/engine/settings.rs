@@ -340,7 +340,10 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark,
         prefill_schedule_interval: own.prefill_schedule_interval.unwrap_or(1),
-        async_scheduling: spec.overlaps() && drafts.is_none(),
+        // With a host tier a step is decided ahead only on request.
+        async_scheduling: spec.overlaps()
+            && drafts.is_none()
+            && (spec.offload().is_none() || own.async_scheduling == Some(true)),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         eagle: false,
