@@ -13,7 +13,7 @@ pub(crate) use power::IDLE_POWER;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One catalog entry. Rates are dense (no sparsity) and per second; sizes are bytes.
+/// One accelerator of the catalog. Rates are dense (no sparsity) and per second; sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accelerator {
@@ -28,44 +28,45 @@ pub struct Accelerator {
     pub vendor: String,
     /// Generation, as in `hopper`.
     pub architecture: String,
-    /// True for a chip to which vLLM gives the default batch of small memory whatever it has: the A100 by its name, and chips
-    /// that share the host's memory, for which NVML reports none.
+    /// True if vLLM gives the chip its default batch for small memory regardless of the real memory size: the A100,
+    /// by its name, and chips that share the host's memory, for which NVML reports none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub vllm_small_batches: bool,
-    /// Nominal memory, as the maker counts it.
+    /// Nominal memory in bytes, as the maker counts it.
     pub memory_bytes: Bytes,
-    /// Memory that the driver reports to a program; where CPU and GPU share the memory, the part that the system
-    /// leaves to the GPU.
+    /// Memory in bytes that the driver reports to a program; where CPU and GPU share memory, the part that the system
+    /// grants to the GPU.
     pub usable_bytes: Bytes,
-    /// Variants of the machine with other memory sizes; only in files, since [`Accelerator::expanded`] turns them
-    /// into entries.
+    /// Variants of the machine with other memory sizes. Present only in catalog files, because
+    /// [`Accelerator::expanded`] turns each variant into an entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory_options: Vec<MemoryOption>,
-    /// Memory bandwidth.
+    /// Memory bandwidth in bytes per second.
     pub bandwidth_bytes_per_s: ByteRate,
-    /// Accelerators joined by `link`.
+    /// Number of accelerators that `link` joins into one node.
     pub node_size: u64,
-    /// Single-thread speed of the usual host, relative to a DGX H100's.
+    /// Single-thread speed of the usual host as a multiple of a DGX H100 host's speed.
     #[serde(default = "usual_host")]
     pub host_speed: f64,
-    /// Streaming multiprocessors of a GPU, each of which needs at least one thread block to be busy; GPU cores of
-    /// Apple's chips.
+    /// Number of streaming multiprocessors of a GPU, each of which needs at least one thread block to be busy; for
+    /// Apple's chips, the number of GPU cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiprocessors: Option<u64>,
-    /// Peak rate of 16-bit GEMMs that accumulate in 16 bits, where it differs from accumulation in 32 bits.
+    /// Peak FLOP/s of 16-bit GEMMs that accumulate in 16 bits, if it differs from the peak with accumulation in 32
+    /// bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp16_accumulate_flops: Option<FlopRate>,
     /// True if ECC bits are stored among the data (GDDR6 with ECC), where they occupy one byte of 16 of memory and
     /// bandwidth.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_band_ecc: bool,
-    /// Board power.
+    /// Board power in watts.
     #[serde(default)]
     pub power_w: Option<f64>,
-    /// Remarks on the figures.
+    /// Remarks on the figures, for readers of the catalog.
     #[serde(default)]
     pub notes: String,
-    /// Dense peak rate per dtype.
+    /// Dense peak FLOP/s per dtype.
     pub peak_flops: BTreeMap<Dtype, FlopRate>,
     /// Link within a node.
     #[serde(default)]
@@ -73,7 +74,7 @@ pub struct Accelerator {
     /// Network between nodes.
     #[serde(default)]
     pub network: Option<Network>,
-    /// Link to the host's memory, where it is not `link`.
+    /// Link to the host's memory, if it is another link than `link`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_link: Option<HostLink>,
     /// On-demand price.
@@ -84,12 +85,12 @@ pub struct Accelerator {
     pub sources: Vec<Citation>,
 }
 
-/// Relative host speed where nothing better is known.
+/// Relative host speed of an entry that states none: that of a DGX H100.
 fn usual_host() -> f64 {
     1.0
 }
 
-/// A further memory size of an entry; all other figures are the entry's.
+/// Variant of a catalog entry with another memory size; all other figures are the entry's.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryOption {
@@ -100,9 +101,9 @@ pub struct MemoryOption {
     /// Further ids of the variant.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Nominal memory, as the maker counts it.
+    /// Nominal memory in bytes, as the maker counts it.
     pub memory_bytes: Bytes,
-    /// Memory that the driver reports to a program.
+    /// Memory in bytes that the driver reports to a program.
     pub usable_bytes: Bytes,
 }
 
@@ -114,7 +115,8 @@ pub struct HostLink {
     pub kind: String,
     /// Bytes per second in one direction.
     pub bytes_per_s: ByteRate,
-    /// The accelerator's part of the bandwidth of its host's memory, reads and writes together; no bound if absent.
+    /// One accelerator's part of the bandwidth of the host's memory in bytes per second, reads and writes together;
+    /// unbounded if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<ByteRate>,
 }
@@ -129,12 +131,12 @@ pub struct Link {
     pub topology: Topology,
     /// Bytes per second in one direction, per accelerator; on a torus per link.
     pub bytes_per_s: ByteRate,
-    /// Base latency of one message, in seconds.
+    /// Latency of an empty message, in seconds.
     pub latency_s: f64,
-    /// Axes of a torus.
+    /// Number of axes of a torus.
     #[serde(default)]
     pub axes: Option<u32>,
-    /// Chips of an axis of a torus that is closed to a ring; every axis is if absent.
+    /// Chips along an axis of a torus at which the axis closes to a ring; if absent, every axis is a ring.
     #[serde(default)]
     pub wraps: Option<u64>,
 }
@@ -143,17 +145,17 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
-    /// Any to any at full rate.
+    /// Switch: any accelerator reaches any other at full rate.
     Switch,
-    /// Neighbours only.
+    /// Ring: each accelerator reaches its two neighbours only.
     Ring,
-    /// A cable between each pair.
+    /// Mesh: a separate cable between each pair of accelerators.
     Mesh,
-    /// Rings along several axes (TPU).
+    /// Torus: rings along several axes (TPU).
     Torus,
-    /// Over PCIe, from card to card.
+    /// PCIe, from card to card.
     Pcie,
-    /// Over PCIe and through the host's memory, where cards do not reach each other.
+    /// PCIe through the host's memory, for cards that cannot reach each other directly.
     Host,
 }
 
@@ -177,11 +179,11 @@ pub struct Network {
     pub kind: String,
     /// Bytes per second in one direction, per accelerator.
     pub bytes_per_s: ByteRate,
-    /// Base latency of one message, in seconds.
+    /// Latency of an empty message, in seconds.
     pub latency_s: f64,
 }
 
-/// Price of an hour.
+/// Price of one accelerator for one hour.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HourlyPrice {
@@ -193,31 +195,32 @@ pub struct HourlyPrice {
     pub source: String,
 }
 
-/// A public document behind figures of an entry.
+/// Public document that supports figures of an entry.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Citation {
-    /// Keys that the document supports.
+    /// Keys of the entry that the document supports.
     pub of: String,
     /// Web address of the document.
     pub url: String,
 }
 
 impl Accelerator {
-    /// Bytes per second available to kernels: the datasheet's bandwidth less in-band ECC.
+    /// Bytes per second available to kernels: the datasheet's bandwidth minus in-band ECC.
     pub(crate) fn kernel_bandwidth(&self) -> f64 {
         self.bandwidth_bytes_per_s.0 * if self.in_band_ecc { 15.0 / 16.0 } else { 1.0 }
     }
 
-    /// Speed-up of the tensor cores when they accumulate in 16 bits: 2 on GeForce cards, where accumulation in 32
-    /// bits runs at half the rate of a professional card with the same die (NVIDIA Ada GPU architecture, appendix A),
-    /// else 1. Half of the cores' cycles are then idle, so neither power nor operand delivery limits a kernel.
+    /// Speed-up of tensor cores when they accumulate in 16 instead of 32 bits: 2 on GeForce cards, where accumulation
+    /// in 32 bits runs at half the rate of a professional card with an equal die (NVIDIA Ada GPU architecture,
+    /// appendix A), else 1. At the halved rate half of the cores' cycles are idle, so neither power nor operand
+    /// delivery limits a kernel.
     pub fn held_back(&self) -> f64 {
         let usual = self.peak_flops.get(&Dtype::Fp16).or(self.peak_flops.get(&Dtype::Bf16));
         self.fp16_accumulate_flops.zip(usual).map_or(1.0, |(rate, usual)| (rate.0 / usual.0).max(1.0))
     }
 
-    /// The entry itself, then one entry per memory option.
+    /// Returns the entry itself, followed by one entry per memory option.
     pub(crate) fn expanded(mut self) -> Vec<Accelerator> {
         let options = std::mem::take(&mut self.memory_options);
         let sized = |option: MemoryOption| Accelerator {
@@ -233,7 +236,8 @@ impl Accelerator {
         all
     }
 
-    /// The dense peak for `dtype`, or an error that lists the chip's dtypes. A missing rate is never guessed.
+    /// Returns the dense peak FLOP/s for `dtype`, or an error that lists the chip's dtypes. A missing rate is never
+    /// guessed.
     pub(crate) fn peak(&self, dtype: Dtype) -> Result<FlopRate> {
         self.peak_flops.get(&dtype).copied().ok_or_else(|| Error::NoRate {
             accelerator: self.id.clone(),
@@ -258,10 +262,10 @@ impl Accelerator {
         self.multiprocessors.filter(|_| self.vendor != "apple")
     }
 
-    /// Multiprocessors times clock, in cycles per second, of an NVIDIA chip: the fp32 rate over 2 FLOPs of 128 lanes,
-    /// of 64 up to compute capability 8.0 (CUDA C++ Programming Guide, throughput of native arithmetic instructions).
-    /// Among Ampere chips only capability 8.0 has tensor cores 8 times as fast as lanes. `None` if the fp32 or fp16
-    /// rate is not known.
+    /// Multiprocessors times clock, in cycles per second, of an NVIDIA chip: the fp32 rate over 2 FLOPs per lane and
+    /// cycle, with 64 lanes a multiprocessor up to compute capability 8.0 and 128 above (CUDA C++ Programming Guide,
+    /// throughput of native arithmetic instructions). Capability 8.0 is recognized by tensor cores 8 times as fast as
+    /// its lanes, which no other Ampere chip has. `None` if the fp32 or fp16 rate is unknown.
     pub(crate) fn multiprocessor_cycles(&self) -> Option<f64> {
         let rate = |dtype| self.peak_flops.get(&dtype).map(|rate| rate.0);
         let (fp32, fp16) = rate(Dtype::Fp32).zip(rate(Dtype::Fp16)).filter(|_| self.vendor == "nvidia")?;
@@ -270,7 +274,7 @@ impl Accelerator {
         Some(fp32 / if old { 128.0 } else { 256.0 })
     }
 
-    /// The dtype for "16-bit compute" on this chip: `wanted` if the chip has it, else the other 16-bit one, else
+    /// Dtype of 16-bit computation on this chip: `wanted` if the chip supports it, else the other 16-bit dtype, else
     /// fp32.
     pub(crate) fn sixteen_bit(&self, wanted: Dtype) -> Dtype {
         [wanted, Dtype::Bf16, Dtype::Fp16, Dtype::Fp32]
@@ -283,7 +287,7 @@ impl Accelerator {
         self.peak_flops.keys().map(|d| d.name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Refuses entries with impossible numbers; `place` is the file that the entry is in.
+    /// Refuses entries with impossible numbers; `place` names the entry's file in errors.
     pub fn check(&self, place: &str) -> Result<()> {
         let place = format!("{place}: accelerator {:?}", self.id);
         let positive = |field: &str, value: f64, most: f64| {
@@ -348,8 +352,8 @@ impl Accelerator {
         Ok(())
     }
 
-    /// The sizes in which this accelerator is deployed, up to `most`: powers of two within a node (a torus is cut in
-    /// slices of 1, 4, 8, 16, …), then whole nodes.
+    /// Numbers of accelerators in which this chip is deployed, up to `most`: powers of two within a node (slices of
+    /// 1, 4, 8, 16, … chips on a torus), then whole nodes.
     pub(crate) fn sizes(&self, most: u64) -> Vec<u64> {
         let torus = self.link.as_ref().is_some_and(|l| l.topology == Topology::Torus);
         let mut sizes: Vec<u64> = (0..40)
@@ -370,7 +374,7 @@ impl Accelerator {
 pub(crate) mod tests {
     use super::*;
 
-    /// A round machine for arithmetic by hand: 100 TFLOP/s bf16, 1 TB/s, 16 GB.
+    /// Machine with round figures for arithmetic by hand: 100 TFLOP/s in bf16, 1 TB/s, 16 GB.
     pub(crate) fn round_machine() -> Accelerator {
         let text = r#"
             id = "round"
@@ -408,7 +412,7 @@ pub(crate) mod tests {
         assert_eq!(tpu.sizes(32), [1, 4, 8, 16, 32]);
         assert_eq!(tpu.torus_shape(16), Some(vec![4, 4]));
         assert_eq!(tpu.torus_shape(32), Some(vec![4, 8]));
-        // 16 chips close an axis of a v5e; three axes are closed in whole cubes of 4×4×4.
+        // A v5e closes an axis to a ring at 16 chips; three axes are closed in whole cubes of 4×4×4.
         assert_eq!((tpu.axis_links(&[4, 8]), tpu.axis_links(&[8, 16])), (vec![1.0, 1.0], vec![1.0, 2.0]));
         let link = tpu.link.as_mut().unwrap();
         (link.axes, link.wraps) = (Some(3), Some(4));

@@ -1,6 +1,6 @@
-//! Bands of a forecast: its means times the bands of its calibration.
+//! Bands of a forecast: the forecast's means times the factors of its calibration's bands.
 //!
-//! Knows: the band of each metric, and that no band extends below a limit. [`crate::calibrate`] computes bands.
+//! Knows: the band of each metric, and that no band extends below a limit. [`crate::calibrate`] computes the factors.
 
 use crate::coefficients::{Band, Coefficients, Evidence, Load};
 use crate::spec::CostKind;
@@ -9,54 +9,56 @@ use serde::Serialize;
 /// Bands of a forecast: each contains the measured value in eight cases of ten.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bands {
-    /// Coverage of the deployment by measurements.
+    /// Depth of evidence: how much of the deployment has been measured.
     pub evidence: Evidence,
-    /// Measurements that the forecast is based on, in words.
+    /// Sentence that names the measurements behind the forecast.
     pub rests_on: String,
-    /// Mean time to first token.
+    /// Mean time to first token, in ms.
     pub ttft_ms: Span,
-    /// Mean time per output token.
+    /// Mean time per output token, in ms.
     pub tpot_ms: Span,
-    /// Mean end-to-end latency.
+    /// Mean end-to-end latency, in ms.
     pub e2el_ms: Span,
-    /// Output tokens per second; `None` if the load determines them.
+    /// Output tokens per second; `None` if the load fixes the throughput.
     pub output_tok_s: Option<Span>,
 }
 
-/// One metric's 10th and 90th percentile.
+/// 10th and 90th percentile of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Span {
-    /// 10th and 90th percentile of measured over forecast.
+    /// 10th and 90th percentile of the ratio measured / forecast.
     pub factors: [f64; 2],
-    /// The forecast times these factors.
+    /// The forecast times `factors`, in the metric's unit.
     pub range: [f64; 2],
 }
 
-/// The means of a forecast.
+/// Means of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ForecastMeans {
-    /// Time to first token.
+    /// Mean time to first token, in ms.
     pub ttft_ms: f64,
-    /// Time per output token.
+    /// Mean time per output token, in ms.
     pub tpot_ms: f64,
-    /// Limit of the time per output token.
+    /// Lower bound (roofline) of the mean time per output token, in ms.
     pub limit_tpot_ms: f64,
-    /// End to end.
+    /// Mean end-to-end latency, in ms.
     pub e2el_ms: f64,
-    /// Output tokens per second; `None` if the load determines them.
+    /// Output tokens per second; `None` if the load fixes the throughput.
     pub output_tok_s: Option<f64>,
-    /// True if requests arrived at a rate of their own.
+    /// True if requests arrived at a given rate, whether or not earlier ones had ended (an open loop).
     pub open_loop: bool,
 }
 
 impl Bands {
-    /// Bands of a forecast with `coefficients`; `None` if steps are priced at their limit, which is no forecast.
+    /// Returns the bands of a forecast made with `coefficients`; `None` if steps are priced at their limit, which is
+    /// a bound and no forecast.
     pub(crate) fn of(coefficients: &Coefficients, cost: CostKind, means: &ForecastMeans) -> Option<Bands> {
         let band = coefficients.band.filter(|_| cost == CostKind::Forecast)?;
         Some(Bands::around(means, &band, &coefficients.name))
     }
 
-    /// Bands for decodes of `self`, with `prompts` of another accelerator for the first tokens.
+    /// Returns bands of disaggregated serving: times of decodes from `self`, the time to first token from `prompts`,
+    /// the bands of the accelerator that computes prompts.
     pub(crate) fn with_prompts(self, prompts: Bands) -> Bands {
         Bands {
             evidence: self.evidence.min(prompts.evidence),
@@ -66,8 +68,8 @@ impl Bands {
         }
     }
 
-    /// Bands that cover both `self` and `others`, which serve the requests on another accelerator: from the lowest to
-    /// the highest.
+    /// Returns bands that cover both `self` and `others`, the bands of a second kind of accelerator that serves some
+    /// of the requests: from the lower minimum to the higher maximum.
     pub(crate) fn with_beside(self, others: Bands) -> Bands {
         let both = |a: Span, b: Span| {
             let widest = |a: [f64; 2], b: [f64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
@@ -87,7 +89,7 @@ impl Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
         let factors = band.factors(if means.open_loop { Load::Open } else { Load::Closed });
         let mut tpot_ms = span(means.tpot_ms, factors.tpot);
-        // A run's mean TPOT may itself be below the limit of its mean step.
+        // The mean TPOT of a run may be below the limit of its mean step, and the band must contain it.
         let least = means.limit_tpot_ms.min(means.tpot_ms);
         tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
         Bands {

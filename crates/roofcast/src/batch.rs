@@ -2,36 +2,36 @@
 //!
 //! Knows: how a batch is divided over replicas and ranks. Knows nothing about models or time.
 
-/// Work of one forward pass: groups of equal sequences, over the whole deployment.
+/// Work of one forward pass of the whole deployment, as groups of equal sequences.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
-    /// The groups.
+    /// Groups of sequences that have equal lengths.
     pub groups: Vec<Sequences>,
 }
 
-/// Equal sequences of one pass.
+/// Group of equal sequences of one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sequences {
     /// Number of sequences.
     pub count: u64,
-    /// New tokens of each sequence.
+    /// Tokens that each sequence computes in this pass.
     pub new: u64,
-    /// Context of each sequence in tokens, new ones included.
+    /// Context of each sequence in tokens, new tokens included.
     pub context: u64,
-    /// Rows per sequence that are sampled: one where a prompt ends or a token is decoded, all rows that verify
-    /// drafts.
+    /// Rows per sequence whose logits are sampled: one if a prompt ends or a token is decoded, every row if drafts
+    /// are verified, otherwise none.
     pub sampled: u64,
     /// Phase of the sequences.
     pub phase: Phase,
 }
 
-/// Tokens that decoding sequences attend to in a step, summed over the sequences; or the growth of these sums per
-/// step.
+/// Context tokens that attention reads in a decode step, summed over sequences; also used for the growth of these
+/// sums per step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen<'a> {
-    /// Tokens seen by operators with full attention.
+    /// Tokens read by full attention.
     pub all: u64,
-    /// Tokens seen by operators with a sliding window, for each of the model's `reaches`.
+    /// Tokens read by sliding-window attention, for each of the model's window lengths (`reaches`).
     pub within: &'a [u64],
 }
 
@@ -45,19 +45,19 @@ pub enum Phase {
 }
 
 impl Sequences {
-    /// `count` sequences that each compute the last of `context` tokens.
+    /// Returns `count` sequences that each decode the last of `context` tokens.
     pub(crate) fn decode(count: u64, context: u64) -> Sequences {
         Sequences { count, new: 1, context: context.max(1), sampled: 1, phase: Phase::Decode }
     }
 
-    /// A chunk of `new` tokens at the end of `context` tokens of a prompt; `ends` is true for the prompt's last
-    /// chunk. One token after cached ones is computed like a decode.
+    /// Returns a prompt chunk of `new` tokens that ends at token `context`; `ends` is true for the prompt's last
+    /// chunk. A chunk of one token after cached tokens is computed like a decode.
     pub(crate) fn prompt(new: u64, context: u64, ends: bool) -> Sequences {
         let phase = if new == 1 && context > 1 { Phase::Decode } else { Phase::Prompt };
         Sequences { count: 1, new, context, sampled: u64::from(ends), phase }
     }
 
-    /// A sequence that verifies `new` − 1 drafts at the end of `context` tokens.
+    /// Returns a sequence that verifies `new` − 1 drafts and whose context, drafts included, is `context` tokens.
     pub(crate) fn verify(new: u64, context: u64) -> Sequences {
         Sequences { count: 1, new, context, sampled: new, phase: Phase::Decode }
     }
@@ -74,17 +74,17 @@ impl Sequences {
 }
 
 impl Batch {
-    /// `count` sequences that each compute the last of `context` tokens.
+    /// Returns a batch of `count` sequences that each decode the last of `context` tokens.
     pub fn decode(count: u64, context: u64) -> Batch {
         Batch { groups: vec![Sequences::decode(count, context)] }
     }
 
-    /// `count` prompts of `tokens`.
+    /// Returns a batch of `count` whole prompts of `tokens` tokens.
     pub fn prefill(count: u64, tokens: u64) -> Batch {
         Batch { groups: vec![Sequences { count, ..Sequences::prompt(tokens, tokens, true) }] }
     }
 
-    /// The part of the batch on the busiest of `ranks`.
+    /// Part of the batch that the busiest of `ranks` data-parallel ranks computes.
     pub(crate) fn local(&self, ranks: u64) -> Batch {
         let share = |s: &Sequences| Sequences { count: s.count.div_ceil(ranks), ..*s };
         Batch { groups: self.groups.iter().map(share).collect() }

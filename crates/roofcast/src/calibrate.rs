@@ -1,9 +1,11 @@
-//! Fit of engines' host, launch and small-kernel times to measured rows: at most forty numbers, each with a prior and bounds.
+//! Fit of engines' host, launch and small-kernel times to measured rows: at most forty numbers, each with a prior and
+//! bounds.
 //!
-//! Knows: a number moves in its logarithm, between its bounds; measured rows pull it, and its prior pulls it back. The n rows of a
-//! deployment count as √n rows; rows with large errors count less (Cauchy's loss). One run of all rows gives the slopes of one
-//! number's name in all engines at once: a row depends on one number of each name. Knows nothing about kernel times, which are not
-//! fitted, nor about files.
+//! Knows: each number is fitted by its logarithm, between bounds; measured rows pull it from its prior, and the prior
+//! pulls it back. The n rows of one deployment together weigh as much as √n rows; rows with large errors count less
+//! (Cauchy's loss). Equally named numbers of different engines share one run of all rows for their slopes, because
+//! each row depends on the number of only one engine. Knows nothing about kernel times, which are not fitted, nor
+//! about files.
 
 mod bands;
 mod problem;
@@ -18,31 +20,32 @@ use crate::validate::points;
 use problem::Problem;
 use std::collections::BTreeMap;
 
-/// Rounds of the fit; each runs the rows once for every name of a number.
+/// Rounds of linearization and solution; each round runs all rows once for every name of a number.
 const ROUNDS: usize = 3;
-/// Step in a number's logarithm for the finite-difference slope of a forecast.
+/// Step in a number's logarithm for the finite-difference slopes of a forecast.
 const NUDGE: f64 = 0.1;
-/// Most rows of one source, deployment and kind that are run, because further rows add little information.
+/// Most rows of one source, deployment and kind that enter the fit, because further rows add little information.
 const MOST_OF_A_GROUP: usize = 12;
-/// Index of the time to first token.
+/// Index of the time to first token in a row's metrics.
 const TTFT: usize = 0;
-/// Metrics whose errors count, by their index in a row, and their weights; throughput follows from them.
+/// Metrics that are fitted, each as its index in a row and its weight; throughput is left out because it follows from
+/// the others.
 const METRICS: [(usize, f64); 3] = [(0, 0.5), (1, 1.0), (2, 0.7)];
 
-/// Unit of the data that is left out in turn for cross-validation.
+/// Part of the data that cross-validation leaves out in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaveOut {
-    /// All rows of a source.
+    /// All rows of one source.
     Source,
-    /// All rows of a model.
+    /// All rows of one model.
     Model,
-    /// All rows of an accelerator.
+    /// All rows of one accelerator.
     Accelerator,
 }
 
 impl LeaveOut {
-    /// All protocols.
+    /// Every cross-validation protocol.
     pub const ALL: [LeaveOut; 3] = [LeaveOut::Source, LeaveOut::Model, LeaveOut::Accelerator];
 
     /// Name of the protocol in reports.
@@ -63,10 +66,11 @@ impl LeaveOut {
     }
 }
 
-/// One number of one engine.
+/// One fitted number of one engine.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Number {
-    /// Name of the engine, as in `vllm`, or `vllm before 0.14.0 (2026-01)`.
+    /// Name of the engine, as in `vllm`, with the versions if they are not the newest: `vllm before 0.14.0
+    /// (2026-01)`.
     pub engine: String,
     /// Name of the number, as in `small_kernel`.
     pub name: String,
@@ -77,17 +81,17 @@ pub struct Number {
     pub rows: u64,
 }
 
-/// A row in the form that the fit needs.
+/// Measured row in the form that the fit needs.
 struct FitRow {
     evidence: Evidence,
-    /// Index of each of [`EngineTimes::NAMES`] that the row's forecast uses.
+    /// For each of [`EngineTimes::NAMES`], the index of the number that the row's forecast uses.
     numbers: Vec<Option<usize>>,
     weight: f64,
-    /// Logarithm of forecast over measured of each metric of [`METRICS`].
+    /// Logarithm of forecast over measured, for each metric of [`METRICS`].
     residuals: [Option<f64>; METRICS.len()],
 }
 
-/// A fit.
+/// Linearized problem at the fitted numbers, with the rows that it was built from.
 pub struct Fit {
     /// Calibration with the fitted numbers.
     pub calibration: Calibration,
@@ -96,27 +100,27 @@ pub struct Fit {
     problem: Problem,
 }
 
-/// The error of a forecast whose part of the data was left out of the fit.
+/// Error of the forecast of a row that was left out of the fit, with the other rows of its part of the data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Residual {
     /// Index of the row's metric, as in [`crate::measurement::Metrics::NAMES`].
     pub metric: usize,
-    /// Logarithm of forecast over measured.
+    /// Natural logarithm of forecast over measured.
     pub log: f64,
-    /// Weight of the row.
+    /// Weight of the row in quantiles.
     pub weight: f64,
-    /// Evidence behind the forecast.
+    /// Depth of evidence behind the forecast.
     pub evidence: Evidence,
-    /// Load of the row.
+    /// Class of load of the row: single step, closed loop or open loop.
     pub load: Load,
 }
 
 impl Fit {
-    /// Fits the numbers of `prior` to `rows`; `goes_on` is called before every run of the rows, and false stops the
-    /// fit.
+    /// Fits the numbers of `prior` to `rows`. `goes_on` is called before every run of the rows; the fit stops if it
+    /// returns false.
     ///
     /// # Errors
-    /// No row that can be forecast.
+    /// Fails if no row can be forecast.
     pub fn new(
         rows: &[Measurement],
         catalog: &Catalog,
@@ -142,7 +146,7 @@ impl Fit {
         }
     }
 
-    /// The rows' residuals at `at`, and their slopes by each number; `None` if the fit was stopped.
+    /// Residuals of the rows at the calibration `at`, and their slopes by each number; `None` if the fit was stopped.
     fn round(
         measured: &[Measurement],
         catalog: &Catalog,
@@ -158,7 +162,7 @@ impl Fit {
                 evidence: point.evidence,
                 numbers: EngineTimes::NAMES.iter().map(|name| held(at, &numbers, point.row, name)).collect(),
                 weight: 1.0 / groups[&point.row.group()].sqrt(),
-                // A mean that includes the start of a cold server carries no information about a warm one.
+                // A mean TTFT that includes the start of a cold server carries no information about a warm server.
                 residuals: METRICS.map(|(metric, _)| {
                     let cold = metric == TTFT && point.row.is_cold();
                     point.ratio(metric).filter(|_| !cold).map(f64::ln)
@@ -191,7 +195,7 @@ impl Fit {
         Some(Fit { calibration: at.clone(), measured: Vec::new(), rows, problem })
     }
 
-    /// The calibration at the minimum of the problem over the residuals for which `counts` is true.
+    /// Calibration at the minimum of the problem over the residuals for which `counts` is true.
     fn solved(&self, counts: &dyn Fn(usize) -> bool) -> Calibration {
         let mut calibration = self.calibration.clone();
         let values = self.problem.solve(counts);
@@ -203,7 +207,7 @@ impl Fit {
         calibration
     }
 
-    /// The numbers, each with its count of dependent rows.
+    /// The fitted numbers, each with the count of rows that depend on it.
     pub fn numbers(&self) -> Vec<Number> {
         let places = places(&self.calibration);
         let number = |(index, (engine, name)): (usize, &(usize, String))| {
@@ -215,8 +219,8 @@ impl Fit {
         places.iter().enumerate().map(number).collect()
     }
 
-    /// Errors of every row with its part of the data left out of the fit: the problem is solved again without the
-    /// part, and the part's residuals are extrapolated along the slopes.
+    /// Cross-validated errors of every row: for each part of the data the problem is solved again without the part,
+    /// and the part's residuals are extrapolated along their slopes.
     pub fn left_out(&self, protocol: LeaveOut) -> Vec<Residual> {
         let mut parts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, row) in self.measured.iter().enumerate() {
@@ -239,7 +243,7 @@ impl Fit {
         all
     }
 
-    /// The row, and the index into [`METRICS`], of each residual of the problem.
+    /// For each residual of the problem, its row and its index into [`METRICS`].
     fn owners(&self) -> Vec<(usize, usize)> {
         let of_row = |(index, row): (usize, &FitRow)| {
             let slots = row.residuals.iter().enumerate().filter(|(_, r)| r.is_some());
@@ -248,20 +252,21 @@ impl Fit {
         self.rows.iter().enumerate().flat_map(of_row).collect()
     }
 
-    /// The calibration with bands from residuals of left-out sources, by evidence.
+    /// Returns the fitted calibration with bands derived, by depth of evidence, from the residuals of left-out
+    /// sources.
     pub fn with_bands(&self) -> Calibration {
         Calibration { bands: bands::of(&self.left_out(LeaveOut::Source)), ..self.calibration.clone() }
     }
 }
 
-/// Rounds to three digits, more than the data support.
+/// Rounds to three significant digits, more than the data support.
 fn rounded(value: f64) -> f64 {
     let unit = 10_f64.powi(value.abs().max(1e-9).log10().floor() as i32 - 2);
-    // Divided where the unit is below 1, because 0.1 has no exact float but 10 has.
+    // Dividing by 10 is exact, but multiplying by 0.1 is not, because 0.1 has no exact float.
     if unit < 1.0 { (value / unit).round() / (1.0 / unit).round() } else { (value / unit).round() * unit }
 }
 
-/// An even sample of the rows of each source, deployment and kind.
+/// Takes evenly spaced rows from each source, deployment and kind.
 fn sampled(rows: &[Measurement]) -> Vec<Measurement> {
     let mut groups: BTreeMap<String, Vec<&Measurement>> = BTreeMap::new();
     for row in rows {
@@ -275,7 +280,7 @@ fn sampled(rows: &[Measurement]) -> Vec<Measurement> {
     groups.into_values().flat_map(sample).collect()
 }
 
-/// Every number of a calibration that the fit may change: the index of its engine, and its name.
+/// Every number of a calibration that the fit may change, as the index of its engine entry and its name.
 fn places(calibration: &Calibration) -> Vec<(usize, String)> {
     let engines = calibration.engines.iter().enumerate();
     let of = |(index, engine): (usize, &EngineNumbers)| {
@@ -285,7 +290,8 @@ fn places(calibration: &Calibration) -> Vec<(usize, String)> {
     engines.flat_map(of).collect()
 }
 
-/// The number called `name` that a forecast of `row` uses: of the last engine entry that applies.
+/// Index in `numbers` of the number called `name` that a forecast of `row` uses: from the last engine entry that
+/// applies to the row and lists it.
 fn held(at: &Calibration, numbers: &[(usize, String)], row: &Measurement, name: &str) -> Option<usize> {
     let before = |release: &String| precedes(&row.version, release);
     let holds = |e: &EngineNumbers| {
@@ -295,7 +301,7 @@ fn held(at: &Calibration, numbers: &[(usize, String)], row: &Measurement, name: 
     numbers.iter().position(|(index, own)| *index == engine && own == name)
 }
 
-/// The calibration with the number called `name` of every engine raised by one step.
+/// Returns the calibration with the number called `name` raised by one step in every engine.
 fn nudged(at: &Calibration, name: &str) -> Calibration {
     let mut moved = at.clone();
     for constant in moved.engines.iter_mut().filter_map(|engine| engine.times.get_mut(name)) {

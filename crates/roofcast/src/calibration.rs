@@ -1,8 +1,8 @@
-//! Calibrations: the times that engines add to measured kernels, efficiencies of unmeasured kernels, and the bands of
+//! Calibrations: times that engines add to measured kernels, efficiencies of unmeasured kernels, and bands of
 //! forecasts.
 //!
-//! Knows: the embedded `catalog/calibration/engines.toml` and a user's file in its format, whose engines replace the
-//! embedded ones. Knows nothing about how numbers were found, see [`crate::calibrate`].
+//! Knows: the embedded `catalog/calibration/engines.toml`, and user files in its format, whose engines replace the
+//! embedded ones. Knows nothing about the fit that found the numbers; see [`crate::calibrate`].
 
 use crate::accelerator::Accelerator;
 use crate::coefficients::{
@@ -31,22 +31,23 @@ const HEAD: &str = "\
 const PLACE: &str = "catalog/calibration/engines.toml";
 const TEXT: &str = include_str!("../catalog/calibration/engines.toml");
 
-/// Times that engines add, efficiencies, and bands.
+/// Times that engines add, efficiencies of unmeasured kernels, and bands of forecasts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Source of the numbers.
+    /// Source of the numbers, for reports.
     pub source: String,
-    /// Bands by evidence.
+    /// Bands by depth of evidence.
     #[serde(rename = "band", default)]
     pub bands: Vec<Band>,
     /// Efficiencies by the vendor of a chip; the first entry applies to all other vendors.
     #[serde(default)]
     pub shares: Vec<VendorShares>,
-    /// Engines: for each name the newest version first, then the differences of older versions, back in time.
+    /// Numbers of engines. For each engine name the newest version comes first, then the differences of older
+    /// versions, newest to oldest.
     #[serde(rename = "engine", default)]
     pub engines: Vec<EngineNumbers>,
-    /// A user's kernel times, which replace the embedded ones.
+    /// User's kernel times, which replace the embedded profiles.
     #[serde(skip)]
     pub profiles: Option<Profiles>,
 }
@@ -57,37 +58,37 @@ pub struct Calibration {
 pub struct VendorShares {
     /// Name of the vendor, as in `nvidia`.
     pub vendor: String,
-    /// GEMM: fraction of the peak, and of the bandwidth.
+    /// Efficiencies of GEMMs: fraction of the peak, then of the bandwidth.
     pub gemm: [f64; 2],
-    /// Routed experts: fraction of the peak, and of the bandwidth.
+    /// Efficiencies of routed experts: fraction of the peak, then of the bandwidth.
     pub experts: [f64; 2],
-    /// Attention and recurrences: fraction of the peak, and of the bandwidth.
+    /// Efficiencies of attention and recurrences: fraction of the peak, then of the bandwidth.
     pub attention: [f64; 2],
-    /// All-reduce: fraction of the link's bandwidth.
+    /// Efficiency of all-reduces: fraction of the link's bandwidth.
     pub link: f64,
-    /// Microseconds before a kernel runs at its efficiency.
+    /// Fixed time of each kernel in microseconds, on top of its work at the efficiency.
     pub start_us: f64,
     /// Source of the figures.
     pub source: String,
 }
 
-/// An engine's numbers.
+/// Numbers of one engine, or of its older versions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineNumbers {
     /// Name of the engine, as in `vllm`.
     pub name: String,
-    /// First version that these numbers no longer apply to, with its month: `0.14.0 (2026-01)`; absent for the
-    /// newest.
+    /// First version that these numbers do not apply to, with its month: `0.14.0 (2026-01)`; absent for the newest
+    /// numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Source of priors and bounds.
+    /// Source of the priors and bounds.
     pub source: String,
-    /// Numbers by name; an older version takes the numbers that it does not list from the next newer one.
+    /// Numbers by name. Numbers that an older version does not list are taken from the next newer version.
     pub times: BTreeMap<String, Constant>,
 }
 
-/// Calibration key: the properties that select numbers.
+/// Calibration key: the properties of a deployment that select measured and fitted numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct CalibrationKey<'a> {
     /// The chip.
@@ -96,12 +97,12 @@ pub struct CalibrationKey<'a> {
     pub engine: &'a EngineSettings,
     /// The weight format.
     pub weights: &'a str,
-    /// Requested dtype of activations.
+    /// Dtype of activations that the deployment requests, if any.
     pub activations: Option<Dtype>,
 }
 
 impl<'a> CalibrationKey<'a> {
-    /// The key of a deployment.
+    /// Returns the calibration key of a deployment.
     pub fn of(deployment: &'a Deployment) -> CalibrationKey<'a> {
         CalibrationKey {
             accelerator: &deployment.accelerator,
@@ -112,11 +113,11 @@ impl<'a> CalibrationKey<'a> {
     }
 }
 
-/// Seconds of host time per sequence in the engine's own loop, where no Python server streams its tokens: 3 to 10 µs
+/// Host seconds per sequence in the engine's own loop when no Python server streams its tokens: within 3 to 10 µs
 /// (vLLM's pull request 46112, a mock of its core).
 const CORE_SEQUENCE: f64 = 5e-6;
 
-/// The numbers of an engine behind its own server, or of an engine whose tokens no Python program streams.
+/// Returns the numbers of an engine, adjusted for engines whose tokens are not streamed by a Python server.
 fn served(times: EngineTimes, engine: &EngineSettings) -> EngineTimes {
     let loop_sequence =
         if engine.has_python_server() { times.loop_sequence } else { times.loop_sequence.min(CORE_SEQUENCE) };
@@ -130,7 +131,7 @@ impl Calibration {
         PARSED.get_or_init(|| Calibration::parse(PLACE, TEXT)).as_ref().map_err(Clone::clone)
     }
 
-    /// The calibration with its fitted numbers as priors, for a fit to further rows: a few rows then change
+    /// Returns the calibration with its fitted numbers as priors for a fit to further rows, so that a few rows change
     /// well-supported numbers only a little.
     #[must_use]
     pub fn as_priors(&self) -> Calibration {
@@ -165,7 +166,7 @@ impl Calibration {
         Ok(read)
     }
 
-    /// The text of a file that [`Calibration::parse`] reads back.
+    /// Text of a calibration file, which [`Calibration::parse`] reads back.
     pub fn to_toml(&self) -> String {
         let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let pair = |[low, high]: [f64; 2]| format!("[{low}, {high}]");
@@ -198,12 +199,12 @@ impl Calibration {
         file
     }
 
-    /// Names of engines whose numbers are known.
+    /// Names of the engines that have numbers.
     pub fn engine_names(&self) -> impl Iterator<Item = &str> {
         self.engines.iter().map(|e| e.name.as_str())
     }
 
-    /// The numbers of `engine`, in seconds; for an unknown engine, the numbers of the first one.
+    /// Numbers of `engine` in seconds; for an unknown engine, the numbers of the first entry.
     pub(crate) fn engine(&self, engine: &Release) -> EngineTimes {
         let known = self.engines.iter().any(|e| e.name == engine.name);
         let first = self.engines.first().map_or("", |e| e.name.as_str());
@@ -219,12 +220,12 @@ impl Calibration {
         times
     }
 
-    /// The depth of evidence for `place`: how much of it was timed.
+    /// Depth of evidence at `place`: how much of the deployment was measured.
     pub fn evidence(&self, place: &CalibrationKey) -> Evidence {
         evidence(&self.kernels(place.accelerator), &place.engine.release, place.weights, place.accelerator)
     }
 
-    /// The band of a depth of evidence, or the next wider one.
+    /// Band of a depth of evidence; if absent, the next wider band.
     pub fn band(&self, evidence: Evidence) -> Option<&Band> {
         self.bands.iter().filter(|b| b.evidence <= evidence).max_by_key(|b| b.evidence)
     }
@@ -246,7 +247,7 @@ impl Calibration {
         KernelTimes::Measured { profiles, shares }
     }
 
-    /// Description of the measurements behind a forecast of `place`.
+    /// Description of the measurements behind a forecast at `place`.
     pub(crate) fn rests_on(&self, place: &CalibrationKey) -> String {
         let chip = &place.accelerator.id;
         match self.evidence(place) {
@@ -272,7 +273,7 @@ impl Calibration {
         )
     }
 
-    /// Kernel times, engine's numbers and band of an accelerator, an engine and a weight format.
+    /// Kernel times, engine numbers and band for an accelerator, an engine and a weight format.
     pub(crate) fn coefficients(&self, place: &CalibrationKey) -> Coefficients {
         let evidence = self.evidence(place);
         let kernel = self.running(place);

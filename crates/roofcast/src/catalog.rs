@@ -1,7 +1,7 @@
 //! The embedded catalog of accelerators and models, extended by a user's own TOML.
 //!
-//! Knows: the files of the entries and how names find them; an entry is parsed when it is asked for. The meaning of
-//! an entry is defined in [`crate::accelerator`] and [`crate::model::config`].
+//! Knows: the files of the entries and how names find entries; an entry is parsed only when it is requested.
+//! [`crate::accelerator`] and [`crate::model::config`] define the meaning of an entry.
 
 pub mod address;
 mod conventions;
@@ -31,8 +31,8 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-/// Most words in a device's name that are matched with one accelerator: `RTX PRO 6000 Blackwell Max-Q Workstation
-/// Edition` has eight.
+/// Most words of a device's name that are compared with an accelerator's names: `RTX PRO 6000 Blackwell Max-Q
+/// Workstation Edition` has eight.
 const MOST_WORDS: usize = 10;
 
 /// A model of the catalog: the keys of its `config.json` that decide parameters, memory and work.
@@ -41,37 +41,37 @@ const MOST_WORDS: usize = 10;
 pub struct ModelEntry {
     /// Hugging Face id.
     pub id: String,
-    /// Ids of further models with these dimensions.
+    /// Ids of further models with identical dimensions.
     #[serde(default)]
     pub aliases: Vec<String>,
     /// Web address from which the dimensions were read.
     pub source: String,
-    /// Entries of checkpoints with these weights in other formats: they show which tensors a format leaves in 16
-    /// bits.
+    /// Ids of catalog entries for checkpoints with these weights in other formats, which show the tensors that a
+    /// format keeps in 16 bits.
     #[serde(default)]
     pub checkpoints: Vec<String>,
-    /// Exact total that the maker publishes, to check ours against.
+    /// Exact total of parameters that the maker publishes, which a test compares with the computed one.
     #[serde(default)]
     pub published_parameters: Option<u64>,
-    /// All parameters as the maker prints them, rounded: `122B`.
+    /// Total of parameters as the maker rounds it: `122B`.
     #[serde(default)]
     pub published_total: Option<String>,
-    /// Parameters that a token uses, as the maker prints them: `10B`.
+    /// Active parameters per token as the maker rounds them: `10B`.
     #[serde(default)]
     pub published_active: Option<String>,
-    /// Keys as in `config.json`.
+    /// Keys and values as in `config.json`.
     pub config: serde_json::Value,
 }
 
-/// The weight format that words of a checkpoint's id name, and the compute dtype if the words set another:
-/// `FP8-dynamic`, `quantized.w4a16`.
+/// Weight format that words of a checkpoint's id mean, and the compute dtype if the words set another: `FP8-dynamic`,
+/// `quantized.w4a16`.
 pub(crate) fn formats_of(words: &str) -> Option<(&'static str, Option<Dtype>)> {
-    // The rules expect a model's name before the format.
+    // Rules expect a model's name before the format.
     let rule = conventions().ok()?.read(&format!("model-{words}"))?.rule;
     Some((rule.weights.as_str(), rule.activations))
 }
 
-/// Accelerators, models and workloads by name.
+/// Accelerators, models and workload presets, found by name.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     accelerators: Entries<Accelerator>,
@@ -80,8 +80,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The embedded catalog. Its files are scanned once for names; the text is part of the program, so a failure is a
-    /// defect that the tests catch, and shows here and with an entry as an error like any other.
+    /// Returns the embedded catalog. Its files are scanned once for names. The text is part of the program, so an
+    /// invalid file is a defect that the tests find; at run time it is reported as an ordinary error.
     pub fn embedded() -> Result<&'static Catalog> {
         static CATALOG: OnceLock<Result<Catalog>> = OnceLock::new();
         let scan = || {
@@ -108,14 +108,14 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Adds the entries of `other`; where names meet, the later entry wins.
+    /// Adds the entries of `other`; an entry with an existing name replaces the earlier one.
     pub fn extend(&mut self, other: Catalog) {
         self.accelerators.extend(other.accelerators);
         self.models.extend(other.models);
         self.workloads.extend(other.workloads);
     }
 
-    /// Adds a model, which replaces one of equal name.
+    /// Adds a model, which replaces a model of equal name.
     pub fn add_model(&mut self, entry: ModelEntry) {
         self.models.add(entry);
     }
@@ -145,15 +145,15 @@ impl Catalog {
         self.models.iter().flat_map(|slot| slot.names())
     }
 
-    /// The workload with this id, compared without case.
+    /// Returns the workload with this id, compared without case.
     pub fn workload(&self, name: &str) -> Result<&Preset> {
         let wanted = name.trim();
         let found = self.workloads.rev().find(|slot| slot.id.eq_ignore_ascii_case(wanted));
         found.ok_or_else(|| names::unknown("workload", name, name, &self.workloads))?.get()
     }
 
-    /// The accelerator one of whose names occurs in `text` as whole words, as in a device's own name; the longest
-    /// match first. Joining of words does not matter: `RTX 4090` is `rtx4090`, but `Tesla M40` is no Apple M4.
+    /// Finds the accelerator with a name that occurs in `text` as whole words, as in a device name from a driver; the
+    /// longest match wins. Separators may differ: `RTX 4090` matches `rtx4090`, but `Tesla M40` is no Apple M4.
     pub(crate) fn device(&self, text: &str) -> Option<&Accelerator> {
         let words = names::words(text);
         let runs: BTreeSet<String> = (0..words.len())
@@ -166,13 +166,13 @@ impl Catalog {
         found.and_then(|(_, slot)| slot.get().ok())
     }
 
-    /// The accelerator of this name, compared without case and separators, else by its words in any order.
+    /// Finds the accelerator of this name, compared without case and separators, else by its words in any order.
     pub fn accelerator(&self, name: &str) -> Result<&Accelerator> {
         self.find_accelerator(name)?.ok_or_else(|| self.no_accelerator(name))
     }
 
-    /// Like [`Catalog::accelerator`], but returns `None` for an unknown name, without computing suggestions, which
-    /// takes longer.
+    /// Finds an accelerator like [`Catalog::accelerator`], but returns `None` for an unknown name and saves the time
+    /// of computing suggestions.
     pub fn find_accelerator(&self, name: &str) -> Result<Option<&Accelerator>> {
         let found = match names::find(&self.accelerators, name) {
             Match::One(slot) | Match::Beginning(slot) => return slot.get().map(Some),
@@ -190,7 +190,7 @@ impl Catalog {
         }
     }
 
-    /// The error for an unknown accelerator; `8xH100` gets a hint that it joins a count and a name.
+    /// The error for an unknown accelerator; for a name like `8xH100`, with a hint that it joins a count and a name.
     fn no_accelerator(&self, name: &str) -> Error {
         if let Err(several) = names::one("accelerator", "hardware", name) {
             return several;
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(on_disk, embedded);
     }
 
-    /// The scan of lines finds every entry that a TOML parser finds.
+    /// The line scan finds exactly the entries that a TOML parser finds.
     #[test]
     fn every_entry_is_found_by_its_lines() {
         let catalog = Catalog::embedded().unwrap();
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(all.len(), count);
     }
 
-    /// No two models may share a name.
+    /// No two models share a name.
     #[test]
     fn every_name_finds_its_own_entry() {
         let catalog = Catalog::embedded().unwrap();
@@ -334,7 +334,7 @@ mod tests {
         assert!(format.contains("meta-llama/Llama-3.1-8B"), "{format}");
         let message = Catalog::embedded().unwrap().accelerator("h100-foo").unwrap_err().to_string();
         assert!(message.contains("h100-foo") && message.contains("h100-sxm"), "{message}");
-        // Long, empty and odd names are refused like any other.
+        // Long, empty and odd names give the usual error.
         for name in ["", " ", "/", "::::", "🦙", &"a-".repeat(50_000)] {
             assert!(named(name).starts_with("no model named"), "{name}");
         }

@@ -1,8 +1,8 @@
 //! Contents of a checkpoint's files, read from their headers alone: tensor names, shapes, types and true sizes.
 //!
 //! Knows: the headers of safetensors and GGUF, and how their tensors compare with a [`Model`]'s. Knows nothing about
-//! files: readers are handed in, so that gigabytes of weights are never read. Every count in a header is bounded
-//! before memory is allocated for it.
+//! files: callers pass readers, so that gigabytes of weights are never read. Every count in a header is checked
+//! against a bound before memory is allocated.
 
 pub mod compare;
 pub mod gguf;
@@ -10,12 +10,12 @@ pub mod safetensors;
 
 use crate::units::Bytes;
 
-/// One tensor as stored.
+/// One tensor as stored in a file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Stored {
     /// Name in the file.
     pub name: String,
-    /// Type in the file, lower case: `bf16`, `q4_k`, …
+    /// Type in the file, in lower case: `bf16`, `q4_k`, …
     pub dtype: String,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
@@ -25,9 +25,9 @@ pub struct Stored {
     pub bytes: Bytes,
 }
 
-/// Most accepted tensors, more than any checkpoint has.
+/// Most tensors accepted in a file, more than any checkpoint has.
 const MOST_TENSORS: u64 = 1 << 20;
-/// Most accepted dimensions, more than any tensor has.
+/// Most dimensions accepted of a tensor, more than any tensor has.
 const MOST_DIMENSIONS: usize = 8;
 
 /// The product of dimensions; `None` if it exceeds 64 bits.
@@ -35,7 +35,7 @@ fn elements(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1_u64, |product, n| product.checked_mul(*n))
 }
 
-/// Sums by type: name, tensors, values, bytes; most bytes first.
+/// Totals of each type, as name, number of tensors, values and bytes; largest bytes first.
 pub fn by_type(tensors: &[Stored]) -> Vec<(String, u64, u64, Bytes)> {
     let mut sums: std::collections::BTreeMap<&str, (u64, u64, Bytes)> = std::collections::BTreeMap::new();
     for tensor in tensors {

@@ -1,5 +1,5 @@
-//! Coefficients of a deployment's times: measured kernels, efficiencies of unmeasured kernels, and the engine's own
-//! times.
+//! Coefficients of a deployment's times: measured kernels, efficiencies of unmeasured kernels, and times that the
+//! engine adds.
 //!
 //! Knows: the values that apply to one deployment. [`crate::kernel_time`] computes operators' times from them;
 //! [`crate::calibration`] knows their origin.
@@ -21,37 +21,37 @@ pub(crate) use skew::{SKEW, busiest};
 use std::borrow::Cow;
 pub(crate) use waiting::waiting;
 
-/// Kernel times, an engine's numbers and the band of one deployment.
+/// Kernel times, engine numbers and bands of one deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coefficients {
-    /// Description of the measurements behind a forecast.
+    /// Description of the measurements behind a forecast, for reports.
     pub name: String,
     /// Source of operators' times.
     pub kernels: KernelTimes,
-    /// Behaviour of the quantized-weight kernel by number of rows.
+    /// Behaviour of the quantized-weight kernel by number of rows of the GEMM.
     pub regimes: Regimes,
-    /// Attention backend on request; `None` for the measured one.
+    /// Requested attention backend; `None` for the backend whose kernels were measured.
     pub attention: Option<AttentionKernel>,
-    /// Multiprocessors of the chip, where their number is known.
+    /// Number of the chip's multiprocessors, if known.
     pub multiprocessors: Option<u64>,
-    /// Host, launches and server of the engine.
+    /// Times that the engine adds to kernels: host, launches and server.
     pub engine: EngineTimes,
-    /// Launches of a layer counted one by one; `None` if the engine's times include them.
+    /// Launches of a layer counted one by one; `None` if `engine` includes them.
     pub launches: Option<Launches>,
-    /// Host time that the server's loop adds to the engine's own.
+    /// Host time that the server's loop adds to the times in `engine`.
     pub server: ServerLoop,
     /// Depth of evidence: how much of the deployment was measured.
     pub evidence: Evidence,
     /// Bands of a forecast; `None` if none were derived.
     pub band: Option<Band>,
-    /// Factor on every time; 1 except for what-if questions about a slower machine.
+    /// Factor on every time: 1, except for what-if questions about a slower machine.
     pub factor: f64,
 }
 
 /// Source of operators' times.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KernelTimes {
-    /// Fixed efficiencies of peaks and bandwidth, and nothing else: a limit.
+    /// Fixed efficiencies of peak rates and bandwidth, without any engine time: a limit.
     Ideal {
         /// Fraction of the peak rates.
         mfu: f64,
@@ -67,24 +67,23 @@ pub enum KernelTimes {
     },
 }
 
-/// Efficiencies of kernels without measurements, as fractions of a chip's rates, and the seconds that each needs to
-/// start.
+/// Efficiencies of kernels without measurements, as fractions of a chip's rates, and a kernel's fixed start time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KernelEfficiency {
-    /// GEMM: fraction of the peak, and of the bandwidth.
+    /// Efficiencies of GEMMs: fraction of the peak, then of the bandwidth.
     pub gemm: [f64; 2],
-    /// Routed experts: fraction of the peak, and of the bandwidth.
+    /// Efficiencies of routed experts: fraction of the peak, then of the bandwidth.
     pub experts: [f64; 2],
-    /// Attention and recurrences: fraction of the peak, and of the bandwidth.
+    /// Efficiencies of attention and recurrences: fraction of the peak, then of the bandwidth.
     pub attention: [f64; 2],
-    /// All-reduce: fraction of the link's bandwidth.
+    /// Efficiency of all-reduces: fraction of the link's bandwidth.
     pub link: f64,
-    /// Seconds before a kernel runs at these efficiencies.
+    /// Fixed time of each kernel in seconds, on top of its work at the efficiency.
     pub start: f64,
 }
 
 impl KernelEfficiency {
-    /// Round figures for use without a calibration.
+    /// Round efficiencies for chips without a calibration.
     pub(crate) const UNKNOWN: KernelEfficiency = KernelEfficiency {
         gemm: [0.7, 0.8],
         experts: [0.5, 0.7],
@@ -95,7 +94,8 @@ impl KernelEfficiency {
 }
 
 impl Coefficients {
-    /// Coefficients of a limit: fractions `mfu` of the peaks and `mbu` of the bandwidth, and nothing else.
+    /// Coefficients of a limit: efficiencies `mfu` of the peak rates and `mbu` of the bandwidth, without any engine
+    /// time.
     pub(crate) fn ideal(mfu: f64, mbu: f64) -> Coefficients {
         Coefficients {
             name: "limit".to_owned(),

@@ -1,6 +1,6 @@
 //! An accelerator under a power limit.
 //!
-//! Knows: the clock that a limit leaves to arithmetic. Knows nothing about work.
+//! Knows: the clock at which arithmetic stays within the limit. Knows nothing about work.
 
 use super::Accelerator;
 use crate::error::{Error, Result};
@@ -11,12 +11,13 @@ use crate::units::FlopRate;
 pub(crate) const IDLE_POWER: f64 = 0.2;
 
 impl Accelerator {
-    /// Returns the accelerator under a power limit of `watts`. Arithmetic at full rate draws the board power, and the
-    /// clock f falls until idle + (board − idle) · (f / boost)³ is the limit: dynamic power is proportional to V² f, and
-    /// voltage falls with the clock. Bandwidth stays: steps that read memory draw less than the limit.
+    /// Returns the accelerator under a power limit of `watts`. Arithmetic at full rate draws the board power. Under a
+    /// limit, the clock f falls until idle + (board − idle) · (f / boost)³ equals the limit: dynamic power is
+    /// proportional to V² f, and voltage falls with the clock. Bandwidth is unchanged, because steps that read memory
+    /// draw less than the limit.
     ///
     /// # Errors
-    /// A limit that is not above the idle power, or is above the board power, or a board power that is not known.
+    /// Fails if the limit is at most the idle power or above the board power, or if the board power is unknown.
     pub fn limited(&self, watts: f64) -> Result<Accelerator> {
         let refused = |accepted: String| Error::field("hardware", "power_limit_w", watts, accepted);
         let Some(power) = self.power_w else {

@@ -4,7 +4,7 @@
 
 use super::{Accelerator, Topology};
 
-/// Number of axes from which on slices are wired in cubes: all axes are closed, or none.
+/// Number of axes from which a slice is wired in whole cubes: either all of its axes are closed to rings, or none.
 const CUBES: u32 = 3;
 
 impl Accelerator {
@@ -25,9 +25,9 @@ impl Accelerator {
         Some(shape)
     }
 
-    /// Directions in which a chip sends along each axis of a slice of this shape: both around a ring, or one along a
-    /// line, whose ends have no neighbour beyond. An axis is a ring if its length is a multiple of `link.wraps`; on
-    /// three axes only if all lengths are.
+    /// Number of directions in which a chip sends along each axis of a slice of this shape: 2 around a ring, 1 along
+    /// a line, whose ends lack a neighbour. An axis is a ring if its length is a multiple of `link.wraps`; with three
+    /// axes, only if all three lengths are.
     pub(crate) fn axis_links(&self, shape: &[u64]) -> Vec<f64> {
         let Some(link) = &self.link else { return vec![1.0; shape.len()] };
         let closed = |n: &u64| link.wraps.is_none_or(|wraps| n.is_multiple_of(wraps));

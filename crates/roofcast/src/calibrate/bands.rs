@@ -1,27 +1,27 @@
 //! Bands from residuals of cross-validation.
 //!
-//! Knows: 10th and 90th percentile of measured over forecast by evidence; each row counts with its deployment's
-//! weight. A depth of evidence with few residuals also uses the residuals of the next shallower one. Knows nothing
+//! Knows: 10th and 90th percentile of measured over forecast, by depth of evidence; each row counts with the weight
+//! of its deployment. A depth with few residuals also uses the residuals of the next shallower depth. Knows nothing
 //! about fitting.
 
 use super::Residual;
 use crate::coefficients::{Band, Evidence, Factors, Load};
 
-/// Fewest residuals of a metric for a depth of evidence to have its own band.
+/// Fewest residuals of a metric that give a depth of evidence a band from its own data.
 const MIN_ROWS: usize = 30;
 const DEPTHS: [Evidence; 4] =
     [Evidence::Nothing, Evidence::Architecture, Evidence::Accelerator, Evidence::Engine];
-/// Band of a metric without residuals.
+/// Factors of the band of a metric without residuals.
 const UNKNOWN: [f64; 2] = [0.5, 2.0];
 const TTFT: usize = 0;
 const TPOT: usize = 1;
 const E2E: usize = 2;
 
-/// Bands by evidence.
+/// Derives one band for each depth of evidence.
 pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
     let band = |(index, depth): (usize, &Evidence)| {
         let own = |metric, load: Load| {
-            // Residuals with less evidence widen the band of a depth that was rarely measured.
+            // A depth that was rarely measured is widened by the residuals of shallower depths.
             (0..=index).rev().find_map(|from| {
                 let within = &DEPTHS[from..=index];
                 let all: Vec<&Residual> = residuals
@@ -49,7 +49,7 @@ pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
     DEPTHS.iter().enumerate().map(band).collect()
 }
 
-/// Rounds to three digits after the point, more than the data support.
+/// Rounds to three decimal places, more than the data support.
 fn rounded(factor: f64) -> f64 {
     (factor * 1e3).round() / 1e3
 }
@@ -74,8 +74,8 @@ fn quantiles(residuals: &[&Residual]) -> [f64; 2] {
 mod tests {
     use super::*;
 
-    /// 40 rows of an engine with TPOT forecast at 0.6 to 1.38 of the measurement, in steps of 0.02: measured over
-    /// forecast is 1/1.32 in the fourth from the top, and 1/0.7 at the 36th.
+    /// 40 rows of an engine with TPOT forecast at 0.6 to 1.38 times the measurement, in steps of 0.02: measured over
+    /// forecast is 1/1.32 in the row with the fourth-largest forecast, and 1/0.7 in the 36th.
     #[test]
     fn bands_by_hand() {
         let residual = |i: usize| Residual {

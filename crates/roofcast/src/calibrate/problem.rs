@@ -1,20 +1,22 @@
-//! The linearized problem of a fit: residuals that depend on logarithms of numbers, which have priors and bounds.
+//! The linearized problem of a fit: residuals that depend on the logarithms of numbers, each with a prior and bounds.
 //!
-//! Knows: Σ w ρ((r + Σ s d)/σ) + Σ ((x + d − x₀)/u)² over the steps d of logarithms x, with Cauchy's ρ and bounds on
-//! x + d, minimized by coordinate descent. Numbers are few, and each has a prior term, so that this converges fast.
-//! Knows nothing about the meaning of the numbers.
+//! Knows: Σ w ρ((r + Σ s d)/σ) + Σ ((x + d − x₀)/u)² over the steps d of logarithms x, with residual r, slope s,
+//! weight w, prior x₀ of width u and Cauchy's loss ρ, minimized by coordinate descent under bounds on x + d.
+//! Coordinate descent converges fast because there are few numbers and each has a prior term. Knows nothing about the
+//! meaning of the numbers.
 
 use crate::coefficients::Constant;
 
-/// Standard deviation of a log error: noise of repeated runs and effects that no number can explain.
+/// Standard deviation of a log error that remains in a perfect fit: noise of repeated runs, and effects that no
+/// fitted number describes.
 const NOISE: f64 = 0.15;
-/// Log error beyond which errors lose weight (Cauchy's loss): errors that large come from a kernel's time, which no
-/// number here can correct.
+/// Log error beyond which rows lose weight (Cauchy's loss): larger errors come from kernel times, which no fitted
+/// number can correct.
 const FAR: f64 = 0.2;
-/// Width of a number's bounds in standard deviations of its prior, in the logarithm.
+/// Distance of a number's bounds from its prior, in standard deviations of the prior's logarithm.
 const WIDTHS: f64 = 4.0;
 const SWEEPS: usize = 200;
-/// Smallest number with a logarithm, in microseconds.
+/// Smallest number in microseconds whose logarithm is taken; smaller ones are raised to it.
 const LEAST: f64 = 1e-3;
 
 struct Term {
@@ -23,7 +25,7 @@ struct Term {
     slopes: Vec<(usize, f64)>,
 }
 
-/// Residuals and numbers.
+/// Residuals with their slopes, and numbers with their priors and bounds.
 pub(super) struct Problem {
     numbers: Vec<Constant>,
     residuals: Vec<Term>,
@@ -34,12 +36,12 @@ impl Problem {
         Problem { numbers, residuals: Vec::new() }
     }
 
-    /// Adds a residual with its slopes by number.
+    /// Adds a residual with its weight and its slope by each number.
     pub(super) fn add(&mut self, value: f64, weight: f64, slopes: Vec<(usize, f64)>) {
         self.residuals.push(Term { value, weight, slopes });
     }
 
-    /// The numbers at the minimum over the residuals for which `counts` is true.
+    /// Returns the numbers at the minimum of the problem over the residuals for which `counts` is true.
     pub(super) fn solve(&self, counts: &dyn Fn(usize) -> bool) -> Vec<f64> {
         let log = |us: f64| us.max(LEAST).ln();
         let counted: Vec<&Term> =
@@ -71,7 +73,7 @@ impl Problem {
         logs.into_iter().map(f64::exp).zip(&self.numbers).map(|(us, c)| us.clamp(c.least, c.most)).collect()
     }
 
-    /// The residual at `index` with the numbers at `values`.
+    /// Linear extrapolation of the residual at `index` to the numbers `values`.
     pub(super) fn moved(&self, index: usize, values: &[f64]) -> f64 {
         let term = &self.residuals[index];
         let moves = term.slopes.iter().map(|(number, slope)| {
@@ -89,8 +91,9 @@ mod tests {
         Constant { us, prior: 2.0, least: 1.0, most: 4.0 }
     }
 
-    /// One residual of ln 1.1 with a slope of 1 and weight 1: 1/0.15² = 44.44 pulls by 0.0953 · 44.44 = 4.236, the
-    /// prior by 1/(ln 4/4)² = 8.326 a unit. The minimum is at a step of −4.236/(44.44 + 8.326) = −0.0803.
+    /// One residual of ln 1.1 = 0.0953 with slope 1 and weight 1 pulls with 1/0.15² = 44.44 per unit, 0.0953 · 44.44
+    /// = 4.236 in all; the prior pulls back with 1/(ln 4/4)² = 8.326 per unit. The minimum is a step of −4.236/(44.44
+    /// + 8.326) = −0.0803.
     #[test]
     fn a_number_moves_between_its_row_and_its_prior() {
         let mut problem = Problem::new(vec![number(2.0)]);

@@ -3,7 +3,7 @@ use crate::measurement;
 
 const HEADER: &str = "id,source,kind,model,hardware,gpus,tp,engine,engine_version,weights,input_len,output_len,context_len,concurrency,tpot_ms\n";
 
-/// Decode steps of an 8B on an H100 under vLLM, `factor` times as long as forecast.
+/// Decode steps of an 8B model on an H100 under vLLM, measured at `factor` times their forecast.
 fn rows(factor: f64, calibration: &Calibration) -> Vec<Measurement> {
     let catalog = Catalog::embedded().unwrap();
     let row = |i: u64, tpot: f64| {
@@ -21,8 +21,8 @@ fn rows(factor: f64, calibration: &Calibration) -> Vec<Measurement> {
     read(&|i| factor * forecast[i as usize - 1])
 }
 
-/// Rows exactly as the priors forecast them change nothing; rows 5 % slower are matched better by numbers moved
-/// within their bounds.
+/// Rows measured exactly as forecast with the priors change no number; rows 5 % slower move numbers within their
+/// bounds and are then forecast more closely.
 #[test]
 fn a_fit_goes_towards_its_rows() {
     let catalog = Catalog::embedded().unwrap();
@@ -35,7 +35,7 @@ fn a_fit_goes_towards_its_rows() {
         (fit, ratio)
     };
     let (slower, ratio) = fitted(1.05);
-    // The ratio is 1/1.05 before the fit.
+    // Forecast over measured is 1/1.05 before the fit.
     assert!((0.953..1.0).contains(&ratio), "{ratio}");
     let (_, ratio) = fitted(1.0);
     assert!((ratio - 1.0).abs() < 1e-3, "{ratio}");

@@ -1,14 +1,15 @@
-//! Web addresses of models, as they are copied from a browser: the repository that an address leads to.
+//! Web addresses of models, as copied from a browser, and the repositories that they lead to.
 //!
-//! Knows: hosts of models and where their paths have the repository. Does not know: which repositories there are.
+//! Knows: hosts of models and the position of the repository in their paths. Knows nothing about which repositories
+//! exist.
 
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 
-/// Schemes of addresses.
+/// Accepted URL schemes.
 const SCHEMES: [&str; 2] = ["https://", "http://"];
 
-/// Hosts, each with the path prefix before the repository.
+/// Hosts of models, each with the path prefix before the repository.
 const HOSTS: [(&str, &str); 6] = [
     ("huggingface.co/", ""),
     ("hf.co/", ""),
@@ -18,11 +19,11 @@ const HOSTS: [(&str, &str); 6] = [
     ("ollama.com/", "library/"),
 ];
 
-/// First parts of Hugging Face's paths that lead to something else than a model.
+/// First path segments at Hugging Face that do not lead to a model.
 const OTHERS: [&str; 9] =
     ["datasets", "spaces", "collections", "papers", "docs", "blog", "models", "buckets", "learn"];
 
-/// The name that an address means, `ORG/NAME` of a repository; a name that is no address is itself.
+/// Repository `ORG/NAME` that a web address leads to; a name that is no address is returned unchanged.
 pub fn repository(name: &str) -> Result<Cow<'_, str>> {
     let name = name.trim();
     if let Some(repository) = name.strip_prefix("hf://") {

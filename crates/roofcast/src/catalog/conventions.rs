@@ -18,20 +18,20 @@ const LONGEST: usize = 300;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Conventions {
-    /// Words that carry no meaning when a format is in the name, at any position after the first.
+    /// Words without meaning in a name that contains a format, at any position after the first.
     beside: Vec<String>,
-    /// Words that carry no meaning after a format.
+    /// Words without meaning directly after a format.
     after: Vec<String>,
-    /// Suffixes that services append after a colon.
+    /// Suffixes that API services append to a model's name after a colon.
     services: Vec<String>,
-    /// Words that change no dimension.
+    /// Words that change no dimension of a model.
     idle: Vec<String>,
-    /// Words of models that have another shape than the one they are named after.
+    /// Words that occur in names of models with another shape than the model named by the other words.
     other_shapes: Vec<String>,
-    /// Rules in order: the first whose words occur in an id applies.
+    /// Rules in order of precedence: the first rule whose words occur in an id applies.
     #[serde(rename = "format")]
     formats: Vec<ConventionRule>,
-    /// Families that are not in the catalog, and why.
+    /// Families that are not in the catalog, each with the reason.
     refused: Vec<Refused>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Conventions {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Refused {
-    /// Beginnings of their names without organisation.
+    /// Beginnings of the family's names, without organisation.
     names: Vec<String>,
     /// The feature that is not modelled.
     why: String,
@@ -55,25 +55,25 @@ pub(super) struct ConventionRule {
     /// Organisations whose ids the rule applies to; all if empty.
     #[serde(default)]
     organisations: Vec<String>,
-    /// True if the rule applies to `name:tag` without words of another rule, as Ollama names models.
+    /// True if the rule applies to a name `name:tag`, as Ollama writes it, that has no words of another rule.
     #[serde(default)]
     tagged: bool,
-    /// The weights, as `--weights` takes them.
+    /// Weight format, in the spelling of `--weights`.
     pub(super) weights: String,
-    /// The dtype that computes, where it is not the format's own.
+    /// Dtype of computation, if it is not the weight format's own.
     #[serde(default)]
     pub(super) activations: Option<Dtype>,
-    /// The KV cache, where the checkpoint says so.
+    /// KV-cache format, if the checkpoint sets one.
     #[serde(default)]
     pub(super) kv: Option<String>,
-    /// Note on the format that stands in for one that is not modelled.
+    /// Note for reports, if the format stands in for one that is not modelled.
     #[serde(default)]
     pub(super) note: String,
-    /// Web address that the rule was read from.
+    /// Web address that states the convention.
     source: String,
 }
 
-/// An id as model and format.
+/// Reading of an id as a model and a format.
 #[derive(Debug)]
 pub(super) struct IdReading {
     /// The name without the format.
@@ -94,14 +94,14 @@ pub(super) fn conventions() -> Result<&'static Conventions> {
 }
 
 impl Conventions {
-    /// Why models of this name are not in the catalog, where it is known.
+    /// Reason why models of this name are not in the catalog, if it is known.
     pub(super) fn refusal(&self, name: &str) -> Option<&str> {
         let wanted = canonical(name);
         let named = |r: &&Refused| r.names.iter().any(|n| wanted.starts_with(&canonical(n)));
         self.refused.iter().find(named).map(|r| r.why.as_str())
     }
 
-    /// A name without a service's suffix after the colon: `llama-3.3-70b-instruct:free`.
+    /// Removes an API service's suffix after the colon: `llama-3.3-70b-instruct:free`.
     pub(super) fn without_service<'a>(&self, name: &'a str) -> &'a str {
         match name.rsplit_once(':') {
             Some((model, tag)) if self.services.iter().any(|s| s.eq_ignore_ascii_case(tag)) => model,
@@ -109,7 +109,7 @@ impl Conventions {
         }
     }
 
-    /// A name without the words that change no dimension, but always with its first word.
+    /// Removes the words that change no dimension; the first word is always kept.
     pub(super) fn without_idle(&self, name: &str) -> String {
         let (organisation, own) = name.rsplit_once('/').map_or(("", name), |(o, own)| (o, own));
         let all = words(own);
@@ -126,7 +126,7 @@ impl Conventions {
         self.idle.iter().any(|w| w == word) || is_date(word)
     }
 
-    /// True for a word that may mean another shape, or an unknown format.
+    /// True for a word that may indicate another shape or an unknown format.
     pub(super) fn tells_shape(&self, word: &str) -> bool {
         const FORMATS: [&str; 12] = ["int", "fp", "bf", "mx", "nv", "nf", "w", "q", "iq", "tq", "exl", "hqq"];
         let numbered = |prefix: &&str| {
@@ -137,7 +137,7 @@ impl Conventions {
             || ["bit", "bits", "bpw"].iter().any(|unit| word.ends_with(unit))
     }
 
-    /// Model and format of `name`, where it names a format.
+    /// Splits `name` into model and format; `None` if the name contains no format.
     pub(super) fn read(&'static self, name: &str) -> Option<IdReading> {
         if name.len() > LONGEST {
             return None;
@@ -159,8 +159,8 @@ impl Conventions {
         Some(IdReading { base, rule })
     }
 
-    /// The words without the format's words, which begin at `at`, and without words that carry no meaning next to a
-    /// format.
+    /// Words that remain when the `length` words of the format at `at` are removed, together with words that carry no
+    /// meaning next to a format.
     fn rest(&self, found: &[String], at: usize, length: usize) -> Vec<String> {
         let kept = |index: usize, word: &String| {
             let format = (at..at + length).contains(&index);
@@ -187,7 +187,7 @@ fn is_date(word: &str) -> bool {
 }
 
 impl ConventionRule {
-    /// Position of the rule's first word and number of its words; never at the beginning of the name.
+    /// Position of the rule's first word in a name and number of its words; never at the beginning of the name.
     fn at(&self, found: &[String]) -> Option<(usize, usize)> {
         self.words.iter().find_map(|phrase| {
             let phrase = words(phrase);
@@ -196,7 +196,7 @@ impl ConventionRule {
         })
     }
 
-    /// Refuses rules without source or with formats that are not known.
+    /// Refuses rules without a source or with unknown formats.
     fn check(&self) -> Result<()> {
         self.weight_format()?;
         self.kv_format()?;
@@ -206,8 +206,8 @@ impl ConventionRule {
         Ok(())
     }
 
-    /// True if the rule keeps the formats of `config`: llama.cpp keeps a maker's 4-bit floats in all of its files,
-    /// whose names give the format of the other tensors.
+    /// True if the rule does not change the formats of `config`: llama.cpp keeps a maker's 4-bit floats in all of its
+    /// files, whose names give the format of the other tensors only.
     pub(super) fn leaves(&self, config: &serde_json::Value, name: &str) -> bool {
         let llama_cpp = self.tagged
             || matches!(self.weight_format(), Ok(WeightFormat::Gguf(_)))
@@ -232,7 +232,7 @@ impl ConventionRule {
         self.kv.as_deref().map(str::parse).transpose()
     }
 
-    /// The formats as reports print them: `weights fp8, KV fp8`.
+    /// The formats as reports print them, as in `weights fp8, KV fp8`.
     pub(super) fn said(&self) -> String {
         let activations = self.activations.map_or(String::new(), |a| format!(", activations {a}"));
         let kv = self.kv.as_ref().map_or(String::new(), |kv| format!(", KV {kv}"));
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// A size such as `8b` is no format, and a format alone is no model.
+    /// A size such as `8b` is not a format, and a format alone is not a model.
     #[test]
     fn names_without_a_format() {
         for name in ["Qwen/Qwen3-4B", "meta-llama/Llama-3.1-8B-Instruct", "FP8", "awq", "", "/", "fp8/"] {

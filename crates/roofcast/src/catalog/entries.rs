@@ -1,8 +1,8 @@
-//! The entries of one kind by name. An embedded entry is parsed when it is asked for, because a program start looks
-//! up two of hundreds.
+//! The entries of one kind, found by name. An embedded entry is parsed only when it is requested, because one run of
+//! the program uses about two of hundreds.
 //!
-//! Knows: the position of each entry in an embedded file and the lines with its names. Knows nothing about the
-//! meaning of names.
+//! Knows: the lines of each entry in an embedded file, and the names in them. Knows nothing about the meaning of
+//! names.
 
 use crate::accelerator::Accelerator;
 use crate::catalog::ModelEntry;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-/// A catalog file, whole.
+/// Contents of a whole catalog file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -36,15 +36,15 @@ impl File {
     }
 }
 
-/// A kind of entry, one table type of a catalog file.
+/// Kind of entry, which corresponds to one array of tables in a catalog file.
 pub(super) trait Entry: Clone {
-    /// Name of the tables.
+    /// Name of the array of tables, as in `[[model]]`.
     const TABLE: &'static str;
     /// Id of the entry.
     fn id(&self) -> &str;
     /// Further names of the entry.
     fn aliases(&self) -> Vec<String>;
-    /// Entries of this kind in a file.
+    /// Takes the entries of this kind from a file.
     fn of(file: File) -> Vec<Self>;
 }
 
@@ -55,7 +55,7 @@ impl Entry for Accelerator {
         &self.id
     }
 
-    /// Aliases, and the maker's name as one more.
+    /// Returns the aliases, with the maker's name as a further alias.
     fn aliases(&self) -> Vec<String> {
         self.aliases.iter().chain([&self.name]).cloned().collect()
     }
@@ -97,7 +97,7 @@ impl Entry for Preset {
     }
 }
 
-/// The lines of a table of an embedded file, and the entries in them once one was asked for.
+/// Lines of one table of an embedded file, and its entries once one of them has been requested.
 #[derive(Debug)]
 struct TableLines<T> {
     file: &'static str,
@@ -105,13 +105,13 @@ struct TableLines<T> {
     entries: OnceLock<Result<Vec<T>>>,
 }
 
-/// An entry with its names.
+/// Entry of the catalog with its names.
 #[derive(Debug)]
 pub(super) struct Slot<T> {
     pub(super) id: Cow<'static, str>,
     pub(super) aliases: Vec<Cow<'static, str>>,
     lines: Arc<TableLines<T>>,
-    /// Position among the entries of these lines: a machine's memory options share its lines.
+    /// Position among the entries that share these lines: an accelerator and its memory options do.
     at: usize,
 }
 
@@ -127,7 +127,7 @@ impl<T: Entry> Slot<T> {
         }
     }
 
-    /// Id and aliases.
+    /// Returns the id and the aliases.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.id).chain(&self.aliases).map(Cow::as_ref)
     }
@@ -137,12 +137,12 @@ impl<T: Entry> Slot<T> {
         !self.lines.text.is_empty()
     }
 
-    /// True if both are memory options of one entry.
+    /// True if both are memory options of one accelerator.
     pub(super) fn beside(&self, other: &Slot<T>) -> bool {
         Arc::ptr_eq(&self.lines, &other.lines)
     }
 
-    /// The entry itself.
+    /// Returns the entry, parsed at the first call.
     pub(super) fn get(&self) -> Result<&T> {
         let TableLines { file, text, entries } = self.lines.as_ref();
         let place = || format!("catalog/{file}: {}", self.id);
@@ -153,7 +153,7 @@ impl<T: Entry> Slot<T> {
     }
 }
 
-/// Entries in catalog order; of two with one id the later wins.
+/// Entries in catalog order; of two entries with one id the later replaces the earlier.
 #[derive(Debug, Clone)]
 pub(super) struct Entries<T>(Vec<Arc<Slot<T>>>);
 
@@ -169,7 +169,7 @@ impl<T: Entry> Entries<T> {
         self.0.push(Arc::new(Slot::read(entry)));
     }
 
-    /// Adds the entries of an embedded file by their lines alone.
+    /// Adds the entries of an embedded file without parsing them.
     pub(super) fn scan(&mut self, file: &'static str, text: &'static str) -> Result<()> {
         for text in tables(text, T::TABLE) {
             let head = Head::of(text);
@@ -199,23 +199,23 @@ impl<T: Entry> Entries<T> {
         self.0.extend(other.0);
     }
 
-    /// The entries, the last first.
+    /// Iterates over the entries from last to first.
     pub(super) fn rev(&self) -> impl Iterator<Item = &Slot<T>> {
         self.0.iter().rev().map(Arc::as_ref)
     }
 
-    /// The entries in order.
+    /// Iterates over the entries in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot<T>> {
         self.0.iter().map(Arc::as_ref)
     }
 
-    /// All entries, parsed.
+    /// Parses and returns all entries.
     pub(super) fn all(&self) -> Result<Vec<&T>> {
         self.iter().map(Slot::get).collect()
     }
 }
 
-/// The lines of each `[[table]]` of a file with its sub-tables.
+/// Splits a file into the lines of each `[[table]]`, sub-tables included.
 fn tables<'a>(text: &'a str, table: &str) -> Vec<&'a str> {
     let begins = |at: &usize| *at == 0 || text.as_bytes()[at - 1] == b'\n';
     let header = format!("[[{table}]]\n");
@@ -225,7 +225,7 @@ fn tables<'a>(text: &'a str, table: &str) -> Vec<&'a str> {
     starts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
 }
 
-/// The keys of a table by which its entries are found, each as the text from its value on; empty where it is absent.
+/// Keys of a table that hold the entry's names, each as the text that begins at its value; empty for an absent key.
 #[derive(Debug, Default)]
 struct Head<'a> {
     id: &'a str,
@@ -235,7 +235,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The keys of a table's text, whose first line is its header; they end where a sub-table begins.
+    /// Finds the keys in a table's text, whose first line is its header and whose keys end where a sub-table begins.
     fn of(text: &'a str) -> Head<'a> {
         let mut head = Head::default();
         let mut rest = text;
@@ -260,7 +260,7 @@ impl<'a> Head<'a> {
         head
     }
 
-    /// The inline tables of an accelerator's `memory_options`: each is an entry of its own.
+    /// Inline tables of an accelerator's `memory_options`, each of which is an entry of its own.
     fn memory_options(&self) -> impl Iterator<Item = &'a str> {
         let list = self.memory_options;
         let list = list.split_once("\n]").map_or(list, |(list, _)| list);
@@ -268,7 +268,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The strings of a value to the end of its line, or of its list.
+/// Strings of a value up to `end`: the end of its line, or of its list.
 fn quoted(value: &str, end: u8) -> impl Iterator<Item = &str> {
     let end = memchr(end, value.as_bytes()).unwrap_or(value.len());
     value[..end].split('"').skip(1).step_by(2)
@@ -286,7 +286,7 @@ mod tests {
         assert!(found[0].ends_with("id = \"no\"\n") && found[1] == "[[model]]\nid = \"d\"\n");
         let head = Head::of(found[0]);
         assert_eq!(quoted(head.aliases, b']').collect::<Vec<_>>(), ["b", "c"]);
-        // The keys of a sub-table are not the entry's.
+        // Keys of a sub-table do not belong to the entry.
         assert_eq!(quoted(head.id, b'\n').collect::<Vec<_>>(), ["a"]);
         assert_eq!((head.name, head.memory_options), ("", ""));
         assert!(tables(text, "accelerator").is_empty());

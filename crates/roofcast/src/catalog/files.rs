@@ -1,6 +1,6 @@
 //! The files of the embedded catalog.
 //!
-//! Knows: their paths and texts. Knows nothing about their contents.
+//! Knows: the paths and texts of the files. Knows nothing about their contents.
 
 /// Every embedded file, by its path in `catalog/`. A test checks that the list is complete.
 pub(super) const FILES: &[(&str, &str)] = &[

@@ -1,7 +1,7 @@
 //! Lines of listings, one for each entry, read from `catalog/index.csv` without parsing the entry.
 //!
-//! Knows: which facts of an entry are in a line. A test checks the file against the entries (`UPDATE_INDEX=1 cargo
-//! test -p roofcast the_index` writes it); entries of a user's file are parsed.
+//! Knows: the facts of an entry that a line shows. A test compares the file with the entries and `UPDATE_INDEX=1
+//! cargo test -p roofcast the_index` rewrites it. Entries of a user's file have no line there and are parsed instead.
 
 use super::{Catalog, ModelEntry};
 use crate::accelerator::Accelerator;
@@ -34,47 +34,48 @@ pub struct EntryLine {
     pub kind: EntryKind,
     /// The entry's id.
     pub id: String,
-    /// A model's `model_type`, an accelerator's generation.
+    /// Family of a model (`model_type`), or generation of an accelerator.
     pub family: String,
-    /// An accelerator's maker; a model's organisation.
+    /// Maker of an accelerator, or organisation of a model.
     pub vendor: String,
-    /// Bytes of nominal memory, or of the weights as published.
+    /// Bytes of an accelerator's nominal memory, or of a model's weights as published.
     pub bytes: u64,
-    /// Number formats: an accelerator's compute formats, a model's published weight formats, as in `fp16+fp8`.
+    /// Number formats, as in `fp16+fp8`: those in which an accelerator computes, or in which a model's weights are
+    /// published.
     pub formats: String,
-    /// A model's parameters.
+    /// Parameters of a model.
     pub parameters: Option<u64>,
-    /// A model's active parameters per token.
+    /// Parameters of a model that are active per token.
     pub active: Option<u64>,
-    /// An accelerator's price in dollars per hour.
+    /// Price of an accelerator in dollars per hour.
     pub usd_per_hour: Option<f64>,
-    /// Memory bandwidth in bytes per second.
+    /// Memory bandwidth of an accelerator in bytes per second.
     pub bandwidth_bytes_per_s: Option<f64>,
-    /// Dense FLOP/s in 16 bits.
+    /// Dense peak FLOP/s in 16-bit formats.
     pub sixteen_bit: Option<f64>,
-    /// Dense FLOP/s in the faster of the 8-bit formats: a TPU v6e has twice as many in int8 as in fp8.
+    /// Dense peak FLOP/s in the faster 8-bit format: a TPU v6e has twice as many in int8 as in fp8.
     pub eight_bit: Option<f64>,
-    /// Dense FLOP/s in 4 bits.
+    /// Dense peak FLOP/s in 4-bit formats.
     pub four_bit: Option<f64>,
     /// Name of the link within a node.
     pub link: Option<String>,
-    /// Rate of the link in bytes per second, one direction.
+    /// Rate of the link in bytes per second, in one direction.
     pub link_bytes_per_s: Option<f64>,
-    /// Accelerators that the link joins.
+    /// Number of accelerators that the link joins.
     pub node_size: Option<u64>,
 }
 
-/// A line with all names of its entry.
+/// Line of a listing, with all names of its entry.
 #[derive(Debug, Clone)]
 pub struct ListedEntry<'a> {
-    /// The facts.
+    /// Facts of the entry.
     pub line: Cow<'a, EntryLine>,
     /// Id and aliases.
     pub names: Vec<&'a str>,
 }
 
 impl EntryLine {
-    /// The line of an accelerator.
+    /// Makes the line of an accelerator.
     pub fn accelerator(chip: &Accelerator) -> EntryLine {
         let rates = |dtypes: [Dtype; 2]| dtypes.map(|d| chip.peak_flops.get(&d).map(|r| r.0));
         let fastest = |dtypes| rates(dtypes).into_iter().flatten().max_by(f64::total_cmp);
@@ -98,7 +99,7 @@ impl EntryLine {
         }
     }
 
-    /// The line of a model.
+    /// Makes the line of a model.
     pub(crate) fn model(entry: &ModelEntry) -> Result<EntryLine> {
         let model = config::read(&entry.id, &format!("catalog entry {}", entry.id), &entry.config)?;
         let parameters = model.parameters();
@@ -122,7 +123,7 @@ impl EntryLine {
         })
     }
 
-    /// Bytes of memory or weights.
+    /// Bytes of an accelerator's memory or of a model's weights.
     pub fn size(&self) -> Bytes {
         Bytes(self.bytes)
     }
@@ -162,7 +163,7 @@ fn index() -> Result<BTreeMap<String, EntryLine>> {
 mod tests {
     use super::*;
 
-    /// The embedded file equals the generated one byte for byte, in catalog order.
+    /// `catalog/index.csv` equals the generated text byte for byte, in catalog order.
     #[test]
     fn the_index_says_what_the_entries_say() {
         let catalog = Catalog::embedded().unwrap();

@@ -1,13 +1,13 @@
 //! Device names that differ from the catalog's spelling: `H100 80GB HBM3`, `A100 80GB PCIe`, `M3 Ultra (80c)`.
 //!
 //! Knows: words may be in any order, some carry no information (`GPU`, `HBM3`, `Edition`), and a memory size and a
-//! number of cores must match the entry. A word that the entry does not have means another device.
+//! number of cores must agree with the entry. A device name with a word that the entry lacks means another device.
 
 use super::entries::{Entries, Slot};
 use super::names::{telling, words};
 use crate::accelerator::Accelerator;
 
-/// Words of device names that distinguish no two devices of the catalog.
+/// Words of device names that carry no information: no two devices of the catalog differ in them alone.
 const IDLE: [&str; 31] = [
     "gpu",
     "gpus",
@@ -41,7 +41,7 @@ const IDLE: [&str; 31] = [
     "tpu",
     "ac",
 ];
-/// Names of computers, removed first because their words occur in names of chips, too.
+/// Names of computers, removed first because words in them also occur in names of chips.
 const COMPUTERS: [&[&str]; 6] = [
     &["macbook", "pro"],
     &["macbook", "air"],
@@ -51,16 +51,16 @@ const COMPUTERS: [&[&str]; 6] = [
     &["imac"],
 ];
 
-/// A device's name in parts.
+/// Device name, split into parts.
 #[derive(Debug, Default, PartialEq)]
 struct Device {
     words: Vec<String>,
-    /// Memory size in GB or GiB, because makers write either.
+    /// Memory size in GB or GiB; makers write either, so that both are accepted.
     memory: Option<u64>,
     cores: Option<u64>,
 }
 
-/// The entries that a name may mean; without memory or cores in the name, the first entry of a chip.
+/// Entries that a device name may mean; if the name states neither memory nor cores, the first entry of the chip.
 pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a Slot<Accelerator>> {
     let wanted = Device::read(name);
     let mut best = (0, Vec::<&Slot<Accelerator>>::new());
@@ -70,7 +70,7 @@ pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a
         if shared > best.0 {
             best = (shared, Vec::new());
         }
-        // The first of a chip's sizes of memory and of its numbers of cores stands for it.
+        // A name without memory size or number of cores means the first entry of the chip.
         let cored = wanted.cores.is_none() && named.iter().any(|n| n.cores.is_some());
         let option =
             wanted.memory.is_none() && best.1.iter().any(|b| b.beside(slot)) || cored && !best.1.is_empty();
@@ -82,7 +82,7 @@ pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a
     best.1
 }
 
-/// A count before or after a device's name, and the name: `8xH100`, `2 x RTX 3090`, `H200 x8`, `TPU v6e-8`.
+/// Splits a device name with a count before or after it: `8xH100`, `2 x RTX 3090`, `H200 x8`, `TPU v6e-8`.
 pub(super) fn counted(name: &str) -> Option<(u64, &str)> {
     const TIMES: [char; 4] = ['x', 'X', '×', '*'];
     let name = name.trim();
@@ -112,7 +112,7 @@ impl Device {
                 all.drain(at..at + computer.len() + usize::from(inches));
             }
         }
-        // `40 GPU cores` are `40 cores`.
+        // `40 GPU cores` is read as `40 cores`.
         let core = |word: Option<&String>| word.is_some_and(|w| w.starts_with("core"));
         let gpu = (0..all.len()).find(|&at| all[at] == "gpu" && core(all.get(at + 1)));
         gpu.map(|at| all.remove(at));
@@ -137,8 +137,8 @@ impl Device {
         device
     }
 
-    /// Number of words shared with an entry, if the device has all words of one of the entry's names and no word that
-    /// is in none.
+    /// Number of words that a device name shares with an entry; `None` unless the device name contains all words of
+    /// one of the entry's names and no word that is in none of them.
     fn shared(&self, named: &[Device]) -> Option<usize> {
         let among = |list: &[String], word: &String| list.contains(word);
         let known =
@@ -157,7 +157,7 @@ impl Device {
     }
 }
 
-/// `sxm4` and `sxm5` are one: no two entries differ in it alone.
+/// Reduces `sxm4` and `sxm5` to `sxm`: no two entries differ in the generation of the socket alone.
 fn form_factor(word: &str) -> &str {
     match word.strip_prefix("sxm") {
         Some(rest) if rest.chars().all(|c| c.is_ascii_digit()) => "sxm",
@@ -216,7 +216,7 @@ mod tests {
         assert!(message.contains("tpu-v6e") && message.contains("--count 8"), "{message}");
     }
 
-    /// Another memory size, number of cores or further word means another device.
+    /// A different memory size, a different number of cores or an unknown word means another device.
     #[test]
     fn a_device_that_is_not_there_is_not_guessed() {
         for name in [

@@ -1,7 +1,7 @@
-//! The model that a name means: an entry, with the format that the name gives.
+//! Resolution of a model's name to a catalog entry, with the format that the name contains.
 //!
-//! Knows: the order of ever looser readings of a name, and the assumption to report when a reading is not the entry's
-//! own name. [`super::names`] compares names; [`super::conventions`] knows the words for formats.
+//! Knows: the order of ever looser readings of a name, and the assumption to report if the name is not the entry's
+//! own. [`super::names`] compares names; [`super::conventions`] knows the words for formats.
 
 use super::conventions::{ConventionRule, Conventions, conventions};
 use super::entries::Slot;
@@ -12,27 +12,27 @@ use crate::error::{Error, Result};
 use crate::model::{Checkpoint, Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};
 
-/// Most entries that one name may mean and that are compared; more cannot be formats of one model.
+/// Most entries that one name may match and that are compared with each other; more cannot be formats of one model.
 const FORMATS_OF_ONE: usize = 8;
 
-/// The entry that a name means, with the name's other information.
+/// Entry that a name means, with further information from the name.
 #[derive(Debug, Clone)]
 pub struct NamedEntry<'a> {
     /// The entry.
     pub entry: &'a ModelEntry,
     name: String,
-    /// Entries of its checkpoints in other formats.
+    /// Catalog entries of the model's checkpoints in other formats.
     published: Vec<&'a ModelEntry>,
     format: Option<&'static ConventionRule>,
-    /// Experts per layer that remain, where the name says that some were removed.
+    /// Experts per layer that remain, if the name says that some were removed.
     experts: Option<u64>,
     checkpoint: Checkpoint,
-    /// Conclusion from the name, where it is not an entry's own name; a sentence for reports.
+    /// Sentence for reports that states how the name was interpreted; `None` if it is an entry's own name.
     pub assumption: Option<String>,
 }
 
 impl NamedEntry<'_> {
-    /// The model, with the format that its name says in place of the entry's own.
+    /// Returns the model, with the format in its name instead of the entry's own format.
     pub fn model(&self) -> Result<Model> {
         let place = format!("catalog entry {}", self.entry.id);
         let mut model = config::read(&self.name, &place, &self.entry.config)?;
@@ -62,12 +62,12 @@ impl NamedEntry<'_> {
         Ok(model)
     }
 
-    /// Name of the weight format in the name.
+    /// Name of the weight format that the model's name contains.
     pub fn weights(&self) -> Option<&str> {
         self.format.map(|rule| rule.weights.as_str())
     }
 
-    /// Name of the KV format in the name.
+    /// Name of the KV-cache format that the model's name contains.
     pub fn kv(&self) -> Option<&str> {
         self.format.and_then(|rule| rule.kv.as_deref())
     }
@@ -75,9 +75,9 @@ impl NamedEntry<'_> {
 
 /// Result of reading a name.
 enum Found<'a> {
-    /// One entry, and a note on how the name was read.
+    /// One entry, with a note for reports on how the name was read.
     Entry(&'a Slot<ModelEntry>, &'static str),
-    /// One entry with this number of experts per layer.
+    /// One entry, with the number of experts per layer that remain of it.
     Pruned(&'a Slot<ModelEntry>, u64),
     Several(Vec<&'a Slot<ModelEntry>>),
     Nothing,
@@ -89,10 +89,10 @@ impl Catalog {
         self.named(name).map(|named| named.entry)
     }
 
-    /// The model that `name` means, by ever looser comparison: an id or alias without regard to case, separators and
-    /// words like `Instruct`; a fine-tune of a known shape; either with a format appended, as checkpoints are named;
-    /// the beginning of exactly one name; the whole name of an entry among words that change no dimension; the web
-    /// address of a repository.
+    /// Returns the model that `name` means. Ever looser readings are tried: an id or alias without regard to case,
+    /// separators and words like `Instruct`; a fine-tune of a known shape; either with a format appended, as
+    /// checkpoints are named; the beginning of exactly one name; the whole name of an entry among words that change
+    /// no dimension; the web address of a repository.
     pub fn named(&self, name: &str) -> Result<NamedEntry<'_>> {
         let name = &*address::repository(name)?;
         names::one("model", "model", name)?;
@@ -131,7 +131,7 @@ impl Catalog {
         let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
         let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
         let own = || Ok::<bool, Error>(self.entrys_own(base)?.is_some());
-        // A full id of the Hub names its own checkpoint.
+        // A full id of the Hub means its own checkpoint.
         let (name, checkpoint) = match &format {
             _ if asked.contains('/') => (asked.to_owned(), Checkpoint::Named),
             None if own()? => (shown(base, slot), Checkpoint::Named),
@@ -142,7 +142,7 @@ impl Catalog {
         Ok(NamedEntry { entry, name, published, format, experts, checkpoint, assumption })
     }
 
-    /// The entry whose own name `asked` is, found without the rules.
+    /// Entry with `asked` as one of its own names, found without the rules for formats.
     fn entrys_own(&self, asked: &str) -> Result<Option<NamedEntry<'_>>> {
         let Match::One(slot) = names::find(&self.models, asked) else { return Ok(None) };
         if asked.contains(':') && !slot.names().any(|n| n.eq_ignore_ascii_case(asked)) {
@@ -162,7 +162,7 @@ impl Catalog {
         }))
     }
 
-    /// The entries that an entry names as its checkpoints.
+    /// Catalog entries that an entry lists as its checkpoints.
     fn published(&self, entry: &ModelEntry) -> Result<Vec<&ModelEntry>> {
         let of = |id: &String| match self.models.iter().find(|slot| *slot.id == **id) {
             Some(slot) => slot.get(),
@@ -174,7 +174,7 @@ impl Catalog {
         entry.checkpoints.iter().map(of).collect()
     }
 
-    /// The entry that a name without a format means.
+    /// Entry that a name without a format means.
     fn read(&self, rules: &'static Conventions, base: &str, tagged: bool) -> Result<Found<'_>> {
         let shape = shapes::shape(base, tagged)?.map(|id| names::find(&self.models, id));
         if let Some(Match::One(slot)) = shape {
@@ -200,7 +200,7 @@ impl Catalog {
         })
     }
 
-    /// The base model of a checkpoint with experts removed, and the number of experts that remain.
+    /// Base model of a checkpoint with experts removed, and the number of experts per layer that remain.
     fn pruned(&self, base: &str) -> Result<Option<(&Slot<ModelEntry>, u64)>> {
         let Some(parts) = pruned::read(base) else { return Ok(None) };
         match names::find(&self.models, &parts.base) {
@@ -210,7 +210,7 @@ impl Catalog {
         }
     }
 
-    /// A match; among several entries that are formats of one shape, the unquantized one.
+    /// Converts a match to one entry: among several entries that are formats of one shape, the unquantized one.
     fn settled<'a>(&self, found: Match<'a, ModelEntry>) -> Result<Found<'a>> {
         Ok(match found {
             Match::One(slot) | Match::Beginning(slot) => Found::Entry(slot, ""),
@@ -223,8 +223,8 @@ impl Catalog {
     }
 }
 
-/// The model's name in reports: a whole id is kept as given, because -Instruct and its base share an entry; otherwise
-/// the id that equals the name without its organisation, else the entry's id.
+/// Name of the model in reports: a full id is kept as given, because `-Instruct` and its base share an entry;
+/// otherwise the id that equals the name except for the organisation, else the entry's id.
 fn shown(asked: &str, slot: &Slot<ModelEntry>) -> String {
     if asked.contains('/') {
         return asked.to_owned();
@@ -232,7 +232,8 @@ fn shown(asked: &str, slot: &Slot<ModelEntry>) -> String {
     names::called(slot.names(), asked).unwrap_or(&slot.id).to_owned()
 }
 
-/// The unquantized entry of several that differ only in format and context, else the first.
+/// Returns the unquantized entry if the entries differ only in format and context length, or the first if all are
+/// quantized; `None` if they differ in shape or are more than [`FORMATS_OF_ONE`].
 fn one_shape<'a>(slots: &[&'a Slot<ModelEntry>]) -> Result<Option<&'a Slot<ModelEntry>>> {
     if slots.len() > FORMATS_OF_ONE {
         return Ok(None);
@@ -245,7 +246,7 @@ fn one_shape<'a>(slots: &[&'a Slot<ModelEntry>]) -> Result<Option<&'a Slot<Model
     Ok(if shapes.all(|s| Some(s) == first) { Some(slots[plain]) } else { None })
 }
 
-/// A model without the properties in which names of one shape may differ.
+/// Removes from a model the properties in which models of one shape may differ.
 fn shape(model: Model) -> Model {
     Model {
         architecture: String::new(),

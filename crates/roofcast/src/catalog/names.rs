@@ -1,12 +1,12 @@
-//! Comparison of names: equal but for case, separators and words that change no dimension, else the beginning of
-//! exactly one name, else suggestions.
+//! Comparison of names in ever looser ways: equal without case, separators and words that change no dimension; the
+//! beginning of exactly one name; otherwise suggestions.
 //!
 //! Knows: how names are compared. Words for formats in a model's id are known to [`super::conventions`].
 
 use super::entries::{Entries, Entry, Slot};
 use crate::error::{Error, Result};
 
-/// Words of ids that do not change dimensions, and makers' names that may be left out.
+/// Words of ids that do not change dimensions, and makers' names, which users omit.
 const NEUTRAL: [&str; 17] = [
     "c4ai", "meta", "instruct", "chat", "hf", "base", "it", "pt", "nvidia", "tesla", "geforce", "amd",
     "instinct", "radeon", "intel", "google", "apple",
@@ -14,7 +14,7 @@ const NEUTRAL: [&str; 17] = [
 /// Most suggestions in an error message.
 const SUGGESTIONS: usize = 3;
 const CANDIDATES: usize = 6;
-/// Least likeness of a suggestion.
+/// Least likeness, from 0 to 1, of a name that is suggested.
 const LIKE: f64 = 0.5;
 
 /// The words of a name in lower case, letters and digits, split at any separator. A `p` between digits is a point, as
@@ -43,14 +43,14 @@ pub(super) fn short(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// The words that distinguish shapes: without organisation and neutral words.
+/// Words of a name that distinguish shapes: all but the organisation and neutral words.
 pub(super) fn telling(name: &str) -> Vec<String> {
     let all = words(short(name));
     let kept: Vec<_> = all.iter().filter(|w| !NEUTRAL.contains(&w.as_str())).cloned().collect();
     if kept.is_empty() { all } else { kept }
 }
 
-/// Words without separators, except for a point between two numbers: `opt-1.3b` is not `opt-13b`.
+/// Joins words without separators, but with a point between two numbers: `opt-1.3b` is not `opt-13b`.
 pub(super) fn joined(words: &[String]) -> String {
     let mut all = String::new();
     for word in words {
@@ -63,7 +63,7 @@ pub(super) fn joined(words: &[String]) -> String {
     all
 }
 
-/// The distinguishing words, joined; equal for two names of one shape.
+/// Distinguishing words of a name, joined; equal for two names of one shape.
 pub(super) fn canonical(name: &str) -> String {
     joined(&telling(name))
 }
@@ -73,15 +73,15 @@ pub(super) fn canonical(name: &str) -> String {
 pub(super) enum Match<'a, T> {
     /// The entry with this name, compared without case, separators and neutral words.
     One(&'a Slot<T>),
-    /// The only entry with a name that begins so.
+    /// The only entry with a name that begins with the given words.
     Beginning(&'a Slot<T>),
     /// Several entries that the name may mean.
     Several(Vec<&'a Slot<T>>),
-    /// No entry.
+    /// No entry matches.
     Nothing,
 }
 
-/// Words with the letter of versions removed, as in `llama-v3`; a name's first word is kept.
+/// Removes the letter of versions from words, as in `llama-v3`; a name's first word is kept.
 fn without_v(mut words: Vec<String>) -> Vec<String> {
     for word in words.iter_mut().skip(1) {
         if word.len() > 1 && word.starts_with('v') && word[1..].chars().all(|c| c.is_ascii_digit()) {
@@ -91,14 +91,14 @@ fn without_v(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// Words with versions as whole numbers where their fraction is zero: `granite-4.0-h` is `granite-4-h`.
+/// Writes versions with a fraction of zero as whole numbers: `granite-4.0-h` becomes `granite-4-h`.
 fn without_zero(words: Vec<String>) -> Vec<String> {
     let number = |word: &String| word.ends_with(|c: char| c.is_ascii_digit());
     let zero = |at: usize| at > 0 && words[at] == "0" && number(&words[at - 1]);
     (0..words.len()).filter(|at| !zero(*at)).map(|at| words[at].clone()).collect()
 }
 
-/// Words with the decimal point of versions restored: `llama-31-8b`, `qwen35`.
+/// Restores the decimal point of versions that lack it: `llama-31-8b`, `qwen35`.
 fn pointed(words: Vec<String>) -> Vec<String> {
     let mut all = Vec::new();
     for word in words {
@@ -114,7 +114,7 @@ fn pointed(words: Vec<String>) -> Vec<String> {
     all
 }
 
-/// The digits of a name, without zeros and without the neutral word that contains a digit (`c4ai`).
+/// Digits of a name, without zeros and without the neutral word that contains a digit (`c4ai`).
 fn digits(name: &str) -> impl Iterator<Item = u8> + '_ {
     let all = name.as_bytes();
     let letter = |at: usize, c: u8| all.get(at).is_some_and(|b| b.eq_ignore_ascii_case(&c));
@@ -122,13 +122,13 @@ fn digits(name: &str) -> impl Iterator<Item = u8> + '_ {
     (0..all.len()).filter(move |&at| (b'1'..=b'9').contains(&all[at]) && !neutral(at)).map(|at| all[at])
 }
 
-/// The id in `names` that equals `asked` when organisation, case and separators are ignored.
+/// Id in `names` that equals `asked` when organisation, case and separators are ignored.
 pub(super) fn called<'a>(mut names: impl Iterator<Item = &'a str>, asked: &str) -> Option<&'a str> {
     let wanted = joined(&words(asked));
     names.find(|name| name.contains('/') && joined(&words(short(name))) == wanted)
 }
 
-/// The entry whose id or alias is `name`, by ever looser comparison.
+/// Finds the entry whose id or alias is `name`, by ever looser comparison.
 pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'a, T> {
     let name = name.trim();
     if let Some(slot) = entries.rev().find(|s| s.names().any(|n| n.eq_ignore_ascii_case(name))) {
@@ -143,8 +143,8 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
         |n| joined(&pointed(without_zero(without_v(telling(n))))),
     ];
     let (whole, own): (Vec<u8>, Vec<u8>) = (digits(name).collect(), digits(short(name)).collect());
-    // Splitting names into words is slow, so names with other digits are excluded first: no comparison changes digits
-    // other than zeros, and all but the first drop the organisation.
+    // Splitting names into words is slow, so entries whose names have other digits are excluded first: comparisons
+    // change no digits but zeros, and all comparisons except the first ignore the organisation.
     let like = |n: &str| digits(n).eq(whole.iter().copied()) || digits(short(n)).eq(own.iter().copied());
     let near: Vec<&Slot<T>> = entries.rev().filter(|s| s.names().any(like)).collect();
     for way in ways {
@@ -166,7 +166,8 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
     }
 }
 
-/// The entries of `slots` (last first) with a name that passes, in order; of several with one id, the last.
+/// Entries of `slots` (ordered from last to first) with a name that passes the test, in catalog order; of several
+/// entries with one id, the last.
 fn owners<'a, T: Entry>(
     slots: impl Iterator<Item = &'a Slot<T>>,
     passes: impl Fn(&str) -> bool,
@@ -181,7 +182,7 @@ fn owners<'a, T: Entry>(
     found
 }
 
-/// True if the first words of a name are `wanted`, and more follow.
+/// True if the first words of a name, joined, are `wanted` and further words follow.
 fn begins(name: &[String], wanted: &str) -> bool {
     (1..name.len()).any(|count| joined(&name[..count]) == wanted)
 }
@@ -196,12 +197,12 @@ pub(super) fn several(kind: &'static str, name: &str, ids: &[&str]) -> Error {
     Error::Unknown { kind, found: clipped(name), hint }
 }
 
-/// The error for a name whose family is known and not modelled.
+/// The error for a name whose family is known but not modelled.
 pub(super) fn refused(kind: &'static str, name: &str, why: &str) -> Error {
     Error::Unknown { kind, found: clipped(name), hint: format!("not modelled: {why}") }
 }
 
-/// The error for a name that is not there, with the nearest that are.
+/// The error for an unknown name, with the nearest known names.
 pub(super) fn unknown<'a, T: Entry + 'a>(
     kind: &'static str,
     name: &str,
@@ -226,8 +227,8 @@ pub(super) fn unknown<'a, T: Entry + 'a>(
     Error::Unknown { kind, found: clipped(name), hint }
 }
 
-/// Likeness of two names from 0 to 1: by edit distance of the whole, by the words that they share, or because every
-/// word that is asked for begins a word of the name.
+/// Likeness of two names from 0 to 1: by the edit distance of the whole names, by their shared words, or [`LIKE`] if
+/// every requested word begins a word of the name.
 fn likeness(wanted: &[String], whole: &str, name: &str) -> f64 {
     let theirs = telling(name);
     let edits = strsim::normalized_damerau_levenshtein(whole, &joined(&theirs));
@@ -239,7 +240,7 @@ fn likeness(wanted: &[String], whole: &str, name: &str) -> f64 {
     edits.max(0.9 * shared as f64 / longest.max(1) as f64).max(contained)
 }
 
-/// Refuses several names between commas, of which a verb takes one.
+/// Refuses a comma-separated list of names where one name is expected.
 pub(super) fn one(kind: &'static str, flag: &str, name: &str) -> Result<()> {
     if !name.contains(',') {
         return Ok(());
@@ -263,7 +264,7 @@ mod tests {
         }
         assert_eq!(canonical("mistralai/Mistral-7B-Instruct-v0.1"), "mistral7bv0.1");
         assert_ne!(canonical("facebook/opt-1.3b"), canonical("facebook/opt-13b"));
-        // A name of neutral words only is kept.
+        // A name that consists of neutral words only is kept whole.
         assert_eq!(canonical("Meta-Base"), "metabase");
     }
 

@@ -1,7 +1,7 @@
 //! Checkpoints with fewer experts than the model that they are named after: `GLM-4.5-Air-REAP-82B-A12B`.
 //!
-//! Knows: the name prints the remaining total, from which the remaining experts per layer follow. Source: REAP (arXiv
-//! 2510.13999) removes an equal number of experts from every layer and nothing else.
+//! Knows: the name states the remaining parameters, from which the remaining experts per layer follow. Source: REAP
+//! (arXiv 2510.13999) removes an equal number of experts from every layer and nothing else.
 
 use super::entries::Slot;
 use super::names::{short, words};
@@ -9,15 +9,16 @@ use super::{ModelEntry, tunes};
 use crate::error::Result;
 use crate::model::{Ffn, Model, config};
 
-/// A name in parts: the base model's name without size, and the remaining parameters, total and active.
+/// Name of a pruned checkpoint in parts: the base model's name without sizes, and the remaining parameters, total and
+/// active.
 pub(super) struct PrunedName {
-    /// The model's name without sizes.
+    /// Base model's name without sizes.
     pub(super) base: String,
     total: f64,
     active: Option<f64>,
 }
 
-/// The parts of a name that declares pruning and prints a total.
+/// Splits a name that declares pruning and states a total; `None` for any other name.
 pub(super) fn read(name: &str) -> Option<PrunedName> {
     let all = words(short(name));
     let says_so = |word: &String| word.starts_with("reap");
@@ -37,7 +38,8 @@ pub(super) fn read(name: &str) -> Option<PrunedName> {
 }
 
 impl PrunedName {
-    /// The smallest model of `slots` that has more parameters than remain and about as many active ones.
+    /// The smallest model of `slots` that has more parameters than the checkpoint and about as many active
+    /// parameters.
     pub(super) fn among<'a>(
         &self,
         slots: &[&'a Slot<ModelEntry>],
@@ -57,7 +59,8 @@ impl PrunedName {
         Ok(best.map(|(_, slot, experts)| (slot, experts)))
     }
 
-    /// Experts per layer that the printed total leaves of `model`: (total − rest)/(one expert in every layer).
+    /// Experts per layer of `model` that remain, from the stated total: (total − parameters outside
+    /// experts)/(parameters of one expert in every layer).
     fn experts(&self, model: &Model) -> Option<u64> {
         let one: u128 = model
             .layers
@@ -78,7 +81,7 @@ impl PrunedName {
     }
 }
 
-/// `model` with `count` experts a layer.
+/// Returns `model` with `count` experts per layer.
 pub(super) fn keep(mut model: Model, count: u64) -> Model {
     for layer in &mut model.layers {
         if let Ffn::Experts(experts) = &mut layer.ffn {
@@ -95,8 +98,8 @@ pub(super) fn keep(mut model: Model, count: u64) -> Model {
 mod tests {
     use crate::Catalog;
 
-    /// By the model cards: 96 of 128, 180 of 256, 103 of 128 (the name's whole 25 B rounds to 104), 96 of 160, 80 of
-    /// 160.
+    /// Experts that remain according to the model cards: 96 of 128, 180 of 256, 103 of 128 (the name's 25 B, a whole
+    /// number, gives 104), 96 of 160, 80 of 160.
     #[test]
     fn experts_by_the_printed_total() {
         let catalog = Catalog::embedded().unwrap();
@@ -120,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A total that exceeds the model's, or no total.
+    /// A name whose total exceeds the model's, or that states no total, gives no number of experts.
     #[test]
     fn others_are_not_guessed() {
         for name in ["GLM-4.5-Air-REAP-182B-A12B", "GLM-4.5-Air-REAP", "Qwen3-8B-REAP-6B", "REAP-82B"] {

@@ -1,6 +1,7 @@
-//! Models that have the shape of another, as fine-tunes have their base's: the lines of `catalog/shapes.csv`.
+//! Models with the shape of another model, such as fine-tunes of a base model: the lines of `catalog/shapes.csv`.
 //!
-//! Knows: names and the ids of shapes, read when a name is no entry's own. Knows nothing about entries.
+//! Knows: names of such models and the ids of the models whose shape they have. Used if a name is no entry's own.
+//! Knows nothing about entries.
 
 use super::names::canonical;
 use crate::error::{Error, Result};
@@ -10,19 +11,19 @@ use std::sync::OnceLock;
 const PLACE: &str = "catalog/shapes.csv";
 const TEXT: &str = include_str!("../../catalog/shapes.csv");
 
-/// Names of models of one shape.
+/// One line of the file: names of models that share a shape.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelShape {
-    /// Names without organisation, between semicolons; `*` in front stands for any beginning.
+    /// Names without organisation, separated by semicolons; a leading `*` stands for any beginning.
     names: String,
-    /// The id of the shape.
+    /// Id of the catalog's model with this shape.
     model: String,
     /// Web address of the page that states the shape.
     source: String,
 }
 
-/// The id of the model whose shape `name` has; `tagged` if the name is written in Ollama's way.
+/// Id of the model whose shape `name` has; `tagged` is true if the name is in Ollama's form `name:tag`.
 pub(super) fn shape(name: &str, tagged: bool) -> Result<Option<&'static str>> {
     let wanted = canonical(name);
     let is = |known: &str| match known.strip_prefix('*') {

@@ -1,7 +1,7 @@
 //! Fine-tunes whose name contains the whole name of an entry: `dolphin-2.9-llama3-8b`, `Qwen3-8B-abliterated`.
 //!
-//! Knows: the words that may surround that name without changing a dimension, and that sizes must agree. Words for
-//! another shape or an unknown format are known to [`super::conventions`].
+//! Knows: the words that may surround the entry's name without changing a dimension, and that sizes must agree. Words
+//! for another shape or an unknown format are known to [`super::conventions`].
 
 use super::ModelEntry;
 use super::conventions::Conventions;
@@ -10,13 +10,13 @@ use super::names::{canonical, joined, telling};
 use crate::error::Result;
 use crate::model::config;
 
-/// Relative tolerance of a printed size: of the total (makers round, and some count embeddings once), and of the
+/// Relative tolerance of a size in a name: of the total (makers round, and some count embeddings once), and of the
 /// active parameters (makers count different parts).
 const OFF: (f64, f64) = (0.08, 0.25);
-/// Most words of a name that is examined.
+/// Most words of a name that is examined, which bounds the time of a search.
 const MOST_WORDS: usize = 24;
 
-/// The entry with the longest whole name in `base`, if it is the only one and all other words keep its shape.
+/// Entry with the longest whole name in `base`, if only one entry has it and no other word may change the shape.
 pub(super) fn within<'a>(
     entries: &'a Entries<ModelEntry>,
     rules: &Conventions,
@@ -51,10 +51,11 @@ pub(super) fn within<'a>(
     Ok(Some(slot))
 }
 
-/// Length of the entry's name that was found, and true if all of the entry's name was found.
+/// Length of the part of an entry's name that was found, and true if it is the whole name.
 type Share = (usize, bool);
 
-/// The entries that cover most of a name, by the result of `found` for each of their names, and the other words.
+/// Entries that cover most of a name, with the other words of the name; `found` compares the name with each name of
+/// an entry.
 fn longest(
     entries: &Entries<ModelEntry>,
     found: impl Fn(&str) -> Option<(Share, Vec<String>)>,
@@ -74,9 +75,8 @@ fn longest(
     best
 }
 
-/// Length of an entry's name (without its date) whose words occur in order among `words`, one of which is a size, and
-/// the other words: `Llama-3.3-Swallow-70B`. A number in between means another version: `Qwen3.8-4B` is no
-/// `Qwen3-4B`.
+/// Length of an entry's name (without its date) whose words occur in order among `words`, one of them a size, and the
+/// other words: `Llama-3.3-Swallow-70B`. A number in between means another version: `Qwen3.8-4B` is not `Qwen3-4B`.
 fn among(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, Vec<String>)> {
     let bare = rules.without_idle(name);
     let wanted = parts(&telling(&bare));
@@ -97,7 +97,7 @@ fn among(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, Ve
     (rest.len() == 0 && sized && wanted.len() > 2).then_some((share, others))
 }
 
-/// Words with versions split off: `llama3` as `llama` and `3`, but `70b` and `a3b` whole.
+/// Splits versions off words: `llama3` becomes `llama` and `3`, but `70b` and `a3b` stay whole.
 fn parts(words: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     for word in words {
@@ -113,7 +113,7 @@ fn parts(words: &[String]) -> Vec<String> {
     all
 }
 
-/// Words with the parts of one size joined: `3` and `8b` as `3.8b`.
+/// Joins the parts of one size: `3` and `8b` become `3.8b`.
 fn with_points(words: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in words {
@@ -145,13 +145,15 @@ fn around(words: &[String], rules: &Conventions, name: &str) -> Option<(Share, V
     None
 }
 
-/// True if `words` has a size that is not among `others`: a name without a size is a family's, not a model's.
+/// True if `words` has a size that is not among `others`: a name without a size is the name of a family, not of a
+/// model.
 fn has_size(words: &[String], others: &[String]) -> bool {
     let count = |list: &[String]| list.iter().filter(|w| size(w).is_some()).count();
     count(words) > count(others)
 }
 
-/// A number of parameters as names write it, and true if it counts active parameters: `70b`, `a3b`, `3.8b`, `350m`.
+/// Number of parameters that a word such as `70b`, `a3b`, `3.8b` or `350m` states, and true if only active parameters
+/// are counted.
 pub(super) fn size(word: &str) -> Option<(f64, bool)> {
     let (word, active) = match word.strip_prefix('a') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => (rest, true),
@@ -170,7 +172,7 @@ pub(super) fn size(word: &str) -> Option<(f64, bool)> {
     Some((number * scale, active))
 }
 
-/// True if the entry has about as many parameters as the name's size.
+/// True if the entry's parameters are within tolerance of the size in a name.
 fn agrees(entry: &ModelEntry, (wanted, active): (f64, bool)) -> Result<bool> {
     let p = config::read(&entry.id, "catalog", &entry.config)?.parameters();
     let near = |found: u64, off: f64| (found as f64 - wanted).abs() <= off * wanted.max(1e9);
@@ -195,11 +197,11 @@ mod tests {
             ("huihui-ai/Qwen3-8B-abliterated", "Qwen/Qwen3-8B"),
             ("someone/Any-Llama-3.1-8B-SFT-v2", "meta-llama/Llama-3.1-8B"),
             ("Mistral Nemo 12B", "mistralai/Mistral-Nemo-Base-2407"),
-            // Printed sizes agree: 107 and 12.8 billion.
+            // Sizes agree within tolerance: the models have 107 and 12.8 billion.
             ("GLM-4.5-Air-106B-A12B", "zai-org/GLM-4.5-Air"),
             ("Phi-4-mini-3.8B", "microsoft/Phi-4-mini-instruct"),
             ("Phi 4 14B", "microsoft/phi-4"),
-            // Other words in between.
+            // Other words between the words of the entry's name.
             ("tokyotech-llm/Llama-3.3-Swallow-70B-Instruct-v0.4", "meta-llama/Llama-3.3-70B-Instruct"),
             ("rinna/qwen2.5-bakeneko-32b-instruct", "Qwen/Qwen2.5-32B"),
         ] {

@@ -1,15 +1,16 @@
-//! A catalog entry from a `config.json`: the keys that decide parameters, memory and work, and no others.
+//! A catalog entry from a `config.json`: only the keys that decide parameters, memory and work.
 //!
-//! Knows: that a key decides something where the model reads differently without it. Knows nothing about files.
+//! Knows: a key decides something if the model parsed without it differs. Knows nothing about files.
 
 use crate::error::{Error, Result};
 use crate::model::{Model, config};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Objects with more keys are kept whole: they are lists of modules, and each key takes a reading.
+/// Most keys of an object from which keys are removed one by one. Larger objects are lists of modules and are kept
+/// whole, because the test of each key parses the model once.
 const MOST_KEYS: usize = 256;
-/// Keys that are always kept because they define the meaning of the others.
+/// Keys that are always kept, because they define the meaning of other keys.
 const KEPT: [&str; 1] = ["model_type"];
 
 #[derive(Serialize)]
@@ -24,15 +25,15 @@ struct Entry<'a> {
     config: &'a Value,
 }
 
-/// Parses the text of a `config.json`; `place` names it in errors. The last argument is NVIDIA's
-/// `hf_quant_config.json`, which is merged where the config itself is silent.
+/// Parses the text of a `config.json`; `place` names the file in errors. `beside` is the text of NVIDIA's
+/// `hf_quant_config.json`, whose keys fill those that the config lacks.
 pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Value> {
     let mut config = config::parse_json(place, text)?;
     let theirs = beside.map(|text| config::parse_json("hf_quant_config.json", text)).transpose()?;
     let theirs = theirs.and_then(|mut value| value.get_mut("quantization").map(Value::take));
     if let (Some(Value::Object(theirs)), Some(ours)) = (theirs, config.as_object_mut()) {
         match ours.get_mut("quantization_config").and_then(Value::as_object_mut) {
-            // The KV format may be in `hf_quant_config.json` alone.
+            // `hf_quant_config.json` alone may state the KV format.
             Some(section) if section.contains_key("kv_cache_scheme") => {}
             Some(section) => {
                 section.extend(theirs.into_iter().filter(|(key, _)| key == "kv_cache_quant_algo"))
@@ -43,8 +44,8 @@ pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Valu
     Ok(config)
 }
 
-/// The TOML of an entry `id` with the deciding keys of `config`, which was read from `source`. The entry and the
-/// whole config give equal models.
+/// TOML of the entry `id` with the deciding keys of `config`, which was read from `source`. The entry and the whole
+/// config give equal models.
 pub fn write_entry(id: &str, source: &str, config: &Value) -> Result<String> {
     let whole = config::read(id, source, config)?;
     let mut kept = config.clone();
@@ -63,7 +64,7 @@ pub fn write_entry(id: &str, source: &str, config: &Value) -> Result<String> {
         .map_err(|e| Error::Parse { place: source.into(), message: e.to_string() })
 }
 
-/// TOML has no null, and a null key counts as absent.
+/// Removes null values: TOML has no null, and a null key counts as absent.
 fn without_nulls(value: &mut Value) {
     if let Value::Object(map) = value {
         map.retain(|_, v| !v.is_null());
@@ -71,7 +72,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// Every key by its path, an object's own before those inside it, two levels deep.
+/// Paths of all keys to a depth of two, the keys of an object before the keys inside them.
 fn paths(config: &Value) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     let Value::Object(map) = config else { return all };

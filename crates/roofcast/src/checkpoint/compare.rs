@@ -1,26 +1,27 @@
 //! Comparison of a checkpoint with the model that its config describes, layer by layer and tensor by tensor.
 //!
-//! Knows: the names that files give the model's tensors. Quantized checkpoints store packed values with separate
-//! scales, so only tensors in 16 or 32 bits and GGUF's types, which keep their shapes, are compared by shape.
+//! Knows: the names of the model's tensors in files. Only tensors in 16 or 32 bits and GGUF types, which keep their
+//! shapes, are compared by shape: other quantized checkpoints store packed values with separate scales.
 
 use super::Stored;
 use crate::model::Model;
 use std::collections::BTreeMap;
 
-/// One place where file and config disagree.
+/// Difference between file and config in one place.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
-    /// Layer, or `outside the layers`.
+    /// Layer number, or `outside the layers`.
     pub place: String,
-    /// Parameters by the config.
+    /// Parameters there, according to the config.
     pub config: u64,
-    /// Values in the file.
+    /// Values there, according to the file.
     pub file: u64,
     /// The file's tensors there, with their shapes.
     pub tensors: Vec<String>,
 }
 
-/// Layers whose parameters differ between `model` and the tensors of its checkpoint; empty if tensors are packed.
+/// Lists the layers whose parameters differ between `model` and the tensors of its checkpoint; the list is empty if
+/// tensors are packed.
 ///
 /// Multi-token-prediction layers and vision towers are not part of the model and are ignored.
 pub fn differences(model: &Model, stored: &[Stored]) -> Vec<Difference> {
@@ -61,7 +62,7 @@ pub fn differences(model: &Model, stored: &[Stored]) -> Vec<Difference> {
         .collect()
 }
 
-/// The layer in a tensor's name: `model.layers.3.mlp…`, `blk.3.…`, `h.3.…`.
+/// Layer number in a tensor's name: `model.layers.3.mlp…`, `blk.3.…`, `h.3.…`.
 fn layer_of(name: &str) -> Option<usize> {
     let mut parts = name.split('.');
     parts.find(|p| ["layers", "blk", "h", "blocks", "block"].contains(p))?;

@@ -1,7 +1,8 @@
 //! The GGUF header: metadata and tensor types of llama.cpp's files.
 //!
-//! Knows: versions 2 and 3, little endian, and the `config.json` equivalents of GGUF's keys. Source: `docs/gguf.md`
-//! of ggml and the type traits of `ggml.c`. Arrays (vocabularies) are skipped, except short ones of numbers.
+//! Knows: versions 2 and 3, little endian, and the `config.json` equivalents of GGUF's keys. Long arrays
+//! (vocabularies) are skipped; short arrays of numbers are kept. Source: `docs/gguf.md` of ggml and the type traits
+//! of `ggml.c`.
 
 use super::{MOST_DIMENSIONS, MOST_TENSORS, Stored, elements};
 use crate::error::{Error, Result};
@@ -12,23 +13,23 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Largest accepted header, in bytes. Headers of real files have up to some 30 MB, nearly all of it vocabulary.
+/// Largest accepted header, in bytes. Headers of real files have up to some 30 MB, nearly all vocabulary.
 const MOST_HEADER: u64 = 256 << 20;
 const MOST_KEYS: u64 = 65_536;
 const MOST_STRING: u64 = 1 << 20;
-/// Arrays of numbers up to this length (a value per layer) are kept.
+/// Longest array of numbers that is kept, such as a list with one value per layer.
 const KEPT_ARRAY: u64 = 4096;
 
 /// Contents of a header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
-    /// Keys and values; long arrays by their length alone, under `KEY.length`.
+    /// Keys and values. A long array is represented by its length alone, under `KEY.length`.
     pub metadata: Map<String, Value>,
     /// The tensors in file order.
     pub tensors: Vec<Stored>,
 }
 
-/// Type code, name, values per block, bytes per block.
+/// Tensor types as type code, name, values per block, and bytes per block.
 const TYPES: &[(u32, &str, u64, u64)] = &[
     (0, "f32", 1, 4),
     (1, "f16", 1, 2),
@@ -88,7 +89,7 @@ pub fn header(place: &str, reader: impl Read) -> Result<Header> {
         let kind = file.u32(&key)?;
         file.value(&key, kind, &mut metadata)?;
     }
-    // Capacity grows with the entries that were read, because a claimed length may be false.
+    // The capacity grows with the entries that were really read, because the claimed length may be false.
     let mut list = Vec::new();
     for _ in 0..tensors {
         list.push(file.tensor()?);
@@ -96,7 +97,7 @@ pub fn header(place: &str, reader: impl Read) -> Result<Header> {
     Ok(Header { metadata, tensors: list })
 }
 
-/// A reader with the file's name for errors.
+/// Reader that names the file in errors.
 struct HeaderReader<'a, R> {
     place: &'a str,
     reader: R,
@@ -149,7 +150,7 @@ impl<R: Read> HeaderReader<'_, R> {
         let length = self.u64(key)?;
         metadata.insert(format!("{key}.length"), json!(length));
         let mut kept = Vec::new();
-        // Each round reads at least a byte, so that a false length ends with the file.
+        // Every round reads at least one byte, so that a false length ends at the end of the file.
         for _ in 0..length {
             let value = self.scalar(key, inner)?;
             if length <= KEPT_ARRAY && !value.is_string() {
@@ -213,7 +214,7 @@ impl<R: Read> HeaderReader<'_, R> {
     }
 }
 
-/// The model's dimensions by the keys of a `config.json`, which one reader knows.
+/// Converts a header's metadata to the keys of a `config.json`, so that one parser reads both.
 pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
     let architecture = header.metadata.get("general.architecture").and_then(Value::as_str);
     let architecture = architecture.ok_or_else(|| {
@@ -233,7 +234,7 @@ pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
     let vocab = shape("token_embd.weight").and_then(|s| s.first().copied());
     config.insert("vocab_size".into(), json!(vocab));
     config.insert("tie_word_embeddings".into(), json!(shape("output.weight").is_none()));
-    // A value per layer where layers differ: the reader takes the first where all are alike.
+    // GGUF has a list of one value per layer where layers may differ; if all values are equal, the first is used.
     for key in ["num_attention_heads", "num_key_value_heads", "intermediate_size"] {
         if let Some(Value::Array(list)) = config.get(key) {
             let alike = list.windows(2).all(|w| w[0] == w[1]);
@@ -247,7 +248,7 @@ pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
     Ok(Value::Object(config))
 }
 
-/// The model in a GGUF file, each tensor in its own format; `name` is the model's name in reports.
+/// Model of a GGUF file, each tensor in its stored format; `name` is the model's name in reports.
 pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
     let mut model = reader::read(name, place, &config(place, header)?)?;
     let mut formats = BTreeMap::new();
@@ -257,13 +258,13 @@ pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
             Format { name: dtype, width: Width::grouped(0, *bytes as u32 * 8, *block as u32), compute: None };
         formats.extend(paths(&tensor.name).into_iter().map(|path| (path, format)));
     }
-    // GGUF names matrices and tables only; norms and biases are kept in 32 bits.
+    // GGUF quantizes matrices and tables only; norms and biases are kept in 32 bits.
     model.stored =
         Some(StoredFormats { name: "gguf", formats, other: Format { compute: None, ..Format::FP32 } });
     Ok(model)
 }
 
-/// Our module paths for a GGUF tensor: several where the file fuses tensors that we keep separate.
+/// Module paths of the model for a GGUF tensor: several if the file fuses tensors that the model keeps separate.
 fn paths(name: &str) -> Vec<String> {
     let parts: Vec<&str> = name.split('.').collect();
     match parts.as_slice() {
@@ -278,7 +279,7 @@ fn paths(name: &str) -> Vec<String> {
     }
 }
 
-/// GGUF's names of a layer's matrices and ours.
+/// GGUF's names of a layer's matrices, each with the model's module paths.
 const TENSORS: &[(&str, &[&str])] = &[
     ("attn_q", &["self_attn.q_proj"]),
     ("attn_k", &["self_attn.k_proj"]),
@@ -321,7 +322,7 @@ const KEYS: &[(&str, &str)] = &[
     ("q_lora_rank", "attention.q_lora_rank"),
 ];
 
-/// Hugging Face's name of an architecture that llama.cpp spells otherwise.
+/// Hugging Face's `model_type` of an architecture that llama.cpp spells differently.
 fn model_type(architecture: &str) -> &str {
     match architecture {
         "qwen2moe" => "qwen2_moe",

@@ -1,7 +1,7 @@
-//! The safetensors header: eight bytes of length, then JSON from tensor names to type, shape and offsets; and the index
-//! of a sharded checkpoint.
+//! The safetensors header: eight bytes of length, then JSON from tensor names to type, shape and offsets; and the
+//! index of a sharded checkpoint.
 //!
-//! Source: the format section of Hugging Face safetensors' README (0.5), whose bound of 100 MB on headers is kept.
+//! Source: the format section of Hugging Face safetensors' README (0.5), which also limits headers to 100 MB.
 
 use super::{MOST_DIMENSIONS, MOST_TENSORS, Stored, elements};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Read;
 
-/// The longest header that the format allows.
+/// Largest header in bytes that the format allows.
 const MOST_HEADER: u64 = 100_000_000;
 
 /// Reads a header from the start of a file of `length` bytes; `place` names the file in errors.
@@ -75,7 +75,7 @@ fn tensor(place: &str, name: &str, value: &Value, data: u64) -> Result<Stored> {
     })
 }
 
-/// Bits of one value.
+/// Bits per value of a dtype; `None` for an unknown dtype.
 fn bits(dtype: &str) -> Option<u32> {
     Some(match dtype {
         "F64" | "I64" | "U64" | "C64" => 64,
@@ -88,10 +88,11 @@ fn bits(dtype: &str) -> Option<u32> {
     })
 }
 
-/// The files that `model.safetensors.index.json` names, each once, in order of name.
+/// Files that `model.safetensors.index.json` names, each once, sorted by name.
 ///
-/// Only plain names of `.safetensors` files in one folder with the index are accepted: an index that names itself, or
-/// a path that leads elsewhere, is refused.
+/// # Errors
+/// Refuses any name but a plain `.safetensors` file name: the files are in the folder of the index, so a path that
+/// leads elsewhere, or an index that names itself, is wrong.
 pub fn shards(place: &str, text: &str) -> Result<Vec<String>> {
     let index: Value = serde_json::from_str(text).map_err(|e| broken(place, e))?;
     let map = index["weight_map"].as_object().ok_or_else(|| broken(place, "`weight_map` is missing"))?;

@@ -1,4 +1,4 @@
-//! HBM traffic of a decode's attention relative to one read of its cache, by backend.
+//! HBM traffic of a decode's attention, as a multiple of one read of its KV cache, by attention backend.
 //!
 //! Knows: the thread blocks that a backend starts for a batch, and its intermediate writes and reads. Knows nothing
 //! about the bandwidth that a full chip reaches.
@@ -9,15 +9,15 @@ use crate::engine_settings::EngineSettings;
 use crate::operator::ContextForm;
 use crate::spec::{AttentionBackend, EngineKind};
 
-/// Bytes per score: written by the first GEMM, read and written by softmax, read by the second; four passes over
-/// 16-bit values.
+/// Bytes of HBM traffic per attention score: written by the first GEMM, read and written by softmax, read by the
+/// second GEMM; four passes over 16-bit values.
 const SCORE_BYTES: f64 = 4.0 * 2.0;
 
-/// A chosen backend on a chip.
+/// Requested attention backend on a chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionKernel {
     backend: AttentionBackend,
-    /// Streaming multiprocessors; a deployment that needs their number is resolved only if it is known.
+    /// Number of streaming multiprocessors; a deployment whose backend needs the number is refused if it is unknown.
     multiprocessors: f64,
     /// True if each step rewrites the whole cache: transformers' `DynamicCache` joins old and new keys by
     /// `torch.cat`.
@@ -25,8 +25,8 @@ pub struct AttentionKernel {
 }
 
 impl AttentionKernel {
-    /// The backend that `engine` requests; `None` for no request, and for Flash-Decoding, which splits contexts as
-    /// the measured kernels do.
+    /// Returns the backend that `engine` requests; `None` if none is requested, or if it is Flash-Decoding, which
+    /// splits contexts exactly as the measured kernels do.
     pub(crate) fn of(engine: &EngineSettings, chip: &Accelerator) -> Option<AttentionKernel> {
         let backend = engine.attention_backend.filter(|b| *b != AttentionBackend::FlashDecoding)?;
         Some(AttentionKernel {
@@ -36,12 +36,13 @@ impl AttentionKernel {
         })
     }
 
-    /// HBM traffic of `form`'s cache, as a multiple of one read at full bandwidth, in a decode of `sequences`
-    /// sequences.
+    /// HBM traffic of the KV cache that `form` reads, as a multiple of one read at full bandwidth, in a decode of
+    /// `sequences` sequences.
     ///
-    /// One thread block per sequence and query head reads the head's keys for itself, `group` times the cache's
-    /// bytes, and a chip of S multiprocessors runs blocks in whole waves: bandwidth is used to `blocks / (⌈blocks/S⌉
-    /// S)`. Naive attention expands groups (written and read `group` times), and writes and reads scores.
+    /// One thread block per sequence and query head reads the head's keys separately, so that the cache is read
+    /// `group` times, and a chip of S multiprocessors runs blocks in whole waves: the efficiency of bandwidth is
+    /// `blocks / (⌈blocks/S⌉ S)`. Naive attention instead expands the keys of a group to all its heads (written and
+    /// read `group` times), and writes and reads scores.
     pub(crate) fn crossings(&self, form: &ContextForm, sequences: u64) -> f64 {
         let [heads, group] = form.shape.heads_and_group().map(|n| n as f64);
         match self.backend {
@@ -56,7 +57,7 @@ impl AttentionKernel {
         }
     }
 
-    /// Mean fraction of the chip's multiprocessors that are busy, over all waves.
+    /// Mean fraction of the chip's multiprocessors that are busy, averaged over all waves of thread blocks.
     pub(crate) fn occupancy(&self, form: &ContextForm, sequences: u64) -> f64 {
         let blocks = (sequences.max(1) * form.shape.heads_and_group()[0].max(1)) as f64;
         match self.backend {
@@ -67,7 +68,8 @@ impl AttentionKernel {
         }
     }
 
-    /// Bytes of HBM traffic for the scores of prompts: every query with every token, before or after it.
+    /// Bytes of HBM traffic for the scores of prompt chunks: naive attention computes the score of every query with
+    /// every token, including masked later tokens.
     pub(crate) fn score_bytes(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         if self.backend != AttentionBackend::Naive {
             return 0.0;
@@ -86,7 +88,7 @@ mod tests {
         AttentionKernel { backend, multiprocessors: 108.0, concatenates }
     }
 
-    /// 16 query heads of 2 key heads of 128 in 16 bits: 1024 bytes a token.
+    /// 16 query heads over 2 key heads of 128 elements in 16 bits: 1024 bytes per token.
     fn form() -> ContextForm {
         let term = Work { flops: 0.0, weight_bytes: 0.0, kv_bytes: 1024.0 };
         ContextForm {
@@ -98,8 +100,8 @@ mod tests {
         }
     }
 
-    /// Four sequences are 64 blocks on 108 multiprocessors; 16 are 256 in three waves; every block reads for itself
-    /// the keys that 8 share.
+    /// Four sequences make 64 thread blocks on 108 multiprocessors; 16 sequences make 256 blocks in three waves.
+    /// Every block separately reads the keys that 8 query heads share.
     #[test]
     fn one_block_a_sequence_and_head() {
         let flash = kernel(AttentionBackend::FlashAttention, false);
@@ -109,8 +111,8 @@ mod tests {
         near(kernel(AttentionBackend::FlashDecoding, false).crossings(&form(), 1), 1.0);
     }
 
-    /// Read once, expanded to 16 heads (8 written, 8 read), 16 scores of 4 times 2 bytes per 1024; concatenated anew,
-    /// twice more.
+    /// The cache is read once, expanded to 16 heads (8 times written, 8 times read), and 16 scores take 4 passes of 2
+    /// bytes per 1024 bytes of cache; concatenation adds two more passes.
     #[test]
     fn naive_attention_writes_what_it_reads_again() {
         assert_eq!(kernel(AttentionBackend::Naive, false).crossings(&form(), 1), 1.0 + 16.0 + 0.125);

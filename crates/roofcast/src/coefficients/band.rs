@@ -1,40 +1,40 @@
-//! Bands: the interval of measured over forecast.
+//! Bands: 80 % intervals of measured over forecast.
 //!
 //! Knows: 10th and 90th percentile of measured over forecast, by depth of evidence. [`crate::calibrate`] derives
 //! them.
 
 use serde::{Deserialize, Serialize};
 
-/// Bands of a depth of evidence: 10th and 90th percentile of measured over forecast.
+/// Bands of one depth of evidence: 10th and 90th percentile of measured over forecast, for a closed loop.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Band {
     /// Depth of evidence that the band applies to.
     pub evidence: Evidence,
-    /// Time to first token.
+    /// Factors of the time to first token.
     pub ttft: [f64; 2],
-    /// A step, and time per output token.
+    /// Factors of the time of a step, and of the time per output token.
     pub tpot: [f64; 2],
-    /// End to end.
+    /// Factors of the end-to-end latency.
     pub e2e: [f64; 2],
-    /// Throughput.
+    /// Factors of the throughput.
     pub throughput: [f64; 2],
-    /// Band of single steps and prompts without a queue; the band above if absent.
+    /// Factors of single steps and of prompts without a queue; if absent, the factors above apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Factors>,
-    /// Band of open loops, in which a slower step also lengthens queues; the band above if absent.
+    /// Factors of open loops, in which a slower step also lengthens queues; if absent, the factors above apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<Factors>,
 }
 
-/// Class of load, as far as errors depend on it.
+/// Class of load; errors of forecasts differ by class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Single steps, or one batch of prompts.
+    /// Single steps, or one batch of prompts without a queue.
     Step,
-    /// Requests that arrive as others end, or all at once.
+    /// Closed loop: requests arrive as others end, or all at once.
     Closed,
-    /// Requests that arrive at a rate of their own.
+    /// Open loop: requests arrive at a given rate, however many are in flight.
     Open,
 }
 
@@ -42,18 +42,18 @@ pub enum Load {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Factors {
-    /// Time to first token.
+    /// Factors of the time to first token.
     pub ttft: [f64; 2],
-    /// Time per output token.
+    /// Factors of the time per output token.
     pub tpot: [f64; 2],
-    /// End to end.
+    /// Factors of the end-to-end latency.
     pub e2e: [f64; 2],
-    /// Throughput.
+    /// Factors of the throughput.
     pub throughput: [f64; 2],
 }
 
 impl Band {
-    /// Factors for a class of load.
+    /// Returns the factors of a class of load.
     pub fn factors(&self, load: Load) -> Factors {
         let Band { ttft, tpot, e2e, throughput, .. } = *self;
         let own = match load {
@@ -69,9 +69,9 @@ impl Band {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// No measurement that is similar enough.
+    /// No similar deployment was measured.
     Nothing,
-    /// The chip's architecture was measured.
+    /// Another chip of the chip's architecture was measured.
     Architecture,
     /// The chip was measured.
     Accelerator,

@@ -1,8 +1,8 @@
 //! Times that an engine adds to its kernels, in at most ten numbers: small kernels, launches, host work of a step,
-//! its server.
+//! and its server.
 //!
 //! Knows: the numbers by name, each with its physical prior and bounds. [`crate::step`] knows the number of kernels
-//! of a layer, [`crate::calibrate`] how the numbers were found.
+//! of a layer; [`crate::calibrate`] fits the numbers.
 
 use crate::spec::Frontend;
 use serde::{Deserialize, Serialize};
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {
-    /// The number that forecasts use.
+    /// Fitted value that forecasts use, in microseconds.
     pub us: f64,
-    /// Published or measured value.
+    /// Published or separately measured value, in microseconds.
     pub prior: f64,
-    /// Lower bound.
+    /// Lower bound in microseconds.
     pub least: f64,
-    /// Upper bound.
+    /// Upper bound in microseconds.
     pub most: f64,
 }
 
-/// The names of an engine's numbers, and the numbers.
+/// Declares an engine's numbers together with the list of their names.
 macro_rules! engine_times {
     ($($(#[$doc:meta])* $name:ident)*) => {
         /// Times that an engine adds to its kernels, in seconds; all 0 at a limit.
@@ -29,10 +29,10 @@ macro_rules! engine_times {
         pub struct EngineTimes { $($(#[$doc])* pub $name: f64),* }
 
         impl EngineTimes {
-            /// The numbers' names, in order.
+            /// Names of the numbers, in order of the fields.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
-            /// The number called `name`.
+            /// Returns a reference to the number called `name`.
             pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut f64> {
                 $(if name == stringify!($name) { return Some(&mut self.$name); })*
                 None
@@ -48,41 +48,42 @@ macro_rules! engine_times {
 }
 
 engine_times! {
-    /// Device time of a small kernel (norm, rotary embedding, cache write, activation, router's top-k) of a decode step in a
-    /// captured graph, with the gap before it.
+    /// Device seconds of a small kernel (norm, rotary embedding, cache write, activation, router's top-k) of a decode
+    /// step in a captured graph, including the gap before it.
     small_kernel
-    /// Host time of launching one kernel outside a captured graph.
+    /// Host seconds of launching one kernel outside a captured graph.
     launch
-    /// Host time of a step that the device waits for.
+    /// Exposed host seconds per step: the device is idle meanwhile.
     step
-    /// Host time of each sequence of a step that the device waits for.
+    /// Exposed host seconds per sequence of a step.
     sequence
-    /// Host time of a step that overlaps with the device.
+    /// Host seconds per step that overlap with the device.
     loop_step
-    /// Host time of each sequence of a step that overlaps with the device.
+    /// Host seconds per sequence of a step that overlap with the device.
     loop_sequence
-    /// Host time that the device waits for in a step that computes prompts, on top of `step`.
+    /// Exposed host seconds of a step that computes prompts, on top of `step`.
     prompt_step
-    /// Time of a request outside the engine, in parallel with other requests.
+    /// Seconds of a request outside the engine, in parallel with other requests.
     request
-    /// Time of a request in the server's one thread.
+    /// Seconds of a request in the server's one thread, which serves one request after another.
     request_serial
-    /// Time of a prompt's token in the server's one thread.
+    /// Seconds per prompt token in the server's one thread.
     prompt_token
 }
 
-/// Host time that a server's loop adds to a step, in seconds.
+/// Host time that a server's loop adds to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ServerLoop {
     /// Seconds per step.
     pub step: f64,
-    /// Seconds per sequence of the step.
+    /// Seconds per sequence of a step.
     pub sequence: f64,
 }
 
 impl ServerLoop {
-    /// Host time in addition to the engine's own server, whose times are in [`EngineTimes`]. gevent: in the table of
-    /// noooop's "LLM inference, limits and tests 2", the row of the smallest model, 0.5B; the other five validate it.
+    /// Returns the host time that a front end adds to the engine's own server, whose times are in [`EngineTimes`].
+    /// gevent: from noooop's "LLM inference, limits and tests 2", the table's row of the smallest model, 0.5B; the
+    /// other five rows validate it.
     pub(crate) fn of(frontend: Frontend) -> ServerLoop {
         match frontend {
             Frontend::Asyncio | Frontend::Dynamo => ServerLoop::default(),
@@ -95,7 +96,7 @@ impl ServerLoop {
 mod tests {
     use super::*;
 
-    /// 1.2 ms and 29 µs for each of 64 users.
+    /// gevent: 1.2 ms a step and 29 µs for each of 64 users.
     #[test]
     fn a_server_loop_by_hand() {
         let gevent = ServerLoop::of(Frontend::Gevent);
