@@ -1,7 +1,7 @@
 //! The cost of a forward pass: its limit, operator by operator, and the forecast.
 //!
-//! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and the bottleneck of each. Bytes are weights and
-//! KV.
+//! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and the bottleneck of each operator. The bytes are
+//! those of weights and KV cache. Knows nothing about schedules.
 
 use crate::batch::{Batch, Sequences};
 use crate::coefficients::{Coefficients, Load};
@@ -22,11 +22,11 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bottleneck {
-    /// Memory bandwidth.
+    /// HBM bandwidth.
     Memory,
-    /// Arithmetic.
+    /// Arithmetic rate.
     Compute,
-    /// Links.
+    /// Links between accelerators.
     Communication,
 }
 
@@ -41,50 +41,50 @@ impl Bottleneck {
     }
 }
 
-/// Fractions of the peaks that count as reachable; both 1 in a limit.
+/// Fractions of the peak rates that a limit assumes to be reachable, each above 0 and at most 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Utilization {
-    /// Model FLOPs utilization: scales compute.
+    /// Model FLOPs utilization: fraction of the peak FLOP/s.
     pub mfu: f64,
-    /// Model bandwidth utilization: scales memory bandwidth.
+    /// Model bandwidth utilization: fraction of the memory bandwidth.
     pub mbu: f64,
 }
 
 impl Utilization {
-    /// The limit itself.
+    /// Full peak rates, which give the limit itself.
     pub const FULL: Utilization = Utilization { mfu: 1.0, mbu: 1.0 };
 }
 
-/// One operator over all its layers.
+/// Cost of one operator, summed over all layers that have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OperatorCost {
     /// Kind of operator, as in `qkv_proj`.
     pub name: OperatorKind,
     /// Family of the operator.
     pub family: Family,
-    /// Layers that have it.
+    /// Number of layers with this operator.
     pub layers: u64,
-    /// The dtype that computes.
+    /// Dtype of the arithmetic.
     pub dtype: Dtype,
-    /// Operations.
+    /// FLOPs of the pass.
     pub flops: Flops,
-    /// Weights read.
+    /// Bytes of weights read.
     pub weight_bytes: Bytes,
-    /// KV cache read and written.
+    /// Bytes of KV cache read and written.
     pub kv_bytes: Bytes,
-    /// FLOPs per byte.
+    /// Arithmetic intensity: FLOPs per byte.
     pub intensity: f64,
     /// Bottleneck at the limit.
     pub bound: Bottleneck,
     /// Limit of the operator.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// Forecast of its kernels.
+    /// Forecast time of the operator's kernels.
     #[serde(rename = "forecast_ms")]
     pub forecast: Picoseconds,
-    /// Efficiency: its limit over its forecast.
+    /// Efficiency: limit over forecast.
     pub share: f64,
-    /// Basis of the forecast; `None` for a limit alone.
+    /// Measurement or assumption behind the forecast; `None` for a limit alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rests_on: Option<Basis>,
 }
@@ -92,7 +92,7 @@ pub struct OperatorCost {
 /// Times that a forecast adds outside operators.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct AddedTimes {
-    /// Norms, rotary embeddings, cache writes, activations, routing and sampling.
+    /// Time of norms, rotary embeddings, cache writes, activations, routing and sampling.
     #[serde(rename = "small_kernels_ms")]
     pub small_kernels: Picoseconds,
     /// Exposed launch time.
@@ -101,7 +101,7 @@ pub struct AddedTimes {
     /// Exposed host time of a step.
     #[serde(rename = "host_ms")]
     pub host: Picoseconds,
-    /// Messages between ranks.
+    /// Exposed time of messages between ranks.
     #[serde(rename = "links_ms")]
     pub links: Picoseconds,
 }
@@ -115,19 +115,20 @@ impl AddedTimes {
     }
 }
 
-/// Totals over the rate that each would need alone. They overlap, so they are not a partition of the limit.
+/// Time of each total at its own rate, as if it were alone. The times overlap, so they are not a partition of the
+/// limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Terms {
-    /// All weights over the bandwidth.
+    /// Bytes of all weights over the bandwidth.
     #[serde(rename = "weights_ms")]
     pub weights: Picoseconds,
-    /// All KV over the bandwidth.
+    /// Bytes of KV cache over the bandwidth.
     #[serde(rename = "kv_ms")]
     pub kv: Picoseconds,
-    /// All operations over their peaks.
+    /// FLOPs over the peak rates of their dtypes.
     #[serde(rename = "flops_ms")]
     pub flops: Picoseconds,
-    /// All messages over the slowest link.
+    /// Bytes of all messages over the rate of the slowest link.
     #[serde(rename = "communication_ms")]
     pub communication: Picoseconds,
 }
@@ -135,40 +136,41 @@ pub struct Terms {
 /// The cost of one forward pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
-    /// Limit without communication.
+    /// Limit without messages between ranks.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// Limit with communication, nothing overlapped.
+    /// Limit with messages between ranks, none of them overlapped.
     #[serde(rename = "limit_with_communication_ms")]
     pub limit_with_communication: Picoseconds,
-    /// Forecast of the pass.
+    /// Forecast time of the pass.
     #[serde(rename = "forecast_ms")]
     pub forecast: Picoseconds,
-    /// The forecast's band, 10th to 90th percentile.
+    /// Band of the forecast: 10th to 90th percentile.
     #[serde(rename = "forecast_band_ms")]
     pub forecast_band: [Picoseconds; 2],
-    /// Name of the calibration behind the forecast.
+    /// Name of the calibration and measurements behind the forecast.
     pub forecast_source: String,
-    /// Bottleneck: the largest part of the time.
+    /// Bottleneck of the pass: the resource with the largest part of the time.
     pub bound: Bottleneck,
-    /// Totals.
+    /// Time of each total at its own rate.
     pub terms: Terms,
-    /// Fraction of the peak rate that the limit would reach.
+    /// Model FLOPs utilization of a pass that reaches the limit.
     pub mfu: f64,
-    /// Fraction of the bandwidth that the limit would reach.
+    /// Model bandwidth utilization of a pass that reaches the limit.
     pub mbu: f64,
-    /// FLOPs per byte.
+    /// Arithmetic intensity: FLOPs per byte.
     pub intensity: f64,
-    /// Messages.
+    /// Messages between ranks.
     pub communication: Communication,
     /// The operators, in order of execution.
     pub operators: Vec<OperatorCost>,
-    /// Times that the forecast adds outside operators; zero for a limit.
+    /// Times that the forecast adds outside operators; all zero for a limit.
     pub beside: AddedTimes,
 }
 
-/// Prices `batch` on the deployment of `forecaster`: one round, in which every sequence of the batch computes its new
-/// tokens. With pipeline stages that is one microbatch through all stages, see [`crate::step`].
+/// Computes the cost of `batch` on the deployment of `forecaster`, for one round in which every sequence of the batch
+/// computes its new tokens. With pipeline stages, the round is one microbatch through all stages; see
+/// [`crate::step`].
 pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) -> Cost {
     let model = Arc::new(StepModel::compile(&forecaster.deployment));
     let limit = price(&forecaster.deployment, &model, batch, utilization);
@@ -184,7 +186,7 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
     let band = forecaster.coefficients.band.map(|band| band.factors(Load::Step));
     let band = band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
     let least = limit.limit_with_communication;
-    // A user's own --mfu or --mbu may be below the generic one.
+    // The user's `--mfu` or `--mbu` may be below the measured efficiency.
     let at_least = |seconds: f64| Picoseconds::from_seconds(seconds).max(least);
     Cost {
         forecast: at_least(time),
@@ -194,7 +196,7 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
     }
 }
 
-/// The limit of `batch` on `deployment`; its forecast is the limit itself.
+/// Computes the limit of `batch` on `deployment`; the forecast in the result equals the limit.
 pub fn limit(deployment: &Deployment, batch: &Batch, utilization: Utilization) -> Cost {
     price(deployment, &Arc::new(StepModel::compile(deployment)), batch, utilization)
 }
@@ -211,7 +213,7 @@ fn price(deployment: &Deployment, model: &Arc<StepModel>, batch: &Batch, utiliza
     )
 }
 
-/// A pass at the limit, operator by operator. Terms are in seconds.
+/// Limit of a pass, operator by operator. Terms are in seconds.
 #[derive(Default)]
 struct Breakdown {
     operators: Vec<OperatorCost>,
@@ -230,7 +232,7 @@ impl Breakdown {
             let demand = ideal.demand(index, pass);
             let [computing, moving] = ideal.time(index, pass);
             let limit = Picoseconds::from_seconds(computing + moving);
-            // At the limit the longer of computing and moving overlaps all of the shorter.
+            // At the limit, the longer of arithmetic and HBM traffic fully overlaps the shorter.
             let bound = if computing > 0.0 { Bottleneck::Compute } else { Bottleneck::Memory };
             if bound == Bottleneck::Compute {
                 all.compute_bound += limit;
@@ -278,7 +280,7 @@ impl Breakdown {
             forecast_source: "limit".to_owned(),
             bound,
             terms,
-            // Rounding to picoseconds may overshoot by parts in a billion.
+            // Rounding to picoseconds may overshoot 1 by parts in a billion.
             mfu: ratio(terms.flops.seconds() * mfu, limit.seconds()).min(1.0),
             mbu: ratio(bytes.as_f64(), deployment.bandwidth().0 * limit.seconds()).min(1.0),
             intensity: ratio(flops.as_f64(), bytes.as_f64()),
@@ -323,13 +325,13 @@ impl OperatorCost {
         self.share = ratio(self.limit.seconds(), self.forecast.seconds());
     }
 
-    /// Adds an equal operator of other layers.
+    /// Adds the cost of an operator of equal name in other layers.
     fn merge(&mut self, other: &OperatorCost) {
         self.layers += other.layers;
         self.flops += other.flops;
         self.weight_bytes += other.weight_bytes;
         self.kv_bytes += other.kv_bytes;
-        // The longer of two parts determines the bottleneck.
+        // The part with the longer limit determines the bottleneck.
         if other.limit > self.limit {
             self.bound = other.bound;
         }
@@ -361,8 +363,8 @@ mod tests {
         Forecaster::embedded(Deployment::resolve(model, accelerator, &options).unwrap()).unwrap()
     }
 
-    /// A step waits for a host that launches layer by layer at one sequence of a small model, and hardly at prompts
-    /// of 8192 tokens.
+    /// With one sequence of a small model, the device waits for a host that launches kernel by kernel; with a prompt
+    /// of 8192 tokens it hardly does.
     #[test]
     fn an_eager_host_is_waited_for() {
         let captured = forecaster("Qwen/Qwen2.5-0.5B-Instruct");

@@ -1,7 +1,7 @@
 //! A deployment: model, accelerator, formats and parallelism, resolved once and valid from then on.
 //!
-//! Knows: the weights on each rank of each pipeline stage, their formats, and the rate that computes them. Knows
-//! nothing about batches: [`crate::operator`] and [`crate::cost`] compute the cost of a forward pass.
+//! Knows: the weights on each rank of each pipeline stage, their formats, and the peak rate of their arithmetic.
+//! Knows nothing about batches: [`crate::operator`] and [`crate::cost`] compute the cost of a forward pass.
 
 mod defaults;
 mod formats;
@@ -24,12 +24,12 @@ use crate::spec::{
 use crate::units::{ByteRate, Bytes, FlopRate};
 use std::sync::Arc;
 
-/// Everything that a forward pass or a memory plan needs to know.
+/// Model, accelerator and settings: all inputs of a forward pass and of a memory plan.
 #[derive(Debug, Clone)]
 pub struct Deployment {
-    /// The model.
+    /// Model that is served.
     pub model: Arc<Model>,
-    /// The accelerator.
+    /// Accelerator of every rank.
     pub accelerator: Arc<Accelerator>,
     /// Degrees of parallelism.
     pub parallelism: Parallelism,
@@ -37,49 +37,49 @@ pub struct Deployment {
     pub weights: String,
     /// KV-cache format.
     pub kv: KvFormat,
-    /// The dtype of activations and of everything unquantized.
+    /// Dtype of activations and of unquantized tensors.
     pub base: Dtype,
     /// Engine settings, defaults filled in.
     pub engine: EngineSettings,
-    /// True for nominal memory, perfect sharding and nothing reserved.
+    /// True to use the nominal memory, to shard perfectly and to reserve nothing.
     pub ideal: bool,
     /// Bytes of each accelerator's memory that other processes hold when the engine starts.
     pub memory_used: Bytes,
-    /// Bytes of one replica's weights, unsharded; tied weights and replicated ones once.
+    /// Bytes of one replica's weights, unsharded; tied and replicated weights are counted once.
     pub weight_bytes: Bytes,
-    /// Every weight tensor with its format, equal ones of several layers merged.
+    /// Every weight tensor with its format; equal tensors of several layers are merged.
     pub tensors: Vec<Held>,
-    /// Pipeline stages, first to last.
+    /// Pipeline stages, from first to last.
     pub stages: Vec<PipelineStage>,
-    /// Assumptions made where the input is silent, as sentences for reports.
+    /// Assumptions about values that the input does not state, as sentences for reports.
     pub assumptions: Vec<String>,
-    /// The options that were resolved, as a base for variations.
+    /// Options that were resolved, kept as a base for variations.
     asked: DeploymentOptions,
-    /// The draft model on the same ranks.
+    /// Deployment of the draft model, on the same ranks as this model.
     pub draft: Option<Box<Deployment>>,
-    /// The deployment on the other accelerator of a fleet of two kinds.
+    /// Deployment on the second accelerator of a fleet of two kinds.
     pub other: Option<Box<Deployment>>,
 }
 
-/// A weight tensor in its format.
+/// Weight tensor with its number format.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Held {
-    /// The tensor.
+    /// Tensor of the model.
     pub tensor: Tensor,
     /// Format of the tensor.
     pub format: Format,
-    /// Layers with such a tensor; 1 outside the layers.
+    /// Number of layers with such a tensor; 1 outside the layers.
     pub layers: u64,
 }
 
-/// The layers of one pipeline stage, equal ones merged.
+/// Layers of one pipeline stage; equal layers are merged.
 #[derive(Debug, Clone)]
 pub struct PipelineStage {
-    /// Distinct blocks, each with the number of its layers.
+    /// Distinct layers, each with the number of layers equal to it.
     pub blocks: Vec<(Block, u64)>,
-    /// Work outside the layers: embedding on the first stage, lm_head on the last.
+    /// GEMMs outside the layers, such as lm_head on the last stage.
     pub outer: Vec<Gemm>,
-    /// Bytes of the embedding row that each token looks up, per rank.
+    /// Bytes of the embedding row that each token reads, per rank.
     pub embedding_row: Bytes,
     /// Bytes of weights on one rank.
     pub weight_bytes: Bytes,
@@ -88,13 +88,13 @@ pub struct PipelineStage {
 /// Work of one rank for one layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// GEMMs, by operator.
+    /// GEMMs with dense weights, by operator.
     pub gemms: Vec<Gemm>,
-    /// The token mixer.
+    /// Token mixer: attention or a recurrence.
     pub mixer: Mixer,
-    /// Routed experts.
+    /// Routed experts, if the layer has any.
     pub experts: Option<ExpertShard>,
-    /// All-reduces of the residual stream under tensor parallelism.
+    /// Number of all-reduces of the residual stream under tensor parallelism.
     pub all_reduces: u64,
 }
 
@@ -103,61 +103,61 @@ pub struct Block {
 pub struct Gemm {
     /// Operator of the weights, as in `qkv_proj`.
     pub operator: OperatorKind,
-    /// Matrix elements, each multiplied and added once a token.
+    /// Matrix elements; each costs one multiplication and one addition per token.
     pub elements: u64,
-    /// Output values per row.
+    /// Output values per row of the input.
     pub outputs: u64,
-    /// Bytes read from memory, biases included.
+    /// Bytes of weights read from memory, biases included.
     pub weight_bytes: Bytes,
-    /// The dtype that computes.
+    /// Dtype of the arithmetic.
     pub dtype: Dtype,
-    /// Peak rate of that dtype.
+    /// Peak FLOP/s in `dtype`.
     pub rate: FlopRate,
 }
 
 /// The routed experts that one rank holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpertShard {
-    /// The whole layer's experts.
+    /// Routed experts of the whole layer.
     pub experts: Experts,
     /// Number of experts on this rank.
     pub local: u64,
-    /// Elements of this rank's slice of one expert.
+    /// Elements of one expert on this rank: a slice under tensor parallelism.
     pub elements: u64,
-    /// Bytes of that slice.
+    /// Bytes of one expert's slice on this rank.
     pub bytes: Bytes,
-    /// The dtype that computes.
+    /// Dtype of the arithmetic.
     pub dtype: Dtype,
-    /// Peak rate of that dtype.
+    /// Peak FLOP/s in `dtype`.
     pub rate: FlopRate,
 }
 
 /// Inputs of [`Deployment::resolve`] in addition to model and accelerator.
 #[derive(Debug, Clone, Default)]
 pub struct DeploymentOptions {
-    /// Formats.
+    /// Requested number formats.
     pub precision: PrecisionSpec,
     /// Degrees of parallelism.
     pub parallelism: RequestedParallelism,
     /// Engine settings.
     pub engine: EngineSpec,
-    /// True for weights as a calculation on paper counts them: the nominal bits on every matrix, lm_head included,
-    /// and neither the input embedding nor norms.
+    /// True to count weights by the rule of calculations on paper: the nominal bits for every matrix, lm_head
+    /// included, but neither the input embedding nor norms.
     pub nominal: bool,
-    /// True for nominal memory, perfect sharding and nothing reserved.
+    /// True to use the nominal memory, to shard perfectly and to reserve nothing.
     pub ideal: bool,
-    /// Board power that the operator allows, in watts; the accelerator's own if absent.
+    /// Limit of the board power in watts; the accelerator's own board power if absent.
     pub power_limit_w: Option<f64>,
     /// GiB of each accelerator's memory that other processes hold when the engine starts; 0 if absent.
     pub memory_used_gib: Option<f64>,
-    /// The model that `engine.speculative.draft_model` names.
+    /// Model named by `engine.speculative.draft_model`.
     pub draft: Option<Arc<Model>>,
-    /// The other accelerator of a fleet of two kinds: `fleet.prefill.accelerator` or `fleet.beside.accelerator`.
+    /// Second accelerator of a fleet of two kinds: `fleet.prefill.accelerator` or `fleet.beside.accelerator`.
     pub other: Option<Arc<Accelerator>>,
 }
 
 impl DeploymentOptions {
-    /// The options of a spec file.
+    /// Takes the options from a spec.
     pub fn of(spec: &Spec) -> DeploymentOptions {
         let p = spec.parallelism;
         DeploymentOptions {
@@ -178,9 +178,9 @@ impl DeploymentOptions {
         }
     }
 
-    /// Returns these options and `chip` by the rules of `convention`. Seed 003 (noooop/zerollama,
+    /// Returns these options and `chip` under the rules of `convention`. Seed 003 (noooop/zerollama,
     /// `tutorial/advance/0x02/parameters.py`) counts nominal bits on every weight with lm_head, no input embedding,
-    /// no norms, nominal memory without reserves, and the datasheet's GB/s read as GiB/s.
+    /// no norms, nominal memory without reserves, and reads the datasheet's GB/s as GiB/s.
     pub fn counted(self, convention: Convention, chip: &Accelerator) -> (DeploymentOptions, Accelerator) {
         match convention {
             Convention::Default => (self, chip.clone()),
@@ -194,7 +194,7 @@ impl DeploymentOptions {
 }
 
 impl Deployment {
-    /// Resolves and validates; later operations on a deployment cannot fail.
+    /// Resolves and validates a deployment; later operations on it do not fail.
     pub fn resolve(
         model: Arc<Model>,
         accelerator: Arc<Accelerator>,
@@ -243,7 +243,7 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Refuses kernels that cannot run on this chip.
+    /// Refuses kernels that do not run on this chip.
     fn kernels(&self) -> Result<()> {
         let engine = &self.engine;
         let named = engine.quantization_kernel.as_deref();
@@ -273,7 +273,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// The deployment of the draft model, in its own formats.
+    /// Resolves the deployment of the draft model, in its own formats.
     fn drafter(&self) -> Result<Option<Deployment>> {
         let Some(model) = &self.asked.draft else { return Ok(None) };
         let Parallelism { tp, pp, attention_dp, replicas, .. } = self.parallelism;
@@ -294,74 +294,76 @@ impl Deployment {
             .map_err(|e| e.within(place))
     }
 
-    /// The deployment on the other accelerator.
+    /// Resolves the deployment on the second accelerator.
     fn elsewhere(&self) -> Result<Option<Deployment>> {
         let Some(accelerator) = &self.asked.other else { return Ok(None) };
         self.on(Arc::clone(accelerator)).map(Some).map_err(|e| e.within(&format!("on {}", accelerator.id)))
     }
 
-    /// Parts into which `tp` ranks cut data per KV head: at most the number of heads, because GPU engines replicate
-    /// heads beyond (vLLM's `QKVParallelLinear`). JAX engines on TPU shard the cache by sequences then, and an ideal
-    /// machine shards everything.
+    /// Parts into which `tp` ranks divide data per KV head. On GPU engines at most the number of heads, because
+    /// further ranks replicate heads (vLLM's `QKVParallelLinear`). JAX engines on TPU then shard the cache by
+    /// sequences, and an ideal machine shards everything.
     pub(crate) fn kv_parts(&self, heads: u64) -> u64 {
         let tp = self.parallelism.tp;
         if self.ideal || self.accelerator.vendor == "google" { tp } else { tp.min(heads) }
     }
 
-    /// The longest sequence that is served: the smaller of the model's and the engine's bound; `None` without either.
+    /// Longest sequence in tokens that is served: the smaller of the model's and the engine's bound; `None` without
+    /// bounds.
     pub fn longest(&self) -> Option<u64> {
         [self.model.max_context, self.engine.max_model_len].into_iter().flatten().min()
     }
 
-    /// Sequences that one replica runs at one time: vLLM's data-parallel ranks are engines with `max_num_seqs` each;
-    /// SGLang divides `max_running_requests` among them (`model_runner_kv_cache_mixin.py`, 0.5.8).
+    /// Sequences that one replica runs at one time. In vLLM each data-parallel rank is an engine with its own
+    /// `max_num_seqs`; SGLang divides `max_running_requests` among the ranks (`model_runner_kv_cache_mixin.py`,
+    /// 0.5.8).
     pub fn seats(&self) -> u64 {
         let each = self.engine.kind() == EngineKind::Vllm;
         let ranks = if each { self.parallelism.attention_dp } else { 1 };
         self.engine.max_num_seqs.saturating_mul(ranks)
     }
 
-    /// Deployment of the same model and accelerator with options that `change` changes.
+    /// Resolves a deployment of this model and accelerator with options that `change` modifies.
     ///
     /// # Errors
-    /// As [`Deployment::resolve`].
+    /// Fails for the reasons of [`Deployment::resolve`].
     pub fn varied(&self, change: impl FnOnce(&mut DeploymentOptions)) -> Result<Deployment> {
         let mut options = self.asked.clone();
         change(&mut options);
         Deployment::resolve(Arc::clone(&self.model), Arc::clone(&self.accelerator), &options)
     }
 
-    /// Deployment of the same model and options on another accelerator.
+    /// Resolves a deployment of this model with these options on another accelerator.
     ///
     /// # Errors
-    /// As [`Deployment::resolve`].
+    /// Fails for the reasons of [`Deployment::resolve`].
     pub fn on(&self, accelerator: Arc<Accelerator>) -> Result<Deployment> {
         let options = DeploymentOptions { other: None, ..self.asked.clone() };
         Deployment::resolve(Arc::clone(&self.model), accelerator, &options)
     }
 
-    /// Formats as requested, which a command repeats.
+    /// Requested formats, which the command of a deployment repeats.
     pub(crate) fn requested_formats(&self) -> &PrecisionSpec {
         &self.asked.precision
     }
 
-    /// Shares as requested.
+    /// Requested degrees of parallelism.
     pub(crate) fn requested_shares(&self) -> RequestedParallelism {
         self.asked.parallelism
     }
 
-    /// True for weights as a calculation on paper counts them, see [`Options::nominal`].
+    /// True if weights are counted by the rule of calculations on paper; see [`DeploymentOptions::nominal`].
     pub fn is_nominal(&self) -> bool {
         self.asked.nominal
     }
 
-    /// Memory bandwidth.
+    /// Memory bandwidth in bytes per second.
     pub(crate) fn bandwidth(&self) -> ByteRate {
         self.accelerator.bandwidth_bytes_per_s
     }
 }
 
-/// Bytes that other processes hold of the memory of `accelerator`, from `gib`; none if absent.
+/// Converts `gib`, the memory of `accelerator` that other processes hold, to bytes; 0 if absent.
 fn memory_used(accelerator: &Accelerator, gib: Option<f64>) -> Result<Bytes> {
     let Some(gib) = gib else { return Ok(Bytes::ZERO) };
     let unit = f64::from(1 << 30);
@@ -373,7 +375,7 @@ fn memory_used(accelerator: &Accelerator, gib: Option<f64>) -> Result<Bytes> {
     Ok(Bytes::from_f64(gib * unit))
 }
 
-/// `model` with recurrent states of that dtype.
+/// Returns `model` with recurrent states in `dtype`.
 fn with_states(model: Arc<Model>, dtype: StateDtype) -> Result<Arc<Model>> {
     let Some(bytes) = dtype.bytes() else { return Ok(model) };
     let mut other = Model::clone(&model);

@@ -1,7 +1,7 @@
 //! Settings of an engine, resolved from `[engine]`: the release, sizes of a step, and the keys of its scheduler.
 //!
-//! Knows: the defaults of absent keys, and which keys belong to which scheduler. Defaults that depend on the memory come with
-//! [`crate::deployment`]. Everything behind a deployment reads these settings, never the spec.
+//! Knows: the defaults of absent keys, and which keys belong to which scheduler. Defaults that depend on the memory
+//! are provided by [`crate::deployment`]. Code that uses a deployment reads these settings, never the spec.
 
 mod own;
 mod tier;
@@ -18,10 +18,11 @@ use crate::spec::{
 };
 use serde::Serialize;
 
-/// GiB of host memory per accelerator for swapped caches: vLLM v0's default.
+/// Default GiB of host memory per accelerator for swapped KV caches in vLLM v0.
 const SWAP_SPACE: f64 = 4.0;
 
-/// Settings of an engine, defaults filled in. Answers show the sizes of a step, the memory fraction and the layout.
+/// Settings of an engine with defaults filled in. Answers show the sizes of a step, the memory fraction and the
+/// layout.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineSettings {
     /// Sequences that run at one time; in vLLM on each data-parallel rank, see [`crate::Deployment::seats`].
@@ -30,20 +31,20 @@ pub struct EngineSettings {
     pub max_num_batched_tokens: u64,
     /// Tokens of a KV block.
     pub block_size: u64,
-    /// Tokens of the largest step with prompts that a captured graph covers; 0 if none does.
+    /// Tokens of the largest step with prompts that a captured CUDA graph covers; 0 if only decodes are captured.
     pub max_cudagraph_capture_size: u64,
     /// Fraction of the device memory that the engine may use.
     pub gpu_memory_utilization: f64,
-    /// Layout of a request's tokens in memory, if reads of block tables are counted.
+    /// Layout of the KV cache, if reads of block tables are to be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_layout: Option<KvLayout>,
     /// Engine and version.
     #[serde(skip)]
     pub release: Release,
-    /// True if requests come through the engine's server, false for a program that has the engine to itself.
+    /// True if requests pass through the engine's server; false for a program that calls the engine directly.
     #[serde(skip)]
     pub served: bool,
-    /// Server between the engine and its clients.
+    /// Type of server between the engine and its clients.
     #[serde(skip)]
     pub frontend: Frontend,
     /// Scheduling policy.
@@ -52,72 +53,72 @@ pub struct EngineSettings {
     /// Cost model of a step.
     #[serde(skip)]
     pub cost: CostKind,
-    /// Order of the queue.
+    /// Order of the queue of waiting requests.
     #[serde(skip)]
     pub policy: QueuePolicy,
     /// Accuracy of predicted output lengths under `policy = "sjf"`.
     #[serde(skip)]
     pub length_prediction: Prediction,
-    /// Longest sequence that is served; the model's bound if absent.
+    /// Longest sequence in tokens that is served; the model's bound if absent.
     #[serde(skip)]
     pub max_model_len: Option<u64>,
-    /// KV blocks, whatever the memory leaves.
+    /// Number of KV blocks, which overrides the number that fits in memory.
     #[serde(skip)]
     pub num_gpu_blocks: Option<u64>,
-    /// Bytes of KV cache on each accelerator, whatever the memory fraction leaves.
+    /// Bytes of KV cache on each accelerator, which overrides the bytes that the memory fraction gives.
     #[serde(skip)]
     pub kv_cache_memory_bytes: Option<u64>,
     /// Chunked prefill as requested; the scheduler's default if absent.
     #[serde(skip)]
     pub enable_chunked_prefill: Option<bool>,
-    /// Prefix caching as requested; decided by the workload if absent.
+    /// Prefix caching as requested; if absent, on or off by the workload.
     #[serde(skip)]
     pub enable_prefix_caching: Option<bool>,
-    /// True if admission needs room for the whole known sequence, not for its first chunk alone.
+    /// True if admission requires free blocks for the whole prompt, not only for its first chunk.
     #[serde(skip)]
     pub scheduler_reserve_full_isl: bool,
-    /// Fraction of the blocks kept free when admitting while others run.
+    /// Fraction of all blocks that must stay free when a request is admitted while others run.
     #[serde(skip)]
     pub watermark: f64,
-    /// GiB of host memory per accelerator for swapped caches.
+    /// GiB of host memory per accelerator for swapped KV caches.
     #[serde(skip)]
     pub swap_space: f64,
-    /// True if towers for images and sound are not loaded.
+    /// True if the encoders of images and sound are not loaded.
     #[serde(skip)]
     pub language_model_only: bool,
-    /// True if the host launches every kernel of a step, rather than a captured graph.
+    /// True if the host launches every kernel of a step separately, false if it launches captured graphs.
     #[serde(skip)]
     pub enforce_eager: bool,
-    /// Attention kernel of decodes; the engine's own if absent.
+    /// Attention backend of decodes; the engine's default if absent.
     #[serde(skip)]
     pub attention_backend: Option<AttentionBackend>,
-    /// Kernel of quantized weights; the release's own if absent.
+    /// Name of the kernel for quantized weights; the release's default if absent.
     #[serde(skip)]
     pub quantization_kernel: Option<String>,
-    /// True to compute projections of one input as one GEMM, false for separate ones; the engine's own choice if
-    /// absent.
+    /// True to compute the projections of one input as one GEMM, false to compute them separately; the engine's
+    /// default if absent.
     #[serde(skip)]
     pub fuse_layers: Option<bool>,
-    /// Drafts that the model verifies.
+    /// Speculative decoding: drafts that the model verifies.
     #[serde(skip)]
     pub speculative: Option<SpeculativeSpec>,
-    /// Host memory as a tier of the KV cache, if it is one.
+    /// Host memory as a tier of the KV cache, if enabled.
     #[serde(skip)]
     pub(crate) host_tier: Option<HostTierSettings>,
     /// SGLang's pool of recurrent states.
     #[serde(skip)]
     pub states: StatePool,
-    /// Sizes that were requested, which schedulers' own defaults do not replace and commands repeat.
+    /// Sizes that the spec sets. Schedulers' own defaults do not replace them, and commands repeat them.
     #[serde(skip)]
     pub requested: Requested,
     #[serde(skip)]
     own: OwnOrRefusal,
 }
 
-/// Settings of a scheduler, or the reason for which it does not run.
+/// Settings of a scheduler, or the error that explains why it cannot run.
 type OwnOrRefusal = std::result::Result<Own, Error>;
 
-/// Sizes that a spec names.
+/// Sizes that a spec sets; `None` for a default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requested {
     /// Sequences that run at one time.
@@ -139,7 +140,7 @@ pub(crate) struct Defaults {
 }
 
 impl EngineSettings {
-    /// Settings of `spec`, whose absent sizes are `defaults`.
+    /// Resolves the settings of `spec`; absent sizes come from `defaults`.
     pub(crate) fn resolve(spec: &EngineSpec, defaults: Defaults) -> Result<EngineSettings> {
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
@@ -198,15 +199,16 @@ impl EngineSettings {
         })
     }
 
-    /// Settings of the scheduler itself.
+    /// Returns the settings that belong to the scheduler alone.
     ///
     /// # Errors
-    /// Keys of another scheduler, or that contradict one another. Verbs that run no scheduler ignore such keys.
+    /// Fails for keys of another scheduler or that contradict one another; verbs that run no scheduler ignore such
+    /// keys.
     pub(crate) fn own(&self) -> Result<&Own> {
         self.own.as_ref().map_err(Clone::clone)
     }
 
-    /// Settings of vLLM's scheduler, if it runs.
+    /// Settings of vLLM's scheduler, if the engine uses it.
     pub fn vllm(&self) -> Option<&VllmSettings> {
         match &self.own {
             Ok(Own::Vllm(settings)) => Some(settings),
@@ -214,7 +216,7 @@ impl EngineSettings {
         }
     }
 
-    /// Settings of SGLang's scheduler, if it runs.
+    /// Settings of SGLang's scheduler, if the engine uses it.
     pub(crate) fn sglang(&self) -> Option<&SglangSettings> {
         match &self.own {
             Ok(Own::Sglang(settings)) => Some(settings),
@@ -222,7 +224,7 @@ impl EngineSettings {
         }
     }
 
-    /// vLLM's host tier, if there is one.
+    /// Settings of vLLM's host tier, if enabled.
     pub(crate) fn offload(&self) -> Option<&OffloadSettings> {
         match &self.host_tier {
             Some(HostTierSettings::Offloading(settings)) => Some(settings),
@@ -230,7 +232,7 @@ impl EngineSettings {
         }
     }
 
-    /// SGLang's host tier, if there is one.
+    /// Settings of SGLang's host tier, if enabled.
     pub(crate) fn hicache(&self) -> Option<&HiCacheSettings> {
         match &self.host_tier {
             Some(HostTierSettings::HiCache(settings)) => Some(settings),
@@ -238,27 +240,27 @@ impl EngineSettings {
         }
     }
 
-    /// Engine.
+    /// Kind of the engine.
     pub(crate) fn kind(&self) -> EngineKind {
         self.release.kind
     }
 
-    /// Name of the engine in a spec.
+    /// Name of the engine as specs write it.
     pub fn name(&self) -> &str {
         &self.release.name
     }
 
-    /// True from version `first` on.
+    /// True if the engine's version is `first` or later.
     pub(crate) fn is_since(&self, first: &str) -> bool {
         self.release.is_since(first)
     }
 
-    /// True if a Python program serves the requests.
+    /// True if a Python program serves the requests, which costs host time per token.
     pub(crate) fn has_python_server(&self) -> bool {
         self.served && self.frontend != Frontend::Dynamo && self.kind() != EngineKind::LlamaCpp
     }
 
-    /// True if requests are considered in the order of their arrival.
+    /// True if waiting requests are considered in the order of their arrival.
     pub(crate) fn is_in_order(&self) -> bool {
         let by_prefix = self.sglang().is_some_and(|own| own.schedule_policy != SchedulePolicy::Fcfs);
         self.policy == QueuePolicy::Fcfs && !by_prefix
@@ -273,7 +275,7 @@ impl EngineSettings {
         }
     }
 
-    /// Drafts and the probability that one is accepted, checked together with the scheduler.
+    /// Drafts and the probability that one is accepted, validated together with the scheduler.
     pub(crate) fn drafts(&self) -> Result<Option<(&SpeculativeSpec, f64)>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
         let rate = spec.accepted()?;
@@ -286,10 +288,10 @@ impl EngineSettings {
     }
 }
 
-/// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on vLLM captures
-/// steps with prompts layer by layer around attention, up to twice `max_num_seqs` tokens and at most 512
-/// (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures nothing; other engines count as capturing
-/// decodes alone, though SGLang does more from 0.5.10 on for some models.
+/// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on, vLLM
+/// captures steps with prompts layer by layer around attention, up to twice `max_num_seqs` tokens and at most 512
+/// (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures nothing. Other engines are treated
+/// as capturing decodes only, though SGLang captures more from 0.5.10 on for some models.
 fn captured(spec: &EngineSpec, release: &Release, max_num_seqs: u64) -> u64 {
     match spec.max_cudagraph_capture_size {
         _ if spec.enforce_eager == Some(true) => 0,

@@ -1,37 +1,40 @@
-//! A model tensor by tensor: parameters, bytes and FLOPs, so that every total can be followed.
+//! Table of a model's tensors: parameters, bytes and FLOPs of each, so that every total can be verified.
+//!
+//! Knows: the tensors of a deployment and their shapes. Knows nothing about time.
 
 use crate::deployment::Deployment;
 use crate::model::{OperatorKind, Tensor, TensorRole};
 use crate::units::Bytes;
 use serde::Serialize;
 
-/// One kind of tensor, over all layers that have one like it.
+/// One kind of tensor, summed over all layers that have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TensorRow {
     /// Module path within the layer.
     pub tensor: &'static str,
-    /// The operator that reads it.
+    /// Operator that reads the tensor.
     pub operator: OperatorKind,
-    /// Layers with such a tensor; 1 outside the layers.
+    /// Number of layers with such a tensor; 1 outside the layers.
     pub layers: u64,
-    /// Copies within a layer (experts).
+    /// Copies within a layer, such as the number of experts.
     pub copies: u64,
-    /// Outputs and inputs.
+    /// Output and input dimensions.
     pub shape: [u64; 2],
     /// Number format.
     pub format: &'static str,
-    /// True bits per weight.
+    /// Stored bits per weight, scales included.
     pub bits: f64,
-    /// Parameters in all.
+    /// Parameters of all copies and layers.
     pub parameters: u64,
-    /// Bytes in all.
+    /// Bytes of all copies and layers.
     pub bytes: Bytes,
-    /// Matrix FLOPs of one token: two per weight, of the experts that the token chooses only; 0 for tables and
-    /// vectors.
+    /// GEMM FLOPs per token: two per weight, counting only the experts that a token chooses; 0 for embedding tables
+    /// and vectors.
     pub flops_per_token: u64,
 }
 
-/// The tensors of `deployment`'s model in order of first appearance. A tied lm_head has no row of its own.
+/// Lists the tensors of `deployment`'s model in order of first appearance. A tied lm_head shares the row of the
+/// embedding.
 pub fn explain(deployment: &Deployment) -> Vec<TensorRow> {
     let per_token = |copies: u64| {
         deployment.model.layers.iter().find_map(|l| match &l.ffn {
@@ -39,7 +42,7 @@ pub fn explain(deployment: &Deployment) -> Vec<TensorRow> {
             _ => None,
         })
     };
-    // A token passes tensors outside the layers once, whatever the number of passes.
+    // Tensors outside the layers are used once per token, even if a looped model passes its layers several times.
     let outer = |tensor: &Tensor| deployment.model.outer.iter().any(|own| own.name == tensor.name);
     let row = |held: &crate::deployment::Held| {
         let t = held.tensor;

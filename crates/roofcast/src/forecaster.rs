@@ -1,4 +1,4 @@
-//! A deployment with its coefficients: the object that every verb asks for times.
+//! A deployment with its coefficients: the object from which every verb gets times.
 //!
 //! Knows: the limit is the step model with ideal coefficients. Knows nothing about traffic.
 
@@ -16,21 +16,22 @@ use std::sync::Arc;
 pub struct Forecaster {
     /// The deployment.
     pub deployment: Deployment,
-    /// Coefficients of machine and engine relative to the limits.
+    /// Efficiencies and added times of the machine and the engine.
     pub coefficients: Arc<Coefficients>,
     /// Forecaster of the draft model.
     pub draft: Option<Box<Forecaster>>,
-    /// Forecaster on the other accelerator of a fleet of two kinds.
+    /// Forecaster on the second accelerator of a fleet of two kinds.
     pub other: Option<Box<Forecaster>>,
 }
 
 impl Forecaster {
-    /// Forecaster with the coefficients of the embedded calibration.
+    /// Creates a forecaster with the coefficients of the embedded calibration.
     pub fn embedded(deployment: Deployment) -> Result<Forecaster> {
         Ok(Forecaster::new(deployment, Calibration::embedded()?))
     }
 
-    /// Forecaster with the coefficients that price the steps of its engine; at the limit no calibration is read.
+    /// Creates a forecaster with the coefficients for the cost model of the deployment's engine: a calibration, or
+    /// ideal ones if steps are priced at the limit.
     pub fn serving(deployment: Deployment) -> Result<Forecaster> {
         match deployment.engine.cost {
             CostKind::Limit => Ok(Forecaster::ideal(deployment)),
@@ -38,7 +39,7 @@ impl Forecaster {
         }
     }
 
-    /// Forecaster with the coefficients of `calibration` for `deployment`.
+    /// Creates a forecaster with the coefficients of `calibration` for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
         let coefficients = Arc::new(calibration.coefficients(&CalibrationKey::of(&deployment)));
         let again =
@@ -47,7 +48,7 @@ impl Forecaster {
         Forecaster { deployment, coefficients, draft, other }
     }
 
-    /// Forecaster of limits alone.
+    /// Creates a forecaster that computes limits only.
     pub fn ideal(deployment: Deployment) -> Forecaster {
         let again = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));
         let (draft, other) = (again(&deployment.draft), again(&deployment.other));
@@ -65,7 +66,8 @@ impl Forecaster {
         Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, other, ..self }
     }
 
-    /// Forecaster of another deployment of this model with these formats, accelerator and engine.
+    /// Returns a forecaster with these coefficients for `deployment`, which must have an equal model, formats,
+    /// accelerator and engine.
     pub fn reshaped(&self, deployment: Deployment) -> Forecaster {
         let coefficients = Arc::clone(&self.coefficients);
         let again = |d: &Option<Box<Deployment>>, own: &Option<Box<Forecaster>>| {
@@ -76,12 +78,12 @@ impl Forecaster {
         Forecaster { deployment, coefficients, draft, other }
     }
 
-    /// Forecaster on the other accelerator, if there is one; else this one.
+    /// Returns the forecaster on the second accelerator, or this one if there is only one kind.
     pub fn elsewhere(&self) -> &Forecaster {
         self.other.as_deref().unwrap_or(self)
     }
 
-    /// The times of steps, at the limit or as forecast.
+    /// Returns the times of steps, at the limit or as forecast.
     pub fn timing(&self, cost: CostKind) -> Timing {
         let coefficients = match cost {
             CostKind::Limit => Arc::new(Coefficients::ideal(1.0, 1.0)),

@@ -20,45 +20,45 @@ pub(crate) use context::Context;
 pub(crate) use formula::RateFormula;
 use serde::Serialize;
 
-/// Time of one operator, and its basis.
+/// Time of one operator, with its basis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KernelTime {
-    /// Time as fractions of the chip's rates: for limits, and for unmeasured kernels.
+    /// Time from efficiencies: for limits, and for unmeasured kernels.
     pub rates: RateFormula,
     /// Measured times, if the kernel was timed.
     pub measured: Option<MeasuredTimes>,
-    /// Basis of the time.
+    /// Measurement or assumption that the time is based on.
     pub basis: Basis,
 }
 
 /// Measured times of one operator in one layer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MeasuredTimes {
-    /// Seconds over rows, or over tokens for experts.
+    /// Curve of seconds over rows, or over tokens for routed experts.
     Rows(Curve),
     /// Times of attention or of a recurrence.
     Context(Context),
 }
 
-/// Basis of an operator's time.
+/// Measurement or assumption that an operator's time is based on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Basis {
-    /// Similarity of the measured kernel.
+    /// Depth of evidence: how similar the measured kernel is.
     pub evidence: Evidence,
-    /// True if exactly this shape was timed.
+    /// True if exactly this operator's shape was timed.
     pub exact: bool,
     /// Name of the kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
     pub kernel: String,
 }
 
 impl Basis {
-    /// Basis of a time from an efficiency.
+    /// Basis of a time that is computed from an efficiency.
     fn share(kernel: &str) -> Basis {
         Basis { evidence: Evidence::Nothing, exact: false, kernel: kernel.to_owned() }
     }
 }
 
-/// Times of a deployment's operators.
+/// Source of the times of a deployment's operators.
 pub(crate) struct Kernels<'a> {
     coefficients: &'a Coefficients,
     chip: &'a Accelerator,
@@ -67,7 +67,7 @@ pub(crate) struct Kernels<'a> {
 }
 
 impl<'a> Kernels<'a> {
-    /// Kernel times for `deployment`.
+    /// Creates the source of kernel times for `deployment`.
     pub(crate) fn of(deployment: &'a Deployment, coefficients: &'a Coefficients) -> Kernels<'a> {
         Kernels {
             coefficients,
@@ -81,7 +81,7 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// Time of `operator`.
+    /// Returns the time of `operator` and its basis.
     pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
         let rates = RateFormula::of(self, operator);
         let found = self.profiles().and_then(|profiles| match &operator.form {

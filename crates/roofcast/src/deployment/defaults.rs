@@ -1,6 +1,7 @@
-//! Defaults of an engine's sizes that depend on the chip and the model.
+//! Defaults of an engine's step sizes that depend on the chip and the model.
 //!
-//! Knows: the tokens and sequences of a step by memory. Fractions of the memory are in [`super::utilization`].
+//! Knows: the default tokens and sequences of a step by the chip's memory. The default fraction of the memory is in
+//! [`super::utilization`].
 
 use super::utilization;
 use crate::accelerator::Accelerator;
@@ -9,7 +10,7 @@ use crate::model::Model;
 use crate::parallelism::Parallelism;
 use crate::spec::{EngineKind, EngineSpec};
 
-/// Defaults of `engine` on `accelerator`.
+/// Defaults of `engine` on `accelerator` for `model`.
 pub(super) fn of(
     engine: &EngineSpec,
     accelerator: &Accelerator,
@@ -24,10 +25,10 @@ pub(super) fn of(
     }
 }
 
-/// vLLM's default tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory on, 16,384 tokens from 160 GiB on since
-/// 0.28, else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.32). The A100 is an exception, and so are chips
-/// that share the host's memory, for which NVML has no answer: [`Accelerator::vllm_small_batches`]. SGLang has its
-/// own; for other engines no chip is an exception.
+/// vLLM's default tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory (since 0.28, 16,384 tokens from
+/// 160 GiB), else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.32). The A100 and chips that share
+/// the host's memory, for which NVML reports none, are exceptions: [`Accelerator::vllm_small_batches`]. SGLang has
+/// separate defaults; for other engines no chip is an exception.
 pub(crate) fn batch(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64) {
     if engine.kind() == EngineKind::Sglang {
         return utilization::sglang_batch(engine, accelerator);
@@ -41,8 +42,9 @@ pub(crate) fn batch(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64
     }
 }
 
-/// Tokens of the largest image or video of a model that needs it in one step: vLLM does not split such an item over steps
-/// and raises its default for Gemma 4 to 2496, 32 frames of 78 tokens (`_get_min_mm_batched_tokens` of `engine/arg_utils.py`, vLLM 0.22 to 0.28; 0.21 has none).
+/// Tokens of the largest image or video, for a model that must compute each item within one step; else 0. vLLM raises
+/// its default tokens of a step to this number: 2496 for Gemma 4, 32 frames of 78 tokens
+/// (`_get_min_mm_batched_tokens` of `engine/arg_utils.py`, vLLM 0.22 to 0.28; not in 0.21).
 fn whole_item(engine: &EngineSpec, model: &Model) -> u64 {
     let release = engine.release();
     let vllm = release.kind == EngineKind::Vllm && release.is_since("0.22.0");

@@ -1,4 +1,4 @@
-//! Format of each tensor on a given chip: the user's request, else the checkpoint's format, else 16 bits.
+//! Number format of each tensor on a given chip: the user's request, else the checkpoint's format, else 16 bits.
 
 use super::DeploymentOptions;
 use crate::accelerator::Accelerator;
@@ -7,27 +7,27 @@ use crate::model::{Model, Quantization, Tensor, TensorRole};
 use crate::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 use crate::spec::EngineKind;
 
-/// The rule that gives every tensor its format.
+/// Rules that give every tensor its number format.
 pub(super) struct Formats {
     rule: DtypeRule,
     /// Format of unquantized tensors.
     unquantized: Format,
-    /// The dtype of activations.
+    /// Dtype of activations.
     pub(super) base: Dtype,
     /// Format of KV-cache elements.
     pub(super) kv: KvFormat,
-    /// Dtype that the user requests for activations.
+    /// Dtype that the user requests for activations, if any.
     activations: Option<Dtype>,
-    /// The dtypes that the chip computes in.
+    /// Dtypes in which the chip computes.
     rates: Vec<Dtype>,
 }
 
 enum DtypeRule {
-    /// One format on linear layers and experts.
+    /// One format for linear layers and experts.
     Linear(Format),
-    /// A GGUF mixture.
+    /// Mixture of GGUF types.
     Gguf(GgufMix),
-    /// A checkpoint's formats, adapted to the chip.
+    /// Formats of a checkpoint, adapted to the chip.
     Checkpoint(Box<Quantization>),
     /// The formats that the model's file records for each tensor.
     Stored(&'static str),
@@ -47,7 +47,7 @@ impl Formats {
             assumptions.push(format!("weights {} as asked, not {} as the id says", wish.name(), said.name()));
         }
         let text = options.precision.weights.as_deref().map(|w| w.trim().to_ascii_lowercase());
-        // `16` accepts any 16-bit dtype that model and chip share; a dtype by name is that dtype or an error.
+        // `16` accepts any 16-bit dtype that both model and chip support; a dtype by name is used or refused.
         let named = match wish {
             Some(WeightFormat::Uniform(f)) if !matches!(text.as_deref(), Some("16" | "w16")) => {
                 match f.name {
@@ -79,7 +79,7 @@ impl Formats {
         Ok(Formats { rule, unquantized, base, kv, activations, rates })
     }
 
-    /// Name of the weight format; a checkpoint with several has the names joined.
+    /// Name of the weight format; several formats of a checkpoint are joined.
     pub(super) fn name(&self) -> String {
         match &self.rule {
             DtypeRule::Checkpoint(q) => q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+"),
@@ -89,7 +89,7 @@ impl Formats {
         }
     }
 
-    /// A checkpoint's format as this chip computes it: weight-only if the chip has no unit for it.
+    /// Adapts a checkpoint's format to this chip: weight-only quantization if the chip cannot compute in it.
     fn adapted(&self, format: Format) -> Format {
         let format = with_activations(format, self.activations).unwrap_or(format);
         match format.compute {
@@ -100,7 +100,7 @@ impl Formats {
         }
     }
 
-    /// Weight-only blocks, computed in the dtype of the activations if that is known.
+    /// Gives weight-only block formats the dtype of activations as compute dtype, if it is known.
     fn blocks(&self, format: Format) -> Format {
         if format.compute.is_some() || format.width.as_f64() >= 16.0 {
             return format;
@@ -108,7 +108,7 @@ impl Formats {
         with_activations(format, self.activations).unwrap_or(format)
     }
 
-    /// The format of `tensor` in layer `layer`, or of a tensor outside the layers.
+    /// Format of `tensor` in layer `layer`, or outside the layers if `layer` is `None`.
     pub(super) fn of(&self, model: &Model, tensor: &Tensor, layer: Option<usize>, nominal: bool) -> Format {
         if let (true, DtypeRule::Linear(format)) = (nominal, &self.rule) {
             return *format;
@@ -161,8 +161,9 @@ fn gguf_place(tensor: &Tensor) -> crate::precision::GgufTensor {
     }
 }
 
-/// llama.cpp's mixture for a checkpoint whose experts alone are quantized, in MXFP4: its files keep these and have the rest
-/// in q8_0 (ggml-org/gpt-oss-20b-GGUF). `None` for other engines and for files that record their formats.
+/// llama.cpp's mixture for a checkpoint in which only the experts are quantized, to MXFP4: its GGUF files keep the
+/// experts and store the rest in q8_0 (ggml-org/gpt-oss-20b-GGUF). `None` for other engines, and for files that
+/// record a format per tensor.
 fn gguf(model: &Model, engine: EngineKind, assumptions: &mut Vec<String>) -> Option<WeightFormat> {
     let quantized = model.quantization.as_ref().is_some_and(Quantization::of_experts_only);
     if engine != EngineKind::LlamaCpp || !quantized || model.stored.is_some() {
@@ -209,7 +210,8 @@ fn rule(
     Ok(rule)
 }
 
-/// The model's checkpoint with weights in the requested format, its own before other published ones.
+/// Finds a checkpoint of the model with weights in the requested format; the model's own precedes other published
+/// ones.
 fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)> {
     let own = model.quantization.iter().map(|q| (model.name.as_str(), q));
     let others = model.published.iter().map(|(id, q)| (id.as_str(), q));
@@ -217,7 +219,7 @@ fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)
     found.filter(|_| !matches!(wish, WeightFormat::Gguf(_)))
 }
 
-/// Refuses a dtype that the chip does not compute in, if the user requests it by format or as activations; a
+/// Refuses a dtype that the chip does not support, if the user requests it as weight format or as activations. A
 /// checkpoint's own format becomes weight-only instead, with a note.
 fn computes(
     quantization: &Quantization,
@@ -240,8 +242,9 @@ fn computes(
     Ok(())
 }
 
-/// Dtype of activations with quantized weights: the user's. llama.cpp's CPU kernels round activations to blocks of 8
-/// bits, whatever the weights' blocks are (`vec_dot_type` in its `ggml/src/ggml-cpu/ggml-cpu.c`).
+/// Dtype of activations for quantized weights, as the user requests it. llama.cpp's CPU kernels always round
+/// activations to blocks of 8 bits, whatever the blocks of the weights (`vec_dot_type` in its
+/// `ggml/src/ggml-cpu/ggml-cpu.c`).
 fn activations(
     rule: &DtypeRule,
     chip: &Accelerator,
@@ -268,7 +271,7 @@ fn activations(
     }
 }
 
-/// `format` computed in the dtype that the user requests for activations; 16-bit activations make it weight-only.
+/// Returns `format` with the dtype of activations that the user requests; 16-bit activations make it weight-only.
 fn with_activations(format: Format, activations: Option<Dtype>) -> Result<Format> {
     match activations {
         None => Ok(format),

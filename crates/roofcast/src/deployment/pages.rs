@@ -1,15 +1,15 @@
-//! vAttention's pages of device memory, in tokens.
+//! The pages of device memory that vAttention allocates, in tokens.
 
 use super::Deployment;
 use crate::error::{Error, Result};
 use crate::model::Mixer;
 use crate::units::Bytes;
 
-/// Bytes of a page of device memory, as CUDA's driver allocates them.
+/// Bytes of a page of device memory: the allocation unit of CUDA's driver.
 const PAGE: u64 = 2 << 20;
 
-/// Tokens of one layer's keys in a page of memory on a rank: the block size of vAttention's cache, since all layers'
-/// keys and values grow by a page at one token.
+/// Tokens of one layer's keys that fill a page of memory on a rank. It is the block size of vAttention's cache,
+/// because the keys and values of all layers need their next page at one token.
 pub(super) fn page_tokens(deployment: &Deployment) -> Result<u64> {
     let refused = |field, found: String, accepted| Err(Error::field("engine", field, found, accepted));
     if deployment.accelerator.vendor != "nvidia" {

@@ -8,7 +8,7 @@ use crate::precision::{Dtype, Format};
 use crate::spec::EngineKind;
 use crate::units::Bytes;
 
-/// Fills in the stages and the weight bytes of `deployment`.
+/// Computes the stages and the weight bytes of `deployment`.
 pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()> {
     let model = deployment.model.clone();
     let stages = deployment.parallelism.pp;
@@ -46,7 +46,7 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
     Ok(())
 }
 
-/// Bytes on a rank of the vision tower, which vLLM and SGLang load unless told not to.
+/// Bytes of the vision tower on a rank, which vLLM and SGLang load by default.
 fn tower(deployment: &Deployment) -> Bytes {
     let engine = &deployment.engine;
     let loads = loads_in_torch(engine.kind()) && !engine.language_model_only;
@@ -55,9 +55,9 @@ fn tower(deployment: &Deployment) -> Bytes {
     Bytes(parameters.div_ceil(deployment.parallelism.tp)).scale(16, 8)
 }
 
-/// Bytes on a rank of a second copy of the projections from latents: vLLM and SGLang keep them in 16 bits per head,
-/// to multiply queries and outputs with, in addition to the checkpoint's matrix (`process_weights_after_loading` of
-/// vLLM's `MLACommonImpl`, `w_kc` and `w_vc` of SGLang's `deepseek_v2.py`).
+/// Bytes of a second copy of MLA's up-projections on a rank. vLLM and SGLang keep per-head matrices in 16 bits, which
+/// multiply queries and outputs, in addition to the checkpoint's matrix (`process_weights_after_loading` of vLLM's
+/// `MLACommonImpl`, `w_kc` and `w_vc` of SGLang's `deepseek_v2.py`).
 fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
     if !loads_in_torch(deployment.engine.kind()) || deployment.ideal {
         return Bytes::ZERO;
@@ -72,8 +72,8 @@ fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
     Bytes(clamp(blocks.iter().map(of).sum::<u128>() * 2))
 }
 
-/// Number of layers of one of `stages` stages; a remainder goes to the last stages except the very last, as in vLLM's
-/// `get_pp_indices`.
+/// Number of layers of stage `stage` of `stages`. Remaining layers go to the last stages except the very last, as in
+/// vLLM's `get_pp_indices`.
 fn stage_layers(layers: usize, stages: usize, stage: usize) -> usize {
     let extra = layers % stages;
     let from_end = stages - stage;
@@ -83,11 +83,11 @@ fn stage_layers(layers: usize, stages: usize, stage: usize) -> usize {
 struct Share<'a> {
     deployment: &'a Deployment,
     formats: &'a Formats,
-    /// Bytes on one rank.
+    /// Bytes of weights on one rank.
     held: Bytes,
-    /// Bytes of all tensors, each counted once.
+    /// Bytes of all tensors of the model, each counted once.
     whole: Bytes,
-    /// All tensors, each listed once.
+    /// All tensors of the model, each listed once.
     tensors: Vec<Held>,
 }
 
@@ -101,7 +101,7 @@ impl Share<'_> {
         for tensor in layer.tensors(model.hidden) {
             let Some(format) = self.hold(&tensor, Some(index)) else { continue };
             if tensor.split == Split::Experts {
-                // Slices into which one expert is cut.
+                // Number of slices into which one expert is cut.
                 let slices = self.deployment.parallelism.stage_ranks() / self.deployment.parallelism.ep;
                 let one = Tensor { copies: 1, ..tensor };
                 expert_bytes += format.width.bytes(one.elements().div_ceil(u128::from(slices)));
@@ -130,7 +130,7 @@ impl Share<'_> {
         Ok(Block { gemms, mixer: layer.mixer.clone(), experts, all_reduces })
     }
 
-    /// The work outside the layers, and the embedding bytes that one token reads.
+    /// GEMMs outside the layers, and the bytes of the embedding row that one token reads.
     fn outer(&mut self, first: bool, last: bool) -> Result<(Vec<Gemm>, Bytes)> {
         let model = self.deployment.model.clone();
         let mut gemms = Vec::new();
@@ -146,7 +146,7 @@ impl Share<'_> {
             }
             if tensor.role == TensorRole::Head && model.tied && first && last && !self.deployment.is_nominal()
             {
-                // Stored with the embedding; it must still be read.
+                // A tied head is stored with the embedding, but its weights are still read.
                 let format = self.formats.of(&model, tensor, None, false);
                 self.add(&mut gemms, tensor, format)?;
                 continue;
@@ -160,7 +160,8 @@ impl Share<'_> {
             }
         }
         if model.tied && last && !first {
-            // The head is a second copy on the last stage: it counts in that rank's memory, but once in the whole.
+            // A tied head on the last stage is a second copy: it counts in that rank's memory, but not in the total
+            // of the model.
             self.whole = self.whole.saturating_sub(self.head_bytes());
         }
         Ok((gemms, row))
@@ -173,7 +174,7 @@ impl Share<'_> {
             .sum()
     }
 
-    /// Counts a tensor's bytes and returns its format; `None` for tensors that are not counted.
+    /// Counts the bytes of a tensor and returns its format; `None` for tensors that the accounting leaves out.
     fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let d = self.deployment;
         if d.is_nominal() && (tensor.operator == OperatorKind::Norms || tensor.role == TensorRole::Embedding)
@@ -183,7 +184,7 @@ impl Share<'_> {
         let held = d.model.held_layers().len();
         let format = self.formats.of(&d.model, tensor, layer.map(|index| index % held), d.is_nominal());
         if layer.is_some_and(|index| index >= held) {
-            // A later pass reuses weights that are counted already.
+            // A later pass through a looped model reuses weights that are already counted.
             return Some(format);
         }
         match self.tensors.iter_mut().find(|h| h.tensor == *tensor && h.format == format) {
@@ -195,9 +196,9 @@ impl Share<'_> {
         Some(format)
     }
 
-    /// Elements of `tensor` that one rank loads: vLLM pads the experts of MXFP4 checkpoints to the size that its
-    /// kernel needs, by chip (`Mxfp4MoEMethod.create_weights` in vLLM 0.11: Triton on Hopper, TensorRT-LLM's on
-    /// data-centre Blackwell, Marlin elsewhere).
+    /// Elements of `tensor` that one rank loads, with padding: vLLM pads the experts of MXFP4 checkpoints to the size
+    /// that its kernel for the chip needs (`Mxfp4MoEMethod.create_weights` in vLLM 0.11: Triton on Hopper,
+    /// TensorRT-LLM's kernel on data-centre Blackwell, Marlin elsewhere).
     fn loaded(&self, tensor: &Tensor, format: Format) -> u128 {
         let d = self.deployment;
         let padded = d.engine.kind() == EngineKind::Vllm && format.name == "mxfp4" && !d.ideal;
@@ -220,7 +221,7 @@ impl Share<'_> {
         u128::from(hidden.next_multiple_of(256)) * u128::from(wide) * experts
     }
 
-    /// Elements of `tensor` on one rank.
+    /// Elements of `tensor` on one rank, without padding.
     fn share_of(&self, tensor: &Tensor) -> u128 {
         let p = self.deployment.parallelism;
         let parts = match tensor.split {
@@ -255,7 +256,7 @@ impl Share<'_> {
         let weight_bytes = format.width.bytes(elements);
         let elements = if tensor.role == TensorRole::Vector { 0 } else { clamp(elements) };
         let outputs = self.outputs_of(tensor);
-        // A bias belongs to its operator, regardless of the dtype that computes.
+        // A bias belongs to its operator, whatever the dtype of the arithmetic.
         let vector = tensor.role == TensorRole::Vector;
         match gemms.iter_mut().find(|g| g.operator == tensor.operator && (vector || g.dtype == dtype)) {
             Some(gemm) => {
@@ -271,7 +272,7 @@ impl Share<'_> {
         Ok(())
     }
 
-    /// The dtype that computes on `format`.
+    /// Dtype of the arithmetic with weights in `format`.
     fn dtype(&self, format: Format) -> Dtype {
         match format.compute {
             Some(Dtype::Fp32) => self.deployment.base,
@@ -285,7 +286,7 @@ fn clamp(elements: u128) -> u64 {
     u64::try_from(elements).unwrap_or(u64::MAX)
 }
 
-/// True for engines whose loaders hold vision towers and absorbed projections.
+/// True for engines that load vision towers and keep the second copy of MLA's up-projections.
 fn loads_in_torch(kind: EngineKind) -> bool {
     matches!(kind, EngineKind::Vllm | EngineKind::Sglang)
 }
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn stages_share_layers_as_vllm_does() {
-        // 64 layers on 3 stages: the remainder of one goes to the stage before the last.
+        // 64 layers in 3 stages are 21 each; the remaining layer goes to the stage before the last.
         assert_eq!([0, 1, 2].map(|s| stage_layers(64, 3, s)), [21, 22, 21]);
         assert_eq!([0, 1, 2, 3].map(|s| stage_layers(62, 4, s)), [15, 16, 16, 15]);
     }

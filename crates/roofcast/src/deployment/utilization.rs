@@ -1,10 +1,10 @@
-//! The default fraction of the memory that an engine uses, and SGLang's defaults for its chunk and its number of
+//! Default fraction of the memory that an engine uses, and SGLang's defaults for its chunk and its number of
 //! requests.
 //!
-//! Knows: vLLM's and TensorRT-LLM's constants; llama.cpp, which leaves no memory unused; and the rule by which SGLang
-//! leaves room for activations and graphs, by memory, chunk, captured steps, ranks and the size of a vision tower.
-//! [`crate::memory`] defines the memory to which a fraction applies. DeepEP's buffers and SGLang's pools sized after
-//! capture are not counted.
+//! Knows: the constants of vLLM and TensorRT-LLM; that llama.cpp uses all memory; and SGLang's rule that reserves
+//! memory for activations and graphs, by memory size, chunk, captured steps, ranks and the size of a vision tower.
+//! [`crate::memory`] defines the memory to which a fraction applies. DeepEP's buffers, and SGLang's pools whose size
+//! is set after capture, are not counted.
 //!
 //! Sources: `vllm/config/cache.py` of vLLM 0.19 and 0.20; `server_args.py` of SGLang 0.4.2, 0.4.8 to 0.5.2, 0.5.3 to
 //! 0.5.18, `arg_groups/memory_hook.py` of 0.5.20 and 0.5.23.
@@ -15,24 +15,24 @@ use crate::model::mixer::Mixer;
 use crate::parallelism::Parallelism;
 use crate::spec::{EngineKind, EngineSpec};
 
-/// The first version of vLLM with a default utilization of 0.92; before, it was 0.9.
+/// First version of vLLM with a default utilization of 0.92; earlier versions use 0.9.
 const VLLM_RAISED: &str = "0.20.0";
-/// The first version whose fraction depends on the memory; before, it depended only on the ranks.
+/// First version of SGLang whose fraction depends on the memory; in earlier versions it depends on the ranks alone.
 const BY_MEMORY: &str = "0.4.8";
-/// The first version whose rule counts the chunk and the largest captured batch.
+/// First version of SGLang whose rule counts the chunk and the largest captured batch.
 const BY_CHUNK: &str = "0.5.3";
-/// The first version that captures steps with prompts and reserves memory for them.
+/// First version of SGLang that captures steps with prompts and reserves memory for them.
 const PREFILL_GRAPHS: &str = "0.5.10";
-/// The first version that reserves no separate memory for drafts.
+/// First version of SGLang that reserves no separate memory for drafts.
 const DRAFTS_COUNTED: &str = "0.5.14";
-/// The first version with the chunk and captured batch of cards below 35 GiB raised; 0.5.20 has the old ones.
+/// First version of SGLang with a larger chunk and captured batch on cards below 35 GiB; 0.5.20 has the smaller ones.
 const SMALL_RAISED: &str = "0.5.21";
-/// Default maximum number of running requests: the smallest value of a rule that gives up to 4096 if the pool holds
-/// more than four of the longest requests (`resolve_max_num_reqs`).
+/// Default maximum number of running requests. SGLang's rule gives 2048 to 4096, and more than 2048 only if the pool
+/// holds more than four of the longest requests (`resolve_max_num_reqs`).
 const SGLANG_REQUESTS: u64 = 2048;
-/// MiB of a GiB, as the rules count.
+/// MiB in a GiB; SGLang's rules count in MiB.
 const GIB: f64 = 1024.0;
-/// The default fraction of the memory for `engine` on `chip`.
+/// Default fraction of the memory of `chip` that `engine` uses.
 pub(super) fn default(
     engine: &EngineSpec,
     chip: &Accelerator,
@@ -47,7 +47,7 @@ pub(super) fn default(
     }
 }
 
-/// Tokens of SGLang's chunk and its bound on running requests.
+/// SGLang's default tokens of a chunk, and its bound on running requests.
 pub(super) fn sglang_batch(engine: &EngineSpec, chip: &Accelerator) -> (u64, u64) {
     (by_memory(engine, mib(chip), 1).0, SGLANG_REQUESTS)
 }
@@ -56,7 +56,8 @@ fn mib(chip: &Accelerator) -> f64 {
     chip.usable_bytes.as_f64() / f64::from(1 << 20)
 }
 
-/// Tokens of a chunk and the largest captured batch, by memory in MiB (`_handle_gpu_memory_settings`, 0.5.8 to 0.5.23).
+/// Default tokens of a chunk, and the largest captured batch, by memory in MiB (`_handle_gpu_memory_settings`, 0.5.8
+/// to 0.5.23).
 fn by_memory(engine: &EngineSpec, mib: f64, tp: u64) -> (u64, u64) {
     let narrow = tp < 4;
     match mib / GIB {
@@ -69,10 +70,10 @@ fn by_memory(engine: &EngineSpec, mib: f64, tp: u64) -> (u64, u64) {
     }
 }
 
-/// SGLang's `mem_fraction_static`.
+/// SGLang's default `mem_fraction_static`.
 fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Model) -> f64 {
     let mib = mib(chip);
-    // SGLang's tensor-parallel ranks hold the data-parallel ones of attention.
+    // SGLang's `tp` includes the data-parallel ranks of attention.
     let (tp, ranks) = (p.stage_ranks(), p.stage_ranks() * p.pp);
     if !engine.release().is_since(BY_MEMORY) {
         return match tp {
@@ -100,7 +101,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
     (share * of_tower(engine, model)).clamp(0.01, 1.0)
 }
 
-/// MiB that remain for activations and graphs.
+/// MiB that SGLang reserves for activations and graphs.
 fn kept(engine: &EngineSpec, p: Parallelism, model: &Model, mib: f64) -> f64 {
     let ranks = p.stage_ranks() * p.pp;
     let (chunk, batch) = by_memory(engine, mib, p.stage_ranks());
@@ -119,16 +120,17 @@ fn kept(engine: &EngineSpec, p: Parallelism, model: &Model, mib: f64) -> f64 {
     if mib > 60.0 * GIB { kept.max(10.0 * GIB) } else { kept }
 }
 
-/// Sizes of the steps with prompts that are captured: multiples of 4 up to 32, of 16 up to 256, of 32 up to 512, of 64 up to
-/// 1024, of 256 up to 4096 and of 512 beyond (`generate_prefill_cuda_graph_batch_sizes`, 0.5.23).
+/// Number of captured step sizes with prompts, up to `chunk` tokens: multiples of 4 up to 32, of 16 up to 256, of 32
+/// up to 512, of 64 up to 1024, of 256 up to 4096 and of 512 beyond (`generate_prefill_cuda_graph_batch_sizes`,
+/// 0.5.23).
 fn captured(chunk: u64) -> u64 {
     let spans = [(0, 32, 4), (32, 256, 16), (256, 512, 32), (512, 1024, 64), (1024, 4096, 256)];
     let upto = |(from, to, step): (u64, u64, u64)| chunk.min(to).saturating_sub(from) / step;
     spans.into_iter().map(upto).sum::<u64>() + chunk.saturating_sub(4096) / 512
 }
 
-/// The factor for a model with a vision tower: 0.95, reduced by a tenth for each additional multiple of ViT-L's
-/// layers × width² (24 layers of 1024), by at most a fifth (`adjust_mem_fraction_for_vlm`, 0.5.9 to 0.5.23).
+/// Factor on the fraction for a model with a vision tower: 0.95, reduced by a tenth for each additional multiple of
+/// ViT-L's layers × width² (24 layers of 1024), by at most a fifth (`adjust_mem_fraction_for_vlm`, 0.5.9 to 0.5.23).
 fn of_tower(engine: &EngineSpec, model: &Model) -> f64 {
     let Some(tower) = model.tower.filter(|_| engine.language_model_only != Some(true)) else { return 1.0 };
     let size = |layers: u64, width: u64| layers as f64 * (width as f64).powi(2);

@@ -1,7 +1,8 @@
-//! Settings that belong to one scheduler each.
+//! Settings that only one scheduler has.
 //!
-//! Knows: the defaults of these keys, which schedulers have them, and which of them exclude one another. Source of SGLang's
-//! defaults: 0.5.23, `server_args.py` and `environ.py`; chunk and requests depend on the memory and come with the deployment.
+//! Knows: the defaults of these keys, the scheduler that each key belongs to, and keys that exclude one another.
+//! Source of SGLang's defaults: 0.5.23, `server_args.py` and `environ.py`; defaults of chunk and requests depend on
+//! the memory and come from the deployment.
 
 use crate::error::{Error, Result};
 use crate::scheduler::{self, Profile};
@@ -10,19 +11,19 @@ use crate::spec::{
     SchedulePolicy, SchedulerKind,
 };
 
-/// Bytes of SGLang's recurrent states over those of its keys and values.
+/// Default ratio in SGLang of the memory for recurrent states to the memory for keys and values.
 const STATES_RATIO: f64 = 0.9;
 const MAX_PREFILL_TOKENS: u64 = 16_384;
 const PREEMPTION_THRESHOLD: i64 = 10;
-/// Steps for which TensorRT-LLM waits for a prompt on every data-parallel rank.
+/// Most steps for which TensorRT-LLM delays prompts until every data-parallel rank has one.
 const BALANCE_STEPS: u64 = 50;
 
-/// Settings of a scheduler.
+/// Settings that belong to one scheduler, by scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Own {
-    /// vLLM.
+    /// vLLM (V1).
     Vllm(VllmSettings),
-    /// vLLM v0: what happens to a preempted request's cache.
+    /// vLLM v0: treatment of a preempted request's cache.
     VllmV0(PreemptionMode),
     /// SGLang.
     Sglang(Box<SglangSettings>),
@@ -34,83 +35,83 @@ pub(crate) enum Own {
     None,
 }
 
-/// Keys of vLLM's scheduler.
+/// Settings of vLLM's scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VllmSettings {
-    /// Second bound on the running sequences.
+    /// Further bound on the number of running sequences.
     pub max_num_active_seqs: Option<u64>,
-    /// Requests at a replica from which on new ones are refused.
+    /// Number of requests at a replica at which new requests are refused.
     pub max_num_queued_reqs: Option<u64>,
-    /// Prompt tokens of requests without a first token from which on new ones are refused.
+    /// Number of prompt tokens, of requests without a first token, at which new requests are refused.
     pub max_num_queued_tokens: Option<u64>,
-    /// Steps from one with prompts and decodes to the next, in data-parallel engines.
+    /// Data-parallel engines: steps between two steps that compute prompts together with decodes.
     pub prefill_schedule_interval: Option<u64>,
-    /// Most tokens of one prompt in a step while others wait; 0 is no bound.
+    /// Most tokens of one prompt in a step while other requests wait; 0 for no bound.
     pub long_prefill_token_threshold: Option<u64>,
-    /// `AsyncScheduler` as requested; the version's default if absent.
+    /// Asynchronous scheduling (`AsyncScheduler`) as requested; the version's default if absent.
     pub async_scheduling: Option<bool>,
 }
 
-/// Keys of SGLang's scheduler.
+/// Settings of SGLang's scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SglangSettings {
     /// Order of the queue.
     pub schedule_policy: SchedulePolicy,
-    /// Factor on the initial estimate of tokens still to generate; larger is more careful.
+    /// Factor on the initial estimate of tokens still to be generated; larger values admit fewer requests.
     pub schedule_conservativeness: f64,
-    /// Tokens of a chunk; `None` for whole prompts.
+    /// Most tokens of a prefill chunk; `None` if prompts are computed whole.
     pub chunked_prefill_size: Option<u64>,
-    /// Tokens of a step: a chunk, or whole prompts.
+    /// Most tokens of a step, with chunks or with whole prompts.
     pub step_tokens: u64,
-    /// Prompt tokens of a step; the first prompt may exceed it if prompts are not chunked.
+    /// Most prompt tokens of a step; a first prompt that is not chunked may exceed it.
     pub max_prefill_tokens: u64,
-    /// True if running requests decode in steps with prompts.
+    /// True if running requests also decode in steps with prompts.
     pub enable_mixed_chunk: bool,
-    /// Requests of a step with prompts.
+    /// Most requests with prompts in a step.
     pub prefill_max_requests: Option<u64>,
-    /// True if no prefix is kept.
+    /// True if no prefixes are cached.
     pub disable_radix_cache: bool,
-    /// True if a step is decided after the results of the previous one.
+    /// True if a step is scheduled only after the results of the previous step.
     pub disable_overlap_schedule: bool,
-    /// Order of retraction.
+    /// Order in which running requests are retracted.
     pub retraction_policy: RetractionPolicy,
-    /// True for a queue in the order of priority.
+    /// True if the queue is ordered by priority.
     pub enable_priority_scheduling: bool,
-    /// True if smaller values have the higher priority.
+    /// True if smaller values mean higher priority.
     pub schedule_low_priority_values_first: bool,
-    /// True if a higher priority preempts no running request.
+    /// True if a request of higher priority never preempts a running request.
     pub disable_priority_preemption: bool,
-    /// Difference of priorities from which on it does.
+    /// Smallest difference of priorities at which a waiting request preempts a running one.
     pub priority_scheduling_preemption_threshold: i64,
     /// Decode steps between two polls for new requests.
     pub scheduler_recv_interval: u64,
 }
 
-/// Keys of TensorRT-LLM's schedulers.
+/// Settings of TensorRT-LLM's schedulers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TensorrtLlmSettings {
-    /// Most steps for which prompts are held back.
+    /// Most steps for which prompts are held back to form a larger batch.
     pub batch_wait_timeout_iters: u64,
-    /// Fraction of the token budget that ends the wait.
+    /// Fraction of the token budget that waiting prompts must fill to end the wait.
     pub batch_wait_max_tokens_ratio: f64,
     /// True if a step is scheduled while the previous one runs.
     pub overlaps: bool,
-    /// Most steps for which prompts wait for one on every data-parallel rank; `None` if they do not.
+    /// Most steps for which prompts wait until every data-parallel rank has one; `None` to start at once.
     pub balance_steps: Option<u64>,
 }
 
-/// Keys of SGLang's pool of recurrent states, which count for memory under any scheduler.
+/// Keys of SGLang's pool of recurrent states, which affect memory under any scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StatePool {
-    /// States of the pool; as many as fit in memory if absent.
+    /// Number of states in the pool; if absent, as many as fit in memory.
     pub max_mamba_cache_size: Option<u64>,
-    /// Bytes of states over bytes of keys and values.
+    /// Memory for states over memory for keys and values.
     pub mamba_full_memory_ratio: f64,
-    /// States that the radix cache keeps.
+    /// Rule by which the radix cache keeps states.
     pub mamba_radix_cache_strategy: MambaStrategy,
-    /// True if prefixes stay in the cache for others.
+    /// True if prefixes stay in the cache for later requests.
     pub keeps_radix_cache: bool,
-    /// True if a step is decided while the previous one runs.
+    /// True if a step is scheduled while the previous one runs.
     pub overlaps: bool,
 }
 
@@ -127,7 +128,8 @@ impl StatePool {
 }
 
 impl Own {
-    /// Settings of the scheduler of `spec`, whose steps have `tokens` and whose KV blocks `block_size` tokens.
+    /// Resolves the settings of the scheduler of `spec`, with steps of `tokens` tokens and KV blocks of `block_size`
+    /// tokens.
     pub(super) fn resolve(spec: &EngineSpec, profile: &Profile, tokens: u64, block_size: u64) -> Result<Own> {
         check_sglang(spec)?;
         super::tier::check(spec)?;
@@ -181,7 +183,7 @@ fn tensorrt_llm(spec: &EngineSpec) -> Result<TensorrtLlmSettings> {
     })
 }
 
-/// Tokens of a chunk of SGLang's, `tokens` by default; `None` if prompts are whole.
+/// Tokens of SGLang's prefill chunk, `tokens` by default; `None` if prompts are computed whole.
 fn chunk(spec: &EngineSpec, tokens: u64) -> Option<u64> {
     match spec.chunked_prefill_size {
         Some(size) => u64::try_from(size).ok().filter(|size| *size > 0),
@@ -223,7 +225,7 @@ fn sglang(spec: &EngineSpec, tokens: u64, block_size: u64) -> Result<SglangSetti
         schedule_conservativeness,
         chunked_prefill_size,
         step_tokens: chunked_prefill_size.or(spec.max_prefill_tokens).unwrap_or(tokens),
-        // `max_num_batched_tokens`, the general name, sets both.
+        // `max_num_batched_tokens`, the key of all engines, sets both the chunk and this bound.
         max_prefill_tokens: spec
             .max_prefill_tokens
             .unwrap_or(MAX_PREFILL_TOKENS.max(spec.max_num_batched_tokens.unwrap_or(0))),
@@ -233,7 +235,7 @@ fn sglang(spec: &EngineSpec, tokens: u64, block_size: u64) -> Result<SglangSetti
         disable_overlap_schedule: !pool.overlaps,
         retraction_policy: spec.retraction_policy.unwrap_or_default(),
         enable_priority_scheduling: spec.enable_priority_scheduling.unwrap_or(ranked),
-        // Keys of `policy` sort smaller values first.
+        // If `policy` ranks requests, smaller values come first unless this key is set.
         schedule_low_priority_values_first: spec.schedule_low_priority_values_first.unwrap_or(ranked),
         disable_priority_preemption: spec
             .disable_priority_preemption
@@ -245,7 +247,7 @@ fn sglang(spec: &EngineSpec, tokens: u64, block_size: u64) -> Result<SglangSetti
     })
 }
 
-/// Keys of SGLang's scheduler alone, and whether a spec has them.
+/// Names of the keys that SGLang's scheduler alone has, each with true if the spec sets it.
 fn sglang_keys(spec: &EngineSpec) -> [(&'static str, bool); 20] {
     [
         ("chunked_prefill_size", spec.chunked_prefill_size.is_some()),
@@ -271,7 +273,7 @@ fn sglang_keys(spec: &EngineSpec) -> [(&'static str, bool); 20] {
     ]
 }
 
-/// Refuses SGLang's keys for another scheduler, and those that contradict one another.
+/// Refuses SGLang's keys under another scheduler, and combinations of keys that contradict one another.
 fn check_sglang(spec: &EngineSpec) -> Result<()> {
     let refused = |field: &str, accepted: &str| Err(Error::field("engine", field, "set", accepted));
     let sglang = spec.scheduler() == SchedulerKind::Sglang;
@@ -313,7 +315,7 @@ fn check_sglang(spec: &EngineSpec) -> Result<()> {
     Ok(())
 }
 
-/// Refuses keys that belong to other schedulers.
+/// Refuses keys of other schedulers.
 fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
     let set = [
         ("long_prefill_token_threshold", spec.long_prefill_token_threshold.is_some()),

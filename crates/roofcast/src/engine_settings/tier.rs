@@ -1,48 +1,48 @@
-//! Settings of a tier of the KV cache in the host's memory: SGLang's HiCache, or vLLM's offloading connector.
+//! Settings of a host tier, host memory behind the KV cache: SGLang's HiCache, or vLLM's offloading connector.
 //!
-//! Knows: the defaults of their keys, and which of them need another. [`crate::memory`] knows the tokens that fit.
+//! Knows: the defaults of the keys, and which keys require another key. [`crate::memory`] knows the tokens that fit.
 
 use crate::error::{Error, Result};
 use crate::spec::{EngineSpec, EvictionPolicy, KvOffloadingBackend, QueuePolicy, SchedulerKind, WritePolicy};
 
-/// Host tokens per device token of SGLang's HiCache.
+/// SGLang's default size of HiCache: host tokens per device token.
 const HICACHE_RATIO: f64 = 2.0;
 
-/// A host tier, which `capacity` shows under any scheduler.
+/// Settings of a host tier, which `capacity` shows under any scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum HostTierSettings {
-    /// SGLang's.
+    /// SGLang's HiCache.
     HiCache(HiCacheSettings),
-    /// vLLM's.
+    /// vLLM's offloading connector.
     Offloading(OffloadSettings),
 }
 
-/// SGLang's HiCache: keys of the host pool.
+/// Settings of SGLang's HiCache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct HiCacheSettings {
     /// Host tokens per device token.
     pub ratio: f64,
-    /// GB of the host pool of each rank instead of the ratio; 0 for the ratio.
+    /// GB of each rank's host pool, which replaces `ratio`; 0 to use `ratio`.
     pub gb: f64,
-    /// Moment at which KV is copied to the host.
+    /// Event at which KV is copied to the host.
     pub write_policy: WritePolicy,
 }
 
-/// vLLM's offloading connector, with the names of its configuration.
+/// Settings of vLLM's offloading connector, under the names of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct OffloadSettings {
-    /// GiB of host memory of one engine, over all its ranks.
+    /// GiB of host memory of one engine, for all its ranks together.
     pub gib: f64,
-    /// Order in which chunks leave the host.
+    /// Order in which chunks are evicted from the host.
     pub eviction_policy: EvictionPolicy,
-    /// Offers from which on a chunk is stored; below 2 each chunk is.
+    /// Number of offers of a chunk at which it is stored; values below 2 store it at the first.
     pub store_threshold: u32,
-    /// True if prompts alone are stored.
+    /// True to store the chunks of prompts only.
     pub offload_prompt_only: bool,
 }
 
 impl HostTierSettings {
-    /// The host tier of `spec`; a size of 0 is none.
+    /// Takes the host tier from `spec`; a size of 0 disables it.
     pub(super) fn of(spec: &EngineSpec) -> Option<HostTierSettings> {
         if spec.enable_hierarchical_cache == Some(true) {
             return Some(HostTierSettings::HiCache(HiCacheSettings {
@@ -60,7 +60,7 @@ impl HostTierSettings {
         }))
     }
 
-    /// The key that enables it.
+    /// Name of the key that enables the tier.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             HostTierSettings::HiCache(_) => "enable_hierarchical_cache",
@@ -69,7 +69,7 @@ impl HostTierSettings {
     }
 }
 
-/// Refuses keys of vLLM's host tier without its size, and what its model does not have.
+/// Refuses keys of vLLM's host tier if its size is not set, and features of the tier that are not modelled.
 pub(super) fn check(spec: &EngineSpec) -> Result<()> {
     let refused = |field: &str, accepted: &str| Err(Error::field("engine", field, "set", accepted));
     let keys = [

@@ -1,9 +1,9 @@
-//! Choice of the measured kernels that serve an operator.
+//! Choice of the measured kernels that apply to an operator.
 //!
-//! Knows: the order of the search: the engine's own kernel on the chip, another engine's there, then a sibling chip
-//! of its architecture, the nearest in bandwidth first; and the kernels that an engine's version chooses among
-//! several, from `catalog/kernels/choice.toml`. Without a rule the fastest measured kernel of the format counts.
-//! Knows nothing about times.
+//! Knows: the order of the search: kernels of the engine on the chip, then of other engines on the chip, then on
+//! sibling chips of its architecture, the nearest in bandwidth first. If an engine has several kernels of a format,
+//! `catalog/kernels/choice.toml` states the one that each version chooses; without a rule, the fastest measured
+//! kernel of the format is assumed. Knows nothing about times.
 
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// Kernel name in a rule that admits the fastest kernel of all engines.
+/// Kernel name of a rule that allows the fastest kernel of all engines.
 const ANY: &str = "any";
 const PLACE: &str = "catalog/kernels/choice.toml";
 const TEXT: &str = include_str!("../../catalog/kernels/choice.toml");
 
-/// Subject of a search: an engine on a chip, with `ep` expert-parallel ranks.
+/// Subject of a search for kernels: an engine on a chip, with `ep` expert-parallel ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) chip: &'a Accelerator,
@@ -29,7 +29,7 @@ pub(super) struct Asking<'a> {
     pub(super) ep: u64,
 }
 
-/// A measured kernel that may serve, with the chip that it was timed on.
+/// Measured kernel that may apply, with the chip on which it was timed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MeasuredKernel<'a> {
     pub(super) section: &'a Section,
@@ -45,12 +45,12 @@ impl MeasuredKernel<'_> {
     }
 }
 
-/// The chips that kernels were timed on.
+/// Chips on which kernels were timed, by id.
 #[derive(Debug)]
 struct Chips(BTreeMap<String, Accelerator>);
 
 impl Chips {
-    /// The chips of the embedded times.
+    /// Chips of the embedded kernel times.
     fn embedded() -> &'static Chips {
         static READ: OnceLock<Chips> = OnceLock::new();
         READ.get_or_init(|| {
@@ -64,7 +64,7 @@ impl Chips {
         })
     }
 
-    /// The chips whose times serve `chip`, best first: the chip itself, in any memory size, then chips of its
+    /// Chips whose kernel times apply to `chip`, best first: the chip itself, with any memory size, then chips of its
     /// architecture or of a sibling architecture.
     fn of(&self, chip: &Accelerator) -> Vec<(&Accelerator, bool)> {
         let alike = |other: &Accelerator| {
@@ -84,7 +84,8 @@ impl Chips {
     }
 }
 
-/// The architecture whose kernels run on `architecture`: a GB10 (`blackwell-soc`) runs kernels of consumer Blackwell.
+/// Architecture whose kernels also run on `architecture`: a GB10 (`blackwell-soc`) runs kernels of consumer
+/// Blackwell.
 fn sibling(architecture: &str) -> &str {
     match architecture {
         "blackwell-soc" => "blackwell-rtx",
@@ -108,13 +109,14 @@ struct ChoiceRule {
     #[serde(default)]
     architectures: Vec<String>,
     formats: Vec<String>,
-    /// True for more than one expert-parallel rank, false for one; absent for either.
+    /// True if the rule requires several expert-parallel ranks, false if it requires one; absent if it applies to
+    /// both.
     expert_parallel: Option<bool>,
-    /// Versions `since` ≤ version < `until`, each with its month.
+    /// First version of the engine that the rule applies to, with its month; the rule ends before `until`.
     since: Option<String>,
     until: Option<String>,
     kernel: String,
-    /// Place in the engine's source, or its tables, that states the choice.
+    /// Position in the engine's source code, or in its tables, that states the choice.
     #[allow(dead_code)]
     source: String,
 }
@@ -140,7 +142,8 @@ fn rules() -> Result<&'static [ChoiceRule]> {
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
-/// The measured kernels that serve `table` in the first of `formats` that was timed; empty if no table has any.
+/// Measured kernels that apply to `table`, in the first of `formats` that was timed; empty if no table has any of the
+/// formats.
 pub(super) fn candidates<'a>(
     kernels: &Asking,
     profiles: &'a Profiles,
@@ -169,8 +172,8 @@ pub(super) fn candidates<'a>(
     Vec::new()
 }
 
-/// The sections of one chip, table and format that an engine may run, and true if the engine itself was timed: the
-/// kernel that a rule names, else every kernel of the engine, else every kernel of other engines.
+/// Sections of one chip, table and format that an engine may run, and true if the engine itself was timed. Candidates
+/// are the kernel that a rule names, else every kernel of the engine, else every kernel of other engines.
 fn chosen<'a>(
     kernels: &Asking,
     table: KernelTable,
@@ -201,7 +204,7 @@ fn chosen<'a>(
 }
 
 /// Formats of tables that represent the arithmetic of `weights`, the nearest first; empty for kernels that are
-/// described in `catalog/kernels.toml`.
+/// described in `catalog/kernels.toml` instead.
 pub(super) fn formats(kernels: &Asking, table: KernelTable, weights: &str) -> &'static [&'static str] {
     let experts = table == KernelTable::Experts;
     let datacentre = kernels.chip.architecture == "blackwell";
@@ -225,18 +228,18 @@ pub(crate) fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chi
     first(times, engine, weights, chip).map_or(Evidence::Nothing, |c| c.evidence)
 }
 
-/// Engine, version and accelerator of the tables of kernel times behind a forecast.
+/// Engine, version and accelerator of the kernel tables behind a forecast.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Timed {
     /// Name of the engine whose kernels were timed.
     pub engine: String,
-    /// Newest version of the engine among the times.
+    /// Newest version of the engine among the kernel times.
     pub version: String,
-    /// Catalog id of the accelerator that they were timed on.
+    /// Catalog id of the accelerator on which the kernels were timed.
     pub accelerator: String,
 }
 
-/// The tables for the kernels of `weights` under `engine` on `chip`; `None` if no such kernel was timed.
+/// Kernel tables that apply to `weights` under `engine` on `chip`; `None` if no such kernel was timed.
 pub(crate) fn timed(
     times: &KernelTimes,
     engine: &Release,
@@ -247,7 +250,7 @@ pub(crate) fn timed(
     Some(Timed { engine: engine.clone(), version: version.clone(), accelerator: chip.clone() })
 }
 
-/// The first candidate of the products of a layer.
+/// First candidate for the GEMMs of a layer.
 fn first<'a>(
     times: &'a KernelTimes,
     engine: &'a Release,

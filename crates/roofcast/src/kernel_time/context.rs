@@ -1,9 +1,9 @@
 //! Times of attention and recurrences: decodes as lines over context, prompts over query-key pairs.
 //!
-//! Knows: a decode step's attention takes `start(n) + slope(n) · tokens of context` for n sequences. A chunk of a
-//! prompt takes as long as a whole prompt with equally many query-key pairs: of x tokens with x² = 2 · pairs, or
-//! within a window w of x = (pairs + w²/2) / w. A recurrence's time depends on sequences, or on a prompt's tokens.
-//! Knows nothing about schedules.
+//! Knows: the attention of a decode step lasts `start(n) + slope(n) · tokens of context` for n sequences. A prompt
+//! chunk lasts as long as a whole prompt of x tokens with equally many query-key pairs: x² = 2 · pairs, or x = (pairs
+//! + w²/2) / w with a window of w tokens. The time of a recurrence depends on the number of sequences, or of prompt
+//! tokens. Knows nothing about schedules.
 
 use super::choice::{MeasuredKernel, candidates};
 use super::scale::apart;
@@ -14,9 +14,9 @@ use crate::operator::{ContextForm, KernelShape, Operator};
 use crate::precision::Dtype;
 use crate::profile::{Curve, KernelTable, Lines, Profiles};
 
-/// Seconds before an attention kernel reads at full rate: a launch and an empty tile.
+/// Seconds before an attention kernel reads at full rate: one launch and one empty tile.
 const START: f64 = 4e-6;
-/// Elements of DeepSeek-V3's latent and rotary key, whose kernels were timed.
+/// Elements of DeepSeek-V3's latent and rotary key, the only MLA shape that was timed.
 const LATENT: [f64; 2] = [512.0, 64.0];
 const EXPANDED: f64 = 192.0 + 128.0;
 
@@ -24,24 +24,24 @@ const EXPANDED: f64 = 192.0 + 128.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Context {
     decodes: Decodes,
-    /// Times of prompts, over the tokens of a whole prompt.
+    /// Seconds of a whole prompt, over its tokens.
     prompts: Curve,
-    /// Most tokens that a query of the timed prompt kernel attends to; `None` for full attention.
+    /// Window in tokens of the timed prompt kernel; `None` for full attention.
     window: Option<f64>,
-    /// FLOPs of one query-key pair; `None` for a recurrence, whose work grows with tokens.
+    /// FLOPs of one query-key pair; `None` for a recurrence, whose work is proportional to tokens.
     pair: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Decodes {
-    /// Lines over context, by sequences.
+    /// Lines over context, by number of sequences.
     Attention(Lines),
-    /// Times by sequences alone.
+    /// Times by number of sequences alone.
     Recurrence(Curve),
 }
 
 impl Context {
-    /// Start in seconds, and slope in seconds per token of context, of a step of `n` decodes.
+    /// Time of a step of `n` decodes as a start in seconds and a slope in seconds per token of context.
     #[inline]
     pub(crate) fn decodes(&self, n: f64) -> [f64; 2] {
         match &self.decodes {
@@ -51,7 +51,7 @@ impl Context {
         }
     }
 
-    /// Seconds of the chunks of prompts in `chunks`, in one kernel, which starts once.
+    /// Seconds of the prompt chunks `chunks` in one kernel, whose start is counted once.
     pub(crate) fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         let first = self.prompts.at(1.0);
         let beyond = |c: &Sequences| {
@@ -63,7 +63,7 @@ impl Context {
         if any { first + seconds } else { 0.0 }
     }
 
-    /// Tokens of a whole prompt with the work of `piece`.
+    /// Tokens of a whole prompt with as much work as `piece`.
     fn tokens(&self, form: &ContextForm, piece: &Sequences) -> f64 {
         let Some(pair) = self.pair else { return piece.new as f64 };
         let pairs = form.sequence.demand(piece.new, piece.context).flops / pair;
@@ -75,7 +75,8 @@ impl Context {
     }
 }
 
-/// Query for a shape: the tables that time it, its axes in order, and the weight of a difference along each.
+/// Query for a measured shape: the tables to search, the axes of the wanted shape in order, and the weight of a
+/// difference along each axis.
 struct ShapeQuery {
     decode: KernelTable,
     prefill: KernelTable,
@@ -113,12 +114,12 @@ impl ShapeQuery {
         })
     }
 
-    /// Distance of a measured shape; `None` if it attends differently.
+    /// Distance of a measured shape to the wanted one; `None` if the kernel attends to other tokens.
     fn distance(&self, shape: &[u32]) -> Option<f64> {
-        /// Distance of a kernel without a window, in squared octaves.
+        /// Distance added to a kernel without a window where the wanted one has a window, in squared octaves.
         const NO_WINDOW: f64 = 100.0;
         let one = |(i, weight): (usize, &f64)| match (self.axes[i] > 0.0, shape[i] > 0) {
-            // A windowed kernel does not read keys that full attention needs.
+            // A windowed kernel does not read all keys that full attention needs.
             (false, true) => None,
             (true, false) => Some(NO_WINDOW),
             (false, false) => Some(0.0),
@@ -128,7 +129,7 @@ impl ShapeQuery {
     }
 }
 
-/// A measured shape that was found.
+/// Measured shape that is nearest to a query.
 struct Found<'a> {
     candidate: MeasuredKernel<'a>,
     index: usize,
@@ -136,7 +137,7 @@ struct Found<'a> {
     exact: bool,
 }
 
-/// Work of one token of context, or of one pair, over all heads of a rank.
+/// Work of one token of context in a decode, or of one query-key pair, over all heads of a rank.
 #[derive(Clone, Copy)]
 struct Work {
     flops: f64,
@@ -144,7 +145,7 @@ struct Work {
 }
 
 impl Work {
-    /// The limit on `chip`, in seconds.
+    /// Limit of the work on `chip`, in seconds.
     fn limit(self, chip: &Accelerator) -> f64 {
         let rate = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
         let rate = rate(Dtype::Bf16).or(rate(Dtype::Fp16)).unwrap_or(f64::INFINITY);
@@ -153,7 +154,7 @@ impl Work {
 }
 
 impl Found<'_> {
-    /// Work of a token of context in a measured decode.
+    /// Work of one token of context in the measured decode.
     fn token(&self) -> Work {
         let bytes = if self.candidate.section.format == "fp8" { 1.0 } else { 2.0 };
         match *self.shape {
@@ -168,7 +169,7 @@ impl Found<'_> {
         }
     }
 
-    /// FLOPs of a query-key pair in a measured prompt.
+    /// FLOPs of one query-key pair in the measured prompt.
     fn pair(&self) -> f64 {
         match *self.shape {
             [heads, _, head_dim, _] => 4.0 * heads * head_dim,
@@ -177,7 +178,7 @@ impl Found<'_> {
         }
     }
 
-    /// Elements of a recurrence's state.
+    /// Elements of the state of a recurrence.
     fn state(shape: &[f64]) -> f64 {
         match *shape {
             [_, key_dim, value_heads, value_dim] => key_dim * value_heads * value_dim,
@@ -237,7 +238,7 @@ impl Kernels<'_> {
         let [first, _] = lines.at(1.0);
         let start = |seconds: f64| factor * (first.min(seconds) + (seconds - first).max(0.0) * heads);
         let lines = lines.map(start, |slope| (factor * slope * longer).max(least));
-        // Length of a whole prompt, for which latent attention expands keys and values.
+        // Length of a whole prompt, in which latent attention expands keys and values.
         const WHOLE: u64 = 1 << 12;
         let pair = match form.shape {
             KernelShape::Latent { .. } => {

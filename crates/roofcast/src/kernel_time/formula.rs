@@ -1,8 +1,8 @@
-//! Times from efficiencies: of a limit itself, and of unmeasured kernels.
+//! Times from efficiencies: of limits, and of unmeasured kernels.
 //!
-//! Knows: `max(c, m)` plus the fraction of the shorter that a kernel does not overlap, with c = FLOPs over a fraction
-//! of the peak and m = bytes over a fraction of the bandwidth; the rows that share a read of the weights, tiles that
-//! a small-M GEMM leaves empty, and weights that are dequantized first. Knows nothing about which kernel runs.
+//! Knows: `max(c, m)` plus the exposed fraction of the shorter, with c = FLOPs over a fraction of the peak and m =
+//! bytes over a fraction of the bandwidth; the rows that share a read of the weights, tiles that a small-M GEMM
+//! leaves empty, and weights that are dequantized before the GEMM. Knows nothing about which kernel runs.
 
 use super::Kernels;
 use crate::coefficients::{KernelEfficiency, KernelTimes, SKEW, busiest};
@@ -11,31 +11,31 @@ use crate::operator::{Form, Matrix, Operator, RoutedExperts, Work};
 use crate::quantized_kernel::RowBlocks;
 use crate::units::number;
 
-/// Bytes of an activation value that a GEMM reads or writes.
+/// Bytes of an activation that a GEMM reads or writes.
 const VALUE: f64 = 2.0;
 
-/// Time of one operator by fractions of the chip's rates.
+/// Time of one operator as a formula of the chip's rates and efficiencies.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RateFormula {
     /// Seconds per FLOP.
     pub flop: f64,
     /// Seconds per byte.
     pub byte: f64,
-    /// Fraction of the bandwidth that a byte gets.
+    /// Efficiency of the HBM traffic: fraction of the bandwidth.
     share: f64,
-    /// Fraction of the shorter of computing and moving that stays exposed.
+    /// Fraction of the shorter of arithmetic and HBM traffic that is exposed, not overlapped with the longer.
     exposed: f64,
-    /// Seconds before the kernel runs at these rates.
+    /// Fixed seconds of the kernel on top of its work.
     start: f64,
-    /// Rows that share a read of the weights; `None` if one read serves all rows.
+    /// Number of rows that share one read of the weights; `None` if one read serves all rows.
     blocks: Option<RowBlocks>,
     multiprocessors: Option<u64>,
-    /// Seconds per byte of a GEMM's input, and of its output, in separate kernels.
+    /// Seconds per byte of a GEMM's input, and of its output, for separate kernels that read or write them once more.
     crossings: [f64; 2],
-    /// True for a limit: experts are chosen evenly.
+    /// True for a limit, in which tokens choose experts evenly.
     ideal: bool,
-    /// Smallest number of rows for which weights are dequantized first, seconds per byte of that, and the rates of
-    /// the GEMM afterwards.
+    /// Dequantization in a separate kernel before the GEMM: the smallest number of rows with it, its seconds per
+    /// byte, and the rates of the 16-bit GEMM that follows.
     dequantized: Option<(u64, f64, Box<RateFormula>)>,
 }
 
@@ -94,13 +94,14 @@ impl RateFormula {
         }
     }
 
-    /// Compute-bound and memory-bound time: the longer of computing and moving, and the exposed part of the shorter.
+    /// Seconds of `demand` in arithmetic and in HBM traffic, which add up to its time: the longer in full, and the
+    /// exposed part of the shorter.
     #[inline(always)]
     pub(crate) fn time(&self, demand: Work) -> [f64; 2] {
         self.longer(demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte)
     }
 
-    /// Time of work that is added to a running kernel, without its start.
+    /// Time of work that is added to a running kernel, without the kernel's fixed start.
     pub(crate) fn without_start(&self, demand: Work) -> [f64; 2] {
         let [computing, moving] =
             [demand.flops * self.flop, (demand.weight_bytes + demand.kv_bytes) * self.byte];
@@ -120,11 +121,11 @@ impl RateFormula {
         }
     }
 
-    /// Time of a GEMM of `rows` with a matrix.
+    /// Time of a GEMM of `rows` rows with a weight matrix.
     pub(crate) fn product(&self, rows: u64, matrix: &Matrix) -> [f64; 2] {
         match &self.dequantized {
             Some((from, byte, rates)) if rows >= *from => {
-                // In 16 bits a weight has 2 bytes, as many as FLOPs per row.
+                // Dequantized weights have 2 bytes each.
                 let wide = Matrix { weight_bytes: 2.0 * matrix.elements, ..*matrix };
                 let [compute, memory] = rates.packed(rows, &wide);
                 [compute, memory + (matrix.weight_bytes + wide.weight_bytes) * byte]
@@ -145,7 +146,8 @@ impl RateFormula {
         };
         let flops = 2.0 * elements * computed;
         let [compute, memory] = match self.blocks {
-            // The threads that read the weights also multiply them.
+            // Below this number of rows, arithmetic does not overlap with reading, because one set of threads does
+            // both.
             Some(blocks) if rows <= blocks.few as f64 => [flops * self.flop, bytes * self.byte + self.start],
             _ => self.longer(flops * self.flop * waits, bytes * self.byte),
         };
@@ -154,7 +156,7 @@ impl RateFormula {
         [compute, memory + rows * VALUE * (inputs * takes + outputs * gives)]
     }
 
-    /// Time of routed experts for `tokens`.
+    /// Time of routed experts for `tokens` tokens.
     pub(crate) fn experts(&self, experts: &RoutedExperts, tokens: u64) -> [f64; 2] {
         let demand = experts.demand(tokens);
         match self.blocks {
@@ -165,7 +167,8 @@ impl RateFormula {
             Some(blocks) => self.time(experts.in_blocks(tokens, blocks)),
             None if self.ideal => self.time(demand),
             None => {
-                // Not faster than even routing at full bandwidth, which is the limit.
+                // Uneven routing reads fewer experts; the time must still not fall below even routing at full
+                // bandwidth, the limit.
                 let skew = experts.imbalance(tokens) * experts.uneven(tokens).max(self.share);
                 self.time(Work { weight_bytes: demand.weight_bytes * skew, ..demand })
             }
@@ -173,7 +176,7 @@ impl RateFormula {
     }
 }
 
-/// Fractions of the peak and of the bandwidth for a family of kernels.
+/// Efficiencies of a family of kernels: fractions of the peak and of the bandwidth.
 fn of_family(shares: &KernelEfficiency, family: Family, experts_alike: bool) -> [f64; 2] {
     match family {
         Family::Moe if experts_alike => [shares.gemm[0], shares.experts[1]],

@@ -1,7 +1,7 @@
 //! Times of GEMM and routed experts of any size, from the nearest measured shape.
 //!
 //! Knows: `t = start + (t_measured − start) · limit / limit_measured` if shape or chip differ: the time beyond a
-//! kernel's start scales with the limit of its work. No time is below the operator's own limit.
+//! kernel's start is proportional to the limit of its work. No time is below the operator's own limit.
 
 use super::choice::{MeasuredKernel, candidates, formats};
 use super::{Basis, Kernels, MeasuredTimes};
@@ -11,24 +11,26 @@ use crate::operator::{Matrix, Operator, RoutedExperts};
 use crate::precision::Dtype;
 use crate::profile::{Curve, KernelTable, Profiles};
 
-/// Seconds of a GEMM with hardly any work: the least of cuBLAS, CUTLASS and DeepGEMM tables on H100 to B300 are 2 to 5 µs.
+/// Seconds of a GEMM with hardly any work: the shortest in tables of cuBLAS, CUTLASS and DeepGEMM on H100 to B300
+/// take 2 to 5 µs.
 const GEMM_START: f64 = 3e-6;
-/// Seconds of an expert layer with hardly any work: routing, sorting and two grouped GEMMs, 8 to 15 µs in the tables.
+/// Seconds of an expert layer with hardly any work (routing, sorting and two grouped GEMMs): 8 to 15 µs in the
+/// tables.
 const EXPERTS_START: f64 = 8e-6;
 
-/// An approximate base-2 logarithm, precise enough to find the nearest shape: exponent and mantissa of a float read
-/// as one number, off by 0.09 at most.
+/// Approximate base-2 logarithm, wrong by at most 0.09, which suffices to find the nearest shape: reads the exponent
+/// and mantissa of a float as one number.
 pub(super) fn log2(value: f64) -> f64 {
     f64::from((value.max(1e-3) as f32).to_bits()) / f64::from(1_u32 << 23)
 }
 
-/// The squared distance of two sizes, in octaves.
+/// Squared distance of two sizes, in octaves (factors of 2).
 pub(super) fn apart(a: f64, b: f64) -> f64 {
     let octaves = log2(a) - log2(b);
     octaves * octaves
 }
 
-/// Bits of a weight and the dtype that computes, of a table's format.
+/// Bits per weight and dtype of the arithmetic in a table's format.
 fn format(name: &str) -> (f64, Dtype) {
     match name {
         "fp8" | "fp8-block" => (8.0, Dtype::Fp8),
@@ -41,26 +43,28 @@ fn format(name: &str) -> (f64, Dtype) {
     }
 }
 
-/// Rate of `chip` in `dtype`, or in 16 bits if it has no such rate, as if accumulation in 32 bits left no cycles
-/// idle: kernels scale by this rate, though no time is below the limit of the actual rate.
+/// Peak FLOP/s of `chip` in `dtype`, or in 16 bits if the chip lacks `dtype`. A rate that is halved by accumulation
+/// in 32 bits counts in full, because kernels scale by the unhalved rate, though no time is below the limit of the
+/// actual rate.
 fn rate(chip: &Accelerator, dtype: Dtype) -> f64 {
     let of = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
     of(dtype).or(of(Dtype::Bf16)).or(of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE) * chip.held_back()
 }
 
-/// The limit of `m` rows of an n × k GEMM in a table's format.
+/// Limit in seconds of `m` rows of an n × k GEMM in a table's format.
 fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
     let (bits, dtype) = format(name);
     let moving = n * k * bits / 8.0 / chip.kernel_bandwidth();
     moving.max(2.0 * m * n * k / rate(chip, dtype))
 }
 
-/// The limit of routed experts by the axes of [`Table::Experts`], with even routing: hidden, inner, top-k, experts,
-/// tp, ep.
+/// Limit in seconds of routed experts with even routing; `shape` has the axes of [`Table::Experts`]: hidden, inner,
+/// top-k, experts, tp, ep.
 fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
     let [hidden, inner, top_k, experts, tp, ep] = shape;
     let (bits, dtype) = format(name);
-    // exp(tokens ln(1 − k/E)), by libm, which is identical on every machine.
+    // Probability that an expert is not chosen, exp(tokens ln(1 − k/E)), by libm, which is identical on every
+    // machine.
     let missed = libm::exp(tokens * libm::log1p(-(top_k / experts).min(0.999_999)));
     let elements = 3.0 * hidden * inner / tp;
     let moving = experts / ep * (1.0 - missed) * elements * bits / 8.0 / chip.kernel_bandwidth();
@@ -68,19 +72,19 @@ fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -
 }
 
 impl Kernels<'_> {
-    /// The format for looking up an operator's kernel: the deployment's, or 16 bits.
+    /// Format in which an operator's kernel is looked up: the deployment's weight format, or 16 bits.
     fn format_of<'a>(&'a self, operator: &Operator) -> &'a str {
         let by_bits = operator.bits();
         match by_bits {
             Some(bits) if bits >= 15.9 => "bf16",
-            // Many 4-bit checkpoints have 8-bit attention.
+            // Many 4-bit checkpoints keep attention in 8 bits.
             Some(bits) if bits > 7.0 && matches!(self.weights, "nvfp4" | "mxfp4") => "fp8",
             _ if operator.kind.is_unquantized() => "bf16",
             _ => self.weights,
         }
     }
 
-    /// True if a table's kernel computes `operator`: 8- and 4-bit weights that are multiplied in 16 bits have other
+    /// True if a table's kernel represents `operator`: 8- and 4-bit weights whose arithmetic is in 16 bits have other
     /// kernels, which `catalog/kernels.toml` describes.
     fn is_timed(operator: &Operator, name: &str) -> bool {
         let sixteen = matches!(operator.dtype, Dtype::Bf16 | Dtype::Fp16);
@@ -154,7 +158,7 @@ impl Kernels<'_> {
         };
         let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
         let curves = timed.filter_map(|candidate| {
-            // The split over ranks matters less than the sizes of one expert.
+            // The degrees of parallelism matter less than the dimensions of one expert.
             const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
             let distance =
                 |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
@@ -172,7 +176,7 @@ impl Kernels<'_> {
         self.fastest(curves, floor)
     }
 
-    /// Seconds of an all-reduce over `ranks` by its bytes, if one over equally many was timed on such links.
+    /// Curve of an all-reduce's seconds over bytes, if all-reduces over `ranks` ranks were timed on such links.
     pub(crate) fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
         let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
         let own = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
@@ -192,7 +196,7 @@ impl Kernels<'_> {
         })
     }
 
-    /// The least time of several kernels at each size, never below the limit.
+    /// Curve of the fastest of several kernels at each size, never below the limit.
     fn fastest<'b>(
         &self,
         curves: impl Iterator<Item = (&'b MeasuredKernel<'b>, bool, Curve)>,
@@ -214,7 +218,8 @@ impl Kernels<'_> {
     }
 }
 
-/// A measured curve for another shape or chip; `limits` gives the operator's limit and the measured shape's at a size.
+/// Scales a measured curve to another shape or chip; `limits` returns the limits of the operator and of the measured
+/// shape at a size.
 fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64) -> (f64, f64)) -> Curve {
     if exact {
         return curve.clone();
@@ -230,7 +235,7 @@ fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64) -> (f64, 
 mod tests {
     use super::*;
 
-    /// 13 µs, of which 3 are the start: a shape with twice the limit takes 23.
+    /// A measured 13 µs include a start of 3 µs: a shape with twice the limit takes 3 + 2 · 10 = 23 µs.
     #[test]
     fn what_exceeds_the_start_scales_with_the_limit() {
         let curve = Curve::new([(1.0, 13e-6)]).unwrap();
@@ -239,15 +244,15 @@ mod tests {
         assert_eq!(scaled(&curve, true, 3e-6, |_| (2e-6, 1e-6)).at(1.0), 13e-6);
     }
 
-    /// 8 is three octaves above 1; 3 is 1.585 above.
+    /// 8 is three octaves above 1, and 3 is 1.585 octaves above 1.
     #[test]
     fn octaves_are_near_enough() {
         assert_eq!(apart(8.0, 1.0), 9.0);
         assert!((log2(3.0) - log2(1.0) - 1.585).abs() < 0.09);
     }
 
-    /// 128 experts of 3 · 2048 · 768 weights, 8 a token: one token touches 8 experts, 8 · 4.72 M · 2 bytes at 3.35
-    /// TB/s, 22.5 µs; half of that with the experts on two ranks, or with each expert cut into two slices.
+    /// 128 experts of 3 · 2048 · 768 weights, 8 per token: one token reads 8 experts, 8 · 4.72 M · 2 bytes at 3.35
+    /// TB/s in 22.5 µs; half the time with the experts on two ranks, or with each expert cut into two slices.
     #[test]
     fn limits_of_experts_by_hand() {
         let chip = Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();

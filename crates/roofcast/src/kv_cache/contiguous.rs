@@ -1,12 +1,12 @@
 //! An address space that requests use in contiguous pieces, as engines did before paging.
 //!
-//! Knows: a piece goes to the first gap that is long enough, and adjacent gaps merge. So enough room can be free in
-//! total and yet in no single gap: external fragmentation. Cost grows with the gaps, of which there is at most one
-//! more than pieces. Knows nothing about requests or time.
+//! Knows: a piece is placed in the first gap that is long enough, and adjacent gaps merge. A piece may therefore fit
+//! in no single gap although enough room is free in total: external fragmentation. The cost of an operation grows
+//! with the number of gaps, at most one more than the number of pieces. Knows nothing about requests or time.
 
 use std::collections::BTreeMap;
 
-/// The space.
+/// Address space with free gaps.
 #[derive(Debug, Clone)]
 pub(crate) struct ContiguousSpace {
     /// Length of each gap, by its start; no two are adjacent.
@@ -15,7 +15,7 @@ pub(crate) struct ContiguousSpace {
 }
 
 impl ContiguousSpace {
-    /// A space of `size` with nothing in it.
+    /// Creates an empty space of `size` addresses.
     pub(crate) fn new(size: u64) -> ContiguousSpace {
         ContiguousSpace { gaps: (size > 0).then_some((0, size)).into_iter().collect(), free: size }
     }
@@ -25,17 +25,17 @@ impl ContiguousSpace {
         self.free
     }
 
-    /// The longest gap.
+    /// Length of the longest gap.
     pub(crate) fn largest(&self) -> u64 {
         self.gaps.values().copied().max().unwrap_or(0)
     }
 
-    /// Fraction of the free room that lies outside the longest gap.
+    /// Fraction of the free addresses that lie outside the longest gap.
     pub(crate) fn fragmentation(&self) -> f64 {
         if self.free == 0 { 0.0 } else { 1.0 - self.largest() as f64 / self.free as f64 }
     }
 
-    /// Allocates `length` from the first gap that is long enough; returns the start of the piece.
+    /// Allocates `length` addresses in the first gap that is long enough and returns the start; `None` if no gap is.
     pub(crate) fn take(&mut self, length: u64) -> Option<u64> {
         let (start, gap) = self.gaps.iter().find(|(_, gap)| **gap >= length).map(|(s, g)| (*s, *g))?;
         self.gaps.remove(&start);
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!([4, 3, 3].map(|length| space.take(length)), [Some(0), Some(4), Some(7)]);
         space.give_back(0, 4);
         space.give_back(7, 3);
-        // 4 + 3 are free in two gaps: the fraction 1 − 4/7 is outside the longest.
+        // Gaps of 4 and 3 are free: the fraction 1 − 4/7 is outside the longest.
         assert_eq!((space.free(), space.largest(), space.take(5)), (7, 4, None));
         assert!((space.fragmentation() - 3.0 / 7.0).abs() < 1e-12);
         space.give_back(4, 3);
@@ -84,7 +84,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Compared with a map of every address: the lowest free run that is long enough, and the longest.
+        /// Allocations agree with a map of every address: the lowest free run that is long enough is used, and the
+        /// longest run is found.
         #[test]
         fn first_fit_is_first_fit(size in 1_usize..60, moves in prop::collection::vec((any::<bool>(), 1_usize..20), 0..80)) {
             let mut space = ContiguousSpace::new(size as u64);

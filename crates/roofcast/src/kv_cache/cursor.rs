@@ -1,11 +1,11 @@
-//! Traversal of a sequence of runs, token by token or page by page.
+//! Traversal of a sequence of runs of token contents, token by token or page by page.
 //!
-//! Knows nothing about other sequences that it is compared with.
+//! Knows: one position in the sequence. Knows nothing about blocks or requests.
 
 use crate::kv_cache::prefix::Content;
 use crate::workload::request::Run;
 
-/// A place in a sequence of runs.
+/// Position in a sequence of runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cursor {
     pub(crate) run: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// The rest of the current run, or the next run.
+    /// Returns the rest of the current run or, at its end, the next run; `None` at the end of the sequence.
     pub(crate) fn rest(&mut self, runs: &[Run]) -> Option<Run> {
         while let Some(run) = runs.get(self.run) {
             if self.offset < run.length {
@@ -25,7 +25,7 @@ impl Cursor {
         None
     }
 
-    /// Passes the next `length` tokens, run by run, to `each`.
+    /// Passes the next `length` tokens to `each`, run by run, and moves past them.
     pub(crate) fn take(&mut self, runs: &[Run], length: u64, mut each: impl FnMut(Run)) {
         let mut left = length;
         while left > 0
@@ -38,8 +38,8 @@ impl Cursor {
         }
     }
 
-    /// Number of tokens, in whole pages and at most `most`, that follow in `runs` from here and equal the beginning
-    /// of `same`; moves past them.
+    /// Number of tokens, in whole pages and at most `most`, that are equal in `runs` from this position on and in
+    /// `same` from its beginning on; moves past them.
     pub(crate) fn pass_common(&mut self, same: &[Run], runs: &[Run], most: u64, page: u64) -> u64 {
         let (mut here, mut there, mut length) = (Cursor::default(), *self, 0);
         while length < most
@@ -58,7 +58,7 @@ impl Cursor {
         length
     }
 
-    /// The content of the next page, without moving.
+    /// Content of the next page; the position does not move.
     pub(crate) fn page(mut self, runs: &[Run], page: u64) -> Content {
         let mut content = Content::START;
         self.take(runs, page, |run| content = content.then(run));

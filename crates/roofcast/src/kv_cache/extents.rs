@@ -1,91 +1,92 @@
 //! A pool of KV blocks with vLLM's prefix cache by extents: contiguous blocks with equal holders.
 //!
-//! Knows: the counts of [`super::paged`], at the cost of the extents touched rather than of their blocks. Free blocks
-//! without content are interchangeable and used first, so they are a number. Blocks with content are nodes of a radix
-//! tree of token runs. A request frees its blocks last to first: free nodes are in a list in order of eviction, each
-//! is evicted from its end, and none before its descendants. Equal contents that were computed twice are copies of
-//! one node; look-ups return the oldest. Knows nothing about which requests are admitted or preempted.
+//! Knows: equal counts to [`super::paged`], at a cost that grows with the extents touched rather than with their
+//! blocks. Free blocks without content are interchangeable and used first, so that only their number is stored.
+//! Blocks with content are nodes of a radix tree of token runs. A request frees its blocks from last to first: free
+//! nodes are in a list in order of eviction, each is evicted from its end, and none before its descendants. Equal
+//! contents that were computed twice are copies of one node; look-ups return the oldest. Knows nothing about which
+//! requests are admitted or preempted.
 
 use super::cursor::Cursor;
 use super::prefix::{Content, ContentMap};
 use crate::slab::Slab;
 use crate::workload::request::Run;
 
-/// Index of a node, and of a copy.
+/// Index of a node; indices of copies have the same type.
 type NodeId = u32;
 type CopyId = u32;
 
-/// No node, and no copy.
+/// Marks the absence of a node or a copy.
 const NONE: u32 = u32::MAX;
 
-/// The root, which has no blocks.
+/// Root of the radix tree, which has no blocks.
 const ROOT: NodeId = 0;
 
-/// The pool.
+/// Pool of KV blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct Extents {
     /// Tokens of a block.
     block: u64,
     nodes: Slab<Node>,
     copies: Slab<Copied>,
-    /// Nodes by their parent and the content of their first block.
+    /// Nodes, by their parent and the content of their first block.
     children: ContentMap<NodeId>,
-    /// Free blocks without content.
+    /// Number of free blocks without content.
     blank: u64,
-    /// Free blocks with content, and the list of their copies, the next to be evicted first.
+    /// Number of free blocks with content, and the ends of the list of their copies in order of eviction.
     cached: u64,
     head: CopyId,
     tail: CopyId,
-    /// Holders of blocks in addition to the first, over all blocks.
+    /// Number of holders of blocks beyond the first holder of each, over all blocks.
     repeated: u64,
 }
 
-/// A run of contents.
+/// Node of the radix tree: a run of block contents.
 #[derive(Debug, Clone)]
 struct Node {
-    /// The tokens; empty if only `owner` can hold them.
+    /// Tokens of the node; empty if only `owner` can hold them.
     runs: Vec<Run>,
     blocks: u64,
     parent: NodeId,
-    /// Content of the first block, if others may hold it.
+    /// Content of the first block, if several requests may hold it.
     first: Option<Content>,
     owner: Option<u64>,
     /// Number of direct children.
     children: u32,
-    /// The oldest of its copies; newer ones follow by [`Copied::newer`].
+    /// Oldest copy of the node; newer copies follow by [`Copied::newer`].
     oldest: CopyId,
 }
 
-/// A set of blocks with the contents of a node.
+/// Blocks with the contents of one node, held and freed together.
 #[derive(Debug, Clone, Copy)]
 struct Copied {
     node: NodeId,
     /// Number of requests that hold the copy.
     holders: u32,
-    /// The next newer copy of the node.
+    /// Next newer copy of the node.
     newer: CopyId,
-    /// The copy with the preceding blocks, if both were one until the node was split.
+    /// Copy with the preceding blocks, if the two were one until the node was split.
     above: CopyId,
-    /// Neighbours in the order of eviction, while it is free.
+    /// Neighbours in the order of eviction, while the copy is free.
     previous: CopyId,
     next: CopyId,
 }
 
-/// Blocks with content, from a prompt's first on: held by a request, or found for it.
+/// Blocks with content from the beginning of a prompt: held by a request, or found in the cache.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Path {
     /// Number of blocks.
     pub(crate) blocks: u64,
     extents: Vec<Extent>,
-    /// The node at the end of the shared blocks, and that position in the tokens.
+    /// Node at the end of the shared blocks, and the position of that end in the tokens.
     node: NodeId,
     at: Cursor,
-    /// The node of the blocks that only its owner can hold; kept when the blocks are freed.
+    /// Node of the blocks that only the request itself can hold; remembered after the blocks are freed.
     own: Option<NodeId>,
 }
 
-/// A copy, and its blocks when it was allocated: if its node was split since, they include the blocks of the copies
-/// above it.
+/// A copy, with its number of blocks at allocation. If its node was split later, the number includes the blocks of
+/// copies above it.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     copy: CopyId,
@@ -93,7 +94,7 @@ struct Extent {
 }
 
 impl Extents {
-    /// A pool of `count` free blocks of `block` tokens.
+    /// Creates a pool of `count` free blocks of `block` tokens.
     pub(crate) fn new(count: u64, block: u64) -> Extents {
         let mut nodes = Slab::default();
         nodes.insert(Node::new(Vec::new(), 0));
@@ -110,17 +111,17 @@ impl Extents {
         }
     }
 
-    /// Blocks that no request holds, cached ones included.
+    /// Number of blocks that no request holds, cached blocks included.
     pub(crate) fn free(&self) -> u64 {
         self.blank + self.cached
     }
 
-    /// Number of holders of blocks in addition to the first, over all blocks.
+    /// Number of holders of blocks beyond the first holder of each, over all blocks.
     pub(crate) fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// Looks up the first blocks of `runs`, at most `most`; sets `found` to the cached ones, in a row.
+    /// Looks up the first blocks of `runs`, at most `most`, and stores the consecutive cached ones in `found`.
     pub(crate) fn find(&self, runs: &[Run], most: u64, found: &mut Path) {
         found.clear();
         found.own = None;
@@ -136,8 +137,8 @@ impl Extents {
         }
     }
 
-    /// Adds to `found` the next blocks of `owner`, at most `most`, that `path` had when they were freed and that are
-    /// still cached.
+    /// Extends `found` by the next blocks unique to `owner`, at most `most`, that `path` had when it was freed and
+    /// that are still cached.
     pub(crate) fn find_own(&self, path: &Path, owner: u64, most: u64, found: &mut Path) {
         let is_own = |id: &NodeId| self.nodes[*id as usize].owner == Some(owner);
         let Some(id) = path.own.filter(is_own).filter(|_| most > 0) else { return };
@@ -146,13 +147,13 @@ impl Extents {
         found.own = Some(id);
     }
 
-    /// Number of found blocks that no request holds: holding them uses a free block each.
+    /// Number of found blocks that no request holds; holding them reduces the free blocks by as many.
     pub(crate) fn unheld(&self, found: &Path) -> u64 {
         let free = found.extents.iter().filter(|e| self.copies[e.copy as usize].holders == 0);
         free.map(|e| e.blocks).sum()
     }
 
-    /// Holds the found blocks.
+    /// Holds the found blocks for a request.
     pub(crate) fn hold(&mut self, found: &mut Path) {
         for extent in &mut found.extents {
             let node = self.copies[extent.copy as usize].node;
@@ -174,7 +175,8 @@ impl Extents {
         }
     }
 
-    /// Allocates `count` free blocks, evicting cached contents; the caller has checked that they exist.
+    /// Allocates `count` free blocks and evicts cached contents if necessary; the caller has checked that enough are
+    /// free.
     pub(crate) fn take(&mut self, count: u64) {
         let blank = count.min(self.blank);
         self.blank -= blank;
@@ -184,7 +186,7 @@ impl Extents {
         }
     }
 
-    /// Records the contents of the next blocks of a request, up to its block `to`: the tokens of `runs`.
+    /// Records the tokens of `runs` as contents of a request's next blocks, up to block number `to`.
     pub(crate) fn name(&mut self, path: &mut Path, runs: &[Run], to: u64) {
         while path.blocks < to
             && let Some(child) = self.child(path.node, runs, path.at)
@@ -211,7 +213,7 @@ impl Extents {
         path.at.take(runs, left * self.block, |run| new.push(run));
     }
 
-    /// Records that the next blocks of a request, up to its block `to`, hold contents unique to `owner`.
+    /// Records that a request's next blocks, up to block number `to`, have contents unique to `owner`.
     pub(crate) fn name_own(&mut self, path: &mut Path, owner: u64, to: u64) {
         let left = to.saturating_sub(path.blocks);
         if left == 0 || path.own.is_some_and(|own| self.lengthens(path, own, left)) {
@@ -223,7 +225,7 @@ impl Extents {
         path.push(self.copy(id), left);
     }
 
-    /// Frees the blocks of a request, last to first, with `blank` blocks without content.
+    /// Frees the blocks of a request from last to first, including `blank` blocks without content.
     pub(crate) fn release(&mut self, path: &mut Path, blank: u64) {
         self.blank += blank;
         for extent in path.extents.iter().rev() {
@@ -245,7 +247,8 @@ impl Extents {
         path.clear();
     }
 
-    /// Adds `blocks` to `id`, if it is the last node of `path` and no other request knows it; true if it did.
+    /// Adds `blocks` to node `id` if it is the last node of `path` and no other request holds it; returns true if it
+    /// did.
     fn lengthens(&mut self, path: &mut Path, id: NodeId, blocks: u64) -> bool {
         let Some(last) = path.extents.last_mut() else { return false };
         let Copied { node, holders, newer, .. } = self.copies[last.copy as usize];
@@ -260,7 +263,7 @@ impl Extents {
         true
     }
 
-    /// The child of `node` that begins with the block of `runs` at a cursor.
+    /// Child of `node` that begins with the block of `runs` at the cursor.
     fn child(&self, node: NodeId, runs: &[Run], at: Cursor) -> Option<NodeId> {
         if self.nodes[node as usize].children == 0 {
             return None;
@@ -273,7 +276,7 @@ impl Extents {
         at.pass_common(&self.nodes[node as usize].runs, runs, most * self.block, self.block) / self.block
     }
 
-    /// A new copy of a node, held once.
+    /// Creates a copy of a node, with one holder.
     fn copy(&mut self, node: NodeId) -> CopyId {
         let copied = Copied { node, holders: 1, newer: NONE, above: NONE, previous: NONE, next: NONE };
         let copy = self.copies.insert(copied) as CopyId;
@@ -281,7 +284,7 @@ impl Extents {
         copy
     }
 
-    /// Makes `copy` the newest of a node.
+    /// Makes `copy` the newest copy of a node.
     fn append(&mut self, node: NodeId, copy: CopyId) {
         let mut last = self.nodes[node as usize].oldest;
         if last == NONE {
@@ -358,7 +361,7 @@ impl Extents {
         taken
     }
 
-    /// Drops a node without copies.
+    /// Removes a node that has no copies.
     fn forget(&mut self, id: NodeId) {
         let node = std::mem::replace(&mut self.nodes[id as usize], Node::new(Vec::new(), 0));
         if let Some(first) = node.first {
@@ -380,7 +383,7 @@ impl Extents {
         }
     }
 
-    /// Links `copy` in behind `previous`, or first.
+    /// Inserts `copy` behind `previous` in the order of eviction, or at the front.
     fn link(&mut self, copy: CopyId, previous: CopyId) {
         let next = if previous == NONE { self.head } else { self.copies[previous as usize].next };
         self.copies[copy as usize].previous = previous;
@@ -401,7 +404,7 @@ impl Node {
         Node { runs, blocks, parent: ROOT, first: None, owner: None, children: 0, oldest: NONE }
     }
 
-    /// Drops the last `blocks`.
+    /// Removes the last `blocks` blocks of the node.
     fn cut(&mut self, blocks: u64, block: u64) {
         self.blocks -= blocks;
         let mut left = blocks * block;
@@ -422,7 +425,7 @@ impl Path {
         self.blocks += blocks;
     }
 
-    /// Empties the path, except for the record of the owner's blocks.
+    /// Empties the path, but remembers the node of the owner's unique blocks.
     fn clear(&mut self) {
         self.extents.clear();
         (self.blocks, self.node, self.at) = (0, ROOT, Cursor::default());

@@ -1,18 +1,18 @@
-//! Groups of layers with equal retention of tokens, and the blocks of each in a common pool.
+//! Groups of layers with equal retention of tokens, and the blocks of each group in a common pool.
 //!
 //! Knows: vLLM puts layers with a sliding window into separate groups, each with as many layers as a full-attention
-//! group, so that all blocks have equal bytes; a group with a window frees the blocks that have left the window, so a
-//! sequence holds the first few and then no more. Counted are ⌈tokens/b⌉ blocks of b tokens, with a window w at most
-//! ⌈(w − 1)/b⌉ + 1, which is needed at any alignment; a prompt chunk longer than the window holds more during its
-//! step, which is left out. Knows nothing about which request holds which blocks.
+//! group, so that all blocks have equal bytes. A group with a window frees the blocks that have left the window, so
+//! that a long sequence holds a constant number. A group holds ⌈tokens/b⌉ blocks of b tokens, with a window w at most
+//! ⌈(w − 1)/b⌉ + 1, which suffices at any alignment. The additional blocks of a prompt chunk longer than the window,
+//! held during its step, are not counted. Knows nothing about which request holds which blocks.
 //!
 //! Source: vLLM 0.13, `v1/core/kv_cache_utils.py` (`_get_kv_cache_groups_uniform_page_size`) and
 //! `single_type_kv_cache_manager.py` (`SlidingWindowManager`).
 
 use std::collections::BTreeMap;
 
-/// Tokens of a block. A power of two, the usual case, divides by a shift, because several divisions are on a
-/// request's hot path.
+/// Tokens per block. Divisions by a power of two, the usual case, are shifts, because each request divides several
+/// times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockSize {
     tokens: u64,
@@ -20,18 +20,18 @@ pub(crate) struct BlockSize {
 }
 
 impl BlockSize {
-    /// Blocks of `tokens` tokens, at least one.
+    /// Creates a block size of `tokens` tokens, at least one.
     pub(crate) fn new(tokens: u64) -> BlockSize {
         BlockSize { tokens, shift: tokens.is_power_of_two().then(|| tokens.trailing_zeros()) }
     }
 
-    /// Tokens of a block.
+    /// Tokens per block.
     #[inline(always)]
     pub(crate) fn tokens(self) -> u64 {
         self.tokens
     }
 
-    /// Whole blocks of `tokens`, and the tokens beyond them.
+    /// Number of whole blocks in `tokens`, and the remaining tokens.
     #[inline(always)]
     pub(crate) fn divide(self, tokens: u64) -> (u64, u64) {
         match self.shift {
@@ -45,7 +45,7 @@ impl BlockSize {
         (tokens / self.tokens, tokens % self.tokens)
     }
 
-    /// Blocks that hold `tokens`.
+    /// Number of blocks that hold `tokens`.
     #[inline(always)]
     pub(crate) fn ceil(self, tokens: u64) -> u64 {
         let (whole, rest) = self.divide(tokens);
@@ -53,34 +53,34 @@ impl BlockSize {
     }
 }
 
-/// The groups of a model's layers.
+/// Groups of a model's layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
     block: BlockSize,
     all: Vec<Group>,
-    /// True if there is one group, with full attention.
+    /// True if there is only one group and it has full attention.
     one: bool,
 }
 
-/// Groups with equal retention.
+/// Several groups with equal retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Group {
     /// Number of groups.
     pub count: u64,
     /// Most blocks of a sequence in each group.
     pub most: u64,
-    /// Most tokens that the next token attends to there.
+    /// Most tokens that attention of the next token reads in these layers.
     window: u64,
 }
 
 impl Groups {
-    /// All layers together, in blocks of `block` tokens.
+    /// One group of all layers, in blocks of `block` tokens.
     pub(crate) fn one(block: u64) -> Groups {
         Groups::new(block, vec![Group { count: 1, most: u64::MAX, window: u64::MAX }])
     }
 
-    /// Groups of `layers`, which are counted by window (`u64::MAX` for none), in blocks of `block` tokens, and the
-    /// layers of a group. `None` if no layer has a window.
+    /// Groups for `layers`, the number of layers by window (`u64::MAX` for full attention), in blocks of `block`
+    /// tokens, and the number of layers of a group. `None` if no layer has a window.
     pub(crate) fn of_windows(layers: &BTreeMap<u64, u64>, block: u64) -> Option<(Groups, u64)> {
         if layers.keys().all(|window| *window == u64::MAX) {
             return None;
@@ -100,13 +100,13 @@ impl Groups {
         Groups { block: BlockSize::new(block), all, one }
     }
 
-    /// True if there is one group, with full attention.
+    /// True if there is only one group and it has full attention.
     #[inline]
     pub(crate) fn are_one(&self) -> bool {
         self.one
     }
 
-    /// Kinds of groups.
+    /// Groups, with equal ones merged.
     pub(crate) fn kinds(&self) -> &[Group] {
         &self.all
     }
@@ -116,30 +116,30 @@ impl Groups {
         self.all.iter().map(|group| group.count).sum()
     }
 
-    /// Tokens of a block.
+    /// Tokens per block.
     pub(crate) fn block(&self) -> u64 {
         self.block.tokens()
     }
 
-    /// The block size, for divisions.
+    /// Block size in a form that divides fast.
     pub(crate) fn block_size(&self) -> BlockSize {
         self.block
     }
 
-    /// Blocks of a sequence of `tokens`.
+    /// Number of blocks of a sequence of `tokens` tokens, over all groups.
     #[inline(always)]
     pub fn blocks(&self, tokens: u64) -> u64 {
         let blocks = self.block.ceil(tokens);
         if self.are_one() { blocks } else { self.of_all(blocks) }
     }
 
-    /// Blocks of a sequence that has `blocks` in a full-attention group.
+    /// Number of blocks over all groups of a sequence that has `blocks` in each full-attention group.
     #[inline(never)]
     fn of_all(&self, blocks: u64) -> u64 {
         self.all.iter().map(|group| group.count * blocks.min(group.most)).sum()
     }
 
-    /// Tokens of the longest sequence that fits `blocks` blocks, or 2^32.
+    /// Tokens of the longest sequence that fits in `blocks` blocks, at most 2^32.
     pub(crate) fn longest(&self, blocks: u64) -> u64 {
         let (mut fits, mut beyond) = (0, 1 << 32);
         while beyond - fits > 1 {
@@ -149,8 +149,8 @@ impl Groups {
         fits * self.block()
     }
 
-    /// Slots of a sequence's blocks, summed over groups and over its lengths with the next token, from 0 to `tokens`
-    /// − 1.
+    /// Token slots in the blocks of a sequence with its next token, over all groups, summed over sequence lengths
+    /// from 0 to `tokens` − 1.
     pub(crate) fn room_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
             let full = group.most.saturating_mul(self.block());
@@ -161,7 +161,7 @@ impl Groups {
         self.all.iter().map(of).sum()
     }
 
-    /// Used part of these slots: the tokens that the next token attends to.
+    /// Occupied slots among those of [`Groups::room_below`]: the tokens that attention of the next token reads.
     pub(crate) fn kept_below(&self, tokens: u64) -> u128 {
         let of = |group: &Group| {
             let rising = u128::from(tokens.min(group.window.saturating_add(1)));
@@ -172,8 +172,8 @@ impl Groups {
         self.all.iter().map(of).sum()
     }
 
-    /// Blocks that a sequence and its next token occupy, summed over lengths from 0 to `tokens` − 1: 1, 2, … n for a
-    /// block each, and n + 1 for the rest. `tokens` is below 2³².
+    /// Blocks of a sequence with its next token in a full-attention group, summed over sequence lengths from 0 to
+    /// `tokens` − 1: 1, 2, … n for each whole block of lengths, and n + 1 for the rest. `tokens` is below 2³².
     #[inline(always)]
     pub(crate) fn spanned_below(&self, tokens: u64) -> u128 {
         let (whole, rest) = self.block.divide(tokens);
@@ -185,7 +185,8 @@ impl Groups {
 mod tests {
     use super::*;
 
-    /// One full-attention group and five with a window of 8 tokens, in blocks of 4: ⌈7/4⌉ + 1 = 3 blocks at most.
+    /// One full-attention group and five with a window of 8 tokens, in blocks of 4 tokens: at most ⌈7/4⌉ + 1 = 3
+    /// blocks of each windowed group.
     fn six() -> Groups {
         let all = vec![
             Group { count: 1, most: u64::MAX, window: u64::MAX },
@@ -198,9 +199,9 @@ mod tests {
     fn blocks_by_hand() {
         let blocks = [0, 1, 4, 5, 12, 13, 40].map(|tokens| six().blocks(tokens));
         assert_eq!(blocks, [0, 6, 6, 12, 18, 19, 10 + 15]);
-        // 18 blocks hold 12 tokens, 19 hold 16, 17 are too few for a third block in each group.
+        // 18 blocks hold 12 tokens, 19 hold 16; 17 are too few for a third block in each of the six groups.
         assert_eq!([17, 18, 19, 25].map(|blocks| six().longest(blocks)), [8, 12, 16, 40]);
-        // Windowed groups alone never need more.
+        // Groups with windows never need more than a constant number of blocks.
         let window = Groups::new(4, six().all[1..].to_vec());
         assert!(window.longest(15) > 1 << 33 && window.longest(14) == 8);
     }
@@ -217,7 +218,7 @@ mod tests {
         }
     }
 
-    /// 35 tokens are two blocks of 16 and three more, and five blocks of seven.
+    /// 35 tokens are two blocks of 16 tokens and three more tokens, or five blocks of seven.
     #[test]
     fn powers_of_two_divide_as_others_do() {
         let [sixteen, seven] = [16, 7].map(BlockSize::new);

@@ -1,9 +1,10 @@
-//! Host memory as vLLM's offloading connector keeps it: chunks of blocks by their contents, loaded and stored by requests.
+//! Host memory as managed by vLLM's offloading connector: chunks of blocks, identified by their contents, that
+//! requests load and store.
 //!
-//! Knows: chunks that are resident, on their way, or pinned by loads; the offers of a request, the number of offers
-//! before a chunk is stored, and the chunks that a request used when it ends. Source: vLLM 0.33,
-//! `v1/kv_offload/cpu/manager.py`. Does not know: the tokens of a chunk, the blocks of the device, or time. Storage below
-//! host memory is not modelled.
+//! Knows: chunks that are resident, in transfer, or pinned by loads; the offers of a request, the number of offers
+//! before a chunk is stored, and the order of chunks when a request ends. Source: vLLM 0.33,
+//! `v1/kv_offload/cpu/manager.py`. Does not know: the tokens of a chunk, the blocks of the device, or time. Storage
+//! below host memory is not modelled.
 
 mod arc;
 mod lru;
@@ -14,29 +15,29 @@ use arc::Arc;
 use lru::Lru;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of contents whose offers are counted, vLLM's `max_tracker_size`.
+/// Number of contents whose offers are counted: vLLM's `max_tracker_size`.
 const TRACKED: usize = 64_000;
 
-/// A chunk of a request: its place among the request's chunks, and its content.
+/// Chunk of a request: its index among the request's chunks, and its content.
 pub(crate) type Chunk = (u32, Content);
 
 /// State of a chunk on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Residence {
-    /// Not resident.
+    /// Not on the host.
     Absent,
-    /// On its way from the device.
+    /// In transfer from the device.
     Storing,
     /// Ready to be loaded.
     Ready,
 }
 
-/// The result of an offer.
+/// Result of an offer of chunks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// Contents to be stored.
+    /// Contents that will be copied to the host.
     pub stored: Vec<Content>,
-    /// Contents evicted for them, in order.
+    /// Contents that were evicted to make room, in order of eviction.
     pub evicted: Vec<Content>,
 }
 
@@ -55,13 +56,13 @@ enum Policy {
     Arc(Box<Arc>),
 }
 
-/// The host tier.
+/// Host tier of the KV cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Offload {
     capacity: usize,
-    /// Offers from which on a chunk is stored; below 2 each chunk is.
+    /// Number of offers of a chunk at which it is stored; values below 2 store it at the first.
     store_threshold: u32,
-    /// Loads that pin a chunk; `None` while the chunk is on its way from the device.
+    /// Number of loads that pin each chunk; `None` while the chunk is in transfer from the device.
     chunks: ContentMap<Option<u32>>,
     policy: Policy,
     idle: usize,
@@ -71,7 +72,7 @@ pub(crate) struct Offload {
 }
 
 impl Offload {
-    /// An empty tier of `capacity` chunks.
+    /// Creates an empty tier of `capacity` chunks.
     pub(crate) fn new(capacity: usize, policy: EvictionPolicy, store_threshold: u32) -> Offload {
         let policy = match policy {
             EvictionPolicy::Lru => Policy::Lru(Lru::default()),
@@ -89,7 +90,7 @@ impl Offload {
         }
     }
 
-    /// Chunks that are resident, idle, and on their way from the device.
+    /// Numbers of chunks that are resident, idle, and in transfer from the device.
     pub(crate) fn counts(&self) -> [u64; 3] {
         [self.chunks.len(), self.idle, self.storing].map(|count| count as u64)
     }
@@ -103,7 +104,7 @@ impl Offload {
         }
     }
 
-    /// Pins ready chunks that a request loads.
+    /// Pins ready chunks while a request loads them.
     pub(crate) fn load(&mut self, request: u64, chunks: &[Chunk]) {
         for (_, content) in chunks {
             if let Some(Some(pins)) = self.chunks.get_mut(content) {
@@ -131,7 +132,7 @@ impl Offload {
         }
     }
 
-    /// Offers chunks of a request; `None` if the missing ones do not fit, all or nothing.
+    /// Offers chunks of a request for storage; `None`, and no change, if the missing ones do not all fit.
     pub(crate) fn offer(&mut self, request: u64, chunks: &[Chunk]) -> Option<Offer> {
         let counted = self.store_threshold >= 2;
         if counted {
@@ -180,7 +181,7 @@ impl Offload {
         Some(Offer { stored, evicted })
     }
 
-    /// Makes chunks ready that have been stored.
+    /// Marks chunks as ready after their transfer from the device.
     pub(crate) fn stored(&mut self, contents: &[Content]) {
         for content in contents {
             if let Some(pins @ None) = self.chunks.get_mut(content) {
@@ -192,7 +193,7 @@ impl Offload {
         }
     }
 
-    /// Ends a request: the chunks that it used become recent, its first one most.
+    /// Ends a request: the chunks that it used become the newest, its first chunk newest of all.
     pub(crate) fn end(&mut self, request: u64) {
         let Some(usage) = self.uses.remove(&request) else { return };
         let mut chunks: Vec<(u32, Content)> =
@@ -207,7 +208,7 @@ impl Offload {
         }
     }
 
-    /// Records chunks that a request uses, of which `reused` were ready.
+    /// Records that a request uses chunks, of which `reused` were ready on the host.
     fn record(&mut self, request: u64, chunks: &[Chunk], reused: &[Content]) {
         let usage = self.uses.entry(request).or_default();
         let new: Vec<Chunk> = chunks
@@ -250,7 +251,7 @@ impl Policy {
         }
     }
 
-    /// Contents that a request offers for the first time and that are not resident.
+    /// Informs the policy of contents that are offered and not resident.
     fn missed(&mut self, contents: &[Content]) {
         match self {
             Policy::Lru(lru) => lru.touch(contents),
@@ -258,7 +259,7 @@ impl Policy {
         }
     }
 
-    /// Evicts `count` idle chunks that are not `offered`; `None` if there are fewer.
+    /// Evicts `count` idle chunks that are not in `offered`; `None` if there are fewer.
     fn evict(&mut self, count: usize, offered: &BTreeSet<Content>) -> Option<Vec<Content>> {
         match self {
             Policy::Lru(lru) => lru.evict(count, offered),
@@ -267,7 +268,7 @@ impl Policy {
     }
 }
 
-/// Offers of contents, the least recently offered forgotten first.
+/// Numbers of offers by content; when the table is full, the least recently offered content is forgotten.
 #[derive(Debug, Clone, Default)]
 struct Offers {
     counts: ContentMap<(u32, u64)>,
@@ -329,7 +330,7 @@ mod tests {
         Some(offer.evicted)
     }
 
-    /// A request's chunks are as recent as the request, and its last chunk is evicted first; pinned chunks stay.
+    /// Chunks are as recent as their request, and a request's last chunk is evicted first; pinned chunks stay.
     #[test]
     fn the_oldest_request_loses_its_last_chunk_first() {
         let mut tier = Offload::new(4, EvictionPolicy::Lru, 0);
@@ -341,7 +342,7 @@ mod tests {
         tier.load(4, &chunks(&[10]));
         assert_eq!(tier.counts(), [4, 3, 0]);
         assert_eq!(store(&mut tier, 5, &[50]), Some(vec![content(21)]));
-        // Three idle chunks at most can go, and 10 is pinned.
+        // At most three chunks are idle, because 10 is pinned.
         assert_eq!(store(&mut tier, 6, &[60, 61, 62, 63]), None);
         tier.loaded(&[content(10)]);
         assert_eq!(tier.residence(content(10)), Residence::Ready);
@@ -356,7 +357,8 @@ mod tests {
         assert_eq!((again.stored, tier.residence(content(10))), (vec![content(10)], Residence::Storing));
     }
 
-    /// A chunk that two requests used outlives chunks that one did: it is in the list of frequent ones.
+    /// A chunk that two requests used outlives chunks that one request used, because it is in the list of frequent
+    /// chunks.
     #[test]
     fn arc_keeps_what_is_reused() {
         let mut tier = Offload::new(3, EvictionPolicy::Arc, 0);

@@ -1,49 +1,49 @@
-//! A pool of KV blocks with a free list in eviction order and a prefix cache over it, as vLLM keeps it.
+//! A pool of KV blocks, with a free list in eviction order and a prefix cache, equivalent to vLLM's.
 //!
-//! Source: rules 6 to 8 read from vLLM 0.32's `v1/core/block_pool.py` and `kv_cache_manager.py`. Every operation costs
-//! the blocks that it touches.
+//! Source: rules 6 to 8 read from vLLM 0.32's `v1/core/block_pool.py` and `kv_cache_manager.py`. The cost of every
+//! operation is proportional to the blocks that it touches.
 
 use super::prefix::{Content, ContentMap};
 
 /// Index of a block.
 pub(crate) type Block = u32;
 
-/// "No block" in the free list's links.
+/// Marks the absence of a block in the links of the free list.
 const NONE: u32 = u32::MAX;
 
-/// The pool.
+/// Pool of KV blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
-    /// Blocks that were allocated at least once, and the first of the others, which represents all others in the free
-    /// list.
+    /// Blocks that were allocated at least once, followed by the first never-allocated block, which represents all
+    /// others in the free list.
     blocks: Vec<Slot>,
-    /// Number of blocks.
+    /// Number of blocks in the pool.
     count: u32,
-    /// First and last of the free list.
+    /// First and last block of the free list.
     head: u32,
     tail: u32,
     free: u64,
-    /// Holders in addition to the first, over all blocks.
+    /// Number of holders of blocks beyond the first holder of each, over all blocks.
     repeated: u64,
-    /// The oldest block of each shareable content; newer ones with equal content follow by [`Slot::same`].
+    /// Oldest block of each shareable content; newer blocks with equal content follow by [`Slot::same`].
     cached: ContentMap<Block>,
-    /// Contents stored and removed, if they are recorded.
+    /// Log of contents stored and removed, if changes are watched.
     changes: Option<Vec<Change>>,
 }
 
-/// A change of the cache's contents.
+/// Change of the contents of the prefix cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Full blocks of a request can be found from now on.
+    /// Full blocks of a request became findable.
     Stored {
-        /// The request.
+        /// Id of the request.
         owner: u64,
-        /// Index of the first such block in the request.
+        /// Index in the request of the first of these blocks.
         first: u64,
-        /// Contents of the blocks.
+        /// Contents of the blocks, in order.
         contents: Vec<Content>,
     },
-    /// A cached block was reused.
+    /// A cached block was allocated anew and lost its content.
     Removed {
         /// Former content of the block.
         content: Content,
@@ -55,14 +55,14 @@ struct Slot {
     /// Number of requests that hold the block.
     holders: u32,
     content: Option<Content>,
-    /// The next newer block with equal content.
+    /// Next newer block with equal content.
     same: u32,
     previous: u32,
     next: u32,
 }
 
 impl Pool {
-    /// A pool of `count` free blocks.
+    /// Creates a pool of `count` free blocks.
     pub(crate) fn new(count: u32) -> Pool {
         let first = Slot { holders: 0, content: None, same: NONE, previous: NONE, next: NONE };
         let end = if count == 0 { NONE } else { 0 };
@@ -78,28 +78,28 @@ impl Pool {
         }
     }
 
-    /// Records changes from now on.
+    /// Starts to log changes of the cache.
     pub(crate) fn watch(&mut self) {
         self.changes = Some(Vec::new());
     }
 
-    /// The recorded changes, if any are recorded.
+    /// Returns the log of changes, if changes are watched.
     pub(crate) fn changes(&mut self) -> Option<&mut Vec<Change>> {
         self.changes.as_mut()
     }
 
-    /// Blocks that no request holds, cached ones included.
+    /// Number of blocks that no request holds, cached blocks included.
     pub(crate) fn free(&self) -> u64 {
         self.free
     }
 
-    /// Number of holders of blocks in addition to the first, over all blocks.
+    /// Number of holders of blocks beyond the first holder of each, over all blocks.
     pub(crate) fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// The oldest block that holds `content`. A content unique to one request is looked up where its owner last had
-    /// it.
+    /// Finds the oldest block that holds `content`. Content unique to one request is looked up only in `own`, the
+    /// block where the request last had it.
     pub(crate) fn find(&self, content: Content, own: Option<Block>) -> Option<Block> {
         if !content.is_own() {
             return self.cached.get(&content).copied();
@@ -109,12 +109,12 @@ impl Pool {
         own.filter(holds)
     }
 
-    /// Number of `blocks` that no request holds: holding them uses a free block each.
+    /// Number of `blocks` that no request holds; holding them reduces the free blocks by as many.
     pub(crate) fn unheld(&self, blocks: &[Block]) -> u64 {
         blocks.iter().filter(|b| self.blocks[**b as usize].holders == 0).count() as u64
     }
 
-    /// Holds cached blocks.
+    /// Holds cached blocks for a request.
     pub(crate) fn hold(&mut self, blocks: &[Block]) {
         for &block in blocks {
             match self.blocks[block as usize].holders {
@@ -125,7 +125,8 @@ impl Pool {
         }
     }
 
-    /// Allocates `count` blocks from the head of the free list onto `taken`, evicting their contents; all or none.
+    /// Allocates `count` blocks from the head of the free list, evicts their contents and appends them to `taken`;
+    /// returns false, without any change, if too few are free.
     pub(crate) fn allocate(&mut self, count: u64, taken: &mut Vec<Block>) -> bool {
         if count > self.free {
             return false;
@@ -140,7 +141,7 @@ impl Pool {
         true
     }
 
-    /// Records the content of a full block, so that others may hit it.
+    /// Records the content of a full block, so that other requests can find it.
     pub(crate) fn cache(&mut self, block: Block, content: Content) {
         if self.blocks[block as usize].content.is_some() {
             return;
@@ -161,10 +162,10 @@ impl Pool {
         }
     }
 
-    /// Frees a request's blocks, last to first: blocks without cached content go to the head as a group, the others
-    /// to the tail.
+    /// Frees a request's blocks from last to first: blocks without cached content move to the head of the free list
+    /// as a group, all others to the tail.
     pub(crate) fn release(&mut self, blocks: &[Block]) {
-        // The last plain block freed goes after the earlier ones of the head group.
+        // Blocks without content keep their order of release at the head: each follows the one released before.
         let mut plain = NONE;
         for &block in blocks.iter().rev() {
             let slot = &mut self.blocks[block as usize];
@@ -210,7 +211,7 @@ impl Pool {
     fn unlink(&mut self, block: Block) {
         let slot = self.blocks[block as usize];
         let (mut before, mut after) = (slot.previous, slot.next);
-        // The first never-allocated block is replaced in the list by the next one.
+        // The next never-allocated block takes the place in the free list of the one just allocated.
         let heir = block + 1;
         if self.blocks.len() == heir as usize && heir < self.count {
             self.blocks.push(slot);
@@ -227,7 +228,7 @@ impl Pool {
         self.free -= 1;
     }
 
-    /// Links `block` in behind `previous`, or first.
+    /// Inserts `block` behind `previous` in the free list, or at the front.
     fn link(&mut self, block: Block, previous: u32) {
         let next = if previous == NONE { self.head } else { self.blocks[previous as usize].next };
         self.blocks[block as usize].previous = previous;
@@ -272,10 +273,10 @@ mod tests {
         let held = taken(&mut pool, 3);
         pool.cache(held[0], full);
         pool.release(&held);
-        // 2 and 1 as a group in front, 0 behind; a hit finds 0.
+        // Blocks 2 and 1 are a group at the head, block 0 is at the tail; a look-up finds block 0.
         assert_eq!(order(&pool), [2, 1, 3, 4, 0]);
         assert_eq!(pool.find(full, None), Some(0));
-        // Taking all evicts it.
+        // Allocating all blocks evicts the content.
         assert_eq!(taken(&mut pool, 5), [2, 1, 3, 4, 0]);
         assert!(pool.find(full, None).is_none() && taken(&mut pool, 1).is_empty());
     }
@@ -288,7 +289,8 @@ mod tests {
         held[..3].iter().for_each(|b| pool.cache(*b, shared));
         pool.cache(3, own);
         assert_eq!((pool.find(shared, None), pool.find(own, Some(3))), (Some(0), Some(3)));
-        // Given back last to first and taken again, 3 and 2 are evicted: 0 is still the oldest.
+        // When the held blocks are freed from last to first and allocated again, 3 and 2 are evicted, and 0 is still
+        // the oldest.
         pool.release(&held);
         assert_eq!(taken(&mut pool, 2), [3, 2]);
         assert_eq!((pool.find(shared, None), pool.find(own, Some(3))), (Some(0), None));

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 
 const BLOCK: u64 = 4;
 
-/// A request in both pools: by extents, and block by block.
+/// Request that is held in both pools: by extents, and block by block.
 #[derive(Default)]
 struct Twin {
     number: u64,
     runs: Vec<Run>,
     tokens: Tokens,
-    /// Tokens from here on are unique to the request.
+    /// Position from which on tokens are unique to the request.
     own_from: u64,
     length: u64,
     path: Path,
@@ -31,7 +31,7 @@ impl Twin {
         Twin { number, runs, tokens, own_from: shared, length, ..Twin::default() }
     }
 
-    /// Contents of the first `count` blocks, by the names of the other pool.
+    /// Contents of the first `count` blocks, as the block-by-block pool identifies them.
     fn contents(&mut self, count: u64) -> &[Content] {
         while (self.contents.len() as u64) < count {
             let (index, past) = (self.contents.len(), self.contents.last().copied());
@@ -87,7 +87,7 @@ impl Twin {
     }
 }
 
-/// The shared segments of a prompt with their lengths, and true if its end is unique.
+/// Shared segments of a prompt with their lengths, and true if unique tokens follow.
 type Segments = (Vec<(u32, u64)>, bool);
 
 fn prompts() -> impl Strategy<Value = Vec<Segments>> {
@@ -98,7 +98,8 @@ fn prompts() -> impl Strategy<Value = Vec<Segments>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 2000 } else { 20_000 }))]
 
-    /// Requests come and go in any order, some again after a preemption: cached, free and shared counts agree.
+    /// Requests arrive and leave in any order, some repeatedly after a preemption: counts of cached, free and shared
+    /// blocks agree.
     #[test]
     fn extents_are_blocks(prompts in prompts(), moves in prop::collection::vec((0..8_usize, 0..3_u64), 1..60), room in 8..40_u32) {
         let (mut extents, mut pool) = (Extents::new(u64::from(room), BLOCK), Pool::new(room));
@@ -124,10 +125,10 @@ proptest! {
     }
 }
 
-/// Five blocks, and two prompts of two blocks with a common first block: the second prompt hits one, so three are
-/// held. Both leave, the first one first. Afterwards five blocks are allocated: the first two are blank, the third
-/// holds the second block of the first prompt, the fourth the second block of the second prompt, and the last the
-/// common block.
+/// A pool of five blocks and two prompts of two blocks with a common first block: the second prompt hits that block,
+/// so three blocks are held. Both prompts leave, the first one first. Afterwards five blocks are allocated in this
+/// order: two blank ones, the second block of the first prompt, the second block of the second prompt, and the common
+/// block.
 #[test]
 fn a_prompt_is_evicted_from_its_end() {
     let run = |segment, length| Run { segment, start: 0, length };

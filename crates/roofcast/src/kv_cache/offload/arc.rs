@@ -1,5 +1,5 @@
-//! Adaptive replacement: recent chunks (T1), frequent chunks (T2), and ghosts of both (B1, B2) that move the target size
-//! of T1.
+//! Adaptive replacement (ARC): recent chunks (T1), frequent chunks (T2), and lists of chunks recently evicted from
+//! each (ghosts, B1 and B2), whose hits move the target size of T1.
 //!
 //! Source: vLLM 0.33, `v1/kv_offload/cpu/policies/arc.py`.
 
@@ -7,7 +7,7 @@ use super::Content;
 use crate::kv_cache::prefix::ContentMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Contents in order, the newest last.
+/// Contents in order of use, the newest last.
 #[derive(Debug, Clone, Default)]
 struct Order {
     places: ContentMap<u64>,
@@ -47,7 +47,7 @@ impl Order {
 #[derive(Debug, Clone)]
 pub(super) struct Arc {
     capacity: usize,
-    /// Target size of T1.
+    /// Target number of chunks in T1.
     target: f64,
     recent: Order,
     frequent: Order,
@@ -83,7 +83,7 @@ impl Arc {
         self.idle.insert(content);
     }
 
-    /// Moves the target by the ghosts among `contents`, the last first.
+    /// Moves the target size of T1 by each of `contents` that is a ghost, from the last to the first.
     pub(super) fn missed(&mut self, contents: &[Content]) {
         for &content in contents.iter().rev() {
             let (recent, frequent) = (self.recent_ghosts.len() as f64, self.frequent_ghosts.len() as f64);
@@ -97,7 +97,7 @@ impl Arc {
         }
     }
 
-    /// Ends a request: chunks that it only stored keep their list, chunks that it reused become frequent.
+    /// Ends a request: chunks that the request only stored stay in their list, chunks that it reused become frequent.
     pub(super) fn end(
         &mut self,
         order: impl Iterator<Item = Content>,

@@ -1,4 +1,4 @@
-//! Recency by request: chunks of a running request share its rank, later ones older.
+//! Least-recently-used order by request: chunks of a running request share its rank, and later chunks count as older.
 //!
 //! Source: vLLM 0.33, `v1/kv_offload/cpu/policies/lru.py`.
 
@@ -7,7 +7,7 @@ use crate::kv_cache::prefix::ContentMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rank of a chunk's request, and its place: a larger rank is newer, a later place older.
+/// Age of a chunk as its request's rank (larger is newer) and its place in the request (later is older).
 type Rank = (u64, Reverse<u32>);
 
 #[derive(Debug, Clone, Default)]
@@ -40,7 +40,7 @@ impl Lru {
         self.ranks.insert(content, (rank, Reverse(place)));
     }
 
-    /// A request uses chunks for the first time.
+    /// Gives chunks that a request uses for the first time the request's rank.
     pub(super) fn access(&mut self, request: u64, chunks: &[Chunk]) {
         let rank = self.rank(request);
         for &(place, content) in chunks {
@@ -51,12 +51,12 @@ impl Lru {
         }
     }
 
-    /// Chunks become the newest, the first of `contents` last.
+    /// Makes chunks the newest, from the last of `contents` to the first.
     pub(super) fn touch(&mut self, contents: &[Content]) {
         self.renew(contents.iter().rev().copied());
     }
 
-    /// Ends a request: its chunks, from the last one on, become the newest.
+    /// Ends a request: its chunks become the newest, from the last to the first.
     pub(super) fn end(&mut self, request: u64, order: impl Iterator<Item = Content>) {
         self.requests.remove(&request);
         self.renew(order);
