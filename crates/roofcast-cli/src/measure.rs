@@ -1,7 +1,8 @@
 //! Measurement of this machine.
 //!
-//! Knows: how a rate is measured: turns of work on every thread between two moments, repeated, with the spread. The
-//! work is in [`memory`] and [`compute`], the machine's description in [`machine`], its GPUs in [`gpu`].
+//! Knows: how a rate is measured: every thread repeats a unit of work, a turn, between two moments; this is repeated,
+//! and the spread is kept. The work is in [`memory`] and [`compute`], the machine's description in [`machine`], its
+//! GPUs in [`gpu`]. Knows nothing about the kind of work.
 
 pub(crate) mod compute;
 pub(crate) mod gpu;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Durations and repeats of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Warm-up before each repeat: threads start, clocks rise.
+    /// Warm-up before each repeat, in which threads start and clock rates rise.
     pub(crate) warm_up: Duration,
     /// Duration of a repeat.
     pub(crate) span: Duration,
@@ -24,20 +25,20 @@ pub(crate) struct Pace {
     pub(crate) repeats: usize,
 }
 
-/// Rates of the repeats, per second in which the threads held a processor.
+/// Rates of the repeats, per second in which the threads held a processor. The unit of work is the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
-    /// The median.
+    /// Median of the repeats.
     pub(crate) median: f64,
-    /// The slowest.
+    /// Slowest repeat.
     pub(crate) min: f64,
-    /// The fastest.
+    /// Fastest repeat.
     pub(crate) max: f64,
     /// Fraction of the time in which threads waited for a processor, if the system reports it.
     pub(crate) waited_share: Option<f64>,
 }
 
-/// Result of a repeat, of one thread or of all.
+/// Result of one repeat, of one thread or of all threads together.
 #[derive(Debug, Clone, Copy)]
 struct Repeat {
     rate: f64,
@@ -45,7 +46,7 @@ struct Repeat {
 }
 
 impl Spread {
-    /// Spread of at least one repeat; every rate must be a positive number.
+    /// Computes the spread of at least one repeat; every rate must be a positive number.
     fn of(repeats: &[Repeat]) -> Result<Spread> {
         let mut rates: Vec<f64> = repeats.iter().map(|r| r.rate).collect();
         ensure!(rates.iter().all(|r| r.is_finite() && *r > 0.0), "a rate of {rates:?} cannot be");
@@ -67,7 +68,8 @@ pub(crate) fn rate(amount: u64, time: Duration) -> f64 {
     amount as f64 / time.as_secs_f64()
 }
 
-/// Total rate of all `workers`, each on its own thread. A worker's turn returns the amount of its work.
+/// Measures the total rate of all `workers`, each on its own thread. A call of a worker does one turn and returns the
+/// amount of work done.
 pub(crate) fn steady<W>(workers: &mut [W], pace: Pace) -> Result<Spread>
 where
     W: FnMut() -> Result<u64> + Send,
@@ -76,8 +78,8 @@ where
     Spread::of(&repeats)
 }
 
-/// One repeat: every thread takes turns until the warm-up is over, and then counts them until the span is. The
-/// threads' own rates are added, so that a thread that ends late does not count against the others.
+/// Runs one repeat: every thread takes turns until the warm-up is over, and then counts them until `pace.span` is over.
+/// The rates of the threads are added, so that a thread that ends late does not lower the rate of the others.
 fn together<W>(workers: &mut [W], pace: Pace) -> Result<Repeat>
 where
     W: FnMut() -> Result<u64> + Send,
@@ -96,7 +98,8 @@ where
     Ok(Repeat { rate: each.iter().map(|r| r.rate).sum(), waited_share: mean_wait(&each) })
 }
 
-/// A thread's repeat: its span counts time in which it held a processor, as far as the system reports waits.
+/// Runs one thread's part of a repeat. Only time in which the thread held a processor counts, as far as the system
+/// reports waits.
 fn alone<W: FnMut() -> Result<u64>>(turn: &mut W, open: Instant, span: Duration) -> Result<Repeat> {
     turn()?;
     while Instant::now() < open {
@@ -138,10 +141,11 @@ mod tests {
 
     #[test]
     fn a_spread_is_the_middle_and_both_ends() {
-        // Waits of 0, 1/4 and 1/2: 1/4 on average.
+        // Fractions waited of 0, 1/4 and 1/2: 1/4 on average.
         let odd = Spread { median: 2.0, min: 1.0, max: 3.0, waited_share: Some(0.25) };
         assert_eq!(spread(&[3.0, 1.0, 2.0]).unwrap(), odd);
-        // Between the two in the middle: (2 + 4) / 2. Waits of 0, 1/4, 1/2, 3/4: 3/8.
+        // The median of four is the mean of the middle two, (2 + 4) / 2. Fractions waited of 0, 1/4, 1/2, 3/4: 3/8 on
+        // average.
         let even = Spread { median: 3.0, min: 1.0, max: 9.0, waited_share: Some(0.375) };
         assert_eq!(spread(&[4.0, 1.0, 2.0, 9.0]).unwrap(), even);
     }

@@ -1,7 +1,7 @@
-//! The page, if this build has one: three files that `build.rs` embeds, and an answer as a stand-alone file.
+//! The page, if this build has one: three files that `build.rs` embeds.
 //!
-//! Knows: the files that `npm run build` writes into `web/dist`, and how script, style and an answer are combined
-//! into one file. Knows nothing about the content of answers.
+//! Knows: the files that `npm run build` writes into `web/dist`, and how script, style and an answer are combined into
+//! one stand-alone file. Knows nothing about the content of answers.
 
 use crate::show::target::Target;
 use anyhow::Result;
@@ -17,18 +17,18 @@ pub(crate) struct Page {
     pub(crate) style: &'static str,
 }
 
-/// The page of this build.
+/// The page of this build; `None` if it was not built.
 pub(crate) const PAGE: Option<Page> = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// Commands that build the page.
+/// Commands that build the page, for messages.
 pub(crate) const COMMANDS: [&str; 2] =
     ["npm --prefix web ci && npm --prefix web run build", "cargo build --release"];
 
-/// Script and style tags in `index.html` that are replaced.
+/// Tag in `index.html` that the script's contents replace in a stand-alone file; the next constant is the style's.
 const SCRIPT: &str = r#"<script type="module" crossorigin src="/page.js"></script>"#;
 const STYLE: &str = r#"<link rel="stylesheet" crossorigin href="/page.css">"#;
 
-/// A view's name and its data.
+/// Data embedded in a stand-alone file: the name of a view and the answer that it shows.
 #[derive(Serialize)]
 struct Shown<'a, T> {
     view: &'static str,
@@ -36,11 +36,11 @@ struct Shown<'a, T> {
 }
 
 impl Page {
-    /// A stand-alone file that shows `answer` in `view` and needs neither a server nor the network.
+    /// A stand-alone HTML file that shows `answer` in `view` and needs neither a server nor the network.
     pub(crate) fn alone(&self, view: &'static str, answer: &impl Serialize) -> Result<String> {
         let data = inert(&serde_json::to_string(&Shown { view, answer })?);
         let style = format!("<style>{}</style>", self.style);
-        // Within a script only its end tag has a meaning to HTML.
+        // HTML ends a script at `</script`, wherever it occurs; escaping the slash keeps the script's meaning.
         let code = self.script.replace("</script", "<\\/script");
         let script = format!(
             "<script type=\"application/json\" id=\"shown\">{data}</script>\n<script type=\"module\">{code}</script>"
@@ -49,14 +49,15 @@ impl Page {
     }
 }
 
-/// A file that `--html` writes.
+/// A stand-alone file that `--html` writes.
 pub(crate) struct Alone {
     page: Page,
     file: Target,
 }
 
 impl Alone {
-    /// The file of `--html`, if given; both the page and the path are checked before any work is done.
+    /// The file of `--html`, if the flag is given. Fails before any work is done if there is no page or the path cannot
+    /// be written.
     pub(crate) fn asked(path: Option<&PathBuf>) -> Result<Option<Alone>> {
         let Some(path) = path else { return Ok(None) };
         let accepted = format!("a build after `{}`", COMMANDS[0]);
@@ -70,7 +71,7 @@ impl Alone {
     }
 }
 
-/// JSON that no tag can end: `<` occurs only within its strings.
+/// JSON that cannot end an HTML script: `<` occurs only within strings, where an escape replaces it.
 fn inert(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

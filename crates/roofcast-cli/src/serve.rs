@@ -1,8 +1,8 @@
 //! The server behind the page: questions as JSON over POST, answered with the documents of the verbs.
 //!
-//! Knows: a request is admitted ([`crate::http::guard`]), routed ([`routes`]), read as a question that reaches no
-//! file of this machine ([`question`]), and answered at once ([`api`]) or as lines that follow long work ([`work`]).
-//! The contents of an answer are up to the verbs.
+//! Knows: a request is admitted ([`crate::http::guard`]), routed ([`routes`]), read as a question that cannot read
+//! files of this machine ([`question`]), and answered at once ([`api`]) or as lines that follow long work ([`work`]).
+//! Knows nothing about the contents of an answer.
 
 mod accuracy;
 mod api;

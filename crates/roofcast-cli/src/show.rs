@@ -15,9 +15,9 @@ use std::io::{BufWriter, Write};
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
 pub(crate) struct Document<T: Serialize> {
-    /// `roofcast/limits/1`, …; the number grows when a key changes its meaning or goes.
+    /// Name of the schema, as in `roofcast/limits/1`; the number grows when a key is removed or changes its meaning.
     pub(crate) schema: &'static str,
-    /// The answer.
+    /// The answer, whose keys are the document's.
     #[serde(flatten)]
     pub(crate) body: T,
 }
@@ -29,14 +29,14 @@ pub(crate) fn json<T: Serialize>(schema: &'static str, body: &T) -> Result<()> {
         let whole = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
         return text(&(whole + "\n"));
     }
-    // Standard output takes a line at a time, and a document has thousands.
+    // Standard output flushes after each line, and a document has thousands, so it is buffered.
     let mut out = BufWriter::new(std::io::stdout().lock());
     serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
     writeln!(out)?;
     Ok(out.flush()?)
 }
 
-/// Prints text, or hands it to a host.
+/// Prints text, or passes it to a host.
 pub(crate) fn text(text: &str) -> Result<()> {
     if !host::printed(text) {
         let mut out = std::io::stdout().lock();

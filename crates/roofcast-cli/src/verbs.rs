@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 /// Sections of a spec that describe the model, the hardware and the engine.
 pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parallelism", "engine"];
 
-/// The deployment of an answer, as in the JSON document.
+/// The deployment that an answer is about, as in the JSON document.
 #[derive(Serialize)]
 pub(crate) struct About<'a> {
     model: &'a str,
@@ -64,7 +64,7 @@ impl<'a> About<'a> {
         }
     }
 
-    /// `Llama-3.1-8B on 4 × h100-sxm (tp 4), bf16 weights, bf16 KV`.
+    /// The deployment in words, as in `Llama-3.1-8B on 4 × h100-sxm (tp 4), bf16 weights, bf16 KV`.
     pub(crate) fn name(&self) -> String {
         let p = self.parallelism;
         let degrees = [
@@ -83,13 +83,13 @@ impl<'a> About<'a> {
         )
     }
 
-    /// The name, then the assumptions, a line each.
+    /// The deployment in words, then the assumptions, a line each.
     pub(crate) fn title(&self) -> String {
         line(&self.name()) + &assumed(self.assumptions) + "\n"
     }
 }
 
-/// The common title of several answers if they share one, otherwise all of their assumptions.
+/// Title of several answers: the common one if all are equal, otherwise the assumptions of all.
 pub(crate) fn common_title(abouts: &[About]) -> String {
     let first = abouts.first().map(About::title).unwrap_or_default();
     if abouts.iter().all(|about| about.title() == first) {
@@ -101,7 +101,7 @@ pub(crate) fn common_title(abouts: &[About]) -> String {
     if all.is_empty() { String::new() } else { assumed(&all) + "\n" }
 }
 
-/// The assumptions, a line each.
+/// The assumptions of an answer, a line each.
 pub(crate) fn assumed(assumptions: &[String]) -> String {
     assumptions.iter().map(|assumption| line(&format!("assumed: {assumption}"))).collect()
 }

@@ -1,10 +1,10 @@
 //! Rate at which the processor multiplies and adds, by number format.
 //!
-//! Knows: the inner loop of a GEMM in registers, and the instructions for it. Every turn's sum is checked, so no work
-//! was skipped. Does not know memory: a turn's operands stay in the first cache.
+//! Knows: the inner loop of a GEMM in registers, and the instructions for it. Every turn's sum is checked, which shows
+//! that the compiler removed no work. Knows nothing about memory: a turn's operands stay in the first-level cache.
 //!
-//! Matrix units that are separate from the vector units (AMX, SME) are not used, so the measured rate is below the
-//! peak there.
+//! Matrix units that are separate from the vector units (AMX, SME) are not used; on processors that have them the
+//! measured rate is below the peak.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -16,29 +16,30 @@ use multiversion::multiversion;
 use multiversion::target::match_target;
 use roofcast::precision::Dtype;
 
-/// Vectors of a panel in the inner loop of a GEMM.
+/// Number of vectors in a panel, the operand that the inner loop of a GEMM reads.
 const STEPS: usize = 64;
-/// Accumulators that do not wait for each other: two units of up to six cycles each.
+/// Accumulators that do not depend on one another. Twelve keep two units busy whose additions take up to six cycles.
 const CHAINS: usize = 12;
-/// Panels of a turn: small enough for exact sums, large enough for the clock.
+/// Panels of a turn: few enough for sums that the format holds exactly, many enough for the clock's resolution.
 const PANELS: u64 = 1024;
 
-/// Result of a turn.
+/// Result of one turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Turn {
     instructions: &'static str,
-    /// Multiply-adds.
+    /// Number of multiply-adds.
     products: u64,
     sum: f64,
 }
 
 impl Turn {
-    /// Result with `width` multiply-adds per vector.
+    /// Creates the result of a turn whose vectors have `width` multiply-adds each.
     fn of(instructions: &'static str, width: u64, sum: f64) -> Turn {
         Turn { instructions, products: PANELS * STEPS as u64 * CHAINS as u64 * width, sum }
     }
 
-    /// Checks the sum: panels hold 0, 1, 2, 3, 0, … against ones, 1.5 per multiply-add, exactly.
+    /// Checks the sum: panels hold 0, 1, 2, 3, 0, … and are multiplied by ones, which gives exactly 1.5 per
+    /// multiply-add on average.
     fn checked(self) -> Result<Turn> {
         let expected = 1.5 * self.products as f64;
         ensure!(self.sum == expected, "{}: the sum is {}, not {expected}", self.instructions, self.sum);
@@ -46,13 +47,13 @@ impl Turn {
     }
 }
 
-/// Index of the vector of ones that an accumulator is multiplied with.
+/// Index of the vector of ones by which an accumulator's products are computed.
 #[inline]
 fn column<const COLUMNS: usize>(chain: usize) -> usize {
     chain % COLUMNS
 }
 
-/// Every vector of a panel, multiplied into [`CHAINS`] accumulators against `$columns` vectors of ones.
+/// Multiplies every vector of a panel by `$columns` vectors of ones and adds the products to [`CHAINS`] accumulators.
 macro_rules! product {
     ($(#[$feature:meta])? $name:ident, $shown:literal, $width:literal, $columns:literal,
      $splat:expr, $ones:expr, $zero:expr, $step:expr, $total:expr) => {
@@ -63,7 +64,8 @@ macro_rules! product {
             for (vector, value) in panel.iter_mut().zip([0_u8, 1, 2, 3].into_iter().cycle()) {
                 *vector = splat(value);
             }
-            // A box around the arrays themselves would keep the accumulators in memory, at a third of the rate.
+            // Each vector goes through a black box by itself: a black box around the array would keep the accumulators
+            // in memory, at a third of the rate.
             let ones = [(); $columns].map(|()| black_box($ones));
             let mut sums = [black_box($zero); CHAINS];
             for _ in 0..PANELS {
@@ -126,12 +128,12 @@ fn int8() -> Turn {
     }
 }
 
-/// A number format and its turn on this machine; the turn is `None` if the processor lacks the instruction.
+/// A number format and its kernel on this machine; the kernel returns `None` if the processor lacks the instruction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernel {
-    /// Name in the catalog; double precision is not one of its formats.
+    /// Name of the format as in the catalog; the catalog has none for double precision, which is measured too.
     pub(crate) name: &'static str,
-    /// The catalog's dtype.
+    /// Dtype of the catalog, if the format has one.
     pub(crate) dtype: Option<Dtype>,
     turn: fn() -> Option<Turn>,
 }
@@ -145,7 +147,8 @@ pub(crate) const KERNELS: [Kernel; 5] = [
     Kernel { name: "int8", dtype: Some(Dtype::Int8), turn: || Some(int8()) },
 ];
 
-/// Operations per second on `threads` threads, and the instructions used; a multiply-add counts two.
+/// Operations per second on `threads` threads, and the names of the instructions; a multiply-add counts as two
+/// operations.
 pub(crate) fn measure(kernel: Kernel, threads: usize, pace: Pace) -> Result<Option<(&'static str, Spread)>> {
     let Some(first) = (kernel.turn)() else { return Ok(None) };
     let turn = move || match (kernel.turn)() {
@@ -175,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Older processors' paths, which newer processors would not use.
+    /// Tests the code for older processors, which this processor would not choose.
     #[test]
     fn portable_kernels_sum_right() {
         for turn in [portable::fp64(), portable::fp32(), portable::bf16(), portable::int8()] {

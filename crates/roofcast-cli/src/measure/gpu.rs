@@ -1,6 +1,6 @@
-//! GPUs of this machine, as their makers' tools list them. Rates are neither measured nor invented.
+//! GPUs of this machine, as their makers' tools list them. Rates are neither measured nor guessed.
 //!
-//! Knows: the output of `nvidia-smi` and `rocm-smi`, and the catalog entry of a card's name. The catalog has the
+//! Knows: the output of `nvidia-smi` and `rocm-smi`, and the catalog entry for a card's name. The catalog has the
 //! rates.
 
 use anyhow::{Context, Result, bail};
@@ -13,29 +13,29 @@ use std::io::{ErrorKind, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest run of a tool, because tools hang with a broken driver.
+/// Longest run time of a tool, because tools hang if the driver is broken.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A card; absent fields were not reported by its tool.
+/// A GPU card; a field is `None` if the tool does not report it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Gpu {
-    /// Program that listed it.
+    /// Program that listed the card.
     pub(crate) tool: &'static str,
-    /// The driver's name for it.
+    /// Name of the card in the driver.
     pub(crate) name: String,
-    /// Id of the catalog's entry.
+    /// Id of the card's entry in the catalog.
     pub(crate) catalog: Option<String>,
     /// Memory that the driver reports.
     pub(crate) memory_bytes: Option<Bytes>,
-    /// Highest PCIe generation of card and slot together.
+    /// Highest PCIe generation that both card and slot support.
     pub(crate) pcie_generation: Option<u32>,
-    /// Most lanes of card and slot together.
+    /// Largest number of PCIe lanes that both card and slot support.
     pub(crate) pcie_lanes: Option<u32>,
-    /// Power limit as it is set.
+    /// Power limit as currently set, in watts.
     pub(crate) power_limit_w: Option<f64>,
 }
 
-/// A maker's tool.
+/// A GPU maker's command-line tool.
 struct Tool {
     name: &'static str,
     arguments: &'static [&'static str],
@@ -58,7 +58,7 @@ const TOOLS: [Tool; 2] = [
     },
 ];
 
-/// The cards that the tools list, and error notes of tools. A missing tool is no error.
+/// The cards that the tools list, and a note for each tool that failed. A missing tool is not an error.
 pub(crate) fn find(catalog: &Catalog) -> (Vec<Gpu>, Vec<String>) {
     let (mut gpus, mut notes) = (vec![], vec![]);
     for tool in &TOOLS {
@@ -70,8 +70,8 @@ pub(crate) fn find(catalog: &Catalog) -> (Vec<Gpu>, Vec<String>) {
     (gpus, notes)
 }
 
-/// Output of a tool; `None` if it is not installed. A tool that prints more than a pipe holds, or takes too long, is
-/// killed.
+/// Standard output of a tool; `None` if it is not installed. A tool that prints more than a pipe holds, or that takes
+/// too long, is killed.
 fn output(tool: &Tool) -> Result<Option<String>> {
     let start = Command::new(tool.name)
         .args(tool.arguments)
@@ -146,7 +146,7 @@ fn rocm(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
         let at = |column: Option<usize>| column.and_then(|c| row.get(c)).unwrap_or_default().trim();
         let name = at(Some(series));
         let memory = at(total).parse().ok().map(Bytes);
-        // A line of the whole system (`device` is `system`) has no name.
+        // The line of the whole system (its `device` is `system`) has no card's name.
         if !name.is_empty() && name != "N/A" {
             gpus.push(Gpu {
                 tool: "rocm-smi",
@@ -166,9 +166,9 @@ fn watts(text: &str) -> Option<f64> {
     text.parse().ok().filter(|w: &f64| w.is_finite() && *w > 0.0)
 }
 
-/// The entry whose id or alias has the words of the driver's name, in any order: `A100 80GB PCIe` is
-/// `a100-pcie-80gb`. A further word means another card. Among cards sold with several memory sizes under one name,
-/// the memory that the driver reports decides.
+/// The catalog entry whose id or alias has the words of the driver's name, in any order: `A100 80GB PCIe` is
+/// `a100-pcie-80gb`. A further word means another card. If cards of several memory sizes have one name, the memory that
+/// the driver reports decides.
 fn entry(name: &str, memory: Option<Bytes>, catalog: &Catalog) -> Option<String> {
     let wanted = words(name);
     let known = catalog.accelerator_names().find(|known| !wanted.is_empty() && words(known) == wanted)?;
@@ -187,10 +187,10 @@ fn entry(name: &str, memory: Option<Bytes>, catalog: &Catalog) -> Option<String>
     Some(sizes.into_iter().find(fits).unwrap_or(named).id.clone())
 }
 
-/// Relative difference from which on it is another memory size, not ECC's sixteenth.
+/// Smallest relative difference that means another memory size. ECC reserves a sixteenth, which must stay below it.
 const OTHER_SIZE: f64 = 0.15;
 
-/// The words that distinguish cards; for `Aqua Vanjaram [Instinct MI300X]` the words in brackets.
+/// Words that distinguish cards; of `Aqua Vanjaram [Instinct MI300X]` only the words in brackets.
 fn words(name: &str) -> BTreeSet<String> {
     const SAME: [&str; 10] =
         ["nvidia", "tesla", "geforce", "amd", "instinct", "oam", "hbm3", "hbm3e", "workstation", "edition"];
@@ -217,7 +217,7 @@ mod tests {
             tool: "nvidia-smi",
             name: "NVIDIA H100 80GB HBM3".into(),
             catalog: Some("h100-sxm".into()),
-            // 81,559 · 2^20.
+            // 81,559 MiB = 81,559 · 2^20 bytes.
             memory_bytes: Some(Bytes(85_520_809_984)),
             pcie_generation: Some(5),
             pcie_lanes: Some(16),
@@ -270,7 +270,7 @@ mod tests {
             ("NVIDIA GeForce RTX 4060 Ti", 16380, "rtx-4060-ti-16gb"),
             ("NVIDIA GeForce RTX 3080", 12288, "rtx-3080-12gb"),
             ("NVIDIA RTX A2000", 12282, "rtx-a2000-12gb"),
-            // A rebuilt card, and one of a size that has no entry.
+            // A card rebuilt with more memory, which has an entry, and one of a size without an entry.
             ("NVIDIA GeForce RTX 4090", 49140, "rtx-4090-48gb"),
             ("NVIDIA GeForce RTX 3090", 49140, "rtx-3090"),
             ("NVIDIA A10", 24564, "a10"),
@@ -295,7 +295,7 @@ mod tests {
             (found[1].name.as_str(), found[1].memory_bytes, found[1].catalog.as_deref()),
             ("0x738c", None, None)
         );
-        // An older version's header.
+        // The header of an older version, whose column names have another case.
         let old = "device,Card series,Card model,Card vendor,Card SKU\ncard0,Arcturus GL-XL [AMD Instinct MI100],0x0c34,AMD,D34316\n";
         assert_eq!(rocm(old, catalog()).unwrap()[0].memory_bytes, None);
     }

@@ -15,11 +15,11 @@ use std::time::Duration;
 pub(crate) struct Machine {
     /// The processor's name.
     pub(crate) name: String,
-    /// `x86`, `arm`, …
+    /// Processor architecture: `x86`, `arm` or another.
     pub(crate) architecture: &'static str,
     /// Hardware threads that this process may use.
     pub(crate) threads: usize,
-    /// Bytes of all last-level caches.
+    /// Bytes of all last-level caches together.
     pub(crate) cache_bytes: Bytes,
     /// Bytes of memory that this process may use: the system's, or its control group's if that is less.
     pub(crate) memory_bytes: Bytes,
@@ -76,17 +76,17 @@ pub(super) fn huge_bytes() -> Option<Bytes> {
     kibibytes(&fs::read_to_string("/proc/self/smaps_rollup").ok()?, "AnonHugePages")
 }
 
-/// Time that this thread has waited for a processor since it began, if the system reports it.
+/// Time for which this thread has waited for a processor since it started, if the system reports it.
 pub(super) fn waited() -> Option<Duration> {
     queued(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
-/// The second figure of `ran waited turns`: nanoseconds.
+/// The second number of `schedstat`'s `ran waited turns`, in nanoseconds.
 fn queued(schedstat: &str) -> Option<Duration> {
     Some(Duration::from_nanos(schedstat.split_whitespace().nth(1)?.parse().ok()?))
 }
 
-/// The value of `Key:   123 kB`; the kernel's kB are 1024 bytes.
+/// The value of a line `Key:   123 kB` in bytes; the kernel's kB are 1024 bytes.
 fn kibibytes(text: &str, key: &str) -> Option<Bytes> {
     let line = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':'))?;
     let count: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -101,15 +101,15 @@ fn processor(cpuinfo: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// The word in brackets, as `madvise` in `always [madvise] never`.
 fn chosen(text: &str) -> Option<String> {
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
-/// A cache by level, the processors that share it, and its size.
+/// A cache: its level, the list of processors that share it, and its size.
 type Cache = (u32, String, Bytes);
 
-/// Every cache under `cpu*/cache/index*`, each once.
+/// Every cache listed under `cpu*/cache/index*`; a shared cache occurs once.
 fn caches(root: &Path) -> BTreeSet<Cache> {
     let folders = |path: &Path, prefix: &'static str| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -127,7 +127,7 @@ fn caches(root: &Path) -> BTreeSet<Cache> {
         .collect()
 }
 
-/// `32768K`, as `/sys` writes it.
+/// The bytes of a cache's size as `/sys` writes it, as in `32768K`.
 fn cache_size(text: &str) -> Option<Bytes> {
     let (digits, unit) = match text.strip_suffix('K') {
         Some(digits) => (digits, 1 << 10),
@@ -136,7 +136,7 @@ fn cache_size(text: &str) -> Option<Bytes> {
     Some(Bytes(unit) * digits.parse().ok()?)
 }
 
-/// All caches of the highest level together.
+/// Bytes of all caches of the highest level together.
 fn last_level(caches: &BTreeSet<Cache>) -> Bytes {
     let highest = caches.iter().map(|c| c.0).max();
     caches.iter().filter(|c| Some(c.0) == highest).map(|c| c.2).sum()
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn caches_that_processors_share_count_once() {
-        // Four processors: a level-2 cache of 1 MiB each, level 3 of 32 MiB for each pair: 64 MiB.
+        // Four processors: each has a level-2 cache of 1 MiB, and each pair a level-3 cache of 32 MiB, 64 MiB together.
         let root = tempfile::tempdir().unwrap();
         for cpu in 0..4 {
             let pair = if cpu < 2 { "0-1" } else { "2-3" };

@@ -1,6 +1,6 @@
 //! Rates of reading and copying memory, with small pages and with huge ones.
 //!
-//! Knows: buffers that exceed all caches, divided evenly over the threads, and their checksums. Does not know the
+//! Knows: buffers larger than all caches, divided evenly over the threads, and their checksums. Knows nothing about the
 //! repetition of measurements ([`super::steady`]) or cache sizes ([`super::machine`]).
 
 use super::{Pace, Spread, steady};
@@ -9,17 +9,17 @@ use memmap2::MmapMut;
 use roofcast::units::Bytes;
 use serde::Serialize;
 
-/// Bytes of a turn: long enough for the clock, short enough that all threads end together.
+/// Bytes of a turn: many enough for the clock's resolution, few enough that all threads end nearly together.
 const BLOCK: usize = 1 << 20;
 const WORD: usize = size_of::<u64>();
 
-/// Memory operation.
+/// Memory operation to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operation {
-    /// Every word is read once and summed.
+    /// Reading every word once into a sum.
     Read,
-    /// One half of the buffer is copied to the other; bytes read and bytes written both count.
+    /// Copying one half of the buffer to the other; both the bytes read and the bytes written count.
     Copy,
 }
 
@@ -33,8 +33,8 @@ pub(crate) enum Pages {
     Huge,
 }
 
-/// Bytes of the buffer: eight times the caches (two for a quick run) and at least 256 MiB (64), at most a quarter of
-/// the free memory.
+/// Bytes of a buffer: eight times the caches (twice if `quick`), at least 256 MiB (64 MiB if `quick`), at most a
+/// quarter of the free memory.
 pub(crate) fn size(cache: Bytes, free: Bytes, quick: bool) -> Bytes {
     let (times, least) = if quick { (2, 64 << 20) } else { (8, 256 << 20) };
     Bytes((cache * times).0.max(least).min(free.0 / 4))
@@ -43,13 +43,14 @@ pub(crate) fn size(cache: Bytes, free: Bytes, quick: bool) -> Bytes {
 /// A buffer filled with a known pattern.
 pub(crate) struct Buffer {
     map: MmapMut,
-    /// Fraction in huge pages, if the system reports it.
+    /// Fraction of the buffer in huge pages, if the system reports it.
     pub(crate) huge_share: Option<f64>,
 }
 
 impl Buffer {
-    /// Creates a buffer of `size`, rounded to whole blocks for each of `threads`; `None` if the system lacks such
-    /// pages. Each part is filled by its own thread, which on most systems places it near that thread.
+    /// Creates a buffer of `size`, rounded to whole blocks for each of `threads`; `None` if the system has no pages of
+    /// that kind. Each thread fills the part that it will use, so that most systems place the part in the memory
+    /// nearest to that thread.
     pub(crate) fn new(size: Bytes, pages: Pages, threads: usize) -> Result<Option<Buffer>> {
         let unit = 2 * BLOCK * threads;
         let length = (usize::try_from(size.0)? / unit).max(1) * unit;
@@ -70,7 +71,7 @@ impl Buffer {
         Ok(Some(Buffer { map, huge_share }))
     }
 
-    /// Bytes per second, on as many threads as the buffer was made for.
+    /// Measures bytes per second on `threads` threads, which must be the number that the buffer was created for.
     pub(crate) fn measure(&mut self, operation: Operation, threads: usize, pace: Pace) -> Result<Spread> {
         let part = self.map.len() / threads;
         let parts = self.map.chunks_mut(part);
@@ -87,14 +88,14 @@ impl Buffer {
     }
 }
 
-/// Requests `pages`; true if the system supports them.
+/// Asks the system to use `pages` for a mapping; true if the system supports them.
 #[cfg(target_os = "linux")]
 fn advise(map: &MmapMut, pages: Pages) -> bool {
     let advice = match pages {
         Pages::Small => memmap2::Advice::NoHugePage,
         Pages::Huge => memmap2::Advice::HugePage,
     };
-    // A kernel without huge pages refuses either advice, and has small pages anyway.
+    // A kernel without huge pages refuses either advice; its pages are small anyway.
     map.advise(advice).is_ok() || pages == Pages::Small
 }
 
@@ -103,24 +104,24 @@ fn advise(_: &MmapMut, pages: Pages) -> bool {
     pages == Pages::Small
 }
 
-/// Word `i` of a part is `i`.
+/// Fills a part with the known pattern: word `i` of a part is `i`.
 fn fill(part: &mut [u8]) {
     for (i, word) in (0_u64..).zip(part.chunks_exact_mut(WORD)) {
         word.copy_from_slice(&i.to_ne_bytes());
     }
 }
 
-/// The sum of a block's words, modulo 2^64.
+/// Sum of a block's words, modulo 2^64.
 fn sum(block: &[u8]) -> u64 {
     block.as_chunks::<WORD>().0.iter().fold(0, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)))
 }
 
-/// `first + (first + 1) + …`, of `count` words.
+/// Sum of `count` consecutive numbers from `first` on, modulo 2^64.
 fn expected(first: u64, count: u64) -> u64 {
     first.wrapping_mul(count).wrapping_add(count * (count - 1) / 2)
 }
 
-/// Turns that each read a block of `part` in rotation, and compare its sum with the pattern's.
+/// A worker whose turns read the blocks of `part` in rotation and compare each sum with the pattern's.
 fn reader(part: &[u8]) -> impl FnMut() -> Result<u64> + Send {
     let mut blocks = (0_u64..).zip(part.chunks_exact(BLOCK)).cycle();
     move || {
@@ -132,7 +133,7 @@ fn reader(part: &[u8]) -> impl FnMut() -> Result<u64> + Send {
     }
 }
 
-/// A part, its upper half to be overwritten by its lower.
+/// A part whose lower half is copied over its upper half.
 struct Copy<'a> {
     from: &'a [u8],
     to: &'a mut [u8],
@@ -148,7 +149,7 @@ impl<'a> Copy<'a> {
         Copy { from, to, next: 0, round: false }
     }
 
-    /// Copies a block; both of its sides count.
+    /// Copies one block; returns the bytes read plus the bytes written.
     fn turn(&mut self) -> u64 {
         let end = (self.next + BLOCK).min(self.from.len());
         self.to[self.next..end].copy_from_slice(&self.from[self.next..end]);
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn a_buffer_outgrows_the_caches_but_not_the_memory() {
         let gib = Bytes(1 << 30);
-        // 8 · 64 MiB = 512 MiB; 8 · 1 MiB is below the least of 256 MiB; 8 · 1 GiB is above a quarter of 4 GiB.
+        // 8 · 64 MiB = 512 MiB; 8 · 1 MiB is below the minimum of 256 MiB; 8 · 1 GiB is above a quarter of 4 GiB.
         assert_eq!(size(Bytes(64 * MIB), gib * 64, false), Bytes(512 * MIB));
         assert_eq!(size(Bytes(MIB), gib * 64, false), Bytes(256 * MIB));
         assert_eq!(size(gib, gib * 4, false), gib);
@@ -206,7 +207,7 @@ mod tests {
         let mut part = vec![0; 4 * BLOCK];
         fill(&mut part);
         let mut copy = Copy::new(&mut part);
-        // A block is read and written: 2 MiB.
+        // A block of 1 MiB is read and written: 2 MiB.
         assert_eq!([copy.turn(), copy.turn(), copy.turn()], [2 * MIB; 3]);
         copy.check().unwrap();
         copy.to[2 * BLOCK - 1] ^= 1;
@@ -220,7 +221,7 @@ mod tests {
             let Some(mut buffer) = Buffer::new(Bytes(8 * MIB), pages, 2).unwrap() else { continue };
             for operation in [Operation::Read, Operation::Copy] {
                 assert!(buffer.measure(operation, 2, pace).unwrap().median > 0.0);
-                // A copy leaves its pattern in place, which the next reading would not expect.
+                // Copying leaves another pattern than reading expects, so each operation gets a fresh buffer.
             }
         }
     }

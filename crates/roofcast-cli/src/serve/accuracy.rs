@@ -15,16 +15,17 @@ use roofcast::{Catalog, Deployment};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Rows that are forecast between two checks whether to continue.
+/// Number of rows that are forecast between two checks if the work shall go on.
 const PIECE: usize = 8;
-/// Most rows of a table.
+/// Most rows of a table of measured points.
 const MOST_ROWS: usize = 20_000;
-/// Engines that a calibration may know.
+/// Engines whose evidence the page shows.
 const ENGINES: [&str; 5] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp", "transformers"];
-/// A placeholder model: which accelerators and engines were measured does not depend on it.
+/// Model of the deployments by which evidence is looked up. Any model serves, because evidence depends only on
+/// accelerator and engine.
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-/// Tables of measured points, by name.
+/// Tables of measured points, each by the name of its file.
 #[derive(Debug, Clone)]
 pub(super) struct Accuracy {
     tables: Arc<Vec<(String, String)>>,
@@ -40,7 +41,7 @@ pub(super) struct Answer<'a> {
     pub(super) measured: Option<View<'a>>,
 }
 
-/// Evidence for an accelerator, by engine.
+/// Evidence for one accelerator, by engine.
 #[derive(Serialize)]
 pub(super) struct Machine {
     accelerator: String,
@@ -48,7 +49,7 @@ pub(super) struct Machine {
     engines: Vec<Measured>,
 }
 
-/// Evidence with an engine.
+/// Evidence for one engine on an accelerator.
 #[derive(Serialize)]
 struct Measured {
     engine: &'static str,
@@ -60,7 +61,7 @@ impl Accuracy {
         Accuracy { tables: Arc::new(tables) }
     }
 
-    /// Forecasts every row.
+    /// Forecasts every row of the tables and returns the answer as JSON.
     pub(super) fn answer(&self, catalog: &Catalog, work: &Work) -> Result<String> {
         let calibration = Calibration::embedded()?;
         let mut rows: Vec<Measurement> = Vec::new();
@@ -86,13 +87,13 @@ impl Accuracy {
     }
 }
 
-/// The bands, from the deepest evidence to none.
+/// The bands of forecasts for every depth of evidence, the deepest first.
 pub(super) fn bands(calibration: &Calibration) -> Vec<Band> {
     let depths = [Evidence::Engine, Evidence::Accelerator, Evidence::Architecture, Evidence::Nothing];
     depths.into_iter().filter_map(|depth| calibration.band(depth).copied()).collect()
 }
 
-/// The accelerators with any measurement.
+/// The accelerators for which the calibration has any measurement.
 pub(super) fn machines(catalog: &Catalog, calibration: &Calibration) -> Result<Vec<Machine>> {
     let model = Arc::new(catalog.named(MODEL)?.model()?);
     let mut all = Vec::new();

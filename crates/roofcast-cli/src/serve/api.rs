@@ -1,6 +1,6 @@
 //! Questions of the page, answered with the verbs' answers.
 //!
-//! Knows: the answer to each question. Knows no HTTP.
+//! Knows: the answer to each question. Knows nothing about HTTP.
 
 use super::accuracy::Accuracy;
 use super::measure;
@@ -27,7 +27,7 @@ use toml::Table;
 /// Most events of a downloaded trace.
 const TRACED: u64 = 200_000;
 
-/// Choices for the page.
+/// Choices that the page offers: models, accelerators, engines and workloads.
 #[derive(Serialize)]
 pub(super) struct Listing<'a> {
     pub(super) version: &'static str,
@@ -36,7 +36,7 @@ pub(super) struct Listing<'a> {
     pub(super) workloads: Vec<Traffic<'a>>,
 }
 
-/// Published traffic.
+/// A published workload that the page offers.
 #[derive(Serialize)]
 pub(super) struct Traffic<'a> {
     id: &'a str,
@@ -44,10 +44,10 @@ pub(super) struct Traffic<'a> {
     rate: Option<f64>,
 }
 
-/// Writes the answer to a search as JSON.
+/// Function that searches and writes the answer as JSON.
 type Told = fn(&Scenario, &Arc<Model>, &roofcast::plan::PlanQuestion) -> Result<String>;
 
-/// Answers questions.
+/// Everything that answers the page's questions: the catalog, dropped models, tables of measured points.
 pub(crate) struct Api {
     catalog: Cow<'static, Catalog>,
     listing: Bytes,
@@ -57,14 +57,14 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// An API for a catalog, and files of measured points by name and contents.
+    /// Creates an API for a catalog, and for files of measured points by name and contents.
     pub(crate) fn new(catalog: Cow<'static, Catalog>, measured: Vec<(String, String)>) -> Result<Api> {
         let listing = serde_json::to_vec(&Listing::of(&catalog)?)?.into();
         let accuracy = Accuracy::new(measured);
         Ok(Api { catalog, listing, models: Models::default(), desk: Desk::new(), accuracy })
     }
 
-    /// The choices for the page.
+    /// The choices that the page offers, as JSON.
     pub(super) fn listing(&self) -> Bytes {
         self.listing.clone()
     }
@@ -73,7 +73,7 @@ impl Api {
         Source::received(spec, self.catalog.clone(), self.models.all()).scenario(&[])
     }
 
-    /// Limits of the machine, and capacity.
+    /// The machine's limits, and memory capacity.
     pub(super) fn limits(&self, body: &[u8]) -> Result<String> {
         let asked: LimitsAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -96,7 +96,7 @@ impl Api {
         Ok(serde_json::to_string(&view)?)
     }
 
-    /// A run, streamed as it progresses.
+    /// A simulation, streamed as it progresses.
     pub(super) fn simulate(&self, body: &[u8]) -> Result<Lines> {
         let asked: SimulateAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -108,7 +108,7 @@ impl Api {
         }))
     }
 
-    /// A run as a trace that Perfetto opens: a JSON string.
+    /// A simulation as a trace that Perfetto opens, in a JSON string; streamed.
     pub(super) fn trace(&self, body: &[u8]) -> Result<Lines> {
         let asked: SimulateAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -128,7 +128,7 @@ impl Api {
         })
     }
 
-    /// Throughput against interactivity, streamed as simulations end.
+    /// Curves of throughput against interactivity, streamed as simulations end.
     pub(super) fn curves(&self, body: &[u8]) -> Result<Lines> {
         self.searched(body, |scenario, model, question| {
             let found = roofcast::plan::curves(&scenario.spec, model, &scenario.catalog, question);
@@ -137,7 +137,7 @@ impl Api {
         })
     }
 
-    /// Starts a search whose answer `told` writes.
+    /// Starts a search, whose answer `told` writes.
     fn searched(&self, body: &[u8], told: Told) -> Result<Lines> {
         let asked: PlanAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
@@ -159,32 +159,32 @@ impl Api {
         }))
     }
 
-    /// A client's results compared with forecast and limit.
+    /// Comparison of a benchmark client's results with forecast and limit, streamed.
     pub(super) fn measure(&self, body: &[u8]) -> Result<Lines> {
         let asked: MeasureAsked = question::read(body)?;
         let (catalog, models) = (self.catalog.clone(), self.models.all());
         Ok(self.desk.start(move |_| Ok(serde_json::to_string(&measure::found(&asked, &catalog, &models)?)?)))
     }
 
-    /// Measured points that the server was started with, compared with their forecasts.
+    /// Comparison of the measured points that the server was started with and their forecasts, streamed.
     pub(super) fn accuracy(&self) -> Lines {
         let (accuracy, catalog) = (self.accuracy.clone(), self.catalog.clone());
         self.desk.start(move |work| accuracy.answer(&catalog, work))
     }
 
-    /// Measured points that were dropped on the page, compared with their forecasts.
+    /// Comparison of measured points that were dropped on the page and their forecasts, streamed.
     pub(super) fn dropped_accuracy(&self, body: &[u8]) -> Result<Lines> {
         let asked: AccuracyAsked = question::read(body)?;
         let (accuracy, catalog) = (Accuracy::new(vec![(asked.name, asked.text)]), self.catalog.clone());
         Ok(self.desk.start(move |work| accuracy.answer(&catalog, work)))
     }
 
-    /// Keeps a model that was dropped.
+    /// Stores a model that was dropped on the page as a `config.json`.
     pub(super) fn model(&self, body: &[u8]) -> Result<String> {
         said(&self.models.config(&question::read(body)?)?)
     }
 
-    /// Keeps a model from a dropped GGUF's header.
+    /// Stores a model that was dropped on the page as a GGUF, of which the page sends the header.
     pub(super) fn gguf(&self, name: &str, body: &[u8]) -> Result<String> {
         said(&self.models.gguf(name, body)?)
     }
@@ -194,14 +194,14 @@ fn said(known: &Known) -> Result<String> {
     Ok(serde_json::to_string(known)?)
 }
 
-/// A run with leaps that keeps only its sums.
+/// Options of a run that simulates equal steps at once and keeps only sums, for speed.
 const LEAPING: RunOptions =
     RunOptions { leap: true, records: false, series: false, trace: None, end_when_missed: false };
 
 fn run(scenario: &Scenario, work: &Work, options: RunOptions) -> Result<(Forecaster, Simulation)> {
     question::bounded(scenario.spec.workload.as_ref())?;
     let forecaster = Forecaster::embedded(scenario.deployment()?)?;
-    // Sessions have several requests each.
+    // A session of a trace has several requests, so its requests are counted as they are generated.
     let mut too_many = None;
     let watch = &mut |done, all| {
         too_many = Some(all).filter(|all| *all > MOST_REQUESTS);

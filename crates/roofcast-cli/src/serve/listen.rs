@@ -1,4 +1,4 @@
-//! The verb `serve`: the page, on this machine.
+//! The verb `serve`: the page, served on this machine.
 
 use super::routes::Service;
 use super::{Api, Guard};
@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Maximum time for answers in progress after the server is asked to stop.
+/// Longest time for which answers in progress are awaited after the server is asked to stop.
 const DRAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let service = Arc::new(Service::new(Guard::new(&args.allow_host), api));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(args, service))?;
-    // Work without a listener ends by itself and is not waited for.
+    // Work without a listener ends by itself, so the runtime does not wait for it.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }

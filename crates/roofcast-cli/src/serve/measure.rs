@@ -1,4 +1,4 @@
-//! A client's results compared with forecast and limit: the bottleneck, and the first setting to change.
+//! A benchmark client's results compared with forecast and limit: the bottleneck, and the first setting to change.
 //!
 //! Knows: the answer's shape. [`super::results`] reads results, `validate` makes forecasts.
 
@@ -19,7 +19,7 @@ use roofcast::{Error, Model};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Most runs of one file.
+/// Most runs in one file.
 const MOST_RUNS: usize = 32;
 
 /// Data for the page.
@@ -32,11 +32,11 @@ pub(super) struct Answer {
     pub(super) runs: Vec<Run>,
 }
 
-/// One run.
+/// One run of the client, with its comparison.
 #[derive(Serialize)]
 pub(super) struct Run {
     source: &'static str,
-    /// Kind of measurement, as in `closed_loop`.
+    /// Kind of the measurement, as in `closed_loop`.
     kind: &'static str,
     concurrency: Option<u64>,
     request_rate: Option<f64>,
@@ -45,21 +45,21 @@ pub(super) struct Run {
     measured: Metrics,
     forecast: Option<Metrics>,
     limit: Metrics,
-    /// Reason why it has no forecast.
+    /// Reason why the run has no forecast.
     left_out: Option<String>,
     evidence: Evidence,
     /// 10th and 90th percentile of measured over forecast, by metric.
     bands: Vec<Option<[f64; 2]>>,
-    /// Bottleneck of a decode step of these users at the limit.
+    /// Bottleneck at the limit of a decode step with the run's concurrency.
     bound: Bottleneck,
     terms: Terms,
-    /// Limit of this step over the measured time per output token.
+    /// Limit of the time of that step over the measured time per output token.
     limit_share: Option<f64>,
-    /// First setting to change.
+    /// First setting to change, as a sentence.
     advice: String,
 }
 
-/// Every run of the file, compared with its forecast.
+/// Compares every run of the file with its forecast.
 pub(super) fn found(asked: &MeasureAsked, catalog: &Catalog, models: &[Arc<Model>]) -> Result<Answer> {
     if models.iter().any(|model| model.name == asked.model) {
         let accepted = "a model of the catalog: forecasts of measured points are of these";
@@ -102,7 +102,7 @@ fn run(source: &'static str, row: &Measurement, catalog: &Catalog) -> Result<Run
     let deployment = Resolver::new(catalog).deployment(row)?;
     let mean = |lengths: Option<Lengths>| lengths.map(Lengths::mean);
     let (input, output) = (mean(row.input), mean(row.output));
-    // On average half of the answer is in context.
+    // On average half of the answer is already in the context.
     let context = (input.unwrap_or(1.0) + output.unwrap_or(0.0) / 2.0).round().max(1.0);
     let batch = Batch::decode(row.concurrency.unwrap_or(1).max(1), context as u64);
     let decode = cost::limit(&deployment, &batch, Utilization::FULL);

@@ -13,12 +13,12 @@ use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most models that are kept.
+/// Most models that are kept; a further one replaces the oldest.
 const KEPT: usize = 16;
-/// Most characters of a name.
+/// Most characters of a model's name.
 const MOST_NAME: usize = 80;
 
-/// The models that were dropped last.
+/// The models that were dropped last, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Models(Mutex<VecDeque<Arc<Model>>>);
 
@@ -26,18 +26,18 @@ pub(super) struct Models(Mutex<VecDeque<Arc<Model>>>);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Dropped {
-    /// A name for people.
+    /// Name of the model for people.
     name: String,
-    /// `config.json`.
+    /// Text of `config.json`.
     config: String,
     /// Headers of `.safetensors` files.
     #[serde(default)]
     headers: Vec<Header>,
-    /// `model.safetensors.index.json`.
+    /// Text of `model.safetensors.index.json`.
     index: Option<String>,
 }
 
-/// The JSON at the start of a `.safetensors` file, and the file's bytes.
+/// The JSON header at the start of a `.safetensors` file, and the file's size in bytes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
@@ -46,10 +46,10 @@ struct Header {
     length: u64,
 }
 
-/// Description of a dropped model.
+/// Description of a stored model for the page.
 #[derive(Debug, Serialize)]
 pub(super) struct Known {
-    /// Name of the model in questions.
+    /// Name by which questions refer to the model.
     id: String,
     family: String,
     parameters: u64,
@@ -60,7 +60,7 @@ pub(super) struct Known {
 }
 
 impl Models {
-    /// All models, for a question.
+    /// All stored models, for resolving a question.
     pub(super) fn all(&self) -> Vec<Arc<Model>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -85,13 +85,13 @@ impl Models {
         known
     }
 
-    /// Keeps the model of a GGUF's header, from the start of the file.
+    /// Stores the model of a GGUF, from the header at the start of the file.
     pub(super) fn gguf(&self, name: &str, bytes: &[u8]) -> Result<Known> {
         let header = gguf::header(name, bytes)?;
         Ok(self.keep(gguf::model(&id(name, bytes), name, &header)?))
     }
 
-    /// Keeps the model of a config with its accompanying files.
+    /// Stores the model of a config with its accompanying files.
     pub(super) fn config(&self, dropped: &Dropped) -> Result<Known> {
         let mut model =
             config::parse(&id(&dropped.name, dropped.config.as_bytes()), "config.json", &dropped.config)?;
@@ -119,7 +119,7 @@ impl Models {
     }
 }
 
-/// A name that no catalog entry has: the file's name, with a hash of its contents.
+/// A name that no catalog entry has: the file's name with a hash of its contents.
 fn id(name: &str, bytes: &[u8]) -> String {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect();
     let mark: String = Sha256::digest(bytes).iter().take(4).map(|byte| format!("{byte:02x}")).collect();

@@ -1,6 +1,7 @@
-//! A request's body as a question: a spec by the keys of spec files, and the verbs' flags.
+//! A request's body as a question: a spec with the keys of spec files, and the verbs' flags.
 //!
-//! Knows: bounds on questions. The spec reaches the catalog and models dropped on the page, no file of this machine.
+//! Knows: bounds on questions. A spec may refer to the catalog and to models dropped on the page, but not to files of
+//! this machine.
 
 use super::work::MOST_REQUESTS;
 use anyhow::{Context, Result};
@@ -10,14 +11,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
-/// The place of a request in errors.
+/// Name of the request in errors.
 pub(super) const PLACE: &str = "the request";
-/// Most sequences, and most tokens of one.
+/// Most sequences of a question, and most tokens of a sequence.
 const MOST: u64 = 1 << 30;
 /// Most accelerators that a plan may consider.
 const MOST_ACCELERATORS: u64 = 1024;
 
-/// Question for the machine's limits.
+/// Question about the machine's limits.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LimitsAsked {
@@ -27,14 +28,14 @@ pub(super) struct LimitsAsked {
     pub(super) prefill: Option<u64>,
 }
 
-/// A run.
+/// Question for a simulation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SimulateAsked {
     pub(super) spec: Table,
 }
 
-/// A plan.
+/// Question for a plan.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlanAsked {
@@ -42,7 +43,7 @@ pub(super) struct PlanAsked {
     pub(super) why: Option<String>,
 }
 
-/// A client's results, and the deployment that they were measured on.
+/// Question about a benchmark client's results, with the deployment on which they were measured.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MeasureAsked {
@@ -58,7 +59,7 @@ pub(super) struct MeasureAsked {
     pub(super) kv: Option<String>,
 }
 
-/// A table of measured points.
+/// Question about a table of measured points.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AccuracyAsked {
@@ -66,12 +67,12 @@ pub(super) struct AccuracyAsked {
     pub(super) text: String,
 }
 
-/// The body as JSON.
+/// Parses the body as JSON.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).context(PLACE)
 }
 
-/// A count from 1 to 2^30.
+/// Checks a count, which must be from 1 to 2^30.
 pub(super) fn positive(field: &str, value: u64) -> Result<u64> {
     match value {
         1..=MOST => Ok(value),
@@ -79,7 +80,7 @@ pub(super) fn positive(field: &str, value: u64) -> Result<u64> {
     }
 }
 
-/// Refuses traffic with more requests than a browser may have simulated.
+/// Refuses a workload with more requests than a browser may have simulated.
 pub(super) fn bounded(workload: Option<&Workload>) -> Result<()> {
     let Some(workload) = workload else { return Ok(()) };
     let asked = workload.total();
@@ -90,7 +91,7 @@ pub(super) fn bounded(workload: Option<&Workload>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an unbounded search.
+/// Refuses a search without bounds, or with too many accelerators.
 pub(super) fn searched(spec: &roofcast::Spec) -> Result<()> {
     let most = spec.search.as_ref().and_then(|search| search.max_accelerators);
     match most.filter(|most| *most > MOST_ACCELERATORS) {

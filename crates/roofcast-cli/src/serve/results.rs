@@ -10,14 +10,14 @@ use anyhow::Result;
 use roofcast::Error;
 use serde_json::{Map, Value, json};
 
-/// Results with their client, and their run in a file with several.
+/// Results of one run, by vLLM's keys, with the name of the client and the run's place in a file with several.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Results {
     pub(super) source: &'static str,
     pub(super) document: Value,
 }
 
-/// The results in the text of the file `name`.
+/// Reads the results in `text`, the contents of the file `name`.
 pub(super) fn read(name: &str, text: &str) -> Result<Vec<Results>> {
     let value: Value = serde_json::from_str(text)
         .map_err(|e| Error::Parse { place: name.to_owned(), message: e.to_string() })?;
@@ -39,11 +39,11 @@ pub(super) fn read(name: &str, text: &str) -> Result<Vec<Results>> {
     Ok(found)
 }
 
-/// Statistics that are compared, by vLLM's prefix and by the names of others.
+/// Statistics that are compared: vLLM's prefix of each, and the names in other clients' files.
 const STATISTICS: [(&str, &[&str]); 3] =
     [("mean", &["avg", "mean"]), ("median", &["p50", "median"]), ("p99", &["p99"])];
 
-/// Adds the statistics of a metric, in milliseconds.
+/// Adds the statistics of one metric, in milliseconds, under vLLM's keys.
 fn add(into: &mut Map<String, Value>, ours: &str, theirs: &Value, to_ms: f64) {
     for (prefix, names) in STATISTICS {
         let own = names.iter().find_map(|name| theirs.get(name).and_then(Value::as_f64));
@@ -54,7 +54,8 @@ fn add(into: &mut Map<String, Value>, ours: &str, theirs: &Value, to_ms: f64) {
     }
 }
 
-/// aiperf's export: each metric is an object with a `unit`, `avg` and, where it is a distribution, `p50` and so on.
+/// Converts aiperf's export: each metric is an object with a `unit`, `avg` and, if it is a distribution, `p50` and so
+/// on.
 fn aiperf(value: &Value) -> Value {
     let mean = |metric: &str| value[metric]["avg"].as_f64();
     let mut all = Map::new();
@@ -87,7 +88,8 @@ fn aiperf(value: &Value) -> Value {
     together(all, rest)
 }
 
-/// Users and rate of the measured phase: from `phases`, else from `loadgen`. With a rate the users are a bound.
+/// Users and rate of the measured phase: from `phases`, else from `loadgen`. If a rate is given, the number of users is
+/// only a bound.
 fn aiperf_load(config: &Value) -> (Value, Value) {
     let phases = config["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
     let measured = |phase: &&Value| phase["kind"] == "profiling" || phase["name"] == "profiling";
@@ -98,7 +100,8 @@ fn aiperf_load(config: &Value) -> (Value, Value) {
     (if rate.is_number() { Value::Null } else { users.clone() }, rate.clone())
 }
 
-/// Paths of guidellm's request counts of a run, the measured ones first: from 0.4 on, 0.3, 0.2.
+/// Paths of the request counts in a run of guidellm's report, the measured requests first: from version 0.4 on, 0.3,
+/// 0.2.
 const COUNTS: [&str; 5] = [
     "/metrics/request_totals",
     "/request_totals",
@@ -107,7 +110,7 @@ const COUNTS: [&str; 5] = [
     "/run_stats/requests_made",
 ];
 
-/// Paths of guidellm's load strategy: from 0.4 on, 0.3, 0.2.
+/// Paths of the load strategy in guidellm's report: from version 0.4 on, 0.3, 0.2.
 const STRATEGIES: [&str; 3] = ["/config/strategy", "/scheduler/strategy", "/args/strategy"];
 
 /// Converts one of guidellm's benchmarks: each metric has statistics of its `successful` requests; request latency is
@@ -155,7 +158,7 @@ fn together(mut all: Map<String, Value>, rest: Value) -> Value {
 mod tests {
     use super::*;
 
-    /// Checks the one run of a file, and its values under some keys.
+    /// Asserts that `text` has one run of client `source`, with these values under these keys.
     fn holds(text: &str, source: &str, expected: &[(&str, f64)]) {
         let [found] = read("a.json", text).unwrap().try_into().unwrap();
         assert_eq!(found.source, source);
@@ -182,8 +185,7 @@ mod tests {
             ("max_concurrency", 2.0),
         ];
         holds(old, "aiperf", &expected);
-        // Schema 1.5: separate totals, phases of which the first only warms up, a bound of users together with the
-        // rate.
+        // Schema 1.5: totals are separate; there are two phases, of which the first warms up; the users bound a rate.
         let new = r#"{"schema_version": "1.5", "request_count": {"avg": 4}, "error_request_count": {"avg": 1},
             "request_latency": {"unit": "sec", "avg": 1.5}, "total_isl": {"avg": 410}, "total_osl": {"avg": 33},
             "input_config": {"phases": [{"name": "warmup", "kind": "warmup", "type": "concurrency", "concurrency": 1},

@@ -1,7 +1,7 @@
 //! Routes of the page: its files, and its questions.
 //!
-//! Knows: paths, methods, the order of checks, bounds on bodies, and the headers that keep a browser from doing more
-//! than the page needs. Knows nothing about connections.
+//! Knows: paths, methods, the order of checks, bounds on bodies, and the headers by which a browser restricts the page.
+//! Knows nothing about connections.
 
 use super::api::Api;
 use super::work::Lines;
@@ -24,8 +24,8 @@ const MOST_FILE: usize = 64 << 20;
 /// Body type of every response.
 pub(crate) type Sent = Either<Full<Bytes>, Lines>;
 
-/// Headers that restrict a browser: the page's own script and style run, it connects to this server alone, and no
-/// other site can frame or read it.
+/// Headers by which a browser restricts the page: only the page's own script and style run, the page connects to this
+/// server alone, and no other site can frame or read it.
 const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
@@ -41,13 +41,13 @@ const HEADERS: [(&str, &str); 8] = [
     ("cache-control", "no-store"),
 ];
 
-/// One server.
+/// Handler of requests, with the page's files and the API.
 pub(crate) struct Service {
     guard: Guard,
     api: Arc<Api>,
 }
 
-/// An error answer.
+/// An error response.
 struct Refusal(StatusCode, String);
 
 impl From<anyhow::Error> for Refusal {
@@ -56,12 +56,12 @@ impl From<anyhow::Error> for Refusal {
     }
 }
 
-/// Kind of answer to a question.
+/// Ways to answer a question.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// Answered at once.
+    /// Answer in one piece.
     Whole(fn(&Api, &[u8]) -> anyhow::Result<String>),
-    /// Streamed while work progresses.
+    /// Answer streamed in lines while work progresses.
     Follow(fn(&Api, &[u8]) -> anyhow::Result<Lines>),
 }
 
@@ -123,7 +123,8 @@ impl Service {
             Answer::Whole(answer) => answer(&api, &body).map(|text| whole("application/json", text)),
             Answer::Follow(answer) => answer(&api, &body).map(followed),
         };
-        // Computation never blocks a connection; streamed work starts within the runtime.
+        // Computation runs on a blocking thread, so that it never stalls connections; streamed work needs the runtime's
+        // handle there.
         let runtime = tokio::runtime::Handle::current();
         let done = tokio::task::spawn_blocking(move || {
             let _within = runtime.enter();
@@ -133,7 +134,7 @@ impl Service {
         Ok(done.await.map_err(lost)??)
     }
 
-    /// The answer to a path that needs no question.
+    /// The response to a GET of `path`; `None` if the path has none.
     fn read(&self, path: &str) -> Option<Response<Sent>> {
         match (path, PAGE) {
             ("/", Some(page)) => Some(whole("text/html; charset=utf-8", page.html)),
@@ -147,7 +148,7 @@ impl Service {
     }
 }
 
-/// Handler of questions at `path`, with the content type and the largest size of their bodies.
+/// The handler of questions at `path`, with the content type and the maximum size of their bodies.
 fn asked(path: &str, headers: &HeaderMap) -> Option<(Answer, &'static str, usize)> {
     const JSON: &str = "application/json";
     const BYTES: &str = "application/octet-stream";

@@ -1,9 +1,9 @@
 //! Generates `web/src/generated.ts`: the TypeScript types of the server's answers, derived from the Rust structs that
 //! are serialized.
 //!
-//! Each struct reports its name, keys and values as it is serialized, so that renamed, flattened and skipped keys
-//! appear as the page receives them. The questions are chosen so that every optional key is present in one answer and
-//! absent from another.
+//! Knows: each struct reports its name, keys and values as it is serialized, so that renamed, flattened and skipped
+//! keys appear as the page receives them. The questions are chosen so that every optional key is present in one answer
+//! and absent from another.
 
 mod shape;
 
@@ -84,7 +84,7 @@ const LOAD: &str =
 const USERS: &str = "workload = {requests = 30, arrivals = {kind = 'closed_loop', concurrency = 4}, input_len = 200, output_len = 20}\n";
 const BOUNDS: &str = "slo = {ttft_p99_ms = 2000, tpot_p99_ms = 50, e2el_p99_ms = 9000}\n";
 
-/// Llama on `hardware`, with further keys.
+/// A spec of Llama on `hardware`, with further keys in `rest`.
 fn on(hardware: &str, rest: &str) -> String {
     format!("{LLAMA}hardware.accelerator = '{hardware}'\n{rest}")
 }
@@ -165,7 +165,7 @@ fn measured(catalog: &Catalog) -> Shape {
     all([asked, open].map(|asked| Shape::of(&measure::found(&asked, catalog, &[]).unwrap())))
 }
 
-/// The roots, each put together of several answers.
+/// The top-level types, each with the merged shape of several answers.
 fn roots() -> Vec<(&'static str, Shape)> {
     let catalog = Catalog::embedded().unwrap();
     let calibration = Calibration::embedded().unwrap();
@@ -191,12 +191,12 @@ fn roots() -> Vec<(&'static str, Shape)> {
     ]
 }
 
-/// Types by name, as they are found.
+/// Types by name, collected from all answers.
 #[derive(Default)]
 struct Types(BTreeMap<String, Object>);
 
 impl Types {
-    /// Merges the shapes seen of one struct in several places.
+    /// Collects the structs in `shape`, merging the shapes of a struct that occurs in several places.
     fn collect(&mut self, shape: &Shape) {
         for inner in [&shape.list, &shape.map].into_iter().flatten() {
             self.collect(inner);
@@ -250,7 +250,7 @@ fn text() -> String {
     let mut roots = roots();
     for (name, shape) in &mut roots {
         let object = shape.object.as_mut().unwrap();
-        // A root in one answer is a part of another answer, under the name that it has there.
+        // A top-level type of one answer may be part of another answer; it keeps the name from there.
         object.name = None;
         types.collect(shape);
         writeln!(text, "\nexport interface {name} {}", body(shape.object.as_ref().unwrap(), 0)).unwrap();

@@ -17,22 +17,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 
-/// Requests that a simulation may have.
+/// Most requests that a simulation may have.
 pub(super) const MOST_REQUESTS: u64 = 200_000;
-/// Time limit of one request.
+/// Time limit of the work for one request.
 const MOST_TIME: Duration = Duration::from_secs(120);
-/// Requests that are worked on at once; the others are taken up in turn.
+/// Number of jobs that run at once; others wait for their turn.
 const AT_ONCE: usize = 2;
-/// The shortest time between two lines of progress.
+/// Shortest time between two lines of progress, in milliseconds.
 const PAUSE_MS: u64 = 50;
-/// Lines that a reader may be behind.
+/// Number of lines that may wait for a slow reader.
 const BEHIND: usize = 16;
 
-/// Limits the number of jobs that run at once.
+/// Semaphore that limits the number of jobs running at once.
 #[derive(Debug, Clone)]
 pub(super) struct Desk(Arc<Semaphore>);
 
-/// Work under way.
+/// Handle of a running job: its output and its start time.
 #[derive(Debug)]
 pub(super) struct Work {
     out: mpsc::Sender<Bytes>,
@@ -41,7 +41,7 @@ pub(super) struct Work {
     next: AtomicU64,
 }
 
-/// The body of the response: the lines that a job writes.
+/// Body of a response: the lines that a job writes.
 #[derive(Debug)]
 pub(crate) struct Lines(mpsc::Receiver<Bytes>);
 
@@ -50,7 +50,7 @@ impl Desk {
         Desk(Arc::new(Semaphore::new(AT_ONCE)))
     }
 
-    /// Starts `job`, whose answer is JSON.
+    /// Starts `job`, which returns its answer as JSON.
     pub(super) fn start(&self, job: impl FnOnce(&Work) -> Result<String> + Send + 'static) -> Lines {
         let (out, lines) = mpsc::channel(BEHIND);
         let desk = Arc::clone(&self.0);
@@ -66,7 +66,7 @@ impl Desk {
                     Ok(answer) => format!("{{\"answer\":{answer}}}\n"),
                     Err(error) => format!("{}\n", json!({ "error": format!("{error:#}") })),
                 };
-                // Nobody listens any more.
+                // An error means that nobody listens any more.
                 drop(work.out.blocking_send(line.into()));
             });
             drop(done.await);
@@ -83,7 +83,7 @@ impl Work {
         if now >= self.next.load(Ordering::Relaxed) {
             self.next.store(now + PAUSE_MS, Ordering::Relaxed);
             let line = format!("{}\n", json!({ "progress": { "done": done, "all": all } }));
-            // A reader who is behind misses this line; a later one holds a newer count.
+            // A slow reader misses this line, which does no harm, because a later line has a newer count.
             drop(self.out.try_send(line.into()));
         }
         self.goes_on()
@@ -122,7 +122,7 @@ impl Body for Lines {
 mod tests {
     use super::*;
 
-    /// Works until it is stopped.
+    /// A job that runs until it is stopped.
     fn endless(work: &Work) -> Result<String> {
         while work.at(0, 0) {
             std::thread::sleep(Duration::from_millis(1));
@@ -137,7 +137,7 @@ mod tests {
         let mut third = desk.start(|_| Ok("3".to_owned()));
         assert!(third.0.try_recv().is_err(), "more than {AT_ONCE} at once");
         drop(given_up);
-        // One of the first two jobs would run for ever, so the third one runs only if that job was stopped.
+        // Both running jobs are endless, so the third job runs only after the abandoned one was stopped.
         assert_eq!(third.0.recv().await.unwrap(), "{\"answer\":3}\n");
     }
 

@@ -1,12 +1,12 @@
-//! Latencies as cumulative distributions over the requests, as the page draws them.
+//! Latencies as cumulative distributions over the requests, for the page's charts.
 
 use roofcast::fleet::results::Sample;
 use serde::Serialize;
 
-/// Points of a distribution, at evenly spaced fractions of the requests.
+/// Number of points of a distribution, at evenly spaced fractions of the requests.
 const SHARES: usize = 200;
 
-/// The cumulative distribution of a latency.
+/// The cumulative distribution of one latency.
 #[derive(Serialize)]
 pub(crate) struct Distribution {
     metric: &'static str,

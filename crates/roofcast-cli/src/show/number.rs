@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 use roofcast::units::Picoseconds;
 
-/// `1,234,567`.
+/// Formats a number with groups of three digits, as in `1,234,567`.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -33,22 +33,22 @@ pub(crate) fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// `8.03B`, `463.9M`.
+/// Formats a large number with a unit prefix, as in `8.03B` or `463.9M`.
 pub(crate) fn count(n: u64) -> String {
     roofcast::units::human(n as f64, 1e3, &["", "k", "M", "B", "T"]).replace(' ', "")
 }
 
-/// `1 replica`, `2 replicas`.
+/// Formats a number of things, as in `1 replica` or `2 replicas`.
 pub(crate) fn counted(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
-/// `62 %`.
+/// Formats a fraction as whole percents, as in `62 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Dollars, or a dash.
+/// Formats dollars; a dash for `None`.
 pub(crate) fn dollars(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |v| format!("{v:.2}"))
 }

@@ -1,6 +1,6 @@
 //! Writes records into a file, in the format of its extension.
 //!
-//! Knows: extensions. The columns are defined by the library.
+//! Knows: extensions. The library defines the columns.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -21,7 +21,7 @@ enum Form {
 }
 
 impl Form {
-    /// The format of `path`, or an error with the accepted extensions.
+    /// The format for the extension of `path`, or an error with the accepted extensions.
     fn of(path: &Path) -> Result<Form, Error> {
         match path.extension().and_then(|e| e.to_str()) {
             Some("jsonl") => Ok(Form::JsonLines),
@@ -49,7 +49,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The file that `--records` names, or an error if it cannot be written.
+    /// The file that `--records` names, if the flag is given; an error if it cannot be written.
     pub(crate) fn asked(path: Option<&PathBuf>) -> Result<Option<Records>> {
         let Some(path) = path else { return Ok(None) };
         Ok(Some(Records { form: Form::of(path)?, target: Target::of("--records", path)? }))

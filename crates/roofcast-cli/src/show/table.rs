@@ -1,23 +1,24 @@
-//! Tables for people: left-aligned names, right-aligned numbers, no frames, at most [`WIDTH`] columns.
+//! Tables for people: left-aligned names, right-aligned numbers, no frames, at most [`WIDTH`] characters wide.
 //!
 //! Knows: the columns that a table may drop, and where words wrap. `--wide` prints every column at its full width.
+//! Knows nothing about the contents.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Characters of a line.
+/// Most characters in a line.
 pub(crate) const WIDTH: usize = 100;
 
 /// Minimum width, in characters, of the lines of a wrapped column.
 const NARROWEST: usize = 20;
 
-/// Between two columns.
+/// Number of spaces between two columns.
 const GAP: usize = 2;
 
 /// True if `--wide` was given.
 static WIDE: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether the following output is printed at full width, or within [`WIDTH`].
+/// Sets the width of all later output: unlimited if `wide`, else [`WIDTH`].
 pub(crate) fn set_wide(wide: bool) {
     WIDE.store(wide, Ordering::Relaxed);
 }
@@ -27,7 +28,7 @@ pub(crate) fn is_wide() -> bool {
     WIDE.load(Ordering::Relaxed)
 }
 
-/// Characters of a line; `None` if lines are unlimited.
+/// Most characters in a line; `None` if lines are unlimited.
 fn width() -> Option<usize> {
     (!is_wide()).then_some(WIDTH)
 }
@@ -37,7 +38,7 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], names: usize) -> Stri
     fitted(header, rows, names, &[])
 }
 
-/// As [`table`], but drops the columns of `spare`, in this order, until it fits.
+/// A table as [`table`] formats it, without as many columns of `spare`, in this order, as are needed to fit the width.
 pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare: &[usize]) -> String {
     let mut widths: Vec<usize> = header.iter().map(|name| name.chars().count()).collect();
     for row in rows {
@@ -60,7 +61,7 @@ pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare:
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     if let Some(most) = width().filter(|_| !fits(&shown)) {
-        // The last column's gap is trimmed.
+        // The gap after the last column is trimmed.
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width((most + GAP) as u16);
     }
     table.set_header(shown.iter().map(|index| header[*index]));
@@ -85,7 +86,7 @@ pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare:
     text
 }
 
-/// A list of names with their values, each from a line of its own.
+/// Names with their values, one pair per line.
 pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     let longest = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
@@ -108,7 +109,7 @@ pub(crate) fn line(text: &str) -> String {
     wrapped(text, room).join("\n  ") + "\n"
 }
 
-/// `text` as it is, or broken at spaces into lines of at most `width` characters, but for longer words.
+/// Breaks `text` at spaces into lines of at most `width` characters; longer words stay whole.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];
@@ -144,11 +145,11 @@ mod tests {
     fn a_table_does_without_spare_columns_until_it_fits() {
         let header = ["name", "first", "second", "third"];
         let row = ["a".repeat(40), "1".repeat(20), "2".repeat(20), "3".repeat(20)];
-        // 40 + 3 · (2 + 20) = 106: without the third column 84.
+        // Width 40 + 3 · (2 + 20) = 106 is above the limit; without the third column 84.
         let text = fitted(&header, &[row.to_vec()], 1, &[3, 2]);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.contains("second") && text.contains("--wide shows third, too"), "{text}");
-        // No column can be dropped: names wrap, numbers do not.
+        // No column may be dropped: names wrap, numbers do not.
         let long = "many words of a name that is longer than there is room in this line of the table for it";
         let text = table(&header, &[vec![long.to_owned(), "1".repeat(20), "2".repeat(20), "3".into()]], 1);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");

@@ -14,13 +14,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Endings of pictures in other formats.
+/// Extensions of picture formats that are not written, for a helpful error.
 const PICTURES: [&str; 6] = ["png", "jpg", "jpeg", "pdf", "webp", "gif"];
 
 /// Maximum number of symbolic links that are followed, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// A path that can be written.
+/// A path that has been checked and can be written.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The path as given; devices and pipes are opened by this name.
@@ -31,16 +31,16 @@ pub(crate) struct Target {
 /// Ways to write the bytes.
 #[derive(Debug)]
 enum Way {
-    /// Written directly into the existing device or pipe.
+    /// Writing directly into an existing device or pipe.
     Through,
-    /// Written into a temporary file, which is then renamed to this path.
+    /// Writing into a temporary file, which is then renamed to this path.
     Replace(PathBuf),
-    /// Handed to the program that asks.
+    /// Passing the contents to the program that runs roofcast.
     Host,
 }
 
 impl Target {
-    /// The target that `flag` names, or an error if it cannot be written.
+    /// The target at `path`, or an error that names `flag` if it cannot be written.
     pub(crate) fn of(flag: &str, path: &Path) -> Result<Target> {
         if host::draws(path) {
             return Ok(Target { given: path.to_owned(), way: Way::Host });
@@ -59,7 +59,7 @@ impl Target {
         Ok(Target { given: path.to_owned(), way })
     }
 
-    /// The target that `flag` names, if the flag was given.
+    /// The target that `flag` names, if the flag is given.
     pub(crate) fn asked(flag: &str, path: Option<&PathBuf>) -> Result<Option<Target>> {
         path.map(|path| Target::of(flag, path)).transpose()
     }
@@ -84,7 +84,7 @@ impl Target {
             Way::Replace(file) => replace(file, write),
             Way::Host => Err(io::Error::other("the program that asks takes text alone")),
         };
-        // Only standard output may lose its reader silently.
+        // A closed reader is ignored only for standard output; here it is an error.
         let named = |e: io::Error| match e.kind() {
             ErrorKind::BrokenPipe => io::Error::other("its reader has gone"),
             _ => e,
@@ -93,7 +93,7 @@ impl Target {
     }
 }
 
-/// The way to write `path`, or the kind of thing that cannot be written.
+/// The way to write `path`, or a description of the thing there that cannot be written.
 fn way(path: &Path) -> Result<Way, String> {
     let found = match path.metadata() {
         Ok(found) => Some(found),
@@ -106,7 +106,7 @@ fn way(path: &Path) -> Result<Way, String> {
         Some(m) if !m.is_file() => {
             return rights::may_write(path).map(|()| Way::Through).map_err(|e| e.to_string());
         }
-        // The superuser could write these as well, but a file without the write bit is meant to be kept.
+        // The superuser could write such a file, but a file without the write bit is meant to be kept.
         Some(m) if rights::is_read_only(m) => return Err("a read-only file".to_owned()),
         Some(_) => rights::may_write(path).map_err(|e| e.to_string())?,
         None => {}
@@ -123,7 +123,7 @@ fn way(path: &Path) -> Result<Way, String> {
     Ok(Way::Replace(file))
 }
 
-/// The path that the symbolic links at `path` lead to, which need not exist.
+/// The path to which the symbolic links at `path` lead; nothing needs to exist there.
 fn followed(path: &Path) -> Result<PathBuf, String> {
     let mut file = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -146,7 +146,7 @@ fn through(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<(
 }
 
 fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    // A unique name, so that no file of the user's is overwritten; the temporary file is removed if anything fails.
+    // The temporary file has a unique name, so that it overwrites no file, and is removed if anything fails.
     let mut part = tempfile::Builder::new();
     part.prefix(".roofcast-");
     if let Some(new) = rights::new() {

@@ -1,4 +1,4 @@
-//! `roofcast bench`: a live server under load.
+//! `roofcast bench`: measures a live server under load.
 
 mod baseline;
 mod beside;
@@ -35,7 +35,7 @@ use setup::Setup;
 use std::process::ExitCode;
 use view::View;
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/bench/2";
 
 /// The server and model that are measured, as in the JSON document.
@@ -44,17 +44,17 @@ struct Subject<'a> {
     url: &'a str,
     endpoint: &'static str,
     backend: &'static str,
-    /// vLLM's older name for the backend.
+    /// vLLM's older key for the backend.
     endpoint_type: &'static str,
     model_id: &'a str,
-    /// The tokenizer's file, or else the model.
+    /// The tokenizer's file if one is given, else the model.
     tokenizer_id: &'a str,
     date: String,
     /// Assumptions of limit and forecast, if the hardware is known.
     assumptions: &'a [String],
 }
 
-/// One measured point.
+/// One measured run, with limit and forecast.
 #[derive(Serialize)]
 struct Point {
     num_prompts: u64,
@@ -91,7 +91,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
-    // Errors in a sweep are reported before any request is sent.
+    // The sweep is parsed first, so that its errors are reported before any request is sent.
     let sweep = args.sweep.as_deref().map(sweep::parse).transpose()?;
     let search = Search::asked(args)?;
     let varied = sweep.as_ref().and_then(|(key, values)| Some(key.at(*values.first()?)));

@@ -22,17 +22,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/calibrate/2";
 
 #[derive(Default, Serialize)]
 struct Answer {
-    /// Number of rows in the files, and of fitted rows.
+    /// Number of rows in the files; the next field counts the rows that the fit uses.
     rows: usize,
-    /// True if Ctrl-C came before the fit was done; then there is no calibration.
+    /// True if Ctrl-C came before the fit was done, in which case there is no calibration.
     interrupted: bool,
     numbers: Vec<Number>,
-    /// Errors on held-out rows, for each way of splitting them off.
+    /// Errors on held-out rows, by the way of choosing the rows that are held out, then by metric.
     left_out: BTreeMap<LeaveOut, BTreeMap<&'static str, Errors>>,
 }
 

@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 pub(crate) const SCHEMA: &str = "roofcast/capacity/1";
 
 #[derive(Serialize)]
@@ -62,7 +62,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The tensors in the checkpoint's files.
+/// Tensors in the checkpoint's files, and their differences from the model.
 #[derive(Serialize)]
 struct Files {
     bytes: Bytes,
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     Ok(if found.fits && starts { ExitCode::SUCCESS } else { exit::infeasible() })
 }
 
-/// The question of the flags, for sequences of `context` tokens.
+/// The question that the flags ask, for sequences of `context` tokens.
 fn question_of(args: &CapacityArgs, context: Option<u64>, deployment: &mut Deployment) -> CapacityQuestion {
     CapacityQuestion {
         context: input::context(context, deployment),
@@ -172,7 +172,7 @@ fn logged(path: &Path) -> anyhow::Result<Logged> {
     found.ok_or_else(|| Error::field(path.display(), "the log", "without figures of memory", accepted).into())
 }
 
-/// The memory terms in a log, compared with the forecast.
+/// The memory terms in an engine's log, compared with the forecast.
 #[derive(Serialize)]
 struct Measured {
     terms: Vec<TermComparison>,
@@ -205,7 +205,7 @@ impl Measured {
     }
 }
 
-/// Bytes as an engine's log writes them.
+/// Formats bytes in GiB, as an engine's log does.
 fn gib(bytes: f64) -> String {
     format!("{:.2} GiB", bytes / f64::from(1 << 30))
 }
@@ -222,7 +222,7 @@ fn csv_row(r: &TensorRow) -> Vec<String> {
     row
 }
 
-/// The arguments for which a spec has no key.
+/// The flags that have no key in a spec, as text.
 fn asked(args: &CapacityArgs) -> String {
     let context = args.context.map_or(String::new(), |n| format!(" --context {n}"));
     let users = args.users.map_or(String::new(), |n| format!(" --users {n}"));
@@ -230,7 +230,7 @@ fn asked(args: &CapacityArgs) -> String {
     format!("{context} --batch {} --oversubscription {}{users}{explain}", args.batch, args.oversubscription)
 }
 
-/// The plain figures, for CSV.
+/// The figures of a capacity by name, for CSV.
 fn facts(c: &Capacity) -> Vec<(&'static str, u64)> {
     vec![
         ("fits", u64::from(c.fits)),
@@ -320,7 +320,8 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
     table::pairs(&pairs) + &memory(deployment, c)
 }
 
-/// The figures that the engine logs at startup: weights, KV cache and the number of longest requests that fit in it.
+/// The figures that the engine logs at start-up: weights, KV cache, and how often the longest request fits in the KV
+/// cache.
 fn told(deployment: &Deployment, start: &Start) -> String {
     let engine = deployment.engine.name();
     if let Some(refusal) = &start.refusal {
@@ -377,7 +378,7 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
 }
 
-/// Every tensor, and the sums that make up the totals.
+/// Table of every tensor, and of the sums that make up the totals.
 fn tensors(deployment: &Deployment) -> String {
     let rows = explain(deployment);
     let line = |r: &TensorRow| {

@@ -18,11 +18,11 @@ use roofcast::preset::Preset;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Columns of `--csv`.
+/// Columns of the CSV.
 const HEADER: [&str; 8] =
     ["kind", "id", "family", "parameters", "active", "memory_bytes", "formats", "usd_per_hour"];
 
-/// The entries that pass the filter, as in the JSON document.
+/// The entries that pass the filters, as in the JSON document.
 #[derive(Serialize)]
 struct Entries<'a> {
     accelerators: Vec<&'a Accelerator>,
@@ -30,7 +30,7 @@ struct Entries<'a> {
     workloads: Vec<&'a Preset>,
 }
 
-/// The lines for the entries that pass the filter.
+/// The entries that pass the filters, by kind.
 struct Listing<'a> {
     entries: Vec<ListedEntry<'a>>,
     workloads: Vec<&'a Preset>,
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The entries that pass the filter, in catalog order; entries whose id matches come before the others.
+/// The entries that pass the filters, in catalog order; entries whose id matches come before the others.
 fn listing<'a>(catalog: &'a Catalog, filter: &Filter) -> anyhow::Result<Listing<'a>> {
     let mut entries: Vec<_> = catalog.listing()?.into_iter().filter(|listed| filter.entry(listed)).collect();
     entries.sort_by_key(|listed| !filter.by_id(&listed.line.id));
@@ -160,7 +160,7 @@ fn models_table(models: &[&EntryLine]) -> String {
     table::table(&header, &models.iter().map(row).collect::<Vec<_>>(), 3)
 }
 
-/// Presets of `[workload]`, with their mean lengths and the kind of their requests.
+/// Table of workload presets, with their mean lengths and the kind of their requests.
 fn workloads(presets: &[&Preset]) -> String {
     let row = |w: &&Preset| {
         let answer = w.output_mean.map_or("–".to_owned(), |mean| format!("{mean:.0}"));

@@ -1,5 +1,5 @@
-//! `roofcast completions SHELL`: the script also completes ids of the embedded catalog, formats, workloads and
-//! schedulers.
+//! `roofcast completions SHELL`: a completion script, which also completes ids of the embedded catalog, formats,
+//! workloads and schedulers.
 
 use crate::args::{Cli, CompletionsArgs};
 use clap::builder::PossibleValuesParser;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
     let catalog = Catalog::embedded()?;
-    // A vendor's own name of a card contains spaces, which make it unusable as a shell word.
+    // A vendor's name of a card contains spaces, and so cannot be completed as one shell word.
     let word = |name: &&str| !name.contains(char::is_whitespace);
     let models: Vec<&str> = catalog.model_names().filter(word).collect();
     let chips: Vec<&str> = catalog.accelerator_names().filter(word).collect();
@@ -34,8 +34,8 @@ pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command with possible values for the named arguments, in every verb. Only for the script: the program accepts
-/// other values as well.
+/// The command with possible values for the named arguments, in every verb. Only for the script, because the program
+/// accepts other values as well.
 fn completing(command: Command, values: &[(&'static str, Vec<&'static str>)]) -> Command {
     let mut command = command;
     for (name, of) in values {

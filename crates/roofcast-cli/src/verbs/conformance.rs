@@ -24,7 +24,7 @@ struct Replayed {
     difference: Option<StepDifference>,
 }
 
-/// Exit 0 when all agree, 1 when one differs.
+/// Replays the files. Exit code 0 if all decisions agree, 1 if one differs.
 pub(crate) fn run(args: &ConformanceArgs) -> anyhow::Result<ExitCode> {
     let mut traces = Vec::new();
     for path in &args.files {

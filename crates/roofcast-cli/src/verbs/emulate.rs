@@ -37,7 +37,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Number of output lengths drawn in advance, for requests that leave the length open.
+/// Number of output lengths drawn in advance, for requests that do not state a length.
 const LENGTHS: usize = 4096;
 
 /// Sections of a spec that an emulator reads.
@@ -90,8 +90,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenario, and the API dialect of the server. llama.cpp's API is served by vLLM's scheduler, since llama.cpp's
-/// slots cannot be driven request by request.
+/// The scenario, and the API dialect of the server. A server with llama.cpp's API runs vLLM's scheduler, because the
+/// simulation of llama.cpp's slots cannot be driven request by request.
 fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     let flags = [&args.deployment.flags.settings[..], &args.fleet.settings[..]];
     let source = Source::read(args.deployment.spec.as_deref(), EMPTY, &args.deployment.source, &flags)?;
@@ -111,7 +111,7 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     Ok((source.scenario(&[Setting::new("engine.scheduler", "vllm")])?, dialect))
 }
 
-/// Refuses features that SGLang's scheduler does not have.
+/// Refuses features that SGLang's scheduler does not have, if the deployment uses that scheduler.
 fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Result<()> {
     let asked = [
         ("--enable-lora", args.enable_lora),
@@ -143,20 +143,20 @@ fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
     Ok((context, lengths))
 }
 
-/// The tokenizer that splits texts.
+/// The tokenizer of `--tokenizer`, or the rule that needs no vocabulary.
 #[cfg(feature = "tokenizers")]
 fn tokenizer(args: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
     let Some(path) = &args.tokenizer else { return Ok(Arc::new(Rule)) };
     Ok(Arc::new(Vocabulary::parse(&path.display().to_string(), &input::text(path)?)?))
 }
 
-/// The tokenizer that splits texts.
+/// The rule that needs no vocabulary; this build cannot read a tokenizer's file.
 #[cfg(not(feature = "tokenizers"))]
 fn tokenizer(_: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
     Ok(Arc::new(Rule))
 }
 
-/// The names by which clients may call the model: as in vLLM the one that was given, and the model's own name if it
+/// The names by which clients may call the model: as in vLLM, the name given, and also the model's own name if it
 /// differs.
 fn names(args: &EmulateArgs, typed: String, deployment: &Deployment) -> Vec<String> {
     let own = &deployment.model.name;
@@ -214,7 +214,7 @@ fn settings(
         adapters: args.enable_lora.then_some(modules),
         link: match link {
             Some(link) => Some(way(link)?),
-            // KV caches are transferred over the accelerator's network, if it has one.
+            // Without a link in the spec, KV caches are transferred over the accelerator's network, if it has one.
             None => way(LinkKind::Network).ok(),
         },
         tp: deployment.parallelism.tp,

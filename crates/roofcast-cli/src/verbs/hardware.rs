@@ -35,7 +35,7 @@ struct Answer {
     not_measured: Vec<&'static str>,
     gpus: Vec<Gpu>,
     gpu_notes: Vec<String>,
-    /// The measured accelerator; `None` if rates are missing.
+    /// The measured machine as an accelerator; `None` if rates are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     accelerator: Option<Accelerator>,
     /// True if Ctrl-C or SIGTERM came before all rates were measured.
@@ -59,7 +59,7 @@ struct ComputeRate {
     operations_per_s: Spread,
 }
 
-/// The accelerator file: a catalog of one.
+/// The accelerator file: a catalog with one entry.
 #[derive(Serialize)]
 struct File<'a> {
     accelerator: [&'a Accelerator; 1],
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }
 
-/// The file of `--output`; `--hardware` takes only names that end in `.toml`.
+/// The target of `--output`, whose name must end in `.toml` because `--hardware` accepts only such names.
 fn file(path: &Path) -> Result<Target> {
     if path.extension().is_none_or(|e| e != "toml") {
         let found = format!("{:?}", path.display().to_string());
@@ -136,7 +136,7 @@ fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, progress: &Progress) 
             }
             progress.say(format!("memory, {} pages, threads: {threads}", named(&pages)));
             let Some(mut buffer) = Buffer::new(size, pages, threads)? else { continue };
-            // Copying overwrites the data that reading is checked against, so it comes last.
+            // Copying overwrites the pattern that reading checks, so it comes last.
             for operation in [Operation::Read, Operation::Copy] {
                 let bytes_per_s = buffer.measure(operation, threads, pace)?;
                 rates.push(MemoryRate {
@@ -152,7 +152,7 @@ fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, progress: &Progress) 
     Ok(rates)
 }
 
-/// Rates by format, and the formats that this processor has no instructions for.
+/// Rates by number format, and the formats for which this processor has no instructions.
 fn compute_rates(
     counts: &[usize],
     pace: Pace,
@@ -178,8 +178,8 @@ fn compute_rates(
     Ok((rates, without))
 }
 
-/// The machine as a catalog entry. Its rates are from the fastest repeat: disturbances only slow a measurement down,
-/// and a limit is the rate that can be reached.
+/// The machine as a catalog entry. Its rates are the fastest repeat's: disturbances only slow a measurement down, and a
+/// limit is the highest rate that can be reached.
 fn accelerator(
     machine: &Machine,
     threads: usize,
@@ -234,7 +234,7 @@ fn accelerator(
     Ok(accelerator)
 }
 
-/// A warning where other work held the processors.
+/// A warning if other programs held the processors during the measurement.
 fn interference(answer: &Answer) -> Option<String> {
     let memory = answer.memory.iter().map(|r| r.bytes_per_s.waited_share);
     let waited = memory.chain(answer.compute.iter().map(|r| r.operations_per_s.waited_share)).flatten();
@@ -246,7 +246,7 @@ fn interference(answer: &Answer) -> Option<String> {
     ))
 }
 
-/// Lists the formats that have no instructions of their own.
+/// Lists the formats without instructions of their own, which are computed in a wider format.
 fn widened(compute: &[ComputeRate]) -> String {
     let wide = compute.iter().filter(|r| r.instructions.contains("widened"));
     let mut names: Vec<_> = wide.map(|r| format!("{} ({})", r.dtype, r.instructions)).collect();
@@ -254,7 +254,7 @@ fn widened(compute: &[ComputeRate]) -> String {
     if names.is_empty() { "none".into() } else { names.join("; ") }
 }
 
-/// The file: every rate with its spread as comments, then the entry.
+/// The accelerator file: every rate with its spread as comments, then the entry.
 fn toml(answer: &Answer, accelerator: &Accelerator) -> Result<String> {
     let mut text = "# Measured by `roofcast hardware measure`: the median of the repeats, and the slowest to the fastest.\n".to_owned();
     text += &interference(answer).map_or(String::new(), |c| format!("# {c}\n"));
@@ -264,7 +264,7 @@ fn toml(answer: &Answer, accelerator: &Accelerator) -> Result<String> {
     Ok(text + "\n" + &toml::to_string_pretty(&File { accelerator: [accelerator] })?)
 }
 
-/// Each rate in bytes or operations a second.
+/// CSV rows of the rates, in bytes or operations per second.
 fn csv_rows(answer: &Answer) -> Vec<Vec<String>> {
     let row = |rate: String, threads: usize, unit: &str, s: &Spread| {
         let figures = [s.median, s.min, s.max].map(|v| v.to_string());
@@ -280,7 +280,7 @@ fn csv_rows(answer: &Answer) -> Vec<Vec<String>> {
     memory.chain(compute).collect()
 }
 
-/// Each rate in words.
+/// Names and values of the rates, as lines for people.
 fn lines(answer: &Answer) -> Vec<(String, String)> {
     let spread = |s: &Spread, by: f64, unit: &str| {
         let [median, min, max] = [s.median, s.min, s.max].map(|v| significant(v / by));
@@ -298,7 +298,7 @@ fn lines(answer: &Answer) -> Vec<(String, String)> {
     memory.chain(compute).collect()
 }
 
-/// A unit variant as JSON writes it.
+/// Name of an enum's variant in JSON.
 fn named<T: Serialize>(variant: &T) -> String {
     serde_json::to_value(variant).ok().and_then(|v| Some(v.as_str()?.to_owned())).unwrap_or_default()
 }

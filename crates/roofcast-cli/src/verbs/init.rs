@@ -1,4 +1,4 @@
-//! `roofcast init`: a spec to begin with.
+//! `roofcast init`: writes a spec to begin with.
 
 use super::simulate::DEFAULT;
 use crate::args::InitArgs;

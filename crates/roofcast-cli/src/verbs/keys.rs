@@ -1,4 +1,4 @@
-//! `roofcast keys [SEARCH]`: the keys of a spec, which `--set` and sweeps take, with their flags.
+//! `roofcast keys [SEARCH]`: the keys of a spec, which `--set` and sweeps accept, with their flags.
 
 use crate::args::KeysArgs;
 use crate::exit;
@@ -15,7 +15,7 @@ struct Answer {
     keys: Vec<Line>,
 }
 
-/// A key as it is shown.
+/// A key with its flag, unit and default, as text.
 #[derive(Serialize)]
 struct Line {
     key: &'static str,
@@ -28,7 +28,7 @@ impl Line {
         Line { key: key.path, flag: key.flag.map(|flag| format!("--{flag}")), about: key.about }
     }
 
-    /// True if every word of a search is found in the line.
+    /// True if the line contains every word of a search.
     fn has(&self, words: &[String]) -> bool {
         let text = format!("{} {} {}", self.key, self.flag.as_deref().unwrap_or_default(), self.about);
         let text = text.to_lowercase();

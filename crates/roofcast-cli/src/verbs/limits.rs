@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use view::View;
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/limits/1";
 
 #[derive(Serialize)]
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The requested step.
+/// The step that the flags ask for.
 fn asked_of(args: &LimitsArgs, deployment: &mut Deployment) -> LimitsQuestion {
     let context = input::context(args.context, deployment);
     LimitsQuestion {
@@ -137,7 +137,7 @@ struct Compared<'a> {
     alternatives: &'a [Alternative],
 }
 
-/// The requested step with each setting of a kind.
+/// Prints the requested step under each setting of the kind that `comparison` names.
 fn compare(
     args: &LimitsArgs,
     deployment: &Deployment,
@@ -172,7 +172,7 @@ fn compare(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The arguments for which a spec has no key.
+/// The flags that have no key in a spec, as text.
 fn asked(args: &LimitsArgs) -> String {
     let number = |flag: &str, n: Option<u64>| n.map_or(String::new(), |n| format!(" --{flag} {n}"));
     let share = |flag: &str, v: f64| if v < 1.0 { format!(" --{flag} {v}") } else { String::new() };
@@ -349,7 +349,7 @@ struct Curve<'a> {
     points: Vec<IntensityPoint>,
 }
 
-/// The arithmetic intensity of one layer over the batch size.
+/// Prints the arithmetic intensity of one layer over the batch size.
 fn curve(
     args: &LimitsArgs,
     deployment: &Deployment,

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &ManArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The verb of this name, with the program's before it.
+/// The verb `verb` as a command, under the name `roofcast VERB`.
 fn named(program: &Command, verb: &str) -> Result<Command, Error> {
     let verbs: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
     let unknown = || Error::field("arguments", "VERB", format!("{verb:?}"), verbs.join(", "));

@@ -1,4 +1,4 @@
-//! `roofcast plan`: finds the deployment to run.
+//! `roofcast plan`: finds the best deployment for a load and an SLO.
 
 mod commands;
 pub(crate) mod curves;
@@ -33,10 +33,11 @@ const DEFAULT: Base = ("the default plan", include_str!("plan/default.toml"));
 /// Sections of a spec that a plan reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "engine", "workload", "slo", "search"];
 
-/// Name of the best deployment's spec file, in [`PlanArgs::launch_dir`] and in the command that checks it.
+/// Name of the spec file of the best deployment, in the folder of [`PlanArgs::launch_dir`] and in the command that
+/// checks it.
 const SPEC: &str = "best.toml";
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/plan/3";
 
 #[derive(Serialize)]
@@ -46,18 +47,18 @@ pub(crate) struct Answer<'a> {
     minimise: Objective,
     #[serde(flatten)]
     plan: &'a Plan,
-    /// The spec of the best deployment, with which `roofcast simulate` repeats its proof.
+    /// The spec of the best deployment, with which `roofcast simulate` repeats its simulation.
     spec: Option<String>,
-    /// The command that measures the best deployment where it runs, with that spec as best.toml.
+    /// The command that measures the best deployment where it runs; it reads `spec` from best.toml.
     bench: Option<String>,
-    /// The current deployment, if a measured run was given.
+    /// The deployment that runs now, if a measured run was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Current>,
     /// True if the spec or a flag lists the accelerators.
     #[serde(skip)]
     chose: bool,
-    /// Files of an earlier plan in the folder of `--launch-dir` that were removed because this plan does not write
-    /// them.
+    /// Names of files of an earlier plan in the folder of `--launch-dir` that were removed, because this plan does not
+    /// write them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     removed: Vec<String>,
 }
@@ -139,9 +140,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     })
 }
 
-/// The command that measures `best` where it runs, with the load and the bounds of its own spec.
+/// The command that measures `best` where it runs, with the load and the bounds of its spec.
 fn bench(best: &Choice) -> String {
-    // Several replicas are served behind one address.
+    // Several replicas are reached at one address, the router's.
     let whose =
         if best.replicas > 1 || best.prefill.is_some() || best.beside.is_some() { "ROUTER" } else { "HOST" };
     format!("roofcast bench {SPEC} --url http://{whose}:8000")

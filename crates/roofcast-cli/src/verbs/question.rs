@@ -1,4 +1,4 @@
-//! The question, in the words of an answer: the load and the SLO.
+//! The question in the words of an answer: the load and the SLO.
 //!
 //! Knows: how to describe arrivals, lengths and bounds in a line each. Knows nothing about the results.
 
@@ -6,12 +6,12 @@ use crate::show::number::{grouped, percent, significant};
 use roofcast::spec::{Slo, SloBound};
 use roofcast::workload::{Arrivals, Workload};
 
-/// `10 requests/s, 1000 prompt and 200 output tokens on average`.
+/// The load in words, as in `10 requests/s, 1000 prompt and 200 output tokens on average`.
 pub(super) fn load(workload: &Workload) -> String {
     format!("{}, {}", arrivals(workload), lengths(workload))
 }
 
-/// `10 requests/s`.
+/// The arrivals in words, as in `10 requests/s`.
 pub(super) fn arrivals(workload: &Workload) -> String {
     match &workload.arrivals {
         Arrivals::ClosedLoop { concurrency, .. } => {
@@ -25,13 +25,13 @@ pub(super) fn arrivals(workload: &Workload) -> String {
     }
 }
 
-/// `1000 prompt and 200 output tokens on average`.
+/// The lengths in words, as in `1000 prompt and 200 output tokens on average`.
 pub(super) fn lengths(workload: &Workload) -> String {
     let [input, output] = [workload.input_mean(), workload.output_mean()];
     format!("{input:.0} prompt and {output:.0} output tokens on average")
 }
 
-/// `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or that no SLO was given.
+/// The SLO in words, as in `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or a text that there is none.
 pub(super) fn slo(slo: &Slo) -> String {
     let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));
     let bound = |b: SloBound| match slo.goodput {

@@ -70,7 +70,7 @@ fn cells(c: &Claim) -> [String; 6] {
     ]
 }
 
-/// The text in sections; an explanation follows its claim, on a line of its own if the line would be too wide.
+/// The text of a seed in sections; an explanation follows its claim, on a separate line if the line would be too wide.
 fn people(text: &Text) -> String {
     let mut out = format!("seed {}: {}\n", text.seed, text.title);
     for claims in text.claims.chunk_by(|a, b| a.section == b.section) {
@@ -105,7 +105,7 @@ fn table(claims: &[Claim]) -> String {
     out
 }
 
-/// One row: words to the left, figures to the right, `why` last.
+/// One row: words on the left, figures on the right, the explanation `why` last.
 fn line(row: &[String; 6], widths: &[usize; 6], why: &str) -> String {
     let [claim, said, recomputed, roofcast, unit, verdict] = row;
     let [w0, w1, w2, w3, w4, w5] = widths;
@@ -118,7 +118,8 @@ fn line(row: &[String; 6], widths: &[usize; 6], why: &str) -> String {
     format!("{}\n{rest}", text.trim_end())
 }
 
-/// Whole numbers with groups, others with three digits or more; powers of ten from 10^12 on.
+/// Formats a figure: whole numbers with groups of digits, others with at least three digits; powers of ten from 10^12
+/// on.
 fn figure(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {

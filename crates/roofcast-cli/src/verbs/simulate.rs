@@ -1,4 +1,4 @@
-//! `roofcast simulate`: the metrics that a benchmark client would measure.
+//! `roofcast simulate`: forecasts the metrics that a benchmark client would measure.
 
 mod beside;
 mod find;
@@ -33,7 +33,7 @@ pub(super) const DEFAULT: Base = ("the default simulation", include_str!("simula
 const SECTIONS: [&str; 8] =
     ["model", "hardware", "precision", "parallelism", "engine", "workload", "fleet", "slo"];
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/simulate/2";
 
 #[derive(Serialize)]
@@ -42,7 +42,7 @@ pub(crate) struct Answer<'a> {
     about: About<'a>,
     #[serde(flatten)]
     simulation: &'a Simulation,
-    /// Comparison of the TPOT of `--measured-tpot` with the forecast.
+    /// Comparison of the forecast TPOT with the one of `--measured-tpot`.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<TpotComparison>,
 }
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     })
 }
 
-/// The deployment, with the accelerators of all pools.
+/// Description of the deployment, with the accelerators of all pools.
 fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
     let about = About { count: s.fleet.accelerators, ..About::of(deployment) };
     let (prompts, serving, beside) = (&s.fleet.prefill, &s.fleet.serving.accelerator, &s.fleet.beside);
@@ -127,7 +127,7 @@ fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
     }
 }
 
-/// The files to write.
+/// The files to write in addition to the answer.
 struct Files {
     records: Option<Records>,
     series: Option<Target>,
@@ -165,13 +165,13 @@ impl Files {
     }
 }
 
-/// A spec file, or the default, with flags over it.
+/// The source of one question: a spec file, or the default, with flags applied.
 fn source(args: &SimulateArgs, file: Option<&PathBuf>) -> Result<Source> {
     let flags = [args.machine.settings.as_slice(), &args.traffic.settings];
     Source::read(file.map(PathBuf::as_path), DEFAULT, &args.source, &flags)
 }
 
-/// Every spec asked for.
+/// The sources of all questions, one per spec file.
 fn sources(args: &SimulateArgs) -> Result<Vec<Source>> {
     match args.spec.as_slice() {
         [] => Ok(vec![source(args, None)?]),
@@ -186,7 +186,7 @@ fn sources(args: &SimulateArgs) -> Result<Vec<Source>> {
     }
 }
 
-/// Refuses files that only a single run can write, if there are several specs.
+/// Refuses flags for files that only a single run can write, if there are several specs.
 fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
     let flags = [
         ("--records", args.records.is_some()),
@@ -205,7 +205,7 @@ fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
     }
 }
 
-/// Prints the resolved spec; its first line has the arguments for which a spec has no key.
+/// Prints the resolved spec; its first line has the flags that have no key in a spec.
 fn dump(args: &SimulateArgs) -> Result<ExitCode> {
     if args.spec.len() > 1 {
         return Err(Error::field("arguments", "--dump-spec", "beside several specs", "one spec").into());

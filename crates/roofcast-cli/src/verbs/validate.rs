@@ -28,23 +28,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use view::View;
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/validate/2";
 
 #[derive(Serialize)]
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: ErrorReport,
-    /// The side of the split to which the rows belong.
+    /// The side of the split that is shown, and the number of rows on each side.
     split: Split,
-    /// Reasons for refused rows, each with its line.
+    /// Reasons for refused rows, each with its file and line.
     refused: Vec<String>,
     runs: Vec<Replay>,
     /// True if rows are missing because Ctrl-C came before they were forecast.
     interrupted: bool,
 }
 
-/// Number of rows that a thread forecasts between checks for Ctrl-C; data that they have in common is resolved once.
+/// Number of rows that a thread forecasts between checks for Ctrl-C. Data that these rows have in common is resolved
+/// once.
 const PIECE: usize = 256;
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl Answer {
-    /// The selected rows, the number with a forecast, and their errors.
+    /// Text for people: the selected rows, the number with a forecast, and their errors.
     fn people(&self) -> String {
         let first = line(&format!("{} ({})", tables::counted(&self.report), self.split.words()));
         format!("{first}\n{}", tables::errors(&self.report))
@@ -126,7 +127,7 @@ struct Files {
 }
 
 impl Files {
-    /// Checks the arguments before any work.
+    /// Checks the targets of all files before any work.
     fn asked(args: &ValidateArgs) -> anyhow::Result<Files> {
         split::refuse_rows(args)?;
         input::measurements::idle(&args.files, &args.runs)?;
@@ -138,7 +139,7 @@ impl Files {
         })
     }
 
-    /// Writes the rows and their pictures.
+    /// Writes the file of rows and the pictures.
     fn write(&self, points: &[RowForecast]) -> anyhow::Result<()> {
         if let Some(file) = &self.per_row {
             file.text(&per_row(points)?)?;
@@ -159,7 +160,7 @@ impl Files {
     }
 }
 
-/// Keeps the rows whose source, group and kind together contain every one of `words`.
+/// Keeps the rows whose source, group and kind together contain every word of `words`.
 fn keep(rows: &mut Vec<Measurement>, words: &str) -> anyhow::Result<()> {
     rows.retain(|row| {
         let text = format!("{} {} {}", row.source, row.group(), row.kind.name()).to_lowercase();
@@ -173,7 +174,7 @@ fn keep(rows: &mut Vec<Measurement>, words: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A folder of a run: `meta.json` and `requests.jsonl`.
+/// Replays the folder of a recorded run: `meta.json` and `requests.jsonl`.
 fn replayed(folder: &Path, catalog: &Catalog, calibration: &Calibration) -> anyhow::Result<Replay> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let [meta, requests] = ["meta.json", "requests.jsonl"].map(|file| input::text(&folder.join(file)));
@@ -186,7 +187,7 @@ fn compared(runs: &[Replay]) -> String {
     if rows.is_empty() { String::new() } else { table(&header, &rows, 2) }
 }
 
-/// One row for each metric of each run; `error` formats a fraction, `figure` a value.
+/// Table rows of replayed runs, one for each metric; `error` formats a fraction, `figure` a value.
 fn of_runs(runs: &[Replay], error: fn(f64) -> String, figure: fn(f64) -> String) -> Vec<Vec<String>> {
     let row = |run: &Replay, name: &str, c: &Compared| {
         let figures = [c.mean_measured, c.mean_predicted].map(figure);
@@ -201,7 +202,7 @@ fn of_runs(runs: &[Replay], error: fn(f64) -> String, figure: fn(f64) -> String)
         .collect()
 }
 
-/// Forecasts the rows, which are independent: each core takes pieces, until Ctrl-C.
+/// Forecasts the rows on all cores, until Ctrl-C; rows are independent of one another.
 fn in_parallel<'a>(
     rows: &'a [Measurement],
     catalog: &Catalog,

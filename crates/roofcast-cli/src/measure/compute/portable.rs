@@ -1,12 +1,13 @@
 //! The inner loop for any processor: arrays of sixteen bytes, which compilers turn into vectors.
 //!
-//! Knows no instruction by name. Fused multiply-add is used where every processor of the target has it.
+//! Knows: fused multiply-add is used if every processor of the compilation target has it. Knows nothing about single
+//! instructions.
 
 use super::{CHAINS, PANELS, STEPS, Turn, column, product};
 use std::array::from_fn;
 use std::hint::black_box;
 
-/// True if `mul_add` is one instruction; otherwise it would be a function call.
+/// True if `mul_add` compiles to one instruction; otherwise it would be a function call.
 const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
 fn add32(sum: f32, x: f32, y: f32) -> f32 {

@@ -1,6 +1,6 @@
 //! The inner loop on x86: AVX2 and AVX-512, with their dot products of bf16 and int8.
 //!
-//! Knows: the instruction for a step. The caller checks that the processor has it.
+//! Knows: the instructions of one step. The caller checks that the processor has them.
 
 use super::{CHAINS, PANELS, STEPS, Turn, column, product};
 use std::arch::x86_64::*;
@@ -29,7 +29,7 @@ product!(
     _mm256_set1_pd(1.0),
     _mm256_setzero_pd(),
     |s, x, y| _mm256_fmadd_pd(x, y, s),
-    // All 4 lanes are equal.
+    // All 4 lanes of the accumulator are equal.
     |s| {
         let halves = _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd::<1>(s));
         _mm_cvtsd_f64(_mm_hadd_pd(halves, halves))
@@ -153,8 +153,8 @@ product!(
     |s| total8(s)
 );
 
-// Without a dot product of bytes: pairs to 16 bits, pairs of these to 32, and a sum. Ones are separate for every
-// accumulator, else the multiplications would be shared by all.
+// Without a dot product of bytes: multiply-adds of pairs to 16 bits, of these pairs to 32 bits, and a sum. Each
+// accumulator has its own vector of ones, because the compiler would otherwise compute the products once for all.
 product!(
     #[target_feature(enable = "avx2")]
     int8_avx2,
@@ -173,7 +173,7 @@ fn bf16(v: u8) -> i16 {
     i16::from_ne_bytes(((f32::from(v).to_bits() >> 16) as u16).to_ne_bytes())
 }
 
-/// Four times the byte.
+/// Four bytes of this value, as one 32-bit lane.
 fn bytes(v: u8) -> i32 {
     i32::from_ne_bytes([v; 4])
 }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use multiversion::multiversion;
 
-    /// Every path that this processor can take, not the best alone.
+    /// Tests every set of instructions that this processor has, not only the fastest.
     #[multiversion(targets(
         "x86_64+avx2+avx512bf16+avx512f+avx512vnni+avxvnni+f16c+fma",
         "x86_64+avx2+avx512f+avx512vnni+f16c+fma",

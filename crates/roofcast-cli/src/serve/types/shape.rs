@@ -14,12 +14,12 @@ pub(super) struct Shape {
     pub(super) object: Option<Object>,
 }
 
-/// A struct, or keys that were flattened into one.
+/// A struct, or the keys of a struct that is flattened into another.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Object {
-    /// Name of the struct; `None` if it was flattened into another.
+    /// Name of the struct; `None` if it is flattened into another.
     pub(super) name: Option<&'static str>,
-    /// Keys in order, each with its shape and whether every value seen had it.
+    /// Keys in order, each with its shape and true if every value seen had the key.
     pub(super) fields: Vec<(String, Shape, bool)>,
 }
 
@@ -182,7 +182,7 @@ impl ser::Serializer for Tracer {
         Err(Never(format!("{name} has a variant with values")))
     }
 
-    // Only a struct with flattened keys does not know how many it has.
+    // serde serializes a struct as a map of unknown length only if the struct has flattened keys.
     fn serialize_map(self, length: Option<usize>) -> Result<Keys, Never> {
         Ok(Keys { object: length.is_none().then(Object::default), map: Shape::default(), key: String::new() })
     }

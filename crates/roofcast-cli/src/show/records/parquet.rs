@@ -1,4 +1,4 @@
-//! Records as Parquet: the columns of CSV, typed; absent values are null, the gaps between chunks a list.
+//! Records as Parquet: the columns of the CSV, typed; absent values are null, and the gaps between chunks are a list.
 
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -30,15 +30,15 @@ const SCHEMA: &str = "message record {
     optional double e2el_ms;
 }";
 
-/// Records of a row group.
+/// Number of records in a row group.
 const GROUP: usize = 1 << 17;
 
-/// A column of a row group, in the order of the schema.
+/// Values of a column in a row group, in the order of the schema.
 enum Column {
     Counts(Vec<i64>),
     Times(Vec<f64>),
     Maybe(Vec<Option<f64>>),
-    /// Values, and their definition and repetition levels; an empty list has one pair of levels and no value.
+    /// Values, definition levels and repetition levels of a list; an empty list has one pair of levels and no value.
     Lists(Vec<f64>, Vec<i16>, Vec<i16>),
     Words(Vec<ByteArray>),
     Notes(Vec<Option<ByteArray>>),
@@ -93,7 +93,8 @@ fn columns(records: &[Record]) -> [Column; 16] {
     ]
 }
 
-/// A list's first value starts a record (repetition 0), an empty list has no value (definition 0).
+/// The column of gaps. The first value of a list starts a record (repetition level 0); an empty list has no value
+/// (definition level 0).
 fn gaps(records: &[Record]) -> Column {
     let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
     for record in records {
@@ -105,7 +106,7 @@ fn gaps(records: &[Record]) -> Column {
     Column::Lists(values, defined, repeated)
 }
 
-/// The values that are present, and for each place its definition level.
+/// The values that are present, and a definition level for each value or null.
 fn present<T: Clone>(all: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (all.iter().flatten().cloned().collect(), all.iter().map(|v| i16::from(v.is_some())).collect())
 }
@@ -138,7 +139,8 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use roofcast::record::csv::COLUMNS;
 
-    /// TTFT 5, TPOT (7 − 5)/(2 − 1), E2EL 7; the second has no times but its own and no list.
+    /// First record: TTFT 5, TPOT (7 − 5)/(2 − 1), E2EL 7. The second record has no tokens: no times except its own,
+    /// and no list.
     #[test]
     fn what_is_written_is_read_back() {
         let lines = [

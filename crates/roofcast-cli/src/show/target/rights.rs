@@ -57,32 +57,32 @@ mod elsewhere {
     use std::io::{Error, ErrorKind, Result};
     use std::path::Path;
 
-    /// Sockets have no path.
+    /// False: sockets have no path on this system.
     pub(in super::super) fn is_socket(_: &Metadata) -> bool {
         false
     }
 
-    /// The file's attribute.
+    /// True if the file has the read-only attribute.
     pub(in super::super) fn is_read_only(found: &Metadata) -> bool {
         found.permissions().readonly()
     }
 
-    /// Succeeds unless the file is read-only; other errors appear when it is written.
+    /// Succeeds unless the file is read-only; other obstacles become errors of the write itself.
     pub(in super::super) fn may_write(path: &Path) -> Result<()> {
         if is_read_only(&path.metadata()?) { Err(Error::from(ErrorKind::PermissionDenied)) } else { Ok(()) }
     }
 
-    /// The attribute of a folder says nothing of the files in it.
+    /// Succeeds: the read-only attribute of a folder does not apply to the files in it.
     pub(in super::super) fn may_add(_: &Path) -> Result<()> {
         Ok(())
     }
 
-    /// The folder's.
+    /// `None`: a new file gets the permissions that its folder defines.
     pub(in super::super) fn new() -> Option<Permissions> {
         None
     }
 
-    /// Gives `part` the attribute of the file that was there.
+    /// Copies the read-only attribute of the replaced file to `part`.
     pub(in super::super) fn keep(part: &File, old: &Metadata) -> Result<()> {
         part.set_permissions(old.permissions())
     }

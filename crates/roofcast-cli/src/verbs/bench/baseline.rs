@@ -1,6 +1,6 @@
 //! Earlier results to compare with: vLLM's, aiperf's and roofcast's own JSON.
 //!
-//! Knows: the keys of the metrics in each. aiperf's inter-token latency equals vLLM's TPOT.
+//! Knows: the keys of the metrics in each format. aiperf's inter-token latency equals vLLM's TPOT.
 
 use crate::input;
 use anyhow::Result;
@@ -14,12 +14,13 @@ use std::path::Path;
 #[derive(Debug, Serialize)]
 pub(super) struct Baseline {
     file: String,
-    /// `vllm`, `aiperf` or `roofcast`.
+    /// Program that wrote the results: `vllm`, `aiperf` or `roofcast`.
     pub(super) source: &'static str,
     pub(super) metrics: BTreeMap<String, f64>,
 }
 
-/// vLLM's keys of the figures that are compared with earlier results, and get intervals over several runs.
+/// vLLM's keys of the figures that are compared with earlier results, and that get confidence intervals over several
+/// runs.
 pub(super) const KEYS: [&str; 12] = [
     "request_throughput",
     "output_throughput",
@@ -35,7 +36,7 @@ pub(super) const KEYS: [&str; 12] = [
     "p99_e2el_ms",
 ];
 
-/// aiperf's metrics and vLLM's.
+/// Names of latencies in aiperf's export, each with vLLM's.
 const LATENCIES: [(&str, &str); 3] =
     [("time_to_first_token", "ttft"), ("inter_token_latency", "tpot"), ("request_latency", "e2el")];
 const RATES: [(&str, &str); 2] =

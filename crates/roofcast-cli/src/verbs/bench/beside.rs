@@ -22,34 +22,33 @@ pub(super) struct Beside {
     pub(super) forecast: Option<Forecast>,
 }
 
-/// The machine's limit at this load.
+/// The machine's limit at the load of the run.
 #[derive(Serialize)]
 pub(super) struct Limit {
     pub(super) hardware: String,
-    /// The load to which the limit applies.
+    /// Sequences of the decode step to which the limit applies; the next field is their context in tokens.
     batch: u64,
     context: u64,
     prompt: u64,
     /// Time of one decode step, in milliseconds.
     pub(super) tpot_ms: f64,
-    /// Limit divided by the measured median TPOT.
+    /// Limit divided by the measured median TPOT: 1 if the server is as fast as possible.
     pub(super) tpot_share: Option<f64>,
     pub(super) bound: Bottleneck,
     terms: Terms,
-    /// Time of one prefill alone, in milliseconds.
+    /// Time of one prefill without other requests, in milliseconds.
     pub(super) ttft_ms: f64,
     pub(super) ttft_share: Option<f64>,
     prefill_bound: Bottleneck,
-    /// The suggested change, in words.
+    /// Suggested change, as a sentence.
     pub(super) advice: String,
 }
 
-/// The workload as simulated in virtual time.
+/// Result of simulating the workload in virtual time.
 #[derive(Serialize)]
 pub(super) struct Forecast {
     pub(super) source: String,
-    /// True if prompts and outputs were forecast at the mean lengths of the served ones, because the workload's own
-    /// lengths were not reached.
+    /// True if the forecast uses the mean lengths of the served requests, because they differ from the workload's.
     pub(super) of_served: bool,
     pub(super) mean_ttft_ms: f64,
     pub(super) median_ttft_ms: f64,
@@ -58,16 +57,16 @@ pub(super) struct Forecast {
     pub(super) mean_e2el_ms: f64,
     pub(super) request_throughput: f64,
     pub(super) output_throughput: f64,
-    /// Ratio of measured to forecast medians.
+    /// Measured median divided by the forecast median.
     pub(super) ttft_ratio: Option<f64>,
     pub(super) tpot_ratio: Option<f64>,
-    /// 10th and 90th percentiles of measured values at such a forecast.
+    /// 10th and 90th percentiles of measured over forecast, for forecasts of this kind.
     pub(super) bands: Option<Bands>,
 }
 
 impl Beside {
-    /// `named` is true if prompts and outputs have the lengths that the workload names, rather than lengths from a
-    /// file.
+    /// Computes limit and forecast. `named` is true if prompts and outputs have the lengths that the workload names,
+    /// rather than lengths from a file.
     pub(super) fn of(
         deployment: &Deployment,
         spec: &Spec,
@@ -91,17 +90,16 @@ impl Beside {
     }
 }
 
-/// Minimum fraction of the requested output tokens at which a run counts as having the outputs that its workload
-/// names.
+/// Smallest fraction of the requested output tokens at which outputs count as having the workload's lengths.
 const AS_ASKED: f64 = 0.95;
 
-/// The workload with prompts and outputs at the mean lengths of the served ones.
+/// The workload, with the mean lengths of the served prompts and outputs in the place of its own.
 fn served(workload: &Workload, s: &RunSummary) -> Workload {
     let mean = |tokens: u64| Length::Tokens((tokens as f64 / s.completed as f64).round().max(1.0) as u64);
     let mut served = workload.clone();
     served.input_len = mean(s.total_input_tokens);
     served.output_len = mean(s.total_output_tokens);
-    // Shared prefixes are part of the prompts that were counted.
+    // The counted prompts include shared prefixes.
     if let Some(prefix) = served.prefix
         && let Length::Tokens(whole) = &mut served.input_len
     {
@@ -114,7 +112,7 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
     let s = &report.summary;
     let prompt = (s.total_input_tokens / s.completed.max(1)).max(1);
     let batch = (report.achieved_concurrency.round() as u64).max(1);
-    // On average, half of the output is in the context.
+    // On average, half of the output is already in the context.
     let context = prompt + s.total_output_tokens / s.completed.max(1) / 2;
     let decode = cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL);
     let prefill = cost::limit(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
@@ -157,10 +155,10 @@ fn share(of: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| of / whole)
 }
 
-/// Below this fraction of the limit, the engine rather than the hardware is the likely bottleneck.
+/// Fraction of the limit below which the engine rather than the hardware is the likely bottleneck.
 const SLACK: f64 = 0.4;
 
-/// A suggested change, by the bottleneck of a decode step.
+/// Suggests a change, by the bottleneck of a decode step; `reached` is the fraction of the limit that was measured.
 pub(crate) fn advice(decode: &Cost, reached: Option<f64>) -> String {
     let binds = match decode.bound {
         Bottleneck::Memory if decode.terms.kv > decode.terms.weights => {

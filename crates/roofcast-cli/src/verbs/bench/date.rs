@@ -1,6 +1,6 @@
-//! The date of a run, as vLLM's client writes it.
+//! The date of a run, in the format of vLLM's client.
 //!
-//! Knows: the civil calendar. UTC, whatever the machine's zone.
+//! Knows: the civil calendar. Dates are in UTC, whatever the machine's time zone.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ pub(super) fn of(time: SystemTime) -> String {
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
-/// Year, month and day of a day since 1970-01-01.
+/// Year, month and day of the date `day` days after 1970-01-01.
 fn civil(mut day: u64) -> (u64, usize, u64) {
     let mut year = 1970;
     let leap = |y: u64| y.is_multiple_of(4) && !y.is_multiple_of(100) || y.is_multiple_of(400);

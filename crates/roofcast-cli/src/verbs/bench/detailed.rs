@@ -1,9 +1,9 @@
-//! vLLM's lists of a value a request, as `vllm bench serve --save-detailed` writes them.
+//! Lists with one value per request, as `vllm bench serve --save-detailed` writes them.
 
 use roofcast::record::Record;
 use serde::Serialize;
 
-/// One value a request, in order of the schedule; times in seconds.
+/// Lists with one value per request, in order of the schedule; times in seconds.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Detailed {
     input_lens: Vec<u64>,

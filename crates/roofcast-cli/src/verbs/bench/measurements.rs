@@ -1,6 +1,6 @@
 //! Measured points as rows for `roofcast calibrate` and `validate`.
 //!
-//! Knows: the columns that a served point fills in. Invalid points are skipped.
+//! Knows: the columns of a row that a measured point fills in. Invalid points are skipped.
 
 use super::{Point, setup::Setup};
 use crate::show::target::Target;
@@ -32,7 +32,7 @@ const COLUMNS: [&str; 22] = [
     "stat",
 ];
 
-/// Refuses, before anything is measured, to write rows without known hardware.
+/// Refuses, before anything is measured, to write rows if the hardware is not known.
 pub(super) fn check(setup: &Setup) -> Result<()> {
     if setup.deployment.is_some() {
         return Ok(());
@@ -53,7 +53,8 @@ pub(super) fn write(file: &Target, setup: &Setup, points: &[&Point]) -> Result<(
     file.text(&String::from_utf8(bytes).context("the rows as text")?)
 }
 
-/// All columns of a point but its id; `None` if users pause between requests or nothing sets a pace.
+/// All columns of a row except its id; `None` if users pause between requests, or if neither users nor a rate set the
+/// pace.
 fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
     let d = setup.deployment.as_ref()?;
     let (s, requested) = (&point.report.summary, point.report.requested);
@@ -63,7 +64,7 @@ fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
         _ => return None,
     };
     let mean = |tokens: u64| (tokens as f64 / s.completed as f64).round().to_string();
-    // Without streaming there is no time to the first token, and with one token there is no TPOT.
+    // Zero means not measured: without streaming there is no TTFT, and with one token there is no TPOT.
     let known = |ms: f64| if ms > 0.0 { ms.to_string() } else { String::new() };
     let p = d.parallelism;
     let mut row = vec![setup.url.clone(), kind.to_owned(), d.model.name.clone(), d.accelerator.id.clone()];

@@ -1,4 +1,4 @@
-//! Measured results as a picture: the latencies of one run, or of a sweep with limit and forecast.
+//! Measured results as a picture: the latencies of one run, or a sweep with limit and forecast.
 
 use super::Point;
 use super::beside::{Forecast, Limit};
@@ -9,13 +9,13 @@ use roofcast::report::sweep::{self, Look, Panel, Quantity, SweepCurve, SweepPict
 use roofcast::spec::Metric;
 use roofcast::summary::RunSummary;
 
-/// One run.
+/// Picture of the latencies of one run.
 pub(super) fn of_run(setup: &Setup, point: &Point, records: &[Record]) -> String {
     let forecast = point.beside.forecast.as_ref().map(|f| [f.median_ttft_ms, f.median_tpot_ms]);
     run::measured(&title(setup), records, &setup.judge.slo, forecast)
 }
 
-/// Runs that differ in `key`.
+/// Picture of runs that differ in `key`.
 pub(super) fn of_sweep(setup: &Setup, key: &str, points: &[(f64, &Point)]) -> String {
     let slo = &setup.judge.slo;
     let bound = |metric: Metric| slo.of(metric).next();
@@ -48,14 +48,14 @@ fn title(setup: &Setup) -> String {
     format!("{}{}, measured", setup.served(), machine.unwrap_or_default())
 }
 
-/// Median and 99th percentile as measured, the forecast of the median, and the limit.
+/// Curves of one latency: measured median and 99th percentile, forecast median, and limit.
 fn latency(
     points: &[(f64, &Point)],
     measured: fn(&RunSummary) -> [f64; 2],
     forecast: fn(&Forecast) -> f64,
     limit: fn(&Limit) -> f64,
 ) -> Vec<SweepCurve> {
-    // Without streaming there is no time to the first token.
+    // Zero means not measured: without streaming there is no TTFT.
     let known = |ms: f64| (ms > 0.0).then_some(ms);
     let at = |index: usize| points.iter().map(move |(_, p)| known(measured(&p.report.summary)[index]));
     let forecasts = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(forecast));

@@ -1,7 +1,7 @@
 //! `roofcast bench --runs N`: repeats one load, and summarizes the runs.
 //!
-//! Knows: the 95 % confidence interval of a figure's mean over the runs, by Student's t. Runs differ by more than the
-//! requests within one, so that a single run does not show the spread of its figures.
+//! Knows: the 95 % confidence interval of a figure's mean over the runs, by Student's t. Runs differ by more than
+//! requests within a run do, so a single run does not show the spread of its figures.
 
 use super::baseline::KEYS;
 use super::setup::Setup;
@@ -13,13 +13,14 @@ use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// The two-sided 95 % quantiles of Student's t with 1 to 30 degrees of freedom; the normal's 1.96 beyond.
+/// Two-sided 95 % quantiles of Student's t with 1 to 30 degrees of freedom. Beyond 30 the normal distribution's 1.96 is
+/// used.
 const T95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// A figure over runs.
+/// Mean and confidence interval of one figure over runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Interval {
     mean: f64,
@@ -75,7 +76,7 @@ pub(super) fn run(args: &BenchArgs, setup: &mut Setup, count: u64, files: &Files
     Ok(if valid { ExitCode::SUCCESS } else { exit::invalid() })
 }
 
-/// The values of a figure in the valid runs that have it.
+/// The values of a figure in the valid runs that report it.
 fn values(points: &[Point], figure: &str) -> Vec<f64> {
     let valid = points.iter().filter(|point| point.report.valid);
     let value = |point: &Point| serde_json::to_value(&point.report).ok()?.get(figure)?.as_f64();
@@ -92,7 +93,7 @@ fn interval(values: &[f64]) -> Option<Interval> {
     Some(Interval { mean, low: mean - half, high: mean + half })
 }
 
-/// The intervals as a table.
+/// The intervals as a table for people.
 fn said(intervals: &[Named]) -> String {
     if intervals.is_empty() {
         return "Fewer than two valid runs: no intervals.\n".to_owned();
@@ -112,7 +113,7 @@ fn said(intervals: &[Named]) -> String {
 mod tests {
     use super::*;
 
-    /// 10, 12 and 14: mean 12, deviation 2, 4.303 · 2/√3 = 4.969.
+    /// Values 10, 12 and 14: mean 12, standard deviation 2, half width 4.303 · 2/√3 = 4.969.
     #[test]
     fn an_interval_by_hand() {
         let found = interval(&[10.0, 12.0, 14.0]).unwrap();

@@ -1,6 +1,6 @@
 //! `roofcast bench --find-rate LOW..HIGH` and `--find-users LOW..HIGH`: the highest load that meets the SLO.
 //!
-//! Knows: latency grows with the load, so that the range can be bisected, by ratio.
+//! Knows: latency grows with the load, so that the range can be bisected, by ratio. Knows nothing about a single run.
 
 use super::setup::Setup;
 use super::sweep::Key;
@@ -14,7 +14,7 @@ use roofcast::spec::Slo;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// The search ends when the ratio of the bounds is at most this.
+/// Ratio of the bounds at which the search ends.
 const CLOSE: f64 = 1.05;
 
 /// The key that is searched, and its range.
@@ -59,7 +59,7 @@ impl Search {
         text.map(|text| Search::parse("--find-users", Key::Concurrency, text, accepted)).transpose()
     }
 
-    /// Parses both ends, as in `1..100`.
+    /// Parses a range, as in `1..100`.
     fn parse(flag: &str, key: Key, text: &str, accepted: &str) -> Result<Search> {
         let fits = |v: &f64| match key {
             Key::Concurrency => v.fract() == 0.0 && (1.0..=1e6).contains(v),
@@ -73,8 +73,7 @@ impl Search {
         Ok(Search { key, low, high })
     }
 
-    /// The next load to try, between the best known to meet the SLO and the least known to miss it; `None` if they
-    /// are close.
+    /// The next load to try: between `good`, which meets the SLO, and `bad`, which misses it; `None` if they are close.
     fn between(&self, good: f64, bad: f64) -> Option<f64> {
         let middle = (good * bad).sqrt();
         match self.key {
@@ -113,7 +112,7 @@ pub(super) fn run(
     finish(args, setup, &search, slo, found)
 }
 
-/// Bisects the range, by ratio, until its ends are close. If both ends meet the SLO, no bisection is needed.
+/// Bisects the range, by ratio, until its ends are close. No bisection is needed if the upper end meets the SLO.
 fn find(setup: &mut Setup, search: &Search, slo: &Slo) -> Result<Found> {
     let mut found = Found { best: None, at_least: false, points: Vec::new(), interrupted: false };
     let mut keeps = |value: f64, found: &mut Found| -> Result<bool> {
@@ -186,10 +185,10 @@ mod tests {
     #[test]
     fn what_is_tried_between_what_is_known() {
         let users = Search { key: Key::Concurrency, low: 1.0, high: 64.0 };
-        // √(1·64), √(8·64) = 22.6; neighbouring integers have no value between them.
+        // √(1·64) = 8; √(8·64) = 22.6 rounds to 23; neighbouring integers have no value between them.
         assert_eq!([(1.0, 64.0), (8.0, 64.0)].map(|(g, b)| users.between(g, b)), [Some(8.0), Some(23.0)]);
         assert_eq!((users.between(1.0, 2.0), users.between(1.0, 3.0)), (None, Some(2.0)));
-        // Within 5 %.
+        // 104/100 is within 5 %.
         assert_eq!(users.between(100.0, 104.0), None);
         let rate = Search { key: Key::Rate, low: 1.0, high: 100.0 };
         assert_eq!((rate.between(1.0, 100.0), rate.between(10.0, 10.4)), (Some(10.0), None));

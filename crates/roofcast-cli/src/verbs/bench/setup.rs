@@ -1,4 +1,4 @@
-//! From arguments to a client that is ready to measure.
+//! Conversion of arguments to a client that is ready to measure.
 
 use super::{Beside, Point, Subject, date, speech};
 use crate::args::{AskArgs, BenchArgs, JudgeArgs};
@@ -19,14 +19,14 @@ use roofcast::{Deployment, Error, Spec};
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-/// Settings of a load that flags give in addition to the workload's keys.
+/// Settings of a load that come from flags and have no key in the workload.
 #[derive(Debug, Clone, Copy)]
 struct LoadGiven {
     /// True if the gaps between arrivals are constant.
     constant: bool,
-    /// True if a duration ends the run, rather than a number of requests.
+    /// True if a duration ends the run, rather than the number of requests.
     timed: bool,
-    /// Number of prompts in the file; the default number of requests.
+    /// Number of prompts in the file, which is the default number of requests.
     texts: Option<u64>,
 }
 
@@ -34,25 +34,25 @@ struct LoadGiven {
 pub(super) struct Setup {
     bench: Bench,
     pub(super) spec: Spec,
-    /// Source of the load, and its location for errors.
+    /// Source of the load's spec; the next field is its name in errors.
     source: Source,
     place: String,
     given: LoadGiven,
     pub(super) workload: Workload,
     pub(super) judge: Judge,
-    /// The hardware behind the server, if it is named.
+    /// Deployment behind the server, if its hardware is named.
     pub(super) deployment: Option<Deployment>,
     pub(super) url: String,
     endpoint: Endpoint,
     model: String,
     tokenizer: Option<String>,
     date: String,
-    /// Time limit of a response.
+    /// Timeout of a response.
     patience: Duration,
 }
 
 impl Setup {
-    /// `first` is the first value of each swept key, without which the load may be incomplete.
+    /// Prepares a measurement. `first` is the first value of each swept key, without which the load may be incomplete.
     pub(super) fn new(args: &BenchArgs, first: &[Setting]) -> Result<Setup> {
         let source = source(args)?;
         let scenario = source.scenario(first)?;
@@ -64,7 +64,7 @@ impl Setup {
         let given = LoadGiven { texts, ..LoadGiven::of(args) };
         let workload = load(&scenario, given, &place)?;
         let endpoint = endpoint(args)?;
-        // Limit and forecast exist only for endpoints that generate.
+        // Limit and forecast exist only for endpoints that generate tokens.
         let named = spec.hardware.accelerator.is_some() && endpoint.generates();
         let deployment = if named { Some(scenario.deployment()?) } else { None };
         let model = match &args.served_model {
@@ -111,12 +111,12 @@ impl Setup {
         })
     }
 
-    /// The load with one key at another value.
+    /// The load with `setting` applied.
     pub(super) fn at(&self, setting: Setting) -> Result<Workload> {
         load(&self.source.scenario(&[setting])?, self.given, &self.place)
     }
 
-    /// Measures one run.
+    /// Measures one run of a workload.
     pub(super) fn measure(&mut self, workload: &Workload) -> Result<(Point, Vec<Record>)> {
         let bar = progress(workload.total(), self.given.timed);
         let (url, patience) = (self.url.clone(), self.patience);
@@ -141,7 +141,8 @@ impl Setup {
         let point = Point {
             num_prompts: measured.records.len() as u64,
             request_rate: report.requested.rate.map_or("inf".into(), Into::into),
-            // vLLM's burstiness is the shape parameter of gamma-distributed gaps: 1 is Poisson, also without a rate.
+            // vLLM's burstiness is the shape parameter of gamma-distributed gaps between arrivals: 1 is Poisson. vLLM
+            // reports 1 also without a rate.
             burstiness: match report.requested.rate {
                 Some(_) => Some(1.0 / workload.arrivals.cv2()).filter(|b| b.is_finite()),
                 None => Some(1.0),
@@ -209,11 +210,11 @@ fn silent(url: &str, patience: Duration) {
         "waiting: nothing has come from {url} for 5 s; an answer may take {} s (--timeout), Ctrl-C ends the run",
         patience.as_secs_f64()
     );
-    // With stderr closed, only this line is lost.
+    // If stderr is closed, only this line is lost.
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
-/// The endpoint that a flag names, or the end of a URL.
+/// The endpoint: as the flag names it, else by the end of the URL.
 fn endpoint(args: &BenchArgs) -> Result<Endpoint> {
     let named = |url: &String| Endpoint::of_path(url.split(['?', '#']).next().unwrap_or_default());
     let by_url = args.url.iter().find_map(named);
@@ -233,12 +234,13 @@ fn target(url: &str, how: &AskArgs) -> Result<Target> {
     Ok(target)
 }
 
-/// The sources of power: exporters, requested without extra headers, or this machine's counters if none is given.
+/// Target of the power exporter at `url`, which gets none of the measured server's headers; `None` for `local`, this
+/// machine's counters.
 fn exporter(url: &str, how: &AskArgs) -> Result<Option<Target>> {
     if url == "local" {
         return Ok(None);
     }
-    // The default path of metrics.
+    // A URL may end with the default path of metrics, or without it.
     let url = url.trim_end_matches('/').trim_end_matches("/metrics");
     let resolved = Target::resolve(url, &[], None, |name| std::env::var(name).ok());
     let mut target = resolved.map_err(|_| {
@@ -267,10 +269,10 @@ fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
     }
 }
 
-/// The load if a spec has none.
+/// The load of a measurement whose spec and flags have none.
 const LOAD: &str = "input_len = 512\noutput_len = 128\n[arrivals]\nkind = \"closed_loop\"\nconcurrency = 1";
 
-/// The spec with the flags over it, and a load.
+/// The spec with the flags applied, and with a default load.
 fn source(args: &BenchArgs) -> Result<Source> {
     let flags = [args.deployment.flags.settings.as_slice(), &args.load.flags.settings];
     let given = |path: &str| args.load.flags.get(path).is_some();
@@ -292,10 +294,10 @@ impl LoadGiven {
     }
 }
 
-/// More requests than any duration can serve.
+/// A number of requests that no run reaches, for runs that end after a duration.
 const ENDLESS: u64 = 100_000_000;
 
-/// The load of a scenario, with as many requests as there are prompts, or as its users need.
+/// The load of a scenario, with as many requests as the prompt file has or the users need, if the number is not given.
 fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> {
     let lacking = || Error::field(place, "workload", "missing", "a load");
     let mut workload = scenario.spec.workload.clone().ok_or_else(lacking)?;
@@ -311,7 +313,7 @@ fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> 
     Ok(workload)
 }
 
-/// Ten requests per user, and at least a hundred; for a trace, all of its requests.
+/// Number of requests by default: ten per user and at least a hundred; `None` for a trace, which is replayed whole.
 fn default_requests(arrivals: &Arrivals) -> Option<u64> {
     match arrivals {
         Arrivals::ClosedLoop { concurrency, .. } => Some((concurrency * 10).max(100)),

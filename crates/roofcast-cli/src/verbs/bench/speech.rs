@@ -1,6 +1,6 @@
 //! The texts of requests: prompts from a file, or generated words, with notes on them.
 //!
-//! Knows: the formats of prompt files, by their extensions. The meaning of a row is defined by [`texts`].
+//! Knows: the formats of prompt files, by their extensions. [`texts`] defines the meaning of a row.
 
 use crate::args::BenchArgs;
 use crate::bench::texts::Text;
@@ -11,12 +11,13 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The texts that the arguments ask for. Recorded output lengths are used if nothing else gives a length.
+/// The texts that the arguments ask for. Recorded lengths of answers are used only if neither flags nor spec give a
+/// length.
 pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
     let how = &args.how;
     let mut notes = Vec::new();
     let mut texts = how.prompts.as_deref().map(prompts).transpose()?.unwrap_or_default();
-    // A spec's `[workload]` gives lengths.
+    // A spec with `[workload]` gives a length, too.
     let length_given = args.load.flags.get("workload.output_len").is_some() || args.deployment.spec.is_some();
     let estimated = texts.iter_mut().filter(|text| text.output_len.is_none() && text.recorded.is_some());
     if !length_given {
@@ -44,15 +45,15 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
     })
 }
 
-/// Maximum size of a file of prompts: ShareGPT's has 0.7 GB.
+/// Largest file of prompts in bytes; ShareGPT's has 0.7 GB.
 const MOST_PROMPTS: u64 = 4 << 30;
 
-/// A seed for words that no earlier run has used, for when no seed is given.
+/// A seed by the clock, so that words differ from every earlier run's if the user gives no seed.
 fn any_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
 }
 
-/// The prompts of a file: CSV and Parquet by extension, JSON otherwise.
+/// The prompts of a file: CSV and Parquet by extension, else JSON.
 fn prompts(path: &Path) -> Result<Vec<Text>> {
     let place = path.display().to_string();
     let ends = |end: &str| path.extension().is_some_and(|e| e.eq_ignore_ascii_case(end));
@@ -66,7 +67,7 @@ fn prompts(path: &Path) -> Result<Vec<Text>> {
     Ok(texts::parse(&place, &text)?)
 }
 
-/// Rows of CSV, with cells by column name; a cell that holds JSON is parsed.
+/// Rows of a CSV, with cells by column name; a cell that holds JSON is parsed.
 fn cells(place: &str, text: &str) -> Result<Vec<Map<String, Value>>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -98,7 +99,7 @@ mod parquet {
     use parquet::record::{Field, Row};
     use std::fs::File;
 
-    /// Rows with their cells as JSON.
+    /// Rows of a Parquet file, with their cells as JSON.
     pub(super) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
         let place = || path.display().to_string();
         let reader = SerializedFileReader::new(File::open(path).with_context(place)?).with_context(place)?;
@@ -110,7 +111,7 @@ mod parquet {
         row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
     }
 
-    /// The value of a cell: text, integers, lists and groups; prompts have no other types.
+    /// A Parquet cell as JSON: text, integers, lists and groups; prompts have no other types.
     fn value(field: &Field) -> Value {
         match field {
             Field::Str(text) => text.as_str().into(),

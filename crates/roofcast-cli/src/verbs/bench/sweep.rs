@@ -32,7 +32,7 @@ impl Key {
         Key::ALL.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
     }
 
-    /// The spec's key with this value.
+    /// The setting that gives the swept key this value.
     pub(super) fn at(self, value: f64) -> Setting {
         match self {
             Key::Concurrency => Setting::new("workload.arrivals.concurrency", value as i64),
@@ -58,7 +58,7 @@ struct Swept {
     point: Point,
 }
 
-/// Parses key and values, as in `concurrency=1,2,4` or `input-len=1..500:50`.
+/// Parses a key and its values, as in `concurrency=1,2,4` or `input-len=1..500:50`.
 pub(super) fn parse(text: &str) -> Result<(Key, Vec<f64>)> {
     let wrong = || {
         let accepted =

@@ -13,7 +13,7 @@ use anyhow::Result;
 use roofcast::bands::Span;
 use roofcast::summary::Statistics;
 
-/// Columns of the CSV, of one run or of many.
+/// Columns of the CSV, for one run or several.
 pub(super) const HEADER: [&str; 16] = [
     "completed",
     "failed",
@@ -33,7 +33,7 @@ pub(super) const HEADER: [&str; 16] = [
     "forecast_tpot_ms",
 ];
 
-/// A row of the CSV.
+/// The CSV row of a run.
 pub(super) fn row(point: &Point) -> Vec<String> {
     let (r, s) = (&point.report, &point.report.summary);
     let known = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
@@ -57,7 +57,7 @@ pub(super) fn row(point: &Point) -> Vec<String> {
     ]
 }
 
-/// Prints points that differ in `key`.
+/// Prints runs that differ in `key`.
 pub(super) fn show(args: &BenchArgs, subject: &Subject, key: &str, points: &[(f64, &Point)]) -> Result<()> {
     if args.output.csv {
         let header: Vec<_> = [key].into_iter().chain(HEADER).collect();
@@ -103,7 +103,7 @@ pub(super) fn title(subject: &Subject) -> String {
     server + &assumed(subject.assumptions) + "\n"
 }
 
-/// One run for people.
+/// One run in text for people.
 pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
     let r = &point.report;
     let mut text = table::pairs(&pairs(r));
@@ -181,7 +181,7 @@ fn load(r: &Report) -> String {
     }
 }
 
-/// Measured values in one table with limit and forecast.
+/// Table of measured values, limit and forecast side by side.
 fn beside(beside: &Beside, r: &Report) -> String {
     let (Some(limit), Some(forecast)) = (&beside.limit, &beside.forecast) else { return String::new() };
     let of = |name: &str,
@@ -210,7 +210,7 @@ fn beside(beside: &Beside, r: &Report) -> String {
     format!("{}{}{served}\n\n", table::table(&header, &rows, 1), limit.advice)
 }
 
-/// `energy: 1200 J, 300 W in the mean, 0.6 J an output token, by …`.
+/// The energy in words: `energy: 1200 J, 300 W in the mean, 0.6 J an output token, by …`.
 fn drawn(energy: &Energy) -> String {
     let token = energy.joules_per_output_token;
     let token = token.map_or(String::new(), |joules| format!(", {} J an output token", significant(joules)));
@@ -221,7 +221,7 @@ fn drawn(energy: &Energy) -> String {
     format!("energy: {joules} J, {watts} W in the mean{token}{memory}, by {}", energy.meter)
 }
 
-/// The server's own metrics, without the ones that stayed at zero.
+/// The server's own metrics, without metrics that stayed at zero.
 fn metrics(server: &ServerMetrics) -> String {
     let gauges = server.gauges.iter().filter(|(_, level)| level.max > 0.0);
     let gauges =
@@ -233,7 +233,7 @@ fn metrics(server: &ServerMetrics) -> String {
     table::table(&["/metrics", "mean", "max", "grew by"], &rows, 1) + "\n"
 }
 
-/// Measured values in one table with an earlier run's.
+/// Table of measured values and an earlier run's side by side.
 fn compared(baseline: &Baseline, r: &Report) -> String {
     let ours = serde_json::to_value(r).unwrap_or_default();
     let rows: Vec<Vec<String>> = KEYS

@@ -1,6 +1,6 @@
 //! `roofcast calibrate --kernels FOLDER --out FILE`: converts measured kernel times into a file of profiles.
 //!
-//! Knows: the companion file that lists the sources of the times. Knows nothing about looking them up for a model.
+//! Knows: the companion file that lists the sources of the times. Knows nothing about looking up times for a model.
 
 use crate::args::CalibrateArgs;
 use crate::input::tables::Tables;
@@ -15,12 +15,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Maximum size of a file of times, in bytes, since it is embedded in the program.
+/// Largest file of times in bytes; the file is embedded in the program.
 const MOST_BYTES: usize = 1_950_000;
 /// Extension of the file that lists the sources of the times.
 const SOURCES: &str = "sources.csv";
 
-/// Columns of the sections.
+/// Columns of the table with one row per section of the file.
 const HEADER: [&str; 11] = [
     "table",
     "chip",
@@ -34,18 +34,18 @@ const HEADER: [&str; 11] = [
     "line %",
     "line p90 %",
 ];
-/// Columns that a narrow page drops, in this order.
+/// Indices of the columns that a narrow page drops, in this order.
 const SPARE: [usize; 4] = [10, 8, 3, 9];
 
 #[derive(Serialize)]
 struct Answer {
     #[serde(flatten)]
     report: BuildReport,
-    /// Number of unused table files, by kind.
+    /// Number of table files that are not used, by kind.
     unused: BTreeMap<String, usize>,
 }
 
-/// Builds the file and writes it to `out`, if given.
+/// Builds the file of times and writes it to `out`, if given.
 pub(super) fn run(args: &CalibrateArgs, catalog: &Catalog, out: Option<&Target>) -> anyhow::Result<ExitCode> {
     let sources = args.out.as_ref().map(|path| path.with_extension(SOURCES));
     let sources = Target::asked("--output", sources.as_ref())?;
@@ -97,7 +97,7 @@ fn text(answer: &Answer) -> String {
     text
 }
 
-/// Lists, a line each, the rows dropped by rules and the unused files.
+/// Lists the rows that rules drop and the files that are not used, a line each.
 fn left_out(answer: &Answer) -> Vec<String> {
     let counted = ExclusionReason::ALL.map(|rule| (rule, answer.report.dropped.of(rule)));
     let counted = counted.into_iter().filter(|(_, count)| *count > 0);
@@ -121,7 +121,7 @@ fn left_out(answer: &Answer) -> Vec<String> {
     lines
 }
 
-/// The file that lists the sources of the times: one row per table, and the dropped rows as comments.
+/// The file that lists the sources of the times: one row per table, then the dropped rows as comments.
 fn provenance(args: &CalibrateArgs, answer: &Answer) -> anyhow::Result<String> {
     let mut text = String::new();
     let said = args.source.iter().flat_map(|source| source.lines()).map(str::to_owned);

@@ -1,6 +1,7 @@
-//! `roofcast capacity --sweep KEY=VALUES`: what fits, one row for each combination.
+//! `roofcast capacity --sweep KEY=VALUES`: the capacity, one row for each combination.
 //!
-//! Knows: context and batch as keys of the question; every other key belongs to the spec and makes a deployment of its own.
+//! Knows: context and batch are keys of the question; every other key belongs to the spec and makes a deployment of its
+//! own.
 
 use super::super::{About, MACHINE, common_title};
 use super::question_of;
@@ -19,10 +20,10 @@ use serde::Serialize;
 use std::process::ExitCode;
 use toml::Value;
 
-/// Keys of the question.
+/// Keys of the question, in contrast to keys of the spec.
 const KEYS: [&str; 2] = ["context", "batch"];
 
-/// The document of a sweep.
+/// Name and version of the sweep's schema.
 const SCHEMA: &str = "roofcast/capacity-sweep/1";
 
 #[derive(Serialize)]
@@ -31,7 +32,7 @@ struct Answer<'a> {
     points: &'a [Point<'a>],
 }
 
-/// One combination.
+/// The capacity at one combination of values.
 #[derive(Serialize)]
 struct Point<'a> {
     values: &'a [Value],
@@ -88,7 +89,7 @@ fn dimensions_of(args: &CapacityArgs) -> Result<Vec<Dimension>> {
     Ok(dimensions)
 }
 
-/// The deployment and the question at one combination.
+/// The deployment and the question at one combination of values.
 fn asked(
     args: &CapacityArgs,
     source: &Source,

@@ -1,4 +1,4 @@
-//! `roofcast catalog add`: a model's entry from its `config.json`.
+//! `roofcast catalog add`: makes a model's entry from its `config.json`.
 
 use crate::args::AddArgs;
 use crate::input;
@@ -59,7 +59,7 @@ fn own_id(config: &serde_json::Value, file: &Path) -> String {
     folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The text of the file with the entry appended, or the entry alone if there is no file yet.
+/// The text of the file `output` with the entry appended, or the entry alone if there is no file yet.
 fn behind(output: &Path, id: &str, entry: &str) -> Result<String> {
     if !output.exists() {
         return Ok(entry.to_owned());

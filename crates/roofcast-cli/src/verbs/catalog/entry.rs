@@ -1,4 +1,4 @@
-//! One entry of the catalog with derived figures and sources; models, accelerators and workloads in one form.
+//! One entry of the catalog with derived figures and sources; models, accelerators and workloads have one form.
 
 use crate::show::number::{count, grouped, significant};
 use crate::show::{self, table};
@@ -10,7 +10,7 @@ use roofcast::units::Bytes;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
 
-/// A model's entry and figures derived from it.
+/// A model's entry and the figures derived from it.
 #[derive(Serialize)]
 pub(super) struct Facts<'a> {
     #[serde(skip)]
@@ -18,10 +18,10 @@ pub(super) struct Facts<'a> {
     id: &'a str,
     aliases: &'a [String],
     source: &'a str,
-    /// `model_type`.
+    /// The config's `model_type`.
     pub(super) family: String,
     pub(super) parameters: Option<Parameters>,
-    /// Formats as published.
+    /// Number formats of the weights as published.
     pub(super) weights: String,
     pub(super) weight_bytes: Option<Bytes>,
     max_context: Option<u64>,
@@ -49,12 +49,12 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The context length at which figures are given: the default, or the model's maximum if that is shorter.
+/// Context length in tokens for which figures are given: the default, or the model's maximum if that is shorter.
 fn context(model: &Model) -> u64 {
     crate::input::DEFAULT_CONTEXT.min(model.max_context.unwrap_or(u64::MAX))
 }
 
-/// A model alone.
+/// A model's entry as a JSON document.
 #[derive(Serialize)]
 struct Alone<'a> {
     #[serde(flatten)]
@@ -62,7 +62,7 @@ struct Alone<'a> {
     published_parameters: Option<u64>,
     published_total: Option<&'a str>,
     published_active: Option<&'a str>,
-    /// The interpretation of the given name, if it differs from the entry's.
+    /// The catalog name that the given name was read as, if the two differ.
     read_as: Option<&'a str>,
     config: &'a serde_json::Value,
 }
@@ -81,7 +81,7 @@ pub(super) fn show(catalog: &Catalog, name: &str, json: bool) -> anyhow::Result<
     }
     let named = match catalog.named(name) {
         Ok(named) => named,
-        // The kind with suggestions is most likely the one that was meant.
+        // The kind of entry with similar names is most likely the one that was meant, so its error is shown.
         Err(model) => match catalog.accelerator(name) {
             Err(chip) if !suggests(&model) && suggests(&chip) => return Err(chip.into()),
             _ => return Err(model.into()),
@@ -103,7 +103,7 @@ fn suggests(error: &Error) -> bool {
     matches!(error, Error::Unknown { hint, .. } if !hint.starts_with('`'))
 }
 
-/// A heading, lines of a name and a value, and the sources.
+/// Formats an entry: a heading, lines of a name and a value, and the sources.
 fn page(title: &str, kind: &str, lines: Vec<(&'static str, String)>, sources: &[(String, String)]) -> String {
     let mut text = format!("{title} ({kind})\n\n");
     let filled: Vec<_> = lines.into_iter().filter(|(_, value)| !value.is_empty()).collect();

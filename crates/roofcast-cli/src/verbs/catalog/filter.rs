@@ -8,7 +8,7 @@ use roofcast::preset::Preset;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The filters, prepared for comparison.
+/// The filters of the flags, prepared for comparison.
 pub(super) struct Filter {
     words: Vec<Text>,
     family: Option<String>,
@@ -18,14 +18,14 @@ pub(super) struct Filter {
     format: Option<Wanted>,
 }
 
-/// A format, and the dtype that computes it.
+/// A number format, and the dtype that the hardware computes with.
 struct Wanted {
     name: String,
     dtype: Option<Dtype>,
 }
 
 impl Filter {
-    /// Refuses formats that are not known.
+    /// Prepares the filters; refuses unknown formats.
     pub(super) fn new(args: &FilterArgs) -> anyhow::Result<Filter> {
         let lower = |text: &Option<String>| text.as_ref().map(|t| t.trim().to_lowercase());
         Ok(Filter {
@@ -75,10 +75,11 @@ impl Filter {
     }
 }
 
-/// Letters and digits in lower case, and decimal points. Numbers match whole: `3` is neither in `32` nor in `2.3`.
+/// Text to search in: letters and digits in lower case, and decimal points. Numbers match whole: `3` is found neither
+/// in `32` nor in `2.3`.
 struct Text {
     all: Vec<char>,
-    /// True for each character with a skipped character before it; the last value is for the end.
+    /// True for each character that follows a skipped character; the last value is for the end of the text.
     apart: Vec<bool>,
 }
 
@@ -134,7 +135,7 @@ impl Wanted {
         self.dtype.is_some_and(|dtype| formats.split('+').any(|f| f == dtype.name()))
     }
 
-    /// True if weights `a+b` have the wanted format: `fp8` also matches `fp8-block`.
+    /// True if weights `a+b` include the wanted format: `fp8` also matches `fp8-block`.
     fn published(&self, weights: &str) -> bool {
         weights
             .split('+')

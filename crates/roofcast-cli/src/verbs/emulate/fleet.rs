@@ -1,7 +1,7 @@
-//! Assigns engines to ports, according to `[fleet]`.
+//! Assignment of engines to ports, according to `[fleet]`.
 //!
-//! Knows: without a router every replica has a port of its own; with one, all replicas share one port. The
-//! composition of pools is up to the library.
+//! Knows: without a router every replica has a port of its own; with a router all replicas share one port. The library
+//! defines the composition of pools.
 
 use super::kv_events::kv_events;
 use crate::args::EmulateArgs;
@@ -21,27 +21,27 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::runtime::Runtime;
 
-/// Settings with which engines are started.
+/// Common settings of all engines that are started.
 pub(super) struct Launch<'a> {
     pub(super) args: &'a EmulateArgs,
     pub(super) runtime: &'a Runtime,
     pub(super) dialect: Dialect,
     pub(super) pace: Pace,
-    /// Mean number of tokens of a request.
+    /// Mean number of tokens of a request's context.
     pub(super) context: u64,
     pub(super) seed: u64,
-    /// Name by which clients know the model.
+    /// Name by which clients call the model.
     pub(super) name: String,
-    /// Location for errors.
+    /// Name of the spec in errors.
     pub(super) place: String,
-    /// Messages printed at startup.
+    /// Text printed at start-up.
     pub(super) text: String,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) started: u64,
 }
 
 impl Launch<'_> {
-    /// The engines behind each port.
+    /// Starts the engines, grouped by the port that they serve.
     pub(super) fn groups(
         &mut self,
         forecaster: &Forecaster,
@@ -100,7 +100,7 @@ impl Launch<'_> {
         Ok(vec![Group::new(engines, front).apart(count, between, way)])
     }
 
-    /// The maximum number of engines that autoscaling may run.
+    /// Largest number of engines that autoscaling may run.
     fn scaled(
         &mut self,
         forecaster: &Forecaster,
@@ -112,7 +112,7 @@ impl Launch<'_> {
         self.engines(&pool(forecaster, &all, "fleet.autoscale", None)?, true)
     }
 
-    /// The replicas of a deployment; `ranks` is true if each one reports its index as its rank, rather than 0.
+    /// Starts the replicas of a deployment. If `ranks`, each reports its index as its data-parallel rank, else 0.
     fn engines(&mut self, forecaster: &Forecaster, ranks: bool) -> Result<Vec<Arc<EngineHandle>>> {
         let count = forecaster.deployment.parallelism.replicas;
         (0..count).map(|_| self.engine(forecaster, ranks)).collect()

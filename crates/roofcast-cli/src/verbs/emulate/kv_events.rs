@@ -8,7 +8,7 @@ use roofcast::engine::online::Online;
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 
-/// `--kv-events-config`, by vLLM's keys.
+/// Value of `--kv-events-config`, with vLLM's keys.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KvEventsConfig {
@@ -20,7 +20,7 @@ struct KvEventsConfig {
     #[serde(default)]
     topic: String,
     buffer_steps: Option<usize>,
-    /// Limits of vLLM's queues, which are accepted and ignored.
+    /// vLLM's bounds on queues, which are accepted and ignored.
     #[serde(rename = "hwm")]
     _hwm: Option<u64>,
     #[serde(rename = "max_queue_size")]
@@ -31,8 +31,8 @@ fn yes() -> bool {
     true
 }
 
-/// The publisher of the KV cache events of replica `index` and its rank, if configured; its sockets are reported in
-/// `text`.
+/// The publisher of KV cache events of replica `index`, and its rank, if publishing is configured; its sockets are
+/// listed in `text`.
 pub(super) fn kv_events(
     args: &EmulateArgs,
     (index, rank): (u64, u64),
@@ -81,7 +81,7 @@ pub(super) fn kv_events(
     Ok(Some(KvEvents::new(&seed, engine.capacity().block_size, outbox)))
 }
 
-/// True if a port of replica `index` collides with the other endpoint's port of an earlier replica.
+/// True if one endpoint's port of replica `index` is the other endpoint's port of an earlier replica.
 fn meet(endpoints: [&str; 2], index: u64) -> bool {
     let port = |endpoint: &str| endpoint.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     match endpoints.map(port) {

@@ -7,7 +7,7 @@ use roofcast::cost::{AddedTimes, Cost, OperatorCost};
 use roofcast::kernel_time::Basis;
 use roofcast::units::{Bytes, Picoseconds};
 
-/// The operators of a step as a table.
+/// The operators of a step as a table for people.
 pub(super) fn table(cost: &Cost) -> String {
     let header = [
         "operator",
@@ -22,7 +22,7 @@ pub(super) fn table(cost: &Cost) -> String {
         "share",
         "rests on",
     ];
-    // Columns that a narrow page drops, in this order; the wide page includes the shapes of the operators.
+    // Indices of the columns that a narrow page drops, in this order; a wide page also shows the operators' shapes.
     const SPARE: [usize; 5] = [10, 3, 6, 2, 5];
     let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
     let row = |o: &OperatorCost| {
@@ -62,7 +62,7 @@ pub(super) fn table(cost: &Cost) -> String {
     table::fitted(&header, &rows, 2, &SPARE)
 }
 
-/// The measurement behind an operator's forecast: `=` if this exact shape was timed, `~` if a similar one was.
+/// Mark of the measurement behind an operator's forecast: `=` if this exact shape was timed, `~` if a similar one was.
 pub(super) fn rests_on(operator: &OperatorCost) -> String {
     let sign = |basis: &Basis| match (basis.evidence, basis.exact) {
         (Evidence::Nothing, _) => "",

@@ -1,6 +1,6 @@
-//! `roofcast limits --sweep KEY=VALUES`: one row per step; with several keys, one for each combination.
+//! `roofcast limits --sweep KEY=VALUES`: one row per step, for each combination of the keys' values.
 //!
-//! Knows: the quantities of a step that may vary, and the others that such a step needs; a key of the spec makes a
+//! Knows: the quantities of a step that may vary, and the others that such a step needs. A key of the spec makes a
 //! deployment of its own.
 
 mod columns;
@@ -28,16 +28,16 @@ use serde::Serialize;
 use std::process::ExitCode;
 use toml::Value;
 
-/// Quantities of a step; all other keys belong to the spec. A sweep of `tp` leaves the rest of the deployment
-/// unchanged.
+/// Keys that are quantities of a step; all other keys belong to the spec. `tp` changes only the tensor parallelism of
+/// the deployment.
 const KEYS: [&str; 5] = ["batch", "context", "prefill", "tp", "position"];
 
-/// The document of a sweep.
+/// Name and version of the sweep's schema.
 const SCHEMA: &str = "roofcast/limits-sweep/2";
 
 #[derive(Serialize)]
 struct Answer<'a> {
-    /// The deployment of the first values.
+    /// The deployment at the first values.
     #[serde(flatten)]
     about: Option<About<'a>>,
     sweep: Vec<&'a str>,
@@ -46,7 +46,7 @@ struct Answer<'a> {
     interrupted: bool,
 }
 
-/// The swept dimensions, and the deployment at each combination of the spec's keys.
+/// The swept dimensions, and the deployment for each combination of the spec's keys.
 struct Space {
     dimensions: Vec<Dimension>,
     step: Step,
@@ -59,7 +59,7 @@ pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) 
     let progress = Progress::new("deployments")?;
     let space = Space::of(args, source, &progress)?;
     let combinations = product(&space.dimensions);
-    // If compiling the deployments was interrupted, the sweep still shows the points of the compiled ones.
+    // If compilation was interrupted, the points of the deployments compiled so far are still computed.
     let goes_on = || space.interrupted || progress.goes_on();
     let asked: Vec<&Vec<Value>> = combinations.iter().take_while(|_| goes_on()).collect();
     let points: Vec<Point> = asked.iter().filter_map(|v| space.asked(v, args)?.point(v)).collect();
@@ -142,7 +142,7 @@ impl Space {
         print(&header, &rows, csv, &self.title(), keys.len())
     }
 
-    /// The question at one combination; `None` if it has no deployment.
+    /// The question at one combination of values; `None` if its deployment is missing.
     fn asked<'a>(&'a self, values: &[Value], args: &LimitsArgs) -> Option<Asked<'a>> {
         let of = |wanted: bool| {
             let pairs = self.dimensions.iter().zip(values);
@@ -160,14 +160,14 @@ impl Space {
         self.dimensions.iter().map(|d| if csv { d.path.as_str() } else { d.short() }).collect()
     }
 
-    /// The properties that all rows share, then the assumptions in which they differ.
+    /// The properties that all rows have in common, then the assumptions in which they differ.
     fn title(&self) -> String {
         let abouts: Vec<_> = self.machines.iter().map(|m| About::of(&m.forecaster.deployment)).collect();
         common_title(&abouts)
     }
 }
 
-/// The deployment at `values` of the spec's keys.
+/// Compiles the deployment at `values` of the spec's keys.
 fn machine(args: &LimitsArgs, source: &Source, of: &[Dimension], values: Vec<Value>) -> Result<Machine> {
     let varied = || of.iter().zip(&values);
     let settings_of: Vec<Setting> = varied().map(|(d, v)| Setting::new(&d.path, v.clone())).collect();
@@ -190,7 +190,7 @@ fn machine(args: &LimitsArgs, source: &Source, of: &[Dimension], values: Vec<Val
 enum Step {
     /// Decode of one token for each of `batch` sequences of `context` tokens.
     Decode,
-    /// Decode of one token for each sequence after prompts of `prefill` tokens, at a position of the output.
+    /// Decode of one token for each sequence, at output position `position` after a prompt of `prefill` tokens.
     Position,
     /// Prefill of one prompt of `prefill` tokens.
     Prefill,
@@ -215,7 +215,7 @@ impl Step {
         }
     }
 
-    /// The swept key that selects this kind.
+    /// Name of the swept key that selects this kind.
     fn name(self) -> &'static str {
         match self {
             Step::Decode => "batch",
@@ -237,7 +237,7 @@ impl Step {
         self.keys().contains(&key)
     }
 
-    /// Refuses a flag that has no effect on such steps, or whose value is swept.
+    /// Refuses a flag that has no effect on this kind of step, or whose value is swept as well.
     fn check(self, args: &LimitsArgs, dimensions: &[Dimension]) -> Result<(), Error> {
         let tp = args.deployment.flags.get("parallelism.tp").is_some();
         let flags = [
@@ -263,14 +263,14 @@ impl Step {
     }
 }
 
-/// Columns that a narrow table drops, in this order.
+/// Indices of the columns that a narrow table drops, in this order.
 fn spare(header: &[&str]) -> Vec<usize> {
     let spare =
         ["no links", "MFU", "MBU", "p10", "p90", "limit tok/s", "FLOPs", "KV", "weights", "forecast tok/s"];
     spare.iter().filter_map(|name| header.iter().position(|title| title == name)).collect()
 }
 
-/// The first `keys` columns hold words.
+/// Prints a table or CSV; the first `keys` columns hold words.
 fn print(header: &[&str], rows: &[Vec<String>], csv: bool, title: &str, keys: usize) -> Result<()> {
     if csv {
         show::csv(header, rows)?;
@@ -285,7 +285,7 @@ fn numeric(cell: &str) -> bool {
     cell.chars().all(|c| c.is_ascii_digit() || ",. ".contains(c))
 }
 
-/// A column a setting.
+/// Rows of a comparison, with a column for each compared setting.
 fn compared_rows(
     keys: &[&str],
     names: &[&str],

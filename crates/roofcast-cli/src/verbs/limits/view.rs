@@ -1,5 +1,5 @@
-//! Data for the page about a machine's limits: the answer, the memory capacity with the engine's verdict at start, and the
-//! datasheet of both.
+//! Data for the page about a machine's limits: the answer, the memory capacity with the engine's verdict at start-up,
+//! and the datasheet of the accelerator.
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;
@@ -19,7 +19,7 @@ pub(crate) struct View<'a> {
     accelerator: &'a Accelerator,
     /// The engine's start-up report.
     start: Start,
-    /// The engine's refusal to start as a sentence, `None` if it starts.
+    /// The engine's refusal to start, as a sentence; `None` if it starts.
     refusal: Option<String>,
 }
 

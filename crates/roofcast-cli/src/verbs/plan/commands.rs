@@ -4,10 +4,10 @@ use super::table::word;
 use crate::show::table;
 use roofcast::plan::Launch;
 
-/// Maximum width of a command's line in characters.
+/// Most characters in a line of a command.
 const COMMAND: usize = 90;
 
-/// Every command with the replicas and the nodes it starts.
+/// Every command, with the replicas and nodes that it starts.
 pub(super) fn launch(all: &[Launch]) -> String {
     let mut text = String::new();
     for l in all {
@@ -29,7 +29,7 @@ pub(super) fn launch(all: &[Launch]) -> String {
     text
 }
 
-/// A command over several lines, broken before its flags.
+/// A command over several lines, broken before flags.
 fn folded(command: &str) -> String {
     let mut lines = vec![String::new()];
     for (index, part) in command.split(" --").enumerate() {

@@ -1,4 +1,4 @@
-//! `roofcast plan --curve`: throughput per accelerator against tokens per second of a user.
+//! `roofcast plan --curve`: throughput per accelerator against tokens per second of one user.
 //!
 //! Knows: the answer's tables, CSV and view. The library computes and draws the curves.
 
@@ -20,7 +20,7 @@ use roofcast::spec::CostKind;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 pub(crate) const SCHEMA: &str = "roofcast/curves/1";
 
 const CSV: [&str; 31] = [
@@ -57,7 +57,7 @@ const CSV: [&str; 31] = [
     "interrupted",
 ];
 
-/// Output tokens per second of a user for which the cheapest tokens are said.
+/// Output tokens per second of one user for which the lowest cost per token is printed.
 const SPEEDS: [f64; 6] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 
 /// The answer's JSON.
@@ -65,7 +65,7 @@ const SPEEDS: [f64; 6] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 pub(crate) struct Answer<'a> {
     model: &'a str,
     cost: CostKind,
-    /// Requests that users send, and the SLO, in words.
+    /// The requests that users send, and the SLO, in words.
     load: String,
     slo: String,
     #[serde(flatten)]
@@ -76,18 +76,18 @@ pub(crate) struct Answer<'a> {
 #[derive(Serialize)]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
-    /// The charts for wide and for narrow places.
+    /// The charts for wide and for narrow screens.
     pictures: Vec<Picture>,
 }
 
-/// Charts as SVG, in the colours of the page.
+/// A chart as SVG, in the colours of the page, with its width.
 #[derive(Serialize)]
 struct Picture {
     width: f64,
     svg: String,
 }
 
-/// Pixels of the charts on the page, wide ones first.
+/// Widths of the charts in pixels, the widest first.
 const WIDTHS: [f64; 3] = [1000.0, 640.0, 350.0];
 
 impl<'a> View<'a> {
@@ -112,7 +112,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Writes the curves as asked: pictures, then JSON, CSV or text.
+/// Writes the curves as requested: pictures, then JSON, CSV or text.
 pub(super) fn write(
     args: &PlanArgs,
     (scenario, model, found): (&Scenario, &Model, &Curves),
@@ -207,13 +207,13 @@ fn people(answer: &Answer) -> String {
     text
 }
 
-/// A replica of a curve: `h100-sxm, tp 2`.
+/// A curve's replica in words, as in `h100-sxm, tp 2`.
 fn replica(curve: &Curve, p: &CurvePoint) -> String {
     let cut = p.cut.to_string();
     if curve.name.ends_with(&cut) { curve.name.clone() } else { format!("{}, {cut}", curve.name) }
 }
 
-/// The most load of each curve within the SLO, the cheapest tokens first.
+/// Table of the highest load within the SLO on each curve, by cost per token, the lowest first.
 fn best(found: &Curves) -> String {
     let all = found.by_cost();
     if all.is_empty() {
@@ -240,10 +240,11 @@ fn best(found: &Curves) -> String {
     )
 }
 
-/// The cheapest tokens of any curve for users of several speeds.
+/// Table of the lowest cost per token on any curve, for users of several speeds.
 fn read_off(found: &Curves) -> String {
     let front = found.cost_front();
-    // The front is sorted by speed, and a slower point is a cheaper one.
+    // The front is sorted by speed, and a slower point is cheaper, so the first point that is fast enough is the
+    // cheapest.
     let row = |least: f64| -> Option<Vec<String>> {
         let (curve, p) = front.iter().rfind(|(_, p)| p.interactivity_tok_s >= least)?;
         let mut row = vec![format!("{least:.0}"), replica(curve, p), grouped(p.users)];

@@ -1,7 +1,7 @@
 //! The files that start and check a plan's best deployment, in one folder.
 //!
-//! Knows: their names, and by a checksum of each whether somebody has edited it since: an edit is never lost. Their
-//! contents are up to the library.
+//! Knows: their names, and by a checksum of each file if somebody has edited it since: an edited file is never
+//! overwritten. The library defines their contents.
 
 use super::{Answer, SPEC};
 use crate::show::target::Target;
@@ -10,7 +10,7 @@ use roofcast::Error;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// All file names that a plan writes: engines' commands, manifests, the spec and its check.
+/// Names of all files that a plan may write: engines' commands, manifests, the spec and the benchmark.
 const NAMES: [&str; 9] = [
     "vllm.sh",
     "sglang.sh",
@@ -27,7 +27,8 @@ const BENCH: &str = "bench.sh";
 /// The file of checksums: one line for each file that a plan wrote, as `sha256sum` prints them.
 const SUMS: &str = ".roofcast-plan";
 
-/// The folder, if files can be written to it without losing an edit, or if it can be created.
+/// Checks that files can be written to the folder `path`, or that it can be created, and that no edited file would be
+/// lost.
 pub(super) fn checked(path: &Path) -> Result<PathBuf> {
     let refused = |found: String| {
         let place = format!("{:?}, {found}", path.display().to_string());
@@ -39,8 +40,8 @@ pub(super) fn checked(path: &Path) -> Result<PathBuf> {
             unedited(path)?;
         }
         Ok(_) => return Err(refused("a file".to_owned()).into()),
-        // Creating the folder and removing it again shows that it can be created; the plan creates it when it has an
-        // answer.
+        // Creating the folder and removing it again shows that it can be created. It is created for good only when the
+        // plan has an answer.
         Err(_) => std::fs::create_dir(path)
             .and_then(|()| std::fs::remove_dir(path))
             .map_err(|error| refused(error.to_string()))?,
@@ -48,8 +49,8 @@ pub(super) fn checked(path: &Path) -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// Writes the files of a plan with a best deployment, and removes files of an earlier plan that this one does not
-/// write, since they would start something else. Returns the names of the removed files.
+/// Writes the files of the best deployment, and removes files of an earlier plan that this plan does not write, because
+/// they would start something else. Returns the names of the removed files.
 pub(super) fn write(folder: &Path, answer: &Answer) -> Result<Vec<String>> {
     let mut files: Vec<(String, String)> = Vec::new();
     let starts = |engine| answer.plan.launch.iter().any(|l| l.engine == engine && l.command.is_some());
@@ -100,7 +101,7 @@ pub(super) fn write(folder: &Path, answer: &Answer) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Refuses a folder with a file that was changed since a plan wrote it.
+/// Refuses a folder with a file that was edited after a plan wrote it.
 fn unedited(folder: &Path) -> Result<()> {
     let sums = std::fs::read_to_string(folder.join(SUMS)).unwrap_or_default();
     for name in NAMES {
@@ -115,7 +116,7 @@ fn unedited(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The SHA-256 of a file, in hexadecimal.
+/// SHA-256 hash of a file's contents, in hexadecimal.
 fn sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

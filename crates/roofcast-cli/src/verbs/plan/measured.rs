@@ -1,7 +1,7 @@
 //! A plan that starts from a running deployment: an engine's command and a client's result against it.
 //!
-//! Knows: without a spec, the load of the run is the plan's load, and settings given by the command are no longer
-//! fixed in the search. The comparison of run and forecast is up to the library.
+//! Knows: without a spec, the load of the run is the plan's load, and settings given by the command may change in the
+//! search. The library compares run and forecast.
 
 use crate::args::PlanArgs;
 use crate::input::filled;
@@ -15,7 +15,7 @@ use roofcast::spec::settings::Setting;
 use std::path::Path;
 use toml::Value;
 
-/// The question, and the run in the file at `path`.
+/// The question of the plan, and the run in the file at `path`.
 pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option<Measurement>)> {
     let source = Source::read(args.spec.as_deref(), EMPTY, &args.source, &[&args.flags.settings])?;
     let first = source.scenario(&[])?;
@@ -54,7 +54,7 @@ pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option
     Ok((source.scenario(&more)?, Some(row)))
 }
 
-/// The load of a run, as keys of a spec.
+/// The load of a run as keys of a spec.
 fn load(row: &Measurement) -> Result<Vec<Setting>, Error> {
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let arrivals = match (row.kind, row.request_rate, row.concurrency) {

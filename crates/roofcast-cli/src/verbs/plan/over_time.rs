@@ -1,13 +1,13 @@
-//! Replicas of a plan's best over time, for people.
+//! Replicas of a plan's best deployment over time, for people.
 
 use crate::show::number::{dollars, grouped, significant};
 use crate::show::table;
 use roofcast::plan::{Choice, OverTime, Plan, ScheduleInterval};
 
-/// Number of rows without `--wide`.
+/// Most rows that are printed without `--wide`.
 const ROWS: usize = 12;
 
-/// The answer over time; empty if it was not asked for.
+/// The table of replicas over time; empty if a schedule was not asked for.
 pub(super) fn people(found: &Plan, wide: bool) -> String {
     let asked = found.over_time.as_ref().zip(found.best.as_ref());
     asked.map_or_else(String::new, |(over_time, best)| of_best(over_time, best, wide))
@@ -61,12 +61,12 @@ fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {
     text + "\n"
 }
 
-/// Consecutive intervals with equal replicas.
+/// Groups consecutive intervals with equal numbers of replicas.
 fn spans(intervals: &[ScheduleInterval]) -> Vec<&[ScheduleInterval]> {
     intervals.chunk_by(|a, b| a.replicas == b.replicas).collect()
 }
 
-/// A span of intervals, with the highest value of each bound.
+/// The row of a span of intervals, with the highest value of each bounded latency.
 fn row(o: &OverTime, span: &[ScheduleInterval]) -> Vec<String> {
     let Some(first) = span.first() else { return Vec::new() };
     let seconds = span.len() as f64 * o.interval_s;

@@ -1,6 +1,6 @@
-//! What the rows of a plan rest on, for people.
+//! The evidence behind the rows of a plan, for people.
 //!
-//! Knows: rows of one accelerator, format and engine rest on the same kernel times.
+//! Knows: rows with equal accelerator, format and engine have equal evidence, because they use one set of kernel times.
 
 use super::table::distinct;
 use crate::show::table;
@@ -10,17 +10,18 @@ use roofcast::kernel_time::Timed;
 use roofcast::plan::{Choice, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A row of an answer, with what its forecast rests on.
+/// A row of an answer, with the evidence for its forecast.
 pub(super) struct Row {
     /// Accelerator, weight format, and the engine if there are several.
     pub(super) name: String,
     pub(super) bands: Bands,
-    /// The timed kernels of a row of one pool.
+    /// The measured kernels behind a row of one pool; `None` without measured kernels, or for two pools.
     pub(super) kernels: Option<Timed>,
     pub(super) evidence: Option<Evidence>,
 }
 
-/// A line for each accelerator, weight format and engine of the plan; empty at the limit.
+/// Evidence for each accelerator, weight format and engine of the plan, a line each; empty if the plan is at the limit,
+/// which needs no evidence.
 pub(super) fn people(found: &Plan) -> String {
     let choices = distinct(&found.ranked);
     let several = choices.iter().map(|c| &c.engine).collect::<BTreeSet<_>>().len() > 1;
@@ -34,7 +35,7 @@ pub(super) fn people(found: &Plan) -> String {
     rows(&choices.iter().filter_map(row).collect::<Vec<_>>())
 }
 
-/// A line for each name among `rows`; empty without rows.
+/// Evidence for each name among `rows`, a line each; empty without rows.
 pub(super) fn rows(rows: &[Row]) -> String {
     let mut lines: BTreeMap<&str, String> = BTreeMap::new();
     for row in rows {
@@ -59,7 +60,7 @@ fn basis(row: &Row) -> Option<String> {
     Some(format!("kernels of {} {} timed on {on}", timed.engine, timed.version))
 }
 
-/// A warning if rows rest on different versions of one engine.
+/// A warning if rows use evidence of different versions of one engine.
 fn versions(rows: &[Row]) -> String {
     let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for timed in rows.iter().filter_map(|row| row.kernels.as_ref()) {
@@ -76,7 +77,7 @@ fn versions(rows: &[Row]) -> String {
     differ.map(line).collect()
 }
 
-/// The accelerators that the list by default leaves out; empty if the user `chose` them.
+/// Text of the accelerators that a default search leaves out; empty if the user `chose` the accelerators.
 pub(super) fn not_searched(found: &Plan, chose: bool) -> String {
     if chose || found.not_searched.is_empty() {
         return String::new();

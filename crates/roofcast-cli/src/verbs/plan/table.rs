@@ -51,7 +51,7 @@ pub(super) const CSV: [&str; 43] = [
     "interrupted",
 ];
 
-/// One row for each deployment that met the SLO, best first.
+/// One row for each deployment that meets the SLO, best first.
 pub(super) fn csv_rows(found: &Plan) -> Vec<Vec<String>> {
     let row = |c: &Choice| {
         let on = [found.pareto.contains(c), found.pareto_throughput.contains(c), found.interrupted];
@@ -85,12 +85,12 @@ fn csv_row(c: &Choice) -> Vec<String> {
     row
 }
 
-/// The name of a unit variant in a spec.
+/// Name of an enum's variant in a spec.
 pub(super) fn word(value: impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The combination of replicas: `4 × tp 2`, `2P tp 4 + 1D tp 8`.
+/// The replicas of a choice in words: `4 × tp 2`, `2P tp 4 + 1D tp 8` for prefill and decode.
 pub(super) fn pools(c: &Choice) -> String {
     let cut = |tp: u64, pp: u64, dp: u64, ep: u64| {
         let degrees = [("pp", pp), ("dp", dp), ("ep", ep)].into_iter().filter(|(_, n)| *n > 1);
@@ -105,7 +105,8 @@ pub(super) fn pools(c: &Choice) -> String {
     }
 }
 
-/// The accelerators of a row: `h200-sxm`, or for two kinds `h100 + h200`, each up to its first part with a digit.
+/// The accelerators of a choice: `h200-sxm`, or for two kinds `h100 + h200`, each name shortened after its first part
+/// with a digit.
 fn chips(c: &Choice) -> String {
     fn short(id: &str) -> &str {
         let digit = id.find(|c: char| c.is_ascii_digit()).unwrap_or(id.len());
@@ -117,17 +118,18 @@ fn chips(c: &Choice) -> String {
     }
 }
 
-/// Columns that the rows of a table need because they differ in them, and whether all columns are shown.
+/// Columns that are shown only if rows differ in them, and if all columns are shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Columns {
     pub(super) wide: bool,
     pub(super) engines: bool,
     pub(super) routers: bool,
-    /// Token budget of a step, if rows are otherwise equal.
+    /// True to show the token budget of a step, because rows are otherwise equal.
     pub(super) tokens: bool,
 }
 
-/// The highest percentile of a latency that the SLO bounds, and its milliseconds; the 99th if it bounds none.
+/// The highest percentile of a latency that the SLO bounds, and its value in milliseconds; the 99th if the SLO bounds
+/// none.
 pub(super) fn latency(c: &Choice, metric: Metric) -> (&'static str, f64) {
     let bound = c.bounds.iter().find(|bound| bound.metric == metric.name());
     bound.map_or_else(
@@ -141,12 +143,12 @@ pub(super) fn latency(c: &Choice, metric: Metric) -> (&'static str, f64) {
     )
 }
 
-/// A chance in whole percents, rounded down: 79.6 % is less than the 80 % that was asked for.
+/// A probability in whole percents, rounded down, so that 79.6 % is not shown as the 80 % that was required.
 pub(super) fn chance(share: f64) -> String {
     percent((share * 100.0).floor() / 100.0)
 }
 
-/// Rows that met the SLO.
+/// Table of deployments that meet the SLO.
 pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: Columns) -> String {
     let wide = columns.wide;
     let list: Vec<&Choice> = list.into_iter().collect();
@@ -155,7 +157,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         format!("{} {percentile}", metric.name())
     });
     let mut header = vec!["count", "accelerator", "as", "formats", &ttft, &tpot];
-    // The line has no room for both columns.
+    // A narrow line has room for only one of the two columns.
     let bound = wide || !columns.tokens;
     header.extend(bound.then_some("bound"));
     header.push("chance");
@@ -198,7 +200,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
     table::table(&header, &list.into_iter().map(row).collect::<Vec<_>>(), words)
 }
 
-/// The first row of each deployment, ignoring its scheduler's settings.
+/// The first row of each deployment, where deployments that differ only in scheduler settings count as one.
 pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
     let mut seen = std::collections::BTreeSet::new();
     let key = |c: &Choice| {
@@ -207,7 +209,7 @@ pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
     list.iter().filter(|c| seen.insert(key(c))).collect()
 }
 
-/// Throughput of an accelerator against the token rate of one user.
+/// Table of throughput per accelerator against tokens per second of one user.
 pub(super) fn throughput(list: &[Choice]) -> String {
     let header = ["count", "accelerator", "as", "formats", "tok/s each", "tok/s a user", "$/M tokens"];
     let row = |c: &Choice| {
@@ -220,7 +222,7 @@ pub(super) fn throughput(list: &[Choice]) -> String {
     table::table(&header, &list.iter().map(row).collect::<Vec<_>>(), 4)
 }
 
-/// Deployments that miss the SLO or were requested by name, each with its result.
+/// Table of deployments that miss the SLO or were requested by name, each with its result.
 pub(super) fn near(list: &[Near]) -> String {
     let mut text = String::new();
     for n in list {

@@ -1,4 +1,4 @@
-//! A plan for people.
+//! The text of a plan for people.
 
 use super::table::{Columns, chance, choices, distinct, latency, near, pools, throughput, word};
 use super::{Answer, commands, over_time, rests};
@@ -18,7 +18,7 @@ use roofcast::workload::Workload;
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
 use std::sync::Arc;
 
-/// Number of rows of the ranked table without `--wide`.
+/// Most rows of the ranked table without `--wide`.
 const ROWS: usize = 10;
 
 pub(super) fn people(
@@ -99,7 +99,8 @@ pub(super) fn people(
     Ok(text)
 }
 
-/// Deployments that met the SLO: those as likely as was asked for, and the cheaper ones that are not.
+/// Table of deployments that meet the SLO: first with the required probability, then cheaper ones with a lower
+/// probability.
 fn ranked(found: &Plan, columns: Columns) -> String {
     let shown = |list: &[Choice]| match columns.wide {
         true => choices(list, columns),
@@ -150,7 +151,7 @@ fn partial(found: &Plan, minimise: Objective) -> String {
     )) + "\n"
 }
 
-/// The result if no deployment met the SLO, or none had by the time the search was stopped.
+/// The result if no deployment met the SLO, or none before the search was stopped.
 fn none(found: &Plan) -> String {
     let told = match (found.is_open(), found.simulated) {
         (false, _) => "no deployment meets the SLO; nearest came",
@@ -162,7 +163,7 @@ fn none(found: &Plan) -> String {
     format!("{told}\n\n{}", near(&found.nearest))
 }
 
-/// The current deployment, its figures, and the change to make first.
+/// The deployment that runs now, its figures, and the first change to make.
 fn current(now: &Current, found: &Plan) -> String {
     let ms = |m: Option<f64>| m.map_or_else(|| "–".to_owned(), significant);
     let row = |name: &str, m: &Metrics| {
@@ -243,7 +244,7 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> Str
     table::pairs(&pairs)
 }
 
-/// A replica of a choice, resolved again: on this accelerator, with this cut.
+/// Resolves a replica of a choice again, on this accelerator with this parallelism.
 fn replica_of(
     spec: &Spec,
     model: &Arc<Model>,
@@ -251,7 +252,8 @@ fn replica_of(
     (choice, accelerator, cut): (&Choice, &str, Cut),
 ) -> Result<Deployment> {
     let mut options = DeploymentOptions::of(spec);
-    // Only searched keys are set: the names of a checkpoint's own formats do not describe them completely.
+    // Only searched keys are set, because the names of a checkpoint's own formats do not describe the formats
+    // completely.
     let search = spec.search.clone().unwrap_or_default();
     if !search.weights.is_empty() {
         options.precision.weights = Some(choice.weights.clone());
@@ -271,7 +273,7 @@ fn replica_of(
     Ok(Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)?)
 }
 
-/// Limits and capacity of the best choice's replica, whose steps take `slower` times the forecast.
+/// Limits and capacity of a replica of the best choice, whose steps take `slower` times the forecast.
 fn best_in_detail(
     spec: &Spec,
     model: &Arc<Model>,
@@ -298,7 +300,7 @@ fn best_in_detail(
         utilization: Utilization::FULL,
     };
     let limit = limits(&Forecaster::embedded(replica)?.slowed(slower), &question);
-    // Prompts of a fleet apart are computed by replicas of their own.
+    // In a disaggregated deployment, prompts are computed by prefill replicas.
     let prefill = match &best.prefill {
         None => limit.prefill.clone(),
         Some(pool) => {
@@ -364,7 +366,7 @@ fn proof(best: &Choice) -> String {
     format!("simulated: {times}; {}-bound{likely}", best.bound)
 }
 
-/// The resource that would make the steps of a deployment faster.
+/// The resource that would make the steps of a deployment faster, by its bottleneck.
 fn to_add(bound: &str) -> &'static str {
     match bound {
         "compute" => "FLOPs: most of the busy time goes to arithmetic",

@@ -1,4 +1,4 @@
-//! Data for the page about a plan: the answer, the bounds that it met, and the tokens of a request.
+//! Data for the page about a plan: the answer, the bounds of the SLO, and the tokens of a request.
 
 use super::{Answer, SCHEMA};
 use crate::input::scenario::Scenario;
@@ -15,7 +15,7 @@ pub(crate) struct View<'a> {
     ttft_p99_ms: Option<f64>,
     tpot_p99_ms: Option<f64>,
     e2el_p99_ms: Option<f64>,
-    /// Mean tokens of a prompt and of an output.
+    /// Mean tokens of a prompt; the next field has an output's.
     input_mean: Option<f64>,
     output_mean: Option<f64>,
 }

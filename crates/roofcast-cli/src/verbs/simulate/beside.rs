@@ -1,4 +1,4 @@
-//! `roofcast simulate --measured-tpot`: a short answer to whether a server is as fast as it should be.
+//! `roofcast simulate --measured-tpot`: a short answer to the question if a server is as fast as it should be.
 
 use super::About;
 use crate::show::number::significant;

@@ -1,7 +1,7 @@
-//! `roofcast simulate --find KEY=LOW..HIGH`: the largest value of a key that keeps the SLO.
+//! `roofcast simulate --find KEY=LOW..HIGH`: the largest value of a key that meets the SLO.
 //!
-//! Knows: each value is judged as a plan judges a deployment, by a run long enough for a verdict. The library knows
-//! which values are tried.
+//! Knows: each value is judged as a plan judges a deployment, by a run long enough for a verdict. The library chooses
+//! the values to try.
 
 use super::{about, source};
 use crate::args::SimulateArgs;
@@ -22,14 +22,14 @@ use serde::Serialize;
 use std::process::ExitCode;
 use toml::Value;
 
-/// The answer's schema.
+/// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/simulate-find/1";
 
 /// The key that is searched, and its range.
 #[derive(Debug, Clone, PartialEq)]
 struct Search {
     path: &'static str,
-    /// Name of the key as it was given.
+    /// Name of the key as the user gave it.
     name: String,
     range: Range,
 }
@@ -39,15 +39,15 @@ struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
     slo: Slo,
-    /// The dotted key.
+    /// The dotted key of the spec.
     key: &'a str,
     low: f64,
     high: f64,
-    /// The largest value that keeps the SLO.
+    /// The largest value that meets the SLO.
     best: Option<f64>,
-    /// True if the upper end keeps the SLO, so that larger values may keep it as well.
+    /// True if the upper end meets the SLO, so that larger values may meet it as well.
     at_least: bool,
-    /// The smallest value above the best that misses the SLO.
+    /// The smallest value above `best` that misses the SLO.
     missed: Option<&'a Tried>,
     simulations: usize,
     /// True if the search was stopped.
@@ -61,13 +61,14 @@ struct Answer<'a> {
 struct Tried {
     value: f64,
     meets_slo: bool,
-    /// The reason for which the SLO is missed.
+    /// Reason why the SLO is missed.
     because: Option<String>,
-    /// Each bound with the run's value; of the requests so far where the run ended because a bound was missed.
+    /// Each bound with the run's value. If the run ended early because a bound was certain to be missed, the value
+    /// covers the requests until then.
     bounds: Vec<Bounded>,
 }
 
-/// A deployment with a value, and its run.
+/// The simulation of a deployment at one value.
 struct Run {
     deployment: Deployment,
     spec: Spec,
@@ -127,7 +128,7 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
 }
 
 impl Search {
-    /// Reads `KEY=LOW..HIGH` of a key with numbers.
+    /// Parses `KEY=LOW..HIGH` of a key that has numbers.
     fn parse(text: &str) -> Result<Search> {
         let wrong = || {
             let accepted = "KEY=LOW..HIGH of a key with numbers above 0, LOW below HIGH, as rate=1..100 or \
@@ -155,7 +156,7 @@ impl Search {
         if self.range.whole { Value::from(value as i64) } else { Value::from(value) }
     }
 
-    /// The run with `value`, which ends early when the SLO is certain to be missed.
+    /// Simulates the deployment with `value`; the run ends early when the SLO is certain to be missed.
     fn at(&self, source: &Source, value: f64, leap: bool, progress: &Progress) -> Result<Run> {
         let resolved = || -> Result<Run> {
             let scenario = source.scenario(&[Setting::new(self.path, self.value(value))])?;
@@ -170,7 +171,7 @@ impl Search {
         resolved().with_context(|| format!("with {} = {}", self.path, self.value(value)))
     }
 
-    /// The largest value that keeps the SLO, in words.
+    /// The largest value that meets the SLO, in words.
     fn best(&self) -> String {
         match self.path {
             "workload.arrivals.rate" => "The highest rate that keeps the SLO".to_owned(),

@@ -30,10 +30,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use toml::Value;
 
-/// Name of the dimension for spec files.
+/// Name of the dimension whose values are spec files.
 const SPEC: &str = "spec";
 
-/// The document's schema.
+/// Name and version of the document's schema.
 const SCHEMA: &str = "roofcast/simulate-sweep/3";
 
 #[derive(Serialize)]
@@ -51,9 +51,9 @@ struct Point<'a> {
     answer: Answer<'a>,
 }
 
-/// A run of the sweep.
+/// One run of the sweep.
 struct Run {
-    /// Values, one for each dimension.
+    /// Values of the run, one for each dimension.
     values: Vec<Value>,
     workload: Option<Workload>,
     slo: Slo,
@@ -71,13 +71,13 @@ impl Run {
         Ok(serde_json::to_value(self.point())?)
     }
 
-    /// `2, 16`.
+    /// The values in words, as in `2, 16`.
     fn name(&self) -> String {
         self.values.iter().map(word).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// All combinations of the swept values.
+/// All combinations of the swept values, with the dimensions and sources.
 struct Space<'a> {
     args: &'a SimulateArgs,
     sources: Vec<Source>,
@@ -104,7 +104,7 @@ impl Space<'_> {
         Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
     }
 
-    /// `engine.scheduler = "orca", workload.arrivals.rate = 4`.
+    /// The values with their keys, as in `engine.scheduler = "orca", workload.arrivals.rate = 4`.
     fn named(&self, values: &[Value]) -> String {
         let named = self.dimensions.iter().zip(values).map(|(d, value)| format!("{} = {value}", d.path));
         named.collect::<Vec<_>>().join(", ")
@@ -137,20 +137,21 @@ impl Space<'_> {
         let cell = self.cell(&values)?;
         let simulated = self.simulate(&cell, &mut |_, _| progress.goes_on());
         let mut simulation = simulated.with_context(|| format!("with {}", self.named(&values)))?;
-        // Many runs are kept until the last one has ended, and these are not drawn.
+        // The latencies of single requests are dropped: they are not drawn, and a sweep holds all runs in memory until
+        // the last has ended.
         simulation.latencies = Default::default();
         let Spec { workload, slo, .. } = cell.scenario.spec;
         Ok(Run { values, workload, slo, deployment: cell.forecaster.deployment, simulation })
     }
 }
 
-/// True if the runs are kept in files instead of being printed.
+/// True if the runs are stored in files instead of being printed.
 #[cfg(feature = "parquet")]
 pub(super) fn keeps(args: &SimulateArgs) -> bool {
     args.cells.cells.is_some()
 }
 
-/// Without Parquet, nothing can write the runs.
+/// False: without Parquet, this build cannot store runs.
 #[cfg(not(feature = "parquet"))]
 pub(super) fn keeps(_: &SimulateArgs) -> bool {
     false
@@ -169,14 +170,14 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
         progress.more(1);
         run
     };
-    // All results first: the reported error is the first value's, in whatever order the runs ended.
+    // All runs are awaited first, so that the reported error is the first value's, in whatever order the runs ended.
     let runs: Vec<Option<Result<Run>>> = space.pool()?.install(|| space.points.par_iter().map(one).collect());
     drop(progress);
     let dimensions = space.dimensions;
     let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
     runs.retain(|run| !run.simulation.interrupted);
     let interrupted = runs.len() < asked;
-    // Without a run there is nothing to draw.
+    // A picture needs at least one run.
     if let Some(picture) = picture.filter(|_| !runs.is_empty()) {
         picture.text(&report::sweep::svg(&picture::of(&dimensions, &runs)))?;
     }
@@ -200,7 +201,7 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     Ok(code(interrupted, served))
 }
 
-/// Exit code of a sweep: interrupted, with served requests, or without any.
+/// Exit code of a sweep: `served` is true if a run served a request.
 fn code(interrupted: bool, served: bool) -> ExitCode {
     match served {
         _ if interrupted => exit::invalid(),
@@ -209,7 +210,7 @@ fn code(interrupted: bool, served: bool) -> ExitCode {
     }
 }
 
-/// The dimensions of the sweep: the spec files if there are several, then each `--sweep`, the last one varying
+/// The dimensions of the sweep: the spec files if there are several, then each `--sweep`. The last dimension varies
 /// fastest.
 fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
     let file = |path: &PathBuf| Value::from(path.display().to_string());
@@ -222,7 +223,7 @@ fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
     Ok(all)
 }
 
-/// Columns of CSV behind the values, each with its place in the JSON of a point.
+/// Columns of the CSV after the values, each with its path in the JSON of a point.
 const COLUMNS: [(&str, &str); 25] = [
     ("completed", "/completed"),
     ("refused", "/refused"),
@@ -256,7 +257,7 @@ fn header(dimensions: &[Dimension]) -> Vec<&str> {
     dimensions.iter().map(|d| d.path.as_str()).chain(columns).chain(["interrupted"]).collect()
 }
 
-/// The row of a point, from its JSON.
+/// The CSV row of a point, from its JSON.
 fn row(point: &Json, interrupted: bool) -> Vec<String> {
     let word = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let values = point["values"].as_array().into_iter().flatten().map(word);
@@ -264,7 +265,7 @@ fn row(point: &Json, interrupted: bool) -> Vec<String> {
     values.chain(columns.map(plain)).chain([interrupted.to_string()]).collect()
 }
 
-/// A value in CSV form: `1` where JSON has `1.0`.
+/// A JSON value as a CSV cell: `1` for `1.0`.
 fn plain(value: &Json) -> String {
     match value {
         Json::Null => String::new(),
@@ -293,7 +294,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
         let at = overloaded.join("; ");
         table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
     };
-    // Selected by name, since goodput is not always present.
+    // Columns to drop are found by name, because goodput is not always present.
     let spare = ["preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99"];
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
@@ -301,7 +302,7 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     format!("{title}{}{text}{}{note}{}", asked(runs), caches(&keys, runs), spans(runs))
 }
 
-/// The part of load and SLO that all runs have in common; varied keys are in the table.
+/// The load and SLO that all runs have in common; the varied keys are in the table.
 fn asked(runs: &[Run]) -> String {
     let common = |of: &dyn Fn(&Run) -> Option<String>| {
         let first = of(runs.first()?)?;
@@ -315,7 +316,7 @@ fn asked(runs: &[Run]) -> String {
     table::pairs(&load.into_iter().chain(slo).collect::<Vec<_>>())
 }
 
-/// The error bands of the forecasts, one line for all values with equal bands.
+/// The bands of the forecasts, one line for all values with equal bands.
 fn spans(runs: &[Run]) -> String {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for run in runs {
@@ -335,7 +336,7 @@ fn spans(runs: &[Run]) -> String {
     lines.iter().map(text).collect()
 }
 
-/// External fragmentation and block tables, for runs that have either.
+/// External fragmentation and block-table traffic, for runs that have either.
 fn caches(keys: &[&str], runs: &[Run]) -> String {
     let all = || runs.iter().map(|run| run.simulation.kv_cache);
     let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
@@ -361,7 +362,7 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
     table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), keys.len())
 }
 
-/// `judged` is true if there is an SLO to meet.
+/// The row of a run for people; `judged` is true if there is an SLO.
 fn shown(run: &Run, judged: bool) -> Vec<String> {
     let (sum, s) = (&run.simulation.summary, &run.simulation);
     let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };

@@ -1,4 +1,4 @@
-//! A simulation in words for people.
+//! The text of a simulation for people.
 
 use super::About;
 use crate::show::number::{dollars, grouped, percent, significant};
@@ -39,7 +39,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
-    // A percentile that few ask for.
+    // This percentile is shown only if the SLO bounds it, because few users need it.
     let last = spec.slo.bounds().any(|bound| bound.percentile == Percentile::P999);
     let rows = s.summary.metrics().map(|(name, s)| {
         let figures = [s.mean, s.median, s.p90, s.p95, s.p99].into_iter().chain(last.then_some(s.p999));
@@ -55,7 +55,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     text
 }
 
-/// The load and the SLO.
+/// The load and the SLO in words.
 fn asked(spec: &Spec) -> String {
     let load = spec.workload.as_ref().map(|workload| ("load", question::load(workload)));
     let pairs: Vec<_> = load.into_iter().chain([("SLO", question::slo(&spec.slo))]).collect();
@@ -63,7 +63,7 @@ fn asked(spec: &Spec) -> String {
 }
 
 /// Requests completed per second while others arrived. After the last arrival a run only drains, which does not show
-/// the sustainable rate; if the run is too short for that distinction, the whole run counts.
+/// the sustainable rate, so that time is left out. If too little remains, the whole run counts.
 pub(super) fn answered_per_s(s: &Simulation) -> f64 {
     let ended = s.summary.completed + s.refused + s.rejected;
     let long_enough = !s.interrupted && s.load.too_short_below.is_none();
@@ -74,14 +74,14 @@ pub(super) fn answered_per_s(s: &Simulation) -> f64 {
     }
 }
 
-/// Seconds from the last arrival to the last answer, if that is a good part of the run.
+/// Seconds from the last arrival to the last answer, if they are a considerable part of the run.
 fn drain_s(s: &Simulation) -> Option<f64> {
     let came = s.summary.completed + s.refused + s.rejected;
     let span = came.saturating_sub(1) as f64 / s.load.offered_per_s.filter(|_| !s.interrupted)?;
     Some(s.summary.duration - span).filter(|drain| *drain >= 0.05 * s.summary.duration)
 }
 
-/// Completed requests per second that met the SLO; `None` without an SLO.
+/// Goodput: completed requests per second that met the SLO; `None` without an SLO.
 pub(super) fn good_per_s(s: &Simulation) -> Option<f64> {
     s.summary.good.map(|good| answered_per_s(s) * good as f64 / s.summary.completed.max(1) as f64)
 }
@@ -106,7 +106,7 @@ fn requests(s: &Simulation) -> String {
     )
 }
 
-/// The longest request that is served.
+/// The longest request that the deployment can serve.
 fn longest(s: &Simulation) -> String {
     let tokens = |n: u32| grouped(u64::from(n));
     let settings = &s.settings;
@@ -158,7 +158,7 @@ fn drafts(s: &Simulation) -> String {
     format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
 }
 
-/// Times of recorded sessions from their first turn to their last answer.
+/// Times of recorded sessions, from the first turn to the last answer.
 fn sessions(s: &RecordedSessions) -> String {
     let [mean, median, p90] = [s.mean_task_s, s.median_task_s, s.p90_task_s].map(significant);
     format!(
@@ -167,7 +167,7 @@ fn sessions(s: &RecordedSessions) -> String {
     )
 }
 
-/// Prompt tokens in the cache of the chosen replica, and in the cache of the best one.
+/// Prompt tokens found in the prefix cache of the chosen replica, and in the best replica's.
 fn routing(prefixes: &FoundPrefixes) -> String {
     let share = |tokens: u64| percent(tokens as f64 / prefixes.prompt_tokens as f64);
     let (found, most) = (share(prefixes.found_tokens), share(prefixes.most_tokens));
@@ -176,7 +176,7 @@ fn routing(prefixes: &FoundPrefixes) -> String {
     )
 }
 
-/// The serving replicas, by pool.
+/// The replicas that serve, by pool.
 fn fleet(s: &Simulation) -> String {
     let f = &s.fleet;
     let apart = f.prefill.iter().chain(&f.beside).any(|p| p.accelerator != f.serving.accelerator);
@@ -222,7 +222,7 @@ fn cache(s: &Simulation) -> String {
     )
 }
 
-/// External fragmentation, if requests occupy contiguous pieces.
+/// External fragmentation, if requests occupy contiguous pieces of memory.
 fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
     let text = format!(
@@ -233,7 +233,8 @@ fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     Some(("gaps", text))
 }
 
-/// Hit rates of the device and the host tier, and what the tier moved, if there is one.
+/// Hit rates of the KV cache on the device and in the host tier, and the tokens moved between them; `None` without a
+/// host tier.
 fn host(s: &Simulation) -> Option<(&'static str, String)> {
     let h = s.kv_cache.host?;
     let gb = |bytes: Bytes| significant(bytes.as_f64() / 1e9);
@@ -254,7 +255,7 @@ fn host(s: &Simulation) -> Option<(&'static str, String)> {
     Some(("KV tiers", text))
 }
 
-/// HBM traffic and transfers of block tables, if they are counted.
+/// HBM traffic and transfers of block tables, if the simulation counts them.
 fn tables(s: &Simulation) -> Option<(&'static str, String)> {
     let t = s.kv_cache.tables?;
     let [read, sent] = [t.read_bytes, t.sent_bytes].map(|bytes| grouped(bytes.round() as u64));

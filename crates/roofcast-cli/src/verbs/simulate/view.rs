@@ -13,7 +13,7 @@ use roofcast::timeline::trace::{EventTrace, TraceEvent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Number of step and request events that the page shows one by one.
+/// Number of step and request events that the page shows individually.
 pub(crate) const EVENTS: u64 = 12_000;
 
 /// The view's data.
@@ -22,22 +22,22 @@ pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     slo: Slo,
     distributions: Vec<Distribution>,
-    /// Levels over time, for each replica.
+    /// Levels over time of each replica.
     series: &'a [Vec<SeriesPoint>],
-    /// First events, for each replica.
+    /// First events of each replica.
     timelines: Vec<Timeline>,
 }
 
-/// The first events of a replica.
+/// The first events of one replica.
 #[derive(Serialize, Default)]
 struct Timeline {
     steps: Vec<Step>,
     requests: Vec<Life>,
-    /// Time at which the recorded events end, if the run goes on.
+    /// Time at which the recorded events end, if the run is longer.
     cut_at_ms: Option<f64>,
 }
 
-/// A step, or a run of equal steps that were simulated at once.
+/// A step, or several equal steps that were simulated at once.
 #[derive(Serialize)]
 struct Step {
     start_ms: f64,
@@ -53,7 +53,7 @@ struct Step {
     bound: &'static str,
 }
 
-/// A request and its phases.
+/// A request with its phases.
 #[derive(Serialize)]
 struct Life {
     number: u64,
@@ -62,7 +62,7 @@ struct Life {
     phases: Vec<Stay>,
 }
 
-/// A phase of a request.
+/// A phase of a request, with its start and end.
 #[derive(Serialize)]
 struct Stay {
     phase: &'static str,
@@ -71,7 +71,7 @@ struct Stay {
 }
 
 impl<'a> View<'a> {
-    /// The view of a run that kept its series and [`EVENTS`] events.
+    /// The view of a run that recorded its series and [`EVENTS`] events.
     pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, slo: &Slo) -> View<'a> {
         View {
             report: Document { schema: SCHEMA, body: Answer::of(about(deployment, simulation), simulation) },

@@ -1,6 +1,6 @@
 //! `roofcast validate --ranking`: judges a plan's first choices on sweeps in which every choice was measured.
 //!
-//! Knows how the answer is shown. The definitions of a sweep and of the score are the library's.
+//! Knows: how the answer is shown. The library defines a sweep and the score.
 
 use crate::args::ValidateArgs;
 use crate::show::number::{percent, significant};

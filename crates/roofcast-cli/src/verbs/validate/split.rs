@@ -1,6 +1,6 @@
 //! `roofcast validate --split`: selects the rows that are shown, and refuses to show judging rows one by one.
 //!
-//! Knows the flags that distinguish single rows or deployments. The library decides the side of a row.
+//! Knows: the flags that would show single rows or deployments. The library decides the side of a row.
 
 use crate::args::{SplitArg, ValidateArgs};
 use roofcast::Error;
@@ -9,18 +9,18 @@ use roofcast::validate::ErrorReport;
 use roofcast::validate::split::Side;
 use serde::Serialize;
 
-/// The rows that are shown, and the number of rows on each side.
+/// The side that is shown, and the number of rows on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Split {
     shown: SplitArg,
-    /// Number of rows that may be inspected one by one.
+    /// Number of rows that may be read one by one.
     look: usize,
-    /// Number of rows that may only be read in aggregate.
+    /// Number of judging rows, which may be read only in aggregate.
     judge: usize,
 }
 
 impl Split {
-    /// Keeps the rows of the selected side.
+    /// Keeps only the rows of the side `shown`.
     pub(super) fn keep(shown: SplitArg, rows: &mut Vec<Measurement>) -> Result<Split, Error> {
         let look = rows.iter().filter(|row| Side::of(row) == Side::Look).count();
         let split = Split { shown, look, judge: rows.len() - look };
@@ -34,19 +34,20 @@ impl Split {
         Ok(split)
     }
 
-    /// Formats the split, as in `judge; the files have 2014 rows to look at, 6252 that judge`.
+    /// Describes the split, as in `judge; the files have 2014 rows to look at, 6252 that judge`.
     pub(super) fn words(self) -> String {
         let shown = self.shown.side().map_or("all", Side::name);
         format!("{shown}; the files have {} rows to look at, {} that judge", self.look, self.judge)
     }
 
-    /// The part of a report that may be shown: judging rows appear in aggregate only.
+    /// The part of a report that may be shown: judging rows only in aggregate.
     pub(super) fn shown(self, report: ErrorReport) -> ErrorReport {
         if self.shown == SplitArg::Judge { report.sealed() } else { report }
     }
 }
 
-/// Refuses flags that show single judging rows or deployments: whoever reads their residuals fits to them.
+/// Refuses flags that show single judging rows or deployments, because a developer who sees their residuals tunes the
+/// model to them, and they stop being an independent test.
 pub(super) fn refuse_rows(args: &ValidateArgs) -> Result<(), Error> {
     let flags = [
         ("--per-row", args.per_row.is_some()),

@@ -1,6 +1,6 @@
 //! Errors as a table and as CSV, and measured rows with their forecasts.
 //!
-//! Knows how the library's report is shown; the definition of an error is the library's.
+//! Knows: how the library's report is shown. The library defines an error.
 
 use crate::show::number::significant;
 use crate::show::table::{line, table};
@@ -8,10 +8,10 @@ use roofcast::measurement::Metrics;
 use roofcast::validate::split::Side;
 use roofcast::validate::{ErrorReport, ErrorStatistics, Errors, RowForecast};
 
-/// Number of groups in the table.
+/// Number of groups in the table, which are the groups with the largest errors.
 const WORST: usize = 10;
 
-/// Columns of the errors, which are fractions of the measured value.
+/// Columns of the CSV of errors; errors are fractions of the measured value.
 pub(crate) const CSV: [&str; 12] = [
     "set",
     "part",
@@ -27,7 +27,7 @@ pub(crate) const CSV: [&str; 12] = [
     "interrupted",
 ];
 
-/// The errors of every part.
+/// CSV rows of the errors, one for each metric of each part.
 pub(crate) fn csv_rows(set: &str, report: &ErrorReport, interrupted: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut add = |name: &str, part: &ErrorStatistics| {
@@ -47,20 +47,20 @@ pub(crate) fn csv_rows(set: &str, report: &ErrorReport, interrupted: bool) -> Ve
     rows
 }
 
-/// The parts of a report that have names, in the order in which they are shown.
+/// The named parts of a report, in the order in which they are shown.
 fn parts(report: &ErrorReport) -> impl Iterator<Item = (&str, &ErrorStatistics)> {
     let kinds = report.kinds.iter().map(|(name, part)| (*name, part));
     let others = [&report.sources, &report.engines, &report.hardware];
     kinds.chain(others.into_iter().flatten().map(|(name, part)| (name.as_str(), part)))
 }
 
-/// Columns that identify a row.
+/// Columns that identify a measured row.
 const ROW: [&str; 5] = ["id", "source", "group", "side", "kind"];
-/// Columns of a forecast's time by bottleneck.
+/// Columns for the parts of a forecast's time, by bottleneck.
 const PARTS: [&str; 7] =
     ["steps", "running", "server_ms", "memory_share", "compute_share", "communication_share", "host_share"];
 
-/// Measured value, forecast and limit of every row, and the forecast's time by bottleneck.
+/// CSV of every row: measured value, forecast and limit, and the forecast's time by bottleneck.
 pub(crate) fn per_row(points: &[RowForecast]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let of_metric = |name| ["measured", "forecast", "limit"].map(|what| format!("{name}_{what}"));
@@ -87,7 +87,7 @@ pub(crate) fn per_row(points: &[RowForecast]) -> anyhow::Result<String> {
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-/// The cells of [`PARTS`]; empty without a forecast.
+/// The cells of [`PARTS`] for a row; empty without a forecast.
 fn parts_of(point: &RowForecast) -> [String; PARTS.len()] {
     let Some(parts) = point.parts else { return Default::default() };
     let shares = parts.shares;
@@ -107,7 +107,7 @@ pub(super) fn counted(report: &ErrorReport) -> String {
     format!("forecast: {} of {} rows", report.whole.predicted, report.whole.rows)
 }
 
-/// The errors of every part, the errors by kind over groups, and the reasons for skipped rows.
+/// Text of the errors of every part, the errors by kind over groups, and the reasons for skipped rows.
 pub(super) fn errors(report: &ErrorReport) -> String {
     let header = ["part", "metric", "rows", "median %", "p90 %", "bias %", "in band %"];
     let worst = report.groups.iter().take(WORST).map(|g| (g.group.as_str(), &g.part));
@@ -143,7 +143,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// A row for each metric of each part: its names, then what `figures` shows of its errors.
+/// Table rows for each metric of each part: its names, then the cells that `figures` makes of its errors.
 fn by_metric<'a>(
     parts: impl Iterator<Item = (&'a str, &'a ErrorStatistics)>,
     figures: impl Fn(&Errors) -> Vec<String>,

@@ -36,7 +36,7 @@ struct Row<'a> {
     measured: Metrics,
     forecast: Option<Metrics>,
     limit: Metrics,
-    /// The reason for which it has no forecast.
+    /// Reason why the point has no forecast.
     left_out: Option<&'a str>,
     evidence: Evidence,
     /// 10th and 90th percentile of measured over forecast, for each metric in the order of the keys above.
@@ -77,7 +77,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The parallel degrees above one, and the total number of accelerators.
+/// The degrees of parallelism above one, and the total number of accelerators.
 fn topology(asked: &RequestedParallelism) -> String {
     let degrees = [
         ("tp", asked.tp),

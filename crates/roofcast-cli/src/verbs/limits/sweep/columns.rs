@@ -6,13 +6,13 @@ use crate::show::number::{grouped, ms, significant};
 use roofcast::units::Picoseconds;
 use toml::Value;
 
-/// A column.
+/// A column of the table.
 pub(super) struct Column {
     /// Title in the table.
     pub(super) title: &'static str,
     /// Name in the CSV.
     pub(super) key: &'static str,
-    /// True if a point has this column.
+    /// True if the column applies to a point.
     pub(super) is: fn(&Point) -> bool,
     pub(super) people: fn(&Point) -> String,
     pub(super) plain: fn(&Point) -> String,
@@ -106,7 +106,7 @@ fn bound(p: &Point) -> String {
     p.bound.name().to_owned()
 }
 
-/// The first cells of a row.
+/// Cells of the swept values, which begin a row.
 pub(super) fn values(p: &Point, csv: bool) -> Vec<String> {
     let cell = |value: &Value| match value.as_integer().and_then(|n| u64::try_from(n).ok()) {
         Some(whole) if !csv => grouped(whole),
@@ -115,7 +115,7 @@ pub(super) fn values(p: &Point, csv: bool) -> Vec<String> {
     p.values.iter().map(cell).collect()
 }
 
-/// The row of a comparison.
+/// Row of a point in a comparison of settings.
 pub(super) fn compared(p: &Point, csv: bool) -> Vec<String> {
     let cell = |ms: f64| if csv { ms.to_string() } else { time(ms) };
     values(p, csv).into_iter().chain(p.compared.iter().map(|c| cell(c.forecast_ms))).collect()

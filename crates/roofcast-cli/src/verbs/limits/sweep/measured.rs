@@ -1,4 +1,5 @@
-//! Measured steps to compare with a sweep: the rows of a CSV that were measured on its deployment, at its values.
+//! Measured steps to compare with a sweep: the rows of a CSV that were measured on the sweep's deployment, at its
+//! values.
 
 use super::point::Asked;
 use crate::input::text;
@@ -6,7 +7,7 @@ use anyhow::Result;
 use roofcast::measurement::{self, Measurement, MeasurementKind};
 use std::path::Path;
 
-/// Times of decode steps measured on the deployment that `asked` is about, by the value of its key.
+/// Measured times of decode steps on the deployment of `asked`, by the value of the swept key.
 pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
     let deployment = &asked.machine.forecaster.deployment;
     let (held, key) = (asked.machine.question, asked.keys.first().map(|(key, _)| *key));

@@ -9,17 +9,17 @@ use crate::show::number::grouped;
 use roofcast::report::sweep::{Look, Panel, Quantity, SweepCurve, SweepPicture, Values};
 use toml::Value;
 
-/// Number of series colours; the next one is used for limits.
+/// Number of colours for series; the colour after them is the limits'.
 const SERIES: usize = 7;
 
-/// Points that differ along the x axis only, one for each of its values.
+/// Points that differ only in their value on the x axis.
 struct Group<'a> {
-    /// Name of the group, as in `tp 2`; empty if there is only one.
+    /// Name of the curve, as in `tp 2`; empty if there is only one.
     name: String,
     points: Vec<Option<&'a Point>>,
 }
 
-/// The picture of `points`; `measured` are times at some values of the only key.
+/// The picture of `points`; `measured` has measured times by the value of the only key.
 pub(super) fn drawn(space: &Space, points: &[Point], measured: &[(u64, f64)]) -> SweepPicture {
     let axis = dimensions::axis(&space.dimensions);
     let (key, along) =
@@ -49,7 +49,7 @@ fn title(space: &Space) -> String {
     if names.all(|name| name == first) { first } else { format!("Sweep of {}", keys.join(", ")) }
 }
 
-/// The values that all points have in common.
+/// Text of the values that all points have in common.
 fn held(space: &Space) -> String {
     let swept = |key: &str| space.dimensions.iter().any(|d| d.path == key);
     let Some(held) = space.machines.first().map(|m| m.question) else { return String::new() };
@@ -97,7 +97,7 @@ fn curve(
     SweepCurve::new(&name, series % SERIES, look, group.points.iter().map(|p| p.and_then(&of)))
 }
 
-/// Each group with its limit, drawn in the group's colour if there are several groups.
+/// Curves of each group and its limit; with several groups, a limit has the colour of its group.
 fn with_limits(
     groups: &[Group],
     forecast: fn(&Point) -> f64,

@@ -10,14 +10,14 @@ use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use toml::Value;
 
-/// One of the sweep's deployments.
+/// One of the sweep's deployments, compiled.
 pub(super) struct Machine {
-    /// Values of the spec's keys that define the deployment.
+    /// Values of the spec's keys at which this is the deployment.
     pub(super) values: Vec<Value>,
     pub(super) forecaster: Forecaster,
-    /// The quantities of the step that do not vary.
+    /// Quantities of the step, from the flags, before the swept values are applied.
     pub(super) question: LimitsQuestion,
-    /// Settings that are compared.
+    /// Compared settings, each with its name and its compiled deployment.
     pub(super) compared: Vec<(String, Forecaster)>,
 }
 
@@ -25,15 +25,15 @@ pub(super) struct Machine {
 pub(super) struct Asked<'a> {
     pub(super) machine: &'a Machine,
     pub(super) step: Step,
-    /// Quantities of the step that vary, with their values.
+    /// Swept quantities of the step, with their values.
     pub(super) keys: Vec<(&'a str, u64)>,
-    /// Tokens of an output, if evicted tokens are requested.
+    /// Output tokens of a request, if the rate of freed KV tokens is asked for.
     pub(super) output: Option<u64>,
 }
 
 #[derive(Serialize)]
 pub(super) struct Point {
-    /// Values, one for each key.
+    /// Values of the point, one for each key.
     pub(super) values: Vec<Value>,
     pub(super) limit_ms: f64,
     pub(super) weights_ms: f64,
@@ -44,17 +44,17 @@ pub(super) struct Point {
     pub(super) forecast_ms: f64,
     pub(super) forecast_band_ms: [f64; 2],
     pub(super) bound: Bottleneck,
-    /// Tokens per second at the limit, links included.
+    /// Tokens per second at the limit, including communication over links.
     pub(super) tokens_per_s: f64,
     pub(super) forecast_tokens_per_s: f64,
     pub(super) mfu: f64,
     pub(super) mbu: f64,
-    /// True if memory holds the step's sequences.
+    /// True if memory holds the KV cache of the step's sequences.
     pub(super) fits: bool,
     /// Dollars per million tokens at the forecast throughput, if the accelerator has a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usd_per_million_tokens: Option<f64>,
-    /// KV tokens freed per step, on average, by requests that finish.
+    /// Mean KV tokens per step that finished requests free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) evicted_tokens_per_step: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +68,7 @@ pub(super) struct Compared {
 }
 
 impl Asked<'_> {
-    /// The point, at `values` of all keys; `None` if this number of ranks does not divide the heads.
+    /// Computes the point at `values` of all keys; `None` if the number of ranks does not divide the heads.
     pub(super) fn point(&self, values: &[Value]) -> Option<Point> {
         let (tokens, one) = self.price(&self.machine.forecaster)?;
         let compare = |(name, forecaster): &(String, Forecaster)| {
@@ -99,8 +99,7 @@ impl Asked<'_> {
             mbu: one.mbu,
             fits: self.fits(deployment),
             usd_per_million_tokens: price.map(|usd| usd * hours / tokens as f64 * 1e6),
-            // A request frees `context` tokens with its last output token; one request finishes every output/batch
-            // steps.
+            // A finished request frees `context` tokens, and one request finishes every output/batch steps.
             evicted_tokens_per_step: self
                 .output
                 .map(|output| (asked.batch * asked.context) as f64 / output as f64),
@@ -112,7 +111,7 @@ impl Asked<'_> {
         self.keys.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The step's quantities: the swept values over the fixed ones.
+    /// The step's quantities, with the swept values applied.
     pub(super) fn question(&self) -> LimitsQuestion {
         let held = self.machine.question;
         let prefill = self.key("prefill").unwrap_or(held.prefill);
@@ -126,7 +125,8 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether memory holds the step's sequences, on the deployment or on as many ranks of it as are asked for.
+    /// True if memory holds the KV cache of the step's sequences, on the deployment or, in a sweep of `tp`, on that
+    /// number of ranks.
     fn fits(&self, deployment: &Deployment) -> bool {
         let other = self.key("tp").and_then(|tp| reshaped(deployment, tp, deployment.parallelism.pp));
         let deployment = other.as_ref().unwrap_or(deployment);
@@ -138,7 +138,7 @@ impl Asked<'_> {
         memory::sequences(deployment, tokens).saturating_mul(deployment.parallelism.replicas) >= sequences
     }
 
-    /// Tokens that the step computes, and its cost on the deployment of `forecaster`.
+    /// Number of tokens that the step computes, and its cost on the deployment of `forecaster`.
     fn price(&self, forecaster: &Forecaster) -> Option<(u64, Cost)> {
         let q = self.question();
         let price = |forecaster: &Forecaster| match self.step {

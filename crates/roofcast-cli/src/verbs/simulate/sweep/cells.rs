@@ -1,7 +1,7 @@
-//! Cells of a sweep that are kept in files: each process runs a part of them, and a merge shows the whole.
+//! Cells of a sweep that are stored in files: each process runs a part of the sweep, and a merge shows the whole.
 //!
-//! Knows: a cell's key, which covers everything that its answer depends on, so that another sweep finds the cells
-//! that both have in common; and the cells that a process runs. Running and showing are up to the sweep.
+//! Knows: a cell's key, which covers everything that its answer depends on, so that another sweep finds the cells that
+//! both have in common; and the cells that a process runs. Knows nothing about running a cell or showing it.
 
 use super::super::{Answer, about};
 use super::{Cell, Space};
@@ -22,23 +22,23 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toml::Value;
 
-/// Maximum time for which finished cells stay in memory only.
+/// Longest time for which finished cells stay in memory only.
 const OFTEN: Duration = Duration::from_secs(1);
 
-/// The cells that a process worked on.
+/// Summary of the part of a sweep that this process ran.
 #[derive(Serialize)]
 struct Share {
-    /// Cells of the whole sweep.
+    /// Number of cells in the whole sweep.
     cells: usize,
-    /// Cells of this process.
+    /// Number of cells that this process is responsible for.
     asked: usize,
-    /// Cells of this process that were kept before.
+    /// Number of these cells that were already stored.
     kept: usize,
-    /// Cells that this process ran.
+    /// Number of cells that this process computed.
     ran: usize,
-    /// Numbers of the cells that exceeded the time limit of a cell.
+    /// Indices of the cells that exceeded the time limit of a cell.
     late: Vec<usize>,
-    /// True if Ctrl-C came before the other cells had ended.
+    /// True if Ctrl-C came before all cells had ended.
     interrupted: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn key(spec: &Spec, forecaster: &Forecaster, leap: bool) -> Result<St
     Ok(key.text())
 }
 
-/// Runs the part of a sweep's cells that `args` names, and keeps them in `folder`.
+/// Runs the part of a sweep's cells that `args` selects, and stores them in `folder`.
 pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
     let (args, output) = (&space.args.cells, &space.args.output);
     for (flag, given) in [("--csv", output.csv), ("--svg", space.args.svg.is_some())] {
@@ -109,12 +109,12 @@ pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
 enum Done {
     Kept,
     Ran,
-    /// Time limit exceeded by the cell of this number.
+    /// Cell of this index, which exceeded its time limit.
     Late(usize),
     Interrupted,
 }
 
-/// The answer of a cell as compact JSON; `None` if its time limit was exceeded or Ctrl-C came.
+/// The answer of a cell as compact JSON; `None` if the cell exceeded its time limit or Ctrl-C came.
 fn simulated(
     cell: &Cell,
     space: &Space,
@@ -124,8 +124,8 @@ fn simulated(
 ) -> Result<Option<String>> {
     let began = Instant::now();
     let mut watch = |_, _| {
-        // Cells that finished during a long one are written before it ends, so that they are not lost with it; if
-        // writing fails, the run ends and the last attempt reports the error.
+        // Finished cells are written during a long cell, so that they are not lost if the process ends. If writing
+        // fails, the run ends, and the last write reports the error.
         let kept = buffer.keep_if_due().is_ok();
         kept && progress.goes_on() && limit.is_none_or(|limit| began.elapsed() < limit)
     };
@@ -140,7 +140,7 @@ fn simulated(
 /// Finished cells that are still to be written.
 struct Buffer<'a> {
     cells: &'a Cells,
-    /// Time of the last write, and the cells that have finished since.
+    /// Time of the last write, and the cells that have finished since then, each a key and an answer.
     waiting: Mutex<(Instant, Vec<(String, String)>)>,
 }
 
@@ -150,7 +150,7 @@ impl Buffer<'_> {
         self.keep_if_due()
     }
 
-    /// Writes the finished cells, if the last write is long enough ago.
+    /// Writes the finished cells if [`OFTEN`] has passed since the last write.
     fn keep_if_due(&self) -> Result<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.1.is_empty() || waiting.0.elapsed() < OFTEN {
@@ -167,7 +167,7 @@ impl Buffer<'_> {
     }
 }
 
-/// The numbers of the cells to run out of `all`: every nth from the ith, or the named ones, or all.
+/// Indices of the cells to run, out of `all`: every nth from the ith, the named ones, or all.
 fn share(all: usize, args: &CellsArgs) -> Result<Vec<usize>, Error> {
     if let Some(numbers) = &args.numbers {
         return match numbers.iter().find(|number| **number >= all) {
@@ -199,7 +199,7 @@ struct Missing {
     missing: Vec<usize>,
 }
 
-/// A sweep whose points are read from files while it is written.
+/// A sweep whose points are read from files while the document is written.
 #[derive(Serialize)]
 struct Merged<'a> {
     sweep: Vec<&'a str>,
@@ -211,11 +211,11 @@ struct Merged<'a> {
 struct Points<'a> {
     space: &'a Space<'a>,
     cells: &'a Cells,
-    /// Numbers and keys of the cells that are present.
+    /// Indices and keys of the cells that are present.
     there: &'a [(usize, String)],
 }
 
-/// The point of each cell that is present: the values, then the keys of its answer.
+/// Serializes the point of each cell that is present: the values, then the keys of its answer.
 fn points<S: Serializer>(all: &Points, to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(all.there.iter().filter_map(|(number, key)| all.point(*number, key)))
 }
@@ -230,7 +230,7 @@ impl Points<'_> {
     }
 }
 
-/// Prints the document of one run of the whole sweep, from the cells that are kept.
+/// Prints the document of the whole sweep from the stored cells, as a single process would print it.
 pub(super) fn merge(space: &Space, folder: &Path) -> Result<ExitCode> {
     let asked = &space.args.cells;
     let cells = Cells::open(folder)?;

@@ -7,15 +7,16 @@ use roofcast::simulate::Simulation;
 use roofcast::spec::{Metric, SloBound};
 use roofcast::summary::RunSummary;
 
-/// Runs that differ along the x axis only.
+/// Runs that differ only in their value on the x axis.
 struct Group<'a> {
-    /// Name of the group, as in `tp 2`; empty if there is only one.
+    /// Name of the curve, as in `tp 2`; empty if there is only one.
     name: String,
     series: usize,
     runs: Vec<&'a Run>,
 }
 
-/// The last numeric dimension is the x axis, or else the last one; each combination of the others is a series.
+/// The picture of a sweep. The x axis is the last numeric dimension, or else the last dimension; each combination of
+/// the others is a series.
 pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> SweepPicture {
     let names: Vec<String> = runs.iter().map(|r| about(&r.deployment, &r.simulation).name()).collect();
     let same = names.iter().all(|name| Some(name) == names.first());
@@ -67,7 +68,7 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> SweepPicture {
     }
 }
 
-/// The runs grouped by their values in the other dimensions than the x axis.
+/// The runs, grouped by their values in all dimensions except the x axis.
 fn groups<'a>(dimensions: &[Dimension], runs: &'a [Run], axis: usize) -> Vec<Group<'a>> {
     let mut groups: Vec<Group> = Vec::new();
     for run in runs {
@@ -80,7 +81,7 @@ fn groups<'a>(dimensions: &[Dimension], runs: &'a [Run], axis: usize) -> Vec<Gro
     groups
 }
 
-/// Number of series colours; the next one is used for limits.
+/// Number of colours for series; the colour after them is the limits'.
 const SERIES: usize = 7;
 
 fn curve(
@@ -93,7 +94,7 @@ fn curve(
     SweepCurve::new(name, series, look, group.runs.iter().map(|run| of(&run.simulation)))
 }
 
-/// A curve for each group.
+/// One curve of the value `of` for each group.
 fn each(groups: &[Group], name: &str, look: Look, of: fn(&Simulation) -> Option<f64>) -> Vec<SweepCurve> {
     let named = |group: &Group| {
         if group.name.is_empty() { name.to_owned() } else { format!("{}, {name}", group.name) }
@@ -101,7 +102,7 @@ fn each(groups: &[Group], name: &str, look: Look, of: fn(&Simulation) -> Option<
     groups.iter().map(|group| curve(group, &named(group), group.series, look, of)).collect()
 }
 
-/// Median and 99th percentile of each group.
+/// Curves of the median and the 99th percentile of a latency for each group.
 fn latency(groups: &[Group], of: fn(&RunSummary) -> [f64; 2]) -> Vec<SweepCurve> {
     let one = |group: &Group| {
         let at = |index: usize| group.runs.iter().map(move |run| Some(of(&run.simulation.summary)[index]));
