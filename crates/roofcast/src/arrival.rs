@@ -1,4 +1,4 @@
-//! A request in the form of an engine, and its sequence id.
+//! A request in the form in which an engine receives and returns it, and the index of its sequence.
 
 use crate::clock::Ticks;
 
@@ -10,37 +10,39 @@ pub(crate) type SequenceId = u32;
 pub struct Arrival {
     /// Number of the request in the run.
     pub number: u64,
-    /// Time at which its client sent it.
+    /// Time at which the client sent the request.
     pub sent: Ticks,
-    /// Time at which the engine received it.
+    /// Time at which the engine received the request.
     pub at: Ticks,
-    /// Prompt tokens.
+    /// Number of prompt tokens.
     pub input: u32,
-    /// Output tokens.
+    /// Number of output tokens that the request generates.
     pub output: u32,
-    /// The client's bound on output tokens, which is all that a scheduler knows of its end.
+    /// The client's bound on output tokens. A scheduler plans with this bound, because it cannot know the output
+    /// length.
     pub max_tokens: u32,
-    /// True if it generates up to its bound (`ignore_eos`).
+    /// True if the request generates up to `max_tokens` (`ignore_eos`).
     pub ignore_eos: bool,
-    /// Sort key of the queue, smaller first; 0 for all in order of arrival.
+    /// Sort key of the queue, smaller first; 0 for every request if the queue is in order of arrival.
     pub key: i64,
-    /// The user that sent it.
+    /// Number of the user that sent the request.
     pub user: u32,
-    /// Segment of its output's tokens, for prompts that repeat them.
+    /// Number of the segment that holds the output tokens, so that later prompts can repeat them.
     pub output_segment: u32,
 }
 
-/// A request that has all its tokens.
+/// A request that has generated all its output tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
     /// The request as it arrived.
     pub arrival: Arrival,
-    /// Time of its first token.
+    /// Time of the first output token.
     pub first: Ticks,
-    /// Number of its preemptions.
+    /// Number of times that the request was preempted.
     pub preemptions: u32,
-    /// Tokens of its prompt that were found in the prefix cache.
+    /// Number of prompt tokens that were found in the prefix cache.
     pub cached: u64,
-    /// Its id in its replica, if the replica keeps the cache for another one.
+    /// Sequence id in the replica that served the request, for a replica that keeps the KV cache until another one
+    /// fetches it.
     pub id: SequenceId,
 }

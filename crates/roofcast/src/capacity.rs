@@ -15,73 +15,73 @@ use serde::Serialize;
 
 /// Most accelerators that a search considers.
 const MOST_ACCELERATORS: u64 = 65_536;
-/// Most divisions of the accelerators into pipeline stages that are tried.
+/// Most ways to divide the accelerators into pipeline stages that are tried.
 const MOST_SHAPES: usize = 16;
 
 /// Question for [`capacity`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapacityQuestion {
-    /// Tokens of each sequence.
+    /// Context of each sequence in tokens.
     pub context: u64,
     /// Sequences that `min_accelerators` must hold.
     pub batch: u64,
-    /// Nominal context sold over the capacity, in percent: 200 sells every token twice.
+    /// Tokens of context that are promised to users, over tokens that fit, in percent: 200 promises every token twice.
     pub oversubscription_percent: u64,
-    /// Users that `nodes` must serve.
+    /// Number of users that the answer's `deployments_for_users` must serve.
     pub users: Option<u64>,
 }
 
-/// The answer.
+/// Answer of [`capacity`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Capacity {
-    /// True if the weights fit and leave room for KV. `max_batch` shows whether a sequence of the context fits.
+    /// True if the weights fit and leave room for KV cache. `max_batch` shows whether a sequence of the context fits.
     pub fits: bool,
-    /// Bytes that are missing on the fullest accelerator if they do not fit.
+    /// Bytes that are missing on the fullest accelerator; 0 if the weights fit.
     pub short_by_bytes: Bytes,
     /// Parameter counts.
     pub parameters: Parameters,
-    /// Weights of one replica.
+    /// Bytes of the weights of one replica.
     pub weight_bytes: Bytes,
-    /// Bytes that the last token of the context adds to a sequence's cache.
+    /// Bytes that the last token of the context adds to a sequence's KV cache.
     pub kv_bytes_per_token: Bytes,
-    /// Bytes that a sequence of the context keeps.
+    /// Bytes of the KV cache of one sequence of the whole context.
     pub kv_bytes_per_sequence: Bytes,
-    /// Bytes of llama.cpp's compute buffer on one accelerator per token of the context, in addition to the cache.
+    /// Bytes of llama.cpp's compute buffer on one accelerator per token of context, in addition to the KV cache.
     pub compute_bytes_per_token: Bytes,
-    /// Tokens that the whole deployment can cache.
+    /// KV-cache tokens that fit in accelerator memory, over the whole deployment.
     pub kv_tokens: u64,
-    /// Tokens that the host's memory holds beside, where it is a tier of the cache.
+    /// KV-cache tokens that fit in the host tier, in addition to `kv_tokens`; `None` without a host tier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_kv_tokens: Option<u64>,
-    /// Sequences of the context that fit at one time.
+    /// Number of sequences of the context that fit at one time.
     pub max_batch: u64,
     /// Longest single sequence in tokens, at most the model's maximum.
     pub longest_context: u64,
-    /// Users served, with over-subscription.
+    /// Number of users that the deployment serves, over-subscription included.
     pub users: u64,
-    /// Number of deployments for the users asked for.
+    /// Number of deployments that serve the users of the question.
     pub deployments_for_users: Option<u64>,
-    /// Fewest accelerators whose memory together holds weights and the batch asked for.
+    /// Fewest accelerators whose total memory holds the weights and the batch of the question.
     pub min_accelerators: Option<u64>,
-    /// The smallest deployment of this chip that holds weights and batch with its actual sharding.
+    /// The smallest deployment of this chip that holds weights and batch, with its actual sharding.
     pub smallest_topology: Option<SmallestTopology>,
-    /// The accelerators divided into pipeline stages, if that holds the batch and the deployment asked about holds no
-    /// sequence.
+    /// The deployment's accelerators divided into pipeline stages, if that holds the batch of the question while the
+    /// deployment itself cannot hold one sequence.
     pub in_stages: Option<SmallestTopology>,
     /// Memory of the busiest accelerator of each pipeline stage.
     pub ranks: Vec<Rank>,
 }
 
-/// A smallest topology.
+/// The smallest topology that holds weights and batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SmallestTopology {
-    /// Accelerators.
+    /// Number of accelerators.
     pub count: u64,
     /// Tensor-parallel degree.
     pub tp: u64,
     /// Pipeline stages.
     pub pp: u64,
-    /// Axes of a torus slice.
+    /// Lengths of the axes of a torus slice, in chips; `None` without a torus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<u64>>,
     /// Bottleneck of a decode step of the batch on this topology.
@@ -131,7 +131,7 @@ fn per_token(deployment: &Deployment, context: u64) -> Bytes {
     deployment.model.kv_bytes_per_token(deployment.kv, context)
 }
 
-/// Bytes missing for weights, reserves and one sequence of `context` tokens on the fullest rank.
+/// Bytes that are missing on the fullest rank to hold weights, reserves and one sequence of `context` tokens.
 pub(crate) fn missing(deployment: &Deployment, context: u64) -> Bytes {
     if deployment.ideal {
         let pool = deployment.accelerator.memory_bytes
@@ -146,7 +146,7 @@ pub(crate) fn missing(deployment: &Deployment, context: u64) -> Bytes {
     memory::ranks(deployment).into_iter().enumerate().map(lacks).max().unwrap_or(Bytes::ZERO)
 }
 
-/// The longest sequence that fits, by bisection: memory grows with context.
+/// The longest sequence that fits, in tokens; found by bisection, because memory grows with context.
 fn longest_context(deployment: &Deployment) -> u64 {
     let most = deployment.longest().unwrap_or(1 << 24);
     let fits = |context: u64| memory::sequences(deployment, context) >= 1;
@@ -158,10 +158,9 @@ fn longest_context(deployment: &Deployment) -> u64 {
     least
 }
 
-/// Fewest accelerators whose memory, less reserves, together holds weights and `batch` sequences.
+/// Fewest accelerators whose total memory, less reserves, holds the weights and `batch` sequences.
 ///
-/// ceil((weights + batch × sequence) / free bytes of one accelerator); activations are taken from the deployment
-/// asked about.
+/// ceil((weights + batch × sequence) / free bytes of one accelerator), with the activations of `deployment`.
 fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option<u64> {
     let needed = deployment.weight_bytes + per_sequence(deployment, context) * batch;
     let rank = memory::ranks(deployment).into_iter().next()?;
@@ -182,8 +181,8 @@ fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalles
     })
 }
 
-/// As many accelerators as `deployment` has, divided into pipeline stages: the widest tensor parallelism that holds
-/// `batch` sequences. A torus is not divided into stages.
+/// The accelerators of `deployment`, divided into pipeline stages with the widest tensor parallelism that holds `batch`
+/// sequences. A torus is not divided into stages.
 fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<SmallestTopology> {
     let (chip, model) = (&deployment.accelerator, &deployment.model);
     let count = deployment.parallelism.count();
@@ -194,7 +193,7 @@ fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalle
     shapes.take(MOST_SHAPES).find_map(|tp| holding(deployment, [tp, count / tp], context, batch))
 }
 
-/// The deployment with those degrees, if it holds `batch` sequences.
+/// The topology of `deployment` with degrees `tp` and `pp`, if it holds `batch` sequences.
 fn holding(
     deployment: &Deployment,
     [tp, pp]: [u64; 2],
@@ -211,7 +210,8 @@ fn holding(
     Some(SmallestTopology { count, tp, pp, shape, decode_bound: decode.bound })
 }
 
-/// Tensor and pipeline degrees for `count` accelerators: tp within the node as far as heads divide, pp beyond.
+/// Tensor and pipeline degrees for `count` accelerators: tensor parallelism within the node as far as the heads divide,
+/// pipeline stages beyond.
 fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)> {
     let most = count.min(chip.node_size);
     let tp = (1..=most).rev().find(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none())?;
@@ -219,7 +219,7 @@ fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)>
     (pp <= model.most_stages()).then_some((tp, pp))
 }
 
-/// The deployment with other degrees and one replica.
+/// `deployment` with degrees `tp` and `pp` and one replica; `None` if these degrees are not valid.
 pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment> {
     let varied = deployment.varied(|options| {
         options.parallelism =
@@ -236,8 +236,8 @@ mod tests {
     use crate::model::config;
     use std::sync::Arc;
 
-    /// 104.7 GB of weights and 4.3 GB of cache: 64 heads do not divide by 3, a replica does not fit 42.9 GB, three
-    /// stages fit 3 × 42.9.
+    /// Weights of 104.7 GB and a cache of 4.3 GB. Tensor parallelism over three fails, because 64 heads do not divide
+    /// by 3, and one accelerator of 42.9 GB is too small; three pipeline stages have 3 × 42.9 GB.
     #[test]
     fn stages_fit_where_tensor_parallelism_cannot() {
         let catalog = crate::Catalog::embedded().unwrap();

@@ -1,7 +1,7 @@
 //! Simulated time: integer ticks of 2⁻⁸ ps, so that a sum over steps is exact however it is grouped.
 //!
-//! A picosecond would be exact too, but a token of a small model's KV cache takes about 100 ps to read, and rounding
-//! that to whole picoseconds would show.
+//! A picosecond would be exact too, but one token of a small model's KV cache takes about 100 ps to read, so that
+//! rounding to whole picoseconds would be a visible error.
 
 use crate::units::Picoseconds;
 use std::ops::{Add, AddAssign, Sub};
@@ -10,15 +10,15 @@ use std::ops::{Add, AddAssign, Sub};
 pub const TICKS_PER_PS: f64 = 256.0;
 const BITS: u32 = 8;
 
-/// Total of `steps` steps, the first of which counts `first` and each later one `growth` more; fewer than 2³² steps,
-/// so that their pairs fit one word.
+/// Total of `steps` steps in ticks: the first takes `first`, each later one `growth` more than the step before. `steps`
+/// is below 2³², so that the number of pairs of steps fits one 64-bit word.
 #[inline]
 pub(crate) fn sum_of_run(first: u64, growth: u64, steps: u64) -> u128 {
     let pairs = steps * steps.saturating_sub(1) / 2;
     u128::from(first) * u128::from(steps) + u128::from(growth) * u128::from(pairs)
 }
 
-/// A point in time or a duration.
+/// A point in time or a duration, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Ticks(pub u128);
 
@@ -33,7 +33,7 @@ impl Ticks {
         Picoseconds(u64::try_from(self.0 >> BITS).unwrap_or(u64::MAX))
     }
 
-    /// Time in one word; longer durations saturate (20 hours).
+    /// Ticks as one 64-bit word; durations above 20 hours saturate.
     pub(crate) fn narrow(self) -> u64 {
         u64::try_from(self.0).unwrap_or(u64::MAX)
     }
@@ -52,7 +52,7 @@ impl Ticks {
 impl std::ops::Div<u64> for Ticks {
     type Output = Ticks;
     fn div(self, parts: u64) -> Ticks {
-        // Dividing one word is many times faster than dividing two.
+        // Division of one word is many times faster than division of two.
         match u64::try_from(self.0) {
             Ok(narrow) => Ticks::from(narrow / parts),
             Err(_) => Ticks(self.0 / u128::from(parts)),
@@ -106,7 +106,7 @@ impl Sub for Ticks {
 mod tests {
     use super::sum_of_run;
 
-    /// 10 + 12 + 14; one step; none; the longest run of the longest steps: (2³² − 1) (2⁶⁴ − 1).
+    /// 10 + 12 + 14; one step; no step; the longest run of the longest steps: (2³² − 1) (2⁶⁴ − 1).
     #[test]
     fn runs_by_hand() {
         assert_eq!([(10, 2, 3), (10, 2, 1), (10, 2, 0)].map(|(f, g, n)| sum_of_run(f, g, n)), [36, 10, 0]);

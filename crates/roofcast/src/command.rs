@@ -1,7 +1,7 @@
 //! An engine's command line, read as a deployment: `vllm serve …`, `python -m sglang.launch_server …`.
 //!
-//! Knows: the flags of the engines' parsers (`catalog/engines/*.toml`), which are keys of a spec, and which a
-//! forecast does not model. Bounds of values are checked where a spec is parsed.
+//! Knows: the flags of the engines' parsers (`catalog/engines/*.toml`), which of them are keys of a spec, and which are
+//! not modelled. Knows nothing about bounds of values, which are checked when a spec is parsed.
 
 mod flags;
 mod llama_cpp;
@@ -18,30 +18,30 @@ use program::Program;
 /// Place of a command in error messages.
 pub const PLACE: &str = "--from-command";
 
-/// The key of the longest sequence.
+/// Key of the longest sequence in tokens.
 const LONGEST: &str = "engine.max_model_len";
 
-/// Contents of a command line.
+/// Settings that a command line contains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
-    /// Keys of a spec.
+    /// Settings as keys of a spec.
     pub settings: Vec<Setting>,
     /// Flags that change the server's behaviour and that a forecast does not model.
     pub unmodelled: Vec<String>,
     /// Flags without effect on a forecast.
     pub ignored: Vec<String>,
-    /// Notes on settings that have no key of exactly their meaning, and how they were read.
+    /// Notes on flags without an exactly equal key, and on how such a flag was read.
     pub notes: Vec<String>,
-    /// The longest sequence asked for, where the engine refuses more than the model's own context.
+    /// The longest sequence that the command asks for, if the engine refuses more than the model's own context.
     pub longest: Option<Longest>,
     /// True for `--max-model-len auto`: the engine uses the longest sequence that fits its memory.
     pub fits: bool,
 }
 
-/// A longest sequence, by its flag.
+/// A longest sequence, and the flag that sets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Longest {
-    /// `--max-model-len`, `--context-length`.
+    /// Name of the flag: `--max-model-len` or `--context-length`.
     pub flag: String,
     /// Value of the flag in tokens.
     pub tokens: u64,
@@ -63,7 +63,7 @@ enum ServeCommand {
 }
 
 impl ServeCommand {
-    /// Its name as `engine.name`.
+    /// Name of the engine, as a value of `engine.name`.
     fn name(self) -> &'static str {
         match self {
             ServeCommand::Vllm => "vllm",
@@ -74,10 +74,10 @@ impl ServeCommand {
     }
 }
 
-/// Variables that share layers out in unequal stages.
+/// Environment variables that set unequal pipeline stages.
 const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTITION"];
 
-/// Reads a command line as a shell would split it, also one that starts a container; environment variables count where
+/// Reads a command line as a shell would split it; the command may start a container. Environment variables are read if
 /// they change memory.
 pub fn read(text: &str) -> Result<Command> {
     let words = words::split(text)?;
@@ -128,7 +128,8 @@ pub fn read(text: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// the model's configuration.
+/// True for a flag or an environment variable that allows sequences longer than the context of the model's
+/// configuration.
 fn lengthens(word: &str) -> bool {
     let flag = word.replace('_', "-");
     let flags = ["--hf-overrides", "--rope-scaling", "--rope-theta", "--json-model-override-args"];
@@ -155,7 +156,7 @@ fn last<'a>(apart: &'a [(String, Given)], name: &str) -> Option<&'a Given> {
     apart.iter().rev().find(|(known, _)| known == name).map(|(_, given)| given)
 }
 
-/// The last value as a whole number from 1.
+/// The last value given for a flag, as a whole number of at least 1.
 fn count(apart: &[(String, Given)], name: &str) -> Result<Option<i64>> {
     last(apart, name).map(|given| flags::whole(given, 1)).transpose()
 }
@@ -165,7 +166,7 @@ fn switched(apart: &[(String, Given)], name: &str) -> bool {
     last(apart, name).is_some_and(|given| given.value == "true")
 }
 
-/// Formats of weights and cache, by the engines' names.
+/// Reads the formats of weights and KV cache, by the engines' names.
 fn formats(apart: &[(String, Given)], command: &mut Command) {
     if let Some(given) = last(apart, "quantization") {
         let name = given.value.to_lowercase();
@@ -195,7 +196,7 @@ mod tests {
     use crate::spec::settings::lay;
     use toml::Table;
 
-    /// The spec that a command's settings give, starting from an empty one.
+    /// The spec that the settings of command `text` give, starting from an empty spec.
     fn spec(text: &str) -> Table {
         lay(Table::new(), &read(text).unwrap().settings).unwrap()
     }
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(table["parallelism"]["replicas"], 4.into());
     }
 
-    /// 2^35 bytes are 32 GiB. A connector that moves caches between servers is no tier.
+    /// 2^35 bytes are 32 GiB. A connector that moves KV cache between servers is not a host tier.
     #[test]
     fn a_host_tier_is_read_from_its_size_or_its_connector() {
         let table = spec("vllm serve m --kv-offloading-size 32");

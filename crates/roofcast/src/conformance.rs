@@ -1,7 +1,7 @@
 //! Replays recorded scheduling decisions and compares them field by field.
 //!
-//! Knows: the engine of a trace. Each engine has its format, its loop and its fields in a separate module; the
-//! decisions come from [`crate::scheduler::vllm`] and [`crate::scheduler::sglang`].
+//! Knows: which engine a trace was recorded from. Format, loop and fields of each engine are in a separate module;
+//! [`crate::scheduler::vllm`] and [`crate::scheduler::sglang`] make the decisions.
 
 mod request;
 pub(crate) mod sglang;
@@ -33,7 +33,7 @@ pub struct StepDifference {
     pub replayed: Option<Value>,
 }
 
-/// One step as recorded.
+/// One recorded step of any engine.
 trait Recorded: PartialEq + Serialize {
     /// Index of the step.
     fn step(&self) -> u64;
@@ -42,7 +42,7 @@ trait Recorded: PartialEq + Serialize {
 }
 
 impl RecordedTrace {
-    /// The scenario.
+    /// Name of the recorded scenario.
     pub fn name(&self) -> &str {
         match self {
             RecordedTrace::Vllm(trace) => &trace.name,
@@ -58,7 +58,7 @@ impl RecordedTrace {
         }
     }
 
-    /// Recorded steps.
+    /// Number of recorded steps.
     pub fn steps(&self) -> usize {
         match self {
             RecordedTrace::Vllm(trace) => trace.steps.len(),
@@ -100,7 +100,7 @@ pub fn compare(trace: &RecordedTrace) -> Option<StepDifference> {
     }
 }
 
-/// Reads JSON; errors name the key.
+/// Reads JSON text; an error names the key that is wrong.
 fn json<'a, T: serde::Deserialize<'a>>(place: &str, text: &'a str) -> Result<T> {
     let mut json = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut json).map_err(|e| Error::Parse {

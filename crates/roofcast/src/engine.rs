@@ -37,63 +37,66 @@ use price::StepPrices;
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
 
-/// One replica of any kind.
+/// One replica, whichever scheduler it runs.
 pub trait Replica {
-    /// True if a request can be served at all: within the longest sequence, the cache, and the budget of a step if
-    /// prompts are not split (a preempted request computes its previous output like a prompt).
+    /// True if a request can be served at all: if it is within the longest sequence, the cache and, if prompts are not
+    /// split, the token budget of a step (a preempted request computes its previous output like a prompt).
     fn serves(&self, arrival: &Arrival) -> bool;
-    /// Adds a request to the queue.
+    /// Adds a request to the waiting queue.
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt);
     /// End of the last step.
     fn clock(&self) -> Ticks;
     /// Advances the clock to `time` without computing.
     fn wait_until(&mut self, time: Ticks);
-    /// True if a new request is not considered before a running one leaves, because others wait already in order of
-    /// arrival.
+    /// True if a new request is considered only after a running one leaves, because earlier requests of a queue in
+    /// order of arrival wait already.
     fn blocked(&self) -> bool;
     /// True if no request is waiting, running or in transfer to this replica.
     fn is_empty(&self) -> bool;
-    /// Number of requests, waiting or running.
+    /// Number of requests in flight, waiting or running.
     fn in_flight(&self) -> u64;
     /// Number of waiting requests.
     fn waiting(&self) -> u64;
-    /// Prompt tokens of the requests without a token yet, if the server counts them.
+    /// Prompt tokens of the requests that have no output token yet; 0 if the server does not count them.
     fn prompt_tokens(&self) -> u64 {
         0
     }
-    /// Tokens of a prompt in the prefix cache, in whole blocks; 0 for caches that find nothing by content.
+    /// Tokens of a prompt that are in the prefix cache, in whole blocks; 0 for caches that do not find blocks by
+    /// content.
     fn cached(&self, prompt: &Prompt) -> u64;
-    /// KV blocks that requests hold, and all KV blocks.
+    /// Number of KV blocks that requests hold, and number of all KV blocks.
     fn blocks(&self) -> (u64, u64);
-    /// Start of the next step, if there is work.
+    /// Start time of the next step; `None` if there is no work.
     fn due(&self) -> Option<Ticks> {
         (!self.is_empty()).then(|| self.clock())
     }
-    /// Runs one step, or as many equal ones as start before `horizon`; requests that end are added to `departed`, in
-    /// order. False if there is no work.
+    /// Runs one step, or as many equal steps as start before `horizon`; requests that end are appended to `departed`,
+    /// in order. Returns false if there is no work.
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool;
-    /// A request arrives at `at` with its first token, from a replica that keeps its cache until it is fetched. This
-    /// and the next two are called only for replicas in prefill and decode pools.
+    /// Receives at time `at` a request with its first token from a replica that keeps its KV cache until this one
+    /// fetches it. Only replicas in prefill and decode pools receive requests, admit them ([`Replica::drain_admitted`])
+    /// and release their blocks ([`Replica::release`]).
     fn receive(&mut self, _guest: KvTransfer, _at: Ticks) {}
-    /// Moves the transferred requests admitted since the last call to `into`: their numbers, and when their caches arrive.
+    /// Moves the transferred requests admitted since the last call to `into`: number of the request, and time at which
+    /// its KV cache arrives.
     fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
-    /// Frees the blocks of a request whose cache has arrived at the other replica.
+    /// Frees the blocks of a request whose KV cache has arrived at the decode replica.
     fn release(&mut self, _id: SequenceId) {}
     /// Resets the replica to an empty cache; it must have no requests.
     fn restart(&mut self);
     /// Counters of the run.
     fn tally(&self) -> &Tally;
-    /// Time of the run by bottleneck.
+    /// Time of the run, split by bottleneck.
     fn shares(&mut self) -> BottleneckShares<Ticks>;
     /// Recording of the run over time; `None` unless a caller sets one.
     fn timeline(&mut self) -> &mut Option<Box<Timeline>>;
 }
 
-/// Bytes per second between device and host: the part of PCIe 4.0 x16's 31.5 GB/s that large copies reach. An
-/// assumption.
+/// Assumed rate of copies between device and host, in bytes per second: the part of PCIe 4.0 x16's 31.5 GB/s that large
+/// copies reach.
 pub(crate) const HOST_LINK: ByteRate = ByteRate(25e9);
-/// Time to launch one copy. vLLM v0 swaps keys and values of every layer block by block, each with a separate copy
-/// (`swap_blocks` in `csrc/cache_kernels.cu`). An assumption, of the size of a `cudaMemcpyAsync`.
+/// Assumed time to launch one copy: about that of a `cudaMemcpyAsync`. vLLM v0 swaps keys and values of every layer
+/// block by block, each with a separate copy (`swap_blocks` in `csrc/cache_kernels.cu`).
 const COPY: Picoseconds = Picoseconds(5_000_000);
 
 /// Time to move one token's KV between device and host.
@@ -103,8 +106,9 @@ fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
     Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0 + copies * COPY.seconds()))
 }
 
-/// A replica with the settings of `config`, scheduled by `policy`; `context` is the mean length of requests, `seed`
-/// decides which drafts are accepted. Without `leap` it takes every step singly and touches every sequence.
+/// A replica with the settings of `config`, scheduled by `policy`. `context` is the mean length of requests in tokens;
+/// `seed` decides which drafts are accepted. Without `leap` the replica takes every step singly and updates every
+/// sequence in each.
 pub fn replica(
     forecaster: &Forecaster,
     (config, policy): (EngineConfig, Policy),
@@ -146,8 +150,8 @@ fn counting(
     }
 }
 
-/// Number of steps that start before `left` has passed, at least one and at most `most`: the first takes `first`
-/// ticks, each later one `growth` more.
+/// Number of steps that start before `left` has passed, from one to `most`. The first step takes `first` ticks, each
+/// later one `growth` more than the step before.
 #[inline(always)]
 fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
     let most = most.min(u64::from(u32::MAX));
@@ -155,7 +159,7 @@ fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
     if left == Ticks::NEVER || spent(most - 1) < left.0 {
         return most;
     }
-    // Solve growth/2 · m² + (first − growth/2) · m = left in floats, then correct the result in integers.
+    // Solve growth/2 · m² + (first − growth/2) · m = left in floating point, then correct m in integers.
     let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.narrow() as f64);
     let guess = if growth == 0 { c / b } else { (2.0 * c) / (b + (b * b + 4.0 * a * c).sqrt()) };
     let mut steps = (guess as u64).clamp(1, most);

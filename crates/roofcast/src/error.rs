@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// Everything that can go wrong in the library: bad input, or a valid question without an answer.
+/// Every failure in the library: bad input, or a valid question without an answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,9 +21,9 @@ pub enum Error {
     /// A file cannot be parsed.
     #[error("{place}: {message}")]
     Parse {
-        /// File, and line and column where known.
+        /// File, with line and column where they are known.
         place: String,
-        /// The parser's message.
+        /// Message of the parser.
         message: String,
     },
     /// No catalog entry has this name.
@@ -31,28 +31,28 @@ pub enum Error {
     Unknown {
         /// `model` or `accelerator`.
         kind: &'static str,
-        /// The name asked for.
+        /// The name that was given.
         found: String,
-        /// Near names, or how to list them.
+        /// Similar names, or how to list all names.
         hint: String,
     },
-    /// A simulated engine that has nothing to compute though requests wait.
+    /// A simulated engine has nothing to compute although requests wait.
     #[error("the engine is stuck: {waiting} requests wait and none can be admitted under these settings")]
     Stuck {
         /// Number of waiting requests.
         waiting: u64,
     },
-    /// An engine that would not start.
+    /// An engine would not start with these settings.
     #[error("{0}")]
     WillNotStart(String),
-    /// A chip has no unit for a number format.
+    /// A chip has no rate for a number format.
     #[error("{accelerator} has no {dtype} rate; it computes in {accepted}{advice}")]
     NoRate {
-        /// Catalog id.
+        /// Catalog id of the accelerator.
         accelerator: String,
-        /// The missing dtype.
+        /// The number format that the accelerator lacks.
         dtype: String,
-        /// Dtypes that it has.
+        /// Number formats that the accelerator has.
         accepted: String,
         /// Advice on an alternative; may be empty.
         advice: String,
@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Field`] from anything printable.
+    /// An [`Error::Field`] from anything that can be displayed.
     pub fn field(
         place: impl Display,
         field: impl Display,
@@ -75,7 +75,7 @@ impl Error {
         }
     }
 
-    /// Returns a field error with `section` prepended to its place, for a section that asked for the deployment.
+    /// Returns a field error with `section` prepended to its place, for a section of a spec that contains a deployment.
     pub(crate) fn within(self, section: &str) -> Error {
         match self {
             Error::Field { place, field, found, accepted } => {
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Parse`] from a TOML error: file, line and column, and the path of the key where one is known.
+    /// An [`Error::Parse`] from a TOML error: file, line and column, and the path of the key where it is known.
     pub(crate) fn toml(place: &str, text: &str, path: &str, error: &toml::de::Error) -> Error {
         let position = error.span().and_then(|span| text.get(..span.start)).map(|before| {
             let line = before.matches('\n').count() + 1;
@@ -99,8 +99,8 @@ impl Error {
     }
 }
 
-/// A parser's message in the form of [`Error::Field`] where it states an expectation; `found` is the value as
-/// written.
+/// A parser's message, rewritten in the form of [`Error::Field`] if it states an expectation; `found` is the value as
+/// written in the file.
 pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
     let message = message.replace('\n', " ");
     let path = if path == "." { "" } else { path };
@@ -110,14 +110,14 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         format!("{field}{found}; accepted: {accepted}")
     };
     if let Some((head, accepted)) = message.split_once(", expected ") {
-        // TOML's list of sections where one is meant: its first section is read as the first key.
+        // A list of sections (`[[name]]`) where one section is expected: its first section is read as the first key.
         if let Some(section) = found.and_then(|found| found.strip_prefix("[[")?.strip_suffix("]]")) {
             return format!("`{section}` is a list of sections; accepted: one, headed [{section}]");
         }
         if let Some(unread) = ["invalid type: ", "invalid value: "].iter().find_map(|p| head.strip_prefix(p))
         {
             return match (literal(unread), found) {
-                // The parser reports a section that contains the value, whose key precedes it.
+                // The parser names the section that contains the value; the key stands before the value.
                 (Some(value), Some(section)) if section.starts_with('{') => {
                     let key =
                         section.split(value).next().and_then(|before| before.trim_end().strip_suffix('='));
@@ -135,10 +135,10 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
         }
     }
     match found {
-        // An untagged type's list of accepted values.
+        // An untagged type lists its accepted values.
         Some(found) if message.starts_with("a ") => is(found, &message),
         _ if path.is_empty() => message,
-        // An error about a field of the section at `path`, which names both.
+        // An error about a field of the section at `path`; the parser's message names both.
         _ => match message.strip_prefix(&format!("{path}: `")) {
             Some(field) => format!("`{path}.{field}"),
             None => format!("`{path}`: {message}"),
@@ -149,7 +149,7 @@ pub(crate) fn told(path: &str, message: &str, found: Option<&str>) -> String {
 /// Most names that a message lists one by one.
 const LISTED: usize = 12;
 
-/// The message of an unknown field with only similar names in place of all accepted ones; `None` for other messages,
+/// The message of an unknown field, listing only similar names instead of all accepted ones; `None` for other messages,
 /// or if no name is similar.
 fn unknown_field(message: &str) -> Option<String> {
     let (name, rest) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
@@ -169,13 +169,13 @@ fn unknown_field(message: &str) -> Option<String> {
     }
 }
 
-/// The value in serde's message, as in: string "fast", integer `3`.
+/// The value in a message of serde such as: string "fast", integer `3`.
 fn literal(unread: &str) -> Option<&str> {
     let from = unread.find(['"', '`'])?;
     Some(unread.get(from..)?.trim_matches('`'))
 }
 
-/// Names of Rust's types in the words of TOML.
+/// The TOML name of a Rust type.
 fn in_words(accepted: &str) -> &str {
     match accepted {
         "u64" | "u32" | "usize" => "a whole number from 0",
@@ -189,7 +189,7 @@ fn in_words(accepted: &str) -> &str {
     }
 }
 
-/// A number as a message shows it: in powers of ten where its digits would be many.
+/// A number as a message shows it: in powers of ten if it has many digits.
 pub(crate) fn shown(number: f64) -> String {
     let short = number == 0.0 || (1e-6..1e15).contains(&number.abs());
     if short { number.to_string() } else { format!("{number:e}") }
@@ -202,5 +202,5 @@ fn first_line(text: &str) -> String {
     if shown.len() < text.len() { shown + "…" } else { shown }
 }
 
-/// The library's result.
+/// Result of the library's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

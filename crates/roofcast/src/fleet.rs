@@ -1,8 +1,9 @@
 //! Replicas behind a router, and the traffic that they serve.
 //!
-//! Knows: requests are delivered at their times to the replica that the router chooses, a step that starts later
-//! includes them, and a client with its answer may send the next. Knows nothing about policies or prices. Functions
-//! for pools and front-end servers only are `inline(never)`, for the reason that [`crate::engine`] gives.
+//! Knows: each request is delivered at its time to the replica that the router chooses, and takes part in steps that
+//! start later; a client that receives its answer may send the next request. Knows nothing about policies or prices.
+//! Functions that only pools and front-end servers use are `inline(never)`, for the reason that [`crate::engine`]
+//! gives.
 
 mod admission;
 mod caches;
@@ -36,14 +37,14 @@ use caches::Caches;
 use ingest::IngestedRequest;
 use results::Results;
 
-/// Steps and deliveries between two calls of the watcher that may stop the run.
+/// Number of steps and deliveries between two calls of the watcher that may stop the run.
 const WATCHED: u64 = 1024;
 
 /// Replicas, the router in front of them, and the results that clients see.
 pub struct Fleet {
     /// The replicas.
     pub replicas: Vec<Box<dyn Replica>>,
-    /// The choice among them.
+    /// The router that chooses a replica for each request.
     pub router: Router,
     /// Sort order of queues.
     pub ranking: QueueOrder,
@@ -53,13 +54,13 @@ pub struct Fleet {
     pub pools: Option<Pools>,
     /// Autoscaling state; `None` if all replicas are always up.
     pub scaling: Option<Scaling>,
-    /// Admission limits; `None` if queues are unlimited.
+    /// Limits of the queues; `None` if queues are unlimited.
     pub admission: Option<Admission>,
-    /// HTTP servers in front of the replicas; `None` if they take no time.
+    /// HTTP servers in front of the replicas; `None` if they add no time.
     pub servers: Option<Servers>,
-    /// True if the prompt tokens that choices find in caches are counted.
+    /// True if the run counts the prompt tokens that are found in the caches of chosen replicas.
     pub counts_prefixes: bool,
-    /// Prompt tokens that choices found in caches.
+    /// Prompt tokens found in the caches of chosen replicas.
     pub prefixes: FoundPrefixes,
     /// Indices of the replicas that accept requests.
     open: Vec<usize>,
@@ -94,30 +95,30 @@ impl Fleet {
         }
     }
 
-    /// Returns the fleet with disaggregated prefill and decode.
+    /// Returns the fleet with disaggregated prefill and decode pools.
     pub(crate) fn apart(self, pools: Pools) -> Fleet {
         Fleet { open: pools.prefill().collect(), pools: Some(pools), ..self }
     }
 
-    /// Returns the fleet with replicas that start and stop.
+    /// Returns the fleet with autoscaling.
     pub(crate) fn scaled(self, scaling: Scaling) -> Fleet {
         Fleet { scaling: Some(scaling), ..self }
     }
 
-    /// Serves `traffic` until every request has ended, or the SLO is certainly missed.
+    /// Serves `traffic` until every request has ended, or until the SLO is certainly missed.
     pub fn serve(&mut self, traffic: &mut Traffic) -> Result<()> {
         self.serve_while(traffic, &mut |_| true)
     }
 
-    /// Like [`Fleet::serve`], but stops when `watch` returns false; it is called now and then with the number of
-    /// ended requests.
+    /// Like [`Fleet::serve`], but stops when `watch` returns false; `watch` is called every [`WATCHED`] events with the
+    /// number of ended requests.
     pub(crate) fn serve_while(
         &mut self,
         traffic: &mut Traffic,
         watch: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
         let mut events = 0_u64;
-        // True if a step may move the next event, since an answer may cause a request or a cache may go to another
+        // True if a step may create an earlier event: an answer may cause a request, and a KV cache may move to another
         // replica.
         let brings = traffic.is_closed() || self.pools.is_some();
         let mut due = self.due(traffic);
@@ -156,7 +157,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Time of the next event: a request arrives, a server releases one, or a cache arrives.
+    /// Time of the next event: a request arrives, a front-end server releases one, or a KV cache arrives.
     #[inline(always)]
     fn due(&self, traffic: &Traffic) -> Ticks {
         let comes = traffic.peek().map_or(Ticks::NEVER, Ticks::from);
@@ -165,7 +166,7 @@ impl Fleet {
         comes.min(moves).min(passes)
     }
 
-    /// The busy replica whose last step ended first, and that time.
+    /// The busy replica whose last step ended first, and the time of that end.
     #[inline(always)]
     fn behind(&self) -> Option<(Ticks, usize)> {
         if let [alone] = self.replicas.as_slice() {
@@ -181,7 +182,7 @@ impl Fleet {
         replicas.filter_map(move |(index, replica)| Some((replica.due()?, index)).filter(|_| works(index)))
     }
 
-    /// Runs one step or one leap of a replica, and returns answers to their clients.
+    /// Runs one step or one leap of a replica, and returns answers to the clients.
     #[inline(always)]
     fn step(&mut self, index: usize, due: Ticks, traffic: &mut Traffic) -> Result<()> {
         let horizon = self.horizon(index, due, traffic.is_closed());
@@ -214,10 +215,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Time until which a replica may leap: the next arrival; in a closed loop no further than the other replicas,
-    /// whose answers may cause requests; and no further than replicas that may hand over prompts. If a lone replica
-    /// has an unlimited queue in order of arrival, a waiting request changes nothing until a running one leaves; in a
-    /// closed loop even a refusal does, since the next request follows it.
+    /// Time until which a replica may leap: the next arrival. In a closed loop a leap also ends with the last steps of
+    /// the other replicas, because their answers may cause requests, and with those of replicas that may hand over
+    /// prompts. For a lone replica with an unlimited queue in order of arrival, a waiting request changes nothing until
+    /// a running one leaves; in a closed loop even a refusal matters, because the next request follows it.
     #[inline(always)]
     fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
         if let [alone] = self.replicas.as_slice() {
@@ -259,7 +260,8 @@ impl Fleet {
         }
     }
 
-    /// Lets the router choose with the caches in view, and counts the prompt tokens that its choice finds.
+    /// Lets the router choose a replica by the contents of the caches, and counts the prompt tokens that the choice
+    /// finds there.
     #[inline(never)]
     fn choose_by_cache(&mut self, request: &Request) -> usize {
         let seen = Caches { replicas: &self.replicas, servers: &self.servers, prompt: &request.prompt };
@@ -273,7 +275,7 @@ impl Fleet {
         index
     }
 
-    /// Moves a request from its server to the engine.
+    /// Moves a request from its front-end server to the engine.
     fn hand_in(&mut self, traffic: &mut Traffic) {
         if let Some(IngestedRequest { index, arrival, prompt }) =
             self.servers.as_mut().and_then(Servers::pass)
@@ -282,7 +284,7 @@ impl Fleet {
         }
     }
 
-    /// Queues a request on replica `index`, or refuses it.
+    /// Queues a request on replica `index`, or refuses the request.
     #[inline(always)]
     fn receive(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
@@ -301,24 +303,24 @@ impl Fleet {
     }
 }
 
-/// The time since when a replica is idle; `None` if it has work.
+/// Time at which a replica became idle; `None` if it has work.
 fn idle_since(replica: &dyn Replica) -> Option<Ticks> {
     replica.is_empty().then(|| replica.clock())
 }
 
-/// Sort order of a queue.
+/// Sort order of a queue of waiting requests.
 #[derive(Debug, Clone)]
 pub enum QueueOrder {
     /// Order of arrival.
     Arrival,
-    /// Order of the requests' priority.
+    /// Priority of the requests.
     Priority,
-    /// Order of predicted output length.
+    /// Predicted output length, shortest first.
     Length(Box<Guesses>),
 }
 
 impl QueueOrder {
-    /// The ranking of a spec's queue; `seed` draws the predictions' errors.
+    /// The queue order of a spec; `seed` draws the errors of the predictions.
     pub fn new(settings: &EngineSettings, seed: u64) -> QueueOrder {
         match settings.policy {
             QueuePolicy::Fcfs if settings.sglang().is_some_and(|own| own.enable_priority_scheduling) => {
@@ -339,7 +341,7 @@ impl QueueOrder {
     }
 }
 
-/// A request in the engine's form.
+/// A request in the form that an engine receives.
 pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
     Arrival {
         number,

@@ -1,7 +1,7 @@
 //! One request's life, as a client sees it. The simulator, the emulator and the load generator all write records.
 //!
-//! Knows: times since the start of the run, token counts, the outcome of the request; one JSON object a line, or a
-//! row of [`csv`]. Knows nothing about where the times come from. [`crate::summary`] aggregates a run's records.
+//! Knows: times since the start of the run, token counts, and the outcome of the request, as one JSON object per line
+//! or one row of [`csv`]. Knows nothing about where the times come from. [`crate::summary`] aggregates a run's records.
 
 pub mod csv;
 mod reader;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::units::Picoseconds;
 use serde::{Deserialize, Serialize};
 
-/// One request's life. Times count from the start of the run.
+/// One request's life. Times are measured from the start of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -20,9 +20,9 @@ pub struct Record {
     pub id: u64,
     /// Outcome of the request.
     pub outcome: Outcome,
-    /// Prompt tokens.
+    /// Number of prompt tokens.
     pub input_len: u64,
-    /// Output tokens received.
+    /// Number of output tokens received.
     pub output_len: u64,
     /// Time at which the workload scheduled the request.
     #[serde(rename = "scheduled_ms")]
@@ -36,19 +36,19 @@ pub struct Record {
     /// Arrival time of the last token, or of the failure.
     #[serde(rename = "finished_ms")]
     pub finished: Picoseconds,
-    /// Gaps between streamed chunks, if the run kept them.
+    /// Gaps between streamed chunks; empty if the run did not keep them.
     #[serde(rename = "itl_ms", default, skip_serializing_if = "Vec::is_empty")]
     pub itl: Vec<Picoseconds>,
-    /// Prompt tokens found in the prefix cache.
+    /// Number of prompt tokens found in the prefix cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
-    /// Number of preemptions.
+    /// Number of times that the request was preempted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub preemptions: u64,
     /// Number of the replica that served the request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replica: u64,
-    /// Error message.
+    /// Error message; `None` for a request without an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -59,17 +59,17 @@ pub struct Record {
 pub enum Outcome {
     /// All tokens arrived.
     Completed,
-    /// The server refused it as longer than the context or the KV cache.
+    /// The server refused the request because it is longer than the context or the KV cache.
     Refused,
-    /// The run ended first.
+    /// The run ended before the request did.
     Unfinished,
-    /// The client cancelled it, as configured.
+    /// The client cancelled the request, as configured.
     Cancelled,
-    /// No connection.
+    /// The client could not connect.
     Connect,
-    /// No answer in time.
+    /// No answer arrived within the timeout.
     Timeout,
-    /// A status other than success.
+    /// The server answered with an HTTP status other than success.
     HttpStatus,
     /// The server reported an error in its stream.
     StreamError,
@@ -111,17 +111,17 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Record {
-    /// TTFT: first content token − send.
+    /// TTFT: arrival of the first content token − send time.
     pub fn ttft(&self) -> Option<Picoseconds> {
         Some(Picoseconds(self.first_token?.0.saturating_sub(self.sent.0)))
     }
 
-    /// E2EL: last token − send.
+    /// E2EL: arrival of the last token − send time.
     pub fn e2el(&self) -> Picoseconds {
         Picoseconds(self.finished.0.saturating_sub(self.sent.0))
     }
 
-    /// TPOT: (E2EL − TTFT)/(output tokens − 1); `None` for a single token.
+    /// TPOT: (E2EL − TTFT)/(output tokens − 1); `None` for a single output token.
     pub fn tpot(&self) -> Option<Picoseconds> {
         let others = self.output_len.checked_sub(1).filter(|n| *n > 0)?;
         Some(Picoseconds(self.e2el().0.saturating_sub(self.ttft()?.0) / others))

@@ -1,4 +1,4 @@
-//! Pictures from answers: pure functions from data to SVG text, and a run as a trace that Perfetto opens.
+//! Pictures of answers: pure functions from data to SVG text, and from a run to a trace that Perfetto opens.
 
 mod chart;
 pub mod chrome;

@@ -1,7 +1,7 @@
-//! A resolved spec in its own keys: the given values, and the defaults that apply elsewhere.
+//! A resolved spec, written with the keys of a spec: the given values, and defaults for the other keys.
 //!
-//! Knows: which defaults may be written out without changing an answer; the others are comments. Knows nothing about
-//! answers.
+//! Knows: which defaults can be written out without a change of the answer; other defaults are written as comments.
+//! Knows nothing about answers.
 
 use crate::deployment::Deployment;
 use crate::error::Result;
@@ -15,8 +15,8 @@ use toml::{Table, Value};
 /// The sections of a spec that a verb reads.
 pub type Sections = [&'static str];
 
-/// The spec of `table` as TOML with comments: defaults of `sections` filled in with their resolved values, and common
-/// keys that are still absent as comments. Parsing it gives equal answers.
+/// The spec of `table` as TOML with comments. Defaults of `sections` are filled in with their resolved values, and
+/// common keys that are still absent are comments. A parse of the text gives equal answers.
 pub fn text(
     mut table: Table,
     spec: &Spec,
@@ -26,7 +26,7 @@ pub fn text(
     let mut comments = Vec::new();
     for (path, value, neutral) in defaults(spec, deployment)? {
         let section = path.split('.').next().unwrap_or_default();
-        // A plan has a default of its own for the number of requests.
+        // A plan has a separate default for the number of requests.
         let planned = path == "workload.requests" && sections.contains(&"search");
         if !sections.contains(&section) || get(&table, path).is_some() || planned {
             continue;
@@ -42,19 +42,19 @@ pub fn text(
     Ok(write(&table, &comments))
 }
 
-/// A starter spec: the keys of `table`, and every other key as a comment.
+/// A starter spec: the keys of `table`, and every other key as a comment with its default.
 pub fn starter(table: &Table, spec: &Spec) -> String {
     write(table, &absent(table, spec, &[], |key| key.path != "model.path"))
 }
 
-/// The keys that pass the filter and are neither in the spec nor in `said`.
+/// The keys that pass the filter and are neither in the spec nor in `said`, the list of absent keys found before.
 fn absent(table: &Table, spec: &Spec, said: &[Absent], passes: impl Fn(&&SpecKey) -> bool) -> Vec<Absent> {
     let unsaid = |key: &&SpecKey| get(table, key.path).is_none() && said.iter().all(|a| a.path != key.path);
     let keys = KEYS.iter().filter(passes).filter(unsaid).filter(|key| usable(spec, key.path));
     keys.map(|key| Absent { path: key.path, holds: None }).collect()
 }
 
-/// True if a key fits the others of its section, so that a comment may offer it.
+/// True if a key is compatible with the other keys of its section, so that a comment may offer it.
 fn usable(spec: &Spec, path: &str) -> bool {
     match path {
         "workload.preset" => spec.workload.is_none(),
@@ -62,7 +62,7 @@ fn usable(spec: &Spec, path: &str) -> bool {
     }
 }
 
-/// Keys with the defaults that apply where they are absent, and true if writing the default out changes nothing.
+/// Path and default of each absent key; the flag is true if writing the default out does not change the answer.
 fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'static str, Value, bool)>> {
     let mut all = vec![
         ("engine.name", Value::from(spec.engine.name()), true),
@@ -88,9 +88,9 @@ fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'stati
 fn of_deployment(spec: &Spec, d: &Deployment) -> Vec<(&'static str, Value, bool)> {
     let p = d.parallelism;
     let profile = scheduler::profile(spec.engine.scheduler());
-    // A fleet of pools, or an autoscaled one, has its own counts.
+    // A fleet with pools, or with autoscaling, sets its own numbers of replicas.
     let alike = spec.fleet.prefill.is_none() && spec.fleet.decode.is_none() && spec.fleet.autoscale.is_none();
-    // A scheduler's own budget limits its steps alone; written out, it would also change the memory plan.
+    // The budget of a scheduler's own default limits only its steps; written out, it would also change the memory plan.
     let budgeted =
         profile.max_num_batched_tokens.is_none() && spec.engine.scheduler() != SchedulerKind::Sglang;
     let tokens = profile.max_num_batched_tokens.unwrap_or(d.engine.max_num_batched_tokens);
@@ -125,7 +125,7 @@ fn whole(n: u64) -> Value {
     i64::try_from(n).unwrap_or(i64::MAX).into()
 }
 
-/// The name of an enum's value in a spec.
+/// Name of an enum's value as a spec writes it.
 fn word(name: &impl serde::Serialize) -> Value {
     Value::try_from(name).unwrap_or_else(|_| "".into())
 }

@@ -1,7 +1,8 @@
-//! Routers: the choice of a replica for a request.
+//! Routers: the choice of a replica for each request.
 //!
-//! Knows: everything that a router in front of engines can see: the replicas that are up, the number of requests on
-//! each, the beginning of a prompt, and for the policies of [`cache`] the cached tokens and the load that replicas report.
+//! Knows: everything that a router in front of engines can see: which replicas are up, the number of requests on each,
+//! the beginning of a prompt, and, for the policies of [`cache`], the cached tokens and the load that replicas report.
+//! Knows nothing about how a replica serves a request.
 
 pub(crate) mod cache;
 mod history;
@@ -12,40 +13,40 @@ use crate::workload::Prompt;
 use cache::{CachePolicy, Replicas, RoutedRequest};
 use std::collections::BTreeMap;
 
-/// A router and its memory of earlier choices.
+/// A router, and its memory of earlier choices.
 #[derive(Debug, Clone)]
 pub struct Router {
     routing: Routing,
     turn: usize,
-    /// State of the draws.
+    /// State of the random number generator.
     random: u64,
     /// The replica that last served each prefix or session.
     served: BTreeMap<u32, usize>,
-    /// Relative capacity of each replica; empty if all are equal.
+    /// Relative capacity of each replica; empty if all capacities are equal.
     weights: Vec<f64>,
     /// Credit of each replica in weighted round robin.
     owed: Vec<f64>,
-    /// The cache-aware policy, if `routing` is one.
+    /// The cache-aware policy; `None` if `routing` is another policy.
     cache: Option<CachePolicy>,
 }
 
-/// Requests by which a replica may exceed the least loaded one and still be chosen for its prefix.
+/// Number of requests by which a replica may exceed the least loaded one and still be chosen for a cached prefix.
 const IMBALANCE: u64 = 8;
 
 impl Router {
-    /// A router without memory of choices; `seed` of its draws.
+    /// A router without memory of choices; `seed` seeds its random choices.
     pub fn new(routing: Routing, seed: u64) -> Router {
         let (weights, owed) = (Vec::new(), Vec::new());
         Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new(), weights, owed, cache: None }
     }
 
-    /// Adds the settings of policies that weigh caches; `block` is the number of tokens of a KV block.
+    /// Returns the router with the settings of cache-aware policies; `block` is the number of tokens per KV block.
     pub fn weighing_caches(self, settings: RoutingSpec, block: u64) -> Router {
         let weighs = self.routing.weighs_caches();
         Router { cache: weighs.then(|| CachePolicy::new(self.routing, settings, block)), ..self }
     }
 
-    /// Chooses the replica of a request by a cache-aware policy; for other policies, as [`Router::choose`].
+    /// Chooses the replica of a request by a cache-aware policy; by [`Router::choose`] for other policies.
     pub(crate) fn choose_by_cache(
         &mut self,
         asked: &RoutedRequest,
@@ -70,14 +71,14 @@ impl Router {
         self.cache.is_some()
     }
 
-    /// Returns the router with replicas of unequal capacity: round robin chooses in proportion to the weights, and
-    /// loads are divided by them.
+    /// Returns the router for replicas of unequal capacity: round robin chooses in proportion to the weights, and loads
+    /// are divided by the weights.
     pub(crate) fn weighted(self, weights: Vec<f64>) -> Router {
         Router { owed: vec![0.0; weights.len()], weights, ..self }
     }
 
-    /// The replica of `candidates` that serves a request of `user` whose prompt begins with `prefix`; `load` returns
-    /// the number of requests on a replica.
+    /// Chooses the replica of `candidates` that serves a request of `user` whose prompt begins with `prefix`; `load`
+    /// returns the number of requests on a replica.
     pub fn choose(
         &mut self,
         user: u32,
@@ -99,14 +100,14 @@ impl Router {
                 None => self.least(&load, candidates),
             },
             (_, Routing::SessionSticky) => self.remembered(user, u64::MAX, candidates, &load),
-            // Decode replicas of a disaggregated fleet get whole caches: only their load counts.
+            // Decode replicas of a disaggregated fleet receive whole KV caches, so only their load matters.
             (_, Routing::DynamoKv | Routing::LlmD | Routing::CacheAware | Routing::Kvaware) => {
                 self.least(&load, candidates)
             }
         }
     }
 
-    /// The first replica with the fewest requests; with weights, with the smallest (requests + 1)/weight.
+    /// The first replica with the fewest requests; with weights, the first with the smallest (requests + 1)/weight.
     fn least(&self, load: &impl Fn(usize) -> u64, candidates: &[usize]) -> usize {
         let found = match self.weights.as_slice() {
             [] => candidates.iter().min_by_key(|index| load(**index)),
@@ -118,13 +119,13 @@ impl Router {
         found.copied().unwrap_or(0)
     }
 
-    /// Smooth weighted round robin, as in nginx: each turn adds every replica's weight to its credit; the replica
-    /// with the most credit is chosen and pays the sum of all weights.
+    /// Smooth weighted round robin, as in nginx: in each turn every replica's weight is added to its credit; the
+    /// replica with the most credit is chosen and pays the sum of all weights.
     fn next_by_weight(&mut self, candidates: &[usize]) -> usize {
         let all: f64 = candidates.iter().map(|index| self.weights[*index]).sum();
         candidates.iter().for_each(|index| self.owed[*index] += self.weights[*index]);
         let most = candidates.iter().copied().max_by(|a, b| {
-            // Ties go to the first replica.
+            // Break ties by choosing the first replica.
             self.owed[*a].total_cmp(&self.owed[*b]).then(b.cmp(a))
         });
         let chosen = most.unwrap_or(0);
@@ -138,7 +139,8 @@ impl Router {
         turn
     }
 
-    /// A draw by xorshift64 (Marsaglia, JSS 8(14), 2003), which is good enough for this choice.
+    /// A random number below `count`, by xorshift64 (Marsaglia, JSS 8(14), 2003), whose quality suffices for this
+    /// choice.
     fn draw(&mut self, count: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -146,8 +148,8 @@ impl Router {
         ((self.random >> 33) % count as u64) as usize
     }
 
-    /// The replica that served `key` before, unless it has more than `slack` requests more than the least loaded one
-    /// or is no candidate; the least loaded otherwise.
+    /// The replica that served `key` before; the least loaded one if that replica is no candidate, or has over `slack`
+    /// requests more than the least loaded one.
     fn remembered(
         &mut self,
         key: u32,
@@ -164,7 +166,7 @@ impl Router {
     }
 }
 
-/// Segment of the first tokens of a prompt, if other prompts may share it.
+/// Segment of the first tokens of a prompt; `None` if no other prompt can share them.
 pub(crate) fn prefix(prompt: &Prompt) -> Option<u32> {
     match prompt {
         Prompt::Own => None,

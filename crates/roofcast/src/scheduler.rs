@@ -1,8 +1,8 @@
-//! Scheduling policies: which requests compute how many tokens in the next step. One file per policy.
+//! Scheduling policies: which requests compute how many tokens in the next step. Each policy is one file.
 //!
-//! Knows: the decisions of each policy, in terms of [`State`]. Knows nothing about time. [`vllm`]'s scheduler with
-//! block identities is tested against vLLM's own decisions, [`sglang`]'s against SGLang's; [`token_budget`] makes
-//! vLLM's decisions by counting.
+//! Knows: the decisions of each policy, in terms of [`State`]. Knows nothing about time. The scheduler of [`vllm`],
+//! which identifies blocks, is tested against vLLM's own decisions, the one of [`sglang`] against SGLang's;
+//! [`token_budget`] makes vLLM's decisions by counting blocks.
 
 pub mod config;
 pub(crate) mod lightllm;
@@ -40,25 +40,25 @@ pub(crate) fn profile(kind: SchedulerKind) -> Profile {
     }
 }
 
-/// A policy.
+/// A scheduling policy.
 #[derive(Debug, Clone)]
 pub enum Policy {
-    /// One batch at a time, as in FasterTransformer.
+    /// One batch at a time until its longest output ends, as in FasterTransformer.
     Static,
-    /// Iteration-level scheduling with space reserved up front.
+    /// Iteration-level scheduling with memory reserved at admission.
     Orca,
-    /// vLLM v0: prompts first.
+    /// vLLM v0: prompts before decodes.
     VllmV0,
-    /// A budget of tokens per step: vLLM v1, Sarathi, SplitFuse, TensorRT-LLM.
+    /// A token budget per step: vLLM v1, Sarathi, SplitFuse, TensorRT-LLM.
     TokenBudget,
-    /// LightLLM's estimate of the future peak.
+    /// LightLLM: admission by an estimate of the future peak of the KV cache.
     LightLlm,
-    /// llama.cpp's slots.
+    /// llama.cpp: a fixed number of slots.
     LlamaCpp,
 }
 
 impl Policy {
-    /// Decides the next step: chunks of prompts are put into the state, and blocks are allocated. True if all decodes
+    /// Decides the next step: records chunks of prompts in the state and allocates blocks. Returns true if all decodes
     /// take part.
     #[inline(always)]
     pub(crate) fn schedule<D: Decodes>(&mut self, state: &mut State<D>) -> bool {
@@ -72,7 +72,7 @@ impl Policy {
         }
     }
 
-    /// Number of decode-only steps for which the decision stays unchanged while no request arrives or leaves.
+    /// Number of steps of decodes alone for which the decision stays unchanged while no request arrives or leaves.
     #[inline(always)]
     pub(crate) fn patience<D: Decodes>(&self, state: &State<D>) -> u64 {
         match self {
@@ -81,8 +81,8 @@ impl Policy {
         }
     }
 
-    /// Steps that the sequences of `chunks`, which are whole prompts, decode in a batch that runs to its longest
-    /// output.
+    /// Number of steps that the sequences of `chunks`, which are whole prompts, decode together, for a policy that runs
+    /// a batch until its longest output ends; `None` for other policies.
     #[inline(always)]
     pub(crate) fn longest<D: Decodes>(&self, state: &State<D>, chunks: &[PrefillChunk]) -> Option<u32> {
         match self {
@@ -92,8 +92,8 @@ impl Policy {
     }
 }
 
-/// Preempts the last admitted requests until the next decodes have their blocks; returns the number of blocks, and
-/// true if any request was preempted.
+/// Preempts the last admitted requests until the next decodes have their blocks. Returns the number of blocks, and true
+/// if any request was preempted.
 #[inline(always)]
 fn make_room<D: Decodes>(state: &mut State<D>) -> (u64, bool) {
     let mut preempted = false;

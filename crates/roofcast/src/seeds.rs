@@ -1,9 +1,8 @@
-//! The four texts that roofcast grew from, figure by figure: the printed figure, the figure by the text's own rules,
-//! and the library's.
-//!
+//! The four texts from which roofcast grew (the seeds), figure by figure: the printed figure, the figure by the text's
+//! own rules, and the library's.
 //! Knows: the claims of the seeds with their inputs, and the library's answer to each question. Printed figures are
-//! data; every other number is computed: `recomputed` by the seed's own formula and constants, `roofcast` by the
-//! library on the catalog's exact dimensions and rates. Knows nothing about printing.
+//! data. All other numbers are computed: `recomputed` by the seed's own formula and constants, `roofcast` by the
+//! library with the catalog's exact dimensions and rates. Knows nothing about printing.
 
 mod arithmetic_001;
 mod latency_000;
@@ -27,7 +26,7 @@ use serde::Serialize;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// One of the texts.
+/// One of the four texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seed {
     /// Latency and concurrency of LLaMA-13B and 65B on V100.
@@ -44,7 +43,7 @@ impl Seed {
     /// All texts, in order.
     pub const ALL: [Seed; 4] = [Seed::Latency000, Seed::Arithmetic001, Seed::MultiUser003, Seed::Tpu004];
 
-    /// The text's number on the command line.
+    /// Number of the text on the command line.
     pub fn id(self) -> &'static str {
         match self {
             Seed::Latency000 => "000",
@@ -54,7 +53,7 @@ impl Seed {
         }
     }
 
-    /// Subject of the text.
+    /// Subject of the text in one line.
     pub fn title(self) -> &'static str {
         match self {
             Seed::Latency000 => "inference latency and concurrency: LLaMA-13B and 65B on 8 × V100 32 GB",
@@ -75,23 +74,23 @@ impl FromStr for Seed {
     }
 }
 
-/// Assessment of a seed's figure.
+/// Assessment of a printed figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeedVerdict {
-    /// The seed's own inputs give the printed digits.
+    /// The printed digits follow from the seed's own inputs.
     Exact,
-    /// The figure is rounded and otherwise right.
+    /// The figure is rounded but otherwise right.
     Rounded,
-    /// GB and GiB, or other units, are mixed.
+    /// The figure mixes GB and GiB, or other units.
     Unit,
     /// The figure does not follow from the seed's own inputs.
     Inconsistent,
-    /// The arithmetic is right and a premise is not.
+    /// The arithmetic is right, but an input is wrong.
     WrongInput,
-    /// A measurement, which is compared with the limit and cannot be recomputed.
+    /// The figure is a measurement, which is compared with the limit because it cannot be recomputed.
     Measured,
-    /// An exercise that the text leaves open.
+    /// The figure answers an exercise that the text leaves open.
     Open,
 }
 
@@ -110,29 +109,29 @@ impl SeedVerdict {
     }
 }
 
-/// One figure of a seed.
+/// One printed figure of a seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
     /// Section of the text.
     pub section: &'static str,
     /// Description of the figure, unique within its section.
     pub claim: String,
-    /// The printed figure with its own unit; `formula` where the text gives no number.
+    /// The printed figure with its own unit; `formula` if the text gives no number.
     pub said: String,
-    /// The unit of `recomputed` and `roofcast`.
+    /// Unit of `recomputed` and `roofcast`.
     pub unit: &'static str,
-    /// The figure by the seed's inputs and rules.
+    /// The figure by the seed's own inputs and rules; `None` if it cannot be computed.
     pub recomputed: Option<f64>,
-    /// The figure by the library.
+    /// The figure by the library; `None` if the library has no answer.
     pub roofcast: Option<f64>,
     /// Assessment of the seed's figure.
     pub verdict: SeedVerdict,
-    /// Reason of the difference; may be empty.
+    /// Reason for a difference between the figures; may be empty.
     pub why: String,
 }
 
 impl Claim {
-    /// A claim of `section`; the seed prints `said`, the other figures are in `unit`.
+    /// A claim of `section`: the seed prints `said`; `recomputed` and `roofcast` are in `unit`.
     fn new(
         section: &'static str,
         claim: impl Into<String>,
@@ -167,7 +166,7 @@ impl Claim {
     }
 }
 
-/// Every claim of `seed`, in the order of its text. Fails only where `catalog` lacks an entry that the seed is about.
+/// Every claim of `seed`, in the order of its text. Fails only if `catalog` lacks an entry that the seed needs.
 pub fn claims(catalog: &Catalog, seed: Seed) -> Result<Vec<Claim>> {
     match seed {
         Seed::Latency000 => latency_000::claims(catalog),
@@ -177,8 +176,7 @@ pub fn claims(catalog: &Catalog, seed: Seed) -> Result<Vec<Claim>> {
     }
 }
 
-/// Deployment of a seed. Everything is `ideal`: nominal memory, perfect sharding, no reserved memory, as the seeds
-/// assume.
+/// Deployment of a seed, with the idealizations of the seeds: nominal memory, perfect sharding, no reserved memory.
 #[derive(Debug, Clone, Copy)]
 struct Setup<'a> {
     model: &'a str,
@@ -205,12 +203,12 @@ impl<'a> Setup<'a> {
         Setup { pp, ..self }
     }
 
-    /// Returns the setup with seed 003's rules.
+    /// Returns the setup with the counting rules of seed 003.
     fn by_seed_003(self) -> Setup<'a> {
         Setup { paper: true, ..self }
     }
 
-    /// The deployment as an engine serves it, with nothing idealized.
+    /// The deployment as an engine serves it, without idealizations.
     fn served_by(self, catalog: &Catalog, engine: EngineSpec) -> Result<Deployment> {
         let options = DeploymentOptions { ideal: false, engine, ..self.options() };
         Deployment::resolve(model(catalog, self.model)?, chip(catalog, self.hardware)?, &options)
@@ -253,7 +251,8 @@ fn chip(catalog: &Catalog, name: &str) -> Result<Arc<Accelerator>> {
     catalog.accelerator(name).cloned().map(Arc::new)
 }
 
-/// KV capacity of `deployment` for sequences of `context` tokens; `batch` sequences size the smallest machine.
+/// KV capacity of `deployment` for sequences of `context` tokens; the smallest machine is the one that holds `batch`
+/// sequences.
 fn held(deployment: &Deployment, context: u64, batch: u64) -> Capacity {
     let question = capacity::CapacityQuestion { context, batch, oversubscription_percent: 100, users: None };
     capacity(deployment, &question)
@@ -270,12 +269,12 @@ fn prefill(deployment: &Deployment, tokens: u64, mfu: f64) -> Cost {
     crate::cost::limit(deployment, &Batch::prefill(1, tokens), utilization)
 }
 
-/// All closed forms at one batch and context.
+/// All closed forms at `batch` sequences of `context` tokens.
 fn closed_forms(deployment: &Deployment, batch: u64, context: u64) -> limits::Limits {
     let question =
         limits::LimitsQuestion { batch, context, prefill: context, utilization: Utilization::FULL };
     limits::limits(&Forecaster::ideal(deployment.clone()), &question)
 }
 
-/// Bytes of a GiB.
+/// Number of bytes of a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;

@@ -1,10 +1,10 @@
-//! Values by number, with numbers that are reused.
+//! Values with numbers, where the numbers of removed values are reused.
 //!
-//! Knows: which numbers are free. Knows nothing about when a value may be dropped.
+//! Knows: which numbers are free. Knows nothing about when a value may be removed.
 
 use std::ops::{Deref, DerefMut};
 
-/// Values by number, as a slice: vacated values stay in place until their number is reused.
+/// Values by number, stored as a slice. The value of a vacated number stays in place until the number is reused.
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<T> {
     values: Vec<T>,
@@ -18,7 +18,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Adds a value under the number vacated last, or a new one.
+    /// Adds a value under the number that was vacated last, or under a new number.
     pub(crate) fn insert(&mut self, value: T) -> usize {
         match self.vacant.pop() {
             Some(index) => {

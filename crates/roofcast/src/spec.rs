@@ -1,7 +1,7 @@
-//! The spec: the user's TOML or flags, parsed but not validated.
+//! The spec: the user's TOML or flags, parsed but not resolved.
 //!
-//! Knows: names and shapes of keys; unknown keys are refused. Their meaning is resolved in [`crate::deployment`] and
-//! [`crate::plan`].
+//! Knows: names and types of keys; unknown keys are refused. Knows nothing about their meaning, which
+//! [`crate::deployment`] and [`crate::plan`] resolve.
 
 mod fleet;
 mod kernels;
@@ -36,15 +36,15 @@ pub(crate) use crate::workload::prediction::Prediction;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// A whole spec file. Every section may be left out; verbs say what they miss.
+/// A whole spec file. Every section is optional; a verb reports the sections that it needs and that are missing.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spec {
-    /// The model.
+    /// The served model.
     pub model: ModelSpec,
-    /// On what.
+    /// The accelerators that serve the model.
     pub hardware: HardwareSpec,
-    /// In which formats.
+    /// Number formats of weights, activations and KV cache.
     pub precision: PrecisionSpec,
     /// Parallelism of the model.
     pub parallelism: ParallelismSpec,
@@ -52,51 +52,53 @@ pub struct Spec {
     pub engine: EngineSpec,
     /// The traffic.
     pub workload: Option<Workload>,
-    /// Replicas and the choice among them.
+    /// Replicas, and the router in front of them.
     pub fleet: FleetSpec,
     /// Latency bounds of the traffic.
     pub slo: Slo,
-    /// Over what a plan searches.
+    /// The choices that a plan searches; `None` without `[search]`.
     pub search: Option<SearchSpec>,
 }
 
-/// `[model]`: a catalog name or a file.
+/// `[model]`: a catalog entry or a file.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSpec {
-    /// Catalog id, or a path as on the command line.
+    /// Catalog id of the model, or a path as on the command line.
     pub name: Option<String>,
-    /// A `config.json`, or the folder that holds one.
+    /// Path of a `config.json`, or of the folder that contains one.
     pub path: Option<PathBuf>,
 }
 
-/// `[hardware]`.
+/// `[hardware]`: the accelerators.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HardwareSpec {
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub accelerator: Option<String>,
-    /// Accelerators in all.
+    /// Number of accelerators in total.
     pub count: Option<u64>,
-    /// Watts that each accelerator may draw, as `nvidia-smi -pl` sets it. Counts for energy; rates stay the datasheet's.
+    /// Power limit of each accelerator in watts, as `nvidia-smi -pl` sets it. It changes energy only; rates are the
+    /// datasheet's.
     pub power_limit_w: Option<f64>,
-    /// GiB of each accelerator's memory that other processes hold when the engine starts, as `nvidia-smi` prints them; none where absent.
+    /// GiB of each accelerator's memory that other processes use when the engine starts, as `nvidia-smi` prints it; 0
+    /// if absent.
     pub memory_used_gib: Option<f64>,
-    /// Nominal memory, perfect sharing, nothing reserved.
+    /// True for nominal memory, perfect sharding and no reserved memory.
     pub ideal: bool,
-    /// By whose rules bytes and rates are counted.
+    /// Rules by which bytes and rates are counted.
     pub convention: Convention,
 }
 
-/// `[precision]`.
+/// `[precision]`: number formats.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrecisionSpec {
-    /// Weight format; the checkpoint's own where absent.
+    /// Format of the weights; the checkpoint's own if absent.
     pub weights: Option<String>,
-    /// Dtype that computes on quantized weights, for formats that are weight-only by themselves.
+    /// Dtype of the arithmetic on quantized weights, for formats that are otherwise weight-only.
     pub activations: Option<Dtype>,
-    /// KV-cache format; `auto` is the checkpoint's, else the activations'.
+    /// Format of the KV cache; `auto` is the checkpoint's format, else the format of activations.
     pub kv: Option<String>,
 }
 
@@ -104,200 +106,206 @@ pub struct PrecisionSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Convention {
-    /// Exact bytes, decimal bandwidth.
+    /// Exact bytes, and bandwidth in decimal GB/s.
     #[default]
     Default,
-    /// Nominal bits on every weight with lm_head, no input embedding, no norms, GiB/s.
+    /// Rules of seed 003: nominal bits for every weight including lm_head, without input embedding and norms; bandwidth
+    /// in GiB/s.
     #[serde(rename = "seed-003")]
     Seed003,
 }
 
-/// `[parallelism]`.
+/// `[parallelism]`: ranks of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParallelismSpec {
-    /// Tensor parallelism.
+    /// Tensor-parallel degree.
     pub tp: Option<u64>,
-    /// Pipeline stages.
+    /// Number of pipeline stages.
     pub pp: Option<u64>,
-    /// Expert-parallel ranks.
+    /// Number of expert-parallel ranks.
     pub ep: Option<u64>,
-    /// Data parallelism of attention.
+    /// Number of data-parallel ranks of attention.
     pub attention_dp: Option<u64>,
-    /// Whole copies.
+    /// Number of replicas, each a whole copy of the model.
     pub replicas: Option<u64>,
 }
 
-/// `[engine]`: vLLM's names and, where absent, vLLM's defaults.
+/// `[engine]`: settings by vLLM's names; vLLM's defaults apply to absent keys.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
-    /// The engine whose calibration counts, as in `vllm`, `sglang`, `tensorrt-llm` or `llama.cpp`; vllm where absent.
+    /// Engine whose calibration applies, as in `vllm`, `sglang`, `tensorrt-llm` or `llama.cpp`; `vllm` if absent.
     pub name: Option<String>,
-    /// The engine's version, as in `0.11.2`.
+    /// Version of the engine, as in `0.11.2`; the newest if absent.
     pub version: Option<String>,
-    /// True if requests come through the engine's API server, false if a program calls the engine in process; true
-    /// where absent.
+    /// True if requests come through the engine's API server, false if a program calls the engine in process; true if
+    /// absent.
     pub served: Option<bool>,
-    /// The scheduling policy; by `name` where absent, and `vllm` for an engine without a policy of its own.
+    /// Scheduling policy; if absent the one of engine `name`, or `vllm` for an engine without its own policy.
     pub scheduler: Option<SchedulerKind>,
-    /// Price of a step: limit or forecast.
+    /// Price of a step: the limit or the forecast.
     pub cost: CostKind,
-    /// Sequences that run at once.
+    /// Most sequences that run at one time.
     #[serde(alias = "max_running_requests")]
     pub max_num_seqs: Option<u64>,
-    /// A second bound on them, vLLM's.
+    /// vLLM's second bound on the sequences that run at one time.
     pub max_num_active_seqs: Option<u64>,
-    /// Requests at a replica, waiting or running, beyond which vLLM's server turns new ones away; no bound where absent.
+    /// Most requests at a replica, waiting or running, before vLLM's server rejects new ones; unlimited if absent.
     pub max_num_queued_reqs: Option<u64>,
-    /// Prompt tokens of requests without their first token, from which on it does; no bound where absent.
+    /// Most prompt tokens of the requests without an output token before vLLM's server rejects new ones; unlimited if
+    /// absent.
     pub max_num_queued_tokens: Option<u64>,
-    /// While requests decode, vLLM's data-parallel engines prefill in every n-th step; in every step where absent.
+    /// Interval in steps at which vLLM's data-parallel engines prefill while requests decode; 1 if absent.
     pub prefill_schedule_interval: Option<u64>,
-    /// Tokens that one step computes at most.
+    /// Most tokens that one step computes (token budget).
     pub max_num_batched_tokens: Option<u64>,
-    /// Tokens of a KV block.
+    /// Tokens per KV block.
     #[serde(alias = "page_size")]
     pub block_size: Option<u64>,
-    /// KV blocks; what the memory leaves where absent.
+    /// Number of KV blocks; as many as fit in memory if absent.
     pub num_gpu_blocks: Option<u64>,
-    /// Share of the device memory that the engine may take.
+    /// Fraction of the device memory that the engine may use.
     pub gpu_memory_utilization: Option<f64>,
-    /// Bytes of KV cache on each accelerator, whatever the utilization would leave; vLLM's `--kv-cache-memory-bytes`.
+    /// Bytes of KV cache on each accelerator, in place of the bytes that the utilization leaves; vLLM's
+    /// `--kv-cache-memory-bytes`.
     pub kv_cache_memory_bytes: Option<u64>,
-    /// Longest sequence that is served.
+    /// Longest sequence in tokens that the engine serves.
     pub max_model_len: Option<u64>,
-    /// Split a prompt over several steps (chunked prefill).
+    /// True to split a prompt over several steps (chunked prefill).
     pub enable_chunked_prefill: Option<bool>,
-    /// Find cached blocks by their content (prefix caching).
+    /// True to find cached blocks by their content (prefix caching).
     pub enable_prefix_caching: Option<bool>,
-    /// Most tokens of one prompt in a step while others wait; 0 is no bound.
+    /// Most tokens of one prompt in a step while other requests wait; 0 for no bound.
     pub long_prefill_token_threshold: Option<u64>,
-    /// The order of the queue.
+    /// Order of the queue.
     pub policy: QueuePolicy,
-    /// SGLang's order of the queue under `policy = "fcfs"`.
+    /// SGLang's order of the queue with `policy = "fcfs"`.
     pub schedule_policy: SchedulePolicy,
-    /// SGLang's tokens of a step with prompts, beyond which one is chunked; up to 0 prompts are whole.
+    /// SGLang's token budget of a step with prompts, beyond which a prompt is chunked; 0 or less keeps prompts whole.
     pub chunked_prefill_size: Option<i64>,
-    /// Tokens of the prompts of a step of SGLang's; the first may have more where prompts are whole.
+    /// SGLang's most prompt tokens of a step; the first prompt may exceed this if prompts are whole.
     pub max_prefill_tokens: Option<u64>,
-    /// SGLang's running requests decode in the batches that prefill (mixed chunk); false where absent.
+    /// True if SGLang's running requests decode in the batches that compute prompts (mixed chunk); false if absent.
     pub enable_mixed_chunk: Option<bool>,
-    /// Factor on SGLang's initial estimate of new tokens; larger admits fewer requests; 1 where absent.
+    /// Factor on SGLang's initial estimate of new tokens; larger values admit fewer requests; 1 if absent.
     pub schedule_conservativeness: Option<f64>,
-    /// Requests of a step with prompts; no bound where absent.
+    /// Most requests in a step with prompts; unlimited if absent.
     pub prefill_max_requests: Option<u64>,
-    /// SGLang keeps no prefix for other requests (radix cache off); false where absent.
+    /// True if SGLang keeps no prefix for other requests (radix cache disabled); false if absent.
     pub disable_radix_cache: Option<bool>,
-    /// Recurrent states that SGLang's pool holds; what the memory leaves where absent.
+    /// Number of recurrent states in SGLang's pool; as many as fit in memory if absent.
     pub max_mamba_cache_size: Option<u64>,
-    /// Bytes of SGLang's pool of recurrent states over the bytes of its KV pool; 0.9 where absent.
+    /// Bytes of SGLang's pool of recurrent states over the bytes of its KV pool; 0.9 if absent.
     pub mamba_full_memory_ratio: Option<f64>,
     /// Strategy by which SGLang's radix cache keeps recurrent states.
     pub mamba_radix_cache_strategy: Option<MambaStrategy>,
-    /// SGLang also keeps KV in the host's memory (HiCache); false where absent.
+    /// True if SGLang also keeps KV cache in host memory (HiCache); false if absent.
     pub enable_hierarchical_cache: Option<bool>,
-    /// Host tokens per device token; 2 where absent.
+    /// Tokens of the host pool over tokens of the device pool; 2 if absent.
     pub hicache_ratio: Option<f64>,
-    /// GB of the host pool of each rank, in place of the ratio; 0 is none.
+    /// GB of the host pool of each rank, in place of `hicache_ratio`; 0 to use the ratio.
     pub hicache_size: Option<f64>,
-    /// When KV is copied to the host; with its first insert where absent.
+    /// Event at which KV is copied to the host; the first insert if absent.
     pub hicache_write_policy: Option<WritePolicy>,
-    /// GiB of host memory in which vLLM keeps KV, too, over all ranks of an engine; 0 or absent is none.
+    /// GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache; 0 or absent for none.
     pub kv_offloading_size: Option<f64>,
-    /// vLLM's connector that keeps it; its own where absent.
+    /// vLLM's connector that keeps KV in host memory; vLLM's own if absent.
     pub kv_offloading_backend: Option<KvOffloadingBackend>,
-    /// Order in which KV leaves the host, the connector's `eviction_policy`; least recently used where absent.
+    /// Order in which KV is evicted from the host, the connector's `eviction_policy`; least recently used first if
+    /// absent.
     pub kv_offloading_eviction_policy: Option<EvictionPolicy>,
-    /// Offers from which on KV is stored, the connector's `store_threshold`; below 2 all is.
+    /// Number of times that KV must be offered before it is stored, the connector's `store_threshold`; below 2 it is
+    /// stored at once.
     pub kv_offloading_store_threshold: Option<u32>,
-    /// KV of prompts alone is stored, the connector's `offload_prompt_only`; true where absent.
+    /// True to store only the KV of prompts, the connector's `offload_prompt_only`; true if absent.
     pub kv_offloading_prompt_only: Option<bool>,
-    /// SGLang schedules a step only after the results of the previous one; false where absent.
+    /// True if SGLang schedules a step only after the results of the previous one; false if absent.
     pub disable_overlap_schedule: Option<bool>,
-    /// Order in which SGLang retracts requests; fewest tokens first where absent.
+    /// Order in which SGLang retracts requests; fewest generated tokens first if absent.
     pub retraction_policy: Option<RetractionPolicy>,
-    /// SGLang's queue is in order of priority; by `policy` where absent.
+    /// True if SGLang's queue is in order of priority; `policy` decides if absent.
     pub enable_priority_scheduling: Option<bool>,
-    /// Smaller values have higher priority; by `policy` where absent.
+    /// True if smaller values have higher priority; `policy` decides if absent.
     pub schedule_low_priority_values_first: Option<bool>,
-    /// A higher priority preempts no running request; false where absent.
+    /// True if a higher priority never preempts a running request; false if absent.
     pub disable_priority_preemption: Option<bool>,
-    /// Difference in priority above which a request preempts another; 10 where absent.
+    /// Difference in priority above which a request preempts another one; 10 if absent.
     pub priority_scheduling_preemption_threshold: Option<i64>,
-    /// Accuracy of the output lengths that `policy = "sjf"` orders by.
+    /// Accuracy of the output lengths by which `policy = "sjf"` sorts.
     pub length_prediction: Prediction,
-    /// Admission needs room for the whole known sequence, not for its first chunk.
+    /// True if admission needs memory for the whole known sequence instead of its first chunk.
     pub scheduler_reserve_full_isl: Option<bool>,
-    /// Fraction of the blocks kept free when a request is admitted while others run.
+    /// Fraction of the blocks that stays free when a request is admitted while others run.
     pub watermark: Option<f64>,
-    /// Two batches in flight, vLLM's `AsyncScheduler`.
+    /// True for two batches in flight, vLLM's `AsyncScheduler`.
     pub async_scheduling: Option<bool>,
-    /// Steps of decodes after which SGLang looks for new requests; each where absent.
+    /// Number of decode steps from one poll of SGLang for new requests to the next; 1 if absent.
     pub scheduler_recv_interval: Option<u64>,
-    /// Steps that TensorRT-LLM holds prompts back at most, until they fill a share of the budget; 0 where absent.
+    /// Most steps that TensorRT-LLM holds prompts until they fill a fraction of the budget; 0 if absent.
     pub batch_wait_timeout_iters: Option<u64>,
-    /// That share of `max_num_batched_tokens`, 0 to 1.
+    /// Fraction of `max_num_batched_tokens` that ends the hold of prompts, 0 to 1.
     pub batch_wait_max_tokens_ratio: Option<f64>,
-    /// TensorRT-LLM schedules a step only after the previous one, without overlap; false where absent.
+    /// True if TensorRT-LLM schedules a step only after the previous one, without overlap; false if absent.
     pub disable_overlap_scheduler: Option<bool>,
-    /// TensorRT-LLM holds prompts until every data-parallel rank has one; false where absent.
+    /// True if TensorRT-LLM holds prompts until every data-parallel rank has one; false if absent.
     pub attention_dp_enable_balance: Option<bool>,
-    /// For how many steps at most; 50 where absent.
+    /// Most steps that `attention_dp_enable_balance` holds prompts; 50 if absent.
     pub attention_dp_time_out_iters: Option<u64>,
-    /// The dtype of recurrent states; the model's where absent.
+    /// Dtype of recurrent states; the model's if absent.
     pub mamba_ssm_dtype: Option<StateDtype>,
-    /// Load no towers for images and sound, as vLLM's `--language-model-only`; false where absent.
+    /// True to load no encoders for images and sound, as vLLM's `--language-model-only`; false if absent.
     pub language_model_only: Option<bool>,
-    /// The host launches every kernel of a step, as vLLM did before 0.2.6, without a captured graph; false where
+    /// True if the host launches every kernel of a step without a CUDA graph, as vLLM did before 0.2.6; false if
     /// absent.
     pub enforce_eager: Option<bool>,
-    /// Tokens of the largest step with prompts that a captured graph holds, 0 for none; the engine's default where absent.
+    /// Tokens of the largest step with prompts that a CUDA graph captures, 0 for none; the engine's default if absent.
     pub max_cudagraph_capture_size: Option<u64>,
-    /// Attention kernel of decodes; where absent the calibration's engines' own, which split the context.
+    /// Attention kernel of decodes; if absent, the kernels of the calibrated engines, which split the context.
     pub attention_backend: Option<AttentionBackend>,
-    /// The kernel of quantized weights, as in `marlin`; what the engine's version uses where absent.
+    /// Kernel for quantized weights, as in `marlin`; the one that the engine's version uses if absent.
     pub quantization_kernel: Option<String>,
-    /// Projections of one input are one GEMM, and norms and rotations few launches; the engine's own where absent.
+    /// True if projections with one input are one GEMM, and norms and rotations few launches; the engine's own choice
+    /// if absent.
     pub fuse_layers: Option<bool>,
-    /// The server between the engine and its clients.
+    /// HTTP server between the engine and its clients.
     pub frontend: Frontend,
-    /// Handling of a preempted request's cache: recompute or swap.
+    /// Handling of a preempted request's KV cache: recompute or swap.
     pub preemption_mode: PreemptionMode,
-    /// GiB of host memory per accelerator for swapped caches.
+    /// GiB of host memory per accelerator for swapped KV cache.
     pub swap_space: Option<f64>,
-    /// Tokens that `static` and `orca` reserve for a request.
+    /// Number of tokens that the schedulers `static` and `orca` reserve for a request.
     pub reservation: ReservationKind,
-    /// Layout of a request's KV cache in memory; the scheduler's where absent, without the bytes of block tables.
+    /// Layout of a request's KV cache in memory; the scheduler's if absent, with the bytes of block tables not counted.
     pub kv_layout: Option<KvLayout>,
-    /// Drafts that the model verifies (speculative decoding); off where absent.
+    /// Speculative decoding: drafts that the model verifies; off if absent.
     pub speculative: Option<SpeculativeSpec>,
 }
 
 impl EngineSpec {
-    /// The engine whose calibration counts.
+    /// Name of the engine whose calibration applies.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(EngineKind::Vllm.name())
     }
 
-    /// Engine and version.
+    /// The engine and its version.
     pub(crate) fn release(&self) -> Release {
         Release::new(self.name(), self.version.as_deref())
     }
 
-    /// Engine.
+    /// The engine, without its version.
     pub fn kind(&self) -> EngineKind {
         EngineKind::of(self.name())
     }
 
-    /// The scheduling policy: the one that is named, else the engine's own.
+    /// The scheduling policy: the one that the spec names, else the engine's own.
     pub fn scheduler(&self) -> SchedulerKind {
         self.scheduler.or_else(|| self.kind().scheduler()).unwrap_or_default()
     }
 }
 
 impl Spec {
-    /// Parses TOML, in which numbers may be quoted as [`quoted`] has them; `place` names the file in errors.
+    /// Parses TOML, in which numbers may be quoted as [`quoted`] describes; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Spec> {
         let text = &*quoted::unquoted(text);
         let parsed = toml::Deserializer::parse(text).map_err(|e| Error::toml(place, text, "", &e))?;
@@ -309,12 +317,12 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Reads a parsed table; `place` names it in errors.
+    /// Parses a TOML table; `place` names it in errors.
     pub fn of_table(place: &str, table: toml::Table) -> Result<Spec> {
         let whole = table.clone();
         let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| {
             let (path, message) = (e.path().to_string(), e.inner().message());
-            // For an untagged type, the error message does not include the value that was found.
+            // For an untagged type, the parser's message does not include the value that was found.
             let found = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
             let found = found.map(ToString::to_string);
             Error::Parse { place: place.to_owned(), message: told(&path, message, found.as_deref()) }

@@ -1,7 +1,7 @@
 //! The flags of an engine's parser, and the flags in a command.
 //!
-//! Knows: names from `catalog/engines`, argparse's forms (`--flag value`, `--flag=value`, negated switches, unique
-//! prefixes of names) and vLLM's notation of large numbers. Knows nothing about the meaning of flags.
+//! Knows: names from `catalog/engines`, forms that argparse accepts (`--flag value`, `--flag=value`, negated switches,
+//! unique prefixes of names) and vLLM's notation of large numbers. Knows nothing about the meaning of flags.
 
 use super::{PLACE, ServeCommand};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ const LLAMA_CPP: &str = include_str!("../../catalog/engines/llama-server.toml");
 /// Most names that an error suggests.
 const SUGGESTIONS: usize = 3;
 
-/// The flags that an engine's parser has.
+/// The flags that an engine's parser accepts.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Flags {
@@ -35,11 +35,11 @@ pub(super) struct Flags {
     keys: BTreeMap<String, String>,
 }
 
-/// A flag of a command, by its whole name, and its value.
+/// A flag of a command, by its full name, with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given {
     pub(super) flag: String,
-    /// Field after the flag's point, as in `--speculative-config.method`.
+    /// Name after the point of the flag, as `method` in `--speculative-config.method`.
     pub(super) field: Option<String>,
     pub(super) value: String,
 }
@@ -60,13 +60,13 @@ impl Flags {
         self.keys.get(flag).map(String::as_str)
     }
 
-    /// Flags with their keys.
+    /// Flags that have a spec key, each with that key.
     #[cfg(test)]
     pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
         self.keys.iter().map(|(flag, key)| (flag.as_str(), key.as_str()))
     }
 
-    /// True if the engine's parser has the flag.
+    /// True if the engine's parser accepts the flag.
     #[cfg(test)]
     pub(super) fn parses(&self, flag: &str) -> bool {
         self.switches.iter().chain(&self.values).any(|own| own == flag)
@@ -77,12 +77,13 @@ impl Flags {
         self.unmodelled.iter().any(|f| f == flag)
     }
 
-    /// True if only older versions of the engine have the flag.
+    /// True if only older versions of the engine accept the flag.
     pub(super) fn is_gone(&self, flag: &str) -> bool {
         self.gone.iter().any(|f| f == flag)
     }
 
-    /// Refuses a flag that would move weights or cache where no forecast counts them, unless its value changes nothing.
+    /// Returns an error for a flag that moves weights or KV cache to a place that no forecast models, unless its value
+    /// changes nothing.
     pub(super) fn refuse(&self, given: &Given) -> Result<()> {
         let idle = ["0", "0.0", "1", "false"].contains(&given.value.as_str());
         if idle && !given.flag.contains("moe") || !self.refused.contains(&given.flag) {
@@ -91,7 +92,7 @@ impl Flags {
         Err(wrong(given, "left out: no forecast counts what it moves"))
     }
 
-    /// The flags of a command with whole names and values; vLLM's first word without a flag is the model.
+    /// The flags of a command with full names and values. A first word without dashes is the model for vLLM.
     pub(super) fn given(&self, engine: ServeCommand, arguments: &[String]) -> Result<Vec<Given>> {
         let mut all: Vec<Given> = Vec::new();
         let mut words = arguments.iter().peekable();
@@ -124,7 +125,7 @@ impl Flags {
         Ok(all)
     }
 
-    /// The whole name of a flag, and the value of a switch.
+    /// The full name of a flag, and the value of a switch.
     fn find(&self, name: &str) -> Result<(String, Option<bool>)> {
         let is = |list: &[String], name: &str| list.iter().any(|flag| flag == name);
         let positive = name.strip_prefix("--no-").map(|rest| format!("--{rest}"));
@@ -160,7 +161,7 @@ fn is_flag(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c == '-' || c.is_ascii_alphabetic()))
 }
 
-/// The value of the key at `path`.
+/// The flag's value in the type of the spec key at `path`.
 pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
     let kind = KEYS.iter().find(|key| key.path == path).map_or(ValueType::Word, |key| key.kind);
     match kind {
@@ -177,7 +178,7 @@ pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
     }
 }
 
-/// A whole number from `least`; vLLM's `32k` (thousands) and `32K` (of 1024) are accepted.
+/// A whole number of at least `least`; vLLM's `32k` (32 × 1000) and `32K` (32 × 1024) are accepted.
 pub(super) fn whole(given: &Given, least: i64) -> Result<i64> {
     let found = number::whole(&given.value).filter(|n| *n >= least);
     found.ok_or_else(|| wrong(given, "a whole number, as 4096 or 32k"))

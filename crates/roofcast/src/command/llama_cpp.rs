@@ -1,12 +1,12 @@
-//! Flags of `llama-server` on which several keys depend.
+//! Flags of `llama-server` that are read together, because several keys depend on each.
 
 use super::flags::{Given, wrong};
 use super::{Command, count, last, once};
 use crate::error::Result;
 
-/// From so many layers on, `-ngl` means all of them.
+/// Smallest value of `-ngl` that is read as all layers.
 const ALL_LAYERS: i64 = 99;
-/// Slots of a server without `-np`.
+/// Number of slots of a server that is started without `-np`.
 const SLOTS: i64 = 4;
 
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     Ok(())
 }
 
-/// `-ctk` and `-ctv`, which are one format for keys and values in a forecast.
+/// Reads `-ctk` and `-ctv`; both must be equal, because a forecast has one format for keys and values.
 fn caches(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let format = |name: &str| {
         last(apart, name).map(|given| given.value.replace("f16", "fp16").replace("bfp16", "bf16"))

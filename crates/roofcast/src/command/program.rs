@@ -1,20 +1,17 @@
-//! The program that a command starts: an engine's server, by itself, under Python, in a shell or in a container.
+//! The program that a command starts: an engine's server, started directly, by Python, by a shell or in a container.
 //!
-//! Knows: how shells, `docker run` and images of engines wrap a server's arguments. Does not know the meaning of
+//! Knows: how shells, `docker run` and images of engines wrap a server's arguments. Knows nothing about the meaning of
 //! flags.
-//!
-//! Sources: `docker run --help` of Docker 28; the `ENTRYPOINT` of the images `vllm/vllm-openai`, `rocm/vllm`,
-//! `ghcr.io/ggml-org/llama.cpp` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
 
 use super::{PLACE, ServeCommand, is_variable, words};
 use crate::error::{Error, Result};
 
-/// What a command starts.
+/// The server that a command starts.
 pub(super) struct Program {
     pub(super) engine: ServeCommand,
-    /// Arguments of the server.
+    /// Arguments of the server's command line.
     pub(super) arguments: Vec<String>,
-    /// `NAME=value` of its environment.
+    /// Environment variables of the server, each as `NAME=value`.
     pub(super) variables: Vec<String>,
 }
 
@@ -33,11 +30,11 @@ const SWITCHES: [&str; 12] = [
     "--sig-proxy",
     "--tty",
 ];
-/// The letters of such options.
+/// Letters of the short options without a value.
 const LETTERS: &str = "ditPq";
 /// Shells that run a command after `-c`.
 const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
-/// Nesting of shells and containers that is read.
+/// Most levels of shells and containers within each other that are read.
 const MOST_DEEP: usize = 4;
 
 /// The program that `words` start.
@@ -67,7 +64,7 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
     Ok(found)
 }
 
-/// A server's own command.
+/// Reads the command of a server without a shell or container around it.
 fn server(words: &[String]) -> Result<Program> {
     let word = |at: usize| words.get(at).map_or("", String::as_str);
     let program = word(0).rsplit('/').next().unwrap_or_default();
@@ -85,7 +82,8 @@ fn server(words: &[String]) -> Result<Program> {
     Ok(Program { engine, arguments: words[skipped..].to_vec(), variables: Vec::new() })
 }
 
-/// `docker run OPTIONS IMAGE COMMAND`, where an image of an engine's server may have nothing but arguments as command.
+/// Reads `docker run OPTIONS IMAGE COMMAND`. For an image with a server as entry point, the command may consist of
+/// arguments only.
 fn container(words: &[String], deep: usize) -> Result<Program> {
     let started = ["run", "create"];
     let mut rest = words.iter().skip_while(|word| !started.contains(&word.as_str())).skip(1).peekable();
@@ -112,7 +110,7 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
     let mut found = match of_image(image) {
         Some(engine) if flags_alone => Program { engine, arguments: command, variables: Vec::new() },
         Some(engine) => match inside(&command, deep - 1) {
-            // The first word of vLLM's entry point, `vllm serve`, is the model.
+            // The first argument of vLLM's entry point, `vllm serve`, is the model.
             Err(_) if engine == ServeCommand::Vllm => {
                 Program { engine, arguments: command, variables: Vec::new() }
             }
@@ -124,7 +122,7 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
     Ok(found)
 }
 
-/// The engine that an image's entry point starts.
+/// The engine that the entry point of an image starts.
 fn of_image(image: &str) -> Option<ServeCommand> {
     let name = image.to_lowercase();
     if name.contains("llama.cpp") {

@@ -1,4 +1,4 @@
-//! Flags of `python -m sglang.launch_server` on which several keys depend.
+//! Flags of `python -m sglang.launch_server` that are read together, because several keys depend on each.
 
 use super::flags::{Given, wrong};
 use super::{Command, count, formats, last, switched};
@@ -12,7 +12,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
             "--mem-fraction-static is taken as the share of memory for everything, activations among it";
         command.notes.push(note.to_owned());
     }
-    // SGLang's tensor-parallel ranks hold the data-parallel ones of attention.
+    // SGLang divides its tensor-parallel ranks into the data-parallel ranks of attention.
     let tp = count(apart, "tensor_parallel")?;
     let copies = count(apart, "data_parallel")?;
     let of_attention = match count(apart, "attention_data_parallel")? {

@@ -1,4 +1,4 @@
-//! Flags of `vllm serve` on which several keys depend.
+//! Flags of `vllm serve` that are read together, because several keys depend on each.
 
 use super::flags::{Given, whole, wrong};
 use super::{Command, count, formats, last, once, switched};
@@ -13,7 +13,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     drafts(apart, command)
 }
 
-/// Skips the vision towers if `--limit-mm-per-prompt` has only zeros, like `--language-model-only`.
+/// Skips the vision encoder if `--limit-mm-per-prompt` allows 0 of each kind, like `--language-model-only`.
 fn images(apart: &[(String, Given)], command: &mut Command) {
     let mut given = apart.iter().filter(|(name, _)| name == "limit_mm").map(|(_, given)| given).peekable();
     let none = |given: &Given| match (&given.field, serde_json::from_str(&given.value)) {
@@ -25,7 +25,7 @@ fn images(apart: &[(String, Given)], command: &mut Command) {
     }
 }
 
-/// `--kv-transfer-config`: the offloading connector's keys; other connectors are not modelled.
+/// Reads `--kv-transfer-config`: the offloading connector sets keys; other connectors are not modelled.
 fn connector(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     for (_, given) in apart.iter().filter(|(name, _)| name == "kv_transfer") {
         let config: Option<Value> = serde_json::from_str(&given.value).ok();
@@ -58,7 +58,8 @@ fn connector(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Data-parallel ranks share the experts under expert parallelism, and are whole replicas otherwise.
+/// Reads data parallelism: with expert parallelism the ranks share the experts, without it each rank is a whole
+/// replica.
 fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let ranks = count(apart, "data_parallel")?.unwrap_or(1);
     let tp = command.settings.iter().rev().find(|s| s.path == "parallelism.tp");
@@ -78,7 +79,7 @@ fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// `--speculative-config`, as JSON or by its fields, and the short flags for three fields.
+/// Reads `--speculative-config`, as JSON or field by field, and the short flags for three of its fields.
 fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let mut config = serde_json::Map::new();
     for (name, given) in apart {

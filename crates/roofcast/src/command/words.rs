@@ -1,9 +1,9 @@
-//! A command line in words, as a POSIX shell splits it: quotes, backslashes, lines that go on.
+//! Splits a command line into words as a POSIX shell does: quotes, backslashes, lines that continue after a backslash.
 
 use super::PLACE;
 use crate::error::{Error, Result};
 
-/// The longest command that is read.
+/// Length in bytes of the longest command that is read.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The words of `text`.
@@ -27,7 +27,7 @@ pub(super) fn split(text: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Reads text up to the closing `quote`; within double quotes a backslash escapes the next letter.
+/// Reads text up to the closing `quote`; within double quotes a backslash escapes the next character.
 fn quoted(quote: char, letters: &mut impl Iterator<Item = char>, into: &mut String) -> Result<()> {
     while let Some(letter) = letters.next() {
         match letter {

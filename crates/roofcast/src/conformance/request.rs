@@ -1,19 +1,21 @@
-//! Common parts of requests in every trace: a name, an iteration of arrival, and a prompt in parts of segments.
+//! Fields that requests have in every trace: a name, an iteration of arrival, and a prompt composed of parts of
+//! segments.
 //!
-//! Knows: bounds on them, and the numbers of segments. Knows nothing about an engine's own fields.
+//! Knows: bounds of these fields, and the numbers that replace segment names. Knows nothing about an engine's own
+//! fields.
 
 use crate::error::{Error, Result};
 use crate::kv_cache::prefix::Tokens;
 use crate::workload::request::Run;
 use std::collections::BTreeMap;
 
-/// Tokens, positions and iterations beyond this are refused.
+/// Largest number of tokens, position or iteration that is accepted.
 pub(super) const MOST: u64 = 1 << 24;
 
-/// A part of a prompt: segment, start and length.
+/// A part of a prompt: name of the segment, first token within the segment, length in tokens.
 pub(super) type Part = (String, u64, u64);
 
-/// Refuses a request `id` whose parts do not add to `prompt_len` or that is beyond bounds.
+/// Refuses a request `id` whose parts do not add up to `prompt_len`, or whose fields are out of bounds.
 pub(super) fn check(
     place: &str,
     id: &str,
@@ -43,18 +45,19 @@ pub(super) fn in_order(place: &str, mut steps: impl Iterator<Item = u64>) -> Res
     Err(Error::field(place, "requests.arrival_step", "a step that goes back", accepted))
 }
 
-/// Numbers of segments by their names.
+/// Numbers that stand for segment names, by LoRA adapter and name.
 #[derive(Debug, Default)]
 pub(super) struct Segments<'a>(BTreeMap<(u32, &'a str), u32>);
 
 impl<'a> Segments<'a> {
-    /// The number of a segment as a LoRA adapter has it, 0 of none; a new segment gets the next number.
+    /// The number of a segment whose tokens were computed with a LoRA adapter (0 without an adapter); a new pair gets
+    /// the next number.
     pub(super) fn number(&mut self, adapter: u32, name: &'a str) -> u32 {
         let next = self.0.len() as u32;
         *self.0.entry((adapter, name)).or_insert(next)
     }
 
-    /// The tokens of a prompt as a LoRA adapter has them.
+    /// The tokens of a prompt, computed with a LoRA adapter (0 without an adapter).
     pub(super) fn tokens(&mut self, adapter: u32, prompt: &'a [Part]) -> Tokens {
         let mut tokens = Tokens::default();
         for (segment, start, length) in prompt {

@@ -1,8 +1,8 @@
-//! SGLang's traces, `sglang-sched-trace/1` and with a host tier `sglang-tier-trace/1`, and the loops that they were
-//! recorded in.
-//!
-//! Knows: requests, settings and iterations of a trace, and when a batch's results are processed: in the plain loop in its
-//! own iteration, in the overlap loop in the next one. The decisions are [`crate::scheduler::sglang`]'s.
+//! SGLang's traces, `sglang-sched-trace/1` and, with a host tier, `sglang-tier-trace/1`, and the loops of SGLang in
+//! which traces are recorded.
+//! Knows: requests, settings and iterations of a trace, and when the results of a batch are processed: in the plain
+//! loop within the batch's own iteration, in the overlap loop within the next one. [`crate::scheduler::sglang`] makes
+//! the decisions.
 
 pub(super) mod trace;
 
@@ -12,11 +12,11 @@ use super::request::Segments;
 use crate::scheduler::sglang::{ForwardMode, NewRequest, RequestId, Scheduler, Step, Submission};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Idle iterations after the last arrival that end a replay, since requests might otherwise wait for ever.
+/// Idle iterations after the last arrival that end a replay, because a request that can never run would wait for ever.
 const IDLE_MOST: u64 = 3;
 
-/// The decisions of our scheduler on a trace's requests, in the trace's form. Idle iterations are left out if the
-/// trace leaves them out.
+/// The decisions of [`Scheduler`] on the requests of a trace, in the form of recorded steps. An idle iteration is
+/// omitted if the trace omits it.
 pub(crate) fn replay(trace: &Trace) -> Vec<RecordedStep> {
     let mut replay = Replay::new(trace);
     let mut steps = Vec::new();
@@ -43,10 +43,10 @@ struct Replay<'a> {
     scheduler: Scheduler,
     segments: Segments<'a>,
     arrived: usize,
-    /// The batch whose results are not processed yet.
+    /// The batch whose results have not been processed.
     pending: Option<Box<Step>>,
     finished: usize,
-    /// Iterations in which copies to the host, and loads from it, are reported.
+    /// Iterations in which copies to the host will be reported, and iterations in which loads from the host will.
     storing: VecDeque<u64>,
     loading: VecDeque<u64>,
 }
@@ -89,7 +89,7 @@ impl<'a> Replay<'a> {
         record
     }
 
-    /// Reports the copies that end in this iteration.
+    /// Reports the copies that end in iteration `index` to the scheduler.
     fn report(&mut self, index: u64) {
         while self.storing.pop_front_if(|end| *end <= index).is_some() {
             self.scheduler.stored();
@@ -99,7 +99,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Records the host tier's events in this iteration, and schedules the ends of its submitted copies.
+    /// Records the events of the host tier in iteration `index`, and schedules the ends of the copies submitted there.
     fn moved(&mut self, index: u64, record: &mut TierStep) {
         let moves = self.scheduler.take_moves();
         let [store, load] = self.trace.delays;

@@ -1,7 +1,8 @@
-//! vLLM's traces, `vllm-sched-trace/1` and `/2`, with a host tier `vllm-tier-trace/1`, and the loop that they were recorded in.
+//! vLLM's traces, `vllm-sched-trace/1` and `/2` and, with a host tier, `vllm-tier-trace/1`, and the loop of vLLM in
+//! which traces are recorded.
 //!
-//! Knows: requests, settings and steps of a trace, and when a step's results are there. The decisions are
-//! [`crate::scheduler::vllm`]'s.
+//! Knows: requests, settings and steps of a trace, and when the results of a step arrive. [`crate::scheduler::vllm`]
+//! makes the decisions.
 
 pub(super) mod trace;
 
@@ -13,10 +14,10 @@ use crate::scheduler::vllm::{NewRequest, RequestId, ScheduledRequest, Scheduler,
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Steps after the last arrival that end a replay.
+/// Number of steps after the last arrival that ends a replay.
 const LONGEST: u64 = 1 << 20;
 
-/// The decisions of our scheduler on a trace's requests, in the trace's form.
+/// The decisions of the scheduler on the requests of a trace, in the form of recorded steps.
 pub(crate) fn replay(trace: &Trace) -> Vec<RecordedStep> {
     Replay::new(trace).run()
 }
@@ -25,14 +26,14 @@ struct Replay<'a> {
     trace: &'a Trace,
     scheduler: Scheduler,
     segments: Segments<'a>,
-    /// Steps of each request that verified drafts.
+    /// Number of steps that verified drafts, by request.
     verified: Vec<usize>,
-    /// Steps in flight, with their index.
+    /// Steps in flight, each with its index.
     pending: VecDeque<(u64, Step)>,
-    /// Requests by the step that sampled their last token.
+    /// Requests by the index of the step that sampled their last token.
     finished: BTreeMap<u64, Vec<RequestId>>,
     steps: Vec<RecordedStep>,
-    /// Numbers of chunks' contents on the host, in the order in which they are first stored.
+    /// Number of each chunk content on the host, given in the order in which contents are first stored.
     contents: BTreeMap<Content, u64>,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Replay<'a> {
             record.tier.host_end = self.scheduler.host();
             self.steps.push(RecordedStep { free_blocks_end: self.scheduler.free_blocks(), ..record });
             let transfers = self.scheduler.transfers();
-            // A request that can never be admitted would otherwise keep the loop running for ever.
+            // End the replay, because a request that can never be admitted would keep the loop running for ever.
             idle = if nothing && index > last && !transfers { idle + 1 } else { 0 };
             let in_flight = transfers || self.pending.iter().any(|p| !p.1.scheduled.is_empty());
             if (done == self.trace.requests.len() && !in_flight) || idle > 2 || index > last + LONGEST {
@@ -96,7 +97,7 @@ impl<'a> Replay<'a> {
         let output_segment = self.segments.number(request.lora, &request.output_segment);
         self.scheduler.add(NewRequest {
             input_len: tokens.len(),
-            // Any prompt of the trace may contain any token of another.
+            // Any prompt of the trace may contain any token of another prompt.
             prefix: SharedPrefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None },
             output_len: request.output_len,
             priority: request.priority,
@@ -105,7 +106,7 @@ impl<'a> Replay<'a> {
         });
     }
 
-    /// Sets the accepted drafts of a step.
+    /// Sets the number of drafts that each request of a step accepts.
     fn verify(&mut self, step: &mut Step) {
         for work in step.work.iter_mut().filter(|work| work.samples && work.drafts > 0) {
             let accept = &self.trace.requests[work.id].accept;
@@ -116,7 +117,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Applies the oldest step in flight; returns the number of requests that finished.
+    /// Applies the results of the oldest step in flight; returns the number of requests that finished.
     fn deliver(&mut self) -> usize {
         let Some((index, step)) = self.pending.pop_front() else { return 0 };
         let finished = self.scheduler.update(&step);
@@ -128,7 +129,7 @@ impl<'a> Replay<'a> {
         count
     }
 
-    /// The recorded step of an index, if the trace has it.
+    /// The recorded step with this index, if the trace has one.
     fn recorded(&self, index: u64) -> Option<&'a RecordedStep> {
         let at = self.trace.steps.binary_search_by_key(&index, |step| step.step).ok()?;
         self.trace.steps.get(at)

@@ -1,34 +1,34 @@
-//! Events of single requests, for drivers that report each as it happens.
+//! Events of single requests, for a driver that reports each event when it happens.
 
-/// Event of a request, in the order of the engine's decisions.
+/// Event of one request. Events are recorded in the order of the engine's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Admitted: its computation starts.
+    /// The request is admitted: its computation starts.
     Admitted {
-        /// The request.
+        /// Number of the request.
         number: u64,
-        /// Tokens found in the prefix cache, on any tier.
+        /// Prompt tokens found in the prefix cache, on the device or in the host tier.
         cached: u64,
-        /// Tokens of these that were loaded from a host tier.
+        /// Prompt tokens that were loaded from the host tier; `cached` includes them.
         loaded: u64,
-        /// True if it ran before and was preempted.
+        /// True if the request ran before and was preempted.
         resumed: bool,
     },
-    /// Preempted: its blocks are freed, and it waits again.
+    /// The request is preempted: its blocks are freed, and it waits again.
     Preempted {
-        /// The request.
+        /// Number of the request.
         number: u64,
     },
-    /// New tokens were sampled.
+    /// The request has new output tokens.
     Sampled {
-        /// The request.
+        /// Number of the request.
         number: u64,
-        /// Number of tokens.
+        /// Number of new tokens.
         tokens: u64,
     },
-    /// All its tokens are sampled.
+    /// The request has all its output tokens.
     Finished {
-        /// The request.
+        /// Number of the request.
         number: u64,
     },
 }

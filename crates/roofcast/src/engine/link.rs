@@ -1,7 +1,8 @@
-//! The link between an accelerator and its host's memory: copies of KV in both directions, and when they end.
+//! The link between an accelerator and host memory: copies of KV cache in both directions, and when they end.
 //!
-//! Knows: copies of one direction follow each other; while both directions copy, each gets its max-min share of what the
-//! host's memory gives, [`HostTier::share`] of its rate alone. Knows nothing about what is copied or who waits.
+//! Knows: copies in one direction follow each other. While both directions copy, each gets its max-min share of the
+//! bandwidth of host memory: [`HostTier::share`] of the rate that it has alone. Knows nothing about the copied contents
+//! or waiting requests.
 
 use crate::clock::Ticks;
 use crate::kv_cache::tier::HostTier;
@@ -11,44 +12,44 @@ use std::collections::VecDeque;
 /// Direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Copy of KV on the device into the host's memory.
+    /// Copy of KV cache from the device to host memory.
     Store,
-    /// Copy of KV in the host's memory to the device.
+    /// Copy of KV cache from host memory to the device.
     Load,
 }
 
 /// A copy that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// Number of the job that it belongs to.
+    /// Number of the job that submitted the copy.
     pub(super) job: u64,
-    /// Direction.
+    /// Direction of the copy.
     pub(super) way: Way,
-    /// Time from its submission to its end.
+    /// Time from the copy's submission to its end.
     pub(super) took: Ticks,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Copy {
     job: u64,
-    /// Time that it still takes while the other direction rests.
+    /// Remaining time of the copy while the other direction is idle.
     left: u128,
     submitted: Ticks,
 }
 
-/// The link of one replica.
+/// The host link of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     tier: HostTier,
     now: Ticks,
     stores: VecDeque<Copy>,
     loads: VecDeque<Copy>,
-    /// Copies that have ended and are not taken, in order.
+    /// Ended copies that [`Link::take_ended`] has not returned, in order.
     ended: VecDeque<Ended>,
 }
 
 impl Link {
-    /// A link without copies.
+    /// A link without copies in flight.
     pub(super) fn new(tier: HostTier) -> Link {
         Link {
             tier,
@@ -59,12 +60,12 @@ impl Link {
         }
     }
 
-    /// The tier behind the link.
+    /// The host tier behind the link.
     pub(super) fn tier(&self) -> &HostTier {
         &self.tier
     }
 
-    /// Time of `tokens` tokens while the other direction rests.
+    /// Time to copy `tokens` tokens while the other direction is idle.
     pub(super) fn time(&self, tokens: u64) -> Ticks {
         Ticks::from(Picoseconds::from_seconds(tokens as f64 * self.tier.seconds_per_token))
     }
@@ -79,7 +80,7 @@ impl Link {
         }
     }
 
-    /// Takes the next copy that ends by `now`.
+    /// Removes and returns the next copy that ends by `now`.
     pub(super) fn take_ended(&mut self, now: Ticks) -> Option<Ended> {
         self.advance(now);
         self.ended.pop_front()
@@ -90,7 +91,7 @@ impl Link {
         self.next().map(|(end, _)| end)
     }
 
-    /// Time by which all copies of `jobs` have ended, if nothing is submitted until then.
+    /// Time at which the last copy of the `jobs` ends, if nothing is submitted until then.
     pub(super) fn end_of(&self, jobs: impl Fn(u64) -> bool) -> Ticks {
         let (mut link, mut last) = (self.clone(), self.now);
         link.ended.clear();
@@ -112,7 +113,7 @@ impl Link {
         }
     }
 
-    /// Rate of each direction over its rate alone.
+    /// Rate of each direction, as a fraction of the rate that it has alone.
     fn speed(&self) -> f64 {
         if self.stores.is_empty() || self.loads.is_empty() { 1.0 } else { self.tier.share }
     }
@@ -122,7 +123,7 @@ impl Link {
         if speed < 1.0 { (left as f64 / speed).ceil() as u128 } else { left }
     }
 
-    /// Lets time pass to `now`.
+    /// Advances the link to `now`.
     fn advance(&mut self, now: Ticks) {
         while let Some((end, way)) = self.next().filter(|(end, _)| *end <= now) {
             self.pass(end);
@@ -134,7 +135,7 @@ impl Link {
         self.pass(now);
     }
 
-    /// Lets time pass to `now`, up to which no copy ends.
+    /// Advances the link to `now`; no copy may end before.
     fn pass(&mut self, now: Ticks) {
         let elapsed = now.0.saturating_sub(self.now.0);
         let speed = self.speed();
@@ -156,7 +157,7 @@ mod tests {
         Ticks::from(Picoseconds(1000 * n))
     }
 
-    /// One ns a token.
+    /// A link that copies one token per ns.
     fn link(share: f64) -> Link {
         Link::new(HostTier { tokens: 0, seconds_per_token: 1e-9, share, layers: 4, token_bytes: 1.0 })
     }
@@ -171,7 +172,8 @@ mod tests {
         ends
     }
 
-    /// Two stores of 100 and 50 ns from 10 ns on end at 110 and 160; a load of 5 ns from 20 on goes beside them.
+    /// Two stores of 100 and 50 ns, from 10 ns on, end at 110 and 160 ns; a load of 5 ns from 20 ns on runs in parallel
+    /// and ends at 25.
     #[test]
     fn each_direction_is_a_queue() {
         let mut link = link(1.0);
@@ -182,8 +184,8 @@ mod tests {
         assert_eq!(ends(&mut link), [(3, ns(25)), (1, ns(110)), (2, ns(160))]);
     }
 
-    /// At half the rate for each while both copy: a store of 100 ns runs alone until 20, when 80 are left. A load of
-    /// 30 then takes 60, until 80, in which the store copies 30; its last 50 end at 130.
+    /// Each direction has half its rate while both copy. A store of 100 ns runs alone until 20 ns, with 80 ns
+    /// remaining. A load of 30 ns then takes 60, until 80 ns, while the store completes 30; its last 50 ns end at 130.
     #[test]
     fn directions_share_the_hosts_memory() {
         let mut link = link(0.5);

@@ -1,9 +1,8 @@
 //! vLLM's or SGLang's engine for requests that arrive while it runs, with real tokens: the engine behind a real-time
 //! server.
-//!
-//! Knows: the [`Blocks`] or [`Sglang`] of a simulation, one step at a time, and the events of single requests. Its
-//! driver hands over the requests that arrived until the last step ended, asks for the next step, and publishes the
-//! step's events when it ends. Knows no clock: times are given by the driver or computed for steps.
+//! Knows: the [`Blocks`] or [`Sglang`] that a simulation uses, one step at a time, and the events of single requests.
+//! The driver hands over the requests that arrived until the last step ended, asks for the next step, and publishes the
+//! events of that step when it ends. Knows no clock: times come from the driver or are computed for steps.
 
 use super::Replica;
 use super::blocks::Blocks;
@@ -26,16 +25,16 @@ use crate::spec::SchedulerKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A request with its tokens.
+/// A request with its real tokens.
 #[derive(Debug, Clone)]
 pub struct OnlineRequest {
     /// Unique request id.
     pub number: u64,
     /// Time of arrival.
     pub at: Ticks,
-    /// The tokens of its prompt, at least one.
+    /// Tokens of the prompt, at least one.
     pub prompt: Arc<[u32]>,
-    /// The tokens of its answer, at least one.
+    /// Tokens of the answer, at least one.
     pub output: Arc<[u32]>,
     /// The client's bound on output tokens.
     pub max_tokens: u64,
@@ -43,10 +42,10 @@ pub struct OnlineRequest {
     pub ignore_eos: bool,
     /// Priority; smaller is served first if the queue has priorities.
     pub priority: i64,
-    /// Prompt tokens whose keys and values were transferred from another instance; SGLang's engine computes them
-    /// anyway.
+    /// Prompt tokens whose KV cache was transferred from another instance. SGLang's engine ignores this and computes
+    /// them.
     pub transferred: u64,
-    /// The LoRA adapter of the request; 0 is none. Only requests of one adapter share blocks.
+    /// LoRA adapter of the request; 0 without one. Requests share blocks only if they use one adapter.
     pub adapter: u32,
 }
 
@@ -68,38 +67,38 @@ impl OnlineRequest {
     }
 }
 
-/// Result of a step.
+/// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Done {
-    /// End of the step.
+    /// Time at which the step ends.
     pub end: Ticks,
-    /// Tokens that the step computed.
+    /// Number of tokens that the step computed.
     pub tokens: u64,
 }
 
-/// Load of an engine.
+/// Current load of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Levels {
-    /// Running requests.
+    /// Number of running requests.
     pub running: u64,
-    /// Waiting requests.
+    /// Number of waiting requests.
     pub waiting: u64,
-    /// Waiting requests that vLLM's scheduler skipped without blocking its queue.
+    /// Number of waiting requests that vLLM's scheduler skipped, so that later ones could be admitted.
     pub deferred: u64,
-    /// KV blocks that requests hold.
+    /// Number of KV blocks that requests hold.
     pub blocks: u64,
 }
 
 /// Limits of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineLimits {
-    /// Tokens of a request, prompt and output.
+    /// Most tokens of a request, prompt and output together.
     pub max_model_len: u64,
     /// Most requests that run at one time.
     pub max_num_seqs: u64,
-    /// KV blocks, as the engine counts them.
+    /// Number of KV blocks, as the engine counts them.
     pub num_gpu_blocks: u64,
-    /// Tokens of a block.
+    /// Tokens per block.
     pub block_size: u64,
     /// True if the prefix cache is on.
     pub enable_prefix_caching: bool,
@@ -110,7 +109,7 @@ pub struct EngineLimits {
 pub struct Online {
     engine: Driven,
     capacity: EngineLimits,
-    /// Requests in the engine, by number, with their index in vLLM's engine.
+    /// Requests in the engine by number, with their sequence id in vLLM's engine.
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
     watched: bool,
@@ -139,7 +138,7 @@ impl Driven {
 }
 
 impl Online {
-    /// An idle engine; `context` is the mean length of requests, `seed` decides which drafts are accepted.
+    /// An idle engine. `context` is the mean length of requests in tokens; `seed` decides which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
         let deployment = &forecaster.deployment;
         let (engine, capacity) = match deployment.engine.scheduler {
@@ -185,7 +184,7 @@ impl Online {
         self.engine.replica().serves(&asked.arrival())
     }
 
-    /// Adds a request to the queue; an idle engine advances to its arrival.
+    /// Adds a request to the queue; an idle engine first advances to the arrival time.
     pub fn arrive(&mut self, asked: &OnlineRequest) {
         if self.is_empty() {
             self.wait_until(asked.at);
@@ -205,8 +204,8 @@ impl Online {
         self.present.insert(asked.number, id as SequenceId);
     }
 
-    /// Aborts a request in any state: its blocks are freed, under SGLang's scheduler with its next token. False if it
-    /// is unknown.
+    /// Aborts a request in any state and frees its blocks; SGLang's scheduler frees them with the request's next token.
+    /// Returns false if the request is unknown.
     pub fn abort(&mut self, number: u64) -> bool {
         let Some(id) = self.present.remove(&number) else { return false };
         match &mut self.engine {
@@ -216,7 +215,7 @@ impl Online {
         true
     }
 
-    /// Runs one step; `None` if there is no work. Its events are appended to `events`.
+    /// Runs one step and appends its events to `events`; `None` if there is no work.
     pub fn step(&mut self, events: &mut Vec<Event>) -> Option<Done> {
         let before = self.engine.replica().tally().scheduled_tokens;
         if self.is_empty() {
@@ -235,7 +234,8 @@ impl Online {
         Some(Done { end: self.clock(), tokens })
     }
 
-    /// vLLM's engine, for features that only it has; an error names the key of `[engine]` that selects it.
+    /// vLLM's engine, for features that SGLang's engine does not support; the error names the key of `[engine]` that
+    /// selects vLLM's.
     fn blocks(&mut self) -> Result<&mut Blocks> {
         match &mut self.engine {
             Driven::Vllm(blocks) => Ok(blocks),
@@ -248,15 +248,15 @@ impl Online {
         }
     }
 
-    /// Starts to record changes of the prefix cache, which only vLLM's engine supports.
+    /// Starts to record changes of the prefix cache. Only vLLM's engine supports this.
     pub fn watch_cache(&mut self) -> Result<()> {
         self.blocks()?.watch_cache();
         self.watched = true;
         Ok(())
     }
 
-    /// Allows requests of at most `most` LoRA adapters of this rank at one time; steps with adapters take longer.
-    /// Only vLLM's engine has adapters.
+    /// Allows requests of at most `most` LoRA adapters of rank `rank` at one time; steps with adapters take longer.
+    /// Only vLLM's engine supports adapters.
     pub fn serve_adapters(&mut self, deployment: &Deployment, most: usize, rank: u64) -> Result<()> {
         self.blocks()?.serve_adapters(most, operator::adapter(deployment, rank));
         Ok(())
@@ -267,7 +267,7 @@ impl Online {
         self.engine.replica_mut().wait_until(time);
     }
 
-    /// Empties the prefix cache; false if requests are in the engine and need theirs.
+    /// Empties the prefix cache. Returns false, with the cache unchanged, while requests are in the engine.
     pub fn flush(&mut self) -> bool {
         if !self.is_empty() {
             return false;
@@ -279,7 +279,7 @@ impl Online {
         true
     }
 
-    /// Moves the recorded changes of the prefix cache to `into`; owners are requests' numbers.
+    /// Moves the recorded changes of the prefix cache to `into`. The owner of a block is a request number.
     pub fn take_changes(&mut self, into: &mut Vec<Change>) {
         if let Driven::Vllm(blocks) = &mut self.engine {
             blocks.take_changes(into);
@@ -307,9 +307,10 @@ impl Online {
     }
 }
 
-/// Tokens of an adapter, distinct from all other adapters', so that adapters never share blocks.
+/// Tokens of a prompt under an adapter, distinct from the tokens under any other adapter, so that adapters never share
+/// blocks.
 fn apart(tokens: &[u32], adapter: u32) -> Arc<[u32]> {
-    // Mixed, so that adapters differ in more than the low bits in which tokens differ.
+    // Mix the adapter's bits, so that adapters differ in more than the low bits in which tokens differ.
     let mark = adapter.wrapping_mul(0x9e37_79b9).rotate_left(7);
     tokens.iter().map(|token| token ^ mark).collect()
 }

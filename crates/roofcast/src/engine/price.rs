@@ -1,8 +1,8 @@
-//! The price of a step in ticks, so that sums over steps are exact integers.
+//! The price of a step in ticks: integers, so that sums over steps are exact.
 //!
-//! Knows: a step of decodes alone is affine in the total context, which allows the engine to leap; times that depend
-//! only on the number of rows or of decodes are computed once. All times come from [`crate::timing`]. Knows nothing
-//! about schedules.
+//! Knows: the time of a step that only decodes is affine in the total context, which allows the engine to leap; times
+//! that depend only on the number of rows or of decodes are computed once. All times come from [`crate::timing`]. Knows
+//! nothing about schedules.
 
 use crate::batch::{Seen, Sequences};
 use crate::clock::{TICKS_PER_PS, Ticks};
@@ -15,19 +15,19 @@ use std::borrow::Cow;
 
 /// Ticks per second.
 const TICKS: f64 = 1e12 * TICKS_PER_PS;
-/// Rows of a step up to which prices are cached.
+/// Most rows of a step for which prices are cached.
 const MOST_ROWS: usize = 1 << 16;
 
-/// The price of a step of `n` decodes: `fixed + attending(seen)`.
+/// The price of a step of `n` decodes in ticks: `fixed + attending(seen)`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Decode {
-    /// Context-independent ticks.
+    /// Ticks that do not depend on the context.
     pub fixed: u64,
-    /// Ticks per token seen.
+    /// Ticks per token of context that full attention reads.
     slope: u64,
-    /// Ticks per token seen within each reach.
+    /// Ticks per token of context that lies within each window; one value for each of [`StepPrices::reaches`].
     slopes: Vec<u64>,
-    /// Context-independent time, split by bottleneck.
+    /// Time that does not depend on the context, split by bottleneck.
     shares: BottleneckShares<u64>,
 }
 
@@ -41,7 +41,8 @@ impl Decode {
         Decode { fixed: shares.total(), slope: whole(step.slope), slopes, shares }
     }
 
-    /// Ticks for the tokens seen, or for their growth: `slope · all + Σ slopes[r] · within[r]`.
+    /// Ticks for the tokens of context that attention reads, or for their growth: `slope · all + Σ slopes[r] ·
+    /// within[r]`.
     #[inline(always)]
     pub(crate) fn attending(&self, seen: Seen) -> u64 {
         let mut ticks = self.slope * seen.all;
@@ -52,29 +53,30 @@ impl Decode {
     }
 }
 
-/// A deployment's prices.
+/// Prices of a deployment's steps.
 #[derive(Debug, Clone)]
 pub struct StepPrices {
     timing: Timing,
-    /// True if some operator's attention is memory-bound, for the breakdown by bottleneck.
+    /// True if the attention of some operator is memory-bound; decides the bottleneck to which context-dependent time
+    /// counts.
     slopes_memory: bool,
-    /// Prices of decodes alone by their number, computed on first use.
+    /// Prices of steps of decodes alone, by the number of decodes; computed on first use.
     decodes: Vec<Option<Box<Decode>>>,
-    /// Times of the GEMMs by computed rows, and by sampled rows.
+    /// Times of the GEMMs by the number of computed rows, and by the number of sampled rows.
     products: [Products; 2],
 }
 
-/// Times of GEMMs by rows, computed on first use; NaN before.
+/// Times of GEMMs by rows; NaN until the first use computes them.
 type Products = Vec<[f64; 2]>;
 
 impl StepPrices {
-    /// Prices in ticks for the times of `timing` in seconds.
+    /// Prices in ticks from the times of `timing`, which are in seconds.
     pub fn new(timing: Timing) -> StepPrices {
         let slopes_memory = timing.attention_is_memory_bound();
         StepPrices { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
     }
 
-    /// Sliding windows of operators without full attention, in tokens.
+    /// Sliding windows of the operators without full attention, in tokens.
     pub(crate) fn reaches(&self) -> &[u64] {
         &self.timing.model.reaches
     }
@@ -90,7 +92,7 @@ impl StepPrices {
         self.decodes[index].get_or_insert_with(|| Box::new(Decode::of(timing, n)))
     }
 
-    /// The price of a step of `n` decodes that see `seen`, and of `chunks`.
+    /// The price of a step with `n` decodes that read the context `seen`, and with `chunks` of prompts.
     #[inline(always)]
     pub(crate) fn mixed(
         &mut self,
@@ -100,7 +102,7 @@ impl StepPrices {
     ) -> (Ticks, BottleneckShares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
-        // One stage has one pass, and an iterator over a single pass took as long as its price.
+        // A deployment with one stage has one pass; an iterator over a single pass took as long as pricing the pass.
         let shares = if timing.model.parallelism.pp == 1 {
             priced(timing, known, &timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
         } else {
@@ -113,8 +115,8 @@ impl StepPrices {
         (Ticks::from(shares.total()), shares)
     }
 
-    /// Time that computing `tokens` tokens of a prompt, up to `context`, adds to a step that runs anyway: a step of them
-    /// alone, less a step of one token.
+    /// Time that `tokens` prompt tokens, up to `context`, add to a step that runs anyway: a step of these tokens alone,
+    /// less a step of one token.
     pub(crate) fn prompt(&mut self, tokens: u64, context: u64) -> Ticks {
         if tokens < 2 {
             return Ticks::ZERO;
@@ -124,14 +126,14 @@ impl StepPrices {
         Ticks(all.0.saturating_sub(one.0))
     }
 
-    /// Time that LoRA adapters add to a step, for `tokens` that use `adapters` distinct adapters, each like
-    /// `adapter`.
+    /// Time that LoRA adapters add to a step in which `tokens` tokens use `adapters` distinct adapters, each of the
+    /// shape of `adapter`.
     pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> BottleneckShares<u64> {
         let tokens = tokens.div_ceil(self.timing.model.parallelism.attention_dp);
         ticks(self.timing.adapters(adapter, adapters, tokens))
     }
 
-    /// Bottleneck of a step of `n` decodes whose context-dependent part takes `attending`.
+    /// Bottleneck of a step of `n` decodes whose context-dependent part takes `attending` ticks.
     pub(crate) fn bound(&mut self, n: u64, attending: u64) -> &'static str {
         let memory = self.slopes_memory;
         let mut shares = self.decode(n).shares;
@@ -139,11 +141,11 @@ impl StepPrices {
         shares.largest()
     }
 
-    /// Time of a run by bottleneck.
+    /// Time of a whole run, split by bottleneck.
     pub(crate) fn account(&mut self, tally: &Tally) -> BottleneckShares<Ticks> {
         let mut shares = tally.mixed;
         let memory = self.slopes_memory;
-        // The time of decodes beyond their context-independent part is attention's.
+        // The time of decodes beyond the part that does not depend on the context is the time of attention.
         let mut attending = tally.decoding;
         for (n, steps) in tally.decodes.iter().enumerate().filter(|(_, steps)| **steps > 0) {
             let Decode { fixed, shares: by, .. } = self.decode(n as u64);
@@ -164,7 +166,7 @@ impl StepPrices {
     }
 }
 
-/// Price of a pass in ticks.
+/// Price of one forward pass in ticks.
 #[inline(always)]
 fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass) -> BottleneckShares<u64> {
     let computed = products(timing, computed, (Rows::Computed, pass.rows));
@@ -172,7 +174,7 @@ fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass)
     ticks(timing.pass(pass, [computed, sampled]))
 }
 
-/// Times of the GEMMs of `rows` rows, from the cache if known.
+/// Times of the GEMMs with `rows` rows, from the cache if they are known.
 #[inline(always)]
 fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
     let index = rows as usize;
@@ -182,7 +184,7 @@ fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f6
     }
 }
 
-/// Computes and caches the times of the GEMMs of `rows` rows.
+/// Computes and caches the times of the GEMMs with `rows` rows.
 #[cold]
 fn first_met(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
     let (index, products) = (rows as usize, timing.products(of, rows));
@@ -216,14 +218,14 @@ mod tests {
         Forecaster::embedded(deployment).unwrap()
     }
 
-    /// 10 tokens at 2 ticks, and 4 within a window at 3: 20 + 12.
+    /// 10 tokens at 2 ticks each, and 4 tokens within a window at 3 ticks each: 20 + 12.
     #[test]
     fn contexts_and_windows_have_prices_of_their_own() {
         let decode = Decode { slope: 2, slopes: vec![3], ..Decode::default() };
         assert_eq!(decode.attending(Seen { all: 10, within: &[4] }), 32);
     }
 
-    /// A step priced as a whole agrees with its affine form: it grows by its slope per token of context.
+    /// The price of a whole step agrees with its affine form: it grows by the slope per token of context.
     #[test]
     fn a_step_grows_by_its_slope() {
         let timing = llama_on_an_h100().timing(CostKind::Forecast);
@@ -238,9 +240,9 @@ mod tests {
         }
     }
 
-    /// A token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads
-    /// in 39.126 ns: three steps of two sequences that see 200, 202 and 204 tokens read 23.71 µs more than steps that
-    /// see none.
+    /// One token of Llama-3.1-8B's context has 2 · 32 · 8 · 128 values of two bytes, 131,072 bytes, which an H100 reads
+    /// in 39.126 ns: three steps of two sequences with contexts of 200, 202 and 204 tokens in total take 23.71 µs more
+    /// than three steps without context.
     #[test]
     fn what_decodes_take_for_their_context_is_attentions() {
         let mut price = StepPrices::new(llama_on_an_h100().timing(CostKind::Limit));

@@ -1,7 +1,7 @@
 //! Conversion of a spec's engine keys to an engine's settings.
 //!
-//! Knows: the cache that fits memory, the scheduler's defaults that apply, and the settings that each scheduler
-//! refuses: both are in the [`Profile`] of its file. Later operations cannot fail.
+//! Knows: the KV cache that fits memory, the defaults of each scheduler, and the settings that each scheduler refuses;
+//! the latter two are in the [`Profile`] of the scheduler's file. Operations after this conversion cannot fail.
 
 use crate::deployment::Deployment;
 use crate::engine_settings::{EngineSettings, OffloadSettings, Own};
@@ -15,15 +15,15 @@ use crate::scheduler::{self, Policy, Profile, vllm};
 use crate::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 
 impl EngineConfig {
-    /// The settings of one replica of `deployment`, whose requests have a mean length of `context` tokens, and its
-    /// policy. `shared` is true if prompts have tokens in common.
+    /// The settings of one replica of `deployment`, and its policy. `context` is the mean length of requests in tokens;
+    /// `shared` is true if prompts have tokens in common.
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
         let by_block = runs_by_block(&deployment.engine);
         EngineConfig::resolve_as(deployment, context, shared, by_block)
     }
 
-    /// The settings of vLLM's own scheduler, block by block, for requests that may share anything; other schedulers
-    /// are refused.
+    /// The settings of vLLM's own scheduler, which identifies every block, for requests that may have any tokens in
+    /// common; other schedulers are refused.
     pub(crate) fn resolve_by_block(
         deployment: &Deployment,
         context: u64,
@@ -120,7 +120,7 @@ impl EngineConfig {
     }
 }
 
-/// `asked` sequences, or as many as there are recurrent states for, where an engine keeps those in a pool of their own.
+/// Number of sequences that run at once: `asked`, or fewer if the engine's pool of recurrent states holds fewer.
 fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
     match memory::running(deployment) {
         Some(0) => Err(Error::WillNotStart(format!(
@@ -133,8 +133,8 @@ fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
     }
 }
 
-/// Kind of prefix cache: as requested, else on if prompts have tokens in common. vLLM and SGLang always look up
-/// prefixes, which without common tokens matters only to preempted requests.
+/// Kind of prefix cache: the kind that the spec asks for, else on if prompts have tokens in common. vLLM and SGLang
+/// always look up prefixes, which matters only to preempted requests if prompts have no common tokens.
 fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCaching {
     if profile.prefixes == PrefixCaching::Tree {
         return match spec.sglang() {
@@ -147,8 +147,8 @@ fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCac
     if spec.enable_prefix_caching.unwrap_or(shares) { profile.prefixes } else { PrefixCaching::Unknown }
 }
 
-/// Groups of layers with blocks of their own, and the number of blocks that fit. vLLM frees blocks outside a window;
-/// for other engines, and with block identities, the room is computed once for requests of `context` tokens.
+/// Groups of layers with separate blocks, and the number of blocks that fit. vLLM frees blocks outside a window; for
+/// other engines, and with identified blocks, the room is computed once for requests of `context` tokens.
 fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64) {
     let block = deployment.engine.block_size;
     match layer_groups(deployment, block).filter(|_| counted) {
@@ -157,7 +157,7 @@ fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64)
     }
 }
 
-/// Blocks that requests can hold: vLLM reserves one as the null block.
+/// Number of blocks that requests can hold: vLLM reserves one block as the null block.
 fn usable_blocks(spec: &EngineSettings, profile: &Profile, room: u64) -> Result<u64> {
     let reserved = profile.null_blocks;
     match spec.num_gpu_blocks {
@@ -184,7 +184,7 @@ fn chunks(spec: &EngineSettings, profile: &Profile) -> bool {
     spec.enable_chunked_prefill.unwrap_or(own)
 }
 
-/// Tokens of a step: data-parallel ranks have a budget each, or divide one.
+/// Token budget of a step over all data-parallel ranks: ranks have separate budgets, or divide one.
 fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
     let spec = &deployment.engine;
     let own = match spec.scheduler {
@@ -198,7 +198,7 @@ fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
     if profile.divides_budget { budget } else { budget.saturating_mul(deployment.parallelism.attention_dp) }
 }
 
-/// The `max_num_seqs` that the budget of a step can serve.
+/// The largest `max_num_seqs` that the token budget of a step can serve.
 fn within_budget(spec: &EngineSettings, max_num_seqs: u64, budget: u64) -> Result<u64> {
     if max_num_seqs <= budget {
         return Ok(max_num_seqs);
@@ -212,7 +212,7 @@ fn within_budget(spec: &EngineSettings, max_num_seqs: u64, budget: u64) -> Resul
     }
 }
 
-/// Steps in which waiting requests are considered.
+/// The steps in which waiting requests are considered.
 fn polling(spec: &EngineSettings, budget: u64, ranks: u64) -> PollingConfig {
     let held = match spec.own() {
         Ok(Own::TensorrtLlm(own)) => Some(own),
@@ -236,7 +236,7 @@ fn share(field: &str, value: f64) -> Result<f64> {
     Err(Error::field("engine", field, value, "0 to below 1"))
 }
 
-/// KV tokens that fit the host's memory: `swap_space` GiB for each accelerator.
+/// KV-cache tokens that fit in the swap space: `swap_space` GiB of host memory per accelerator.
 fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> Result<u64> {
     let gib = spec.swap_space;
     if !(0.0..=1e6).contains(&gib) {
@@ -246,7 +246,7 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> 
     Ok((gib * f64::from(1 << 30) / one.max(1.0)) as u64)
 }
 
-/// Refuses settings that a scheduler does not have.
+/// Refuses settings that the scheduler does not support.
 fn check(spec: &EngineSettings, profile: &Profile, config: &EngineConfig) -> Result<()> {
     let anywhere = vllm::Rules::of(spec.release.version.as_deref()).interval_since_prefill;
     let ignored = |steps: &u64| *steps > 1 && config.attention_dp == 1 && !anywhere;
@@ -270,7 +270,7 @@ fn name(kind: SchedulerKind) -> String {
     serde_json::to_value(kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Refuses prefix caches that a scheduler does not have, and an order by prefixes without a prefix cache.
+/// Refuses prefix caches that the scheduler does not support, and queue order by prefix without a prefix cache.
 fn check_prefixes(spec: &EngineSettings, config: &EngineConfig) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == PrefixCaching::Unknown {
         let accepted = "the schedulers vllm and sglang, or the key left out";
@@ -283,7 +283,7 @@ fn check_prefixes(spec: &EngineSettings, config: &EngineConfig) -> Result<()> {
     Ok(())
 }
 
-/// Refuses layouts that a scheduler does not have.
+/// Refuses parallel layouts that the scheduler does not support.
 fn check_layout(spec: &EngineSettings, profile: &Profile) -> Result<()> {
     let Some(layout) = spec.kv_layout.filter(|layout| !profile.layouts.contains(layout)) else {
         return Ok(());
@@ -294,7 +294,7 @@ fn check_layout(spec: &EngineSettings, profile: &Profile) -> Result<()> {
     Err(Error::field("engine", "kv_layout", layout.name(), accepted))
 }
 
-/// Reservation of a scheduler that reserves memory.
+/// The reservation of memory that a scheduler of this kind makes for a request.
 fn reserved(kind: ReservationKind) -> Reservation {
     match kind {
         ReservationKind::Max => Reservation::Max,
@@ -313,7 +313,7 @@ pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
     own || spec.speculative.is_some() || spec.offload().is_some()
 }
 
-/// Settings of the scheduler with block identities.
+/// Settings of the scheduler that identifies blocks.
 fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::SchedulerConfig {
     let own = spec.vllm().copied().unwrap_or_default();
     let drafts = spec.speculative.as_ref();
@@ -356,7 +356,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
     }
 }
 
-/// Settings of vLLM's host tier of `blocks` blocks, each a chunk.
+/// Settings of vLLM's host tier with room for `blocks` blocks; each block is one chunk.
 fn offload(asked: &OffloadSettings, blocks: u64) -> vllm::OffloadConfig {
     vllm::OffloadConfig {
         chunks: usize::try_from(blocks).unwrap_or(usize::MAX),

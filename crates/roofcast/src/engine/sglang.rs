@@ -1,8 +1,8 @@
 //! SGLang's engine: every decision of its scheduler, in the plain and in the overlap loop.
 //!
-//! Knows: the loops around [`sglang::Scheduler`], when requests are received, and the cost of each batch. In the
-//! overlap loop the next batch is decided when the results of the batch before the running one have arrived, so that
-//! batches follow each other without a gap and a request that arrives meanwhile waits for one more. Equal decodes are
+//! Knows: the loops around [`sglang::Scheduler`], when requests are received, and the cost of each batch. The overlap
+//! loop decides the next batch while one batch runs, as soon as the results of the batch before have arrived: batches
+//! follow each other without a gap, and a request that arrives meanwhile waits for one more batch. Equal decodes are
 //! taken at once; without `leap` every batch is taken singly, with equal results.
 
 mod account;
@@ -33,7 +33,7 @@ use crate::workload::Prompt;
 use crate::workload::request::Run;
 use std::collections::VecDeque;
 
-/// Position in the segment of its output from which a request's unique prompt tokens are numbered.
+/// Position in the segment of a request's output from which its unique prompt tokens are numbered.
 const OWN_PROMPT: u64 = 1 << 32;
 
 /// One replica of SGLang.
@@ -42,30 +42,30 @@ pub(crate) struct Sglang<D> {
     config: SglangConfig,
     scheduler: Scheduler,
     price: StepPrices,
-    /// Decoding rows, for the tokens of context that they see.
+    /// Decoding rows, which count the tokens of context that attention reads.
     rows: D,
     clock: Ticks,
     tally: Tally,
     lives: Vec<Life>,
-    /// Requests that have arrived and are not received yet.
+    /// Requests that have arrived at the server and that the scheduler has not received.
     inbox: VecDeque<(Arrival, sglang::NewRequest)>,
     polling: AdmissionPolling,
-    /// The batch whose results are in flight, in the overlap loop.
+    /// In the overlap loop, the batch whose results are in flight.
     pending: Option<Batch>,
-    /// Time of the last decode's results, and the requests whose first decode is still ahead.
+    /// Time of the last decode's results, and the requests that have not decoded yet.
     decoded: Ticks,
     fresh: Vec<RequestId>,
     departures: Vec<Departure>,
     /// Link to the host tier, if there is one.
     link: Option<Link>,
-    /// Requests that ended: the next decision may still refer to them.
+    /// Requests that ended; they are kept because the next decision may still refer to them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
     leap: bool,
-    /// True if this decision has reopened the queue: new requests are considered from the next one on.
+    /// True if this decision has reopened the queue, so that new requests are considered from the next decision on.
     opened: bool,
     timeline: Option<Box<Timeline>>,
-    /// Events of single requests, if they are recorded.
+    /// Events of single requests; `None` if they are not recorded.
     events: Option<Vec<Event>>,
 }
 
@@ -76,19 +76,19 @@ struct Life {
     last: Ticks,
     preemptions: u32,
     cached: u64,
-    /// True if it has neither ended nor been aborted.
+    /// True if the request has neither ended nor been aborted.
     here: bool,
 }
 
-/// A decided batch: its time, and the growth per further equal batch.
+/// A decided batch: its time in ticks, and the growth of that time per further equal batch.
 #[derive(Debug, Clone)]
 struct Batch {
     step: Box<Step>,
     time: u64,
     growth: u64,
-    /// Part of the time that is spent waiting for copies between tiers.
+    /// Part of the batch's ticks that is spent waiting for copies between tiers.
     waits: u64,
-    /// Rows whose first decode this is.
+    /// Requests that decode for the first time in this batch.
     fresh: Vec<RequestId>,
     segment: Segment,
 }
@@ -124,7 +124,7 @@ impl<D: Decodes> Sglang<D> {
         !self.config.scheduler.disable_overlap_schedule
     }
 
-    /// Adds the requests whose turn it is to the queue.
+    /// Adds the requests that the scheduler receives now to the queue.
     fn receive(&mut self) {
         let idle = self.scheduler.in_flight() == 0;
         self.polling.poll(self.clock, idle);
@@ -140,8 +140,8 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Decides the next batch. If there is nothing to compute it is an error, which is true if a request was
-    /// preempted, after which another decision may find work.
+    /// Decides the next batch. Returns an error if there is nothing to compute; the error is true if a request was
+    /// preempted, because another decision may then find work.
     fn decide(&mut self) -> Result<Batch, bool> {
         self.receive();
         self.settle(self.clock);
@@ -196,7 +196,7 @@ impl<D: Decodes> Sglang<D> {
         true
     }
 
-    /// Ticks of a batch, the growth per further equal batch, and its bottleneck.
+    /// Ticks of a batch, the growth of that time per further equal batch, and the bottleneck.
     fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
         let n = step.decodes;
         if step.kind == ForwardMode::Decode {
@@ -214,8 +214,8 @@ impl<D: Decodes> Sglang<D> {
         (time.narrow(), 0, shares.largest())
     }
 
-    /// Number of equal decisions that follow `batch` before `horizon`; the first is `late`r, the others come as
-    /// batches end. Not beyond the next poll of the inbox if the server polls every few batches.
+    /// Number of equal decisions that follow `batch` before `horizon`. The first is `late`r, the others are made as
+    /// batches end. If the server polls its inbox every few batches, the decisions end at the next poll.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
         let copies = batch.waits > 0 || self.copies();
         if !self.leap || self.opened || copies || batch.step.kind != ForwardMode::Decode {
@@ -236,8 +236,8 @@ impl<D: Decodes> Sglang<D> {
         if within == 0 { 0 } else { self.scheduler.affordable(within) }
     }
 
-    /// Runs the overlap loop: the results of the batch `before` arrive, and those of all but the last of the batches
-    /// decided now.
+    /// One turn of the overlap loop: processes the results of the batch `before`, and of all but the last of the
+    /// batches decided now.
     fn follow(&mut self, mut batch: Batch, before: Option<Batch>, horizon: Ticks) {
         let changed = !batch.step.joined.is_empty() || !batch.step.left.is_empty() || !batch.fresh.is_empty();
         let alike = |b: &Batch| b.step.kind == ForwardMode::Decode && b.step.decodes == batch.step.decodes;
@@ -255,7 +255,7 @@ impl<D: Decodes> Sglang<D> {
         }
         if more > 0 {
             self.deliver(&batch, more - 1);
-            // The last decision was made when the last but one of these batches began.
+            // The last decision was made when the second-last of these batches began.
             decided = self.clock - Ticks::from(batch.time + batch.growth * (more - 1));
         }
         self.passed(&batch, more, decided);
@@ -264,7 +264,7 @@ impl<D: Decodes> Sglang<D> {
         self.pending = Some(batch);
     }
 
-    /// Processes the results of `batch`, and of `more` equal ones, one after another.
+    /// Processes the results of `batch` and of `more` equal batches, one after another.
     fn deliver(&mut self, batch: &Batch, more: u64) {
         let Batch { step, time, growth, fresh, .. } = batch;
         let start = self.clock;
@@ -306,14 +306,15 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// The client's bound, clipped to a request's maximum: two tokens less than the pool or the longest sequence.
+    /// The client's bound on output tokens, clipped to the most that SGLang accepts: two tokens less than the pool or
+    /// the longest sequence.
     fn bound(&self, arrival: &Arrival) -> u64 {
         let most = self.config.scheduler.max_total_tokens.min(self.config.max_model_len);
         let room = most.saturating_sub(u64::from(arrival.input) + 2);
         u64::from(arrival.max_tokens).min(room).max(u64::from(arrival.output))
     }
 
-    /// The tokens of a prompt, part of which may be unique, and the segment of its output.
+    /// The tokens of a prompt, some of which may be unique, and the segment of the output.
     fn tokens(&mut self, input: u32, prompt: Prompt) -> (Box<[Run]>, u32) {
         let prefix = self.outputs.prefix(prompt);
         let segment = prefix.output_segment;
@@ -328,7 +329,7 @@ impl<D: Decodes> Replica for Sglang<D> {
         let SglangConfig { scheduler: config, max_model_len, .. } = &self.config;
         let (input, output) = (u64::from(arrival.input), u64::from(arrival.output));
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
-        // Tokens that admission needs in an empty pool, and tokens of the last row at its end.
+        // `asked` is the number of tokens that admission needs in an empty pool.
         let asked = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;
         // Exact lengths are counted in whole pages, whatever was generated before a retraction.
         let exact = arrival.ignore_eos && config.disable_radix_cache;
@@ -362,7 +363,7 @@ impl<D: Decodes> Replica for Sglang<D> {
 
     fn wait_until(&mut self, time: Ticks) {
         if time > self.clock {
-            // The scheduler is idle meanwhile.
+            // The scheduler is idle until then.
             self.settle(time);
             let step = self.scheduler.schedule();
             self.moved();

@@ -1,9 +1,9 @@
 //! Speculative decoding: drafts of the next tokens, which the model verifies in one step (Leviathan et al., ICML
 //! 2023).
 //!
-//! Knows: each draft equals the model's token with a constant probability, independent of the others; drafts after
-//! the first mismatch are rejected. Acceptance depends only on the request and the position in its output, not on who
-//! serves it when. Knows the time of drafting. Knows nothing about how tokens are scheduled.
+//! Knows: each draft is accepted with a constant probability, independent of the others; drafts after the first
+//! mismatch are rejected; and the time of drafting. Acceptance depends only on the request and the position in its
+//! output, not on the replica or the time. Knows nothing about how tokens are scheduled.
 
 use super::price::StepPrices;
 use crate::batch::{Seen, Sequences};
@@ -12,7 +12,7 @@ use crate::forecaster::Forecaster;
 use crate::shares::BottleneckShares;
 use crate::workload::random::{Purpose, Stream};
 
-/// Drafting and acceptance of drafts.
+/// Drafting, and acceptance of drafts.
 #[derive(Debug, Clone)]
 pub(crate) struct Speculation {
     count: u64,
@@ -21,20 +21,20 @@ pub(crate) struct Speculation {
     drafter: Drafter,
 }
 
-/// Source of drafts.
+/// Source of drafts, by its cost.
 #[derive(Debug, Clone)]
 enum Drafter {
-    /// A method that takes this fraction of the model's step per token.
+    /// A method that takes this fraction of the model's step time per drafted token.
     Share(f64),
-    /// A draft model.
+    /// A draft model, with the prices of its steps.
     Model(Box<StepPrices>),
 }
 
-/// Draws per request, more than it has tokens.
+/// Number of draws reserved for each request, more than a request has tokens.
 const PLACES: u128 = 1 << 32;
 
 impl Speculation {
-    /// Speculation of a deployment; `None` without drafts. `seed` of the draws.
+    /// Speculation of a deployment; `None` without drafts. `seed` seeds the draws of acceptance.
     pub(crate) fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
         let deployment = &forecaster.deployment;
         let Some((spec, acceptance)) = deployment.engine.drafts()? else { return Ok(None) };
@@ -56,16 +56,17 @@ impl Speculation {
         }))
     }
 
-    /// Number of accepted drafts, of `drafts` that follow token `generated` of request `request`: at least j with
-    /// probability `acceptance` to the power of j.
+    /// Number of accepted drafts, of `drafts` that follow token number `generated` of request `request`: at least j
+    /// with probability `acceptance`^j.
     pub(crate) fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
         let drawn = self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated));
         let powers = std::iter::successors(Some(self.acceptance), |power| Some(power * self.acceptance));
         powers.take(drafts as usize).take_while(|power| drawn <= *power).count() as u64
     }
 
-    /// Time of drafting for sequences with contexts `sampling`, which sampled in a step that took `step` and also
-    /// computed `prompts`. A model drafts one token of every sequence in a pass, and computes prompts in the first.
+    /// Time of drafting for sequences with contexts `sampling`, after a step that took `step` and also computed
+    /// `prompts`. A draft model drafts one token of every sequence in each pass, and computes prompts in the first
+    /// pass.
     pub(crate) fn drafting(
         &mut self,
         sampling: &[u64],

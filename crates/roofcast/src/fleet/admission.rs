@@ -1,21 +1,22 @@
-//! Queue limits of vLLM's server: a request beyond them is refused with HTTP 503.
+//! Queue limits of vLLM's server: a request that would exceed them is refused with HTTP 503.
 //!
 //! Knows: `max_num_queued_reqs` and `max_num_queued_tokens` as vLLM 0.32 checks them when a request arrives
-//! (`check_admission` of `v1/engine/async_llm.py`), in one server for all data-parallel ranks of a replica. A prompt
-//! counts whole until its first token. Knows nothing about schedulers.
+//! (`check_admission` of `v1/engine/async_llm.py`), in one server for all data-parallel ranks of a replica. All tokens
+//! of a prompt count until the request has its first output token. Knows nothing about schedulers.
 
 use crate::arrival::Arrival;
 use crate::engine::Replica;
 use crate::engine_settings::EngineSettings;
 
-/// Queue limits and the counts that they apply to.
+/// Queue limits, and the counts that they limit.
 #[derive(Debug)]
 pub struct Admission {
-    /// Most requests, waiting or running.
+    /// Most requests in flight, waiting or running.
     max_num_queued_reqs: u64,
-    /// Most prompt tokens of requests without their first token.
+    /// Most prompt tokens of the requests that have no output token yet.
     max_num_queued_tokens: u64,
-    /// Both counts of each replica as of its last step, because results arrive with the step's end.
+    /// Both counts of each replica when its last step began, because a server sees the results of a step only at its
+    /// end.
     counts: Vec<[u64; 2]>,
 }
 
@@ -30,12 +31,12 @@ impl Admission {
         any.then_some(Admission { max_num_queued_reqs, max_num_queued_tokens, counts })
     }
 
-    /// Records the counts when a step of replica `index` begins.
+    /// Records the counts of replica `index` when a step begins.
     pub(super) fn begin(&mut self, index: usize, replica: &dyn Replica) {
         self.counts[index] = count(replica);
     }
 
-    /// True if replica `index` accepts a request, which is then counted.
+    /// True if replica `index` accepts a request; an accepted request is counted.
     pub(super) fn accepts(&mut self, index: usize, replica: &dyn Replica, arrival: &Arrival) -> bool {
         let counts = &mut self.counts[index];
         if arrival.at >= replica.clock() {

@@ -1,25 +1,24 @@
-//! Caches of replicas, as a cache-aware router sees them, and the prompt tokens that its choices found there.
-//!
-//! Knows: counts that replicas and their servers report. Knows nothing about policies ([`crate::router::cache`]).
+//! Caches of replicas as a cache-aware router sees them, and the prompt tokens that its choices find there.
 
 use super::Servers;
 use crate::engine::Replica;
 use crate::router::cache::Replicas;
 use crate::workload::Prompt;
 
-/// Prompt tokens in the prefix caches of replicas when the router chose one.
+/// Prompt tokens that were in the prefix caches of replicas when the router chose one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct FoundPrefixes {
     /// Prompt tokens of all requests.
     pub prompt_tokens: u64,
-    /// Tokens in the cache of the chosen replica.
+    /// Prompt tokens that were in the cache of the chosen replica.
     pub found_tokens: u64,
-    /// Tokens in the cache of the replica that had most; the difference to `found_tokens` is the router's regret.
+    /// Prompt tokens that were in the cache with the longest match; the difference to `found_tokens` is the router's
+    /// regret.
     pub most_tokens: u64,
 }
 
 impl FoundPrefixes {
-    /// Adds a request of `prompt` tokens that went to replica `chosen` of `candidates`.
+    /// Adds a request of `prompt` tokens, for which the router chose replica `chosen` of `candidates`.
     pub(super) fn add(&mut self, prompt: u64, chosen: usize, candidates: &[usize], seen: &Caches) {
         self.prompt_tokens += prompt;
         self.found_tokens += seen.cached(chosen);
@@ -27,7 +26,7 @@ impl FoundPrefixes {
     }
 }
 
-/// The replicas' reports on one prompt.
+/// Reports of the replicas on one prompt: tokens in their caches.
 pub(super) struct Caches<'a> {
     pub(super) replicas: &'a [Box<dyn Replica>],
     pub(super) servers: &'a Option<Servers>,

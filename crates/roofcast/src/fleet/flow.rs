@@ -1,26 +1,26 @@
-//! Detection of overload: whether the requests in flight grow for as long as requests arrive.
+//! Detection of overload: the number of requests in flight grows for as long as requests arrive.
 //!
 //! Knows: counts of arrivals and departures in equal intervals, in bounded memory; events may come in any order. If λ
-//! arrive and μ < λ depart each second, requests in flight grow by λ − μ per second. Over the second half of the
-//! arrivals the requests in flight are averaged in batches, each at least as long as a request decodes (so that
-//! batches hold different requests), and a line is fitted to these means. They grow if the slope is at least
-//! [`MATERIAL`] of the arrivals and a slope that steep has less than 1 % probability in level traffic (Student's t).
-//! Knows nothing about replicas.
+//! requests arrive and μ < λ depart each second, the requests in flight grow by λ − μ per second. Over the second half
+//! of the arrivals the requests in flight are averaged in batches, each at least as long as a request decodes (so that
+//! batches hold different requests), and a line is fitted to these means. The verdict is growth if the slope is at
+//! least [`MATERIAL`] of the arrival rate and a slope that steep has less than 1 % probability in level traffic
+//! (Student's t). Knows nothing about replicas.
 
 use crate::clock::Ticks;
 
-/// Most intervals; when more are needed, their width doubles.
+/// Most intervals; if more are needed, the width of an interval doubles.
 const MOST: usize = 512;
-/// Width of an interval at first: a millisecond.
+/// Initial width of an interval: a millisecond.
 const FIRST: Ticks = Ticks(256_000_000_000);
-/// Batches of the second half of the arrivals.
+/// Most batches over the second half of the arrivals.
 const BATCHES: usize = 8;
 /// Fewest batches for a verdict.
 const FEWEST: usize = 4;
-/// Shortest duration of arrivals for a verdict, in decode times of a request: twice [`FEWEST`], and one for intervals
-/// cut short.
+/// Shortest duration of arrivals for a verdict, in decode times of a request: two times [`FEWEST`], and one more for
+/// intervals that are cut short.
 pub(super) const DECODES: f64 = 9.0;
-/// Fraction of the arrivals that must stay unanswered before it counts as growth.
+/// Fraction of the arrivals that must stay unanswered to count as growth.
 const MATERIAL: f64 = 0.01;
 /// 99th percentile of Student's t by degrees of freedom, from 2.
 const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
@@ -30,7 +30,7 @@ const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
 pub struct Flow {
     width: Ticks,
     intervals: Vec<[i64; 2]>,
-    /// The interval of the last event and its start, kept because the next event is usually in it.
+    /// Index and start of the interval of the last event, kept because the next event is usually in that interval.
     index: usize,
     begins: Ticks,
 }
@@ -42,7 +42,7 @@ pub enum Trend {
     Level,
     /// Requests in flight grow by this many per second.
     Growing(f64),
-    /// The arrivals end too soon for a verdict.
+    /// The duration of the arrivals is too short for a verdict.
     Short,
 }
 
@@ -53,13 +53,13 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// Counts an arrival.
+    /// Counts an arrival at time `at`.
     #[inline(always)]
     pub fn arrived(&mut self, at: Ticks) {
         self.interval(at)[0] += 1;
     }
 
-    /// Counts a departure.
+    /// Counts a departure at time `at`.
     #[inline(always)]
     pub fn left(&mut self, at: Ticks) {
         self.interval(at)[1] += 1;
@@ -91,7 +91,8 @@ impl Flow {
         (self.index, self.begins) = (index, Ticks(index as u128 * self.width.0));
     }
 
-    /// The trend during the arrivals, from `first` to `last`; a request decodes for `decode_s` seconds on average.
+    /// The trend of requests in flight between the arrivals `first` and `last`; a request decodes for `decode_s`
+    /// seconds on average.
     pub fn trend(&self, first: Ticks, last: Ticks, decode_s: f64) -> Trend {
         let middle = first.0 + (last.0 - first.0) / 2;
         let mut in_flight = 0;
@@ -126,7 +127,7 @@ impl Flow {
     }
 }
 
-/// Slope per value of the least-squares line through `values`, and its standard error.
+/// Slope per index of the least-squares line through `values`, and the slope's standard error.
 fn line(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
@@ -147,7 +148,7 @@ mod tests {
         Picoseconds::from_seconds(seconds).into()
     }
 
-    /// One arrival each second; the k-th leaves at `leaves(k)`.
+    /// One arrival per second; request k leaves at `leaves(k)` seconds.
     fn flow(requests: u32, leaves: impl Fn(f64) -> f64) -> Flow {
         let mut flow = Flow::default();
         for k in 0..requests {
@@ -159,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_line_is_found_with_its_error() {
-        // 1, 2, 3, 4 rise by 1 without error. 0, 2, 1, 3: Σxy = -1.5·-1.5 - 0.5·0.5 + 0.5·-0.5 + 1.5·1.5 = 4 over Σx² = 5 is
-        // 0.8; residues -0.3, 0.9, -0.9, 0.3: Σ = 1.8, / (4 - 2) / 5 = 0.18.
+        // 1, 2, 3, 4 rise by 1 without error. For 0, 2, 1, 3: Σxy = -1.5·-1.5 - 0.5·0.5 + 0.5·-0.5 + 1.5·1.5 = 4 over
+        // Σx² = 5 gives 0.8; residuals -0.3, 0.9, -0.9, 0.3: Σ of squares = 1.8, / (4 - 2) / 5 = 0.18.
         assert_eq!(line(&[1.0, 2.0, 3.0, 4.0]), (1.0, 0.0));
         let (rise, error) = line(&[0.0, 2.0, 1.0, 3.0]);
         assert!((rise - 0.8).abs() < 1e-12 && (error - 0.18_f64.sqrt()).abs() < 1e-12, "{rise} {error}");
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_grows_is_seen_and_measured() {
-        // One comes each second, one leaves each 1.25 s: 0.2 more in flight each second.
+        // One request arrives each second and one leaves each 1.25 s: 0.2 more are in flight each second.
         let growing = flow(1000, |k| 20.0 + 1.25 * k);
         let Trend::Growing(per_s) = growing.trend(at(0.0), at(999.0), 20.0) else { panic!("level") };
         assert!((per_s - 0.2).abs() < 0.01, "{per_s}");

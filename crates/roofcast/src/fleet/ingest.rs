@@ -1,9 +1,9 @@
-//! The HTTP servers in front of the engines: time of a request before its engine receives it.
+//! The HTTP servers in front of the engines: the time that a request spends there before its engine receives it.
 //!
-//! Knows: a Python server reads and tokenizes one request after another, `ingest + n · ingest_token` seconds for a
-//! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap; a compiled server
-//! takes half of `request`, and requests never wait. All are host times, so a slower host takes longer. Knows nothing
-//! about how an engine serves a request.
+//! Knows: a Python server reads and tokenizes one request after another, in `ingest + n · ingest_token` seconds for a
+//! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap. A compiled server adds
+//! half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
+//! nothing about how an engine serves a request.
 
 use crate::arrival::Arrival;
 use crate::clock::Ticks;
@@ -13,24 +13,24 @@ use crate::units::Picoseconds;
 use crate::workload::Prompt;
 use std::collections::VecDeque;
 
-/// Time per request of a compiled server over a Python server's: 2 of 4 ms (vLLM's Rust front end, Dynamo).
+/// Latency per request of a compiled server, over that of a Python server: 2 of 4 ms (vLLM's Rust front end, Dynamo).
 const COMPILED: f64 = 0.5;
 
 /// The server of one replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ingest {
-    /// Serial seconds per request.
+    /// Seconds per request during which the server reads no other request.
     each: f64,
-    /// Serial seconds per prompt token.
+    /// Seconds per prompt token during which the server reads no other request.
     token: f64,
-    /// Latency from the end of reading until the engine has the request; overlaps with other requests.
+    /// Latency from the end of reading until the engine has the request; overlaps with that of other requests.
     latency: Ticks,
-    /// Time at which the server has read its last request.
+    /// Time at which the server finishes reading its last request.
     free: Ticks,
 }
 
 impl Ingest {
-    /// An idle server; `None` at the limit, and where engines are called in process.
+    /// An idle server; `None` if times are limits, or if the engine is called in process.
     pub fn of(forecaster: &Forecaster, cost: CostKind) -> Option<Ingest> {
         let deployment = &forecaster.deployment;
         if cost == CostKind::Limit || !deployment.engine.served {
@@ -39,7 +39,7 @@ impl Ingest {
         let times = forecaster.coefficients.engine.scaled(forecaster.coefficients.factor);
         let compiled = !deployment.engine.has_python_server();
         let seconds = |seconds: f64| seconds / deployment.accelerator.host_speed;
-        // A compiled server has enough threads that no request waits, and takes half of the time per request.
+        // A compiled server has enough threads that no request waits, and half of the latency per request.
         let python = |s: f64| if compiled { 0.0 } else { seconds(s) };
         let latency = seconds(times.request) * if compiled { COMPILED } else { 1.0 };
         Some(Ingest {
@@ -50,14 +50,14 @@ impl Ingest {
         })
     }
 
-    /// Time at which a request of `tokens` prompt tokens, arriving at `at`, reaches its engine's queue; calls must be
+    /// Time at which a request of `tokens` prompt tokens that arrives at `at` reaches its engine's queue. Calls must be
     /// in order of time.
     pub fn pass(&mut self, at: Ticks, tokens: u64) -> Ticks {
         self.free = self.free.max(at) + self.reading(tokens);
         self.free + self.latency
     }
 
-    /// Time that the server adds to a request that meets no other.
+    /// Time that the server adds to a request that arrives while the server is idle.
     pub(crate) fn alone(&self, tokens: u64) -> Ticks {
         self.reading(tokens) + self.latency
     }
@@ -67,7 +67,7 @@ impl Ingest {
     }
 }
 
-/// A request that passes through a server.
+/// A request on its way through a server.
 #[derive(Debug)]
 pub(super) struct IngestedRequest {
     pub(super) index: usize,
@@ -75,15 +75,15 @@ pub(super) struct IngestedRequest {
     pub(super) prompt: Prompt,
 }
 
-/// The servers of all replicas, with the requests that they hold.
+/// The servers of all replicas, with the requests in them.
 #[derive(Debug)]
 pub struct Servers {
     each: Vec<Server>,
-    /// The next request to leave a server: its time, its number, and the server's index.
+    /// The next request to leave a server: time, number of the request, index of the server.
     next: Option<(Ticks, u64, usize)>,
 }
 
-/// One server; requests leave in order of arrival.
+/// One server. Requests leave it in order of arrival.
 #[derive(Debug)]
 struct Server {
     ingest: Ingest,
@@ -97,7 +97,7 @@ impl Servers {
         Servers { each: each.into_iter().map(idle).collect(), next: None }
     }
 
-    /// Time at which an engine receives its next request, or never.
+    /// Time at which the next request reaches its engine, or never.
     #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
         self.next.map_or(Ticks::NEVER, |(at, ..)| at)
@@ -144,7 +144,7 @@ mod tests {
         Picoseconds::from_seconds(ms / 1e3).into()
     }
 
-    /// A compiled server takes half of `request`; a Python one reads 1000 tokens and has a latency of its own on top.
+    /// A compiled server adds half of `request`; a Python server reads 1000 tokens and then adds its whole latency.
     #[test]
     fn a_compiled_server_takes_its_latency_alone() {
         let catalog = Catalog::embedded().unwrap();
@@ -170,8 +170,8 @@ mod tests {
         assert!(near(asyncio, request + more), "{asyncio} {request} {more}");
     }
 
-    /// 10 ms a request. Server 0 has requests at 0 and 1 ms, there at 10 and 20; server 1 one at 2 ms, there at 12: the engines
-    /// have 0, 2, 1.
+    /// 10 ms per request. Server 0 gets requests at 0 and 1 ms, which pass at 10 and 20 ms; server 1 gets one at 2 ms,
+    /// which passes at 12 ms: the order at the engines is 0, 2, 1.
     #[test]
     fn engines_have_requests_in_order_of_time() {
         let idle = Ingest { each: 0.01, token: 0.0, latency: Ticks::ZERO, free: Ticks::ZERO };
@@ -187,8 +187,8 @@ mod tests {
         assert!(servers.pass().is_none() && servers.inside(0) == 0);
     }
 
-    /// 2 ms per request, 1 µs per token, 5 ms of latency: three requests of 1,000 tokens at once are read after 3, 6
-    /// and 9 ms and reach the engine after 8, 11 and 14; one at 20 ms meets no other, 28.
+    /// 2 ms per request, 1 µs per token, 5 ms of latency: three requests of 1,000 tokens at time 0 are read after 3, 6
+    /// and 9 ms and reach the engine after 8, 11 and 14 ms; one at 20 ms does not wait and reaches the engine at 28 ms.
     #[test]
     fn requests_are_read_one_after_the_other() {
         let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), free: Ticks::ZERO };

@@ -1,9 +1,8 @@
-//! Disaggregated prefill and decode: some replicas compute prompts, others decode the requests handed over.
+//! Disaggregated prefill and decode: some replicas compute prompts, others decode the requests that are handed over.
 //!
-//! Knows: the role of each replica, and the caches in transfer between them. A request gets its first token from its
-//! prefill replica, which keeps its cache until a decode replica has fetched it: where decode replicas are full,
-//! prefill replicas fill up and wait. Knows nothing about how a replica serves a request, or how fast a link is
-//! ([`Way`]).
+//! Knows: the role of each replica, and the KV caches in transfer. A request gets its first token from its prefill
+//! replica, which keeps its KV cache until a decode replica has fetched it: if decode replicas are full, prefill
+//! replicas fill up and wait. Knows nothing about how a replica serves a request, or how fast a link is ([`Way`]).
 
 use super::way::TransferPath;
 use crate::arrival::Departure;
@@ -15,40 +14,40 @@ use crate::scheduler::state::KvTransfer;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Event between replicas.
+/// Event between two replicas.
 #[derive(Debug, Clone, Copy)]
 enum FleetEvent {
     /// A prefill replica has produced a request's first token.
     HandOver(Departure),
-    /// A request's cache has arrived: `from` may free its blocks, `to` can continue the request.
+    /// A KV cache has arrived: `from` may free its blocks, and `to` can continue the request.
     Landed { from: usize, id: SequenceId, to: usize },
 }
 
-/// The pools of a fleet: its first `prefill` replicas compute prompts, the others decode.
+/// The pools of a fleet: the first `prefill` replicas compute prompts, the others decode.
 #[derive(Debug)]
 pub struct Pools {
     prefill: usize,
     decode: Vec<usize>,
     router: Router,
     way: TransferPath,
-    /// Events in order of time, then of recording.
+    /// Events in order of time, and for equal times in the order in which they were recorded.
     events: BTreeMap<(Ticks, u64), FleetEvent>,
     told: u64,
-    /// Replica and sequence id that keep a request's cache, by the request's number.
+    /// Replica and sequence id that keep a request's KV cache, by number of the request.
     kept: BTreeMap<u64, (usize, SequenceId)>,
-    /// Number of caches that each replica keeps for others or waits for.
+    /// For each replica, the number of KV caches that it keeps for others or waits for.
     owed: Vec<u64>,
-    /// True for replicas that can do nothing until an event.
+    /// For each replica, true if it can do nothing until the next event.
     stalled: Vec<bool>,
     admitted: Vec<(u64, Ticks)>,
-    /// Caches handed over so far.
+    /// Number of KV caches handed over so far.
     pub transfers: u64,
-    /// Total time of the transfers on the link.
+    /// Total time that KV transfers occupied the link.
     pub on_the_link: Ticks,
 }
 
 impl Pools {
-    /// Pools without transfers in flight; `router` chooses the decode replica.
+    /// Pools without KV transfers in flight; `router` chooses the decode replica.
     pub(crate) fn new(prefill: usize, decode: usize, router: Router, way: TransferPath) -> Pools {
         Pools {
             prefill,
@@ -71,7 +70,7 @@ impl Pools {
         0..self.prefill
     }
 
-    /// True if a decode replica could serve the request.
+    /// True if some decode replica can serve the request.
     pub(super) fn serves(&self, replicas: &[Box<dyn Replica>], arrival: &Arrival) -> bool {
         self.decode.first().is_some_and(|decode| replicas[*decode].serves(arrival))
     }
@@ -82,13 +81,13 @@ impl Pools {
         self.events.keys().next().map_or(Ticks::NEVER, |(at, _)| *at)
     }
 
-    /// Marks a replica as unable to proceed; true if an event may change that.
+    /// Marks replica `index` as unable to proceed; returns true if an event may change that.
     pub(super) fn stall(&mut self, index: usize) -> bool {
         self.stalled[index] = true;
         self.owed[index] > 0
     }
 
-    /// True if a replica can do nothing until an event.
+    /// True if replica `index` can do nothing until the next event.
     pub(super) fn is_stalled(&self, index: usize) -> bool {
         self.stalled[index]
     }
@@ -99,7 +98,7 @@ impl Pools {
         other < self.prefill || self.stalled[..self.prefill].contains(&true)
     }
 
-    /// Starts the transfers of the requests that replica `to` has admitted.
+    /// Starts the KV transfers of the requests that replica `to` has admitted.
     #[inline(never)]
     pub(super) fn fetch(&mut self, to: usize, replica: &mut dyn Replica) {
         let mut admitted = std::mem::take(&mut self.admitted);
@@ -113,7 +112,7 @@ impl Pools {
         self.admitted = admitted;
     }
 
-    /// Hands over a request that left `index` at `at`; false if it needs no decode replica.
+    /// Hands over a request that left replica `index` at `at`; returns false if the request needs no decode replica.
     #[inline(never)]
     pub(super) fn hand_over(&mut self, gone: &Departure, at: Ticks, index: usize) -> bool {
         if index >= self.prefill || gone.arrival.output == 1 {
@@ -154,7 +153,7 @@ impl Pools {
         }
     }
 
-    /// Wakes a stalled or idle replica, which may have work from `at` on.
+    /// Wakes replica `index`, stalled or idle, because it may have work from `at` on.
     fn wake(&mut self, index: usize, at: Ticks, replicas: &mut [Box<dyn Replica>]) {
         if std::mem::take(&mut self.stalled[index]) || replicas[index].is_empty() {
             replicas[index].wait_until(at);

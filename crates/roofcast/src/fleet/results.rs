@@ -11,27 +11,27 @@ use crate::tally::distribution::Distribution;
 use crate::units::Picoseconds;
 use crate::workload::Request;
 
-/// Verdict on whether more requests arrived than could be served.
+/// Verdict on overload: did more requests arrive than could be served?
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct OfferedLoad {
-    /// Requests per second that arrived; `None` in a closed loop.
+    /// Arrival rate in requests per second; `None` in a closed loop.
     pub offered_per_s: Option<f64>,
-    /// True if the queue or the requests in flight grew for as long as requests arrived.
+    /// True if the queue or the number of requests in flight grew for as long as requests arrived.
     pub overloaded: bool,
-    /// Requests per second that were answered during the growth: the largest stable rate.
+    /// Requests per second that were answered while the queue grew: the largest stable rate.
     pub stable_per_s: Option<f64>,
-    /// Number of requests that would make such a run long enough for a verdict; `None` if it was.
+    /// Number of requests that would make such a run long enough for a verdict; `None` if this run was.
     pub too_short_below: Option<u64>,
 }
 
-/// Values of one metric: stored one by one while they are few, in bins beyond.
+/// Values of one metric: stored singly while they are few, in bins beyond.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     few: Vec<Ticks>,
     many: Option<Distribution>,
 }
 
-/// Most values that are stored one by one.
+/// Most values that are stored singly.
 const FEW: usize = 10_000;
 
 impl FromIterator<Picoseconds> for Sample {
@@ -61,8 +61,8 @@ impl Sample {
         }
     }
 
-    /// Cumulative distribution in `count` even steps: each a value and the fraction of values that do not exceed it;
-    /// empty if there are no values.
+    /// Cumulative distribution in `count` even steps, each a value and the fraction of values that do not exceed it;
+    /// empty without values.
     pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
         let mut few = self.few.clone();
         few.sort_unstable();
@@ -73,12 +73,12 @@ impl Sample {
         (1..=count).filter_map(|step| Some((value(step)?, step as f64 / count as f64))).collect()
     }
 
-    /// Statistics of the values: exact while they are few, quantiles within 0.1 % beyond.
+    /// Statistics of the values: exact while they are few; quantiles are within 0.1 % beyond.
     pub(crate) fn statistics(&self) -> Statistics {
         match &self.many {
             Some(bins) => bins.statistics(),
             None => {
-                // Sorted, so that sums do not depend on the order of the replicas.
+                // Sort the values, so that sums do not depend on the order of the replicas.
                 let mut few = self.few.clone();
                 few.sort_unstable();
                 Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())
@@ -87,14 +87,14 @@ impl Sample {
     }
 }
 
-/// An SLO bound, and the number of requests beyond it.
+/// An SLO bound, and the number of requests that exceed it.
 #[derive(Debug, Clone)]
 struct Watched {
     bound: SloBound,
     most: Ticks,
-    /// Number of requests beyond the bound.
+    /// Number of requests that exceed the bound.
     beyond: u64,
-    /// Most requests beyond the bound before its percentile certainly exceeds it; set in runs that may end early.
+    /// Most requests that may exceed the bound before its percentile certainly does; set in runs that may end early.
     tolerated: Option<u64>,
 }
 
@@ -106,53 +106,53 @@ fn ticks(ms: f64) -> Ticks {
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     slo: Slo,
-    /// By metric: the bound of a good request.
+    /// For each metric, the bound that a good request meets.
     most: [Ticks; 4],
-    /// SLO bounds, and the requests beyond them.
+    /// SLO bounds, each with the number of requests that exceed it.
     watched: Vec<Watched>,
-    /// Requests that arrived.
+    /// Number of requests that arrived.
     pub taken: u64,
-    /// Of these, those that are judged.
+    /// Number of arrived requests that are judged by the SLO.
     pub judged: u64,
-    /// From when on requests are judged.
+    /// Time from which arriving requests are judged.
     judged_from: Ticks,
-    /// Requests that got all their tokens.
+    /// Number of requests that got all their tokens.
     pub completed: u64,
-    /// Requests that no engine with these settings could serve.
+    /// Number of requests that no engine with these settings could serve.
     pub refused: u64,
-    /// Requests that were rejected because queues were full.
+    /// Number of requests that were rejected because queues were full.
     pub rejected: u64,
     input: u64,
     output: u64,
     good: u64,
-    /// Most requests that may miss a bound, where the SLO is a fraction of requests that keep all bounds.
+    /// Most requests that may miss a bound, if the SLO demands that a fraction of requests meets all bounds.
     bad: Option<u64>,
-    /// True if the SLO is certainly missed; stored because it is read every turn and changes only when a request
+    /// True if the SLO is certainly missed; stored because it is read in every turn and changes only when a request
     /// ends.
     missed: bool,
     ttft: Sample,
     tpot: Sample,
     e2el: Sample,
     flow: Flow,
-    /// Total time of completed requests from first to last token.
+    /// Total time of completed requests from first to last token, in ticks.
     decoding: u128,
     first: Option<Ticks>,
-    /// Time of the last token.
+    /// Time of the last token of the run.
     pub end: Ticks,
     last: Ticks,
-    /// Number of requests to come, where their times do not depend on answers.
+    /// Number of requests that have yet to arrive; `None` if arrival times depend on answers.
     open: Option<u64>,
-    /// Of the second and of the last quarter of requests: their number, sum of arrival times, and sum of waits.
+    /// For the second and the last quarter of requests: their number, sum of arrival times, and sum of waits.
     quarters: [(u64, u128, u128); 2],
-    /// One record per request, if they are kept.
+    /// One record per request; `None` if records are not kept.
     pub records: Option<Vec<Record>>,
-    /// True if the run ended before its requests.
+    /// True if the run ended before all its requests.
     pub interrupted: bool,
 }
 
 impl Results {
-    /// Empty results; `records` is true if each request is kept. `open` is the number of requests to come where their
-    /// times do not depend on answers.
+    /// Empty results; `records` is true if each request is kept. `open` is the number of requests that will arrive,
+    /// `None` if arrival times depend on answers.
     pub fn new(slo: Slo, records: bool, open: Option<u64>) -> Results {
         let most = Metric::ALL.map(|metric| slo.of_a_request(metric).map_or(Ticks::NEVER, ticks));
         let watched =
@@ -162,19 +162,18 @@ impl Results {
     }
 
     /// Returns results of a run of `total` requests that ends as soon as the SLO is certainly missed: when more
-    /// requests exceed a bound than its percentile allows, or too few can keep every bound, whatever the remaining
-    /// requests get.
+    /// requests exceed a bound than its percentile allows, or too few can still meet every bound, whatever the
+    /// remaining requests get.
     pub(crate) fn ending_when_missed(mut self, total: u64) -> Results {
         for watched in &mut self.watched {
-            // The percentile q of n values is between the values of ranks ⌊q (n - 1)⌋ and the next, from 0 in
-            // ascending order.
+            // Percentile q of n values is between rank ⌊q (n - 1)⌋ and the next, counted from 0 in ascending order.
             let rank = (watched.bound.percentile.share() * total.saturating_sub(1) as f64) as u64;
             watched.tolerated = Some(total.saturating_sub(rank + 1));
         }
         Results { bad: self.slo.needed(total).map(|needed| total.saturating_sub(needed)), ..self }
     }
 
-    /// The same, with nothing that is sent before `from`.
+    /// Returns the results with requests that were sent before `from` excluded from judgement.
     pub(crate) fn judged_from(self, from: Picoseconds) -> Results {
         Results { judged_from: from.into(), ..self }
     }
@@ -184,7 +183,7 @@ impl Results {
         self.missed
     }
 
-    /// Checks after each request whether more than the tolerated number are beyond a bound.
+    /// Sets `missed` if more requests exceed a bound than tolerated; called after each request.
     #[inline(always)]
     fn judge(&mut self) {
         let failed = self.refused + self.rejected;
@@ -194,7 +193,7 @@ impl Results {
         }
     }
 
-    /// Counts an arriving request and returns it in the engine's form.
+    /// Counts an arriving request and returns it in the form that an engine receives.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
         let arrival = super::arrival(self.taken, request, key);
@@ -211,8 +210,8 @@ impl Results {
         arrival
     }
 
-    /// Counts a request that is not served: refused because no engine with these settings could serve it, or rejected
-    /// from a full queue if it `could` be.
+    /// Counts a request that is not served: rejected from a full queue if the engine `could` serve it, else refused
+    /// because no engine with these settings could.
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
         if arrival.sent < self.judged_from {
             return;
@@ -231,7 +230,7 @@ impl Results {
         }
     }
 
-    /// Records a request of replica `replica` with all its tokens at `end`.
+    /// Records a request that replica `replica` completed at `end`.
     #[inline(always)]
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached, .. } = gone;
@@ -251,7 +250,7 @@ impl Results {
             self.tpot.add(tpot);
         }
         self.end = self.end.max(end);
-        // A request of one token has no TPOT, which keeps every bound.
+        // A request of one token has no TPOT and therefore meets every bound of it.
         // Gaps between tokens are counted by the engine, over all requests.
         let times = [ttft, tpot.unwrap_or_default(), e2el, Ticks::ZERO];
         self.good += u64::from(times.iter().zip(self.most).all(|(time, most)| *time <= most));
@@ -270,7 +269,7 @@ impl Results {
         }
     }
 
-    /// Counts a departure, and the wait for the first token of requests in the second and last quarter.
+    /// Counts a departure, and adds the wait for the first token if the request is in the second or last quarter.
     #[inline(always)]
     fn watch(&mut self, arrival: &Arrival, ttft: Ticks, end: Ticks) {
         let Some(total) = self.open else { return };
@@ -285,10 +284,10 @@ impl Results {
         quarter.2 += ttft.0;
     }
 
-    /// The verdict on overload, by either of two signs: requests in flight that grow for as long as requests arrive
-    /// ([`Flow`]), or waits that grow. If λ arrive and μ < λ are served each second, the wait of a request grows by
-    /// λ/μ − 1 seconds with every second that it arrives later; that growth between the second and the last quarter
-    /// of the requests gives μ where the requests in flight do not.
+    /// The verdict on overload, from either of two signs: requests in flight that grow for as long as requests arrive
+    /// ([`Flow`]), or waits that grow. If λ requests arrive and μ < λ are served each second, a request that arrives
+    /// one second later waits λ/μ − 1 seconds longer; the growth between the second and the last quarter of the
+    /// requests gives μ if the requests in flight do not.
     pub(crate) fn load(&self) -> OfferedLoad {
         let first = self.first.unwrap_or_default();
         let span = (self.last - first).seconds();
@@ -311,7 +310,7 @@ impl Results {
         }
     }
 
-    /// Growth of waits for the first token, in seconds per second, if they grow.
+    /// Growth of the wait for the first token, in seconds per second of arrival time; `None` if it does not grow.
     fn growing_wait(&self) -> Option<f64> {
         let mean = |sum: u128, count: u64| sum as f64 / count.max(1) as f64;
         let [(n2, at2, wait2), (n4, at4, wait4)] = self.quarters;
@@ -320,26 +319,26 @@ impl Results {
         (n2 > 0 && n4 > 0 && growth > 0.02 && waits > 1.5 * waited).then_some(growth)
     }
 
-    /// Latencies of completed requests by their names.
+    /// Latencies of completed requests, by name of the metric.
     pub(crate) fn latencies(&mut self) -> [(&'static str, Sample); 3] {
         let samples = [("ttft", &mut self.ttft), ("tpot", &mut self.tpot), ("e2el", &mut self.e2el)];
         samples.map(|(name, sample)| (name, std::mem::take(sample)))
     }
 
-    /// Marks the run as stopped early, so that there is no verdict on overload.
+    /// Marks the run as stopped early, which gives no verdict on overload.
     pub(crate) fn interrupt(&mut self) {
         self.interrupted = true;
         self.open = None;
     }
 
-    /// Finishes the results when every request has ended, or the run has.
+    /// Finishes the results when every request has ended, or when the run is stopped.
     pub(crate) fn close(&mut self) {
         if let Some(records) = &mut self.records {
             records.sort_by_key(|r| r.id);
         }
     }
 
-    /// The summary in vLLM's keys; `itl` comes from the engine.
+    /// The summary with vLLM's keys; `itl` is counted by the engine.
     pub(crate) fn summary(&self, itl: &Distribution) -> RunSummary {
         RunSummary {
             completed: self.completed,
@@ -387,10 +386,10 @@ mod tests {
     #[test]
     fn shares_are_of_the_values_that_do_not_exceed_one() {
         assert_eq!(sample([].into_iter()).shares(2), []);
-        // A quarter of 1, 2, 4 and 8 is at most 1, half at most 2.
+        // A quarter of the values 1, 2, 4 and 8 is at most 1, half is at most 2.
         let four = [(1.0, 0.25), (2.0, 0.5), (4.0, 0.75), (8.0, 1.0)];
         assert_eq!(sample([8, 1, 4, 2].into_iter()).shares(4), four);
-        // Binned: 1 to 20,000 ms.
+        // Values from 1 to 20,000 ms, which are stored in bins.
         for (ms, share) in sample(1..=20_000).shares(10) {
             assert!((ms / (20_000.0 * share) - 1.0).abs() < 1e-3, "{ms} {share}");
         }

@@ -1,23 +1,23 @@
-//! Autoscaling: replicas start when many requests are in flight and stop when idle, or both at planned times.
+//! Autoscaling: replicas start when many requests are in flight and stop when idle, or start and stop at planned times.
 //!
-//! Knows: which replicas are up, since when, and from when on each accepts requests. The first ones, as many as are
+//! Knows: which replicas are up, since when, and from when on each accepts requests. The first replicas, as many as are
 //! wanted, accept requests; the others soon become idle. The scaler runs when a request arrives: nothing else gives a
-//! replica work, so stops before that time are known to the tick; [`Scaling::settle`] applies them between two
-//! requests. Knows nothing about routing.
+//! replica work, so that earlier stops are known to the tick; [`Scaling::settle`] applies them between two requests.
+//! Knows nothing about routing.
 
 use super::schedule::Schedule;
 use crate::clock::Ticks;
 use crate::spec::{AutoscaleSpec, ScheduleSpec};
 use crate::units::Picoseconds;
 
-/// Up-times of replicas.
+/// Times at which replicas are up.
 #[derive(Debug, Clone)]
 pub struct Scaling {
     rule: ScalingCause,
     up: Vec<Option<Up>>,
-    /// Time that each replica was up before it last stopped, start-up included.
+    /// For each replica, total time of its earlier periods up, start-up included.
     past: Vec<Ticks>,
-    /// Number of replica starts after the first.
+    /// Number of replica starts after the initial ones.
     pub started: u64,
     /// Number of replica stops.
     pub stopped: u64,
@@ -28,9 +28,10 @@ pub struct Scaling {
 /// Cause of starts and stops.
 #[derive(Debug, Clone)]
 enum ScalingCause {
-    /// Requests in flight.
+    /// Replicas follow the number of requests in flight.
     Load { spec: AutoscaleSpec, startup: Ticks, patience: Ticks },
-    /// Planned times; for each replica the number of its next window, and the time until which it was up.
+    /// Replicas follow planned times. `next` is the number of each replica's next window, `paid` the time until which
+    /// the replica was up.
     Planned { schedule: Schedule, next: Vec<usize>, paid: Vec<Ticks> },
 }
 
@@ -39,7 +40,7 @@ enum ScalingCause {
 struct Up {
     since: Ticks,
     ready: Ticks,
-    /// End of its window; it does not stop earlier.
+    /// End of the replica's planned window, before which it does not stop.
     until: Ticks,
 }
 
@@ -66,9 +67,9 @@ impl Scaling {
         Scaling { rule, up: vec![None; count], past, started: 0, stopped: 0, peak: 0 }
     }
 
-    /// Applies scaling for a request that arrives at `at` while `in_flight` others are in flight: replicas stop and
-    /// start, and `open` is set to those that may accept it. `idle_since` returns the time since when a replica is
-    /// idle, if it is. Returns the replicas that start, whose caches are empty.
+    /// Applies scaling when a request arrives at `at` while `in_flight` others are in flight: replicas stop and start,
+    /// and `open` is set to the replicas that may accept the request. `idle_since` returns the time at which a replica
+    /// became idle. Returns the replicas that start; their caches are empty.
     pub fn look(
         &mut self,
         at: Ticks,
@@ -108,7 +109,7 @@ impl Scaling {
         starting
     }
 
-    /// Starts the replicas whose window has begun by `at`. Windows that ended without a request count as well.
+    /// Starts the replicas whose window has begun by `at`. Windows that ended before any request arrived count as well.
     fn start_planned(&mut self, at: Ticks) -> Vec<usize> {
         let ScalingCause::Planned { schedule, next, paid } = &mut self.rule else { return Vec::new() };
         let mut starting = Vec::new();
@@ -132,8 +133,8 @@ impl Scaling {
         starting
     }
 
-    /// Advances to `at` without a request: replicas that were idle long enough have stopped, and permanent replicas
-    /// are up from the first time on.
+    /// Advances to `at` without a request: replicas that were idle long enough have stopped, and permanent replicas are
+    /// up from the first call on.
     pub fn settle(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         self.stop(at, idle_since);
         if self.peak == 0 {
@@ -149,7 +150,7 @@ impl Scaling {
         self.up.iter().flatten().count()
     }
 
-    /// Number of replicas that never stop for lack of load, the first ones.
+    /// Number of replicas that never stop for lack of load; they are the first ones.
     fn always(&self) -> usize {
         match &self.rule {
             ScalingCause::Load { spec, .. } => spec.min_replicas as usize,
@@ -157,7 +158,7 @@ impl Scaling {
         }
     }
 
-    /// Stops the replicas that have been idle long enough by `at`, or are idle after their window.
+    /// Stops the replicas that by `at` have been idle long enough, or are idle after the end of their window.
     fn stop(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         for index in self.always()..self.up.len() {
             let (Some(up), Some(idle)) = (self.up[index], idle_since(index)) else { continue };
@@ -185,12 +186,12 @@ impl Scaling {
         }
     }
 
-    /// Number of replicas that may be up.
+    /// Most replicas that may be up.
     pub(crate) fn count(&self) -> usize {
         self.past.len()
     }
 
-    /// Total time that a replica was up, in a finished run.
+    /// Total time that replica `index` was up, in a finished run.
     pub(crate) fn lasted(&self, index: usize) -> Ticks {
         self.past[index]
     }

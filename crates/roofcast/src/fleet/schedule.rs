@@ -1,34 +1,35 @@
-//! A schedule of replicas: how many take requests in each interval of a run.
+//! A schedule of replicas: how many accept requests in each interval of a run.
 //!
-//! Knows: replica `k` is wanted while the schedule has more than `k`. It is started a start-up before it is wanted, so
-//! that it is ready in time, and stays up over gaps that are no longer than a start-up. Knows nothing about requests.
+//! Knows: replica `k` is wanted while the scheduled number exceeds `k`. It starts one start-up time before it is
+//! wanted, so that it is ready in time, and stays up over gaps that are no longer than a start-up. Knows nothing about
+//! requests.
 
 use crate::clock::Ticks;
 use crate::spec::ScheduleSpec;
 use crate::units::Picoseconds;
 
-/// A time for which a replica is up.
+/// A period in which a replica is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
-    /// Start of the replica.
+    /// Time at which the replica starts.
     pub(super) since: Ticks,
-    /// Time from which the replica takes requests.
+    /// Time from which the replica accepts requests.
     pub(super) ready: Ticks,
-    /// End; requests in flight are still answered.
+    /// Time from which the replica accepts no requests; requests in flight are still answered.
     pub(super) until: Ticks,
 }
 
-/// A schedule.
+/// The windows of all replicas.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     interval: Ticks,
     counts: Vec<usize>,
-    /// By replica, in order of time.
+    /// Windows of each replica, in order of time.
     windows: Vec<Vec<Window>>,
 }
 
 impl Schedule {
-    /// The schedule of a spec that was checked.
+    /// The schedule of a validated spec.
     pub(super) fn new(spec: &ScheduleSpec) -> Schedule {
         let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
         let (interval, startup) = (ticks(spec.interval_s), ticks(spec.startup_s));
@@ -38,18 +39,18 @@ impl Schedule {
         Schedule { interval, counts, windows }
     }
 
-    /// Number of replicas that take requests at `at`; after its end the schedule keeps its last number.
+    /// Number of replicas that accept requests at `at`; after its end the schedule keeps its last number.
     pub(super) fn wanted(&self, at: Ticks) -> usize {
         let interval = usize::try_from(at / self.interval).unwrap_or(usize::MAX);
         self.counts.get(interval).or(self.counts.last()).copied().unwrap_or(1)
     }
 
-    /// Window number `number` of a replica.
+    /// Window `number` of replica `index`.
     pub(super) fn window(&self, index: usize, number: usize) -> Option<Window> {
         self.windows[index].get(number).copied()
     }
 
-    /// Maximum number of replicas.
+    /// Largest number of replicas in the schedule.
     pub(super) fn most(&self) -> usize {
         self.windows.len()
     }
@@ -78,8 +79,9 @@ mod tests {
         Ticks::from(Picoseconds::from_seconds(seconds))
     }
 
-    /// Intervals of 10 s with a start-up of 12 s: the second replica is up from 0 (10 − 12 is before the run) to 20 s;
-    /// the gap from 20 to 30 s is bridged, that from 40 to 70 is not: 70 − 12 = 58.
+    /// Intervals of 10 s with a start-up of 12 s. The second replica is up from 0 (10 − 12 is before the run) to 20 s.
+    /// The gap from 20 to 30 s is bridged, because it is shorter than a start-up; the gap from 40 to 70 s is not: the
+    /// replica starts at 70 − 12 = 58.
     #[test]
     fn replicas_start_ahead_and_bridge_short_gaps() {
         let spec = ScheduleSpec { interval_s: 10.0, startup_s: 12.0, replicas: vec![1, 2, 1, 2, 1, 1, 1, 2] };

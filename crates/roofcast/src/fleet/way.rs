@@ -1,7 +1,7 @@
 //! The transfer of a KV cache from one deployment to another.
 //!
-//! Knows: every sending rank sends its part of a prompt's cache, every receiving rank receives its part, all at once,
-//! and the rank with most bytes on its link determines the time. Between accelerators of two kinds the slower link
+//! Knows: every sending rank sends its part of a prompt's KV cache and every receiving rank receives its part, all at
+//! once; the rank with most bytes on its link determines the time. Between two kinds of accelerator the slower link
 //! counts. Knows nothing about other traffic on the link.
 
 use crate::accelerator::Accelerator;
@@ -13,7 +13,7 @@ use crate::memory;
 use crate::spec::LinkKind;
 use crate::units::{ByteRate, Picoseconds};
 
-/// Deployments at both ends, and the link between their accelerators.
+/// The deployments at both ends of a KV transfer, and the link between their accelerators.
 #[derive(Debug, Clone)]
 pub struct TransferPath {
     ends: [Deployment; 2],
@@ -22,15 +22,15 @@ pub struct TransferPath {
     pub latency: Ticks,
 }
 
-/// Latency in seconds of a copy through the host, where the catalog has none: the catalog's latency of PCIe links. An
-/// assumption.
+/// Assumed latency in seconds of a copy through the host, if the catalog gives none: the catalog's latency of PCIe
+/// links.
 const HOST_LATENCY_S: f64 = 10e-6;
 
 impl TransferPath {
-    /// The transfer over a link that the accelerators of both ends have.
+    /// The KV transfer path over a link that the accelerators of both ends have.
     ///
     /// # Errors
-    /// A link that one end does not have; caches of two formats.
+    /// The accelerators of one end do not have the link, or the KV caches of both ends differ in format.
     pub fn new(from: &Deployment, to: &Deployment, link: LinkKind, place: &str) -> Result<TransferPath> {
         if from.kv != to.kv {
             let found =
@@ -51,7 +51,7 @@ impl TransferPath {
         Ok(TransferPath { ends: [from.clone(), to.clone()], rate, latency })
     }
 
-    /// Time of the cache of `tokens` tokens on the link.
+    /// Time to transfer the KV cache of `tokens` tokens over the link.
     pub fn time(&self, tokens: u64) -> Ticks {
         let stages = |end: &Deployment| {
             (0..end.stages.len()).map(|stage| memory::sequence_bytes(end, stage, tokens)).max()
@@ -61,8 +61,8 @@ impl TransferPath {
     }
 }
 
-/// Rate and latency of a link between two accelerators, each of the slower end; `None` if the link does not join
-/// them. NVLink joins accelerators of one kind only.
+/// Rate and latency of a link between two accelerators, each of the slower end; `None` if the link cannot join them.
+/// NVLink joins accelerators of one kind only.
 fn shared([from, to]: [&Accelerator; 2], link: LinkKind) -> Option<(ByteRate, f64)> {
     if link == LinkKind::Nvlink && from.id != to.id {
         return None;

@@ -1,12 +1,14 @@
-//! Records as CSV: a line each, columns by the keys of a record's JSON and three that are derived from others.
+//! Records as CSV: one line per record, with columns named by the keys of a record's JSON and three derived columns.
 //!
-//! Knows: the columns, quotes, and that an absent value is an empty field. [`Record`] knows which values are valid.
+//! Knows: the columns, quotes, and that an absent value is an empty field. Knows nothing about which values are valid;
+//! [`Record`] does.
 
 use super::Record;
 use crate::units::Picoseconds;
 use serde_json::{Map, Value};
 
-/// The columns as they are written; the last [`DERIVED`] follow from the others and are not read back.
+/// The columns in the order in which they are written; the last [`DERIVED`] are computed from others and are not read
+/// back.
 pub const COLUMNS: [&str; 16] = [
     "id",
     "outcome",
@@ -29,12 +31,12 @@ pub const COLUMNS: [&str; 16] = [
 /// Number of columns that are derived from others.
 const DERIVED: usize = 3;
 
-/// The first line.
+/// The header line.
 pub fn header() -> String {
     COLUMNS.join(",")
 }
 
-/// A record's line, without the newline.
+/// The line of a record, without the newline.
 pub fn line(record: &Record) -> String {
     let Ok(Value::Object(mut keys)) = serde_json::to_value(record) else { return String::new() };
     let derived = [record.ttft(), record.tpot(), record.first_token.map(|_| record.e2el())];
@@ -46,7 +48,7 @@ pub fn line(record: &Record) -> String {
     fields.join(",")
 }
 
-/// A value as a field; gaps between chunks are separated by spaces, and so are lines of an error.
+/// A value as a field; gaps between chunks, and lines of an error message, are separated by spaces.
 fn field(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -59,7 +61,7 @@ fn field(value: &Value) -> String {
     }
 }
 
-/// The columns that a header names, in order; else an error message.
+/// The columns that a header names, in order, or an error message.
 pub(super) fn columns(header: &str) -> Result<Vec<&'static str>, String> {
     let mut found = Vec::new();
     for name in split(header) {
@@ -77,7 +79,7 @@ fn header_names() -> String {
     COLUMNS.join(", ")
 }
 
-/// The JSON object of a line's fields; else an error message.
+/// The JSON object of the fields of a line, or an error message.
 pub(super) fn object(columns: &[&'static str], line: &str) -> Result<Value, String> {
     let fields = split(line);
     if fields.len() != columns.len() {

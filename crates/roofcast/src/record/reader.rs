@@ -1,21 +1,21 @@
-//! Records read back, one at a time, from JSON lines or CSV.
+//! Reads records one at a time from JSON lines or CSV.
 //!
-//! Knows: lines, their numbers for errors, and how long one may be. Opens nothing: the input is handed in.
+//! Knows: lines, their numbers for errors, and the longest accepted line. Opens no file: the caller provides the input.
 
 use super::{Record, csv};
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::io::{BufRead, Read};
 
-/// Bytes of a line at most: a record with the gaps of a million tokens.
+/// Most bytes of a line: a record with the gaps of a million tokens.
 const MOST_LINE: u64 = 16 << 20;
 
 /// File format of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordFormat {
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
-    /// A header, then a row a line.
+    /// A header line, then one record per line.
     Csv,
 }
 
@@ -30,7 +30,7 @@ pub struct Records<R> {
 }
 
 impl<R: BufRead> Records<R> {
-    /// Reads `input`, which errors call `place`.
+    /// Reads records from `input`, which error messages call `place`.
     pub fn new(place: &str, input: R, format: RecordFormat) -> Records<R> {
         Records { place: place.to_owned(), input, format, columns: Vec::new(), line: 0, ended: false }
     }

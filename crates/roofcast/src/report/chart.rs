@@ -1,7 +1,4 @@
-//! A chart: lines, points and labels by the values of its axes, and a legend.
-//!
-//! Knows: lines, bands, points, bounds and labels. [`draw`] computes their pixels. Knows nothing about what the
-//! values mean.
+//! A chart: lines, points and labels, placed by values of the axes, and a legend.
 
 mod axis;
 mod draw;
@@ -11,16 +8,17 @@ mod text;
 pub(super) use axis::{Axis, Unit, prefixed, shown};
 pub(super) use draw::{figure, page};
 
-/// Colours of series, followed by text, background and bounds. Each has a pair for light and for dark pages.
+/// Number of colours for series; the colours of text, background and bounds follow. Each colour has a variant for light
+/// and one for dark pages.
 pub(super) const SERIES: usize = 8;
-/// The colour of text.
+/// Index of the colour of text.
 pub(super) const INK: usize = SERIES;
-/// The colour of the background's lines and text.
+/// Index of the colour of grid lines and axis text.
 pub(super) const MUTED: usize = SERIES + 1;
-/// The colour of bounds.
+/// Index of the colour of bounds.
 pub(super) const BOUND: usize = SERIES + 2;
 
-/// Stroke of a line.
+/// Style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stroke {
     Solid,
@@ -28,7 +26,7 @@ pub(super) enum Stroke {
     Dotted,
 }
 
-/// Look of a point. From the ninth series on colours repeat with another shape.
+/// Colour and shape of a point. From the ninth series on colours repeat with another shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marker {
     colour: usize,
@@ -61,12 +59,12 @@ enum Item {
         colour: usize,
         stroke: Stroke,
     },
-    /// A shaded area within an edge.
+    /// A shaded area enclosed by an edge.
     Area {
         edge: Vec<At>,
         colour: usize,
     },
-    /// A thin line between two points that belong together.
+    /// A thin line that joins two related points.
     Join {
         from: At,
         to: At,
@@ -82,14 +80,14 @@ enum Item {
         points: Vec<At>,
         series: usize,
     },
-    /// Text along a level from one x to another.
+    /// Text along a horizontal line, from one x to another.
     Along {
         from: f64,
         to: f64,
         y: f64,
         text: String,
     },
-    /// A line across the chart at a value, with its text; `shaded` if the far side is forbidden.
+    /// A line across the chart at one value, with text; `shaded` if the far side is forbidden.
     Level {
         y: f64,
         text: String,
@@ -108,7 +106,7 @@ enum Item {
     },
 }
 
-/// Sample that a legend's entry shows.
+/// Symbol of a legend entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LegendSample {
     Line(usize, Stroke),
@@ -120,17 +118,17 @@ pub(super) enum LegendSample {
 #[derive(Debug, Clone)]
 pub(super) struct Chart {
     title: String,
-    /// Subtitle of a line or two.
+    /// Subtitle of one or two lines.
     note: String,
     x: Axis,
     y: Axis,
     items: Vec<Item>,
     legend: Vec<(LegendSample, String)>,
-    /// Pixels of the y axis.
+    /// Height of the y axis in pixels.
     height: f64,
 }
 
-/// Pixels of a chart's y axis, and of one of several below one another.
+/// Heights in pixels of the y axis of a single chart, and of one of several charts below each other.
 const TALL: f64 = 310.0;
 const LOW: f64 = 165.0;
 
@@ -140,76 +138,76 @@ impl Chart {
         Chart { title, note, x, y, items: Vec::new(), legend: Vec::new(), height: TALL }
     }
 
-    /// Returns the chart with the height of one of several over a common x axis.
+    /// Returns the chart with the height of one of several charts that share an x axis.
     pub(super) fn low(mut self) -> Chart {
         self.height = LOW;
         self
     }
 
-    /// A line through `points`.
+    /// Adds a line through `points`.
     pub(super) fn line(&mut self, points: Vec<At>, colour: usize, stroke: Stroke) {
         self.items.push(Item::Line { points, colour, stroke });
     }
 
-    /// A line that keeps its value until the next point.
+    /// Adds a line that keeps its value until the next point.
     pub(super) fn steps(&mut self, points: &[At], colour: usize, stroke: Stroke) {
         let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
         self.line(corners.chain(points.last().copied()).collect(), colour, stroke);
     }
 
-    /// The range between two values at each x.
+    /// Adds a shaded range between two values at each x.
     pub(super) fn band(&mut self, points: &[(f64, f64, f64)], colour: usize) {
         let low = points.iter().map(|(x, low, _)| (*x, *low));
         let high = points.iter().rev().map(|(x, _, high)| (*x, *high));
         self.area(low.chain(high).collect(), colour);
     }
 
-    /// A shaded area within `edge`.
+    /// Adds a shaded area enclosed by `edge`.
     pub(super) fn area(&mut self, edge: Vec<At>, colour: usize) {
         self.items.push(Item::Area { edge, colour });
     }
 
-    /// A thin line between two points that belong together.
+    /// Adds a thin line that joins two related points.
     pub(super) fn join(&mut self, from: At, to: At, colour: usize) {
         self.items.push(Item::Join { from, to, colour });
     }
 
-    /// A point with a tooltip.
+    /// Adds a point with a tooltip.
     pub(super) fn point(&mut self, at: At, marker: Marker, tooltip: &str) {
         self.items.push(Item::Point { at, marker, tooltip: tooltip.to_owned() });
     }
 
-    /// Many points, without tooltips.
+    /// Adds many points, without tooltips.
     pub(super) fn cloud(&mut self, points: Vec<At>, series: usize) {
         self.items.push(Item::Cloud { points, series });
     }
 
-    /// A line across the chart, with no side forbidden.
+    /// Adds a horizontal line across the chart, with no side forbidden.
     pub(super) fn level(&mut self, y: f64, text: &str, colour: usize) {
         self.items.push(Item::Level { y, text: text.to_owned(), colour, shaded: false });
     }
 
-    /// Text along a level that is drawn already, from one x to another.
+    /// Adds text along a horizontal line that is drawn already, from one x to another.
     pub(super) fn along(&mut self, (from, to): (f64, f64), y: f64, text: &str) {
         self.items.push(Item::Along { from, to, y, text: text.to_owned() });
     }
 
-    /// An upright line, with no side forbidden.
+    /// Adds a vertical line, with no side forbidden.
     pub(super) fn upright(&mut self, x: f64, text: &str, colour: usize) {
         self.items.push(Item::Upright { x, text: text.to_owned(), colour });
     }
 
-    /// A level that must not be exceeded, with the side beyond it shaded.
+    /// Adds a horizontal bound that must not be exceeded, with the side beyond it shaded.
     pub(super) fn bound(&mut self, y: f64, text: &str) {
         self.items.push(Item::Level { y, text: text.to_owned(), colour: BOUND, shaded: true });
     }
 
-    /// Text next to a point; earlier labels get better places.
+    /// Adds text next to a point; labels added earlier get better positions.
     pub(super) fn label(&mut self, at: At, text: &str, colour: usize) {
         self.items.push(Item::Label { at, text: text.to_owned(), colour });
     }
 
-    /// An entry of the legend.
+    /// Adds an entry to the legend.
     pub(super) fn key(&mut self, key: LegendSample, text: &str) {
         self.legend.push((key, text.to_owned()));
     }

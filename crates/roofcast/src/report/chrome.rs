@@ -1,8 +1,8 @@
-//! A trace in Chrome's trace-event format, which Perfetto opens: a process for each replica, with its steps as slices,
+//! A run in Chrome's trace-event format, which Perfetto opens: a process for each replica, with its steps as slices,
 //! its requests as asynchronous spans, and counters.
-//!
-//! Source: "Trace Event Format", the object form with `traceEvents`; phases X (complete), b and e (nestable asynchronous),
-//! C (counter), M (metadata). Times are in microseconds, here of virtual time and exact to the picosecond.
+//! Knows: the format. Knows nothing about how a run is simulated. Source: "Trace Event Format", the object form with
+//! `traceEvents`; phases X (complete), b and e (nestable asynchronous), C (counter), M (metadata). Times are
+//! microseconds of virtual time, exact to the picosecond.
 
 use crate::clock::Ticks;
 use crate::timeline::Segment;
@@ -21,7 +21,7 @@ pub fn lines(traces: Vec<EventTrace>, blocks: u64) -> impl Iterator<Item = Strin
         names.push(named("thread_name", replica, STEPS, "steps"));
         events.extend(own.into_iter().map(|(at, event)| (at, replica, event)));
     }
-    // A stable sort, so that events of one replica at one time keep their order.
+    // Sort stably, so that events of one replica at one time keep their order.
     events.sort_by_key(|(at, ..)| *at);
     let other = json!({ "time": "virtual", "kv_blocks": blocks, "complete": cuts.is_empty(), "cut": cuts });
     let first = format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[");
@@ -31,20 +31,20 @@ pub fn lines(traces: Vec<EventTrace>, blocks: u64) -> impl Iterator<Item = Strin
     std::iter::once(first).chain(all).chain(std::iter::once("]}".to_owned()))
 }
 
-/// The thread that shows steps.
+/// Number of the thread that shows steps.
 const STEPS: u64 = 1;
 
 fn named(what: &str, replica: usize, thread: u64, name: &str) -> String {
     json!({ "ph": "M", "name": what, "pid": replica, "tid": thread, "args": { "name": name } }).to_string()
 }
 
-/// Microseconds, exactly.
+/// Time in microseconds, exact to the picosecond.
 fn us(time: Ticks) -> String {
     let ps = time.picoseconds().0;
     format!("{}.{:06}", ps / 1_000_000, ps % 1_000_000)
 }
 
-/// An event, its time first.
+/// An event as JSON, with its time first.
 fn object(at: Ticks, rest: &Value) -> String {
     let rest = rest.to_string();
     format!("{{\"ts\":{},{}", us(at), &rest[1..])
@@ -69,7 +69,7 @@ fn objects(at: Ticks, replica: usize, event: &TraceEvent) -> Vec<String> {
     }
 }
 
-/// Spans of one request share its number, so that its phases nest in it.
+/// Event of a request's span. Spans share the request's number, so that its phases nest in it.
 fn span(at: Ticks, replica: usize, kind: &str, number: u64, name: &str, args: &Value) -> String {
     let id = format!("{number:#x}");
     object(
@@ -94,7 +94,7 @@ fn slice(replica: usize, s: &Segment) -> String {
         "kv_blocks": s.blocks[1],
         "bound": s.bound,
     });
-    // Computed from rounded picoseconds, so that neighbours touch and do not overlap.
+    // Compute the length from rounded picoseconds, so that neighbouring slices touch and do not overlap.
     let span = s.end.picoseconds().0 - s.start.picoseconds().0;
     let dur = us(Ticks::from(crate::units::Picoseconds(span)));
     let rest = json!({ "ph": "X", "name": name, "cat": "step", "pid": replica, "tid": STEPS, "args": args });

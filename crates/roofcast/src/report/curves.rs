@@ -1,11 +1,12 @@
-//! The pictures of curves: throughput per accelerator against interactivity, and cost against latency.
+//! The pictures of a plan's curves: throughput per accelerator against interactivity, and cost against latency.
 //!
-//! Knows: both show the points of a plan's curves, each on its own axes. Knows nothing about how they were found.
+//! Knows: both charts show the points of a plan's curves, on different axes. Knows nothing about how the points were
+//! found.
 
 use super::chart::{self, Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, colour, page};
 use crate::plan::{Curve, CurvePoint, Curves};
 
-/// The axes of a chart, and the place of a point on them.
+/// The axes of a chart, and the position of a point on them.
 struct Axes {
     title: &'static str,
     x: (&'static str, Unit),
@@ -13,7 +14,7 @@ struct Axes {
     at: fn(&Curve, &CurvePoint) -> Option<At>,
     /// True if the best point of every curve has a label; otherwise only the best point of the cheapest curve has one.
     all_named: bool,
-    /// Ends of the band of a point: all slow, and all fast.
+    /// The two ends of a point's band: all times slow, and all times fast.
     band: fn(&Curve, &CurvePoint) -> Option<[At; 2]>,
 }
 
@@ -43,20 +44,20 @@ const COST: Axes = Axes {
         let ms = p.bands.as_ref()?.tpot_ms.range;
         Some([(ms[1], cost(rate[0])), (ms[0], cost(rate[1]))])
     },
-    // Bounds on time per token put all of them at one place.
+    // A bound on time per token puts the best points of all curves at one place, where labels would overlap.
     all_named: false,
 };
 
-/// Most curves whose bands are drawn; more would lie on top of one another.
+/// Most curves whose bands are drawn; more bands would cover each other.
 const MOST_BANDS: usize = 3;
 
-/// A document of both charts; of cost only where an accelerator has a price. `question` says the load and the SLO in
-/// words.
+/// An SVG document of both charts; the chart of cost is omitted if no accelerator has a price. `question` states the
+/// load and the SLO in words.
 pub fn svg(model: &str, found: &Curves, question: &str) -> String {
     page(&charts(model, found, question))
 }
 
-/// The charts of [`svg`] for a place of `width` pixels on a page with colours of its own.
+/// The charts of [`svg`], `width` pixels wide, for a page that defines the colours.
 pub fn figure(model: &str, found: &Curves, question: &str, width: f64) -> String {
     chart::figure(&charts(model, found, question), width)
 }
@@ -118,7 +119,7 @@ fn legend(chart: &mut Chart, found: &Curves) {
     }
 }
 
-/// One curve with its band and its points.
+/// Draws one curve with its points and, if `banded`, its band.
 fn draw(chart: &mut Chart, axes: &Axes, (series, curve): (usize, &Curve), banded: bool) {
     let hue = colour(series);
     let at = |p: &CurvePoint| (axes.at)(curve, p);
@@ -140,7 +141,7 @@ fn draw(chart: &mut Chart, axes: &Axes, (series, curve): (usize, &Curve), banded
     }
 }
 
-/// Users and cost of the best of a curve.
+/// Text with the users and the cost of the best point of a curve.
 fn label(best: &CurvePoint) -> String {
     let users = if best.users == 1 { "1 user".to_owned() } else { format!("{} users", best.users) };
     best.cost_per_million_tokens.map_or(users.clone(), |usd| format!("{users}: ${usd:.2}/M"))

@@ -1,10 +1,10 @@
-//! The picture of a layer's arithmetic intensity against batch, under the ridge of its machine.
+//! The picture of a layer's arithmetic intensity against batch, with the ridge point of its machine.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page};
 use crate::deployment::Deployment;
 use crate::limits::IntensityPoint;
 
-/// FLOPs per byte of one `rows × columns` layer; beyond the ridge the layer is compute-bound.
+/// FLOPs per byte of one `rows × columns` layer over batch; above the ridge point the layer is compute-bound.
 pub fn svg(deployment: &Deployment, rows: u64, columns: u64, points: &[IntensityPoint]) -> String {
     let chip = &deployment.accelerator;
     let ridge = chip.peak_flops.get(&deployment.base).map(|peak| peak.0 / deployment.bandwidth().0);

@@ -1,19 +1,16 @@
-//! The picture of measured points: each time over batch, prompt or context, with its forecast and its limit.
-//!
-//! Knows: the quantity over which points form curves, and the properties that distinguish curves. Knows nothing about
-//! how points were forecast.
+//! The picture of measured points: each measured time over batch, prompt or context, with its forecast and its limit.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page};
 use crate::measurement::{Lengths, Measurement, Metrics};
 use crate::validate::RowForecast;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most curves of a chart; of more, an evenly spread selection is shown.
+/// Most curves in a chart; if there are more, an evenly spread selection is shown.
 const MOST: usize = 6;
-/// Fewest points of a curve.
+/// Fewest points that form a curve.
 const LEAST: usize = 3;
 
-/// Quantity on the x axis: its name, and its value in a row.
+/// Quantity on the x axis: its name, and the function that returns its value in a row.
 type Across = (&'static str, fn(&Measurement) -> Option<f64>);
 const ACROSS: [Across; 3] = [
     ("batch", |row| row.concurrency.map(|n| n as f64)),
@@ -21,10 +18,10 @@ const ACROSS: [Across; 3] = [
     ("context tokens", |row| row.context.map(|n| n as f64)),
 ];
 
-/// The times of [`Metrics`] that have a limit.
+/// Names of the times in [`Metrics`]; only times have a limit.
 const TIMES: [&str; 3] = ["TTFT", "TPOT", "E2EL"];
 
-/// Properties that the points of a curve share.
+/// Properties that all points of a curve have in common.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Shared {
     names: [String; 6],
@@ -34,13 +31,13 @@ struct Shared {
 const COUNTS: [&str; 6] = ["batch", "prompt", "context", "output", "tp", "pp"];
 
 impl Shared {
-    /// The shared properties of `row` where curves run over `across`.
+    /// The common properties of `row` for curves over the quantity number `across`.
     fn of(row: &Measurement, across: usize) -> Shared {
         let tokens = |lengths: Option<Lengths>| lengths.map_or(0, |l| l.mean() as u64);
-        // Settings in brackets are long, and the words before the brackets identify them.
+        // Omit the settings in brackets: they are long, and the words before the brackets identify the version.
         let version = row.version.split('(').next().unwrap_or_default().trim();
         let model = row.model.rsplit('/').next().unwrap_or_default();
-        // A step depends on the tokens in context, regardless of how many belong to the prompt.
+        // The time of a step depends on the tokens of context, regardless of how many belong to the prompt.
         let (input, output) = if row.context.is_some() { (None, None) } else { (row.input, row.output) };
         let mut counts = [
             row.concurrency.unwrap_or(0),
@@ -59,13 +56,14 @@ impl Shared {
 
 type Curves<'a, 'b> = BTreeMap<Shared, Vec<(f64, &'b RowForecast<'a>)>>;
 
-/// A chart for each measured time; `None` if no three points form a curve.
+/// A chart for each measured time; `None` if fewer than three points form a curve.
 pub fn svg(points: &[RowForecast]) -> Option<String> {
     let charts: Vec<Chart> = (0..TIMES.len()).filter_map(|metric| chart(points, metric)).collect();
     (!charts.is_empty()).then(|| page(&charts))
 }
 
-/// The curves over the quantity that covers the most points, and among equals the fewest curves.
+/// The chart over the quantity whose curves cover the most points; among equal ones, over the quantity with the fewest
+/// curves.
 fn chart(points: &[RowForecast], metric: usize) -> Option<Chart> {
     let joined = |across: usize| {
         let curves = curves(points, metric, across);
@@ -112,7 +110,7 @@ fn curves<'a, 'b>(points: &'b [RowForecast<'a>], metric: usize, across: usize) -
     curves
 }
 
-/// At most [`MOST`] of `all`, the first and the last among them.
+/// At most [`MOST`] items of `all`, including the first and the last.
 fn spread<T>(all: Vec<T>) -> Vec<T> {
     let last = all.len().saturating_sub(1);
     let kept: BTreeSet<usize> = (0..MOST).map(|i| i * last / (MOST - 1)).collect();
@@ -124,7 +122,7 @@ fn forecast(point: &RowForecast) -> Metrics {
     point.forecast.clone().unwrap_or_default()
 }
 
-/// The values of a curve in the order of `x`; values at one x are averaged, so that the line has one value there.
+/// The values of a curve in order of `x`; values at one x are averaged, so that the line is a function of x.
 fn line(values: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut places: Vec<(f64, f64, f64)> = Vec::new();
     for (x, value) in values {
@@ -152,7 +150,7 @@ fn draw(chart: &mut Chart, curve: &[(f64, &RowForecast)], metric: usize, series:
     }
 }
 
-/// Flags of the names and counts that differ between curves: differing ones label curves, the others are in the
+/// Flags of the properties that differ between curves: differing properties label the curves, common ones are in the
 /// title.
 struct Varied {
     names: [bool; 6],
@@ -172,7 +170,7 @@ impl Varied {
     fn parts(&self, shared: &Shared, varied: bool) -> Vec<String> {
         let names = shared.names.iter().zip(self.names).filter(|(name, v)| *v == varied && !name.is_empty());
         let counts = shared.counts.iter().zip(COUNTS).zip(self.counts);
-        // Counts that are 1 or absent everywhere are not printed.
+        // Counts that are 1 or absent in every curve are not printed.
         let counts = counts.filter(|((n, _), v)| *v == varied && (varied || **n > 1));
         names
             .map(|(name, _)| name.clone())
@@ -184,7 +182,7 @@ impl Varied {
         self.parts(shared, true).join(", ")
     }
 
-    /// Properties common to all curves, without the kind of measurement.
+    /// Text of the properties that all curves have in common, without the kind of measurement.
     fn title(&self, shared: &Shared) -> String {
         let kind = shared.names.last();
         let parts = self.parts(shared, false);
@@ -216,7 +214,7 @@ mod tests {
         let row = |weights: &str, context: u64, batch: u64| {
             format!("decode_step,a/m,h100-sxm,{weights},{context},{batch},{}\n", 2 * batch)
         };
-        // Two curves of three batches; over the context are two points at most, which is no curve.
+        // Two curves over three batches each; over context there would be at most two points, which form no curve.
         let rows = [
             ("fp8", 64, 1),
             ("fp8", 64, 2),
@@ -231,7 +229,7 @@ mod tests {
         let mut points: Vec<RowForecast> = rows.iter().map(|row| point(row, Ok(3.0))).collect();
         points[2].forecast = Err("too long".into());
         let svg = svg(&points).unwrap();
-        // Six points; a forecast and a limit for each curve, the limits dotted; one point was left out of the forecast.
+        // Six points; a forecast and a limit for each curve, the limits dotted; one point has no forecast.
         assert_eq!((svg.matches("<title>").count(), svg.matches("<polyline").count()), (6, 4));
         let dotted = svg.lines().filter(|l| l.starts_with("<polyline") && l.contains("dasharray")).count();
         let hollow = svg.lines().filter(|l| l.contains("<title>") && l.contains("class='p ")).count();

@@ -1,6 +1,6 @@
-//! The roofline picture: operators of a decode step and of a prefill under the roof of their machine.
+//! The roofline picture: operators of a decode step and of a prefill under the roofline of their machine.
 //!
-//! Knows: each operator's rate at its limit and as forecast. Knows nothing about links and the host.
+//! Knows: the rate of each operator at its limit and in the forecast. Knows nothing about links and the host.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page, prefixed};
 use crate::cost::{Cost, OperatorCost};
@@ -11,10 +11,10 @@ use crate::units::Picoseconds;
 const DECODE: usize = 0;
 const PREFILL: usize = 1;
 
-/// Operators at one place that are named; the number of further ones is printed.
+/// Most operators at one place that are named; of further ones only the number is printed.
 const SAID: usize = 2;
 
-/// An operator under the roof.
+/// An operator under the roofline.
 struct Spot {
     name: String,
     intensity: f64,
@@ -22,8 +22,8 @@ struct Spot {
     forecast: f64,
 }
 
-/// FLOP/s of one accelerator against FLOPs per byte, both logarithmic. Hollow points are at the limit, each joined to its
-/// forecast.
+/// FLOP/s of one accelerator against FLOPs per byte, both on logarithmic scales. Hollow points are operators at their
+/// limit, each joined to its forecast.
 pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) -> String {
     let (decode, prefill) = (spots(&limits.decode), spots(&limits.prefill));
     let all = || decode.iter().chain(&prefill);
@@ -50,7 +50,7 @@ pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) 
         let text = format!("{dtype} {}", prefixed(peak.0, " ", "FLOP/s"));
         chart.along((peak.0 / bandwidth, right), peak.0, &text);
     }
-    // In the middle of the slope.
+    // Put the label at the middle of the slope.
     let middle = (left * highest / bandwidth).sqrt();
     chart.label((middle, middle * bandwidth), &prefixed(bandwidth, " ", "B/s"), INK);
     chart.key(LegendSample::Line(INK, Stroke::Solid), "roof");
@@ -62,7 +62,7 @@ pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) 
     page(&[chart])
 }
 
-/// The operators that compute.
+/// The operators that have FLOPs.
 fn spots(cost: &Cost) -> Vec<Spot> {
     let computing = cost.operators.iter().filter(|o| o.intensity > 0.0 && o.flops.0 > 0);
     let spot = |o: &OperatorCost| {
@@ -73,7 +73,7 @@ fn spots(cost: &Cost) -> Vec<Spot> {
     computing.map(spot).collect()
 }
 
-/// Draws the points; those at about one place share a label.
+/// Draws the points; points at nearly one place share a label.
 fn draw(chart: &mut Chart, spots: &[Spot], series: usize) {
     let mut labels: Vec<(&Spot, Vec<&str>)> = Vec::new();
     for spot in spots {

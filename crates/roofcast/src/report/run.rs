@@ -1,4 +1,5 @@
-//! The picture of a run, simulated or measured: latencies as cumulative shares, requests and KV cache over time.
+//! The picture of a run, simulated or measured: cumulative distributions of latencies, and requests and KV cache over
+//! time.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page, shown};
 use crate::record::{Outcome, Record};
@@ -8,12 +9,13 @@ use crate::summary::Statistics;
 use crate::timeline::series::SeriesPoint;
 use crate::units::Picoseconds;
 
-/// Points that a cumulative curve is drawn through.
+/// Number of points of a cumulative curve.
 const SHARES: usize = 400;
-/// Intervals that a level over time is drawn through: of more, each shows the mean and the range of several.
+/// Most intervals of a level over time; if a run has more, each drawn interval shows the mean and the range of several.
 const INTERVALS: usize = 120;
 
-/// Latencies above; requests and cache of all replicas together below, where levels over time were kept.
+/// Picture of a simulated run: latencies above; below, requests and KV cache of all replicas, if levels over time were
+/// recorded.
 pub fn svg(title: &str, simulation: &Simulation, slo: &Slo) -> String {
     let s = &simulation.summary;
     let bounds = Metric::ALL.map(|metric| slo.of(metric).next());
@@ -70,7 +72,7 @@ pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f6
     page(&[above, in_flight(records)])
 }
 
-/// Cumulative distribution of one latency over requests.
+/// Cumulative distribution of one latency over the requests.
 struct Latency<'a> {
     name: String,
     shares: Vec<(f64, f64)>,
@@ -81,7 +83,7 @@ struct Latency<'a> {
 /// The fraction of requests within each latency, with medians, 99th percentiles and SLO bounds.
 fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
     let there = || curves.iter().enumerate().filter(|(_, curve)| !curve.shares.is_empty());
-    // Room for a label left of the fastest.
+    // Leave room for a label left of the fastest request.
     let room = |c: &Latency| c.shares.first().map(|(ms, _)| ms / 2.0);
     let times = there()
         .flat_map(|(_, c)| c.shares.iter().map(|(ms, _)| *ms).chain(c.slo.map(|b| b.ms)).chain(room(c)));
@@ -107,14 +109,14 @@ fn latencies(title: &str, note: &str, curves: &[Latency]) -> Chart {
     chart
 }
 
-/// Running and waiting requests of all replicas together.
+/// Chart of running and waiting requests, summed over replicas.
 fn queue(simulation: &Simulation, end: f64) -> Chart {
     let sum = |of: fn(&SeriesPoint) -> f64| over_time(simulation, |points| points.iter().map(of).sum());
     let levels = [("running", sum(|p| p.running)), ("waiting", sum(|p| p.waiting))];
     over("Requests", "requests", Unit::Plain, end, None, &levels)
 }
 
-/// Fraction of KV blocks in use, as the mean over replicas and of the fullest replica.
+/// Chart of the fraction of KV blocks in use: mean over replicas, and the fullest replica.
 fn cache(simulation: &Simulation, end: f64) -> Chart {
     let share = |blocks: f64| blocks / simulation.kv_cache.blocks as f64;
     let replicas = simulation.series.len();
@@ -128,7 +130,7 @@ fn cache(simulation: &Simulation, end: f64) -> Chart {
     over("KV cache", "share of the blocks held", Unit::Share, end, Some(1.0), &levels)
 }
 
-/// Requests that were sent and not yet answered.
+/// Chart of the requests that were sent and not yet answered.
 fn in_flight(records: &[Record]) -> Chart {
     let mut events: Vec<(f64, f64)> =
         records.iter().flat_map(|r| [(r.sent.seconds(), 1.0), (r.finished.seconds(), -1.0)]).collect();
@@ -145,7 +147,7 @@ fn in_flight(records: &[Record]) -> Chart {
     over("Requests", "requests in flight", Unit::Plain, end, None, &[("in flight", spans)])
 }
 
-/// A level that holds for a while, in seconds.
+/// A level that holds from one time to another, in seconds.
 #[derive(Clone, Copy)]
 struct Level {
     start: f64,
@@ -153,7 +155,8 @@ struct Level {
     value: f64,
 }
 
-/// Levels over time: the mean as a line, the range as a band where an interval of the picture has several values.
+/// Draws levels over time: the mean as a line, and the range as a band if an interval of the picture has several
+/// values.
 fn over(
     title: &str,
     unit_title: &str,
@@ -187,7 +190,7 @@ fn over(
     chart
 }
 
-/// Statistics of a level within an interval of the picture.
+/// Mean and range of a level within an interval of the picture.
 #[derive(Debug, PartialEq)]
 struct Bin {
     at: f64,
@@ -196,7 +199,8 @@ struct Bin {
     most: f64,
 }
 
-/// At most [`INTERVALS`] bins up to `end`; each covers the intervals that it overlaps, its mean weighted by overlap.
+/// At most [`INTERVALS`] bins up to `end`. A bin covers all levels that overlap it; its mean is weighted by the
+/// overlap.
 fn binned(spans: &[Level], end: f64) -> Vec<Bin> {
     let count = spans.len().clamp(1, INTERVALS);
     let width = end / count as f64;
@@ -220,7 +224,7 @@ fn binned(spans: &[Level], end: f64) -> Vec<Bin> {
     all.into_iter().enumerate().filter_map(bin).collect()
 }
 
-/// A level of all replicas in each interval.
+/// A level of all replicas in each interval; `of` computes it from the replicas' points.
 fn over_time(simulation: &Simulation, of: impl Fn(&[SeriesPoint]) -> f64) -> Vec<Level> {
     let count = simulation.series.first().map_or(0, Vec::len);
     let interval = |index: usize| {
@@ -235,7 +239,7 @@ fn over_time(simulation: &Simulation, of: impl Fn(&[SeriesPoint]) -> f64) -> Vec
 mod tests {
     use super::*;
 
-    /// 240 intervals of a second, 0 and 10 in turn, in 120 bins of two seconds each: from 0 to 10, 5 in the mean.
+    /// 240 intervals of one second, 0 and 10 in turn, become 120 bins of two seconds each: range 0 to 10, mean 5.
     #[test]
     fn many_intervals_become_trend_and_range() {
         let spans: Vec<Level> = (0..240)
@@ -246,7 +250,7 @@ mod tests {
         assert_eq!(bins[1], Bin { at: 3.0, least: 0.0, mean: 5.0, most: 10.0 });
     }
 
-    /// 3 for one second and 7 for three: (3 + 21)/4 = 6 over two bins of two seconds: (3 + 7)/2 = 5 and 7.
+    /// 3 for one second and 7 for three: mean (3 + 21)/4 = 6. In two bins of two seconds: (3 + 7)/2 = 5, and 7.
     #[test]
     fn intervals_count_by_their_time() {
         let spans = [Level { start: 0.0, end: 1.0, value: 3.0 }, Level { start: 1.0, end: 4.0, value: 7.0 }];

@@ -1,6 +1,6 @@
-//! The picture of errors: measurements over forecasts, a colour for each accelerator.
+//! The picture of errors: measurements against forecasts, with a colour for each accelerator.
 //!
-//! Knows: the diagonal on which both are equal. Knows nothing about how points were forecast.
+//! Knows: the diagonal on which measurement equals forecast. Knows nothing about how points were forecast.
 
 use super::chart::{Axis, Chart, INK, LegendSample, MUTED, Marker, SERIES, Stroke, Unit, page};
 use crate::measurement::Metrics;
@@ -8,15 +8,15 @@ use crate::validate::RowForecast;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Titles of the [`Metrics`], in order.
+/// Titles of the [`Metrics`], in the order of the struct's array.
 const NAMES: [&str; 5] = ["TTFT", "TPOT", "E2EL", "output tokens/s", "tokens/s"];
-/// Most points that get a tooltip each.
+/// Most points that have tooltips.
 const FEW: usize = 300;
 
 /// A chart for each metric that was measured and forecast; `None` if no row has both.
 pub fn svg(points: &[RowForecast]) -> Option<String> {
     let all: Vec<Vec<Dot>> = (0..Metrics::NAMES.len()).map(|metric| dots(points, metric)).collect();
-    // The accelerators with the most points have colours of their own, consistent across charts.
+    // The accelerators with the most points get separate colours, which are consistent across charts.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for dot in all.iter().flatten() {
         *counts.entry(dot.chip).or_default() += 1;
@@ -28,14 +28,14 @@ pub fn svg(points: &[RowForecast]) -> Option<String> {
     (!charts.is_empty()).then(|| page(&charts))
 }
 
-/// One row's place: forecast, measured.
+/// Position of one row: forecast and measured value.
 struct Dot<'a> {
     at: (f64, f64),
     row: &'a str,
     chip: &'a str,
 }
 
-/// The rows with a forecast and a measurement of that metric.
+/// The rows with a forecast and a measurement of metric number `metric`.
 fn dots<'a>(points: &'a [RowForecast<'a>], metric: usize) -> Vec<Dot<'a>> {
     let dot = |point: &'a RowForecast<'a>| {
         let forecast = point.forecast.as_ref().ok().and_then(|f| f.all()[metric]);
@@ -45,7 +45,7 @@ fn dots<'a>(points: &'a [RowForecast<'a>], metric: usize) -> Vec<Dot<'a>> {
     points.iter().filter_map(dot).collect()
 }
 
-/// The chart of one metric; `chips` are in the order of their colours, and those beyond the colours share the last.
+/// The chart of one metric. `chips` are in the order of their colours; chips beyond the last colour share it.
 fn chart(metric: usize, dots: &[Dot], chips: &[&str]) -> Chart {
     let all = || dots.iter().map(|dot| dot.at);
     let unit = if metric < 3 { Unit::Milliseconds } else { Unit::Plain };
@@ -67,7 +67,7 @@ fn chart(metric: usize, dots: &[Dot], chips: &[&str]) -> Chart {
     chart
 }
 
-/// The points of `chips` in the colour of `series`, where there are any.
+/// Draws the points of `chips` in the colour of `series`, if there are any.
 fn group(chart: &mut Chart, dots: &[Dot], chips: &[&str], series: usize, name: &str) {
     let mine: Vec<&Dot> = dots.iter().filter(|dot| chips.contains(&dot.chip)).collect();
     if mine.is_empty() {
@@ -84,7 +84,7 @@ fn group(chart: &mut Chart, dots: &[Dot], chips: &[&str], series: usize, name: &
     }
 }
 
-/// Number of points, their median error and the error that 90 % stay within, as text.
+/// Text with the number of points, the median error, and the error that 90 % of the points do not exceed.
 fn note(all: impl Iterator<Item = (f64, f64)>) -> String {
     let mut errors: Vec<f64> = all.map(|(forecast, measured)| (forecast / measured - 1.0).abs()).collect();
     errors.sort_by(f64::total_cmp);
@@ -96,7 +96,7 @@ fn note(all: impl Iterator<Item = (f64, f64)>) -> String {
 mod tests {
     use super::note;
 
-    /// Errors of 0, 10, 25 and 100 %: the third and the fourth of four are at one half and at nine tenths.
+    /// Errors of 0, 10, 25 and 100 %: position one half is the third of four, position nine tenths is the fourth.
     #[test]
     fn errors_by_hand() {
         let points = [(1.0, 1.0), (1.1, 1.0), (0.75, 1.0), (2.0, 1.0)];

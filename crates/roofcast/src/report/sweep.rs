@@ -1,6 +1,6 @@
-//! The picture of a sweep: what changes over a key's values, one chart for each quantity.
+//! The picture of a sweep: quantities over the values of the swept key, one chart for each quantity.
 //!
-//! Knows: how curves of limits, forecasts and measurements differ. Knows nothing about what was swept.
+//! Knows: how curves of limits, forecasts and measurements differ in style. Knows nothing about which key was swept.
 
 use super::chart::{Axis, Chart, LegendSample, Marker, Stroke, Unit, page};
 use crate::spec::SloBound;
@@ -8,13 +8,13 @@ use crate::spec::SloBound;
 /// Values of the swept key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// Numbers, on a scale.
+    /// Numbers, on a continuous scale.
     Numbers(Vec<f64>),
-    /// Names, each at its place.
+    /// Names, one position each.
     Names(Vec<String>),
 }
 
-/// Unit of a chart.
+/// Unit of a chart's y axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// Milliseconds.
@@ -34,7 +34,7 @@ pub enum Look {
     Limit,
 }
 
-/// One curve; a value is absent where a run gave none.
+/// One curve. A value is `None` if its run gave no value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepCurve {
     /// Name in the legend.
@@ -45,7 +45,7 @@ pub struct SweepCurve {
     pub look: Look,
     /// Curves of one series share a colour.
     pub series: usize,
-    /// The range of each value, where there is one.
+    /// The range of each value; `None` for a value without a range.
     pub ranges: Vec<Option<[f64; 2]>>,
 }
 
@@ -64,24 +64,24 @@ impl SweepCurve {
 /// One chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// Title of the y axis.
+    /// Title of the chart's y axis.
     pub title: String,
     /// Unit of the y axis.
     pub quantity: Quantity,
-    /// Curves of the panel.
+    /// Curves of the chart.
     pub curves: Vec<SweepCurve>,
     /// Bound that must not be exceeded, with its text.
     pub most: Option<SloBound>,
 }
 
-/// A sweep.
+/// A sweep and its charts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepPicture {
     /// Title: the model and hardware of the sweep.
     pub title: String,
     /// Subtitle: the settings that are constant.
     pub note: String,
-    /// Name of the swept key.
+    /// Name of the swept key, the title of the x axis.
     pub key: String,
     /// Values of the key.
     pub values: Values,
@@ -89,7 +89,7 @@ pub struct SweepPicture {
     pub panels: Vec<Panel>,
 }
 
-/// A chart for each panel that has a curve.
+/// An SVG document with a chart for each panel that has a curve.
 pub fn svg(sweep: &SweepPicture) -> String {
     let drawn = |p: &&Panel| p.curves.iter().any(|c| c.values.iter().any(Option::is_some));
     let panels: Vec<&Panel> = sweep.panels.iter().filter(drawn).collect();
@@ -125,7 +125,7 @@ fn chart(sweep: &SweepPicture, panel: &Panel, title: &str, note: &str) -> Chart 
     chart
 }
 
-/// One curve; values of names are not joined, as nothing lies between them.
+/// Draws one curve. Values over names are not joined by a line, because there is nothing between two names.
 fn draw(chart: &mut Chart, curve: &SweepCurve, at: &[f64], joined: bool) {
     let series = curve.series;
     let mut ranges: Vec<(f64, f64, f64)> =
@@ -158,7 +158,7 @@ fn draw(chart: &mut Chart, curve: &SweepCurve, at: &[f64], joined: bool) {
             ranges.iter().for_each(|(x, low, high)| chart.join((*x, *low), (*x, *high), series));
         }
     }
-    // Markers so close that they touch add nothing to the line; a limit is a line alone.
+    // Markers that touch each other add nothing to the line; a limit is a line without markers.
     if !joined || (points.len() <= MOST_POINTS && curve.look != Look::Limit) {
         points.iter().for_each(|at| chart.point(*at, marker, &format!("{}: {}", curve.name, at.1)));
     }

@@ -1,13 +1,14 @@
-//! The Pareto picture: dollars against time per token.
+//! The picture of a plan's trade-off: dollars against time per output token.
 
 use super::chart::{Axis, Chart, INK, LegendSample, MUTED, Marker, Stroke, Unit, colour, page};
 use crate::plan::{Choice, Near, Plan, front};
 use crate::spec::{Metric, Slo};
 use std::collections::BTreeSet;
 
-/// TPOT over dollars per hour (or accelerators, if prices are missing), one colour per accelerator: the Pareto set
+/// TPOT over dollars per hour (over accelerators if prices are missing), one colour per accelerator: the Pareto front
 /// and the best candidate of every other accelerator. Hollow points are limits, each joined to its forecast; the line
-/// is the Pareto front. If no candidate meets the SLO, the nearest ones by the factor that they exceed it.
+/// is the Pareto front. If no candidate meets the SLO, the chart shows the nearest candidates by the factor by which
+/// they exceed it.
 pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     if plan.ranked.is_empty() {
         return page(&[misses(model, plan)]);
@@ -73,8 +74,8 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     }
 }
 
-/// Output tokens per second and accelerator over output tokens per second and user: all candidates that met the SLO,
-/// and their Pareto front; `None` if fewer than two met it.
+/// Output tokens per second per accelerator over output tokens per second of one user: all candidates that meet the
+/// SLO, and their Pareto front; `None` if fewer than two meet it.
 fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
     if plan.ranked.len() < 2 {
         return None;
@@ -93,8 +94,8 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
     let mut chart = Chart::new(&format!("{model}: throughput against interactivity"), note, x, y);
     let at = |c: &Choice| (c.interactivity_tok_s, c.output_tok_s_per_accelerator);
     let edge: Vec<_> = plan.pareto_throughput.iter().map(at).collect();
-    // The front is a staircase, because no deployment lies between two candidates: a user gets more only with the
-    // next candidate.
+    // Draw the front as a staircase, because there is no deployment between two candidates: a user gets more only with
+    // the next candidate.
     let corners = edge.windows(2).flat_map(|pair| [pair[0], (pair[0].0, pair[1].1)]);
     chart.line(corners.chain(edge.last().copied()).collect(), MUTED, Stroke::Solid);
     let chips: BTreeSet<String> = plan.ranked.iter().map(Choice::accelerators).collect();
@@ -117,7 +118,7 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
     Some(chart)
 }
 
-/// Factor by which the nearest candidates exceed the SLO, over cost.
+/// Chart of the factor by which the nearest candidates exceed the SLO, over cost.
 fn misses(model: &str, plan: &Plan) -> Chart {
     let near: Vec<(&Near, f64)> = plan.nearest.iter().filter_map(|n| Some((n, n.factor?))).collect();
     let priced = near.iter().all(|(n, _)| n.cost_per_hour.is_some());
@@ -142,7 +143,7 @@ fn misses(model: &str, plan: &Plan) -> Chart {
     chart
 }
 
-/// Deployments that are named where none meets the SLO.
+/// Number of deployments that are named if none meets the SLO.
 const NEAREST: usize = 2;
 
 fn note(plan: &Plan) -> String {

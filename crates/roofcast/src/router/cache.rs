@@ -1,9 +1,9 @@
 //! Routing policies that weigh cached prefixes against load.
 //!
-//! Knows: the formulas of NVIDIA Dynamo's KV router, llm-d's inference scheduler, SGLang's model gateway and vLLM production
-//! stack's `kvaware`, and their settings ([`RoutingSpec`]). Dynamo, llm-d and `kvaware` read the replicas' caches (KV events
-//! that arrive at once); SGLang's gateway remembers the prompts that it sent. Ties go to a draw.
-//! Does not know: delays of events, tokenization in the router, caches below HBM.
+//! Knows: the formulas and settings ([`RoutingSpec`]) of NVIDIA Dynamo's KV router, llm-d's inference scheduler,
+//! SGLang's model gateway and vLLM production stack's `kvaware`. Dynamo, llm-d and `kvaware` read the replicas' caches
+//! (KV events that arrive at once); SGLang's gateway remembers the prompts that it sent. Ties are broken at random.
+//! Knows nothing about delays of events, tokenization in the router, or caches below HBM.
 
 use super::Routing;
 use super::history::History;
@@ -13,39 +13,39 @@ use crate::workload::Prompt;
 /// A request that needs a replica.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoutedRequest<'a> {
-    /// User or session.
+    /// User that sent the request, or its session.
     pub user: u32,
     /// Identity of the prompt's tokens.
     pub prompt: &'a Prompt,
-    /// Prompt tokens.
+    /// Number of prompt tokens.
     pub input: u64,
 }
 
-/// Reports of replicas to a router, by their index.
+/// Load and caches that replicas report to a router, by replica index.
 pub(crate) trait Replicas {
-    /// Requests waiting or running.
+    /// Number of requests, waiting or running.
     fn in_flight(&self, index: usize) -> u64;
-    /// Requests waiting.
+    /// Number of waiting requests.
     fn waiting(&self, index: usize) -> u64;
-    /// Prompt tokens of requests without a first token.
+    /// Prompt tokens of the requests without an output token yet.
     fn prompt_tokens(&self, index: usize) -> u64;
-    /// KV blocks that requests hold, and all KV blocks.
+    /// Number of KV blocks that requests hold, and number of all KV blocks.
     fn blocks(&self, index: usize) -> (u64, u64);
-    /// Tokens of the request's prompt in the prefix cache, in whole blocks.
+    /// Tokens of the routed request's prompt that are in the prefix cache, in whole blocks.
     fn cached(&self, index: usize) -> u64;
 }
 
-/// A policy with its settings and its memory.
+/// A cache-aware policy with its settings and its memory.
 #[derive(Debug, Clone)]
 pub(super) struct CachePolicy {
     routing: Routing,
     settings: RoutingSpec,
-    /// Tokens of a KV block.
+    /// Tokens per KV block.
     block: f64,
     history: History,
 }
 
-/// A draw below a count.
+/// Function that returns a random number below a count.
 type Draw<'a> = &'a mut dyn FnMut(usize) -> usize;
 
 impl CachePolicy {
@@ -53,15 +53,15 @@ impl CachePolicy {
         CachePolicy { routing, settings, block: block as f64, history: History::default() }
     }
 
-    /// Records that `asked` went to replica `chosen`.
+    /// Records that request `asked` was sent to replica `chosen`.
     pub(super) fn sent(&mut self, asked: &RoutedRequest, chosen: usize) {
         if self.routing == Routing::CacheAware {
             self.history.insert(chosen, asked.prompt);
         }
     }
 
-    /// Chooses one of at least two candidates: the one with the highest value, or by the softmax of values over their range where
-    /// Dynamo has a temperature.
+    /// Chooses one of at least two candidates: the one with the highest value, or, with Dynamo's temperature, a random
+    /// one by the softmax of the values over their range.
     pub(super) fn choose(
         &self,
         asked: &RoutedRequest,
@@ -84,9 +84,9 @@ impl CachePolicy {
         by_weight(candidates, &values.iter().map(weight).collect::<Vec<f64>>(), draw)
     }
 
-    /// Costs by Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`), in blocks: `prefill_load_scale` ×
-    /// max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks, 0) + blocks in use +
-    /// `decode_active_request_weight` × requests.
+    /// Negated costs in blocks, by Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`). Cost =
+    /// `prefill_load_scale` × max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks, 0)
+    /// + blocks in use + `decode_active_request_weight` × requests.
     fn costs(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let cost = |&index: &usize| {
@@ -98,8 +98,9 @@ impl CachePolicy {
         candidates.iter().map(cost).collect()
     }
 
-    /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score, each score within 0 and 1: cached
-    /// tokens / prompt tokens; (longest queue − own queue) / (longest − shortest), 1 where they are equal; 1 − KV cache use.
+    /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score over three scores within 0
+    /// and 1. Prefix: cached tokens / prompt tokens. Queue: (longest queue − own queue) / (longest − shortest), 1 if
+    /// all are equal. Cache: 1 − fraction of KV cache in use.
     fn scores(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let queues: Vec<f64> = candidates.iter().map(|index| replicas.waiting(*index) as f64).collect();
@@ -114,9 +115,9 @@ impl CachePolicy {
         candidates.iter().zip(&queues).map(score).collect()
     }
 
-    /// Values by SGLang's model gateway (policy `cache_aware`): minus the load where most − least > `balance_abs_threshold` and
-    /// most > `balance_rel_threshold` × least; else the matched tokens where the longest match exceeds `cache_threshold` of
-    /// the prompt; else minus the remembered tokens.
+    /// Values by SGLang's model gateway (policy `cache_aware`): minus the load if most − least >
+    /// `balance_abs_threshold` and most > `balance_rel_threshold` × least; else the matched tokens if the longest match
+    /// exceeds `cache_threshold` of the prompt; else minus the remembered tokens.
     fn balanced_matches(
         &self,
         asked: &RoutedRequest,
@@ -137,8 +138,9 @@ impl CachePolicy {
         candidates.iter().map(|index| -(self.history.tokens(*index) as f64)).collect()
     }
 
-    /// Values by vLLM production stack a6c01db0 (`routers/routing_logic.py`, `kvaware`): the cached tokens where at most
-    /// `kv_aware_threshold` tokens of the prompt are not in the longest cached prefix, else minus the requests in flight.
+    /// Values by vLLM production stack a6c01db0 (`routers/routing_logic.py`, `kvaware`): the cached tokens if at most
+    /// `kv_aware_threshold` tokens of the prompt are outside the longest cached prefix, else minus the requests in
+    /// flight.
     fn holders(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let cached: Vec<f64> = candidates.iter().map(|index| replicas.cached(*index) as f64).collect();
         let longest = extremes(&cached)[1];
@@ -147,17 +149,17 @@ impl CachePolicy {
     }
 }
 
-/// Minus the requests in flight on each candidate.
+/// Minus the number of requests in flight on each candidate.
 fn idle(replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
     candidates.iter().map(|index| -(replicas.in_flight(*index) as f64)).collect()
 }
 
-/// Least and most of values.
+/// Smallest and largest of the values.
 fn extremes(values: &[f64]) -> [f64; 2] {
     values.iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(*v), high.max(*v)])
 }
 
-/// The candidate with the highest value; among equals a draw.
+/// The candidate with the highest value; ties are broken at random.
 fn highest(candidates: &[usize], values: &[f64], draw: Draw) -> usize {
     let most = extremes(values)[1];
     let equals: Vec<usize> =
@@ -168,7 +170,7 @@ fn highest(candidates: &[usize], values: &[f64], draw: Draw) -> usize {
     }
 }
 
-/// A candidate drawn in proportion to its weight.
+/// A random candidate, with probability in proportion to its weight.
 fn by_weight(candidates: &[usize], weights: &[f64], draw: Draw) -> usize {
     const STEPS: usize = 1 << 20;
     let mut left = weights.iter().sum::<f64>() * draw(STEPS) as f64 / STEPS as f64;
@@ -186,7 +188,8 @@ mod tests {
     use super::*;
     use crate::router::Router;
 
-    /// Requests in flight, waiting, queued prompt tokens, blocks in use of 1000, and cached tokens of each replica.
+    /// For each replica: requests in flight, waiting requests, queued prompt tokens, blocks in use of 1000, cached
+    /// tokens.
     struct Reported(Vec<[u64; 5]>);
 
     impl Replicas for Reported {
@@ -217,8 +220,8 @@ mod tests {
 
     #[test]
     fn dynamo_weighs_uncached_blocks_against_blocks_in_use() {
-        // 1600 tokens are 100 blocks of 16. A: nothing cached, 10 blocks in use: 100 + 10 = 110. B: 80 blocks cached, 85 in
-        // use: 20 + 85 = 105. With half the credit B is 60 + 85 = 145.
+        // 1600 tokens are 100 blocks of 16. Replica A: no cached blocks, 10 blocks in use: 100 + 10 = 110. Replica B:
+        // 80 blocks cached, 85 in use: 20 + 85 = 105. With half the credit the cost of B is 60 + 85 = 145.
         let reported = [[1, 0, 0, 10, 0], [4, 0, 0, 85, 1280]];
         let whole = RoutingSpec::default();
         assert_eq!(chosen(Routing::DynamoKv, whole, 1600, &reported), 1);
@@ -228,7 +231,8 @@ mod tests {
 
     #[test]
     fn llm_d_adds_prefix_queue_and_room() {
-        // A: 3 × 0 + 2 × 1 + 2 × 0.9 = 3.8. B: 3 × 0.8 + 2 × 0 + 2 × 0.5 = 3.4. With a prefix weight of 4: 3.8 and 4.2.
+        // Replica A: 3 × 0 + 2 × 1 + 2 × 0.9 = 3.8. Replica B: 3 × 0.8 + 2 × 0 + 2 × 0.5 = 3.4. With a prefix weight of
+        // 4: 3.8 and 4.2.
         let reported = [[1, 0, 0, 100, 0], [9, 5, 0, 500, 1280]];
         assert_eq!(chosen(Routing::LlmD, RoutingSpec::default(), 1600, &reported), 0);
         let prefix = RoutingSpec { prefix_cache_weight: 4.0, ..RoutingSpec::default() };
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn kvaware_follows_the_cache_up_to_its_threshold() {
-        // 5000 tokens of which 3200 are cached leave 1800, below 2000; of which 2400 are cached leave 2600.
+        // 5000 tokens with 3200 cached leave 1800 uncached, below 2000; with 2400 cached they leave 2600.
         let near = [[1, 0, 0, 0, 0], [9, 0, 0, 0, 3200]];
         let far = [[1, 0, 0, 0, 0], [9, 0, 0, 0, 2400]];
         assert_eq!(chosen(Routing::Kvaware, RoutingSpec::default(), 5000, &near), 1);
@@ -253,11 +257,11 @@ mod tests {
         let first = router.choose_by_cache(&asked, &idle, &[0, 1, 2]);
         // 1000 of 1200 tokens match: 0.83 > 0.3.
         assert_eq!(router.choose_by_cache(&asked, &idle, &[0, 1, 2]), first);
-        // A prompt without a match goes where least text is remembered.
+        // A prompt without a match goes to the replica with the fewest remembered tokens.
         let other = Prompt::Shared { segment: 2, length: 1000 };
         let other = RoutedRequest { prompt: &other, ..asked };
         assert_ne!(router.choose_by_cache(&other, &idle, &[0, 1, 2]), first);
-        // 65 more requests than the least, and more than 1.5 times as many: the shortest queue.
+        // 65 requests more than the least loaded replica, and over 1.5 times as many: the shortest queue is chosen.
         let mut busy = vec![[10, 0, 0, 0, 0]; 3];
         busy[first] = [75, 0, 0, 0, 0];
         assert_ne!(router.clone().choose_by_cache(&asked, &Reported(busy.clone()), &[0, 1, 2]), first);
@@ -267,8 +271,8 @@ mod tests {
 
     #[test]
     fn a_temperature_draws_among_costs() {
-        // Costs 110 and 105, range 5, temperature 1: weights e^-1 and 1, so the costlier one is drawn 27 % of the
-        // time.
+        // Costs 110 and 105, range 5, temperature 1: weights e^-1 and 1, so the more expensive replica is chosen 27 %
+        // of the time.
         let reported = Reported(vec![[1, 0, 0, 10, 0], [4, 0, 0, 85, 1280]]);
         let settings = RoutingSpec { router_temperature: 1.0, ..RoutingSpec::default() };
         let mut router = Router::new(Routing::DynamoKv, 7).weighing_caches(settings, 16);

@@ -1,16 +1,16 @@
-//! Prompts that a router sent to each replica: an approximate index of their caches.
+//! Prompts that a router sent to each replica: an approximate index of the replicas' caches.
 //!
-//! Knows: content hashes of consecutive blocks of [`BLOCK`] tokens, and the order of their last uses; the oldest are
-//! removed if a replica's index exceeds [`MOST`] blocks. Knows nothing about tokens that a replica evicted or
-//! generated.
+//! Knows: content hashes of consecutive blocks of [`BLOCK`] tokens, and the order of their last uses. The least
+//! recently used blocks are removed when a replica's index exceeds [`MOST`] blocks. Knows nothing about tokens that a
+//! replica evicted or generated.
 
 use crate::kv_cache::prefix::{Content, Tokens};
 use crate::workload::Prompt;
 use std::collections::BTreeMap;
 
-/// Tokens of an indexed block.
+/// Tokens per indexed block.
 const BLOCK: u64 = 16;
-/// Blocks indexed for one replica at most: llm-d's older approximate index held 31,250 blocks an endpoint.
+/// Most blocks indexed for one replica, as in llm-d's older approximate index (31,250 blocks per endpoint).
 const MOST: usize = 31_250;
 
 /// The index of all replicas.
@@ -28,10 +28,11 @@ struct Sent {
 }
 
 impl History {
-    /// Adds the prompt's shareable blocks to the index of `replica`.
+    /// Adds the shareable blocks of a prompt to the index of `replica`.
     pub(super) fn insert(&mut self, replica: usize, prompt: &Prompt) {
         let sent = self.replicas.entry(replica).or_default();
-        // Last blocks first, so that the first blocks of a prompt are the newest and go last.
+        // Insert the last blocks first, so that the first blocks of a prompt are the most recently used and are removed
+        // last.
         for content in contents(prompt).into_iter().rev() {
             self.uses += 1;
             if let Some(before) = sent.last.insert(content, self.uses) {
@@ -46,20 +47,20 @@ impl History {
         }
     }
 
-    /// Tokens at the prompt's beginning that were sent to `replica` before.
+    /// Number of tokens at the beginning of the prompt that were sent to `replica` before.
     pub(super) fn matched(&self, replica: usize, prompt: &Prompt) -> u64 {
         let Some(sent) = self.replicas.get(&replica) else { return 0 };
         let matched = contents(prompt).iter().take_while(|content| sent.last.contains_key(content)).count();
         matched as u64 * BLOCK
     }
 
-    /// Tokens indexed for `replica`.
+    /// Number of tokens indexed for `replica`.
     pub(super) fn tokens(&self, replica: usize) -> u64 {
         self.replicas.get(&replica).map_or(0, |sent| sent.last.len() as u64 * BLOCK)
     }
 }
 
-/// Content hashes of the prompt's whole blocks that another prompt may repeat.
+/// Content hashes of the whole blocks of a prompt that another prompt may repeat.
 fn contents(prompt: &Prompt) -> Vec<Content> {
     Tokens::of_prompt(prompt).contents((BLOCK, 0))
 }

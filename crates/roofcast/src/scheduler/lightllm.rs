@@ -1,9 +1,9 @@
-//! LightLLM: cache by the token, and admission by the future peak of the cache.
+//! LightLLM: KV cache allocated token by token, and admission by the future peak of the cache.
 //!
-//! Knows: at the end of each request's output, the requests that run longer hold a known number of tokens; the
-//! largest such sum is the peak. A request that would raise it above the cache waits, so none is preempted. Source:
-//! the scheduler of LightLLM's `router/req_queue` ("future memory"), with the output bound as the prediction. Prompts
-//! are computed first, whole.
+//! Knows: when a request's output ends, the requests that run longer hold a known number of tokens; the largest such
+//! sum is the peak. A request that would raise the peak above the cache waits, so that no request is preempted. Prompts
+//! are computed first, each whole. Source: the scheduler of LightLLM's `router/req_queue` ("future memory"), with the
+//! client's bound as the predicted output length. Knows nothing about time.
 
 use super::{Policy, Profile};
 use crate::arrival::SequenceId;
@@ -11,7 +11,7 @@ use crate::scheduler::config::Reservation;
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
 
-/// Defaults of LightLLM: whole prompts, a cache by the token.
+/// Defaults of LightLLM: whole prompts, KV cache in blocks of one token.
 pub(super) fn profile() -> Profile {
     Profile { only_block_size: Some(1), ..Profile::whole(Policy::LightLlm, Reservation::Prompt) }
 }
@@ -26,7 +26,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     while state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { break };
         let known = state.sequence(id).known;
-        // The prompt's step samples the first output token.
+        // The step that computes the prompt samples the first output token.
         let (_, left) = held_and_left(state, id);
         running.push((u64::from(known), left - 1));
         if known > budget || peak(&mut running.clone()) > room(state) {
@@ -43,17 +43,19 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// 1 if a waiting request may soon fit: as running requests near their ends, the peak falls from step to step.
+/// Number of steps for which the decision holds: 1 if a waiting request may soon fit, because the peak falls from step
+/// to step as running requests near their ends.
 pub(super) fn patience<D: Decodes>(state: &State<D>) -> u64 {
     if state.waiting() > 0 && state.running() < state.config.max_num_seqs { 1 } else { u64::MAX }
 }
 
-/// KV tokens of the whole cache.
+/// Tokens that the whole KV cache holds.
 fn room<D: Decodes>(state: &State<D>) -> u64 {
     state.config.blocks * u64::from(state.config.block_size)
 }
 
-/// Tokens in the cache, and tokens that may still be added: up to the client's bound, as far as a sequence may grow.
+/// Tokens of a sequence in the KV cache, and tokens that may still be added, up to the client's bound and the longest
+/// sequence.
 fn held_and_left<D: Decodes>(state: &State<D>, id: SequenceId) -> (u64, u64) {
     let (held, left) = state.progress(id);
     let arrival = &state.sequence(id).arrival;
@@ -61,8 +63,8 @@ fn held_and_left<D: Decodes>(state: &State<D>, id: SequenceId) -> (u64, u64) {
     (u64::from(held), u64::from(left + arrival.max_tokens.min(most).saturating_sub(arrival.output)))
 }
 
-/// The future peak of tokens held: at the end of each request, the requests that last longer hold their tokens of
-/// that time.
+/// The future peak of tokens held, for requests as (tokens held, tokens left): when one ends, the requests that last
+/// longer still hold their tokens of that time.
 fn peak(requests: &mut [(u64, u64)]) -> u64 {
     requests.sort_unstable_by_key(|(_, left)| std::cmp::Reverse(*left));
     let mut held = 0;
@@ -79,7 +81,8 @@ mod tests {
 
     #[test]
     fn peaks_by_hand() {
-        // (held, left): when the one with 2 left ends, 10 + 5 + 2·2 = 19; when the one with 8 left ends, 10 + 8 = 18.
+        // Requests as (held, left): when the one with 2 left ends, 10 + 5 + 2·2 = 19; when the one with 8 left ends, 10
+        // + 8 = 18.
         assert_eq!(peak(&mut [(5, 2), (10, 8)]), 19);
         assert_eq!(peak(&mut []), 0);
     }

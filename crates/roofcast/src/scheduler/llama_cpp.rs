@@ -1,10 +1,9 @@
-//! llama.cpp's server: a fixed number of slots, each with an equal part of the context; prompts in batches together
-//! with decodes.
-//!
-//! Knows: a request keeps its slot until it ends; each step computes one token of every slot that generates and fills
+//! llama.cpp's server: a fixed number of slots, each with an equal part of the context; prompts share batches with
+//! decodes.
+//! Knows: a request keeps its slot until it ends. Each step computes one token of every slot that generates, and fills
 //! the batch (`n_batch`) with prompts in order of the slots. No request is preempted. Source: `update_slots` of
-//! `tools/server/server.cpp` (b6000 and on). With a unified cache a slot may use all of the context: set
-//! `max_model_len` to it.
+//! `tools/server/server.cpp` (b6000 and later). With a unified cache one slot may use the whole context: set
+//! `max_model_len` to the context. Knows nothing about time.
 
 use super::{Policy, Profile};
 use crate::scheduler::config::Reservation;
@@ -12,7 +11,8 @@ use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
-/// Defaults of llama.cpp: four slots of an equal part of the cache, reserved whole, and steps of 2048 tokens.
+/// Defaults of llama.cpp: four slots, each with an equal part of the cache that is reserved at admission, and steps of
+/// 2048 tokens.
 pub(super) fn profile() -> Profile {
     Profile {
         block_size: 1,

@@ -1,8 +1,7 @@
-//! Orca's iteration-level scheduling (OSDI 2022): prompts join and leave between steps, whole prompts together with
-//! decodes.
-//!
-//! Knows: space is reserved when a request is admitted ([`Reservation`](crate::scheduler::config::Reservation)), in one
-//! piece if the cache is contiguous, so no request is ever preempted.
+//! Orca's iteration-level scheduling (OSDI 2022): requests join and leave between steps, and whole prompts share steps
+//! with decodes.
+//! Knows: memory is reserved when a request is admitted ([`Reservation`](crate::scheduler::config::Reservation)), in
+//! one piece if the cache is contiguous, so that no request is ever preempted. Knows nothing about time.
 
 use super::{Policy, Profile};
 use crate::scheduler::config::Reservation;
@@ -10,7 +9,7 @@ use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
-/// Defaults of Orca: whole prompts, reserved memory.
+/// Defaults of Orca: whole prompts, memory reserved at admission.
 pub(super) fn profile() -> Profile {
     Profile {
         reserves: true,
@@ -26,7 +25,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// Admits whole prompts while `max_num_seqs` and reserved space last.
+/// Admits whole prompts while `max_num_seqs` and free memory permit.
 pub(super) fn admit<D: Decodes>(state: &mut State<D>) {
     while state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { return };

@@ -4,32 +4,32 @@ use super::Policy;
 use crate::scheduler::config::{PrefixCaching, Reservation};
 use crate::spec::KvLayout;
 
-/// A scheduler's own settings; each policy's file defines them.
+/// Defaults and restrictions of a scheduler; the file of each policy defines its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
-    /// Policy that decides.
+    /// Policy that makes the decisions.
     pub policy: Policy,
-    /// Tokens of a KV block.
+    /// Tokens per KV block.
     pub block_size: u64,
-    /// The only supported block size, if there is one.
+    /// The only supported block size in tokens; `None` if others are supported.
     pub only_block_size: Option<u64>,
-    /// Tokens of a step; `None` for the engine's own default.
+    /// Token budget of a step; `None` for the engine's own default.
     pub max_num_batched_tokens: Option<u64>,
-    /// Requests that run at one time; `None` for the engine's own default.
+    /// Most requests that run at one time; `None` for the engine's own default.
     pub max_num_seqs: Option<u64>,
-    /// Cache reserved at admission.
+    /// KV cache that a request reserves at admission.
     pub reservation: Reservation,
-    /// True if a spec may set the reservation, in contiguous memory.
+    /// True if a spec may choose the reservation and contiguous memory.
     pub reserves: bool,
-    /// Fraction of the blocks kept free when admitting while others run.
+    /// Fraction of the blocks that stays free when a request is admitted while others run.
     pub watermark: f64,
     /// True if a prompt may be split over steps.
     pub enable_chunked_prefill: bool,
-    /// True if admission needs room for the whole known sequence.
+    /// True if admission needs memory for the whole known sequence instead of its first chunk.
     pub scheduler_reserve_full_isl: bool,
-    /// Kind of prefix cache, if any.
+    /// Kind of prefix cache that the scheduler has.
     pub prefixes: PrefixCaching,
-    /// Blocks of the pool that the scheduler reserves for itself.
+    /// Number of blocks of the pool that the scheduler reserves for itself.
     pub null_blocks: u64,
     /// True if blocks outside a sliding window are freed.
     pub frees_windows: bool,
@@ -37,18 +37,18 @@ pub(crate) struct Profile {
     pub decides_ahead: bool,
     /// True if a step's token budget bounds the number of running requests.
     pub bounds_sequences: bool,
-    /// True if data-parallel ranks divide one budget.
+    /// True if data-parallel ranks divide one token budget.
     pub divides_budget: bool,
-    /// True if each request has an equal part of the cache, as llama.cpp's slots.
+    /// True if each request gets an equal part of the cache, as in llama.cpp's slots.
     pub shares_cache_by_slots: bool,
-    /// Supported layouts of tokens in memory.
+    /// Supported layouts of the KV cache in memory.
     pub layouts: &'static [KvLayout],
-    /// Spec keys that only some schedulers have.
+    /// Keys of a spec that this scheduler supports and others do not.
     pub keys: &'static [&'static str],
 }
 
 impl Profile {
-    /// A token budget shared by decodes and chunks of prompts, in blocks of 16.
+    /// Profile of a policy with a token budget that decodes and chunks of prompts share, and blocks of 16 tokens.
     pub(super) fn chunked(policy: Policy) -> Profile {
         Profile {
             policy,
@@ -73,7 +73,7 @@ impl Profile {
         }
     }
 
-    /// Whole prompts in steps of any size, in blocks of one token.
+    /// Profile of a policy with whole prompts, steps of any size and blocks of one token.
     pub(super) fn whole(policy: Policy, reservation: Reservation) -> Profile {
         Profile {
             block_size: 1,

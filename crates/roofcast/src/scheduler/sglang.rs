@@ -1,11 +1,11 @@
-//! SGLang's scheduler: prompts first, in chunks; admission by an estimate of the tokens that running requests will
-//! still add; a radix tree of prefixes; retraction when the KV pool is full; the normal and the overlap loop.
-//!
-//! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, tested step for step against
-//! recorded ones by [`crate::conformance`], and the differences of older versions ([`Rules`]). One iteration is
+//! SGLang's scheduler: prompts before decodes, in chunks; admission by an estimate of the tokens that running requests
+//! will still add; a radix tree of prefixes; retraction when the KV pool is full; the normal and the overlap loop.
+//! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, which [`crate::conformance`]
+//! tests step by step against recorded decisions, and the differences of older versions ([`Rules`]). One iteration is
 //! [`Scheduler::schedule`] and, for the batch whose results have arrived, [`Scheduler::process`]: in the normal loop
-//! the batch just decided, in the overlap loop the previous one. Decoding rows are tracked by one counter, so that
-//! equal iterations are taken at once ([`Scheduler::repeat`]). Knows nothing about time: its driver prices the steps.
+//! for the batch just decided, in the overlap loop for the previous one. One counter tracks all decoding rows, so that
+//! equal iterations can be taken at once ([`Scheduler::repeat`]). Knows nothing about time: the driver prices the
+//! steps.
 
 mod abort;
 mod admission;
@@ -40,8 +40,8 @@ use rows::{Left, Running};
 use std::collections::VecDeque;
 use tree::ROOT;
 
-/// Defaults of SGLang: pages of one token, a radix tree, one budget that data-parallel ranks divide. The policy here
-/// is a placeholder, because [`crate::engine::sglang`] drives this scheduler.
+/// Defaults of SGLang: pages of one token, a radix tree, one token budget that data-parallel ranks divide. The policy
+/// in this profile is a placeholder, because [`crate::engine::sglang`] drives this scheduler.
 pub(super) fn profile() -> Profile {
     Profile {
         block_size: 1,
@@ -55,30 +55,30 @@ pub(super) fn profile() -> Profile {
 /// Index of a request in order of arrival; indices of forgotten requests are reused.
 pub(crate) type RequestId = usize;
 
-/// Kind of batch of an iteration.
+/// Kind of batch that an iteration runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
     /// No computation.
     #[default]
     Idle,
-    /// Prompts.
+    /// Chunks of prompts.
     Extend,
     /// One token of every running request.
     Decode,
-    /// Prompts and decodes, prompts first.
+    /// Chunks of prompts, followed by one token of each running request.
     Mixed,
 }
 
 /// A chunk of a prompt in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extend {
-    /// The request.
+    /// Request to which the chunk belongs.
     pub id: RequestId,
-    /// Tokens computed.
+    /// Number of tokens that the chunk computes.
     pub new: u64,
-    /// Context of the chunk's end in tokens.
+    /// Context in tokens at the end of the chunk.
     pub context: u64,
-    /// True if its prompt is complete then, so that it samples a token.
+    /// True if the chunk completes the prompt, so that the request samples a token.
     pub samples: bool,
 }
 
@@ -87,7 +87,7 @@ pub struct Extend {
 pub struct Step {
     /// Kind of batch.
     pub kind: ForwardMode,
-    /// The queue as sorted and before admission, if it was considered and [`ServerArgs::records`] is set.
+    /// The queue after sorting and before admission, if the queue was considered and [`ServerArgs::records`] is set.
     pub sorted: Vec<RequestId>,
     /// Chunks of prompts, in the order of the batch.
     pub extends: Vec<Extend>,
@@ -95,15 +95,15 @@ pub struct Step {
     pub decodes: u64,
     /// Decoding requests in order, if [`ServerArgs::records`] is set.
     pub rows: Vec<RequestId>,
-    /// Admitted requests, with the tokens found in the cache.
+    /// Admitted requests, each with the number of tokens found in the cache.
     pub admitted: Vec<(RequestId, u64)>,
-    /// Admitted requests with tokens loaded from the host: tokens on the device, tokens loaded.
+    /// Admitted requests that load from the host: request, tokens on the device, tokens loaded.
     pub loads: Vec<(RequestId, u64, u64)>,
-    /// Candidates that found their tokens on the host but did not load them, with the number of tokens.
+    /// Candidates whose tokens were found on the host but not loaded, each with the number of tokens.
     pub load_failed: Vec<(RequestId, u64)>,
-    /// Requests that start to run, with their cached tokens.
+    /// Requests that start to run, each with its cached tokens.
     pub joined: Vec<(RequestId, u64)>,
-    /// Requests that stopped running, since the last decision or with this one.
+    /// Requests that stopped running since the last decision or with this one.
     pub left: Vec<RequestId>,
     /// The request whose prompt is incomplete after this batch.
     pub chunked: Option<RequestId>,
@@ -111,9 +111,9 @@ pub struct Step {
     pub preempted: Vec<RequestId>,
     /// Requests retracted because the pool was full, in order.
     pub retracted: Vec<RequestId>,
-    /// Requests that end here because they do not fit even alone.
+    /// Requests aborted in this decision because they do not fit even alone.
     pub aborted: Vec<RequestId>,
-    /// Tokens that preempted and retracted requests lost and that are computed again.
+    /// Tokens that preempted and retracted requests lost and must recompute.
     pub dropped: u64,
     /// The new-token ratio before and after the decision.
     pub ratio: [f64; 2],
@@ -133,14 +133,14 @@ impl Step {
     }
 }
 
-/// The last batch, in the form that the next decision needs.
+/// The last batch, reduced to the fields that the next decision needs.
 #[derive(Debug, Clone, Default)]
 struct Last {
     kind: ForwardMode,
     extends: Vec<RequestId>,
 }
 
-/// The scheduler with its pool, its queue and its running requests.
+/// The scheduler with its KV pool, its queue and its running requests.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     config: ServerArgs,
@@ -148,22 +148,22 @@ pub struct Scheduler {
     memory: Memory,
     requests: Slab<RequestState>,
     waiting: VecDeque<RequestId>,
-    /// Number of entries into the queue so far.
+    /// Number of times that a request has entered the queue.
     entries: u64,
     running: Running,
     /// SGLang's `batch_is_full`: waiting requests are not considered until a running one leaves.
     full: bool,
     chunked: Option<RequestId>,
     last: Last,
-    /// Requests that hold a row of the pool's table.
+    /// Number of requests that hold a row of the request table.
     rows_held: u64,
-    /// Passes over the queue without matching, for [`Rules::refreshes_waiting`].
+    /// Number of passes over the queue without prefix matching, for [`Rules::refreshes_waiting`].
     passes: u64,
-    /// Rows that skip decodes because the result in flight is their last.
+    /// Rows that skip decodes because the result in flight holds their last token.
     leaving: Vec<RequestId>,
-    /// Rows that stopped since the last decision.
+    /// Requests that stopped running since the last decision.
     left: Vec<RequestId>,
-    /// Reused buffer for the tokens of one request.
+    /// Buffer for the tokens of one request, kept to reuse its allocation.
     path: Vec<Run>,
     spare: Option<Box<Step>>,
 }
@@ -196,7 +196,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues a request.
+    /// Adds a request to the queue.
     pub fn add(&mut self, arrival: NewRequest) -> RequestId {
         let lowest = if self.config.schedule_low_priority_values_first { i64::MAX } else { i64::MIN };
         let first_page = self.memory.tree.as_ref().and_then(|tree| tree.first_page(&arrival.prompt));
@@ -205,13 +205,13 @@ impl Scheduler {
         id
     }
 
-    /// Frees the index of a finished request for reuse: from the third [`Scheduler::schedule`] after its end on
-    /// nothing refers to it.
+    /// Frees the index of a finished request for reuse; valid from the third [`Scheduler::schedule`] after the
+    /// request's end, when no decision refers to the request any more.
     pub(crate) fn forget(&mut self, id: RequestId) {
         self.requests.vacate(id);
     }
 
-    /// Decides the next batch. In the overlap loop the results of the last one have not arrived yet.
+    /// Decides the next batch. In the overlap loop the results of the last batch have not arrived yet.
     pub fn schedule(&mut self) -> Box<Step> {
         let mut step = self.spare.take().unwrap_or_default();
         step.clear();
@@ -263,12 +263,12 @@ impl Scheduler {
         self.waiting.iter().copied()
     }
 
-    /// Number of requests, waiting or not.
+    /// Number of requests in flight, waiting or running.
     pub fn in_flight(&self) -> u64 {
         self.waiting.len() as u64 + self.rows_held
     }
 
-    /// The running batch, in order: empty after a mixed batch, whose requests rejoin with the next decision.
+    /// The running batch, in order. Empty after a mixed batch, whose requests rejoin with the next decision.
     pub(crate) fn running(&self) -> impl Iterator<Item = RequestId> + '_ {
         let joins = self.last.kind == ForwardMode::Mixed;
         self.running.ids().filter(move |_| !joins)
@@ -289,17 +289,17 @@ impl Scheduler {
         self.memory.usage(self.config.max_total_tokens)
     }
 
-    /// Number of running requests, with incomplete prompts and those about to leave.
+    /// Number of running requests, including requests with incomplete prompts and requests about to leave.
     pub(crate) fn held(&self) -> u64 {
         self.rows_held
     }
 
-    /// Cached tokens of rows that skip decodes because the result in flight is their last.
+    /// Cached tokens of the rows that skip decodes because the result in flight holds their last token.
     pub(crate) fn leaving_tokens(&self) -> u64 {
         self.leaving.iter().map(|id| self.requests[*id].tokens).sum()
     }
 
-    /// True if a request takes part in the decodes whose results are in flight.
+    /// True if request `id` takes part in the decodes whose results are in flight.
     pub(crate) fn decodes(&self, id: RequestId) -> bool {
         matches!(self.requests[id].phase, RequestPhase::Running | RequestPhase::Leaving)
     }
@@ -309,17 +309,17 @@ impl Scheduler {
         self.full && !self.config.preempts()
     }
 
-    /// KV tokens available, and evictable.
+    /// KV tokens that are available, and KV tokens that can be evicted.
     pub fn kv(&self) -> [u64; 2] {
         [self.memory.available, self.memory.evictable()]
     }
 
-    /// Tokens at the beginning of `path` in the prefix cache on the device, in whole pages.
+    /// Number of tokens at the beginning of `path` that are in the prefix cache on the device, in whole pages.
     pub(crate) fn cached(&self, path: &[Run]) -> u64 {
         self.memory.tree.as_ref().map_or(0, |tree| tree.holds(path))
     }
 
-    /// Tokens of a request: its prompt and the generated ones whose results have arrived.
+    /// Known tokens of a request: its prompt, and the generated tokens whose results have arrived.
     fn known(&self, id: RequestId) -> u64 {
         self.requests[id].input + self.generated(id)
     }
@@ -329,7 +329,7 @@ impl Scheduler {
         if r.phase == RequestPhase::Running { self.running.generated(id, r.generated) } else { r.generated }
     }
 
-    /// Tokens in a request's cache, in-flight ones included.
+    /// Number of tokens in a request's KV cache, including the token whose result is in flight.
     fn tokens(&self, id: RequestId) -> u64 {
         let r = &self.requests[id];
         if r.phase == RequestPhase::Running {
@@ -339,7 +339,7 @@ impl Scheduler {
         }
     }
 
-    /// True if results are processed one batch late.
+    /// True in the overlap loop, in which results are processed one batch late.
     fn overlaps(&self) -> bool {
         !self.config.disable_overlap_schedule
     }
@@ -351,7 +351,7 @@ impl Scheduler {
         self.waiting.push_back(id);
     }
 
-    /// Moves the requests of the last batch whose prompts are complete to the running ones.
+    /// Moves the requests of the last batch whose prompts are complete into the running batch.
     fn merge(&mut self, last: &Last, step: &mut Step) {
         if !matches!(last.kind, ForwardMode::Extend | ForwardMode::Mixed) {
             return;
@@ -360,11 +360,11 @@ impl Scheduler {
             |id: &RequestId| self.requests[*id].phase == RequestPhase::Extending && Some(*id) != self.chunked;
         let joining: Vec<RequestId> = last.extends.iter().copied().filter(joins).collect();
         let gone = joining.len() < last.extends.len();
-        // If nothing runs, and after a mixed batch, the joining batch becomes the running one.
+        // If no request runs, or after a mixed batch, the joining batch becomes the running batch.
         if gone || last.kind == ForwardMode::Mixed || (self.running.is_empty() && !joining.is_empty()) {
             self.full = false;
         }
-        // In the overlap loop, the results of a mixed batch and of the rows that decoded in it are in flight.
+        // In the overlap loop the results of a mixed batch, and of the rows that decoded in it, are in flight.
         let tick = self.overlaps() && last.kind == ForwardMode::Mixed;
         for (at, &id) in joining.iter().enumerate() {
             let r = &mut self.requests[id];

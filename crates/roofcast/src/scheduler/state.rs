@@ -1,7 +1,8 @@
-//! What one replica holds: waiting requests, running sequences, and the number of free KV blocks.
+//! State of one replica: waiting requests, running sequences, and the number of free KV blocks.
 //!
-//! Knows: the moves that every policy is made of (admit, continue, preempt, decode) and what each does to the blocks.
-//! Knows nothing about when to make them ([`crate::scheduler`]) or how long they take ([`crate::engine::price`]).
+//! Knows: the operations of which every policy consists (admit, continue, preempt, decode) and the effect of each on
+//! the blocks. Knows nothing about when to use them ([`crate::scheduler`]) or how long steps take
+//! ([`crate::engine::price`]).
 
 mod cache;
 pub mod decodes;
@@ -31,7 +32,7 @@ use decodes::{Decodes, Entry};
 use polling::AdmissionPolling;
 use queue::{Order, Queue};
 
-/// Phase of a sequence.
+/// Phase of a sequence in this replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Phase {
     #[default]
@@ -42,9 +43,9 @@ enum Phase {
     /// Its last token is sampled, and its blocks are not free yet.
     Ending,
     Swapped,
-    /// Its cache is in transfer to this replica.
+    /// The KV cache is in transfer to this replica.
     Travelling,
-    /// It has left, and its cache waits to be fetched.
+    /// The sequence has left, and its KV cache is kept until another replica fetches it.
     Kept,
 }
 
@@ -54,60 +55,60 @@ pub(crate) struct Sequence {
     /// The request as it arrived.
     pub arrival: Arrival,
     phase: Phase,
-    /// Cached tokens, while it does not decode.
+    /// Number of cached tokens; valid while the sequence does not decode.
     pub computed: u32,
-    /// Tokens to compute before it samples: the prompt and tokens generated before a preemption.
+    /// Number of tokens to compute before the sequence samples: the prompt, and tokens generated before a preemption.
     pub known: u32,
-    /// Tokens sampled, while it does not decode.
+    /// Number of sampled tokens; valid while the sequence does not decode.
     pub generated: u32,
-    /// Known tokens found in the cache by the last look-up.
+    /// Number of known tokens that the last look-up found in the cache.
     ready: u32,
-    /// Prompt tokens that were cached when it was first admitted.
+    /// Number of prompt tokens that were cached when the sequence was first admitted.
     pub cached: u32,
-    /// Blocks that it holds, if it does not grow block by block.
+    /// Number of blocks that the sequence holds, if it does not grow block by block.
     held: u64,
-    /// Order of admission; newer is larger.
+    /// Number in the order of admission; newer sequences have larger numbers.
     order: u64,
-    /// Time of its first token.
+    /// Time of the first output token.
     pub first: Ticks,
-    /// Time of its latest token, while it does not decode.
+    /// Time of the latest output token; valid while the sequence does not decode.
     pub last: Ticks,
-    /// Number of preemptions.
+    /// Number of times that the sequence was preempted.
     pub preemptions: u32,
 }
 
 /// A chunk of a prompt that the step computes.
 #[derive(Debug, Clone, Copy)]
 pub struct PrefillChunk {
-    /// The sequence.
+    /// Sequence to which the chunk belongs.
     pub id: SequenceId,
-    /// Number of tokens.
+    /// Number of tokens in the chunk.
     pub new: u32,
 }
 
-/// The state.
+/// State of one replica.
 #[derive(Debug, Clone)]
 pub struct State<D> {
-    /// Settings.
+    /// Settings of the replica.
     pub config: EngineConfig,
     /// Sequences that decode.
     pub decodes: D,
     /// Chunks of prompts that the next step computes together with the decodes.
     pub chunks: Vec<PrefillChunk>,
-    /// Counts over the run.
+    /// Counters of the run.
     pub tally: Tally,
     /// End of the last step.
     pub clock: Ticks,
-    /// Prompt tokens of requests without their first token.
+    /// Prompt tokens of the requests that have no output token yet.
     pub(crate) prompt_tokens: u64,
-    /// Recording of the run over time, if one is kept.
+    /// Recording of the run over time; `None` if it is not recorded.
     pub timeline: Option<Box<Timeline>>,
     sequences: Slab<Sequence>,
     waiting: Queue,
-    /// Steps in which waiting requests are considered.
+    /// Decides in which steps waiting requests are considered.
     pub(crate) polling: AdmissionPolling,
     swapped: Vec<SequenceId>,
-    /// Incomplete prompts, in order of admission.
+    /// Sequences with incomplete prompts, in order of admission.
     prefills: Vec<SequenceId>,
     /// True if the last decision held waiting requests back for want of budget.
     pub(crate) short_of_budget: bool,
@@ -115,25 +116,25 @@ pub struct State<D> {
     ending: u64,
     /// Number of requests that were preempted with their last token in flight.
     dropped: u64,
-    /// Running sequences in order of admission; entries of sequences that have left are skipped.
+    /// Running sequences in order of admission, with their numbers; entries of sequences that have left are skipped.
     stack: Vec<(u64, SequenceId)>,
     free: u64,
-    /// State of the cache beyond its free blocks.
+    /// State of the KV cache beyond the number of free blocks.
     cache: Cache,
     orders: u64,
-    /// Tokens moved between device and host in this step.
+    /// Number of tokens moved between device and host in this step.
     moved: u64,
-    /// Tokens in the host's memory.
+    /// Number of tokens in the swap space of the host.
     parked: u64,
-    /// End of the last step of decodes, and the sequences that have joined since: the time of their last token, and
-    /// their number.
+    /// End of the last step of decodes. `joined` holds the sequences that have joined since: time of their last token,
+    /// and their number.
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
     transfers: kv_transfers::KvTransfers,
 }
 
 impl<D: Decodes> State<D> {
-    /// An empty replica.
+    /// An idle replica with an empty cache.
     pub(crate) fn new(config: EngineConfig, reaches: &[u64]) -> State<D> {
         State {
             decodes: D::new(&config.groups, reaches),
@@ -163,12 +164,12 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Forgets the cache of an empty replica.
+    /// Empties the cache of an idle replica.
     pub(crate) fn restart(&mut self) {
         self.cache = Cache::new(&self.config);
     }
 
-    /// Adds a request to the queue; `prefix` is its shareable part.
+    /// Adds a request to the queue; `prefix` describes the part of its tokens that other requests can share.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, arrival: Arrival, prefix: SharedPrefix) {
         if let Some(timeline) = &mut self.timeline {
@@ -180,7 +181,7 @@ impl<D: Decodes> State<D> {
         self.cache.arrive(id, &arrival, prefix);
     }
 
-    /// Adds a sequence to the queue.
+    /// Adds a sequence to the queue and returns its id.
     #[inline(always)]
     fn take_in(&mut self, sequence: Sequence) -> SequenceId {
         let id = self.sequences.insert(sequence) as SequenceId;
@@ -189,17 +190,17 @@ impl<D: Decodes> State<D> {
         id
     }
 
-    /// A sequence.
+    /// The sequence with this id.
     pub(crate) fn sequence(&self, id: SequenceId) -> &Sequence {
         &self.sequences[id as usize]
     }
 
-    /// The request that is admitted next.
+    /// The request that is admitted next; `None` if no waiting request is considered in this step.
     pub(crate) fn head(&self) -> Option<SequenceId> {
         self.waiting.front().filter(|id| self.polling.admits(self.sequence(*id).arrival.at))
     }
 
-    /// Decides before a step which waiting requests it considers.
+    /// Decides before a step which waiting requests the step considers.
     pub(crate) fn poll(&mut self) {
         if self.polling.is_open() {
             return;
@@ -210,7 +211,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Holds prompts back until there are enough.
+    /// Decides whether this step holds prompts back, because there are too few prompts or tokens.
     #[inline(never)]
     fn hold(&mut self) {
         let enough = [self.polling.config.wait_prompts, self.polling.config.wait_tokens];
@@ -230,7 +231,7 @@ impl<D: Decodes> State<D> {
         self.polling.hold(prompts, tokens);
     }
 
-    /// Steps of decodes until a waiting request is considered.
+    /// Number of steps of decodes until a waiting request is considered.
     pub(crate) fn polling_patience(&self) -> u64 {
         if self.waiting() == 0 || self.head().is_some() { u64::MAX } else { self.polling.patience() }
     }
@@ -240,7 +241,7 @@ impl<D: Decodes> State<D> {
         self.waiting.len()
     }
 
-    /// True if the queue is in order of arrival, so that a new request changes nothing for earlier ones.
+    /// True if the queue is in order of arrival, so that a new request does not affect earlier ones.
     pub(crate) fn in_order(&self) -> bool {
         self.config.order == Order::Arrival
     }
@@ -255,27 +256,27 @@ impl<D: Decodes> State<D> {
         self.ending
     }
 
-    /// Incomplete prompts, in order of admission.
+    /// Sequences with incomplete prompts, in order of admission.
     pub(crate) fn prefills(&self) -> &[SequenceId] {
         &self.prefills
     }
 
-    /// Sequences swapped out, first out first.
+    /// Sequences swapped out to the host, in the order in which they were swapped out.
     pub(crate) fn swapped(&self) -> &[SequenceId] {
         &self.swapped
     }
 
-    /// Tokens of `prompt` in the prefix cache, in whole blocks.
+    /// Number of tokens of `prompt` in the prefix cache, in whole blocks.
     pub(crate) fn cached(&self, prompt: &Prompt) -> u64 {
         self.cache.holds(prompt)
     }
 
-    /// Free blocks.
+    /// Number of free blocks.
     pub(crate) fn free(&self) -> u64 {
         self.free
     }
 
-    /// Blocks held.
+    /// Number of blocks that requests hold.
     pub fn used(&self) -> u64 {
         self.config.blocks - self.free
     }
@@ -286,7 +287,7 @@ impl<D: Decodes> State<D> {
         self.stack.iter().filter(here).map(|(_, id)| *id)
     }
 
-    /// Cached tokens of a running sequence, and its tokens still to sample.
+    /// Number of cached tokens of a running sequence, and number of tokens that it has yet to sample.
     pub fn progress(&self, id: SequenceId) -> (u32, u32) {
         let s = self.sequence(id);
         match s.phase {
@@ -295,7 +296,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Cached tokens and tokens to compute of the request at the head of the queue.
+    /// Number of cached tokens, and number of tokens to compute, of the request at the head of the queue.
     #[inline(always)]
     pub(crate) fn look_up(&mut self, id: SequenceId) -> (u32, u32) {
         let known = self.sequence(id).known;
@@ -307,7 +308,7 @@ impl<D: Decodes> State<D> {
         (ready, known - ready)
     }
 
-    /// Admits the head of the queue and computes `tokens` of its prompt in this step.
+    /// Admits the request at the head of the queue and computes `tokens` tokens of its prompt in this step.
     #[inline(always)]
     pub(crate) fn admit(&mut self, tokens: u32) {
         let Some(id) = self.waiting.pop() else { return };
@@ -357,7 +358,7 @@ impl<D: Decodes> State<D> {
         here && s.order == order
     }
 
-    /// Computes `tokens` more of a prompt in this step; the blocks must be free.
+    /// Computes `tokens` further tokens of a prompt in this step; the blocks must be free.
     #[inline(always)]
     pub(crate) fn continue_prefill(&mut self, id: SequenceId, tokens: u32) {
         let blocks = self.continuation_blocks(id, tokens);
@@ -370,7 +371,7 @@ impl<D: Decodes> State<D> {
         self.chunks.push(PrefillChunk { id, new: tokens });
     }
 
-    /// Applies a computed chunk; true if its sequence has sampled a token with it.
+    /// Applies a computed chunk; returns true if its sequence has sampled a token with it.
     #[inline(always)]
     pub(crate) fn computed(&mut self, chunk: PrefillChunk) -> bool {
         let s = &mut self.sequences[chunk.id as usize];
@@ -419,12 +420,12 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Cached tokens that sequences hold in addition to the first holder.
+    /// Number of cached tokens that sequences hold in addition to a token's first holder.
     pub fn shared_tokens(&self) -> u64 {
         self.cache.shared_tokens()
     }
 
-    /// Cached tokens of decodes and of incomplete prompts; shared ones count for each sequence.
+    /// Number of cached tokens of decodes and of incomplete prompts; a shared token counts for each sequence.
     pub fn held_tokens(&self) -> u64 {
         self.decodes.held()
             + self.prefills.iter().map(|id| u64::from(self.sequence(*id).computed)).sum::<u64>()

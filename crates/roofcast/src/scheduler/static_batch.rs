@@ -1,6 +1,8 @@
-//! Static batching, as FasterTransformer served: a batch is formed, computed to its longest output, and answered whole.
+//! Static batching, as in FasterTransformer: a batch is formed, computed until its longest output ends, and answered
+//! whole.
 //!
-//! Knows: no request joins a running batch, and one that ends early keeps its row and its cache until the last one ends.
+//! Knows: no request joins a running batch; a request that ends early keeps its row and its KV cache until the last
+//! request ends. Knows nothing about time.
 
 use super::{Policy, Profile};
 use crate::scheduler::config::Reservation;
@@ -8,7 +10,7 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::scheduler::state::{PrefillChunk, State};
 use crate::spec::KvLayout;
 
-/// Defaults of static batching: whole prompts, reserved memory.
+/// Defaults of static batching: whole prompts, memory reserved at admission.
 pub(super) fn profile() -> Profile {
     Profile {
         reserves: true,
@@ -27,7 +29,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     false
 }
 
-/// Steps until the longest output of a batch whose prompts are computed.
+/// Number of steps until the longest output of a batch ends, counted from the step that computes the prompts `whole`.
 pub(super) fn longest<D: Decodes>(state: &State<D>, whole: &[PrefillChunk]) -> u32 {
     whole.iter().map(|p| state.sequence(p.id).arrival.output - 1).max().unwrap_or(0)
 }

@@ -1,11 +1,12 @@
-//! A token budget per step, shared by decodes and chunks of prompts: vLLM v1, Sarathi, SplitFuse.
+//! A token budget per step, shared by decodes and chunks of prompts: vLLM v1, Sarathi, SplitFuse, TensorRT-LLM.
 //!
-//! Knows: decodes come first, then the unfinished prompt, then waiting requests while budget, `max_num_seqs` and
-//! blocks last; the last admitted is preempted when blocks run out, and none is admitted in a step that preempts.
-//! Makes [`super::vllm`]'s decisions by counting, in constant time a step.
+//! Knows: decodes come first, then the unfinished prompt, then waiting requests while budget, `max_num_seqs` and blocks
+//! permit. When blocks run out the request admitted last is preempted, and a step that preempts admits no request.
+//! Makes the decisions of [`super::vllm`] by counting blocks, in constant time per step. Knows nothing about time.
 //!
-//! Sarathi (arXiv 2403.02310) and SplitFuse (DeepSpeed-FastGen, arXiv 2401.08671) differ in their settings: small
-//! budgets (512), and Sarathi allocates a prompt's blocks whole at admission, as the vLLM v0 below it did.
+//! Sarathi (arXiv 2403.02310) and SplitFuse (DeepSpeed-FastGen, arXiv 2401.08671) differ in their settings: both have
+//! small budgets (512), and Sarathi allocates all blocks of a prompt at admission, like the vLLM v0 on which it was
+//! built.
 
 use super::{Policy, Profile};
 use crate::scheduler::config::{PrefixCaching, Reservation};
@@ -25,7 +26,7 @@ const HOLDING: &[&str] = &[
 /// The version from which vLLM schedules a step while the previous one runs (AsyncScheduler).
 pub(crate) const ASYNC_SINCE: &str = "0.14.0";
 
-/// Defaults of vLLM v1: a null block, prefixes by blocks, blocks outside sliding windows freed.
+/// Defaults of vLLM v1: a null block, a prefix cache of blocks, and blocks outside sliding windows freed.
 pub(super) fn vllm() -> Profile {
     Profile {
         prefixes: PrefixCaching::Blocks,
@@ -45,7 +46,7 @@ pub(super) fn vllm() -> Profile {
     }
 }
 
-/// Sarathi: 512 tokens a step, a prompt's blocks whole, vLLM v0's watermark.
+/// Defaults of Sarathi: 512 tokens per step, all blocks of a prompt allocated at admission, vLLM v0's watermark.
 pub(super) fn sarathi() -> Profile {
     Profile {
         max_num_batched_tokens: Some(512),
@@ -56,7 +57,7 @@ pub(super) fn sarathi() -> Profile {
     }
 }
 
-/// SplitFuse: 512 tokens a step.
+/// Defaults of SplitFuse: 512 tokens per step.
 pub(super) fn splitfuse() -> Profile {
     Profile {
         max_num_batched_tokens: Some(512),
@@ -66,12 +67,13 @@ pub(super) fn splitfuse() -> Profile {
     }
 }
 
-/// TensorRT-LLM's `GUARANTEED_NO_EVICT`: prompt and output are reserved, no request is evicted.
+/// Defaults of TensorRT-LLM's `GUARANTEED_NO_EVICT`: blocks for prompt and output are reserved, so that no request is
+/// evicted.
 pub(super) fn guaranteed_no_evict() -> Profile {
     Profile { reservation: Reservation::Bound, scheduler_reserve_full_isl: true, ..max_utilization() }
 }
 
-/// TensorRT-LLM's `MAX_UTILIZATION`: the last is paused when blocks run out.
+/// Defaults of TensorRT-LLM's `MAX_UTILIZATION`: the request admitted last is paused when blocks run out.
 pub(super) fn max_utilization() -> Profile {
     Profile {
         block_size: 32,
@@ -90,7 +92,7 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     state.take_decode_blocks(blocks);
     let budget = u64::from(state.config.max_num_batched_tokens).saturating_sub(state.decodes.len());
     let mut budget = u32::try_from(budget).unwrap_or(u32::MAX);
-    // At most one prompt is unfinished: the next is admitted once it is complete.
+    // At most one prompt is unfinished: the next request is admitted once this prompt is complete.
     if let Some(&id) = state.prefills().first() {
         let sequence = state.sequence(id);
         let tokens = (sequence.known - sequence.computed).min(budget);

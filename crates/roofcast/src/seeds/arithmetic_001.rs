@@ -1,7 +1,7 @@
 //! Seed 001: the arithmetic of a 52B model (64 layers, width 8192) on A100 40 GB.
 //!
-//! Knows: kipply's closed forms for 12·L·d² weights, read at 1.5 TB/s and multiplied at 312 TFLOP/s.
-//! Source: <https://kipp.ly/transformer-inference-arithmetic/>.
+//! Knows: kipply's closed forms for 12·L·d² weights, read at 1.5 TB/s and multiplied at 312 TFLOP/s. Knows nothing
+//! about other seeds. Source: <https://kipp.ly/transformer-inference-arithmetic/>.
 
 use super::SeedVerdict::{Exact, Inconsistent, Rounded, Unit, WrongInput};
 use super::{Claim, Setup, closed_forms, decode, held, prefill};
@@ -21,7 +21,7 @@ const WIDTH: f64 = 8192.0;
 const FLOPS: f64 = 312e12;
 /// Bandwidth of an A100 40 GB in bytes/s, as the text rounds it; the datasheet has 1.555e12.
 const BANDWIDTH: f64 = 1.5e12;
-/// The text's KV of one token, in GB.
+/// KV cache of one token in GB, as the text rounds it.
 const KV_GB: f64 = 0.002;
 
 pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
@@ -36,18 +36,18 @@ fn setup() -> Setup<'static> {
     Setup::new("kipply/52b", "a100-sxm-40gb", "fp16", "fp16")
 }
 
-/// FLOPs of the matrices of all layers, without lm_head.
+/// FLOPs of the matrices of all layers in a decode step, without lm_head.
 fn matrix_flops(cost: &Cost) -> f64 {
     let inner = cost.operators.iter().filter(|o| o.family == Family::Gemm && o.name != OperatorKind::LmHead);
     inner.map(|o| o.flops.as_f64()).sum()
 }
 
-/// 2·2·n_layers·d_model²: multiply-adds of the key and value projections of one token, all layers.
+/// 2·2·n_layers·d_model²: FLOPs of the key and value projections of one token, all layers.
 fn kv_flops() -> f64 {
     2.0 * 2.0 * LAYERS * WIDTH * WIDTH
 }
 
-/// 2·12·n_layers·d_model²: bytes of the fp16 weights, and FLOPs of one token.
+/// 2·12·n_layers·d_model²: bytes of the fp16 weights, which equal the FLOPs of one token.
 fn forward_weights() -> f64 {
     2.0 * 12.0 * LAYERS * WIDTH * WIDTH
 }
@@ -87,7 +87,7 @@ fn kv_cache(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// Matrix time of a pass of `tokens`: max(weights / 1.5e12, tokens·FLOPs / 312e12). Seconds.
+/// Time in seconds of the matrices in a pass of `tokens` tokens: max(weights / 1.5e12, tokens·FLOPs / 312e12).
 fn forward_s(tokens: f64) -> f64 {
     (forward_weights() / BANDWIDTH).max(tokens * forward_weights() / FLOPS)
 }
@@ -190,7 +190,7 @@ fn parallel(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// Activations of a pass of 208 tokens on one rank: 208·(2·d + 2·4d/tp) values.
+/// Bytes of the activations of a pass of 208 tokens on one rank: 208·(2·d + 2·4d/tp) values.
 fn activations(d: &Deployment) -> f64 {
     let mut small = d.clone();
     small.engine.max_num_batched_tokens = 208;

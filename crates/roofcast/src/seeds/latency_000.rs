@@ -1,6 +1,7 @@
-//! Seed 000: how long a token takes and how many requests 8 V100s hold, for LLaMA-13B and 65B.
+//! Seed 000: the time of a token and the requests that fit on 8 V100s, for LLaMA-13B and 65B.
 //!
-//! Knows: the text's four latency formulas (kipply's), its batch bounds and its remarks on arithmetic intensity.
+//! Knows: the text's four latency formulas (kipply's), its batch bounds and its remarks on arithmetic intensity. Knows
+//! nothing about other seeds.
 
 use super::SeedVerdict::{Exact, Inconsistent, Measured, Rounded, Unit, WrongInput};
 use super::{Claim, GIB, Setup, closed_forms, decode, held, model};
@@ -20,15 +21,15 @@ const M13: &str = "huggyllama/llama-13b";
 const M65: &str = "huggyllama/llama-65b";
 const V100: &str = "v100-32gb";
 
-/// Batch at which the text's formulas of the second regime are evaluated: above the V100's ridge of 139.
+/// Batch at which the text's compute-bound formulas are evaluated: above the V100's ridge point of 139.
 const LARGE_BATCH: u64 = 256;
-/// `max_sequence_length` of LLaMA, the text's extreme case.
+/// `max_sequence_length` of LLaMA in tokens, the largest context in the text.
 const CONTEXT: u64 = 2048;
-/// FLOPs per weight: a multiply and an add.
+/// FLOPs per weight and token: a multiply and an add.
 const FLOPS_PER_WEIGHT: f64 = 2.0;
 /// Bytes of an fp16 weight.
 const FP16_BYTES: f64 = 2.0;
-/// Memory of the node as the text writes it: 32*8.
+/// Memory of the node in GB, as the text writes it: 32*8.
 const NODE_GB: f64 = 32.0 * 8.0;
 
 pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
@@ -39,39 +40,39 @@ pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-/// The text's inputs to its latency formulas.
+/// Inputs of the text's latency formulas, by the text's symbols.
 struct Inputs {
-    /// P: parameters.
+    /// P: number of parameters.
     parameters: f64,
-    /// N: GPUs.
+    /// N: number of GPUs.
     gpus: f64,
-    /// A_bm: memory bandwidth, bytes/s.
+    /// A_bm: memory bandwidth of one GPU in bytes/s.
     bandwidth: f64,
-    /// A_f: fp16 FLOP/s.
+    /// A_f: fp16 FLOP/s of one GPU.
     flops: f64,
-    /// A_c: link bandwidth, bytes/s.
+    /// A_c: link bandwidth in bytes/s.
     link: f64,
     layers: f64,
     hidden: f64,
 }
 
 impl Inputs {
-    /// compute = 2·P / (N·A_bm): the fp16 weights are read once. Milliseconds.
+    /// compute = 2·P / (N·A_bm) in milliseconds: the fp16 weights are read once.
     fn weights_ms(&self) -> f64 {
         2.0 * self.parameters / (self.gpus * self.bandwidth) * 1e3
     }
 
-    /// comms = 4·n_layers·8 µs: four messages a layer. Milliseconds.
+    /// comms = 4·n_layers·8 µs in milliseconds: four messages per layer.
     fn messages_ms(&self) -> f64 {
         4.0 * self.layers * 8e-6 * 1e3
     }
 
-    /// compute = B·2·P / (N·A_f). Milliseconds.
+    /// compute = B·2·P / (N·A_f) in milliseconds.
     fn flops_ms(&self, batch: f64) -> f64 {
         batch * 2.0 * self.parameters / (self.gpus * self.flops) * 1e3
     }
 
-    /// comms = B·2·4·n_layers·d_model / A_c. Milliseconds.
+    /// comms = B·2·4·n_layers·d_model / A_c in milliseconds.
     fn volume_ms(&self, batch: f64) -> f64 {
         batch * 2.0 * 4.0 * self.layers * self.hidden / self.link * 1e3
     }
@@ -88,7 +89,7 @@ fn latency(catalog: &Catalog) -> Result<Vec<Claim>> {
         layers: d.model.layers.len() as f64,
         hidden: d.model.hidden as f64,
     };
-    // The text leaves KV reads out: one token of context is the least there is.
+    // The text omits reads of the KV cache, so the context is the least possible: one token.
     let (one, many) = (decode(&d, 1, 1), decode(&d, LARGE_BATCH, 1));
     let hops =
         closed_forms(&d, 1, 1).all_reduce.iter().map(|a| a.bandwidth + a.latency).min().unwrap_or_default();
@@ -114,17 +115,18 @@ fn latency(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// AI = B / (1 + 2B/n): a square fp16 layer of n with its inputs and outputs, FLOPs per byte.
+/// AI = B / (1 + 2B/n) in FLOPs per byte: a square fp16 layer of width n, with its inputs and outputs.
 fn square_layer(batch: f64, n: f64) -> f64 {
     batch / (1.0 + 2.0 * batch / n)
 }
 
-/// The batch from which that layer reaches `ridge`: B = R / (1 − 2R/n), rounded up.
+/// The batch from which a square fp16 layer of width `n` reaches `ridge` FLOPs per byte: B = R / (1 − 2R/n), rounded
+/// up.
 fn crossover(ridge: f64, n: f64) -> f64 {
     (ridge / (1.0 - 2.0 * ridge / n)).ceil()
 }
 
-/// Crossover by the library: the first batch that is compute-bound.
+/// The same crossover by the library: the first batch with which the layer is compute-bound.
 fn library_crossover(d: &Deployment) -> f64 {
     let batches: Vec<u64> = (1..=1024).collect();
     let points = intensity(d, 4096, 4096, 2.0, &batches);
@@ -182,7 +184,7 @@ fn arithmetic_intensity(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-/// 4·n_layers·d_model: fp16 keys and values of one token, multi-head attention only. Bytes.
+/// 4·n_layers·d_model bytes: fp16 keys and values of one token, for multi-head attention only.
 fn kv_bytes(layers: u64, hidden: u64) -> f64 {
     (4 * layers * hidden) as f64
 }

@@ -1,7 +1,7 @@
-//! Seed 003: how many users of Qwen1.5 one RTX 4090 serves.
+//! Seed 003: the number of users that one RTX 4090 serves with Qwen1.5.
 //!
-//! Knows: the text's two formulas (noooop/zerollama, `tutorial/advance/0x02/parameters.py`), its conclusions on
-//! users, and its measurements. Its rules are [`crate::spec::Convention::Seed003`].
+//! Knows: the text's two formulas (noooop/zerollama, `tutorial/advance/0x02/parameters.py`), its conclusions on users,
+//! and its measurements. Its counting rules are [`crate::spec::Convention::Seed003`]. Knows nothing about other seeds.
 
 use super::SeedVerdict::{Exact, Inconsistent, Measured as Seen, Rounded, Unit};
 use super::measured::{SeedMeasurements, Server, measured};
@@ -48,16 +48,16 @@ pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-/// Id of a model of the family.
+/// Catalog id of the Qwen1.5 model of a size.
 fn id(size: &str) -> String {
     format!("Qwen/Qwen1.5-{size}-Chat")
 }
 
 /// Elements of a model as the text counts them.
 struct Counted {
-    /// Ap: layers without norms, and lm_head; no input embedding.
+    /// Ap: weights of the layers without norms, and lm_head; without input embedding.
     weights: f64,
-    /// Keys and values of one token.
+    /// Elements of keys and values of one token.
     kv: f64,
 }
 
@@ -77,12 +77,12 @@ fn counted(model: &Model) -> Counted {
 }
 
 impl Counted {
-    /// int((24·2^30 − Ap·w/8) / (KV·kv/8)); below zero where the weights alone do not fit.
+    /// Number of KV tokens that fit: int((24·2^30 − Ap·w/8) / (KV·kv/8)); negative if the weights alone do not fit.
     fn tokens(&self, w_bits: f64, kv_bits: f64) -> f64 {
         ((24.0 * GIB - self.weights * w_bits / 8.0) / (self.kv * kv_bits / 8.0)).trunc()
     }
 
-    /// (Ap·w + KV·kv) / (8 · 1008 · `giga`): milliseconds of one token; the text's `giga` is 2^30.
+    /// Time of one token in milliseconds: (Ap·w + KV·kv) / (8 · 1008 · `giga`); the text's `giga` is 2^30.
     fn step_ms(&self, w_bits: f64, kv_bits: f64, giga: f64) -> f64 {
         (self.weights * w_bits + self.kv * kv_bits) / (1008.0 * giga * 8.0) * 1e3
     }
@@ -162,7 +162,7 @@ fn gguf(catalog: &Catalog, seen: &SeedMeasurements) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-/// llama.cpp of June 2024, which writes the scores of attention.
+/// llama.cpp of June 2024, which writes the attention scores to memory.
 fn llama_cpp() -> EngineSpec {
     EngineSpec {
         name: Some("llama.cpp".into()),
@@ -171,16 +171,16 @@ fn llama_cpp() -> EngineSpec {
     }
 }
 
-/// Relative error of a forecast, as text.
+/// Text of a forecast's relative error.
 fn off(forecast: f64, measured: f64) -> String {
     format!("forecast {:+.1} %", (forecast / measured - 1.0) * 100.0)
 }
 
-/// One of the text's conclusions on users of a 4-bit model.
+/// One of the text's conclusions on the users of a 4-bit model.
 struct Served {
     size: &'static str,
     context: u64,
-    /// Over-subscription in percent.
+    /// Tokens promised over tokens that fit, in percent.
     sold: u64,
     said: &'static str,
     verdict: SeedVerdict,
@@ -309,7 +309,7 @@ fn kernels(catalog: &Catalog, seen: &SeedMeasurements) -> Result<Vec<Claim>> {
     seen.kernel.iter().map(row).collect()
 }
 
-/// The forecast of a one-token pass by engine, kernel and fusion, compared with the measurement.
+/// A claim that compares the forecast of a one-token pass, by engine, kernel and fusion, with the measurement.
 fn forecast(
     catalog: &Catalog,
     name: &str,
@@ -337,14 +337,15 @@ struct Forecast {
     gevent_ms: f64,
 }
 
-/// Halfway through the outputs of 1000 tokens that the table takes the mean over.
+/// Context in tokens halfway through outputs of 1000 tokens, over which the table takes the mean.
 const HALFWAY: u64 = 500;
 
-/// Steps of vLLM's GPTQ behind both servers, with as many users as the memory holds halfway through their outputs.
+/// Step times of vLLM with GPTQ weights behind both servers, for at most as many users as the memory holds halfway
+/// through their outputs.
 fn served(catalog: &Catalog, seen: &SeedMeasurements, row: &Server) -> Result<Vec<Forecast>> {
     let name = format!("{}{}", seen.model_prefix, row.size);
     let setup = Setup::new(&name, &seen.hardware, "gptq-int4", "16");
-    // A 32B model fits the card with a small budget of tokens only.
+    // A 32B model fits on the card only with a small token budget.
     let engine = |frontend| EngineSpec {
         served: Some(false),
         max_num_batched_tokens: Some(512),
@@ -369,11 +370,11 @@ fn served(catalog: &Catalog, seen: &SeedMeasurements, row: &Server) -> Result<Ve
     Ok(seen.concurrency.iter().map(of).collect())
 }
 
-/// The overheads of one model: gevent − asyncio, as printed and to two digits.
+/// Claims on the server overhead of one model: gevent − asyncio, as printed and rounded to two digits.
 fn overheads(row: &Server, forecasts: &[Forecast]) -> Vec<Claim> {
     let cells = row.gevent_ms.iter().zip(&row.asyncio_ms).zip(&row.overhead_ms).zip(forecasts);
     let claim = |(((gevent, asyncio), said), forecast): (((&f64, &f64), &f64), &Forecast)| {
-        // Figures of two digits: hundredths are whole.
+        // The figures have two decimal digits, so that hundredths are whole numbers.
         let difference = ((gevent - asyncio) * 100.0).round() / 100.0;
         let same = (difference - said).abs() < 0.005;
         let (verdict, why) = if same { (Exact, "") } else { (Rounded, "rounded before it was subtracted") };
@@ -386,7 +387,7 @@ fn overheads(row: &Server, forecasts: &[Forecast]) -> Vec<Claim> {
     cells.map(claim).collect()
 }
 
-/// The cells of gevent's own rows.
+/// Claims on the times per token behind the gevent server.
 fn tokens(row: &Server, forecasts: &[Forecast]) -> Vec<Claim> {
     let claim = |(gevent, forecast): (&f64, &Forecast)| {
         let words = format!("{} gevent, {} users", row.size, forecast.users);

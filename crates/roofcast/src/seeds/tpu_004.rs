@@ -1,7 +1,8 @@
 //! Seed 004: serving LLaMA-3-70B on TPU v5e, after chapter 8 of "How To Scale Your Model".
 //!
-//! Knows: the chapter's constants and closed forms, its tables and its exercises; the program that it ends with is
-//! [`curve`]'s. Source: <https://jax-ml.github.io/scaling-book/applied-inference/>, as the Chinese text retells it.
+//! Knows: the chapter's constants and closed forms, its tables and its exercises; the program at its end is in
+//! [`curve`]. Knows nothing about other seeds. Source: <https://jax-ml.github.io/scaling-book/applied-inference/>, as
+//! the Chinese text retells it.
 
 mod curve;
 mod exercises;
@@ -31,33 +32,33 @@ const SERVERS: &str = "prefill to generate servers";
 const LLAMA: &str = "meta-llama/Meta-Llama-3-70B";
 const V5E: &str = "tpu-v5e";
 
-/// Parameters as the chapter rounds them; the model has 70.55e9.
+/// Number of parameters as the chapter rounds it; the model has 70.55e9.
 const PARAMETERS: f64 = 70e9;
-/// Bytes of HBM per chip.
+/// Bytes of HBM per chip, as the chapter counts them.
 const MEMORY: f64 = 16e9;
-/// HBM bandwidth in bytes/s that the chapter uses for step times.
+/// HBM bandwidth in bytes/s with which the chapter computes step times.
 const STEP_BANDWIDTH: f64 = 8.1e11;
-/// HBM bandwidth in bytes/s that the chapter uses for floors and curves.
+/// HBM bandwidth in bytes/s with which the chapter computes lower bounds and curves.
 const BANDWIDTH: f64 = 8.2e11;
-/// FLOP/s in bf16.
+/// FLOP/s of one chip in bf16.
 const FLOPS: f64 = 1.97e14;
-/// Layers, KV heads and head width.
+/// Number of layers, number of KV heads and width of a head.
 const LAYERS: f64 = 80.0;
 const KV_HEADS: f64 = 8.0;
 const HEAD: f64 = 128.0;
 /// Width of the FFN.
 const FFN: f64 = 28_672.0;
-/// Seconds of a step in the chapter's tables: 16 GB at 8.2e11 B/s, cut to whole milliseconds.
+/// Time of a step in seconds in the chapter's tables: 16 GB at 8.2e11 B/s, cut to whole milliseconds.
 const STEP: f64 = 0.019;
-/// Median output tokens.
+/// Median number of output tokens.
 const GENERATED: f64 = 512.0;
 
-/// A weight and KV format of the chapter's tables.
+/// A format of weights and KV cache in the chapter's tables.
 #[derive(Clone, Copy)]
 struct FormatPair {
     name: &'static str,
     bytes: f64,
-    /// Chips of the format's smallest topology.
+    /// Number of chips of the smallest topology with this format.
     chips: u64,
 }
 
@@ -84,22 +85,22 @@ pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(all)
 }
 
-/// The chapter's model in one format on `chips` TPU v5e.
+/// The chapter's model in one format on `chips` chips of TPU v5e.
 fn serving(catalog: &Catalog, format: &'static str, chips: u64) -> Result<Deployment> {
     Setup::new(LLAMA, V5E, format, format).tp(chips).resolve(catalog)
 }
 
-/// 2·L·K·H·bytes: keys and values of one token.
+/// 2·L·K·H·bytes: bytes of keys and values of one token.
 fn kv_bytes(bytes: f64) -> f64 {
     2.0 * LAYERS * KV_HEADS * HEAD * bytes
 }
 
-/// Whole chips for `bytes`.
+/// Number of whole chips that hold `bytes`.
 fn chips_for(bytes: f64) -> f64 {
     (bytes / MEMORY).ceil()
 }
 
-/// A count that may be missing, as a float.
+/// A count as a float; NaN if it is missing.
 fn number(count: Option<u64>) -> f64 {
     count.map_or(f64::NAN, |n| n as f64)
 }
@@ -206,7 +207,7 @@ fn smallest(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// B_crit = FLOPs / bandwidth × bytes per weight / 2.
+/// B_crit = FLOPs / bandwidth × bytes per weight / 2, in sequences.
 fn critical_batch(flops: f64, weight_bytes: f64) -> f64 {
     flops / BANDWIDTH * weight_bytes / 2.0
 }
@@ -227,12 +228,12 @@ fn critical(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// Bytes that `chips` of 16 GB leave free after the parameters.
+/// Bytes that remain free on `chips` chips of 16 GB after the parameters.
 fn free(kind: FormatPair, chips: u64) -> f64 {
     chips as f64 * MEMORY - PARAMETERS * kind.bytes
 }
 
-/// Sequences of 8192 tokens that fit the free bytes.
+/// Number of sequences of 8192 tokens that fit in the free bytes.
 fn batch(kind: FormatPair, chips: u64) -> f64 {
     (free(kind, chips) / (kv_bytes(kind.bytes) * 8192.0)).floor()
 }
@@ -330,7 +331,8 @@ fn ici(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// Two all-reduces a layer of B·D bf16 values over `axes` of 9e10 B/s each: L · 2 · 2·(2·B·D) / (axes · 9e10).
+/// Time in seconds of two all-reduces per layer of B·D bf16 values over `axes` axes of 9e10 B/s each: L · 2 · 2·(2·B·D)
+/// / (axes · 9e10).
 fn ici_s(batch: f64, axes: f64) -> f64 {
     LAYERS * 2.0 * 2.0 * (2.0 * batch * 8192.0) / (axes * 9e10)
 }
@@ -351,17 +353,17 @@ fn prefilling(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// Causal attention over 2PT for a prompt of T = 8192: (4·L·D·T²/2) / (2·P·T).
+/// FLOPs of causal attention over FLOPs of the parameters for a prompt of T = 8192 tokens: (4·L·D·T²/2) / (2·P·T).
 fn attention_share() -> f64 {
     4.0 * LAYERS * 8192.0 * 8192.0 / 2.0 / (2.0 * PARAMETERS)
 }
 
-/// 2·P·T / (16 · FLOPs · 0.4): seconds of the chapter's prompt.
+/// Time in seconds of the prefill of the chapter's prompt: 2·P·T / (16 · FLOPs · 0.4).
 fn prefill_s() -> f64 {
     2.0 * PARAMETERS * 8192.0 / (16.0 * FLOPS * 0.4)
 }
 
-/// B·(P + G)/G and its parts.
+/// Claims on pages: B·(P + G)/G and its parts.
 fn pages() -> Vec<Claim> {
     let (b, p, g) = (32.0, 8192.0, 4096.0);
     let row = |words: &str, said: &str, unit: &'static str, value: f64, verdict: SeedVerdict, why: &str| {
@@ -392,7 +394,7 @@ fn servers(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// The width of the widest FFN.
+/// Width of the widest FFN of a model.
 fn ffn_width(model: &Model) -> u64 {
     model
         .layers

@@ -12,42 +12,42 @@ use std::collections::BTreeMap;
 /// A parsed trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// The scenario.
+    /// Name of the scenario.
     pub name: String,
     /// Version of SGLang that made the decisions.
     pub version: String,
-    /// Settings.
+    /// Settings of the server.
     pub config: ServerArgs,
-    /// Iterations until a copy to the host, and a load from it, is reported.
+    /// Number of iterations until a copy to the host is reported, and until a load from the host is.
     pub delays: [u64; 2],
     /// Requests in order of arrival.
     pub requests: Vec<RecordedRequest>,
-    /// Decisions.
+    /// Recorded iterations, in order.
     pub steps: Vec<RecordedStep>,
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest {
-    /// Name.
+    /// Name of the request.
     pub id: String,
-    /// The iteration before which it arrives.
+    /// Index of the iteration before which the request arrives.
     pub arrival_step: u64,
     /// The client's bound on output tokens.
     pub max_new_tokens: u64,
-    /// Tokens generated.
+    /// Number of tokens that the request generates.
     pub output_len: u64,
     /// True if the request generates up to its bound (`ignore_eos`).
     pub ignore_eos: bool,
     /// Priority of the request.
     pub priority: Option<i64>,
-    /// Segment, start and length of its parts.
+    /// Parts of the prompt: segment, first token within the segment, length in tokens.
     pub prompt: Vec<(String, u64, u64)>,
-    /// The segment of its generated tokens.
+    /// Name of the segment that holds the generated tokens.
     pub output_segment: String,
 }
 
-/// One iteration of the loop as recorded, with fields filled in that the file leaves out because they are unchanged.
+/// One recorded iteration of the loop. A field that the file omits has its value of the iteration before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// Index of the iteration.
@@ -57,15 +57,15 @@ pub struct RecordedStep {
     pub arrived: Vec<String>,
     /// Kind of batch.
     pub kind: String,
-    /// The queue after its sort and before admission.
+    /// The queue after sorting and before admission.
     #[serde(default)]
     pub sorted: Vec<String>,
-    /// Requests of the batch with their tokens, in the batch's order.
+    /// Requests of the batch with the tokens computed for each, in the order of the batch.
     pub scheduled: Vec<(String, u64)>,
     /// Cached tokens found at admission, by request.
     #[serde(default)]
     pub cached: BTreeMap<String, u64>,
-    /// Request whose prompt stays unfinished.
+    /// Request whose prompt is computed only in part.
     #[serde(default)]
     pub chunked: Option<String>,
     /// Requests preempted for a higher priority, in order.
@@ -74,7 +74,7 @@ pub struct RecordedStep {
     /// Requests retracted for lack of memory, in order.
     #[serde(default)]
     pub retracted: Vec<String>,
-    /// Requests aborted because they were alone and still lacked memory.
+    /// Requests aborted because the batch had no other request to retract and memory was still missing.
     #[serde(default)]
     pub aborted: Vec<String>,
     /// The running batch, in order.
@@ -90,11 +90,11 @@ pub struct RecordedStep {
     pub ratio_after: Option<f64>,
     /// The new-token ratio at the end of the iteration.
     pub ratio_end: Option<f64>,
-    /// Tokens available and evictable after the decision.
+    /// Available and evictable tokens of the KV cache after the decision.
     pub kv: [u64; 2],
-    /// Tokens available and evictable at the end of the iteration.
+    /// Available and evictable tokens of the KV cache at the end of the iteration.
     pub kv_end: Option<[u64; 2]>,
-    /// Requests finished in this iteration's results, in order.
+    /// Requests that finished with the results of this iteration, in order.
     #[serde(default)]
     pub finished: Vec<String>,
     /// Events of the host tier, if there is one.
@@ -102,31 +102,31 @@ pub struct RecordedStep {
     pub tier: TierStep,
 }
 
-/// Events of a host tier in an iteration.
+/// Events of the host tier in one iteration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TierStep {
-    /// Requests with their tokens on the device and those loaded from the host.
+    /// Requests that load from the host: name, tokens on the device, tokens loaded.
     pub loads: Vec<(String, u64, u64)>,
-    /// Requests whose tokens on the host were not loaded.
+    /// Requests whose tokens on the host were not loaded: name, tokens.
     pub load_failed: Vec<(String, u64)>,
-    /// Nodes copied to the host: number, tokens before it on its path, tokens.
+    /// Nodes of the radix tree copied to the host: number, tokens before the node on its path, tokens of the node.
     pub stores: Vec<[u64; 3]>,
-    /// Copies reported.
+    /// Numbers of the nodes whose copies were reported as complete.
     pub stored: Vec<u64>,
-    /// Nodes without room on the host: tokens before it, tokens.
+    /// Nodes for which the host had no room: tokens before the node on its path, tokens of the node.
     pub store_failed: Vec<[u64; 2]>,
-    /// Tokens freed on the host, on the device, and of the latter those lost.
+    /// Tokens freed on the host.
     pub host_evicted: u64,
-    /// See above.
+    /// Tokens freed on the device.
     pub device_evicted: u64,
-    /// See above.
+    /// Tokens freed on the device without a copy on the host, so that their KV is lost.
     pub dropped: u64,
-    /// Free host tokens, copies to the host and loads under way after the decision, and at the end.
+    /// State of the host tier after the decision: free tokens, copies to the host in flight, loads in flight.
     pub host: Option<[u64; 3]>,
-    /// See above.
+    /// State of the host tier at the end of the iteration, in the order of `host`.
     pub host_end: Option<[u64; 3]>,
-    /// Locked device tokens after the decision.
+    /// Tokens on the device that are locked after the decision.
     pub protected: Option<u64>,
 }
 

@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// More groups of layers are refused.
+/// Largest accepted number of groups of layers.
 const MOST_GROUPS: usize = 64;
 
 /// A parsed trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// The scenario.
+    /// Name of the scenario.
     pub name: String,
     /// Version of the engine that made the decisions.
     pub version: String,
-    /// Settings.
+    /// Settings of the scheduler.
     pub config: SchedulerConfig,
-    /// LoRA adapters that may run at once.
+    /// Most LoRA adapters that one step may use.
     pub max_loras: usize,
     /// Requests in order of arrival.
     pub requests: Vec<RecordedRequest>,
-    /// Decisions.
+    /// Recorded steps, in order.
     pub steps: Vec<RecordedStep>,
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest {
-    /// Name.
+    /// Name of the request.
     pub id: String,
-    /// The step before which it arrives.
+    /// Index of the step before which the request arrives.
     pub arrival_step: u64,
-    /// Tokens to generate.
+    /// Number of tokens to generate.
     pub output_len: u64,
     /// Priority; smaller is served first.
     pub priority: i64,
-    /// Its LoRA adapter; 0 is none.
+    /// LoRA adapter of the request; 0 without one.
     pub lora: u32,
-    /// Drafts that are accepted in the steps that verify some, in turn.
+    /// Number of accepted drafts in each step that verifies drafts, in order.
     pub accept: Vec<u64>,
-    /// Segment, start and length of its parts.
+    /// Parts of the prompt: segment, first token within the segment, length in tokens.
     pub prompt: Vec<(String, u64, u64)>,
-    /// The segment of its generated tokens.
+    /// Name of the segment that holds the generated tokens.
     pub output_segment: String,
 }
 
-/// One step as recorded.
+/// One recorded step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// Index of the `schedule()` call.
     pub step: u64,
     /// Requests added just before the call.
     pub arrived: Vec<String>,
-    /// Scheduled requests with their tokens, in the scheduler's order.
+    /// Scheduled requests with the tokens computed for each, in the scheduler's order.
     pub scheduled: Vec<(String, u64)>,
     /// Requests scheduled for the first time.
     pub new: Vec<String>,
@@ -64,7 +64,7 @@ pub struct RecordedStep {
     pub resumed: Vec<String>,
     /// Preempted requests, in order.
     pub preempted: Vec<String>,
-    /// Tokens from the prefix cache, by request.
+    /// Tokens found in the prefix cache, by request.
     pub cached: BTreeMap<String, u64>,
     /// Free blocks after `schedule()`.
     pub free_blocks: u64,
@@ -72,61 +72,61 @@ pub struct RecordedStep {
     pub running: RecordedQueue,
     /// Waiting requests in order, or their number.
     pub waiting: RecordedQueue,
-    /// Drafts scheduled with a request.
+    /// Number of drafts scheduled with each request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drafts: BTreeMap<String, u64>,
-    /// Tokens sampled, where more than one.
+    /// Number of sampled tokens, for requests that sampled more than one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sampled: BTreeMap<String, u64>,
     /// Requests whose last token was sampled in this step.
     pub finished: Vec<String>,
-    /// Free blocks after the update.
+    /// Free blocks after the results of the step are applied.
     pub free_blocks_end: u64,
     /// Events of the host tier, if there is one.
     #[serde(flatten)]
     pub tier: TierStep,
 }
 
-/// A step of the host tier.
+/// Events of the host tier in one step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TierStep {
-    /// Loads: job, request, tokens on the device, tokens to load, 1 if synchronous.
+    /// Loads from the host: job, request, tokens on the device, tokens to load, 1 if synchronous.
     pub loads: Vec<Vec<Value>>,
-    /// Stores: job, request, chunks with their contents' numbers.
+    /// Copies to the host: job, request, chunks as numbers of their contents.
     pub stores: Vec<(u64, String, Vec<Vec<u64>>)>,
-    /// Contents that left the host, in order.
+    /// Numbers of the contents that were evicted from the host, in order.
     pub evicted: Vec<u64>,
-    /// Requests whose chunks did not fit.
+    /// Requests whose chunks did not fit on the host.
     pub store_refused: Vec<String>,
-    /// Requests that the connector put off.
+    /// Requests that the connector postponed to a later step.
     pub later: Vec<String>,
-    /// Jobs that the worker finishes before the step.
+    /// Jobs that the worker must finish before the step runs.
     pub flush: Vec<u64>,
-    /// Requests that wait for a load after the decision.
+    /// Requests that wait for a load, after the decision.
     pub loading: Vec<String>,
-    /// Requests that hold blocks and wait.
+    /// Requests that wait while they hold blocks.
     pub kv_waiting: Vec<String>,
-    /// Resident, idle and incoming chunks after the decision, and at the end.
+    /// Chunks on the host after the decision: resident, idle, and being copied there.
     pub host: Option<[u64; 3]>,
-    /// See above.
+    /// Chunks on the host at the end of the step, in the order of `host`.
     pub host_end: Option<[u64; 3]>,
-    /// Jobs done with the output of this step: an input.
+    /// Jobs that were reported as done with the output of this step; the replay takes them from the trace.
     pub done: Vec<u64>,
 }
 
-/// A queue, by name or by length.
+/// A recorded queue, by names or by length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RecordedQueue {
-    /// Length.
+    /// Number of requests.
     Count(u64),
-    /// Names.
+    /// Names of the requests, in order.
     Ids(Vec<String>),
 }
 
 impl RecordedStep {
-    /// True for a step without any event; traces leave such steps out.
+    /// True for a step without any event; traces omit such steps.
     pub(super) fn is_empty(&self) -> bool {
         self.arrived.is_empty()
             && self.scheduled.is_empty()
@@ -215,7 +215,7 @@ struct Settings {
     offload: Option<OffloadLine>,
 }
 
-/// The host tier by vLLM's names.
+/// Settings of the host tier, by vLLM's names.
 #[derive(Deserialize, Clone, Copy)]
 struct OffloadLine {
     chunks: u64,
@@ -226,7 +226,7 @@ struct OffloadLine {
     sync_load_budget_tokens: u64,
 }
 
-/// Layers that take blocks of their own.
+/// A group of layers with separate blocks.
 #[derive(Deserialize)]
 struct LayerGroup {
     kind: GroupKind,
@@ -240,7 +240,7 @@ enum GroupKind {
     SlidingWindow,
 }
 
-/// Sources of drafts.
+/// Source of drafts.
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Method {
@@ -343,7 +343,7 @@ fn settings(place: &str, s: &Settings, async_scheduling: bool, version: &str) ->
     })
 }
 
-/// The settings of a trace's host tier.
+/// Reads the settings of a trace's host tier.
 fn offload(place: &str, line: OffloadLine, config: &SchedulerConfig) -> Result<OffloadConfig> {
     let refused = |field: &str, found: String, accepted: &str| {
         Err(Error::field(place, format!("config.{field}"), found, accepted.to_owned()))
@@ -367,7 +367,7 @@ fn offload(place: &str, line: OffloadLine, config: &SchedulerConfig) -> Result<O
     })
 }
 
-/// The windows of a trace's groups of layers; one group without a window by default.
+/// The windows in tokens of a trace's groups of layers; one group without a window by default.
 fn windows(place: &str, groups: Option<&[LayerGroup]>) -> Result<Vec<Option<u64>>> {
     let Some(groups) = groups else { return Ok(vec![None]) };
     if groups.is_empty() || groups.len() > MOST_GROUPS {

@@ -1,4 +1,4 @@
-//! Counters of each batch: tokens, rows, and use of the pool.
+//! Counters of each batch: tokens, rows, and use of the KV pool.
 
 use super::{Batch, Sglang};
 use crate::arrival::Departure;
@@ -9,13 +9,14 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> Sglang<D> {
-    /// Counts admissions, preemptions and retractions.
+    /// Counts the admissions, preemptions and retractions of a step.
     pub(super) fn note(&mut self, step: &Step) {
         self.tally.admitted += step.admitted.len() as u64;
         for &id in step.preempted.iter().chain(&step.retracted) {
             let life = &mut self.lives[id];
             life.preemptions += 1;
-            // Its last token came with the last decode, unless it has not decoded since its prompt.
+            // The last token came with the last decode, unless the request has not decoded since its prompt was
+            // computed.
             life.last = life.last.max(self.decoded);
             self.tally.preemptions += 1;
             self.mark(id, Mark::Preempted);
@@ -23,7 +24,7 @@ impl<D: Decodes> Sglang<D> {
         }
         for &(id, found) in &step.admitted {
             let life = &mut self.lives[id];
-            // Tokens that a request finds again after its own retraction are no hit of its prompt.
+            // Tokens that a request finds again after its own retraction are not counted as a hit of its prompt.
             if life.preemptions == 0 {
                 life.cached = found;
             }
@@ -40,7 +41,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// A request has ended.
+    /// Counts a request that has ended, and reports its departure.
     pub(super) fn depart(&mut self, id: RequestId) {
         let life = self.lives[id];
         self.departures.push(Departure {
@@ -56,7 +57,7 @@ impl<D: Decodes> Sglang<D> {
         self.lives[id].here = false;
     }
 
-    /// Counts a batch and `more` equal ones.
+    /// Counts a batch and `more` equal batches after it.
     pub(super) fn count(&mut self, batch: &mut Batch, more: u64) {
         let Batch { step, segment, time, growth, waits, .. } = batch;
         let usage = self.scheduler.usage();
@@ -91,7 +92,7 @@ impl<D: Decodes> Sglang<D> {
         segment.blocks = [usage.room / page, used];
     }
 
-    /// Records that a batch and `more` equal ones were decided, the last at `decided`.
+    /// Records the decisions for a batch and `more` equal batches; the last one was made at `decided`.
     pub(super) fn passed(&mut self, batch: &Batch, more: u64, decided: Ticks) {
         if batch.step.decodes > 0 {
             self.rows.advance(1 + more, &mut Vec::new());
@@ -103,7 +104,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// The timeline's segment of a batch, as far as known before it is computed.
+    /// The timeline's segment of a batch, with the fields that are known before the batch is computed.
     pub(super) fn segment(&self, step: &Step, bound: &'static str) -> Segment {
         let sampled = step.extends.iter().filter(|e| e.samples).count() as u64;
         Segment {
@@ -121,7 +122,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Records a batch and `more` equal ones in the timeline, computed from `start` to the clock.
+    /// Records a batch and `more` equal batches in the timeline, computed from `start` until the current clock.
     pub(super) fn tell(&mut self, batch: &Batch, start: Ticks, more: u64) {
         let (end, steps) = (self.clock, 1 + more);
         if let Some(timeline) = &mut self.timeline {

@@ -1,8 +1,8 @@
 //! Copies between the device and HiCache's host tier: their ends, and the delays that they cause for batches.
 //!
-//! Knows: copies in one direction follow each other over the link, both directions run in parallel, a batch with
-//! loaded tokens waits layer by layer for its loads, and with `write_back` a decision waits until the evicted tokens
-//! are on the host. Knows nothing about links that several accelerators share. Source: SGLang 0.5.23,
+//! Knows: copies in one direction follow each other over the link, and both directions run in parallel. A batch with
+//! loaded tokens waits layer by layer for its loads. With `write_back` a decision waits until the evicted tokens are on
+//! the host. Knows nothing about links that several accelerators share. Source: SGLang 0.5.23,
 //! `managers/cache_controller.py` and `mem_cache/l2_transfer.py`.
 
 use super::Sglang;
@@ -11,8 +11,8 @@ use crate::engine::link::{Link, Way};
 use crate::scheduler::sglang::{Moves, Step, Submission};
 use crate::scheduler::state::decodes::Decodes;
 
-/// Exposed time of loads: the delay of a batch of `compute` whose loads of `tokens` began `ahead` of the batch. A layer
-/// begins when the previous one is computed and its own KV is loaded.
+/// Exposed time of loads: the delay of a batch that computes for `compute` and whose loads of `tokens` tokens began
+/// `ahead` of the batch. A layer begins when the previous layer is computed and the layer's own KV is loaded.
 fn wait(link: &Link, tokens: u64, compute: Ticks, ahead: Ticks) -> Ticks {
     let (load, layers) = (link.time(tokens).0, u128::from(link.tier().layers.max(1)));
     let first = (load / layers).saturating_sub(ahead.0);
@@ -35,7 +35,8 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Submits the copies that the decision handed to the link; returns the tokens that the decision waited for.
+    /// Submits the copies that the last decision requested to the link; returns the number of tokens for which the
+    /// decision waited.
     pub(super) fn moved(&mut self) -> u64 {
         let Some(link) = &mut self.link else { return 0 };
         let Moves { submitted, written_back, stores, dropped, .. } = self.scheduler.take_moves();
@@ -50,7 +51,8 @@ impl<D: Decodes> Sglang<D> {
         written_back
     }
 
-    /// Exposed time of copies: the delay of a batch of `compute` for its loads and for `written_back` tokens.
+    /// Exposed time of copies in ticks: the delay of a batch that computes for `compute` ticks, for its loads and for
+    /// `written_back` tokens.
     pub(super) fn copying(&mut self, step: &Step, compute: u64, written_back: u64) -> u64 {
         let Some(link) = &self.link else { return 0 };
         let loaded = step.loads.iter().map(|(_, _, loaded)| loaded).sum();
@@ -65,13 +67,13 @@ impl<D: Decodes> Sglang<D> {
         waits.narrow()
     }
 
-    /// True if copies are in flight.
+    /// True if copies over the link are in flight.
     pub(super) fn copies(&self) -> bool {
         self.scheduler.host().is_some_and(|[_, stores, loads]| stores + loads > 0)
     }
 
-    /// Advances the clock to the end of the next copy, if requests wait for memory that the copy locks; false if no
-    /// copy is in flight.
+    /// Advances the clock to the end of the next copy, for requests that wait for memory that the copy locks. Returns
+    /// false if no copy is in flight.
     pub(super) fn await_copy(&mut self) -> bool {
         let link = self.link.as_ref().filter(|_| self.scheduler.waiting_count() > 0);
         let Some(end) = link.and_then(Link::next_end) else { return false };
@@ -88,9 +90,9 @@ mod tests {
     use crate::kv_cache::tier::HostTier;
     use crate::units::Picoseconds;
 
-    /// 4 layers, 1 ns a token. 400 tokens take 100 ns a layer. A batch of 40 ns a layer waits for the last layer's KV at 400
-    /// and computes it: 440, 280 more than its 160. A batch of 200 ns a layer waits for the first layer alone. Loads that
-    /// began 150 earlier are that much nearer.
+    /// 4 layers, 1 ns per token, so 400 tokens take 100 ns per layer. A batch with 40 ns per layer waits until 400 ns
+    /// for the last layer's KV and ends at 440: 280 more than its own 160. A batch with 200 ns per layer waits for the
+    /// first layer only. Loads that began 150 ns earlier reduce the wait by 150 ns.
     #[test]
     fn a_batch_waits_layer_by_layer() {
         let tier = HostTier { tokens: 0, seconds_per_token: 1e-9, share: 1.0, layers: 4, token_bytes: 1.0 };

@@ -1,7 +1,7 @@
-//! Interface of the engine for a server: requests with real tokens, events of single requests, and aborts.
+//! Interface of SGLang's engine for a server: requests with real tokens, events of single requests, and aborts.
 //!
-//! Knows: which rows of a batch have a token when its results arrive. A request that is aborted while it runs ends
-//! with its next token, as in SGLang, and reports no further events.
+//! Knows: which rows of a batch get a token with its results. A request that is aborted while it runs ends with its
+//! next token, as in SGLang, and reports no further events. Knows nothing about scheduling.
 
 use super::{Batch, Life, Sglang};
 use crate::arrival::Arrival;
@@ -11,18 +11,18 @@ use crate::scheduler::sglang::{NewRequest, RequestId};
 use crate::scheduler::state::decodes::Decodes;
 
 impl<D: Decodes> Sglang<D> {
-    /// Returns the engine with recording of single requests' events; it must not leap.
+    /// Returns the engine with recording of single requests' events; the engine must take every batch singly.
     pub(in crate::engine) fn reporting(mut self) -> Sglang<D> {
         self.events = Some(Vec::new());
         self
     }
 
-    /// Moves the events since the last call to `into`.
+    /// Moves the events recorded since the last call to `into`.
     pub(in crate::engine) fn take_events(&mut self, into: &mut Vec<Event>) {
         into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
     }
 
-    /// Adds a request with its tokens to the ones that are not received yet.
+    /// Adds a request with its tokens to the requests that the scheduler has not received.
     pub(in crate::engine) fn join(&mut self, arrival: Arrival, prefix: SharedPrefix) {
         let ranked = self.config.scheduler.enable_priority_scheduling;
         let arrival = Arrival { key: if ranked { arrival.key } else { 0 }, ..arrival };
@@ -38,7 +38,7 @@ impl<D: Decodes> Sglang<D> {
         self.inbox.push_back((arrival, request));
     }
 
-    /// Aborts the request of this number in any state. False if it is unknown.
+    /// Aborts the request with this number in any state. Returns false if the request is unknown.
     pub(in crate::engine) fn abort(&mut self, number: u64) -> bool {
         let before = self.inbox.len();
         self.inbox.retain(|(arrival, _)| arrival.number != number);
@@ -54,14 +54,14 @@ impl<D: Decodes> Sglang<D> {
         true
     }
 
-    /// Pages that requests hold.
+    /// Number of pages that requests hold.
     pub(in crate::engine) fn held_blocks(&self) -> u64 {
         let config = &self.config.scheduler;
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
         pool.saturating_sub(self.scheduler.kv().iter().sum()) / config.page_size
     }
 
-    /// Number of requests that were not aborted; the scheduler also has aborted ones until their next token.
+    /// Number of requests that were not aborted; the scheduler keeps an aborted request until its next token.
     pub(in crate::engine) fn present(&self) -> u64 {
         self.lives.iter().filter(|life| life.here).count() as u64 + self.inbox.len() as u64
     }
@@ -75,7 +75,7 @@ impl<D: Decodes> Sglang<D> {
         }
     }
 
-    /// Reports the rows of a batch that get a token with its results, before they are processed.
+    /// Reports the rows of a batch that get a token with its results; called before the results are processed.
     pub(super) fn report_decoded(&mut self, batch: &Batch) {
         if self.events.is_none() {
             return;

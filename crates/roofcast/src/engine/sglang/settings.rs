@@ -1,7 +1,7 @@
-//! SGLang's settings, resolved: its defaults, and combinations that it refuses.
+//! SGLang's settings, resolved: defaults applied, and refused combinations rejected.
 //!
-//! Source of the defaults: SGLang 0.5.23, `server_args.py` and `environ.py`. Defaults that depend on the memory,
-//! chunk and requests, come with the deployment.
+//! Source of the defaults: SGLang 0.5.23, `server_args.py` and `environ.py`. The defaults of memory, chunk and number
+//! of requests depend on the accelerator and come from the deployment.
 
 use crate::engine_settings::{EngineSettings, Own};
 use crate::error::{Error, Result};
@@ -11,21 +11,21 @@ use crate::scheduler::sglang::{self, HiCache, Rules};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::spec::EngineKind;
 
-/// Settings of one replica.
+/// Settings of one replica of SGLang.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SglangConfig {
     /// Settings of the scheduler.
     pub scheduler: sglang::ServerArgs,
-    /// Tokens of a request, prompt and output.
+    /// Most tokens of a request, prompt and output together.
     pub max_model_len: u64,
     /// The host tier, if there is one.
     pub(crate) host: Option<HostTier>,
-    /// Steps in which requests are received.
+    /// The steps in which requests are received.
     pub(crate) polling: PollingConfig,
 }
 
 impl SglangConfig {
-    /// Settings of one replica from `settings`; pool size and `max_num_seqs` come from `config`.
+    /// Settings of one replica from `settings`; pool size and `max_num_seqs` are those in `config`.
     pub(crate) fn resolve(settings: &EngineSettings, config: &EngineConfig) -> Result<SglangConfig> {
         let Own::Sglang(own) = settings.own()? else {
             return Err(Error::field("engine", "scheduler", config.scheduler.name(), "sglang"));

@@ -1,10 +1,8 @@
-//! One axis: its range, its scale and the ticks that have room.
-//!
-//! Knows: linear, logarithmic and named scales, SI prefixes. Knows nothing about SVG.
+//! One axis: its range, its scale and the ticks for which there is room.
 
 use super::text;
 
-/// Unit of an axis.
+/// Unit of an axis, with the form of its tick labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::report) enum Unit {
     /// Counts and rates: 20, 3k, 5M.
@@ -13,7 +11,7 @@ pub(in crate::report) enum Unit {
     Milliseconds,
     /// Seconds: 5 ms, 1.5 s.
     Seconds,
-    /// Fractions of one: 50 %.
+    /// Fractions of one, shown in percent: 50 %.
     Share,
 }
 
@@ -35,11 +33,11 @@ pub(in crate::report) struct Axis {
     unit: Unit,
 }
 
-/// Ratio of the ends from which on a scale is logarithmic.
+/// Ratio of the largest to the smallest value from which a scale is logarithmic.
 const DECADE: f64 = 10.0;
 
 impl Axis {
-    /// An axis around `values`: logarithmic where they are positive and span a decade, else from zero.
+    /// An axis that covers `values`: logarithmic if all are positive and they span a decade, else linear from zero.
     pub(in crate::report) fn around(title: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Axis {
         let (least, most) = ends(values);
         if least > 0.0 && most / least >= DECADE {
@@ -49,7 +47,7 @@ impl Axis {
         Axis { title: title.to_owned(), from: 0.0, to, scale: Scale::Linear, unit }
     }
 
-    /// A logarithmic axis around the positive ones of `values`.
+    /// A logarithmic axis that covers the positive ones of `values`.
     pub(in crate::report) fn log(title: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Axis {
         let (least, most) = ends(values.filter(|v| *v > 0.0));
         let (least, most) = if least > 0.0 { (least, most) } else { (1.0, DECADE) };
@@ -63,23 +61,23 @@ impl Axis {
         Axis { title: title.to_owned(), from: 0.0, to, scale: Scale::Linear, unit }
     }
 
-    /// An axis of names; the first is at 0, the next at 1.
+    /// An axis of names; the first name is at 0, the next at 1.
     pub(in crate::report) fn names(title: &str, names: Vec<String>) -> Axis {
         let to = names.len() as f64 - 0.5;
         Axis { title: title.to_owned(), from: -0.5, to, scale: Scale::Names(names), unit: Unit::Plain }
     }
 
-    /// Lower end of the axis.
+    /// Value at the lower end of the axis.
     pub(in crate::report) fn least(&self) -> f64 {
         self.from
     }
 
-    /// Upper end of the axis.
+    /// Value at the upper end of the axis.
     pub(in crate::report) fn most(&self) -> f64 {
         self.to
     }
 
-    /// Position of `value`, 0 to 1 within the ends.
+    /// Position of `value` along the axis: 0 at the lower end, 1 at the upper end.
     pub(super) fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Log => (value.max(self.from).ln() - self.from.ln()) / (self.to.ln() - self.from.ln()),
@@ -87,12 +85,12 @@ impl Axis {
         }
     }
 
-    /// `value` with its unit.
+    /// Text of `value` with its unit.
     pub(in crate::report) fn shown(&self, value: f64) -> String {
         shown(value, self.unit)
     }
 
-    /// The densest set of ticks whose texts fit: `room` gives the pixels that a text needs on an axis of `length`
+    /// The densest set of ticks whose texts fit: `room` returns the pixels that a text needs on an axis of `length`
     /// pixels.
     pub(super) fn ticks(&self, length: f64, room: impl Fn(&str) -> f64) -> Vec<(f64, String)> {
         if let Scale::Names(names) = &self.scale {
@@ -110,7 +108,7 @@ impl Axis {
         sets.into_iter().map(named).find(fits).unwrap_or_default()
     }
 
-    /// Lines between ticks, on a logarithmic scale of few decades.
+    /// Minor grid lines between ticks, on a logarithmic scale of few decades.
     pub(super) fn minor(&self) -> Vec<f64> {
         if self.scale != Scale::Log || self.to / self.from > 1e5 {
             return Vec::new();
@@ -118,13 +116,13 @@ impl Axis {
         self.log_ticks(&[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], 1)
     }
 
-    /// Sets of ticks, dense ones first.
+    /// Candidate sets of ticks, dense sets first.
     fn log_sets(&self) -> Vec<Vec<f64>> {
         let near = self.to / self.from < 4.0;
         let dense: &[f64] = if near { &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0] } else { &[1.0, 2.0, 5.0] };
         let mut sets = vec![self.log_ticks(dense, 1)];
         sets.extend([1, 2, 3, 4, 6].map(|every| self.log_ticks(&[1.0], every)));
-        // Ends without a power of ten in between have the dense set alone.
+        // An axis without a power of ten between its ends keeps the dense set only.
         sets.retain(|set| set.len() > 1);
         sets
     }
@@ -159,27 +157,27 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if from > to { (1.0, DECADE) } else { (from, to) }
 }
 
-/// Prefixes of thousands, from 10^-9 on.
+/// Unit prefixes by thousands, from 10^-9 on.
 const PREFIXES: [&str; 10] = ["n", "µ", "m", "", "k", "M", "G", "T", "P", "E"];
 
-/// `value` with three digits, a prefix and its unit.
+/// Text of `value` with three digits, a prefix and its unit.
 pub(in crate::report) fn shown(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Share => format!("{} %", text::digits(value * 100.0)),
         Unit::Milliseconds => prefixed(value / 1e3, " ", "s"),
         Unit::Seconds => prefixed(value, " ", "s"),
-        // Small counts are written out, since prefixes such as milli are unfamiliar for counts.
+        // Small counts are written out, because prefixes such as milli are unusual for counts.
         Unit::Plain if value.abs() < 1.0 && value.abs() >= 1e-4 => text::digits(value),
         Unit::Plain => prefixed(value, "", ""),
     }
 }
 
-/// `value` with three digits and a prefix before its unit, as `989 TFLOP/s`.
+/// Text of `value` with three digits and a prefix before its unit, as in `989 TFLOP/s`.
 pub(in crate::report) fn prefixed(value: f64, space: &str, unit: &str) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();
     }
-    // 999.96 is shown as 1000, which has the next prefix.
+    // 999.96 is shown as 1000, which takes the next prefix.
     let thousands = ((value.abs() * 1.0005).log10() / 3.0).floor().clamp(-3.0, 6.0);
     let scaled = value / 1000_f64.powf(thousands);
     // Seconds take no prefix above one: 2000 s, not 2 ks.
@@ -216,7 +214,7 @@ mod tests {
         let texts = |length: f64| -> Vec<String> {
             axis.ticks(length, |_| 30.0).into_iter().map(|(_, text)| text).collect()
         };
-        // 1 to 2 is 0.3 of 4.4 decades: 30 pixels of 440 or more.
+        // The range 1 to 2 is 0.3 of 4.4 decades: at least 30 pixels of 440.
         assert_eq!(texts(450.0).len(), 13);
         assert_eq!(texts(400.0), ["1", "10", "100", "1k", "10k"]);
         assert_eq!(texts(100.0), ["1", "100", "10k"]);

@@ -1,7 +1,7 @@
-//! A chart as SVG: margins, legend, grid, and everything at its pixels.
+//! A chart as SVG: margins, legend, grid, and all items at their pixel positions.
 //!
-//! Knows: pixels and colours. A picture is 720 pixels wide where its place is not known, so that its text is readable at 600; it follows the page's
-//! colour scheme where its viewer has one.
+//! Knows: pixels and colours. A picture for an unknown place is 720 pixels wide, so that its text is still readable at
+//! 600; it follows the light or dark colour scheme of its viewer. Knows nothing about what the values mean.
 
 use super::label::{Anchor, Placed, Rect, Wanted, place};
 use super::text::{SIZE, escape, lines, width};
@@ -13,11 +13,11 @@ const WIDTH: f64 = 720.0;
 const RIGHT: f64 = 22.0;
 const TITLE: f64 = 15.5;
 const ROW: f64 = 19.0;
-/// Pixels of a legend's key, and between its entries.
+/// Width in pixels of a legend symbol, and of the gap between two entries.
 const KEY: f64 = 26.0;
 
-/// Colours on light and on dark pages, of equal contrast; the first seven after Okabe and Ito, which colour-blind
-/// readers can distinguish.
+/// Colours on light and on dark pages, of equal contrast. The first seven follow Okabe and Ito, so that colour-blind
+/// readers can distinguish them.
 const COLOURS: [[&str; 2]; SERIES + 3] = [
     ["#0069a8", "#5cb3f2"],
     ["#c84f00", "#ff9255"],
@@ -48,13 +48,13 @@ fn style() -> String {
     format!("<style>{}@media (prefers-color-scheme:dark){{{}}}</style>", rules(0), rules(1))
 }
 
-/// A document of charts, one below the other, that brings its colours along.
+/// An SVG document of charts, one below the other, that includes its own colours.
 pub(in crate::report) fn page(charts: &[Chart]) -> String {
     let style = format!("{}\n<rect class='p' width='100%' height='100%'/>\n", style());
     document(charts, WIDTH, &style)
 }
 
-/// A document of charts for a place of `width` pixels on a page that has colours for the classes of [`style`].
+/// An SVG document of charts, `width` pixels wide, for a page that defines colours for the classes of [`style`].
 pub(in crate::report) fn figure(charts: &[Chart], width: f64) -> String {
     document(charts, width, "")
 }
@@ -62,7 +62,7 @@ pub(in crate::report) fn figure(charts: &[Chart], width: f64) -> String {
 fn document(charts: &[Chart], width: f64, style: &str) -> String {
     let mut body = String::new();
     let mut down = 0.0;
-    // Charts below one another share their left edge.
+    // Charts below each other share their left edge.
     let left =
         charts.iter().map(|chart| widest(&chart.y.ticks(chart.height, |_| 22.0))).fold(20.0, f64::max) + 24.0;
     for chart in charts {
@@ -80,7 +80,7 @@ fn widest(ticks: &[(f64, String)]) -> f64 {
     ticks.iter().map(|(_, text)| width(text, SIZE)).fold(0.0, f64::max)
 }
 
-/// A chart on its way to SVG.
+/// A chart while it is written as SVG.
 struct Drawing<'a> {
     chart: &'a Chart,
     width: f64,
@@ -112,7 +112,7 @@ impl<'a> Drawing<'a> {
         self.add(format_args!("<text x='{x:.1}' y='{y:.1}' {attributes}>{}</text>\n", escape(text)));
     }
 
-    /// Title, note, legend and the title of the y axis; sets the plot's top.
+    /// Draws title, note, legend and the title of the y axis; sets the top of the plot.
     fn head(&mut self) {
         let chart = self.chart;
         let mut y = if chart.title.is_empty() { 0.0 } else { 12.0 };
@@ -133,7 +133,7 @@ impl<'a> Drawing<'a> {
         self.top = y + 13.0;
     }
 
-    /// Draws the rows of keys; returns the baseline of the last row.
+    /// Draws the rows of the legend; returns the baseline of the last row.
     fn legend(&mut self, mut y: f64) -> f64 {
         let mut x = 20.0;
         for (key, text) in &self.chart.legend {
@@ -179,7 +179,7 @@ impl<'a> Drawing<'a> {
         (self.x(x), self.y(y))
     }
 
-    /// Grid, ticks and axis titles.
+    /// Draws grid, ticks and axis titles.
     fn frame(&mut self, side: &[(f64, String)]) {
         let (left, top, across, chart) = (self.left, self.top, self.across, self.chart);
         let (bottom, right) = (top + chart.height, left + across);
@@ -196,7 +196,7 @@ impl<'a> Drawing<'a> {
         for (value, text) in chart.x.ticks(across, |text| width(text, SIZE) + 14.0) {
             let x = left + self.x(value);
             self.add(format_args!("<path d='M{x:.1} {top}V{bottom}' class='g'/>\n"));
-            // A text at the end stays within the picture.
+            // Keep a text at the end of the axis within the picture.
             let half = width(&text, SIZE) / 2.0;
             self.text((x.min(self.width - half - 2.0), bottom + 17.0), &middle, &text);
         }
@@ -209,7 +209,7 @@ impl<'a> Drawing<'a> {
         self.text((left + across / 2.0, bottom + 37.0), &middle, &chart.x.title);
     }
 
-    /// Draws lines and bands, clipped at the axes; then points and labels, which may extend beyond.
+    /// Draws lines and bands, clipped at the axes, and then points and labels, which may extend beyond the axes.
     fn contents(&mut self) {
         let (left, top, across, height) = (self.left, self.top, self.across, self.chart.height);
         self.add(format_args!(
@@ -234,7 +234,7 @@ impl<'a> Drawing<'a> {
         self.add(format_args!("</g>\n"));
     }
 
-    /// Draws shaded areas and bands, which lie behind lines.
+    /// Draws shaded areas and bands, which are behind lines.
     fn shade(&mut self, item: &Item) {
         match item {
             Item::Level { y, colour, shaded: true, .. } => {
@@ -338,7 +338,7 @@ impl<'a> Drawing<'a> {
         self.text((x, rect.y + rect.h - 3.0), &attributes, &label.text);
     }
 
-    /// All labels in their places; labels of bounds and levels choose first.
+    /// All labels in their places; labels of bounds and levels are placed first.
     fn labels(&self) -> Vec<Placed> {
         let (mut wanted, mut points) = (Vec::new(), Vec::new());
         let (mut marks, mut strokes) = (Vec::new(), Vec::new());
@@ -374,7 +374,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// Small rectangles along a line.
+/// Small rectangles along a line, for keeping labels off the line.
 fn beads(points: &[(f64, f64)]) -> Vec<Rect> {
     let along = |pair: &[(f64, f64)]| {
         let ((x, y), (dx, dy)) = (pair[0], (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1));
@@ -395,7 +395,7 @@ fn dash(stroke: Stroke) -> &'static str {
     }
 }
 
-/// Coordinates in steps of two tenths of a pixel, within which two points coincide.
+/// Coordinate in steps of two tenths of a pixel; two points coincide if their steps are equal.
 fn tenths(pixels: f64) -> i64 {
     (pixels * 5.0).round() as i64 * 2
 }

@@ -1,7 +1,7 @@
-//! Placement of labels: next to the marked point or line, clear of one another and of all that is drawn.
+//! Placement of labels: next to the marked point or line, clear of each other and of all drawn items.
 //!
-//! Knows: rectangles. Every label has candidate spots; the cheapest is taken, label by label in the order of their
-//! weight.
+//! Knows: rectangles. Every label has candidate spots with costs; labels are placed in the order of their weight, each
+//! at its cheapest free spot. Knows nothing about what labels mean.
 
 use super::text::{SIZE, width};
 
@@ -24,7 +24,7 @@ impl Rect {
         along(self.x, self.w, other.x, other.w) * along(self.y, self.h, other.y, other.h)
     }
 
-    /// True if two labels in these places are visibly separate.
+    /// True if labels at these two places are visibly separate.
     fn apart_from(&self, other: &Rect) -> bool {
         let wider = Rect { x: self.x - GAP, w: self.w + 2.0 * GAP, ..*self };
         wider.shared(other) < 1.0
@@ -34,23 +34,23 @@ impl Rect {
         self.x >= 0.0 && self.y >= 0.0 && self.x + self.w <= w && self.y + self.h <= h
     }
 
-    /// The rectangle's point that is nearest to `(x, y)`.
+    /// The point of the rectangle that is nearest to `(x, y)`.
     fn nearest(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.x, self.x + self.w), y.clamp(self.y, self.y + self.h))
     }
 }
 
-/// A place that a label may take.
+/// A candidate place for a label.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     rect: Rect,
     cost: f64,
-    /// Start of the leader line, where the label is too far from its point.
+    /// Start of the leader line; `None` if the label is close to its point.
     from: Option<(f64, f64)>,
     anchor: Anchor,
 }
 
-/// Side of a label that is anchored at its point, so that a font of other widths moves only the far side.
+/// Side of a label that is anchored at its point, so that a font with other widths moves only the far side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Left,
@@ -58,7 +58,7 @@ pub(super) enum Anchor {
     Right,
 }
 
-/// A label that looks for its place.
+/// A label that has no place yet.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     text: String,
@@ -66,23 +66,23 @@ pub(super) struct Wanted {
     spots: Vec<Spot>,
 }
 
-/// A label in its place.
+/// A placed label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Placed {
     pub(super) text: String,
     pub(super) colour: usize,
     pub(super) rect: Rect,
     pub(super) anchor: Anchor,
-    /// Leader line from the point to the label, where the label is far away.
+    /// Leader line from the point to the label; `None` if the label is close to its point.
     pub(super) leader: Option<[(f64, f64); 2]>,
 }
 
 const HEIGHT: f64 = SIZE + 2.0;
-/// Pixels between two labels in a row, which without them read as one.
+/// Minimum gap in pixels between two labels in a row; closer labels would read as one.
 const GAP: f64 = 6.0;
-/// Pixels from a point to its label.
+/// Candidate distances in pixels from a point to its label.
 const DISTANCES: [f64; 5] = [7.0, 12.0, 20.0, 30.0, 44.0];
-/// Distances from which on a line leads to the label.
+/// Distance in pixels from which a leader line connects the label with its point.
 const FAR: f64 = 20.0;
 
 impl Wanted {
@@ -90,7 +90,7 @@ impl Wanted {
         !self.text.is_empty()
     }
 
-    /// A label of a point: around it, near before far, right before left.
+    /// A label with spots around a point: near before far, right before left.
     pub(super) fn point(at: (f64, f64), text: &str, colour: usize) -> Wanted {
         let w = width(text, SIZE);
         let spots = DISTANCES.iter().flat_map(|r| {
@@ -110,7 +110,7 @@ impl Wanted {
         Wanted { text: text.to_owned(), colour, spots: spots.collect() }
     }
 
-    /// A label of a level line at height `y` between two ends: above or below the line, from the right.
+    /// A label with spots above or below a horizontal line at height `y` between two ends, starting from the right.
     pub(super) fn level(y: f64, (from, to): (f64, f64), text: &str, colour: usize) -> Wanted {
         let w = width(text, SIZE);
         let spots = (0..=20).flat_map(|step| {
@@ -123,7 +123,7 @@ impl Wanted {
         Wanted { text: text.to_owned(), colour, spots: spots.collect() }
     }
 
-    /// A label of an upright line at `x`: right or left of the line, from the top.
+    /// A label with spots right or left of a vertical line at `x`, starting from the top.
     pub(super) fn upright(x: f64, down: f64, text: &str, colour: usize) -> Wanted {
         let w = width(text, SIZE);
         let spots = (0..=20).flat_map(|step| {
@@ -146,7 +146,8 @@ impl Wanted {
     }
 }
 
-/// Places labels within `w` by `h` pixels off `marks` and off `strokes`; one that would cover another is left out.
+/// Places labels within `w` by `h` pixels, clear of each other and as clear of `marks` and `strokes` as possible. A
+/// label that would cover another label is omitted.
 pub(super) fn place(wanted: Vec<Wanted>, marks: &[Rect], strokes: &[Rect], w: f64, h: f64) -> Vec<Placed> {
     let mut placed: Vec<Placed> = Vec::new();
     for label in wanted {
@@ -185,7 +186,8 @@ mod tests {
         }
     }
 
-    /// A row as high as one label: the first has the right of its point, the second fits only left of its own, right after it.
+    /// A row as high as one label: the first label is right of its point; the second fits only left of its own point,
+    /// directly after the first.
     #[test]
     fn labels_in_a_row_have_a_gap_between_them() {
         let text = "8 × h100-sxm";

@@ -1,11 +1,11 @@
-//! Text in a picture: how wide it is, where it is broken, how it is escaped.
+//! Text in a picture: its width, its line breaks and its escaping.
 //!
-//! Knows: widths of a common sans-serif face, roughly. Knows nothing about charts.
+//! Knows: approximate widths of a common sans-serif face. Knows nothing about charts.
 
-/// Pixels of the text of a chart.
+/// Font size in pixels of the text of a chart.
 pub(super) const SIZE: f64 = 12.5;
 
-/// Pixels that `text` takes at `size`, rather too many than too few.
+/// Width of `text` in pixels at font size `size`, estimated rather too large than too small.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'l' | 'j' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.30,
@@ -17,7 +17,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }
 
-/// `text` broken at spaces into lines of at most `most` pixels.
+/// `text` broken at spaces into lines that are at most `most` pixels wide.
 pub(super) fn lines(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -32,7 +32,7 @@ pub(super) fn lines(text: &str, size: f64, most: f64) -> Vec<String> {
     lines
 }
 
-/// Three significant digits, without zeros at the end.
+/// Text of `value` with three significant digits, without trailing zeros.
 pub(super) fn digits(value: f64) -> String {
     let places = (2.0 - value.abs().max(1e-12).log10().floor()).clamp(0.0, 12.0) as usize;
     let text = format!("{value:.places$}");
@@ -42,7 +42,7 @@ pub(super) fn digits(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// `text` between tags or in an attribute.
+/// `text` escaped for use between tags or in an attribute.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&#39;")
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn lines_keep_the_width() {
-        // Each letter is 5.7 pixels of 10, a space 3.8.
+        // Each letter is 5.7 pixels wide at size 10, a space 3.8.
         assert_eq!(lines("aa bb cc", 10.0, 30.0), ["aa bb", "cc"]);
     }
 }

@@ -1,12 +1,14 @@
-//! Requests whose clients have disconnected.
+//! Abort of requests whose clients have disconnected.
 //!
-//! Knows: in SGLang a waiting request is dropped at once, and a running one ends with its next token. Source: SGLang
-//! 0.5.23, `abort_request` of `managers/scheduler.py` and `to_finish` of `managers/schedule_batch.py`.
+//! Knows: in SGLang a waiting request is dropped at once, and a running request ends with its next token. Knows nothing
+//! about connections. Source: SGLang 0.5.23, `abort_request` of `managers/scheduler.py` and `to_finish` of
+//! `managers/schedule_batch.py`.
 
 use super::{RequestId, RequestPhase, Scheduler};
 
 impl Scheduler {
-    /// Aborts a request: true if it was removed from the queue at once; otherwise its next token is its last.
+    /// Aborts a request. Returns true if the request was removed from the queue at once; otherwise its next token is
+    /// its last.
     pub(crate) fn abort(&mut self, id: RequestId) -> bool {
         let generated = self.generated(id);
         let r = &mut self.requests[id];
@@ -16,7 +18,7 @@ impl Scheduler {
                 self.waiting.retain(|waiting| *waiting != id);
                 return true;
             }
-            // A request that is about to sample its first or its last token ends with it anyway.
+            // A request that is about to sample its first or its last token ends with that token anyway.
             RequestPhase::Running if !r.samples && r.output > generated + 1 => {
                 r.output = generated + 1;
                 self.running.will_end(id, r.generated, r.output, r.bound);

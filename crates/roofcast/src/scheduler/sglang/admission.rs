@@ -1,14 +1,14 @@
-//! A pass over the queue: the chunked request first, then candidates in order, until one fails.
+//! One pass over the queue: the chunked request first, then candidates in order, until one does not fit.
 //!
-//! Knows: when the queue is considered (`batch_is_full`), free rows, the tests of a candidate, preemption for a
-//! higher priority, and mixed batches. Source: SGLang 0.5.23, `_get_new_batch_prefill_raw` of `managers/scheduler.py`
-//! and `PrefillAdder` of `managers/schedule_policy.py`.
+//! Knows: when the queue is considered (`batch_is_full`), the number of free rows, the conditions for admission,
+//! preemption by a higher priority, and mixed batches. Knows nothing about time. Source: SGLang 0.5.23,
+//! `_get_new_batch_prefill_raw` of `managers/scheduler.py` and `PrefillAdder` of `managers/schedule_policy.py`.
 
 use super::budget::{Budget, CLIP_MAX_NEW_TOKENS, Stop};
 use super::{Extend, ForwardMode, Last, ROOT, RequestId, RequestPhase, Scheduler, Step};
 
 impl Scheduler {
-    /// Decides on a batch with prompts, if there is one.
+    /// Decides on a batch with prompts; returns false if there is none.
     pub(super) fn prefill(&mut self, last: &Last, step: &mut Step) -> bool {
         if self.config.preempts() || self.running.is_empty() {
             self.full = false;
@@ -52,25 +52,25 @@ impl Scheduler {
         let config = &self.config;
         let mixed = if config.enable_mixed_chunk { self.running.len() } else { 0 };
         let each = || self.running.ids().map(|id| self.promised(id)).sum();
-        // A preemption subtracts from the sum amounts that are no whole numbers.
+        // A preemption subtracts fractional amounts from the sum.
         let sum = if config.preempts() { None } else { self.running.promised(self.ratio.current) };
         let promised = sum.unwrap_or_else(each);
         Budget::new(config.max_prefill_tokens, config.chunked_prefill_size, mixed, promised)
     }
 
-    /// Fraction of the remaining bound that a request is expected to generate.
+    /// Fraction of its remaining bound that a request is expected to generate.
     fn expected_share(&self, id: RequestId) -> f64 {
         let whole = self.config.rules.counts_ignored_eos_whole && self.requests[id].ignore_eos;
         if whole { 1.0 } else { self.ratio.current }
     }
 
-    /// Tokens that a running request is expected to still add.
+    /// Number of tokens that a running request is expected to add.
     fn promised(&self, id: RequestId) -> f64 {
         let left = self.requests[id].bound - self.generated(id);
         left.min(CLIP_MAX_NEW_TOKENS) as f64 * self.expected_share(id)
     }
 
-    /// Rows free for admission, where `held` candidates already have a row of the table.
+    /// Number of rows free for admission, if `held` of the candidates already have a row of the request table.
     fn free_rows(&self, held: u64) -> u64 {
         let rows = self.config.rows();
         rows.saturating_sub(self.running.len()).min((rows + held).saturating_sub(self.rows_held))
@@ -88,7 +88,7 @@ impl Scheduler {
         self.chunked = step.chunked;
     }
 
-    /// Admits candidates from the head of the queue, which keeps them until the pass ends.
+    /// Admits candidates from the head of the queue; the queue is changed only when the pass ends.
     fn admit(&mut self, budget: &mut Budget, step: &mut Step) {
         let continued = step.extends.len();
         for at in 0..self.waiting.len() {
@@ -119,7 +119,7 @@ impl Scheduler {
         }
     }
 
-    /// Tokens that a candidate computes, if it fits; its tokens that are only on the host are then loaded.
+    /// Number of tokens that a candidate computes if it fits; its tokens that are only on the host are then loaded.
     fn try_candidate(&mut self, id: RequestId, budget: &mut Budget, step: &mut Step) -> Result<u64, Stop> {
         if self.config.prefill_max_requests.is_some_and(|most| step.extends.len() as u64 >= most) {
             return Err(Stop::Other);
@@ -135,8 +135,8 @@ impl Scheduler {
         if self.load_back(id, step) { Ok(new) } else { self.fit(id, 0, budget, step) }
     }
 
-    /// Tokens that a candidate computes with `loaded` tokens from the host, if it fits. Loaded and computed tokens
-    /// need equal memory.
+    /// Number of tokens that a candidate computes after loading `loaded` tokens from the host, if it fits. A loaded
+    /// token needs as much memory as a computed one.
     fn fit(&self, id: RequestId, loaded: u64, budget: &Budget, step: &Step) -> Result<u64, Stop> {
         let r = &self.requests[id];
         let rest = self.known(id) - r.found;
@@ -147,7 +147,7 @@ impl Scheduler {
         budget.chunk(page, r.found + loaded, rest - loaded, step.extends.is_empty())
     }
 
-    /// Loads the candidate's tokens that are only on the host; true if they are loaded.
+    /// Loads the candidate's tokens that are only on the host; returns true if they are loaded.
     fn load_back(&mut self, id: RequestId, step: &mut Step) -> bool {
         let r = &mut self.requests[id];
         let loaded = self.memory.load_back(r.host_end, r.host_hit);
@@ -162,7 +162,7 @@ impl Scheduler {
         loaded
     }
 
-    /// Tokens that a candidate computes, if it fits, for exact lengths without cached tokens.
+    /// Number of tokens that a candidate computes if it fits, for exact output lengths without cached tokens.
     fn try_exact(&self, id: RequestId, rest: u64, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
         let state = |id: RequestId| {
             let (r, generated) = (&self.requests[id], self.generated(id));
@@ -174,7 +174,7 @@ impl Scheduler {
             return Err(Stop::Tokens);
         }
         match budget.chunk {
-            // SGLang chunks one request at a time and would lose the one that is chunked already.
+            // SGLang can chunk one request at a time; a second chunk would lose the request that is already chunked.
             Some(chunk) if i64::try_from(rest).unwrap_or(i64::MAX) > chunk => {
                 let free = step.chunked.is_none();
                 u64::try_from(chunk).ok().filter(|new| *new > 0 && free).ok_or(Stop::Other)
@@ -183,7 +183,7 @@ impl Scheduler {
         }
     }
 
-    /// Admits a candidate, which computes `new` tokens.
+    /// Admits a candidate that computes `new` tokens.
     fn take_in(&mut self, id: RequestId, new: u64, budget: &mut Budget, step: &mut Step) {
         let known = self.known(id);
         let r = &mut self.requests[id];
@@ -201,7 +201,8 @@ impl Scheduler {
         }
     }
 
-    /// Preempts running requests of lower priority until the candidate has its tokens; true if that succeeds.
+    /// Preempts running requests of lower priority until the candidate has enough tokens; returns true if that
+    /// succeeds.
     fn preempt_for(&mut self, id: RequestId, budget: &mut Budget, step: &mut Step) -> bool {
         let urgency = |id: RequestId| self.config.urgency(self.requests[id].priority);
         let r = &self.requests[id];
@@ -221,7 +222,7 @@ impl Scheduler {
         }
         victims.truncate(count);
         step.preempted.extend(&victims);
-        // Victims are released in the order of the batch.
+        // Release victims in the order of the batch.
         victims.sort_by_key(|v| self.running.place(*v));
         let mut others = self.running.len();
         for victim in victims {
@@ -233,7 +234,7 @@ impl Scheduler {
         true
     }
 
-    /// Allocates the pages of the batch's prompts; `admitted` is the number of newly admitted ones.
+    /// Allocates the pages of the batch's prompts; `admitted` is the number of newly admitted requests.
     fn extend(&mut self, admitted: u64, step: &mut Step) {
         self.rows_held += admitted;
         let new: u64 = step.extends.iter().map(|e| e.new).sum();
@@ -252,7 +253,7 @@ impl Scheduler {
         }
     }
 
-    /// Adds the running requests' decodes to the batch, if their next tokens fit.
+    /// Adds the decodes of the running requests to the batch, if their next tokens fit.
     fn mix(&mut self, last: &Last, step: &mut Step) {
         if self.take_out_finishing(last) {
             self.full = false;

@@ -1,42 +1,43 @@
-//! Budget of one pass over the queue: tokens of memory, now and later, and tokens of compute.
+//! Budget of one pass over the queue: memory now and later in tokens, and compute in tokens.
 //!
-//! Knows: the sums of `PrefillAdder` and `PrefillBudget`, and the test over the ends of all requests for exact
+//! Knows: the sums of `PrefillAdder` and `PrefillBudget`, and the check at the end of every request for exact output
 //! lengths without cached tokens. Source: SGLang 0.5.23, `managers/schedule_policy.py` and
 //! `mem_cache/prefill_budget.py`. Knows nothing about the queue.
 
 use super::memory::Memory;
 use super::tree::Node;
 
-/// Largest bound on output tokens that estimates count.
+/// Largest bound on output tokens that estimates count; higher bounds are clipped.
 pub(crate) const CLIP_MAX_NEW_TOKENS: u64 = 4096;
-/// Tokens kept free for each request at each end, for exact lengths.
+/// Tokens kept free per request at the end of every request, for exact output lengths.
 const RESERVED: f64 = 1.0;
 
 /// Reason why no further request is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Out of memory.
+    /// Memory is exhausted.
     Tokens,
-    /// Any other reason.
+    /// The tokens of compute are exhausted, or another limit is reached.
     Other,
 }
 
-/// The budget.
+/// The remaining tokens of one pass over the queue.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
-    /// Tokens promised in all, future ones included.
+    /// Tokens promised in total, including tokens that requests will generate.
     total: f64,
     current: u64,
-    /// Tokens of compute that remain in the batch.
+    /// Number of tokens that the batch may still compute.
     input: i64,
     pub(super) chunk: Option<i64>,
-    /// Tokens left and held of each request, in order of the ends; `None` before the first test.
+    /// For each request the tokens left to generate and the tokens held, in order of the requests' ends; `None` before
+    /// the first check.
     ends: Option<Vec<(f64, f64)>>,
 }
 
 impl Budget {
-    /// A budget for a batch in which `mixed` running requests also decode, while running ones are promised `promised`
-    /// tokens.
+    /// Budget for a batch in which `mixed` running requests also decode, with `promised` tokens promised to running
+    /// requests.
     pub(super) fn new(input: u64, chunk: Option<u64>, mixed: u64, promised: f64) -> Budget {
         Budget {
             total: mixed as f64 + promised,
@@ -47,7 +48,7 @@ impl Budget {
         }
     }
 
-    /// Memory that is not promised, once the prefix that ends at `node` is locked.
+    /// Tokens of memory that are not promised after the prefix that ends at `node` is locked.
     pub(super) fn remaining_total(&self, memory: &Memory, node: Node) -> f64 {
         (memory.reclaimable() - memory.unlocked(node)) as f64 - self.total
     }
@@ -56,7 +57,7 @@ impl Budget {
         signed(memory.reclaimable()) - signed(self.current)
     }
 
-    /// Reason why no further request is considered, if any.
+    /// Reason why no further request is considered; `None` if the next one may be.
     pub(super) fn spent(&self, memory: &Memory) -> Option<Stop> {
         if self.remaining_total(memory, super::ROOT) <= 0.0 || self.remaining_current(memory) <= 0 {
             return Some(Stop::Tokens);
@@ -64,15 +65,15 @@ impl Budget {
         (self.input <= 0 || self.chunk.is_some_and(|chunk| chunk <= 0)).then_some(Stop::Other)
     }
 
-    /// Tokens of a chunked request's `rest` in this batch; a chunked request never waits.
+    /// Number of tokens of a chunked request's `rest` that this batch computes; a chunked request never waits.
     pub(super) fn continuation(&self, memory: &Memory, rest: u64) -> u64 {
         let chunk = self.chunk.unwrap_or(i64::MAX);
         let room = chunk.min(self.remaining_total(memory, super::ROOT) as i64);
         rest.min(u64::try_from(if room > 0 { room } else { chunk }).unwrap_or(0))
     }
 
-    /// Tokens of `rest` that a request computes in this batch, `shared` of which are cached; with `alone` no other
-    /// request is admitted.
+    /// Number of tokens of `rest` that a request computes in this batch, if `shared` of its tokens are cached; with
+    /// `alone` no other request is admitted.
     pub(super) fn chunk(&self, page: u64, shared: u64, rest: u64, alone: bool) -> Result<u64, Stop> {
         let whole = signed(rest.next_multiple_of(page));
         match self.chunk {
@@ -86,7 +87,7 @@ impl Budget {
         }
     }
 
-    /// Takes `new` tokens of a prompt and promises `bound` more.
+    /// Takes `new` tokens of a prompt from the budget and promises `bound` more.
     pub(super) fn charge(&mut self, page: u64, new: u64, bound: u64) {
         let new = new.next_multiple_of(page);
         self.total += (new + page + bound) as f64;
@@ -97,13 +98,14 @@ impl Budget {
         }
     }
 
-    /// Returns the promised tokens of a running request.
+    /// Returns the promised tokens of a running request to the budget.
     pub(super) fn release(&mut self, promised: f64) {
         self.total -= promised;
     }
 
-    /// True if a request of exact length fits at the end of every other request: it has `left` tokens to generate,
-    /// holds `held` and computes `rest` first. `others` are the running and admitted requests, read once.
+    /// True if memory suffices at the end of every request after admission of a request of exact length, which has
+    /// `left` tokens to generate, holds `held` and computes `rest` first. `others` are the running and admitted
+    /// requests; they are read once.
     pub(super) fn fits_to_its_end(
         &mut self,
         memory: &Memory,
@@ -131,8 +133,8 @@ impl Budget {
     }
 }
 
-/// `ends` with one more entry; on first use with the entries of `others`, in order of tokens left. A later entry goes
-/// before the first with as many left, or before the last if there is none.
+/// Inserts an entry into `ends`; on first use together with the entries of `others`, in order of tokens left. A later
+/// entry goes before the first with at least as many tokens left, or before the last entry if there is none.
 fn insert(
     ends: Option<Vec<(f64, f64)>>,
     one: (f64, f64),
@@ -158,7 +160,7 @@ fn signed(tokens: u64) -> i64 {
 mod tests {
     use super::*;
 
-    /// 100 of 1000 tokens are promised; 200 of a prompt and a bound of 50 in pages of 16 take 208 + 16 + 50.
+    /// 100 of 1000 tokens are promised. 200 prompt tokens and a bound of 50, in pages of 16, take 208 + 16 + 50.
     #[test]
     fn a_request_is_charged_its_pages_its_bound_and_one_page() {
         let memory = Memory::new(1000 + 8, 16, true, None);
@@ -168,32 +170,34 @@ mod tests {
         budget.charge(16, 200, 50);
         assert_eq!(budget.remaining_total(&memory, 0), 1008.0 - 100.0 - 274.0);
         assert_eq!((budget.remaining_current(&memory), budget.input, budget.chunk), (784, 304, Some(48)));
-        // The next request has 48 tokens of compute left: three pages.
+        // The next request may compute 48 tokens: three pages.
         assert_eq!(budget.chunk(16, 0, 100, false), Ok(48));
         budget.charge(16, 48, 0);
         assert_eq!(
             (budget.spent(&memory), budget.chunk(16, 0, 100, false)),
             (Some(Stop::Other), Err(Stop::Other))
         );
-        // With 600 more promised less than zero remains: 1008 − 100 − 274 − 64 − 600.
+        // After a promise of 600 more, less than zero remains: 1008 − 100 − 274 − 64 − 600.
         budget.charge(16, 0, 584);
         assert_eq!(budget.spent(&memory), Some(Stop::Tokens));
         assert_eq!(budget.continuation(&memory, 30), 0);
     }
 
     /// 100 tokens free, pages of 1. A running request holds 30 and has 20 left; a candidate computes 40 and has 10
-    /// left. Free after it: 59. At its end both have taken 10: 59 − 20 > 2; then its 50 return, and at the end of the
-    /// other 20 more are taken by one: 59 + 50 − 20 > 1.
+    /// left, after which 59 are free. At the candidate's end both have taken 10: 59 − 20 > 2. Then its 50 return, and
+    /// by the end of the other request one row takes 20 in total: 59 + 50 − 20 > 1.
     #[test]
     fn ends_are_gone_over() {
         let memory = Memory::new(100, 1, false, None);
         let mut budget = Budget::new(512, None, 0, 20.0);
         assert!(budget.fits_to_its_end(&memory, 40, (10.0, 40.0), [(20.0, 30.0)].into_iter()));
         budget.charge(1, 40, 10);
-        // Free: 100 − 41 = 59, less 16 + 1. A third with 15 left goes between them: 42 − 3 × 10 > 3; + 40 − 2 × 15 > 2 …
+        // Free: 100 − 41 = 59, less 16 + 1 = 42. A third request with 15 left goes between the two: 42 − 3 × 10 > 3; +
+        // 40 − 2 × 15 > 2 …
         assert!(budget.fits_to_its_end(&memory, 16, (15.0, 16.0), std::iter::empty()));
         assert_eq!(budget.ends, Some(vec![(10.0, 40.0), (15.0, 16.0), (20.0, 30.0)]));
-        // A request with more left than all others goes before the last; 5 tokens more do not fit at the first end.
+        // A request with more tokens left than all others goes before the last entry; 5 tokens more do not fit at the
+        // first end.
         assert!(!budget.fits_to_its_end(&memory, 17, (30.0, 17.0), std::iter::empty()));
         assert_eq!(budget.ends.as_ref().map(|ends| ends[2]), Some((30.0, 17.0)));
     }

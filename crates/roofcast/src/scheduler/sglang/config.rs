@@ -1,26 +1,27 @@
-//! Settings by SGLang's names, and differences between its versions.
+//! Settings by SGLang's names, and the differences between SGLang's versions.
 
 use super::SchedulePolicy;
 use crate::spec::{RetractionPolicy, WritePolicy};
 
-/// Settings of a scheduler.
+/// Settings of SGLang's scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerArgs {
     /// Order of the queue.
     pub schedule_policy: SchedulePolicy,
-    /// Factor on the initial new-token ratio; larger is more careful.
+    /// Factor on the initial new-token ratio; larger values admit fewer requests.
     pub schedule_conservativeness: f64,
-    /// KV tokens of the pool.
+    /// Tokens that the KV pool holds.
     pub max_total_tokens: u64,
     /// Most requests that run at one time.
     pub max_running_requests: u64,
-    /// Most prompt tokens of a batch; the first prompt may exceed it if prompts are not chunked.
+    /// Most prompt tokens of a batch. The first prompt may exceed this if prompts are not chunked.
     pub max_prefill_tokens: u64,
-    /// Prompt tokens of a batch beyond which a prompt is chunked; `None` without chunked prefill.
+    /// Most prompt tokens of a batch with chunked prefill: the prompt that exceeds this is chunked. `None` without
+    /// chunked prefill.
     pub chunked_prefill_size: Option<u64>,
-    /// True if running requests decode together with prompts.
+    /// True if running requests decode in the batches that compute prompts.
     pub enable_mixed_chunk: bool,
-    /// Tokens of a page.
+    /// Tokens per page.
     pub page_size: u64,
     /// True to disable the prefix cache.
     pub disable_radix_cache: bool,
@@ -28,19 +29,19 @@ pub struct ServerArgs {
     pub enable_priority_scheduling: bool,
     /// True if smaller values have higher priority.
     pub schedule_low_priority_values_first: bool,
-    /// Difference in priority that allows preemption.
+    /// Smallest difference in priority that allows preemption.
     pub priority_scheduling_preemption_threshold: i64,
     /// True if a higher priority never preempts a running request.
     pub disable_priority_preemption: bool,
-    /// Order of retraction.
+    /// Order in which requests are retracted.
     pub retraction_policy: RetractionPolicy,
-    /// Most requests of a batch of prompts.
+    /// Most requests in a batch of prompts; `None` without a bound.
     pub prefill_max_requests: Option<u64>,
-    /// True for the normal loop, which processes results before it decides the next batch.
+    /// True for the normal loop, which processes the results of a batch before it decides the next one.
     pub disable_overlap_schedule: bool,
     /// The host tier, if there is one.
     pub hicache: Option<HiCache>,
-    /// Rules of the version.
+    /// Differences of this version from the newest one.
     pub rules: Rules,
     /// True to record the sorted queue and the decoding rows in each step.
     pub records: bool,
@@ -49,15 +50,15 @@ pub struct ServerArgs {
 /// A host tier behind the radix tree, SGLang's `enable_hierarchical_cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HiCache {
-    /// Tokens of the host pool, in whole pages.
+    /// Tokens that the host pool holds, in whole pages.
     pub host_tokens: u64,
     /// Policy that decides when KV is copied to the host.
     pub write_policy: WritePolicy,
 }
 
 impl HiCache {
-    /// A host pool of `hicache_ratio` times the device's tokens, rounded down to pages, plus one page. Source: SGLang
-    /// 0.5.23, `mem_cache/memory_pool_host.py`.
+    /// A host pool of `hicache_ratio` times the device's tokens, rounded down to whole pages, plus one page. Source:
+    /// SGLang 0.5.23, `mem_cache/memory_pool_host.py`.
     pub(crate) fn of_ratio(ratio: f64, device_tokens: u64, page: u64, write_policy: WritePolicy) -> HiCache {
         let tokens = (device_tokens as f64 * ratio) as u64;
         HiCache { host_tokens: tokens - tokens % page + page, write_policy }
@@ -65,7 +66,8 @@ impl HiCache {
 }
 
 impl ServerArgs {
-    /// Settings that contradict each other: the setting, the value found and the values accepted.
+    /// The first setting that contradicts another one: its name, the value found and the values accepted; `None` if
+    /// there is none.
     pub(crate) fn check(&self) -> Option<(&'static str, String, &'static str)> {
         let mixed = self.chunked_prefill_size.filter(|_| self.enable_mixed_chunk);
         if mixed.is_some_and(|size| size <= self.rows()) {
@@ -83,8 +85,8 @@ impl ServerArgs {
         None
     }
 
-    /// Rows of the table of requests, which bound the running ones: `max_running_requests`, or half the tokens of the
-    /// pool.
+    /// Number of rows of the request table, which bounds the running requests: `max_running_requests`, or half the
+    /// tokens of the pool if that is less.
     pub(super) fn rows(&self) -> u64 {
         self.max_running_requests.min(self.max_total_tokens / 2)
     }
@@ -94,24 +96,24 @@ impl ServerArgs {
         self.enable_priority_scheduling && !self.disable_priority_preemption
     }
 
-    /// `priority` as a number of which larger is more urgent.
+    /// `priority` as a number of which larger values are more urgent.
     pub(super) fn urgency(&self, priority: i64) -> i128 {
         let priority = i128::from(priority);
         if self.schedule_low_priority_values_first { -priority } else { priority }
     }
 }
 
-/// Differences between SGLang's versions. One more is not modelled: before 0.5.22 a mixed batch whose running rows
-/// did not fit ran out of memory, while here they skip the batch.
+/// Differences between SGLang's versions. One difference is not modelled: before 0.5.22 a mixed batch whose running
+/// rows did not fit ran out of memory; here those rows skip the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// True if estimates count the whole bound of a request with `ignore_eos` (0.5.22).
+    /// True if estimates count the whole bound of a request with `ignore_eos` (0.5.22 and later).
     pub counts_ignored_eos_whole: bool,
-    /// True if rows whose result in flight is their last skip the next decode (0.5.22).
+    /// True if a row whose last token is in flight skips the next decode (0.5.22 and later).
     pub skips_finishing_rows: bool,
-    /// True if prefixes of waiting requests are touched every 32nd pass (0.5.22).
+    /// True if the prefixes of waiting requests are touched in every 32nd pass (0.5.22 and later).
     pub refreshes_waiting: bool,
-    /// True if insertion into the tree splits at the prompt's end (0.5.20).
+    /// True if insertion into the radix tree splits at the prompt's end (0.5.20 and later).
     pub splits_at_prompt: bool,
 }
 
@@ -128,7 +130,7 @@ impl Rules {
         }
     }
 
-    /// Rules of `version`, as in `0.5.20` or `0.5.10.post1`; of the newest if `version` has no number.
+    /// Rules of `version`, as in `0.5.20` or `0.5.10.post1`; rules of the newest version if `version` has no number.
     pub(crate) fn of(version: Option<&str>) -> Rules {
         let number = |part: &str| part.parse::<u64>().ok();
         let parts =

@@ -1,49 +1,50 @@
-//! The KV pool of one replica in whole pages: available, held by the tree, and needed by the next decodes.
+//! The KV pool of one replica in whole pages: pages that are available, held by the tree, and needed by the next
+//! decodes.
 //!
-//! Knows: the pool is divided into available pages, the tree's, and pages that requests hold outside the tree;
-//! unlocked pages of the tree are evicted when room is needed. Decoding rows grow together, so their needs are a
-//! count per remainder of their lengths by the page. Source: SGLang 0.5.23, `mem_cache/allocation.py` and
-//! `mem_cache/allocator/`. Knows nothing about which requests are admitted or retracted.
+//! Knows: every page is available, in the tree, or held by a request outside the tree; unlocked pages of the tree are
+//! evicted when room is needed. Decoding rows grow together, so their needs follow from the number of rows for each
+//! remainder of the length by the page. Source: SGLang 0.5.23, `mem_cache/allocation.py` and `mem_cache/allocator/`.
+//! Knows nothing about which requests are admitted or retracted.
 
 use super::config::HiCache;
 use super::tree::host::Host;
 use super::tree::{Node, Tree};
 
-/// Minimum number of tokens on the host that are loaded rather than recomputed, SGLang's `load_back_threshold`.
+/// Fewest tokens on the host that are loaded instead of recomputed, SGLang's `load_back_threshold`.
 const LOAD_BACK_TOKENS: u64 = 10;
 
-/// The pool of one replica.
+/// The KV pool of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Memory {
     pub(super) page: u64,
-    /// Tokens of free pages.
+    /// Number of tokens in free pages.
     pub(super) available: u64,
-    /// The prefix cache; `None` with `disable_radix_cache`.
+    /// The prefix cache; `None` if `disable_radix_cache` is set.
     pub(super) tree: Option<Tree>,
-    /// Decodes of the running rows so far.
+    /// Number of decodes of the running rows so far.
     pub(super) decodes: u64,
-    /// Running rows by (tokens − decodes) mod page.
+    /// Number of running rows for each value of (tokens − decodes) mod page.
     remainders: Vec<u64>,
     rows: u64,
-    /// Tokens of the pages that running rows span.
+    /// Number of tokens in the pages that running rows span.
     spanned: u64,
-    /// Tokens that requests lock; a token that several lock counts once for each.
+    /// Number of tokens that requests lock; a token that several requests lock counts for each.
     claims: u64,
 }
 
-/// Use of a pool.
+/// Use of a KV pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Usage {
-    /// Tokens of pages that requests hold.
+    /// Number of tokens in pages that requests hold.
     pub room: u64,
-    /// Tokens that further requests hold in addition to the first holder.
+    /// Number of tokens that requests hold in addition to a token's first holder.
     pub shared: u64,
-    /// Tokens of pages that running requests span, shared ones counted for each request.
+    /// Number of tokens in pages that running requests span; shared pages count for each request.
     pub spanned: u64,
 }
 
 impl Memory {
-    /// A pool of `tokens`, in whole pages, with a host tier behind the tree.
+    /// A pool of `tokens` tokens, in whole pages; `keeps` adds a radix tree, and `hicache` a host tier behind the tree.
     pub(super) fn new(tokens: u64, page: u64, keeps: bool, hicache: Option<HiCache>) -> Memory {
         let host = hicache.map(|host| Host::new(host.host_tokens, host.write_policy));
         Memory {
@@ -68,17 +69,17 @@ impl Memory {
         tokens - tokens % self.page
     }
 
-    /// Unlocked tokens of the tree.
+    /// Number of unlocked tokens in the tree.
     pub(super) fn evictable(&self) -> u64 {
         self.tree.as_ref().map_or(0, Tree::evictable)
     }
 
-    /// Tokens that are available or evictable.
+    /// Number of tokens that are available or can be evicted.
     pub(super) fn reclaimable(&self) -> u64 {
         self.available + self.evictable()
     }
 
-    /// Reclaimable tokens that a request locks with the prefix that ends at `node`.
+    /// Number of reclaimable tokens that a request would lock with the prefix that ends at `node`.
     pub(super) fn unlocked(&self, node: Node) -> u64 {
         self.tree.as_ref().map_or(0, |tree| tree.unlocked(node))
     }
@@ -97,7 +98,7 @@ impl Memory {
         }
     }
 
-    /// Evicts leaves until `tokens` are available, or nothing evictable remains.
+    /// Evicts leaves until `tokens` tokens are available or no leaf can be evicted.
     pub(super) fn evict_until(&mut self, tokens: u64) {
         let Some(tree) = &mut self.tree else { return };
         while self.available < tokens
@@ -107,9 +108,9 @@ impl Memory {
         }
     }
 
-    /// Loads `tokens` that are only on the host, on the path to `end`, onto the device, all or nothing; the path
-    /// stays locked until the load is reported as complete. True if they are loaded; fewer tokens than the threshold
-    /// are recomputed instead.
+    /// Loads the `tokens` tokens of the path to `end` that are only on the host, all or none. The path stays locked
+    /// until the load is reported as complete. Returns true if they are loaded; fewer tokens than the threshold are
+    /// recomputed instead.
     pub(super) fn load_back(&mut self, end: Node, tokens: u64) -> bool {
         if tokens < LOAD_BACK_TOKENS {
             return false;
@@ -132,7 +133,7 @@ impl Memory {
         self.tree.as_ref().and_then(|tree| tree.host.as_ref())
     }
 
-    /// Adds a row of `tokens` to the decoding ones.
+    /// Adds a row of `tokens` tokens to the decoding rows.
     pub(super) fn join(&mut self, tokens: u64) {
         let remainder = self.remainder(tokens);
         self.remainders[remainder] += 1;
@@ -140,7 +141,7 @@ impl Memory {
         self.spanned += self.ceil(tokens);
     }
 
-    /// Removes a row of `tokens` from the decoding ones.
+    /// Removes a row of `tokens` tokens from the decoding rows.
     pub(super) fn leave(&mut self, tokens: u64) {
         let remainder = self.remainder(tokens);
         self.remainders[remainder] -= 1;
@@ -152,20 +153,20 @@ impl Memory {
         ((tokens % self.page + self.page - self.decodes % self.page) % self.page) as usize
     }
 
-    /// Tokens of the pages that the decode after `later` others allocates.
+    /// Number of tokens in the pages that one decode allocates, after `later` decodes before it.
     fn needed(&self, later: u64) -> u64 {
         let phase = (self.decodes + later) % self.page;
         self.remainders[((self.page - phase) % self.page) as usize] * self.page
     }
 
-    /// True if the next decode fits, after evicting for it.
+    /// True if the next decode fits, with eviction.
     pub(super) fn decode_fits(&mut self) -> bool {
         let needed = self.needed(0);
         self.evict_until(needed);
         needed <= self.available
     }
 
-    /// Decodes all running rows: allocates pages, after evicting as if each row needed one.
+    /// Decodes all running rows: evicts as if each row needed a page, and then allocates the needed pages.
     pub(super) fn decode(&mut self) {
         self.evict_until(self.rows * self.page);
         self.take(self.needed(0));
@@ -177,8 +178,8 @@ impl Memory {
         self.spanned += tokens;
     }
 
-    /// Number of decodes, at most `most`, that fit one after another, with eviction; if an eviction waits for a copy, the
-    /// decodes that evict nothing.
+    /// Number of decodes, at most `most`, that fit one after another, with eviction. If an eviction must wait for a
+    /// copy, only decodes that evict nothing count.
     pub(super) fn decodes_that_fit(&self, most: u64) -> u64 {
         if self.host().is_some_and(Host::writes_back) && self.evictable() > 0 {
             return self.count(most, self.available, self.rows * self.page);
@@ -186,11 +187,11 @@ impl Memory {
         self.count(most, self.reclaimable(), 0)
     }
 
-    /// Number of decodes, at most `most`, that find their pages in `room` and at least `least` tokens free before
-    /// each.
+    /// Number of decodes, at most `most`, that find their pages in `room` tokens and have at least `least` tokens free
+    /// before each.
     fn count(&self, most: u64, room: u64, least: u64) -> u64 {
-        // Over as many steps as a page has tokens every row takes one page; if room for one round more exists, every
-        // step of the rounds fits.
+        // In as many steps as a page has tokens (a round) every row takes one page. If there is room for one round
+        // more, every step of the rounds fits.
         let round = self.rows * self.page;
         if round == 0 {
             return most;
@@ -209,11 +210,11 @@ impl Memory {
         steps
     }
 
-    /// Allocates the pages of `steps` decodes that fit; returns the sum over them of the tokens allocated so far.
+    /// Allocates the pages of `steps` decodes that fit; returns the allocated tokens after each decode, summed.
     pub(super) fn repeat(&mut self, steps: u64) -> u128 {
         let (mut left, mut taken, mut sum) = (steps, 0, 0);
         while left > 0 {
-            // If anything is evictable, a decode evicts until every row could take a page.
+            // If any page can be evicted, a decode evicts until every row could take a page.
             let least = if self.evictable() > 0 { self.rows * self.page } else { 0 };
             let fit = self.count(left, self.available, least);
             let before = self.spanned;
@@ -231,13 +232,12 @@ impl Memory {
         sum
     }
 
-    /// Allocates the pages of `steps` decodes without eviction; returns the sum over them of the tokens allocated so
-    /// far.
+    /// Allocates the pages of `steps` decodes without eviction; returns the allocated tokens after each decode, summed.
     fn take_decodes(&mut self, steps: u64) -> u128 {
         let (rounds, before) = (steps / self.page, self.available);
         let mut sum = 0;
         if rounds > 0 {
-            // The steps of a round allocate as the previous round's, each one round's amount further.
+            // Each step of a round allocates as in the round before, on top of one round's amount more.
             let mut taken = 0;
             for later in 0..self.page {
                 taken += self.needed(later);
@@ -260,17 +260,17 @@ impl Memory {
         self.rows
     }
 
-    /// A request changes its locked tokens of the tree from `from` to `to`.
+    /// Records that the tokens of the tree that a request locks change from `from` to `to`.
     pub(super) fn claim(&mut self, from: u64, to: u64) {
         self.claims = self.claims + to - from;
     }
 
-    /// Use of the pool, of `tokens`.
+    /// Use of the pool, which has `tokens` tokens.
     pub(super) fn usage(&self, tokens: u64) -> Usage {
         let locked = self.tree.as_ref().map_or(0, Tree::locked);
         Usage {
             room: self.floor(tokens) - self.reclaimable(),
-            // What only a copy to the host locks is claimed by nobody.
+            // Tokens that only a copy to the host locks have no holder.
             shared: self.claims.saturating_sub(locked),
             spanned: self.spanned,
         }
@@ -285,7 +285,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Many decodes at once allocate and evict exactly as many as one by one, and one more would not fit.
+        /// Many decodes at once allocate and evict exactly as many tokens as single decodes, and one more decode would
+        /// not fit.
         #[test]
         fn repeating_is_stepping(
             page in 1_u64..20,

@@ -1,21 +1,21 @@
-//! The order of the queue in a pass.
+//! The order in which one pass considers the queue.
 //!
-//! Knows: first come first served, by priority, and longest prefix first (on the device and on the host), in which a
-//! request goes last if another one in the queue is about to compute its prefix; with more than 128 waiting requests
-//! prefixes are not matched, and every 32nd pass without matching touches the prefixes of waiting requests, so that
-//! they are not evicted first. Source: SGLang 0.5.23, `managers/schedule_policy.py`. Knows nothing about admission.
+//! Knows: first come first served, order by priority, and longest prefix first (on the device and on the host), in
+//! which a request goes last if another queued request is about to compute its prefix. With over 128 waiting requests
+//! prefixes are not matched, and every 32nd such pass touches the prefixes of waiting requests, so that they are not
+//! evicted first. Source: SGLang 0.5.23, `managers/schedule_policy.py`. Knows nothing about admission.
 
 use super::tree::{Found, Tree};
 use super::{RequestId, Scheduler};
 use crate::spec::SchedulePolicy;
 use std::cmp::Reverse;
 
-/// Most waiting requests for which prefixes are matched.
+/// Most waiting requests with which prefixes are matched.
 const MATCH_MOST: usize = 128;
-/// Tokens found in the cache up to which a request is also compared with others in the queue; it waits for one that
-/// shares at least as many tokens.
+/// Most cached tokens with which a request is also compared with other queued requests; it waits for a request that
+/// shares at least this number of tokens.
 const IN_BATCH_TOKENS: u64 = 32;
-/// Passes without matching between two touches of waiting requests' prefixes.
+/// Number of passes without matching from one touch of the waiting requests' prefixes to the next.
 const REFRESH_PASSES: u64 = 32;
 
 impl Scheduler {
@@ -56,7 +56,8 @@ impl Scheduler {
         self.waiting = keys.into_iter().map(|(_, _, id)| id).collect();
     }
 
-    /// Touches the prefixes of waiting requests, the first one's last, so that it is the newest.
+    /// Touches the prefixes of waiting requests, in reverse order, so that the first request's prefix is the most
+    /// recent.
     fn refresh(&mut self) {
         if !self.config.rules.refreshes_waiting || self.config.disable_radix_cache || self.waiting.is_empty()
         {
@@ -72,17 +73,17 @@ impl Scheduler {
         }
     }
 
-    /// Looks up the cached part of a request's first `length` tokens.
+    /// Records the cached part of a request's first `length` tokens.
     pub(super) fn look(&mut self, id: RequestId, length: u64) {
         let Found { node, length, end, host } = self.find(id, length);
         let r = &mut self.requests[id];
         (r.node, r.found, r.host_end, r.host_hit) = (node, length, end, host);
     }
 
-    /// The cached part of a request's first `length` tokens.
+    /// Finds the cached part of a request's first `length` tokens.
     fn find(&mut self, id: RequestId, length: u64) -> Found {
         let Some(tree) = &self.memory.tree else { return Found::default() };
-        // Shortcut: for most prompts not even the first page is cached.
+        // Return early for most prompts, of which not even the first page is cached.
         if self.requests[id].first_page.is_some_and(|first| !tree.begins_with(first)) {
             return Found::default();
         }

@@ -1,51 +1,52 @@
 //! A request: its parameters and its progress.
 //!
-//! Knows nothing about the queue or the batch.
+//! Knows: the fields that decisions read and results change. Knows nothing about the queue or the batch.
 
 use super::tree::{Node, ROOT};
 use crate::kv_cache::prefix::Content;
 use crate::workload::request::Run;
 use std::sync::Arc;
 
-/// A request as it arrives.
+/// A request as it arrives at the scheduler.
 #[derive(Debug, Clone)]
 pub struct NewRequest {
-    /// The tokens of its prompt.
+    /// Tokens of the prompt, as runs of segments.
     pub prompt: Box<[Run]>,
-    /// The segment of its generated tokens, which are numbered from 0.
+    /// Segment of the generated tokens, which are numbered from 0.
     pub output_segment: u32,
-    /// The generated tokens themselves, if they are real ones that a later prompt may repeat token by token.
+    /// The generated tokens themselves, if they are real tokens that a later prompt may repeat; `None` if they are only
+    /// numbered.
     pub output_tokens: Option<Arc<[u32]>>,
     /// The client's bound on generated tokens, which estimates use.
     pub max_new_tokens: u64,
     /// Number of generated tokens; if it is below the client's bound, the last one is an end token.
     pub output_len: u64,
-    /// True if the request generates up to its bound, and says so.
+    /// True if the request generates up to its bound and declares that.
     pub ignore_eos: bool,
-    /// Priority for `enable_priority_scheduling`; requests without one come last.
+    /// Priority for `enable_priority_scheduling`; requests without a priority are last.
     pub priority: Option<i64>,
 }
 
 /// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum RequestPhase {
-    /// Waits in the queue.
+    /// The request waits in the queue.
     #[default]
     Waiting,
-    /// Computes its prompt.
+    /// The request computes its prompt.
     Extending,
-    /// Decodes with the others.
+    /// The request decodes in the running batch.
     Running,
-    /// Skips decodes because the result in flight is its last.
+    /// The request skips decodes because the result in flight holds its last token.
     Leaving,
-    /// Has all its tokens, or was aborted.
+    /// The request has all its tokens, or was aborted.
     Finished,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct RequestState {
     pub(super) prompt: Box<[Run]>,
-    /// The content of its prompt's first page, if there is a tree and the prompt has a whole page.
+    /// Content of the prompt's first page; `None` without a radix tree or without a whole page.
     pub(super) first_page: Option<Content>,
     pub(super) input: u64,
     pub(super) output_segment: u32,
@@ -55,31 +56,32 @@ pub(super) struct RequestState {
     pub(super) ignore_eos: bool,
     pub(super) priority: i64,
     pub(super) phase: RequestPhase,
-    /// Number of its last entry into the queue; larger is later.
+    /// Number of the request's last entry into the queue; larger is later.
     pub(super) entered: u64,
-    /// Tokens found on the device at the last look-up.
+    /// Number of tokens found on the device by the last look-up.
     pub(super) found: u64,
-    /// Tokens found after them that are only on the host, and the node at which they end.
+    /// Number of the following tokens that are only on the host, and the node at which they end.
     pub(super) host_hit: u64,
     pub(super) host_end: Node,
-    /// Tokens of the request when it was last a candidate or decoded together with prompts; preemption on its behalf
-    /// counts these.
+    /// Number of tokens of the request when it was last a candidate or decoded in a mixed batch; preemption for its
+    /// sake counts these tokens.
     pub(super) filled: u64,
-    /// Generated tokens whose results have arrived; while it runs, the count at its start ([`Running`]).
+    /// Number of generated tokens whose results have arrived; for a running request, this number when it started to run
+    /// ([`Running`]).
     pub(super) generated: u64,
-    /// Tokens in its cache; while it runs, the count at its start.
+    /// Number of tokens in the KV cache; for a running request, this number when it started to run.
     pub(super) tokens: u64,
-    /// Cached tokens that belong to the tree and are locked by the request, and the node at which they end.
+    /// Number of cached tokens of the tree that the request locks, and the node at which they end.
     pub(super) shared: u64,
     pub(super) node: Node,
-    /// Tokens that it has inserted into the tree since its admission.
+    /// Number of tokens that the request has inserted into the tree since its admission.
     pub(super) inserted: u64,
-    /// True if its prompt is complete and the result of its last chunk is in flight.
+    /// True if the prompt is complete and the result of its last chunk is in flight.
     pub(super) samples: bool,
 }
 
 impl RequestState {
-    /// The state on arrival; `lowest` is the priority of requests without one.
+    /// State of a request on arrival; `lowest` is the priority of requests without one.
     pub(super) fn new(arrival: NewRequest, first_page: Option<Content>, lowest: i64) -> RequestState {
         RequestState {
             first_page,

@@ -1,26 +1,28 @@
-//! Processing of a batch's results: tokens are delivered, requests end, and computed tokens enter the tree.
+//! Processing of a batch's results: tokens are delivered, requests end, and computed tokens are inserted into the tree.
 //!
-//! Knows: results of requests that ended or were preempted meanwhile do not count; and when other requests can share
-//! which tokens. Source: SGLang 0.5.23, `scheduler_components/batch_result_processor.py`, `release_kv_cache` of
-//! `mem_cache/common.py` and `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
+//! Knows: which results are dropped because the request ended or was preempted meanwhile, and when other requests can
+//! share which tokens. Knows nothing about time. Source: SGLang 0.5.23,
+//! `scheduler_components/batch_result_processor.py`, `release_kv_cache` of `mem_cache/common.py` and
+//! `checkpoint_into_tree` of `mem_cache/unified_radix_cache.py`.
 
 use super::{ForwardMode, ROOT, RequestId, RequestPhase, Scheduler, Step};
 use crate::kv_cache::prefix::real;
 use crate::workload::request::Run;
 
-/// The token that ends an output; no other token equals it.
+/// The token that ends an output; it differs from all other tokens.
 const END: Run = Run { segment: 0, start: 1 << 62, length: 1 };
 
-/// Results of a batch.
+/// Effects of a batch's results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BatchResults {
     /// Requests whose prompt is complete and that sampled their first token.
     pub sampled: Vec<RequestId>,
-    /// Number of requests that received a decoded token.
+    /// Number of requests that received a token by decoding.
     pub decoded: u64,
-    /// Requests that end, in order.
+    /// Requests that ended, in order.
     pub finished: Vec<RequestId>,
-    /// Tokens computed beyond the ends of finished requests: by decodes decided before the ends were known.
+    /// Number of tokens computed after the ends of finished requests, by decodes that were decided before the ends were
+    /// known.
     pub beyond: u64,
 }
 
@@ -99,15 +101,14 @@ impl Scheduler {
         let r = &mut self.requests[id];
         tree.lock(node);
         tree.unlock(r.node);
-        // Pages that another request had inserted before are duplicates: the request's own copy is freed.
+        // Free the request's own copy of pages that another request had inserted before.
         self.memory.available += there.saturating_sub(r.shared);
         self.memory.claim(r.shared, pages);
         (r.node, r.shared) = (node, pages);
         r.inserted = r.inserted.max(pages);
     }
 
-    /// Ends a request and caches its computed tokens as far as they were delivered; returns the number of tokens
-    /// beyond.
+    /// Ends a request and caches its delivered tokens; returns the number of tokens computed after its end.
     pub(super) fn finish(&mut self, id: RequestId) -> u64 {
         let r = &self.requests[id];
         let owned = r.tokens.min(r.input + r.generated);
@@ -118,7 +119,7 @@ impl Scheduler {
         beyond
     }
 
-    /// Frees the pages that only this request holds, and its row.
+    /// Frees the pages that only this request holds, and the request's row.
     pub(super) fn free(&mut self, id: RequestId) {
         let r = &self.requests[id];
         let own = self.memory.ceil(r.tokens) - r.shared;
@@ -155,7 +156,7 @@ impl Scheduler {
     }
 }
 
-/// Keeps the first `length` tokens of a path.
+/// Shortens a path to its first `length` tokens.
 fn cut(path: &mut Vec<Run>, length: u64) {
     let mut left = length;
     path.retain_mut(|run| {

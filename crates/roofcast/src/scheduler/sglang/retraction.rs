@@ -1,8 +1,8 @@
 //! The decode of the running batch, and the retraction of requests when the pool is full.
 //!
-//! Knows: the order of retraction, the pages that it frees, and the rows that skip a decode because the result in
-//! flight is their last. Source: SGLang 0.5.23, `update_running_batch` of `managers/scheduler.py` and
-//! `retract_decode` of `managers/schedule_batch.py`.
+//! Knows: the order of retraction, the pages that a retraction frees, and the rows that skip a decode because the
+//! result in flight holds their last token. Knows nothing about time. Source: SGLang 0.5.23, `update_running_batch` of
+//! `managers/scheduler.py` and `retract_decode` of `managers/schedule_batch.py`.
 
 use super::ratio::RETRACT_DECODE_STEPS;
 use super::{ForwardMode, Last, RequestId, RequestPhase, Scheduler, Step};
@@ -40,7 +40,7 @@ impl Scheduler {
         step.decodes = self.running.len();
     }
 
-    /// Removes rows whose result in flight is their last by length; true if there were any.
+    /// Removes the rows whose last token by length is in flight; returns true if there were any.
     pub(super) fn take_out_finishing(&mut self, last: &Last) -> bool {
         if !self.overlaps() || !self.config.rules.skips_finishing_rows {
             return false;
@@ -64,7 +64,7 @@ impl Scheduler {
         !rows.is_empty()
     }
 
-    /// Stops a row's decoding and records its counters.
+    /// Stops a row's decoding and stores its counters in the request.
     pub(super) fn stop(&mut self, id: RequestId) {
         let (generated, tokens) = (self.generated(id), self.tokens(id));
         let r = &mut self.requests[id];
@@ -74,7 +74,7 @@ impl Scheduler {
         self.left.push(id);
     }
 
-    /// Running requests, in the order in which they keep their place.
+    /// Running requests, in the order in which they stay: the last one is retracted first.
     fn retraction_order(&self) -> Vec<RequestId> {
         let by_priority = self.config.retraction_policy == RetractionPolicy::Priority;
         let key = |id: &RequestId| {
@@ -87,7 +87,7 @@ impl Scheduler {
         order
     }
 
-    /// Retracts until the others fit; the last one stays, and is aborted if it does not fit alone.
+    /// Retracts requests until the remaining ones fit. The last one stays, and is aborted if it does not fit alone.
     fn retract(&mut self, step: &mut Step) {
         let mut order = self.retraction_order();
         while order.len() > 1 {
@@ -117,9 +117,9 @@ impl Scheduler {
         }
     }
 
-    /// Retracts until `tokens` are available for prompts. SGLang secures them at admission; where a chunked request
-    /// continues while running ones took more than estimated it runs out of memory and exits, while here requests are
-    /// retracted.
+    /// Retracts requests until `tokens` tokens are available for prompts. SGLang secures these tokens at admission; if
+    /// a chunked request continues after running ones took more than estimated, SGLang runs out of memory and exits,
+    /// whereas this scheduler retracts requests.
     pub(super) fn retract_for(&mut self, tokens: u64, step: &mut Step) {
         if self.memory.available >= tokens {
             return;
@@ -140,8 +140,8 @@ impl Scheduler {
         }
     }
 
-    /// Removes a running request while `others` keep their place: pages that only it holds are freed, and room is
-    /// made for the next tokens of the others.
+    /// Removes a running request while `others` requests stay: frees the pages that only it holds, and makes room for
+    /// the next tokens of the others.
     pub(super) fn release(&mut self, id: RequestId, others: u64, step: &mut Step) {
         self.stop(id);
         step.dropped += self.requests[id].tokens;

@@ -1,52 +1,52 @@
-//! The running batch: requests that decode together, in order, by two counters.
+//! The running batch: requests that decode together, in order, described by two counters.
 //!
-//! Knows: a decode gives every row a token, and its result comes one step later; a row is stored as the counters at
-//! its start, so that no row is touched in a step. Rows that will finish wait in a queue by the result that ends
+//! Knows: a decode gives every row a token, and the result comes one step later. A row is stored as the counters at its
+//! start, so that no row is changed in a step. Rows that will finish wait in a heap, ordered by the result that ends
 //! them. Knows nothing about memory or admission.
 
 use super::RequestId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Distance from a whole number below which a sum of tokens by a ratio is compared exactly, far more than rounding
-/// can change it.
+/// Distance from a whole number below which the product of a sum of tokens and a ratio is compared exactly; rounding
+/// errors are far smaller.
 const NEARLY_WHOLE: f64 = 1e-3;
-/// Most rows that are removed from the order one by one; more are removed in one pass.
+/// Most rows that are removed from the order singly; more are removed in one pass.
 const FEW: usize = 8;
 
-/// The batch.
+/// The running batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running {
-    /// Rows in the batch's order, including ones that finished since the last decision.
+    /// Rows in the order of the batch, including rows that finished since the last decision.
     order: Vec<RequestId>,
-    /// Places of the finished rows.
+    /// Places of the finished rows in the order.
     gone: Vec<i64>,
-    /// True if the results in flight follow the previous order.
+    /// True if the results in flight follow the order before the last reordering.
     reordered: bool,
-    /// Results of decodes so far.
+    /// Number of decodes whose results have arrived.
     pub(super) results: u64,
     members: Vec<Member>,
-    /// Rows by the result that ends them: at their bound, and before it.
+    /// Rows by the result that ends them: rows that reach their bound, and rows that end before it.
     ends: [BinaryHeap<Reverse<(u64, RequestId, u64)>>; 2],
-    /// Next free places in front and at the back of the order.
+    /// Next free places before the first and after the last row of the order.
     first: i64,
     last: i64,
-    /// Number of stays so far.
+    /// Number of times that a row has joined the batch.
     stays: u64,
-    /// Rows whose bounds are counted by the ratio, and rows whose bounds are counted whole.
+    /// Rows whose bounds estimates multiply by the ratio, and rows whose bounds estimates count whole.
     counted: [Counted; 2],
     others: u64,
     settled: u64,
 }
 
-/// A number of rows, and the sum of their remaining bounds plus the results at their start.
+/// A number of rows, and the sum over these rows of remaining bound plus results at the row's start.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     rows: u64,
     left: u64,
 }
 
-/// Remaining bound of a row, and true if estimates count all of it.
+/// Remaining bound of a row in tokens, and true if estimates count the whole bound.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
     pub(super) tokens: u64,
@@ -55,15 +55,15 @@ pub(super) struct Left {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Member {
-    /// Place in the order, and in the order of the batch whose results are in flight.
+    /// Place in the order, and place in the order of the batch whose results are in flight.
     place: i64,
     former: i64,
-    /// Counters at the row's start.
+    /// Values of the batch's counters at the row's start.
     results: u64,
     decodes: u64,
-    /// Number of this stay; 0 if the request is not running.
+    /// Number of the row's current stay in the batch; 0 if the request is not running.
     stay: u64,
-    /// Remaining bound at the row's start; `None` if estimates count less.
+    /// Remaining bound at the row's start; `None` if estimates count less than the whole remaining bound.
     left: Option<Left>,
 }
 
@@ -72,39 +72,39 @@ impl Running {
         self.order.is_empty()
     }
 
-    /// Number of rows; valid only between the start and the end of a decision.
+    /// Number of rows; valid only during a decision.
     pub(super) fn len(&self) -> u64 {
         self.order.len() as u64
     }
 
-    /// Rows in order.
+    /// Rows in the order of the batch.
     pub(super) fn ids(&self) -> impl Iterator<Item = RequestId> + '_ {
         self.order.iter().copied()
     }
 
-    /// Place of a row, or of one that just left.
+    /// Place of a row, or of a row that just left.
     pub(super) fn place(&self, id: RequestId) -> i64 {
         self.members[id].place
     }
 
-    /// Sorts requests in the order of the batch whose results have arrived.
+    /// Sorts requests into the order of the batch whose results have arrived.
     pub(super) fn sort_results(&mut self, ids: &mut [RequestId]) {
         let (members, reordered) = (&self.members, std::mem::take(&mut self.reordered));
         ids.sort_by_key(|id| if reordered { members[*id].former } else { members[*id].place });
     }
 
-    /// Tokens generated by a row that had `at_start`.
+    /// Number of tokens that a row has generated, if it had generated `at_start` when it joined.
     pub(super) fn generated(&self, id: RequestId, at_start: u64) -> u64 {
         at_start + self.results.saturating_sub(self.members[id].results)
     }
 
-    /// Cached tokens of a row that had `at_start`, after `decodes`.
+    /// Number of cached tokens of a row after `decodes` decodes, if it had `at_start` when it joined.
     pub(super) fn tokens(&self, id: RequestId, at_start: u64, decodes: u64) -> u64 {
         at_start + decodes - self.members[id].decodes
     }
 
-    /// The sum over all rows of their remaining bounds, times `ratio` unless counted whole. `None` if rows must be
-    /// added up one by one: the sum is compared with whole numbers, so its last bits, which depend on the order,
+    /// Sum of the remaining bounds of all rows, each times `ratio` unless it is counted whole. `None` if rows must be
+    /// added singly: the sum is compared with whole numbers, so its last bits, which depend on the order of addition,
     /// matter only if it is nearly whole.
     pub(super) fn promised(&self, ratio: f64) -> Option<f64> {
         if self.others > 0 || self.results < self.settled {
@@ -118,7 +118,7 @@ impl Running {
         ((sum - sum.round()).abs() > NEARLY_WHOLE).then_some(sum)
     }
 
-    /// Records the first result of a row that joined before it.
+    /// Records the first result of a row that joined the batch before that result.
     pub(super) fn sampled(&mut self, id: RequestId) {
         if let Some(left) = &mut self.members[id].left {
             left.tokens -= 1;
@@ -126,8 +126,8 @@ impl Running {
         }
     }
 
-    /// Adds a row, at the end or as number `at`; `tick` is true if the result of a decode without it is in flight.
-    /// `left` is its remaining bound, if estimates count no less.
+    /// Adds a row, as the last one or as number `at`. `tick` is true if the result of a decode without this row is in
+    /// flight. `left` is the row's remaining bound; `None` if estimates count less.
     pub(super) fn join(
         &mut self,
         id: RequestId,
@@ -148,7 +148,7 @@ impl Running {
             }
             Some(at) => {
                 self.order.insert(at, id);
-                // Rows that join in front get places from a separate block.
+                // Rows that join in front get places from a separate range.
                 if at == 0 {
                     self.first -= 1 << 32;
                 }
@@ -168,14 +168,15 @@ impl Running {
         self.members[id] = Member { place, former: place, results, decodes, stay: self.stays, left };
     }
 
-    /// Sets the end of a row with `generated` tokens: at `output` tokens, of at most `bound`.
+    /// Sets the end of a row that has generated `generated` tokens: it ends at `output` tokens, of at most `bound`.
     pub(super) fn will_end(&mut self, id: RequestId, generated: u64, output: u64, bound: u64) {
         let member = self.members[id];
         let end = member.results + (output - generated);
         self.ends[usize::from(output < bound)].push(Reverse((end, id, member.stay)));
     }
 
-    /// Removes the rows that reach their bound with result `result` from the queue; returns them in no order.
+    /// Removes the rows that reach their bound with result number `result` from the heap of ends; returns them in
+    /// arbitrary order.
     pub(super) fn reaching_bound(&mut self, result: u64) -> Vec<RequestId> {
         let mut ids = Vec::new();
         while let Some(id) = self.due(0, result) {
@@ -184,7 +185,7 @@ impl Running {
         ids
     }
 
-    /// Removes the rows that end with the results so far from the queue; returns them in no order.
+    /// Removes the rows that end with the results so far from the heap of ends; returns them in arbitrary order.
     pub(super) fn ended(&mut self) -> Vec<RequestId> {
         let mut ids = self.reaching_bound(self.results);
         while let Some(id) = self.due(1, self.results) {
@@ -207,7 +208,7 @@ impl Running {
         None
     }
 
-    /// The results that end the next row by its bound, and before its bound.
+    /// Numbers of the results that end the next row at its bound, and the next row before its bound.
     pub(super) fn next_ends(&mut self) -> [Option<u64>; 2] {
         [0, 1].map(|kind| {
             while let Some(&Reverse((end, id, stay))) = self.ends[kind].peek() {
@@ -220,7 +221,7 @@ impl Running {
         })
     }
 
-    /// Stops a row; it stays in the order until [`Running::drop_gone`].
+    /// Stops a row; it remains in the order until [`Running::drop_gone`].
     pub(super) fn stop(&mut self, id: RequestId) {
         let member = &mut self.members[id];
         member.stay = 0;
@@ -234,7 +235,7 @@ impl Running {
         self.gone.push(member.place);
     }
 
-    /// Removes stopped rows from the order; true if there were any.
+    /// Removes stopped rows from the order; returns true if there were any.
     pub(super) fn drop_gone(&mut self) -> bool {
         let (members, any) = (&self.members, !self.gone.is_empty());
         if self.gone.len() > FEW {
@@ -270,7 +271,8 @@ mod tests {
         running.join(id, None, false, 0, Some(Left { tokens, whole }));
     }
 
-    /// 300 and 501 tokens at a ratio of 0.3 and 40 counted whole are 280.3; after ten results 0.3 · 781 + 30 = 264.3.
+    /// 300 and 501 tokens at a ratio of 0.3 and 40 tokens counted whole are 280.3; after ten results 0.3 · 781 + 30 =
+    /// 264.3.
     #[test]
     fn what_rows_are_promised_is_a_sum() {
         let mut running = Running::default();
@@ -281,12 +283,13 @@ mod tests {
         assert!(near(running.promised(0.3), 280.3));
         running.results = 10;
         assert!(near(running.promised(0.3), 264.3));
-        // 0.3 · (501 − 10) + 30 = 177.3; then the 30 counted whole alone.
+        // 0.3 · (501 − 10) + 30 = 177.3; then only the 30 that are counted whole.
         running.stop(0);
         assert!(near(running.promised(0.3), 177.3));
         running.stop(1);
         assert_eq!(running.promised(0.3), Some(30.0));
-        // 0.5 · 100 is whole, so the last bits of a sum row by row count; likewise if a row is counted with less.
+        // 0.5 · 100 is a whole number, so that the last bits of a row-by-row sum matter, as they do if a row is counted
+        // with less.
         row(&mut running, 3, 100, false);
         assert_eq!(running.promised(0.5), None);
         running.join(4, None, false, 0, None);

@@ -1,10 +1,10 @@
 //! The radix tree of cached token sequences, page by page.
 //!
-//! Knows: sequences with a common prefix of whole pages share its nodes, a running request locks the nodes of its
-//! prefix, every node carries the stamp of its last use, and unlocked leaves are evicted whole, the oldest stamp
-//! first. Tokens are stored as runs of segments, so that a node's cost does not depend on their number. With a host
-//! tier ([`host`]) a node's KV is on the device, on the host or on both, and the nodes on the device form the top of
-//! the tree. Source: SGLang 0.5.23, `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or
+//! Knows: sequences with a common prefix of whole pages share the nodes of that prefix. A running request locks the
+//! nodes of its prefix. Every node carries the stamp of its last use, and unlocked leaves are evicted whole, the oldest
+//! stamp first. Tokens are stored as runs of segments, so that a node's cost does not depend on their number. With a
+//! host tier ([`host`]) a node's KV is on the device, on the host or on both, and the nodes on the device form the top
+//! of the tree. Source: SGLang 0.5.23, `mem_cache/unified_cache/unified_tree_core.py`. Knows nothing about requests or
 //! time.
 
 pub(super) mod host;
@@ -16,40 +16,40 @@ use crate::slab::Slab;
 use crate::workload::request::Run;
 use host::Host;
 
-/// Index of a node.
+/// Index of a node in the tree.
 pub(super) type Node = u32;
 
 /// The root, which has no tokens.
 pub(super) const ROOT: Node = 0;
 
-/// Most nodes of one path that get distinct stamps in a match.
+/// Most nodes of one path that get separate stamps in a match.
 const DEPTHS: u64 = 1 << 20;
 
-/// The tree.
+/// The radix tree of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     page: u64,
     nodes: Slab<Slot>,
     /// Nodes by their parent and the content of their first page.
     children: ContentMap<Node>,
-    /// Stamps issued so far.
+    /// Number of stamps issued so far.
     uses: u64,
-    /// Tokens on the device, and locked tokens among them.
+    /// Number of tokens on the device, and number of locked tokens on the device.
     tokens: u64,
     locked: u64,
-    /// The nodes of the last inserted path.
+    /// Nodes of the path that was inserted last.
     path: Vec<Node>,
     /// The host tier, if there is one.
     pub(super) host: Option<Host>,
 }
 
-/// The cached part of a sequence.
+/// The cached part of a sequence of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Found {
-    /// The node at which the part on the device ends, and its length in tokens.
+    /// Node at which the part on the device ends, and length of that part in tokens.
     pub(super) node: Node,
     pub(super) length: u64,
-    /// The node at which the following part that is only on the host ends, and its length in tokens.
+    /// Node at which the following part ends that is only on the host, and length of that part in tokens.
     pub(super) end: Node,
     pub(super) host: u64,
 }
@@ -59,9 +59,9 @@ struct Slot {
     runs: Vec<Run>,
     length: u64,
     parent: Node,
-    /// Key under which the parent finds the node.
+    /// Key under which the node's parent finds it.
     key: Content,
-    /// Number of children, and of children on the device.
+    /// Number of children, and number of children on the device.
     children: u32,
     device_children: u32,
     on_device: bool,
@@ -70,13 +70,13 @@ struct Slot {
     /// Number of requests and copies in flight that lock this node or a descendant.
     locks: u32,
     stamp: u64,
-    /// Neighbours of an unlocked leaf of the device in the order of stamps; the root ends the list on both sides.
+    /// Neighbours of an unlocked device leaf in the order of stamps; the root ends the list on both sides.
     older: Node,
     newer: Node,
 }
 
 impl Tree {
-    /// An empty tree of pages of `page` tokens.
+    /// An empty tree with pages of `page` tokens.
     pub(super) fn new(page: u64, host: Option<Host>) -> Tree {
         let mut nodes = Slab::default();
         nodes.insert(Slot { locks: 1, on_device: true, ..Slot::default() });
@@ -84,17 +84,18 @@ impl Tree {
         Tree { page, nodes, children, uses: 0, tokens: 0, locked: 0, path: Vec::new(), host }
     }
 
-    /// Unlocked tokens.
+    /// Number of unlocked tokens on the device.
     pub(super) fn evictable(&self) -> u64 {
         self.tokens - self.locked
     }
 
-    /// Locked tokens.
+    /// Number of locked tokens on the device.
     pub(super) fn locked(&self) -> u64 {
         self.locked
     }
 
-    /// The longest known prefix of `path`, in whole pages. The nodes on the way are stamped, the deepest newest.
+    /// The longest cached prefix of `path`, in whole pages. The nodes on the way are stamped, the deepest with the
+    /// newest stamp.
     pub(super) fn find(&mut self, path: &[Run]) -> Found {
         let whole = self.whole_pages(path);
         let (mut found, mut length, mut at) = (Found::default(), 0, Cursor::default());
@@ -127,7 +128,8 @@ impl Tree {
         found
     }
 
-    /// Tokens at the beginning of `path` that are on the device, in whole pages; unlike [`Tree::find`] it leaves no stamp.
+    /// Number of tokens at the beginning of `path` that are on the device, in whole pages; unlike [`Tree::find`], this
+    /// leaves stamps unchanged.
     pub(super) fn holds(&self, path: &[Run]) -> u64 {
         let whole = self.whole_pages(path);
         let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
@@ -145,9 +147,9 @@ impl Tree {
         length
     }
 
-    /// Adds the whole pages of `path`, whose first `before` tokens the request had added earlier. Returns the node at
-    /// which they end, and the number of tokens that were on the device already. The others are on the device from
-    /// now on.
+    /// Adds the whole pages of `path`, of which the request had added the first `before` tokens earlier. Returns the
+    /// node at which these pages end, and the number of their tokens that were on the device already. The other tokens
+    /// are on the device from now on.
     pub(super) fn insert(&mut self, path: &[Run], before: u64) -> (Node, u64) {
         let whole = self.whole_pages(path);
         let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
@@ -180,7 +182,7 @@ impl Tree {
         (node, there)
     }
 
-    /// Adds a leaf below its parent.
+    /// Adds a leaf below the parent that it names.
     fn append(&mut self, leaf: Slot) -> Node {
         self.tokens += leaf.length;
         self.delist(leaf.parent);
@@ -191,7 +193,7 @@ impl Tree {
         node
     }
 
-    /// Inserts the first `length` tokens, in whole pages, of `path`, which was inserted last.
+    /// Inserts the first `length` tokens of `path`, in whole pages; `path` must be the path that was inserted last.
     pub(super) fn insert_head(&mut self, path: &[Run], length: u64) {
         let (mut left, mut nodes) = (length, 0);
         while let Some(node) = self.path.get(nodes)
@@ -207,16 +209,16 @@ impl Tree {
             self.insert(path, length);
             return;
         }
-        // The head ends at a node, so only the nodes up to it need stamps.
+        // The first part ends at a node, so that only the nodes up to this one need stamps.
         for at in 0..nodes {
             self.touch(self.path[at]);
         }
     }
 
-    /// Unlocked tokens from the root to `node`.
+    /// Number of unlocked tokens from the root to `node`.
     pub(super) fn unlocked(&self, node: Node) -> u64 {
         let (mut at, mut tokens) = (node, 0);
-        // All ancestors of a locked node are locked.
+        // A locked node has only locked ancestors.
         while at != ROOT && self.nodes[at as usize].locks == 0 {
             tokens += self.nodes[at as usize].length;
             at = self.nodes[at as usize].parent;
@@ -253,8 +255,8 @@ impl Tree {
         }
     }
 
-    /// Evicts the oldest unlocked leaf from the device; returns the number of its tokens. Without a host copy the
-    /// node is removed, with its descendants.
+    /// Evicts the oldest unlocked leaf from the device; returns the number of its tokens. A leaf without a host copy is
+    /// removed from the tree together with its descendants.
     pub(super) fn evict(&mut self) -> Option<u64> {
         let leaf = self.oldest()?;
         let length = self.nodes[leaf as usize].length;
@@ -280,7 +282,8 @@ impl Tree {
             self.tokens -= slot.length;
             self.nodes[slot.parent as usize].device_children -= 1;
         }
-        // A parent that became a leaf by an eviction is about as old as the evicted leaf: the oldest.
+        // The parent became a leaf by this eviction and is about as old as the evicted leaf, so its place in the list
+        // is searched from the oldest end.
         self.enlist(slot.parent, ROOT);
     }
 
@@ -289,7 +292,7 @@ impl Tree {
         self.children.contains_key(&first.below(ROOT))
     }
 
-    /// The content of the first page of `path`, if it has a whole one.
+    /// Content of the first page of `path`; `None` without a whole page.
     pub(super) fn first_page(&self, path: &[Run]) -> Option<Content> {
         (self.whole_pages(path) > 0).then(|| Cursor::default().page(path, self.page))
     }
@@ -299,18 +302,19 @@ impl Tree {
         length - length % self.page
     }
 
-    /// Key of the child of `node` that begins with the page of `path` at a cursor.
+    /// Key of the child of `node` whose first page is the page of `path` at the cursor.
     fn key(&self, node: Node, path: &[Run], at: Cursor) -> Content {
         at.page(path, self.page).below(node)
     }
 
-    /// Number of tokens of `node`, in whole pages and at most `most`, that follow in `path` from `at`; moves `at`
-    /// past them.
+    /// Number of tokens of `node`, in whole pages and at most `most`, that `path` repeats from `at` on; moves `at` past
+    /// these tokens.
     fn common(&self, node: Node, path: &[Run], at: &mut Cursor, most: u64) -> u64 {
         at.pass_common(&self.nodes[node as usize].runs, path, most, self.page)
     }
 
-    /// Moves the first `length` tokens of `node` into a new node above it. Both are stamped, the lower one last.
+    /// Moves the first `length` tokens of `node` into a new node above it. Both nodes are stamped, the lower one with
+    /// the newer stamp.
     fn split(&mut self, node: Node, length: u64) -> Node {
         self.delist(node);
         let Slot { parent, locks, key, on_device, copy, .. } = self.nodes[node as usize];
@@ -318,7 +322,7 @@ impl Tree {
         let (mut upper, mut lower, mut at) = (Vec::new(), Vec::new(), Cursor::default());
         at.take(&whole, length, |run| upper.push(run));
         at.take(&whole, u64::MAX, |run| lower.push(run));
-        // The upper node replaces the lower one in the parent.
+        // The upper node replaces the lower one as child of the parent.
         self.nodes[parent as usize].children -= 1;
         self.nodes[parent as usize].device_children -= u32::from(on_device);
         let above = self.add(Slot {

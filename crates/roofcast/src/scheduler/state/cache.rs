@@ -1,7 +1,7 @@
-//! State of a replica's KV cache beyond the number of free blocks, by kind of cache.
+//! State of a replica's KV cache beyond the number of free blocks, for each kind of cache.
 //!
-//! Knows: the kind, and the events that all kinds receive. Knows nothing about which requests are admitted or
-//! preempted.
+//! Knows: the kind of the cache, and the events that all kinds receive. Knows nothing about which requests are admitted
+//! or preempted.
 
 use super::identity::Identity;
 use super::reservations::Reservations;
@@ -10,14 +10,14 @@ use crate::kv_cache::prefix::SharedPrefix;
 use crate::scheduler::config::{EngineConfig, PrefixCaching};
 use crate::workload::Prompt;
 
-/// Kinds of cache.
+/// Kinds of cache, with their state.
 #[derive(Debug, Clone)]
 pub(super) enum Cache {
-    /// Interchangeable blocks: their count suffices.
+    /// Interchangeable blocks, of which only the number matters.
     Counted,
-    /// Identity of the blocks of each request, with prefix caching by block.
+    /// Blocks with the identity of their content, for prefix caching by block.
     Blocks(Box<Identity>),
-    /// Contiguous reservations.
+    /// Contiguous reservations, with their positions.
     Reservations(Reservations),
 }
 
@@ -29,12 +29,12 @@ impl Cache {
         match config.prefixes {
             PrefixCaching::Unknown => Cache::Counted,
             PrefixCaching::Blocks => Cache::Blocks(Box::new(Identity::new(config.blocks, config.block_size))),
-            // SGLang's engine keeps its tree itself.
+            // SGLang's engine has its own radix tree.
             PrefixCaching::Tree => Cache::Counted,
         }
     }
 
-    /// Adds a request to the queue; `prefix` is its shareable part.
+    /// Adds a request to the queue; `prefix` describes the part of its tokens that other requests can share.
     #[inline(always)]
     pub(super) fn arrive(&mut self, id: SequenceId, arrival: &Arrival, prefix: SharedPrefix) {
         match self {
@@ -43,7 +43,7 @@ impl Cache {
         }
     }
 
-    /// Tokens of `prompt` that are cached, in whole blocks.
+    /// Number of tokens of `prompt` that are cached, in whole blocks.
     pub(super) fn holds(&self, prompt: &Prompt) -> u64 {
         match self {
             Cache::Blocks(identity) => identity.holds(prompt),
@@ -51,7 +51,7 @@ impl Cache {
         }
     }
 
-    /// Number of a request's `known` tokens that are cached.
+    /// Number of cached tokens, of the first `known` tokens of a request.
     #[inline(always)]
     pub(super) fn find(&mut self, id: SequenceId, known: u32) -> u32 {
         match self {
@@ -60,7 +60,7 @@ impl Cache {
         }
     }
 
-    /// Admits a request, which allocates `blocks` and computes `tokens`.
+    /// Admits a request that allocates `blocks` blocks and computes `tokens` tokens.
     #[inline(always)]
     pub(super) fn admit(&mut self, id: SequenceId, blocks: u64, tokens: u32) {
         match self {
@@ -70,7 +70,7 @@ impl Cache {
         }
     }
 
-    /// Allocates `blocks` for decodes.
+    /// Allocates `blocks` blocks for decodes.
     #[inline(always)]
     pub(super) fn decode(&mut self, blocks: u64) {
         match self {
@@ -79,7 +79,7 @@ impl Cache {
         }
     }
 
-    /// Forgets a request that has left for good.
+    /// Removes a request that has left for good.
     #[inline(always)]
     pub(super) fn forget(&mut self, id: SequenceId) {
         match self {
@@ -88,7 +88,7 @@ impl Cache {
         }
     }
 
-    /// Tokens that requests hold in addition to the first holder.
+    /// Number of tokens that requests hold in addition to a token's first holder.
     #[inline(always)]
     pub(super) fn shared_tokens(&self) -> u64 {
         match self {

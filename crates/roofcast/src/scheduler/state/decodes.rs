@@ -1,9 +1,9 @@
-//! Sequences that decode: each computes one token a step, all together.
+//! Sequences that decode together, each computing one token per step.
 //!
-//! Two implementations with one behaviour. [`Each`] touches every sequence in every step and is the reference.
-//! [`Lockstep`] touches none: a sequence is stored as its offset to a common step counter, so that the total context,
-//! the blocks that a step needs and the next finish are derived from counters, for one step or for many. Knows
-//! nothing about time, policy, or which request is next.
+//! Knows: two implementations with equal behaviour. [`Each`] updates every sequence in every step and is the reference.
+//! [`Lockstep`] updates none: a sequence is stored as its offset to a common step counter, so that the total context,
+//! the blocks that a step needs and the next end follow from counters, for one step or for many. Knows nothing about
+//! time, policy, or which request is next.
 
 use super::ring::Ring;
 use crate::arrival::SequenceId;
@@ -12,25 +12,25 @@ use crate::kv_cache::groups::{BlockSize, Group, Groups};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Remaining steps of a sequence whose end is not known here: its owner removes it.
+/// Number of remaining steps of a sequence that is removed by its owner, because its end is not known in this set.
 pub(crate) const ENDLESS: u32 = u32::MAX;
 
-/// A sequence as it begins to decode.
+/// A sequence when it begins to decode.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// The sequence.
+    /// Id of the sequence.
     pub id: SequenceId,
-    /// Tokens in the KV cache.
+    /// Number of its tokens in the KV cache.
     pub computed: u32,
-    /// Steps until its last token, or [`ENDLESS`].
+    /// Number of steps until its last token, or [`ENDLESS`].
     pub remaining: u32,
-    /// Order of admission.
+    /// Number in the order of admission.
     pub order: u64,
 }
 
 /// A set of sequences that decode in lockstep.
 pub trait Decodes {
-    /// An empty set, for layers in `groups` and operators with windows `reaches`.
+    /// An empty set, for groups of layers `groups` and operators with attention windows `reaches`.
     fn new(groups: &Groups, reaches: &[u64]) -> Self;
     /// Number of sequences.
     fn len(&self) -> u64;
@@ -38,29 +38,29 @@ pub trait Decodes {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Tokens seen in the next step: Σ context, and Σ min(context, reach) for each reach.
+    /// Tokens of context that attention reads in the next step: Σ context, and Σ min(context, window) for each window.
     fn seen(&self) -> Seen<'_>;
     /// Growth of [`Decodes::seen`] per step, valid until [`Decodes::steady`] ends.
     fn growth(&self) -> Seen<'_>;
-    /// KV tokens held.
+    /// Number of KV tokens that the sequences hold.
     fn held(&self) -> u64;
-    /// Blocks that the next `steps` steps allocate.
+    /// Number of blocks that the next `steps` steps allocate.
     fn needs(&self, steps: u64) -> u64;
-    /// Steps until a sequence ends, fills a reach or has all the blocks of a window; at least 1 if there is a
-    /// sequence.
+    /// Number of steps until a sequence ends, fills an attention window or has all the blocks of a window; at least 1
+    /// if there is a sequence.
     fn steady(&self) -> u64;
-    /// Cached tokens and remaining steps of a sequence.
+    /// Number of cached tokens and of remaining steps of a sequence.
     fn progress(&self, id: SequenceId) -> (u32, u32);
-    /// Adds a sequence.
+    /// Adds a sequence that begins to decode.
     fn insert(&mut self, entry: Entry);
-    /// Removes a sequence; returns its cached tokens and its remaining steps.
+    /// Removes a sequence; returns the number of its cached tokens and of its remaining steps.
     fn remove(&mut self, id: SequenceId) -> (u32, u32);
-    /// Computes `steps` tokens of every sequence; `steps` is at most [`Decodes::steady`]. Sequences that end are
-    /// moved to `ended`, in order of admission, with their cached tokens.
+    /// Computes `steps` tokens of every sequence; `steps` is at most [`Decodes::steady`]. Sequences that end are moved
+    /// to `ended`, in order of admission, each with the number of its cached tokens.
     fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>);
 }
 
-/// Every sequence stored singly: the reference.
+/// Sequences that are all stored singly: the reference implementation.
 #[derive(Debug, Clone)]
 pub(crate) struct Each {
     groups: Groups,
@@ -140,76 +140,79 @@ impl Decodes for Each {
     }
 }
 
-/// All sequences stored relative to one counter.
+/// Sequences that are all stored relative to one step counter.
 #[derive(Debug, Clone)]
 pub struct Lockstep {
     block: BlockSize,
-    /// Steps so far.
+    /// Number of steps so far.
     step: i64,
-    /// Residue of sequences whose last block is full when the next step starts: −step, by the block.
+    /// Residue (modulo the block size) of the sequences whose last block is full when the next step starts: −step.
     full: u64,
-    /// State of each sequence at its start, by id.
+    /// State of each sequence when it joined, by id.
     members: Vec<Member>,
     len: u64,
     held: u64,
     growing: Vec<Growing>,
     ends: Ring,
-    /// The step that computes the last token of the next sequence that ends, or `i64::MAX`.
+    /// Number of the step that computes the last token of the next sequence to end, or `i64::MAX`.
     next_end: i64,
     reaches: Vec<WindowReach>,
-    /// True if a reach or a window can be filled.
+    /// True if there is an attention window that sequences can fill.
     bounded: bool,
     seen: Vec<u64>,
-    /// Number of sequences that see more with every token, by reach.
+    /// For each attention window, the number of sequences whose visible context still grows with every token.
     growth: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Member {
-    /// `computed − step`, and its residue by the block.
+    /// `computed − step`, and the residue of that modulo the block size.
     offset: i64,
     residue: u32,
-    /// Number of the stay of this id; odd while the sequence is in the set.
+    /// Number of times that this id has joined and left; odd while the sequence is in the set.
     stay: u32,
-    /// Step that computes its last token.
+    /// Number of the step that computes the sequence's last token.
     end: i64,
     order: u64,
 }
 
-/// A window, and the times at which sequences fill it.
+/// A window, and the steps at which sequences fill it.
 #[derive(Debug, Clone)]
 struct WindowReach {
     most: u64,
-    /// Steps at which growing sequences fill the reach, with id and stay; entries of removed sequences are skipped.
+    /// Steps at which growing sequences fill the window, each with id and stay; entries of removed sequences are
+    /// skipped.
     fills: BinaryHeap<Reverse<(i64, SequenceId, u32)>>,
 }
 
-/// Sequences that still allocate blocks in groups of one kind.
+/// Sequences that still allocate blocks, in groups of layers of one kind.
 #[derive(Debug, Clone)]
 struct Growing {
-    /// Number of groups.
+    /// Number of groups of layers.
     groups: u64,
     /// Steps at which sequences have all the blocks of the window.
     reach: WindowReach,
-    /// Number of growing sequences, in all and by `(computed − step) mod block`.
+    /// Number of growing sequences: in total, and by `(computed − step) mod block`.
     count: u64,
     residues: Vec<u64>,
 }
 
 impl Growing {
     fn new(group: &Group, block: u64) -> Growing {
-        // A sequence of most × block tokens allocates no more: the next token would be at most × block + 1.
+        // A sequence with most × block tokens allocates no more blocks, so that the window is filled at most × block +
+        // 1 tokens.
         let reach = WindowReach::new(group.most.saturating_mul(block).saturating_add(1));
         Growing { groups: group.count, reach, count: 0, residues: vec![0; block as usize] }
     }
 
-    /// Blocks that a group allocates in `steps` steps, with the sequences of residue `from` in the first.
+    /// Number of blocks that a group allocates in `steps` steps; sequences of residue `from` allocate in the first
+    /// step.
     fn needs(&self, steps: u64, from: u64) -> u64 {
-        // A sequence needs a block in each step that starts with its last one full: once per block, and once more for
-        // sequences that are full within the remaining steps.
+        // A sequence needs a block in each step that starts with its last block full: once per block of steps, and once
+        // more if it is full within the remaining steps.
         let block = self.residues.len() as u64;
         let (times, rest) = if steps < block { (0, steps) } else { (steps / block, steps % block) };
-        // The residues of sequences that are full at later steps are one less each, cyclically.
+        // The residue of the sequences that are full decreases by one with each later step, cyclically.
         let below = rest.min(from + 1);
         let (first, around) = (from + 1 - below, rest - below);
         let of = |range: std::ops::Range<u64>| -> u64 {
@@ -224,7 +227,7 @@ impl WindowReach {
         WindowReach { most, fills: BinaryHeap::new() }
     }
 
-    /// Adds a sequence; true if it grows.
+    /// Adds a sequence; returns true if it grows.
     fn insert(&mut self, step: i64, offset: i64, id: SequenceId, stay: u32) -> bool {
         let grows = self.grows(step, offset);
         if grows && self.bounded() {
@@ -233,7 +236,7 @@ impl WindowReach {
         grows
     }
 
-    /// The next sequence that fills the reach by `step` and stops growing.
+    /// Removes and returns the next sequence that fills the window by `step` and stops growing.
     fn filled<'a>(&mut self, step: i64, members: &'a [Member]) -> Option<&'a Member> {
         while let Some(Reverse((fill, id, stay))) = self.fills.peek().copied() {
             let member = &members[id as usize];
@@ -253,20 +256,20 @@ impl WindowReach {
         self.most != u64::MAX
     }
 
-    /// True if a sequence of `offset` sees more in the step after the next.
+    /// True if the visible context of a sequence with `offset` still grows in the step after the next.
     fn grows(&self, step: i64, offset: i64) -> bool {
         !self.bounded() || self.fill(offset) > step
     }
 
-    /// The last step counter at which a sequence of `offset` does not see its whole reach in the next step.
+    /// The last value of the step counter with which a sequence of `offset` does not fill the window in the next step.
     fn fill(&self, offset: i64) -> i64 {
-        // Context in the next step: offset + step + 1 < most.
+        // The context in the next step is offset + step + 1, which must be below `most`.
         i64::try_from(self.most).unwrap_or(i64::MAX).saturating_sub(1).saturating_sub(offset)
     }
 }
 
 impl Lockstep {
-    /// Stops the growth of sequences that have filled a reach.
+    /// Stops the growth of sequences that have filled a window.
     fn fill(&mut self) {
         for (reach, growth) in self.reaches.iter_mut().zip(&mut self.growth) {
             while reach.filled(self.step, &self.members).is_some() {
@@ -281,7 +284,7 @@ impl Lockstep {
         }
     }
 
-    /// Removes the sequences that end now, in order of admission, with their cached tokens.
+    /// Removes the sequences that end now, in order of admission, each with the number of its cached tokens.
     #[inline(always)]
     fn end(&mut self, ended: &mut Vec<(SequenceId, u32)>) {
         let from = ended.len();
@@ -295,7 +298,7 @@ impl Lockstep {
         }
     }
 
-    /// Removes a sequence; returns it with its cached tokens.
+    /// Removes a sequence; returns it with the number of its cached tokens.
     #[inline(always)]
     fn take(&mut self, id: SequenceId) -> (Member, u32) {
         let member = self.members[id as usize];

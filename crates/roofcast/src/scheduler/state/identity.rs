@@ -1,37 +1,36 @@
-//! Blocks of each request in a replica with a prefix cache.
+//! Blocks of each request in a replica whose prefix cache identifies blocks by content.
 //!
 //! Knows: the effects that [`crate::scheduler::vllm`] has on its pool, for requests that decode in lockstep: full
-//! blocks of prompts can be found once they are scheduled, blocks of outputs once the request has left. Blocks that
-//! no other request can hold are identified by their owner. Knows nothing about which requests are admitted or
-//! preempted.
+//! blocks of prompts can be found once they are scheduled, blocks of outputs once the request has left. A block that no
+//! other request can share is identified by its owner. Knows nothing about which requests are admitted or preempted.
 
 use crate::arrival::SequenceId;
 use crate::kv_cache::extents::{Extents, Path};
 use crate::kv_cache::prefix::{SharedPrefix, Tokens};
 use crate::workload::request::{Prompt, Run};
 
-/// The blocks of one replica.
+/// The blocks of one replica, by content.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     block: u64,
     pool: Extents,
     held: Vec<Held>,
-    /// Cached blocks found for the head of the queue.
+    /// Cached blocks that were found for the head of the queue.
     found: Path,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Held {
     number: u64,
-    /// Shareable tokens: the shared part of the prompt, or all of prompt and output.
+    /// Tokens that other requests can share: the shared part of the prompt, or all of prompt and output.
     tokens: Tokens,
     own_from: u64,
     output_segment: u32,
-    /// Output tokens in `tokens`.
+    /// Number of output tokens in `tokens`.
     generated: u64,
-    /// Number of blocks, without the blocks that decodes allocated.
+    /// Number of blocks that the request holds, without blocks that decodes allocated.
     blocks: u64,
-    /// Blocks whose content is published to the pool.
+    /// Blocks whose contents are published to the pool.
     path: Path,
 }
 
@@ -45,19 +44,19 @@ impl Identity {
         self.pool.free()
     }
 
-    /// Tokens that requests hold beyond the first that holds them.
+    /// Number of tokens that requests hold in addition to a token's first holder.
     pub(super) fn shared_tokens(&self) -> u64 {
         self.pool.repeated() * self.block
     }
 
-    /// Tokens of `prompt` that the pool has, in whole blocks.
+    /// Number of tokens of `prompt` that are in the pool, in whole blocks.
     pub(super) fn holds(&self, prompt: &Prompt) -> u64 {
         let (tokens, mut found) = (Tokens::of_prompt(prompt), Path::default());
         self.pool.find(tokens.runs(), tokens.len() / self.block, &mut found);
         found.blocks * self.block
     }
 
-    /// A request joins the queue.
+    /// Adds a request to the queue.
     pub(super) fn arrive(&mut self, id: SequenceId, number: u64, prefix: SharedPrefix) {
         let index = id as usize;
         if self.held.len() <= index {
@@ -67,7 +66,7 @@ impl Identity {
         self.held[index] = Held { number, tokens, own_from, output_segment, ..Held::default() };
     }
 
-    /// Looks for the blocks of a request's `known` tokens, all but the last: how many tokens are there.
+    /// Looks up the blocks of a request's `known` tokens except the last one; returns the number of cached tokens.
     pub(super) fn find(&mut self, id: SequenceId, known: u64) -> u64 {
         let full = known.saturating_sub(1) / self.block;
         let held = &self.held[id as usize];
@@ -79,12 +78,12 @@ impl Identity {
         self.found.blocks * self.block
     }
 
-    /// Number of free blocks that are necessary to admit a request with its found blocks and `tokens` more tokens.
+    /// Number of free blocks needed to admit a request with its found blocks and `tokens` further tokens.
     pub(super) fn admission_blocks(&self, tokens: u64) -> u64 {
         tokens.div_ceil(self.block) + self.pool.unheld(&self.found)
     }
 
-    /// Admits a request with its found blocks, and allocates blocks for `tokens` more tokens.
+    /// Admits a request with its found blocks, and allocates blocks for `tokens` further tokens.
     pub(super) fn admit(&mut self, id: SequenceId, tokens: u64) {
         self.pool.hold(&mut self.found);
         let held = &mut self.held[id as usize];
@@ -94,7 +93,7 @@ impl Identity {
         self.extend(id, filled);
     }
 
-    /// Allocates blocks for the first `filled` known tokens; full blocks can be found from now on.
+    /// Allocates blocks for the first `filled` known tokens; the full ones can be found from now on.
     pub(super) fn extend(&mut self, id: SequenceId, filled: u64) {
         let held = &mut self.held[id as usize];
         let blocks = filled.div_ceil(self.block).max(held.blocks);
@@ -103,13 +102,13 @@ impl Identity {
         held.name(filled / self.block, self.block, &mut self.pool);
     }
 
-    /// Blocks for decodes.
+    /// Allocates `blocks` blocks for decodes.
     pub(super) fn decode(&mut self, blocks: u64) {
         self.pool.take(blocks);
     }
 
-    /// Frees the `blocks` of a sequence of `computed` tokens, of which `generated` or one more are output. Once
-    /// readmitted, it finds the blocks that are not overwritten by then.
+    /// Frees the `blocks` blocks of a sequence of `computed` tokens, of which `generated` or one more are output. When
+    /// the sequence is admitted again, it finds the blocks that were not overwritten meanwhile.
     pub(super) fn leave(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
         let held = &mut self.held[id as usize];
         if held.own_from == u64::MAX && generated > held.generated {
@@ -122,14 +121,14 @@ impl Identity {
         self.pool.release(&mut held.path, blank);
     }
 
-    /// A request that has left does not come back.
+    /// Removes a request that has left for good.
     pub(super) fn forget(&mut self, id: SequenceId) {
         self.held[id as usize] = Held::default();
     }
 }
 
 impl Held {
-    /// Publishes the contents of the first `full` blocks to the pool.
+    /// Publishes the contents of a request's first `full` blocks to the pool.
     fn name(&mut self, full: u64, block: u64, pool: &mut Extents) {
         pool.name(&mut self.path, self.tokens.runs(), full.min(self.own_from / block));
         pool.name_own(&mut self.path, self.number, full);

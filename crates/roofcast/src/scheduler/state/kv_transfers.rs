@@ -1,40 +1,41 @@
-//! KV transfers: requests whose prompt was computed by another replica, and whose cache is sent here.
+//! KV transfers: requests whose prompt was computed by another replica, and whose KV cache is sent to this one.
 //!
-//! Knows: the cache stays at its source until the request is admitted, which then counts in `max_num_seqs` and
-//! allocates its blocks; caches are sent one after another over the link while other requests compute; with its cache
-//! a request decodes. So decoding replicas pull, and the memory of prefilling ones is the queue between them, as in
-//! DistServe (OSDI 2024, 4.3) and in vLLM's NIXL connector. Knows nothing about where a cache comes from.
+//! Knows: the KV cache stays at its source until the request is admitted; from then on the request counts in
+//! `max_num_seqs` and holds its blocks. KV caches are sent one after another over the link while other requests
+//! compute; a request decodes when its cache has arrived. Decode replicas therefore pull, and the memory of prefill
+//! replicas is the queue between the pools, as in DistServe (OSDI 2024, 4.3) and in vLLM's NIXL connector. Knows
+//! nothing about where a cache comes from.
 
 use super::{Decodes, Entry, Mark, Phase, Sequence, SequenceId, State, Ticks};
 use crate::arrival::Departure;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A request with its first token, which another replica computed.
+/// A request whose first token and KV cache another replica computed.
 #[derive(Debug, Clone, Copy)]
 pub struct KvTransfer {
     /// The request as it left the prefill replica.
     pub departure: Departure,
-    /// Time of its cache on the link.
+    /// Time that the KV cache occupies the link.
     pub travel: Ticks,
     /// Time from the sending of the last byte to its arrival.
     pub latency: Ticks,
 }
 
-/// The transfers of requests that do not decode yet.
+/// The KV transfers of requests that do not decode yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KvTransfers {
-    /// Waiting requests.
+    /// Requests that wait for admission.
     waiting: BTreeMap<SequenceId, KvTransfer>,
-    /// Requests whose cache is in transfer, with its time of arrival.
+    /// Requests whose KV cache is in transfer, each with the time of its arrival.
     travelling: VecDeque<(Ticks, SequenceId)>,
-    /// Time at which the link is free.
+    /// Time from which the link is free.
     link: Ticks,
-    /// Requests admitted since the last call of [`State::drain_admitted`]: number, and arrival time of the cache.
+    /// Requests admitted since the last call of [`State::drain_admitted`]: number, and arrival time of the KV cache.
     admitted: Vec<(u64, Ticks)>,
 }
 
 impl<D: Decodes> State<D> {
-    /// Adds a request to the queue at `at`, with its cache elsewhere.
+    /// Adds a request whose KV cache is at another replica to the queue at time `at`.
     pub(crate) fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
         let Departure { arrival, first, preemptions, cached, .. } = transfer.departure;
         if let Some(timeline) = &mut self.timeline {
@@ -54,18 +55,19 @@ impl<D: Decodes> State<D> {
         self.transfers.waiting.insert(id, transfer);
     }
 
-    /// Tokens of `id` whose cache is fetched at admission.
+    /// Number of tokens of `id` whose KV cache is fetched at admission.
     #[inline(always)]
     pub(super) fn comes_with(&self, id: SequenceId) -> u32 {
         self.transfers.waiting.get(&id).map_or(0, |transfer| transfer.departure.arrival.input)
     }
 
-    /// Number of requests whose cache is in transfer; they count in `max_num_seqs`.
+    /// Number of requests whose KV cache is in transfer; these requests count in `max_num_seqs`.
     pub(crate) fn travelling(&self) -> u64 {
         self.transfers.travelling.len() as u64
     }
 
-    /// Allocates blocks for the cache of `id` and fetches it, if it is elsewhere; true if it is.
+    /// Allocates blocks for the KV cache of `id` and fetches the cache, if it is at another replica; returns true if it
+    /// is.
     #[inline(always)]
     pub(super) fn pull(&mut self, id: SequenceId) -> bool {
         if self.transfers.waiting.is_empty() {
@@ -73,7 +75,7 @@ impl<D: Decodes> State<D> {
         }
         let Some(transfer) = self.transfers.waiting.remove(&id) else { return false };
         let arrival = transfer.departure.arrival;
-        // Reservations to the end are made together with the cache.
+        // Reservations for the whole output are made together with the blocks of the cache.
         let blocks = if self.grows() { self.blocks(arrival.input) } else { self.admission_blocks(id, 0) };
         self.free -= blocks;
         self.sequences[id as usize].held = blocks;
@@ -87,7 +89,7 @@ impl<D: Decodes> State<D> {
         true
     }
 
-    /// Starts to decode requests whose cache has arrived.
+    /// Starts to decode the requests whose KV cache has arrived.
     pub(crate) fn land(&mut self) {
         while let Some(&(there, id)) = self.transfers.travelling.front()
             && there <= self.clock
@@ -106,12 +108,13 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Arrival time of the next cache.
+    /// Arrival time of the next KV cache.
     pub(crate) fn landing(&self) -> Ticks {
         self.transfers.travelling.front().map_or(Ticks::NEVER, |(there, _)| *there)
     }
 
-    /// Moves the requests admitted since the last call to `into`: their numbers, and when their caches arrive.
+    /// Moves the requests admitted since the last call to `into`: number of the request, and arrival time of its KV
+    /// cache.
     pub(crate) fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
         into.append(&mut self.transfers.admitted);
     }

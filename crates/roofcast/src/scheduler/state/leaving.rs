@@ -1,6 +1,6 @@
-//! Leaving: preemption, swapping and completion, and the blocks that each frees.
+//! Preemption, swapping and completion, and the blocks that each frees.
 //!
-//! Knows: the blocks and the tokens of a leaving request. Knows nothing about which request is preempted
+//! Knows: the blocks and tokens of a request that leaves. Knows nothing about which request is preempted
 //! ([`crate::scheduler`]).
 
 use super::{Phase, State};
@@ -12,7 +12,7 @@ use crate::scheduler::state::decodes::{Decodes, Entry};
 use crate::timeline::Mark;
 
 impl<D: Decodes> State<D> {
-    /// Preempts the request that was admitted last.
+    /// Preempts the request that was admitted last, and returns it.
     pub(crate) fn preempt_last(&mut self) -> Option<SequenceId> {
         let id = loop {
             let (order, id) = self.stack.pop()?;
@@ -24,7 +24,7 @@ impl<D: Decodes> State<D> {
         Some(id)
     }
 
-    /// Removes a running request: to the head of the queue for recomputation, or to the host's memory.
+    /// Removes a running request, either to the head of the queue for recomputation or to the swap space of the host.
     fn leave(&mut self, id: SequenceId) {
         if self.sequence(id).phase == Phase::Ending {
             return self.leave_early(id);
@@ -92,7 +92,7 @@ impl<D: Decodes> State<D> {
         self.mark(id, Mark::Preempted);
     }
 
-    /// Swaps the first swapped-out request back in to decode; the blocks must be free.
+    /// Swaps the request that was swapped out first back in, to decode; the blocks must be free.
     pub(crate) fn swap_in(&mut self) {
         let id = self.swapped.remove(0);
         let s = self.sequence(id);
@@ -112,7 +112,7 @@ impl<D: Decodes> State<D> {
         self.mark(id, Mark::Resumed);
     }
 
-    /// Tokens moved between device and host since the last call.
+    /// Number of tokens moved between device and host since the last call.
     pub(crate) fn moved(&mut self) -> u64 {
         std::mem::take(&mut self.moved)
     }
@@ -148,14 +148,14 @@ impl<D: Decodes> State<D> {
         s.phase = Phase::Kept;
         self.ending -= 1;
         if !(self.config.hands_over && gone.arrival.output > 1) {
-            // The last token was sampled and never computed.
+            // The last token was sampled but never computed.
             self.vacate(id, gone.arrival.output - 1);
         }
         self.mark(id, Mark::Finished);
         gone
     }
 
-    /// Frees the blocks kept for a sequence that another replica decodes.
+    /// Frees the blocks that are kept for a sequence that another replica decodes.
     pub(crate) fn release(&mut self, id: SequenceId) {
         self.vacate(id, 0);
     }
@@ -179,7 +179,7 @@ impl<D: Decodes> State<D> {
     #[inline(always)]
     fn give_back(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
         match &mut self.cache {
-            // Blocks with further holders stay allocated.
+            // Blocks that other requests hold as well stay allocated.
             Cache::Blocks(identity) => {
                 identity.leave(id, blocks, computed, generated);
                 self.free = identity.free();
@@ -192,9 +192,9 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Counts, for every step in which a sequence decoded up to `computed` tokens, the slots of its blocks, and the
-    /// slots without a token at the start of the step. With a reservation the slots are the reservation: tokens that
-    /// a static batch computes beyond an answer's end have no slot.
+    /// For every step in which a sequence decoded up to `computed` tokens, counts the token slots of its blocks, and
+    /// the slots without a token when the step started. With a reservation the slots are the reserved ones; tokens that
+    /// a static batch computes after an answer's end have no slot.
     #[inline(always)]
     fn count_slack(&mut self, id: SequenceId, computed: u32) {
         let s = &self.sequences[id as usize];
@@ -205,7 +205,7 @@ impl<D: Decodes> State<D> {
         let spanned = groups.spanned_below(to) - groups.spanned_below(from);
         let (room, kept) = if !self.grows() {
             let room = s.held * block;
-            // Σ min(c, room) over c < n.
+            // Σ min(c, room) over 0 ≤ c < n.
             let within =
                 |n: u64| sum_below(n.min(room)) + u128::from(n.saturating_sub(room)) * u128::from(room);
             let standing = within(to) - within(from);
@@ -224,7 +224,7 @@ impl<D: Decodes> State<D> {
     }
 }
 
-/// Σ over c < `n` of c, for `n` below 2³².
+/// Σ c over 0 ≤ c < `n`, for `n` below 2³².
 fn sum_below(n: u64) -> u128 {
     u128::from(n * n.saturating_sub(1) / 2)
 }

@@ -1,42 +1,41 @@
-//! Admission polling: the steps in which a scheduler considers waiting requests. Some engines poll for them every few
-//! steps, some hold them until they fill a step.
-//!
-//! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with
-//! prompts (0.5, `managers/scheduler_recv_skipper.py`); TensorRT-LLM holds prompts while others decode until they
-//! fill `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed, and with
-//! `attention_dp_enable_balance` until every data-parallel rank has one or `attention_dp_time_out_iters` steps have
-//! (1.1, `_torch/pyexecutor/py_executor.py`). An idle engine polls at once. Knows nothing about which requests are
-//! then admitted.
+//! Admission polling: the steps in which a scheduler considers waiting requests. Some engines poll every few steps,
+//! some hold requests until they fill a step.
+//! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with prompts
+//! (0.5, `managers/scheduler_recv_skipper.py`). TensorRT-LLM holds prompts while other requests decode until the
+//! prompts fill `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed; with
+//! `attention_dp_enable_balance` until every data-parallel rank has a prompt or `attention_dp_time_out_iters` steps
+//! have passed (1.1, `_torch/pyexecutor/py_executor.py`). An idle engine polls at once. Knows nothing about which
+//! requests are then admitted.
 
 use crate::clock::Ticks;
 
-/// Settings that delay waiting requests.
+/// Settings that delay the admission of waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PollingConfig {
-    /// Steps of decodes between two polls for new requests; up to 1 each step polls.
+    /// Number of steps of decodes from one poll for new requests to the next; 0 and 1 poll in each step.
     pub recv_interval: u64,
-    /// Most steps that prompts wait while others decode.
+    /// Most steps that prompts wait while other requests decode.
     pub wait_steps: u64,
-    /// Tokens, of the prompts and the decodes, that end the wait.
+    /// Number of tokens, of waiting prompts and decodes together, that ends the wait.
     pub wait_tokens: u64,
-    /// Number of prompts that ends the wait.
+    /// Number of waiting prompts that ends the wait.
     pub wait_prompts: u64,
     /// True if a step is scheduled while the previous one runs, so that requests that arrive meanwhile wait for the
-    /// next.
+    /// step after.
     pub overlaps: bool,
 }
 
-/// The state of the polling.
+/// State of the polling.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AdmissionPolling {
     pub(crate) config: PollingConfig,
-    /// Steps of decodes since the last poll.
+    /// Number of steps of decodes since the last poll.
     passed: u64,
-    /// Requests that arrived by this time have been received.
+    /// Time up to which arrived requests have been received.
     received: Ticks,
     /// Start of the last step.
     began: Ticks,
-    /// Steps that prompts have waited.
+    /// Number of steps that prompts have waited.
     waited: u64,
     held: bool,
     /// True if every step considers every waiting request.
@@ -49,7 +48,7 @@ impl AdmissionPolling {
         AdmissionPolling { config, open, ..AdmissionPolling::default() }
     }
 
-    /// True if this step considers a request that arrived `at`.
+    /// True if this step considers a request that arrived at `at`.
     pub(crate) fn admits(&self, at: Ticks) -> bool {
         self.open
             || !self.held
@@ -68,7 +67,8 @@ impl AdmissionPolling {
         }
     }
 
-    /// Decides whether the step holds back its `prompts` waiting prompts; `tokens` counts them and the decodes.
+    /// Decides whether the step holds back its `prompts` waiting prompts; `tokens` counts the tokens of prompts and
+    /// decodes.
     pub(crate) fn hold(&mut self, prompts: u64, tokens: u64) {
         let few = tokens < self.config.wait_tokens || prompts < self.config.wait_prompts;
         self.held = few && self.waited < self.config.wait_steps;
@@ -84,7 +84,7 @@ impl AdmissionPolling {
         self.config.recv_interval > 1
     }
 
-    /// Steps of decodes until waiting requests are considered.
+    /// Number of steps of decodes until waiting requests are considered.
     pub(crate) fn patience(&self) -> u64 {
         if self.held {
             self.config.wait_steps - self.waited
@@ -93,8 +93,8 @@ impl AdmissionPolling {
         }
     }
 
-    /// Counts `steps` steps of decodes, the last of which began at `began`. Requests that arrived before the last one
-    /// did so before the first.
+    /// Counts `steps` steps of decodes, the last of which began at `began`. Requests that arrived before the last of
+    /// these steps had arrived before the first.
     pub(crate) fn decoded(&mut self, steps: u64, began: Ticks) {
         if self.open {
             return;
@@ -121,7 +121,7 @@ impl AdmissionPolling {
 mod tests {
     use super::*;
 
-    /// With an interval of 3 polls are before the steps 0, 3, 6; after a step with prompts, at once.
+    /// With an interval of 3, polls are before steps 0, 3 and 6; after a step with prompts, the next step polls.
     #[test]
     fn requests_are_received_every_third_step() {
         let mut polling =
@@ -142,8 +142,8 @@ mod tests {
         assert!(polling.admits(Ticks(80)));
     }
 
-    /// With an interval of 3, four steps taken at once have a poll before the fourth, which begins at 40: a request
-    /// of time 5 is received then, one of time 45 is not. Two steps have no poll between them.
+    /// With an interval of 3, four steps taken at once include a poll before the fourth, which begins at 40: it
+    /// receives a request that arrived at 5, but not one that arrived at 45. Two steps include no poll.
     #[test]
     fn polls_within_a_leap_count() {
         let after = |steps: u64, began: u128| {
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(after(2, 20), [false, false]);
     }
 
-    /// 100 tokens wait until 900 are there, two steps at most; after a step with prompts the count restarts.
+    /// 100 tokens wait until there are 900, for at most two steps; after a step with prompts the count restarts.
     #[test]
     fn prompts_are_held_until_they_fill_a_step_or_time_is_up() {
         let mut polling = AdmissionPolling::new(PollingConfig {

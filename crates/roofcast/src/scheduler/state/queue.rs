@@ -9,18 +9,18 @@ pub enum Order {
     /// By arrival; preempted requests return to the head.
     #[default]
     Arrival,
-    /// By key, smaller first, ties by arrival.
+    /// By key, smaller first; equal keys by arrival.
     Key,
 }
 
-/// The waiting requests.
+/// The waiting requests, in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Queue {
     Arrival(VecDeque<SequenceId>),
     Key(BTreeMap<(i64, u64), SequenceId>),
 }
 
-/// The first by key; not inlined, because its callers are part of every step.
+/// The first request by key. Not inlined, because its callers are part of every step.
 #[inline(never)]
 fn first(queue: &BTreeMap<(i64, u64), SequenceId>) -> Option<SequenceId> {
     queue.first_key_value().map(|(_, id)| *id)
@@ -43,7 +43,7 @@ impl Queue {
         }
     }
 
-    /// Puts back a request that ran already.
+    /// Returns a request that ran before to the queue.
     pub(crate) fn push_front(&mut self, id: SequenceId, key: i64, number: u64) {
         match self {
             Queue::Arrival(queue) => queue.push_front(id),

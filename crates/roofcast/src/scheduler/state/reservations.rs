@@ -1,19 +1,19 @@
-//! Positions of the requests' reservations in an address space.
+//! Positions of the requests' contiguous reservations in the address space of the KV cache.
 //!
-//! Knows: admission attempts that found no gap long enough, and the fragmentation then. A repeated attempt counts
-//! once as long as nothing changes. Knows nothing about the size of reservations.
+//! Knows: admission attempts that found no long enough gap, and the fragmentation at that time. A repeated attempt
+//! counts once as long as nothing changes. Knows nothing about the size of reservations.
 
 use crate::arrival::SequenceId;
 use crate::kv_cache::contiguous::ContiguousSpace;
 use crate::tally::Tally;
 
-/// The reservations of one replica.
+/// The contiguous reservations of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Reservations {
     space: ContiguousSpace,
-    /// Start of each request's reservation, by id.
+    /// First block of each request's reservation, by id.
     starts: Vec<u64>,
-    /// The request that was refused since the last change.
+    /// The request that was refused since the last change of reservations.
     refused: Option<SequenceId>,
 }
 
@@ -22,7 +22,7 @@ impl Reservations {
         Reservations { space: ContiguousSpace::new(blocks), starts: Vec::new(), refused: None }
     }
 
-    /// True if `id` can have `blocks` contiguous blocks.
+    /// True if there is a gap of `blocks` contiguous blocks for `id`.
     pub(super) fn attempt(&mut self, id: SequenceId, blocks: u64, tally: &mut Tally) -> bool {
         let fits = self.space.largest() >= blocks;
         if fits || self.refused != Some(id) {
@@ -35,7 +35,7 @@ impl Reservations {
         fits
     }
 
-    /// Allocates `blocks` for `id`; the caller has checked for a gap.
+    /// Allocates `blocks` blocks for `id`; the caller has checked that there is a gap.
     pub(super) fn take(&mut self, id: SequenceId, blocks: u64) {
         self.refused = None;
         let index = id as usize;
@@ -45,7 +45,7 @@ impl Reservations {
         self.starts[index] = self.space.take(blocks).unwrap_or(0);
     }
 
-    /// Frees the `blocks` of `id`.
+    /// Frees the `blocks` blocks of `id`.
     pub(super) fn give_back(&mut self, id: SequenceId, blocks: u64) {
         self.refused = None;
         self.space.give_back(self.starts[id as usize], blocks);

@@ -1,25 +1,25 @@
-//! A calendar of ends: which sequences end at which step, soonest first.
+//! A calendar of ends: the sequences that end at each step, soonest first.
 //!
-//! A ring of buckets for near steps, with a bitmap to find the next one, and an ordered map for far steps. Every
-//! operation costs a few words; far ends are moved once.
+//! Knows: a ring of buckets for near steps, with a bitmap to find the next used bucket, and an ordered map for far
+//! steps. Every operation touches a few words; a far end is moved once. Knows nothing about sequences beyond their ids.
 
 use crate::arrival::SequenceId;
 use std::collections::BTreeSet;
 
-/// Steps that the ring spans; 64 words of 64 bits, so that one more word indexes the non-empty ones.
+/// Number of steps that the ring spans: 64 words of 64 bits, so that one more word indexes the non-empty words.
 const SPAN: i64 = 4096;
 const NONE: SequenceId = SequenceId::MAX;
 
-/// The calendar.
+/// The ends of all decoding sequences.
 #[derive(Debug, Clone)]
 pub(crate) struct Ring {
     /// First sequence of each bucket.
     heads: Vec<SequenceId>,
-    /// Neighbours in a bucket, by id.
+    /// Neighbours of each sequence in its bucket, by id.
     links: Vec<[SequenceId; 2]>,
     words: [u64; 64],
     word_map: u64,
-    /// Ends that were too far away when inserted, and the soonest of these.
+    /// Ends that were too far away when inserted; `soonest` is the earliest of these.
     far: BTreeSet<(i64, SequenceId)>,
     soonest: i64,
 }
@@ -38,7 +38,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Inserts `id`, which ends at step `end`, later than `now`.
+    /// Inserts `id`, which ends at step `end`; `end` must be later than `now`.
     #[inline(always)]
     pub(crate) fn insert(&mut self, now: i64, end: i64, id: SequenceId) {
         if end - now >= SPAN {
@@ -49,7 +49,7 @@ impl Ring {
         }
     }
 
-    /// The soonest end after `now`.
+    /// Step of the soonest end after `now`.
     #[inline(always)]
     pub(crate) fn next(&mut self, now: i64) -> Option<i64> {
         self.fetch(now);
@@ -60,7 +60,7 @@ impl Ring {
         near.or_else(|| self.far.first().map(|(end, _)| *end))
     }
 
-    /// Removes a sequence that ends at `now`.
+    /// Removes and returns a sequence that ends at `now`.
     #[inline(always)]
     pub(crate) fn pop(&mut self, now: i64) -> Option<SequenceId> {
         self.fetch(now);
@@ -72,14 +72,14 @@ impl Ring {
         Some(id)
     }
 
-    /// Removes `id`, which was to end at `end`.
+    /// Removes `id`, whose end was inserted at step `end`.
     pub(crate) fn remove(&mut self, end: i64, id: SequenceId) {
         if !self.far.remove(&(end, id)) {
             self.unlink(end, id);
         }
     }
 
-    /// Moves far ends that have come near. At most half the ring is ahead of the moved ones, so none laps another.
+    /// Moves far ends into the ring when they are fewer than [`SPAN`] steps ahead, so that no bucket holds two steps.
     #[inline(always)]
     fn fetch(&mut self, now: i64) {
         if self.soonest - now < SPAN {
@@ -89,7 +89,7 @@ impl Ring {
 
     #[cold]
     fn bring_near(&mut self, now: i64) {
-        // If the soonest was removed meanwhile, this looks once too often, which is harmless.
+        // If the soonest far end was removed meanwhile, this searches once without effect.
         while self.soonest - now < SPAN {
             if let Some(&(end, id)) = self.far.first().filter(|(end, _)| end - now < SPAN) {
                 self.far.pop_first();
@@ -135,7 +135,7 @@ impl Ring {
         }
     }
 
-    /// The first bucket in use from `from` on, around the ring.
+    /// The first bucket in use from bucket `from` on, around the ring.
     #[inline(always)]
     fn scan(&self, from: usize) -> Option<usize> {
         let word = from / 64;
@@ -169,7 +169,7 @@ mod tests {
         two.sort();
         assert_eq!((two, ring.pop(5)), ([Some(0), Some(2)], None));
         assert_eq!((ring.next(5), ring.pop(4_100)), (Some(4_100), Some(1)));
-        // Beyond the ring the map of far ends answers.
+        // Ends beyond the ring are found in the map.
         assert_eq!(
             (ring.next(4_100), ring.next(99_999), ring.pop(100_000)),
             (Some(100_000), Some(100_000), Some(3))

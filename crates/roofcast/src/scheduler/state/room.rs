@@ -1,18 +1,19 @@
-//! Blocks that a sequence needs at admission, for further chunks or for decodes, and whether they are free.
+//! Blocks that a sequence needs at admission, for further chunks and for decodes, and whether they are free.
 //!
-//! Knows nothing about which requests are admitted or preempted.
+//! Knows: the sizes of blocks, reservations and the watermark. Knows nothing about which requests are admitted or
+//! preempted.
 
 use super::{Decodes, Reservation, Sequence, SequenceId, State};
 use crate::scheduler::state::cache::Cache;
 
 impl<D: Decodes> State<D> {
-    /// Blocks for `tokens` tokens.
+    /// Number of blocks for `tokens` tokens.
     #[inline(always)]
     pub(crate) fn blocks(&self, tokens: u32) -> u64 {
         self.config.groups.blocks(u64::from(tokens))
     }
 
-    /// Blocks that a request needs at admission to compute `tokens` in addition to its cached ones.
+    /// Number of blocks that a request needs at admission to compute `tokens` tokens in addition to its cached ones.
     #[inline(always)]
     pub(crate) fn admission_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let Sequence { arrival, known, ready, .. } = self.sequence(id);
@@ -25,7 +26,7 @@ impl<D: Decodes> State<D> {
             Reservation::Prompt => self.blocks(*known),
             Reservation::Oracle => self.blocks(arrival.input + arrival.output),
             Reservation::Bound => {
-                // A request that another replica decodes has max_tokens = 1 here: TensorRT-LLM's
+                // For a request that another replica decodes, TensorRT-LLM sets max_tokens = 1 in this one:
                 // `serve/openai_disagg_server.py`.
                 let whole = arrival.max_tokens.max(arrival.output);
                 let bound = if self.config.hands_over { 1 } else { whole };
@@ -39,8 +40,8 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// True if a request can be admitted to compute `tokens`: its blocks are free, and in one gap if they must be
-    /// contiguous.
+    /// True if a request can be admitted to compute `tokens` tokens: its blocks are free and, if they must be
+    /// contiguous, in one gap.
     pub(crate) fn has_room(&mut self, id: SequenceId, tokens: u32) -> bool {
         let blocks = self.admission_blocks(id, tokens);
         match &mut self.cache {
@@ -54,27 +55,27 @@ impl<D: Decodes> State<D> {
         matches!(self.config.reservation, Reservation::Grow | Reservation::Prompt)
     }
 
-    /// Blocks that computing `tokens` more of a prompt needs.
+    /// Number of blocks needed to compute `tokens` further tokens of a prompt.
     pub(crate) fn continuation_blocks(&self, id: SequenceId, tokens: u32) -> u64 {
         let s = self.sequence(id);
         if self.grows() { self.blocks(s.computed + tokens).saturating_sub(s.held) } else { 0 }
     }
 
-    /// Blocks that `steps` decodes of every sequence need.
+    /// Number of blocks that `steps` decodes of every sequence need.
     #[inline(always)]
     pub(crate) fn decode_blocks(&self, steps: u64) -> u64 {
         if self.grows() { self.decodes.needs(steps) } else { 0 }
     }
 
-    /// Allocates the `blocks` that the next decodes need; they must be free.
+    /// Allocates `blocks` blocks for the next decodes; they must be free.
     #[inline(always)]
     pub(crate) fn take_decode_blocks(&mut self, blocks: u64) {
         self.free -= blocks;
         self.cache.decode(blocks);
     }
 
-    /// Number of decode steps, at most `steps`, that the free blocks allow; allocates their blocks in addition to the
-    /// first step's, which the policy has allocated.
+    /// Number of decode steps, at most `steps`, for which there are free blocks. Allocates the blocks of these steps
+    /// except the first, whose blocks the policy has allocated.
     #[inline(always)]
     pub(crate) fn take_blocks_of(&mut self, steps: u64) -> u64 {
         let first = self.decode_blocks(1);
@@ -89,8 +90,8 @@ impl<D: Decodes> State<D> {
         enough
     }
 
-    /// The most decode steps, at most `steps`, that the free blocks allow in addition to the first, whose blocks are
-    /// allocated.
+    /// Largest number of decode steps, at most `steps`, for which the free blocks suffice; the `first` blocks of the
+    /// first step are allocated already.
     fn affordable(&self, steps: u64, first: u64) -> u64 {
         let (mut enough, mut too_many) = (1, steps);
         while too_many - enough > 1 {

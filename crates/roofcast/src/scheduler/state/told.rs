@@ -1,7 +1,7 @@
-//! Recording of steps and requests in a timeline, if one is kept.
+//! Recording of steps and requests in a timeline, for runs that keep one.
 //!
-//! Knows: most runs keep none, so the code that builds segments is separate from the step's code. Knows nothing about
-//! how a timeline uses them.
+//! Knows: most runs keep no timeline, so that the code that builds segments is separate from the code of every step.
+//! Knows nothing about how a timeline uses segments.
 
 use super::State;
 use crate::arrival::SequenceId;
@@ -10,7 +10,7 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> State<D> {
-    /// Records a mark of a request in the timeline.
+    /// Records a mark in the life of a request in the timeline.
     #[inline(always)]
     pub(super) fn mark(&mut self, id: SequenceId, mark: Mark) {
         if self.timeline.is_some() {
@@ -26,7 +26,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// A segment for a step that starts now, as far as known before it is priced.
+    /// The segment of a step that starts now, with the fields that are known before the step is priced.
     fn segment(&self) -> Segment {
         Segment {
             start: self.clock,
@@ -43,7 +43,7 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Records `steps` steps of decodes up to `end` in the timeline, which began with `used` blocks.
+    /// Records `steps` steps of decodes up to `end` in the timeline; `used` blocks were held when they began.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_of_decodes(&mut self, end: Ticks, steps: u64, used: u64, bound: &'static str) {
@@ -52,8 +52,8 @@ impl<D: Decodes> State<D> {
         self.tell(&Segment { end, steps, output_tokens, blocks, bound, ..self.segment() });
     }
 
-    /// Records a step of chunks together with `decodes` decodes up to `end`, with its tokens of prompts and of
-    /// outputs.
+    /// Records a step of chunks and `decodes` decodes up to `end`, with the number of prompt tokens and of output
+    /// tokens.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_of_chunks(

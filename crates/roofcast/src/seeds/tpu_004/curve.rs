@@ -1,6 +1,7 @@
-//! The program at the end of seed 004: latency and throughput against batch, int8 on 16 chips.
+//! The program at the end of seed 004: latency and throughput over batch, int8 on 16 chips.
 //!
-//! Knows: `latency = max(2PB FLOPs, P bytes) + KV bytes` over all chips, and the text's conclusions.
+//! Knows: `latency = max(2PB FLOPs, P bytes) + KV bytes` over all chips, and the text's conclusions from it. Knows
+//! nothing about the chapter's tables.
 
 use super::super::SeedVerdict::{Exact, Inconsistent};
 use super::super::{Claim, decode, held};
@@ -14,12 +15,12 @@ const CONCLUSIONS: &str = "what the curves show, int8 on 16 chips";
 
 const CHIPS: f64 = 16.0;
 
-/// `get_max_batch_size`: the largest B with B·kv + P within 16 × 16e9.
+/// The program's `get_max_batch_size`: the largest B for which B·kv + P is within 16 × 16e9 bytes.
 fn max_batch(context: f64) -> u64 {
     ((CHIPS * MEMORY - PARAMETERS) / (kv_bytes(1.0) * context)) as u64
 }
 
-/// The program's `latency`, seconds.
+/// The program's `latency`, in seconds.
 fn latency(batch: u64, context: f64) -> f64 {
     let batch = batch as f64;
     let mlp = (2.0 * PARAMETERS * batch / (CHIPS * FLOPS)).max(PARAMETERS / (CHIPS * BANDWIDTH));
@@ -31,8 +32,8 @@ fn throughput(batch: u64, context: f64) -> f64 {
     batch as f64 / (latency(batch, context) * 1e3 * CHIPS)
 }
 
-/// The largest batch up to `most` whose step takes at most `times` the step of batch 1, and how much cheaper a token is
-/// there. Steps grow with batch: bisection.
+/// The largest batch up to `most` whose step takes at most `times` the step of batch 1, and the factor by which a token
+/// is less expensive with that batch. Found by bisection, because step times grow with the batch.
 pub(super) fn cheaper(most: u64, times: f64, step: impl Fn(u64) -> f64) -> (u64, f64) {
     let (mut least, mut above) = (1, most.max(1) + 1);
     while above - least > 1 {

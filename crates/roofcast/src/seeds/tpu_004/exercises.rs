@@ -1,6 +1,8 @@
-//! The exercises of seed 004, which the text leaves open: LLaMA-3-405B's floor, an 8B at batch 240, 405B within 15 ms.
+//! The exercises that seed 004 leaves open: the lower bound of LLaMA-3-405B, an 8B model at batch 240, and 405B within
+//! 15 ms.
 //!
-//! Knows: the answers by the chapter's rules (round parameter counts, 8.2e11 B/s, 16e9 bytes) and by the library.
+//! Knows: the answers by the chapter's rules (round parameter counts, 8.2e11 B/s, 16e9 bytes) and by the library. Knows
+//! nothing about the chapter's tables.
 
 use super::super::SeedVerdict::Open;
 use super::super::{Claim, Setup, decode, held};
@@ -15,7 +17,7 @@ const Q3: &str = "question 3: LLaMA-3-405B, int8 weights, bf16 FLOPs, 15 ms a to
 
 const BIG: &str = "meta-llama/Llama-3.1-405B";
 const SMALL: &str = "meta-llama/Meta-Llama-3-8B";
-/// Parameters as the exercises count them.
+/// Number of parameters of LLaMA-3-405B, as the exercises count them.
 const BIG_PARAMETERS: f64 = 405e9;
 const SMALL_PARAMETERS: f64 = 8e9;
 
@@ -67,7 +69,7 @@ fn second(catalog: &Catalog) -> Result<Vec<Claim>> {
     let (batch, context) = (240, 8192);
     let held = held(&d, context, batch);
     let (hidden, ffn) = (d.model.hidden as f64, super::ffn_width(&d.model) as f64);
-    // 2 · L · K · H = 2 · 32 · 8 · 128, one byte each.
+    // Bytes of KV cache: 2 · L · K · H = 2 · 32 · 8 · 128 values of one byte per token, 8192 tokens, 240 sequences.
     let kv = 2.0 * 32.0 * 8.0 * 128.0 * 8192.0 * 240.0;
     let total = kv + SMALL_PARAMETERS;
     d.engine.max_num_batched_tokens = batch;
@@ -96,14 +98,15 @@ fn second(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// max(2PB FLOPs, P bytes) + B · KV: seconds of a step of 405B on `chips`, int8 weights and KV, at 8192 tokens.
+/// Time in seconds of a step of 405B on `chips` chips, with int8 weights and KV at 8192 tokens: max(2PB FLOPs, P bytes)
+/// + B · KV.
 fn step(chips: f64, batch: u64, kv: f64) -> f64 {
     let batch = batch as f64;
     let matrices = (2.0 * BIG_PARAMETERS * batch / (chips * FLOPS)).max(BIG_PARAMETERS / (chips * BANDWIDTH));
     matrices + batch * 8192.0 * kv / (chips * BANDWIDTH)
 }
 
-/// The largest batch whose step keeps 15 ms, by bisection.
+/// The largest batch whose step takes at most 15 ms, found by bisection.
 fn within(most: u64, step: impl Fn(u64) -> f64) -> f64 {
     let (mut least, mut above) = (0, most + 1);
     while above - least > 1 {
@@ -119,9 +122,10 @@ fn third(catalog: &Catalog) -> Result<Vec<Claim>> {
     let weights = |d: &Deployment| decode(d, 1, 1).terms.weights.ms();
     let floor = |chips: f64| BIG_PARAMETERS / (chips * BANDWIDTH) * 1e3;
     let fewest = held(&half, 1, 1);
-    // 2 · 126 layers · 8 KV heads · 128, one byte each.
+    // KV bytes per token: 2 · 126 layers · 8 KV heads · 128, one byte each.
     let kv = 2.0 * 126.0 * 8.0 * 128.0;
-    // Two all-reduces a layer of 16,384 values in bf16, 2 · 63/64 of each over both directions of two axes of 45 GB/s.
+    // Seconds per sequence of two all-reduces per layer of 16,384 bf16 values: 2 · 63/64 of each value over both
+    // directions of two axes of 45 GB/s.
     let links = 126.0 * 2.0 * 16_384.0 * 2.0 * (2.0 * 63.0 / 64.0) / (4.0 * 45e9);
     let memory = (64.0 * MEMORY - BIG_PARAMETERS) / (kv * 8192.0);
     Ok(vec![

@@ -1,6 +1,7 @@
-//! Requests per second and chip of seed 004: the smallest topologies and the doubled ones.
+//! Requests per second per chip in seed 004: the smallest topologies and the doubled ones.
 //!
-//! Knows: the chapter's rule (batch over the time of 512 steps of 19 ms, over the chips) and the library's answer.
+//! Knows: the chapter's rule (batch over the time of 512 steps of 19 ms, over the number of chips) and the library's
+//! answer. Knows nothing about the chapter's other tables.
 
 use super::super::Claim;
 use super::super::SeedVerdict::{Exact, Inconsistent, Rounded, WrongInput};
@@ -12,13 +13,13 @@ use crate::error::Result;
 
 const QPS: &str = "QPS per chip, 512 tokens a request";
 
-/// Requests per second and chip: batch / (19 ms × 512) / chips.
+/// Requests per second per chip: batch / (19 ms × 512) / chips.
 fn queries(batch: f64, chips: u64) -> f64 {
     batch / (STEP * GENERATED) / chips as f64
 }
 
-/// The library's answer: its largest batch of 8192 tokens, the decode limit of that batch in seconds, and requests
-/// per second and chip.
+/// The library's answer: its largest batch of sequences of 8192 tokens, the decode limit of that batch in seconds, and
+/// requests per second per chip.
 fn library_queries(d: &Deployment) -> (f64, f64, f64) {
     let batch = held(d, 8192, 1).max_batch;
     let step = decode(d, batch, 8192).limit.seconds();

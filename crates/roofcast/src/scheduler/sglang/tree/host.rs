@@ -1,18 +1,17 @@
 //! The host tier of the tree, SGLang's HiCache: nodes with a copy in host memory, and copies in flight.
 //!
-//! Knows: the time at which a node is copied to the host (`write_through`: at its first insert,
-//! `write_through_selective`: at its second, `write_back`: when it leaves the device); ancestors are copied first,
-//! the oldest leaves are evicted if the host is full, and a copy in flight locks its path. A node keeps its host copy
-//! when it returns to the device. Source: SGLang 0.5.23, `mem_cache/unified_cache/unified_tree_core.py` and
-//! `mem_cache/unified_radix_cache.py`. Not modelled: storage below the host tier,
-//! `hicache_host_memory_mode=buffer_only`. Knows nothing about the duration of copies: the driver reports their ends
-//! ([`Tree::stored`], [`Tree::loaded`]).
+//! Knows: when a node is copied to the host (`write_through`: at its first insert, `write_through_selective`: at its
+//! second, `write_back`: when it leaves the device). Ancestors are copied first, the oldest leaves are evicted if the
+//! host is full, and a copy in flight locks its path. A node keeps its host copy when it returns to the device. Source:
+//! SGLang 0.5.23, `mem_cache/unified_cache/unified_tree_core.py` and `mem_cache/unified_radix_cache.py`. Not modelled:
+//! storage below the host tier, `hicache_host_memory_mode=buffer_only`. Knows nothing about the duration of copies: the
+//! driver reports their ends ([`Tree::stored`], [`Tree::loaded`]).
 
 use super::{Node, ROOT, Slot, Tree};
 use crate::spec::WritePolicy;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Number of inserts at which a node is copied; `None` if inserts do not matter.
+/// Number of inserts after which a node is copied to the host; `None` if the policy ignores inserts.
 fn threshold(policy: WritePolicy) -> Option<u32> {
     match policy {
         WritePolicy::WriteThrough => Some(1),
@@ -26,28 +25,28 @@ fn threshold(policy: WritePolicy) -> Option<u32> {
 pub(super) struct HostCopy {
     /// True if the host copy exists, or is in flight.
     pub(super) there: bool,
-    /// Number of inserts that passed over the node while it was on the device.
+    /// Number of inserts that went through the node while it was on the device.
     hits: u32,
-    /// Numbers of the copies to the host and back that are in flight; 0 for none.
+    /// Number of the copy to the host in flight, and of the load in flight; 0 if there is none.
     storing: u64,
     loading: u64,
-    /// Rank by the time from which the node has been on both sides; 0 if it is not ranked.
+    /// Rank by the time since which the node has been on both device and host; 0 if it is not ranked.
     duplicate: u64,
 }
 
 impl HostCopy {
-    /// The state for the new upper part of a node that is split.
+    /// State of the new upper node when a node is split.
     pub(super) fn of_part(self) -> HostCopy {
         HostCopy { duplicate: 0, ..self }
     }
 }
 
-/// KV that is copied over the link in one piece.
+/// KV cache that is copied over the link in one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Submission {
-    /// Tokens from the device to the host.
+    /// Number of tokens copied from the device to the host.
     Store(u64),
-    /// Tokens from the host to the device.
+    /// Number of tokens loaded from the host to the device.
     Load(u64),
 }
 
@@ -56,48 +55,48 @@ pub enum Submission {
 pub struct Moves {
     /// Nodes copied to the host: number, tokens before the node on its path, tokens.
     pub stores: Vec<[u64; 3]>,
-    /// Numbers of copies that have arrived.
+    /// Numbers of the copies to the host that have arrived.
     pub stored: Vec<u64>,
-    /// Nodes that found no room on the host: tokens before the node, tokens.
+    /// Nodes for which the host had no room: tokens before the node on its path, tokens of the node.
     pub store_failed: Vec<[u64; 2]>,
-    /// Tokens freed on the host.
+    /// Number of tokens freed on the host.
     pub host_evicted: u64,
-    /// Tokens freed on the device by eviction.
+    /// Number of tokens freed on the device by eviction.
     pub device_evicted: u64,
-    /// Tokens freed on the device that had no host copy, and are lost.
+    /// Number of tokens freed on the device without a host copy, so that their KV is lost.
     pub dropped: u64,
-    /// Tokens copied to the host while the decision waited for them.
+    /// Number of tokens copied to the host while the decision waited for the copy.
     pub written_back: u64,
-    /// Copies handed to the link.
+    /// Copies submitted to the link.
     pub submitted: Vec<Submission>,
 }
 
-/// A node and the number of its copy.
+/// A node, and the number of its copy.
 type Numbered = (Node, u64);
 
 /// The host tier.
 #[derive(Debug, Clone)]
 pub(in crate::scheduler::sglang) struct Host {
     policy: WritePolicy,
-    /// Tokens of free host pages.
+    /// Number of tokens in free host pages.
     free: u64,
     /// Unlocked leaves that are only on the host, by stamp.
     pub(super) leaves: BTreeSet<(u64, Node)>,
-    /// Nodes on both sides, in the order in which they came to be; entries of nodes that have since left one side may
-    /// remain. Used with `write_back` only.
+    /// Nodes on both device and host, in the order in which they came to be on both. Entries of nodes that have left
+    /// one of the two may remain. Used only with `write_back`.
     duplicates: BTreeMap<u64, Node>,
     born: u64,
     /// Number of copies to the host so far.
     stores: u64,
     loads: u64,
-    /// Copies that wait to be submitted, and submitted ones, in order; each submission is one copy over the link.
+    /// Copies that wait to be submitted, and submitted copies in order; each submission is one copy over the link.
     storing: (Vec<Numbered>, VecDeque<Vec<Numbered>>),
     loading: (Vec<Numbered>, VecDeque<Vec<Numbered>>),
     pub(in crate::scheduler::sglang) moves: Moves,
 }
 
 impl Host {
-    /// An empty tier of `tokens`.
+    /// An empty host tier with room for `tokens` tokens.
     pub(in crate::scheduler::sglang) fn new(tokens: u64, policy: WritePolicy) -> Host {
         Host {
             policy,
@@ -113,7 +112,7 @@ impl Host {
         }
     }
 
-    /// Free tokens, and numbers of nodes on their way to the host and back.
+    /// Free tokens, number of nodes being copied to the host, and number being loaded.
     pub(in crate::scheduler::sglang) fn state(&self) -> [u64; 3] {
         let under_way = |(queued, submitted): &(Vec<Numbered>, VecDeque<Vec<Numbered>>)| {
             (queued.len() + submitted.iter().map(Vec::len).sum::<usize>()) as u64
@@ -121,12 +120,12 @@ impl Host {
         [self.free, under_way(&self.storing), under_way(&self.loading)]
     }
 
-    /// True if eviction from the device has to wait for a copy.
+    /// True if eviction from the device must wait for a copy to the host.
     pub(in crate::scheduler::sglang) fn writes_back(&self) -> bool {
         self.policy == WritePolicy::WriteBack
     }
 
-    /// Forgets a node that leaves the tree.
+    /// Removes a node from the tier's lists when it leaves the tree.
     pub(super) fn forget(&mut self, slot: &Slot) {
         self.duplicates.remove(&slot.copy.duplicate);
         if slot.copy.there {
@@ -137,8 +136,8 @@ impl Host {
 }
 
 impl Tree {
-    /// Counts an insert that passed over a node on the device or created it, unless the request had inserted it
-    /// before.
+    /// Counts an insert that created a node or went through it on the device; `fresh` is false if the request itself
+    /// had inserted the node before.
     pub(super) fn used(&mut self, node: Node, fresh: bool) {
         let Some(threshold) = self.host.as_ref().and_then(|host| threshold(host.policy)) else { return };
         let copy = &mut self.nodes[node as usize].copy;
@@ -148,8 +147,7 @@ impl Tree {
         }
     }
 
-    /// Copies a node and its ancestors to the host, as far as they have no copy, ancestors first, until the host is
-    /// full.
+    /// Copies a node and its ancestors without a host copy to the host, ancestors first, until the host is full.
     fn back_up(&mut self, node: Node) {
         let (mut chain, mut up) = (Vec::new(), node);
         while up != ROOT && !self.nodes[up as usize].copy.there {
@@ -185,7 +183,7 @@ impl Tree {
         Some(number)
     }
 
-    /// Tokens before a node on its path.
+    /// Number of tokens before a node on its path.
     fn start(&self, node: Node) -> u64 {
         let (mut start, mut up) = (0, self.nodes[node as usize].parent);
         while up != ROOT {
@@ -195,7 +193,7 @@ impl Tree {
         start
     }
 
-    /// Frees at least `tokens` on the host if that many are evictable; returns the number of freed tokens.
+    /// Frees at least `tokens` tokens on the host if that many can be evicted; returns the number of freed tokens.
     fn evict_host(&mut self, tokens: u64) -> u64 {
         let mut freed = self.give_up_duplicates(tokens);
         while freed < tokens
@@ -208,7 +206,7 @@ impl Tree {
     }
 
     /// With `write_back`, frees host copies of nodes that are also on the device; nodes that are about to leave the
-    /// device lose theirs last.
+    /// device are the last to lose their host copies.
     fn give_up_duplicates(&mut self, tokens: u64) -> u64 {
         let Some(host) = self.host.as_mut().filter(|host| host.writes_back()) else { return 0 };
         let (mut freed, mut gone) = (0, Vec::new());
@@ -237,7 +235,7 @@ impl Tree {
         freed
     }
 
-    /// Adds a node to the order of nodes on both sides, or removes it.
+    /// Adds a node to the order of nodes on both device and host, or removes the node from it.
     pub(super) fn track_duplicate(&mut self, node: Node) {
         let Some(host) = self.host.as_mut().filter(|host| host.writes_back()) else { return };
         let slot = &mut self.nodes[node as usize];
@@ -251,8 +249,8 @@ impl Tree {
         }
     }
 
-    /// Removes a leaf from the device. Without a host copy, `write_back` copies it now, and the other policies lose
-    /// it.
+    /// Removes a leaf from the device. If it has no host copy, `write_back` copies it now; with the other policies its
+    /// KV is lost.
     pub(super) fn leave_device(&mut self, leaf: Node) {
         let (length, there) = (self.nodes[leaf as usize].length, self.nodes[leaf as usize].copy.there);
         let writes_back = self.host.as_ref().is_some_and(Host::writes_back);
@@ -264,7 +262,7 @@ impl Tree {
             host.moves.written_back += length;
             self.track_duplicate(leaf);
         } else if !there {
-            // Its descendants on the host were evicted when the host ran out of room.
+            // The descendants on the host were evicted when the host ran out of room.
             host.moves.dropped += length;
             return self.remove(leaf);
         }
@@ -278,7 +276,7 @@ impl Tree {
         self.enlist(parent, ROOT);
     }
 
-    /// Marks a node that was only on the host as being on the device, too.
+    /// Marks a node that was only on the host as being on the device as well.
     pub(super) fn enter_device(&mut self, node: Node) {
         self.delist(node);
         let slot = &mut self.nodes[node as usize];
@@ -291,7 +289,7 @@ impl Tree {
         self.enlist(node, self.newest());
     }
 
-    /// Loads the nodes on the path to `end` that are only on the host; the lock on `end` keeps them until
+    /// Loads the nodes on the path to `end` that are only on the host; a lock on `end` keeps them until
     /// [`Tree::loaded`].
     pub(in crate::scheduler::sglang) fn load(&mut self, end: Node) {
         let Some(host) = &mut self.host else { return };
@@ -307,17 +305,17 @@ impl Tree {
         chain.into_iter().rev().for_each(|node| self.enter_device(node));
     }
 
-    /// Hands the waiting copies to the host over to the link, as one.
+    /// Submits the waiting copies to the host to the link, as one copy.
     pub(in crate::scheduler::sglang) fn submit_stores(&mut self) {
         let Some(host) = self.host.as_mut().filter(|host| !host.storing.0.is_empty()) else { return };
         let nodes = std::mem::take(&mut host.storing.0);
-        // Nodes may have been split since they were queued: their parts still form one copy.
+        // Nodes may have been split after they were queued; their parts still form one copy.
         let tokens = nodes.iter().map(|(node, number)| part(&self.nodes, *node, *number)).sum();
         host.storing.1.push_back(nodes);
         host.moves.submitted.push(Submission::Store(tokens));
     }
 
-    /// Hands the waiting loads, of `tokens`, over to the link, as one.
+    /// Submits the waiting loads, `tokens` tokens in total, to the link as one copy.
     pub(in crate::scheduler::sglang) fn submit_loads(&mut self, tokens: u64) {
         let Some(host) = self.host.as_mut().filter(|host| !host.loading.0.is_empty()) else { return };
         let nodes = std::mem::take(&mut host.loading.0);
@@ -358,7 +356,7 @@ impl Tree {
     }
 }
 
-/// Tokens of all parts of a node that belong to one copy.
+/// Number of tokens in all parts of a node that belong to one copy.
 fn part(nodes: &[Slot], node: Node, number: u64) -> u64 {
     let (mut tokens, mut up) = (0, node);
     while nodes[up as usize].copy.storing == number {

@@ -1,25 +1,25 @@
-//! Unlocked leaves by their stamps: leaves of the device in a list, leaves of the host in a set.
+//! Unlocked leaves in order of their stamps: leaves on the device in a list, leaves on the host in a set.
 //!
-//! Knows: a leaf of the device has no descendants on the device; a leaf of the host has no children and is only on
-//! the host. Before these properties change, the node is removed with `delist`, and afterwards added again with
-//! `enlist`. Knows nothing about eviction decisions.
+//! Knows: a device leaf has no descendants on the device; a host leaf has no children and is only on the host. A node
+//! is removed with `delist` before these properties change, and added again with `enlist` afterwards. Knows nothing
+//! about eviction decisions.
 
 use super::{DEPTHS, Node, ROOT, Slot, Tree};
 
 /// The list that holds an unlocked leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Listed {
-    /// No list.
+    /// The leaf is in no list.
     #[default]
     No,
-    /// The leaves of the device.
+    /// The list of device leaves.
     Device,
-    /// The leaves of the host.
+    /// The set of host leaves.
     Host,
 }
 
 impl Slot {
-    /// True if the node is an unlocked leaf of the device.
+    /// True if the node is an unlocked device leaf.
     pub(super) fn is_free_leaf(&self) -> bool {
         self.on_device && self.device_children == 0 && self.locks == 0
     }
@@ -36,7 +36,7 @@ impl Slot {
 }
 
 impl Tree {
-    /// Stamps a node as the newest.
+    /// Gives a node the newest stamp.
     pub(super) fn touch(&mut self, node: Node) {
         self.uses += 1;
         self.stamp(node, self.uses * DEPTHS);
@@ -48,19 +48,19 @@ impl Tree {
         self.enlist(node, self.newest());
     }
 
-    /// The leaf of the device that was used last, if there is one.
+    /// The device leaf that was used last; the root if there is none.
     pub(super) fn newest(&self) -> Node {
         self.nodes[ROOT as usize].older
     }
 
-    /// The leaf of the device that is evicted first.
+    /// The device leaf that is evicted next.
     pub(super) fn oldest(&self) -> Option<Node> {
         Some(self.nodes[ROOT as usize].newer).filter(|leaf| *leaf != ROOT)
     }
 
-    /// Adds a node to the list in which it belongs. Its place among the leaves of the device is searched from `near`:
-    /// a node that was just used is the newest, and a parent that became a leaf by an eviction is about as old as the
-    /// evicted leaf.
+    /// Adds a node to the list to which it belongs. Its place among the device leaves is searched from `near`: a node
+    /// that was just used is the newest, and a parent that became a leaf by an eviction is about as old as the evicted
+    /// leaf.
     pub(super) fn enlist(&mut self, node: Node, near: Node) {
         let slot = &self.nodes[node as usize];
         let (belongs, stamp) = (slot.belongs(), slot.stamp);
@@ -94,7 +94,7 @@ impl Tree {
     fn list(&mut self, leaf: Node, near: Node) {
         let stamp = self.nodes[leaf as usize].stamp;
         let mut older = near;
-        // The root has the stamp 0, and the first and the last for neighbours.
+        // The root has stamp 0, and the first and the last leaf as neighbours.
         while self.nodes[older as usize].stamp > stamp {
             older = self.nodes[older as usize].older;
         }

@@ -1,4 +1,4 @@
-//! The tree by hand, and compared with the set of all cached prefixes.
+//! Tests of the tree: examples computed by hand, and a comparison with the set of all cached prefixes.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,15 +13,15 @@ fn prefixes_are_shared_locked_and_evicted() {
     let mut tree = Tree::new(1, None);
     let (first, found) = tree.insert(&[run(0, 0, 100), run(1, 0, 20)], 0);
     let (_, shared) = tree.insert(&[run(0, 0, 100), run(2, 0, 30)], 0);
-    // 100 shared, 20 and 30 separate.
+    // 100 tokens are shared, 20 and 30 are separate.
     assert_eq!((found, shared, tree.tokens, tree.evictable(), tree.unlocked(first)), (0, 100, 150, 150, 120));
     tree.lock(first);
     assert_eq!((tree.evictable(), tree.find(&[run(0, 0, 40), run(9, 0, 5)]).length), (30, 40));
-    // Only the 30 can be evicted; the locked ones stay, however the shared part was split.
+    // Only the 30 separate tokens can be evicted; locked tokens stay, however the shared part was split.
     assert_eq!((tree.evict(), tree.evict()), (Some(30), None));
     assert_eq!(tree.find(&[run(0, 0, 100), run(1, 0, 50)]).length, 120);
     tree.unlock(first);
-    // 20 are evicted first, then 60 of the shared, then the other 40.
+    // 20 tokens are evicted first, then 60 of the shared tokens, then the other 40.
     assert_eq!(
         [tree.evict(), tree.evict(), tree.evict(), tree.evict()],
         [Some(20), Some(60), Some(40), None]
@@ -29,7 +29,7 @@ fn prefixes_are_shared_locked_and_evicted() {
     assert_eq!((tree.tokens, tree.find(&[run(0, 0, 1)])), (0, Found::default()));
 }
 
-/// Pages of 16: two sequences that differ from token 40 on share 32 tokens; of 47 tokens 32 are kept.
+/// Pages of 16 tokens: two sequences that differ from token 40 on share 32 tokens; of 47 tokens 32 are kept.
 #[test]
 fn only_whole_pages_are_shared() {
     let mut tree = Tree::new(16, None);
@@ -37,31 +37,32 @@ fn only_whole_pages_are_shared() {
     assert_eq!((tree.tokens, tree.insert(&[run(0, 0, 40), run(2, 0, 7)], 0)), (80, (2, 32)));
     assert_eq!(tree.find(&[run(0, 0, 40), run(1, 0, 23)]).length, 48);
     assert_eq!(tree.find(&[run(0, 0, 15)]).length, 0);
-    // First tokens alone do not name a page.
+    // The first tokens alone do not identify a page.
     assert_eq!((tree.insert(&[run(0, 0, 8), run(3, 0, 8)], 0).1, tree.tokens), (0, 96));
 }
 
-/// A split stamps both halves, so the lower half outlives earlier nodes; a match stamps the deepest node newest.
+/// A split stamps both halves, so that the lower half outlives earlier nodes; a match gives the deepest node the newest
+/// stamp.
 #[test]
 fn the_oldest_stamp_goes_first() {
     let mut tree = Tree::new(1, None);
     tree.insert(&[run(0, 0, 10)], 0);
     tree.insert(&[run(1, 0, 10)], 0);
     tree.find(&[run(0, 0, 4)]);
-    // 10 of segment 1, then the lower 6 and the upper 4 of segment 0.
+    // 10 tokens of segment 1 are evicted, then the lower 6 and the upper 4 of segment 0.
     assert_eq!([tree.evict(), tree.evict(), tree.evict()], [Some(10), Some(6), Some(4)]);
 }
 
 type Token = (u32, u64);
 
-/// Paths in few segments, so that they share prefixes and diverge within runs.
+/// Paths in a few segments, so that paths share prefixes and diverge within runs.
 fn paths() -> impl Strategy<Value = Vec<Run>> {
     prop::collection::vec((0_u32..2, 0_u64..3, 1_u64..5), 0..5).prop_map(|runs| {
         runs.into_iter().map(|(segment, start, length)| run(segment, start, length)).collect()
     })
 }
 
-/// The tokens of a path's whole pages, one by one.
+/// The tokens of a path's whole pages, listed singly.
 fn tokens(path: &[Run], page: u64) -> Vec<Token> {
     let all: Vec<Token> =
         path.iter().flat_map(|r| (r.start..r.start + r.length).map(|at| (r.segment, at))).collect();
@@ -77,8 +78,8 @@ fn runs(tokens: &[Token]) -> Vec<Run> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Compared with the set of all cached prefixes: a hit is the longest cached prefix, an evicted leaf was unlocked
-    /// and has the oldest stamp, and locks balance.
+    /// The tree behaves like the set of all cached prefixes: a hit is the longest cached prefix, an evicted leaf was
+    /// unlocked and has the oldest stamp, and locks balance.
     #[test]
     fn the_tree_is_a_set_of_prefixes(
         page in 1_u64..4,
@@ -113,7 +114,7 @@ proptest! {
                 }
                 _ => {
                     let before = tree.tokens;
-                    // Unused slots have no tokens, nor has the root.
+                    // Unused slots and the root have no tokens.
                     let leaves = tree.nodes.iter().filter(|slot| slot.length > 0 && slot.is_free_leaf());
                     let oldest = leaves.min_by_key(|slot| slot.stamp).map(|slot| slot.length);
                     let gone = tree.evict();
