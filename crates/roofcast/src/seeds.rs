@@ -1,5 +1,6 @@
 //! The four texts from which roofcast grew (the seeds), figure by figure: the printed figure, the figure by the text's
 //! own rules, and the library's.
+//!
 //! Knows: the claims of the seeds with their inputs, and the library's answer to each question. Printed figures are
 //! data. All other numbers are computed: `recomputed` by the seed's own formula and constants, `roofcast` by the
 //! library with the catalog's exact dimensions and rates. Knows nothing about printing.

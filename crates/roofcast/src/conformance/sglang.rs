@@ -1,5 +1,6 @@
 //! SGLang's traces, `sglang-sched-trace/1` and, with a host tier, `sglang-tier-trace/1`, and the loops of SGLang in
 //! which traces are recorded.
+//!
 //! Knows: requests, settings and iterations of a trace, and when the results of a batch are processed: in the plain
 //! loop within the batch's own iteration, in the overlap loop within the next one. [`crate::scheduler::sglang`] makes
 //! the decisions.

@@ -1,5 +1,6 @@
 //! vLLM's or SGLang's engine for requests that arrive while it runs, with real tokens: the engine behind a real-time
 //! server.
+//!
 //! Knows: the [`Blocks`] or [`Sglang`] that a simulation uses, one step at a time, and the events of single requests.
 //! The driver hands over the requests that arrived until the last step ended, asks for the next step, and publishes the
 //! events of that step when it ends. Knows no clock: times come from the driver or are computed for steps.

@@ -1,5 +1,6 @@
 //! A run in Chrome's trace-event format, which Perfetto opens: a process for each replica, with its steps as slices,
 //! its requests as asynchronous spans, and counters.
+//!
 //! Knows: the format. Knows nothing about how a run is simulated. Source: "Trace Event Format", the object form with
 //! `traceEvents`; phases X (complete), b and e (nestable asynchronous), C (counter), M (metadata). Times are
 //! microseconds of virtual time, exact to the picosecond.

@@ -1,5 +1,6 @@
 //! llama.cpp's server: a fixed number of slots, each with an equal part of the context; prompts share batches with
 //! decodes.
+//!
 //! Knows: a request keeps its slot until it ends. Each step computes one token of every slot that generates, and fills
 //! the batch (`n_batch`) with prompts in order of the slots. No request is preempted. Source: `update_slots` of
 //! `tools/server/server.cpp` (b6000 and later). With a unified cache one slot may use the whole context: set

@@ -1,5 +1,6 @@
 //! Orca's iteration-level scheduling (OSDI 2022): requests join and leave between steps, and whole prompts share steps
 //! with decodes.
+//!
 //! Knows: memory is reserved when a request is admitted ([`Reservation`](crate::scheduler::config::Reservation)), in
 //! one piece if the cache is contiguous, so that no request is ever preempted. Knows nothing about time.
 

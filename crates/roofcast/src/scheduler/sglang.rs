@@ -1,5 +1,6 @@
 //! SGLang's scheduler: prompts before decodes, in chunks; admission by an estimate of the tokens that running requests
 //! will still add; a radix tree of prefixes; retraction when the KV pool is full; the normal and the overlap loop.
+//!
 //! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, which [`crate::conformance`]
 //! tests step by step against recorded decisions, and the differences of older versions ([`Rules`]). One iteration is
 //! [`Scheduler::schedule`] and, for the batch whose results have arrived, [`Scheduler::process`]: in the normal loop

@@ -1,5 +1,6 @@
 //! Admission polling: the steps in which a scheduler considers waiting requests. Some engines poll every few steps,
 //! some hold requests until they fill a step.
+//!
 //! Knows: SGLang receives requests every `scheduler_recv_interval` steps of decodes, and after every step with prompts
 //! (0.5, `managers/scheduler_recv_skipper.py`). TensorRT-LLM holds prompts while other requests decode until the
 //! prompts fill `batch_wait_max_tokens_ratio` of the budget or `batch_wait_timeout_iters` steps have passed; with
