@@ -1,4 +1,4 @@
-//! The KV cache of one replica, by kind.
+//! The KV cache of one replica: contiguous, paged block by block, paged by extents, and its host tier.
 //!
 //! Knows: blocks and their holders, and which prefixes are still cached. Knows nothing about time or policy.
 

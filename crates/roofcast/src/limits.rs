@@ -1,5 +1,5 @@
-//! Limits of a machine: decode and prefill times, ridge points and critical batches, links, and KV cache against
-//! recomputation.
+//! Limits of a machine: decode and prefill times, ridge points and critical batches, links, and KV cache compared
+//! with recomputation.
 //!
 //! Knows: the closed forms of the roofline. Times come from [`crate::cost`].
 
@@ -22,34 +22,34 @@ use serde::Serialize;
 pub struct LimitsQuestion {
     /// Sequences that decode together, over the whole deployment.
     pub batch: u64,
-    /// Context of each sequence in tokens, the new one included.
+    /// Context of each sequence in tokens, the new token included.
     pub context: u64,
     /// Tokens of a prompt.
     pub prefill: u64,
-    /// Fractions of the peaks that count as reachable.
+    /// Fractions of the peak rates that a limit assumes to be reachable.
     pub utilization: Utilization,
 }
 
-/// The answer.
+/// Answer of [`limits`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
-    /// True if weights and the batch fit the memory; the times are valid in either case.
+    /// True if weights and the batch fit in memory; the times are valid in either case.
     pub fits: bool,
-    /// One decode step of the batch.
+    /// Cost of one decode step of the batch.
     pub decode: Cost,
-    /// Output tokens per second of the deployment, at the limit with communication.
+    /// Output tokens per second of the deployment, at the limit with messages between ranks.
     pub decode_tokens_per_s: f64,
-    /// One prompt.
+    /// Cost of one prompt.
     pub prefill: Cost,
-    /// Prompt tokens per second of the deployment, at the limit with communication.
+    /// Prompt tokens per second of the deployment, at the limit with messages between ranks.
     pub prefill_tokens_per_s: f64,
-    /// FLOPs per byte and dtype at which compute and bandwidth balance.
+    /// Ridge point of each dtype: FLOPs per byte at which compute and memory take equal time.
     pub ridge: Vec<Ridge>,
-    /// Tokens in a step from which a weight format is compute-bound.
+    /// Tokens in a step from which on a weight format is compute-bound.
     pub critical_batch: Vec<CriticalBatch>,
     /// One all-reduce of the decode step, by algorithm.
     pub all_reduce: Vec<AllReduce>,
-    /// Degrees at which tensor parallelism stops helping.
+    /// Degrees beyond which tensor parallelism does not shorten a step.
     pub tensor_parallel: TensorParallel,
     /// Experts that the decode step reads; `None` for dense models.
     pub experts: Option<ExpertsTouched>,
@@ -57,79 +57,80 @@ pub struct Limits {
     pub kv_cache: KvCache,
 }
 
-/// Routed experts of a layer in a decode step.
+/// Routed experts of one layer that a decode step reads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ExpertsTouched {
-    /// Experts of the layer.
+    /// Number of experts of the layer.
     pub count: u64,
-    /// Experts that a token chooses.
+    /// Number of experts that a token chooses.
     pub per_token: u64,
-    /// Distinct experts that the batch touches, if tokens choose evenly.
+    /// Number of distinct experts that the batch reads, if tokens choose evenly.
     pub distinct: f64,
 }
 
-/// The ridge point of a dtype.
+/// Ridge point of a dtype.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ridge {
-    /// Dtype that computes.
+    /// Dtype of the arithmetic.
     pub dtype: Dtype,
-    /// Peak FLOP/s over bytes/s.
+    /// Peak FLOP/s over bandwidth in bytes/s.
     pub flops_per_byte: f64,
 }
 
-/// Tokens in a step from which linear layers are compute-bound.
+/// Tokens in a step from which on linear layers are compute-bound.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CriticalBatch {
-    /// Bits of a weight.
+    /// Bits per weight.
     pub weight_bits: u32,
-    /// Dtype that computes.
+    /// Dtype of the arithmetic.
     pub dtype: Dtype,
-    /// peak / bandwidth × (weight bytes / 2 FLOPs).
+    /// Critical number of tokens: peak / bandwidth × (weight bytes / 2 FLOPs).
     pub batch: f64,
 }
 
-/// Degrees at which tensor parallelism stops helping.
+/// Degrees beyond which tensor parallelism does not shorten a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TensorParallel {
-    /// d_ff × link rate / peak, with both directions of every axis in use: a compute-bound layer is link-bound at
-    /// higher degrees.
+    /// Highest degree at which a compute-bound layer is not link-bound: d_ff × link rate / peak, with both directions
+    /// of every axis in use.
     pub compute_bound_width: f64,
-    /// d_ff × link rate / (batch × memory bandwidth), over one axis: a memory-bound layer is link-bound at higher
-    /// degrees.
+    /// Highest degree at which a memory-bound layer is not link-bound: d_ff × link rate / (batch × memory bandwidth),
+    /// over one axis.
     pub memory_bound_width: f64,
-    /// The decode step at each legal degree.
+    /// Decode step at each valid degree.
     pub degrees: Vec<Degree>,
-    /// The widest degree at which communication takes no more time than the rest.
+    /// Highest degree at which messages take no longer than the rest of the step.
     pub useful_tp: u64,
 }
 
-/// The decode step at one degree of tensor parallelism.
+/// Decode step at one degree of tensor parallelism.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Degree {
-    /// Accelerators that share each layer.
+    /// Number of accelerators over which each layer is sharded.
     pub tp: u64,
-    /// Limit without communication.
+    /// Limit without messages between ranks.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// Communication.
+    /// Time of the messages between ranks.
     #[serde(rename = "communication_ms")]
     pub communication: Picoseconds,
     /// Bottleneck of the step.
     pub bound: Bottleneck,
 }
 
-/// Keeping the KV cache against recomputing it.
+/// Comparison of keeping the KV cache with recomputing it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct KvCache {
-    /// Decode step with the cache.
+    /// Time of a decode step that reads the cache.
     #[serde(rename = "cached_ms")]
     pub cached: Picoseconds,
-    /// Decode step without a cache: the whole context passes through the model again.
+    /// Time of a decode step without a cache: the whole context passes through the model again.
     #[serde(rename = "recomputed_ms")]
     pub recomputed: Picoseconds,
-    /// Fraction of a token's matrix FLOPs that compute its keys and values; kipply's 1/6 for d_ff = 4 d.
+    /// Fraction of a token's GEMM FLOPs that compute its keys and values: 1/6 for d_ff = 4 d, in kipply's
+    /// calculation.
     pub kv_flops_share: f64,
-    /// Context from which the cache is faster at this batch.
+    /// Context in tokens from which on the cache is faster at this batch.
     pub break_even_context: u64,
 }
 
@@ -160,7 +161,7 @@ pub fn limits(forecaster: &Forecaster, question: &LimitsQuestion) -> Limits {
     }
 }
 
-/// One decode step, the point function of a sweep.
+/// Cost of one decode step: the function that a sweep evaluates at each point.
 pub fn decode(forecaster: &Forecaster, question: &LimitsQuestion) -> Cost {
     cost(forecaster, &Batch::decode(question.batch, question.context), question.utilization)
 }
@@ -182,7 +183,8 @@ fn ridge(deployment: &Deployment, utilization: Utilization) -> Vec<Ridge> {
         .collect()
 }
 
-/// Every sensible pair of weight width and compute dtype of the chip: 2·B FLOPs a weight against its bytes.
+/// Critical batch of every sensible pair of weight width and compute dtype of the chip: 2·B FLOPs per weight against
+/// the weight's bytes.
 fn critical_batch(deployment: &Deployment, utilization: Utilization) -> Vec<CriticalBatch> {
     let base = deployment.base;
     let chip = &deployment.accelerator;
@@ -207,7 +209,7 @@ fn tensor_parallel(forecaster: &Forecaster, question: &LimitsQuestion) -> Tensor
     let chip = &deployment.accelerator;
     let base_rate = chip.peak(deployment.base).map_or(f64::NAN, |r| r.0) * question.utilization.mfu;
     let (link, _) = slowest(chip, chip.node_size);
-    // Both directions of a ring carry half a message each.
+    // Each direction of a ring carries half of a message.
     let axis = link.0 * 2.0;
     let axes = chip.link.as_ref().and_then(|l| l.axes).map_or(1.0, f64::from);
     let d_ff = widest_ffn(deployment) as f64;
@@ -229,7 +231,7 @@ fn tensor_parallel(forecaster: &Forecaster, question: &LimitsQuestion) -> Tensor
     }
 }
 
-/// Powers of two within a node that divide the heads.
+/// Degrees of tensor parallelism: powers of two within a node that divide the heads.
 fn degrees(deployment: &Deployment) -> Vec<u64> {
     let most = deployment.accelerator.node_size.max(deployment.parallelism.tp).min(512);
     (0..10)
@@ -255,13 +257,13 @@ fn kv_cache(deployment: &Deployment, question: &LimitsQuestion, decode: &Cost) -
     let cached =
         |context: u64| limit(deployment, &Batch::decode(question.batch, context), question.utilization).limit;
     let most = deployment.model.max_context.unwrap_or(1 << 20).min(1 << 20);
-    // Recomputation grows faster with context than reading the cache: bisect for the first context at which it is
-    // slower.
+    // With the context, recomputation grows faster than reads of the cache: bisection finds the first context at
+    // which recomputation is slower.
     let (mut below, mut above) = (1, most + 1);
     while above - below > 1 {
         let middle = below + (above - below) / 2;
-        // A difference of one part in a thousand is ignored, because at short contexts both read nearly only the
-        // weights.
+        // A difference below one part in a thousand is ignored, because at short contexts nearly all bytes are
+        // weights, with or without a cache.
         if again(middle).0 > cached(middle).0 + cached(middle).0 / 1000 {
             above = middle
         } else {
@@ -276,7 +278,7 @@ fn kv_cache(deployment: &Deployment, question: &LimitsQuestion, decode: &Cost) -
     }
 }
 
-/// FLOPs of the key and value projections over the FLOPs of all layer matrices.
+/// FLOPs of the key and value projections over the FLOPs of all matrices of the layers.
 fn kv_flops_share(deployment: &Deployment) -> f64 {
     use crate::model::TensorRole;
     let model = &deployment.model;
@@ -297,18 +299,18 @@ fn kv_flops_share(deployment: &Deployment) -> f64 {
     if all > 0.0 { kv / all } else { 0.0 }
 }
 
-/// One point of the intensity curve of a linear layer.
+/// Arithmetic intensity of a linear layer at one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct IntensityPoint {
-    /// Rows in the batch.
+    /// Rows of the batch.
     pub batch: u64,
-    /// FLOPs per byte, with inputs and outputs: 2·B·n·k / (n·k·w + B·(n + k)·a).
+    /// FLOPs per byte, activations included: 2·B·n·k / (n·k·w + B·(n + k)·a).
     pub flops_per_byte: f64,
     /// Bottleneck on this chip.
     pub bound: Bottleneck,
 }
 
-/// The arithmetic intensity of one `rows × columns` layer against batch, activations counted.
+/// Arithmetic intensity of a `rows × columns` layer at each batch, activations included.
 pub fn intensity(
     deployment: &Deployment,
     rows: u64,

@@ -1,6 +1,6 @@
-//! Measured serving performance: one row is one point of a real engine on real hardware.
+//! Measured serving performance: each row is one point, measured on a real engine and real hardware.
 //!
-//! Knows: the columns of a measurements CSV and which deployment a row ran on. Knows nothing about forecasts.
+//! Knows: the columns of a measurements CSV, and the deployment of each row. Knows nothing about forecasts.
 
 pub mod benchmark;
 mod recipe;
@@ -24,29 +24,29 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasurementKind {
-    /// The time of one step.
+    /// Time of one decode step.
     DecodeStep,
-    /// The first token of one prompt.
+    /// Time to the first token of one prompt.
     Prefill,
-    /// The first tokens of one batch of prompts.
+    /// Time to the first tokens of one batch of prompts.
     PrefillBatch,
-    /// Prefill and mean step of one batch.
+    /// Prefill time and mean step time of one batch.
     StaticBatchPhases,
-    /// One whole batch, end to end.
+    /// End-to-end time of one batch.
     OfflineStaticBatch,
-    /// A fixed number of requests always in flight.
+    /// Closed loop: a fixed number of requests is always in flight.
     ClosedLoop,
-    /// Requests at a rate.
+    /// Open loop: requests arrive at a given rate.
     OpenLoop,
-    /// Maximum throughput with all requests queued.
+    /// Maximum throughput, with all requests queued at the beginning.
     OfflineMaxThroughput,
-    /// All requests at once.
+    /// Burst: all requests are sent at one time.
     BurstAllAtOnce,
-    /// A closed loop over disaggregated pools, one for prefill and one for decode.
+    /// Closed loop over disaggregated pools, one for prefill and one for decode.
     Disaggregated,
 }
 
-/// Engines whose points are forecast. Engines without a scheduler of their own here are forecast with vLLM's.
+/// Engines whose points can be forecast. Engines whose scheduler is not modelled are forecast with vLLM's scheduler.
 const ENGINES: [&str; 10] = [
     "vllm",
     "sglang",
@@ -60,7 +60,7 @@ const ENGINES: [&str; 10] = [
     "lmdeploy",
 ];
 
-/// Refuses an unknown engine; `place` and `field` say where it was named.
+/// Refuses an unknown engine; `place` and `field` locate the name in errors.
 fn check_engine(place: &str, field: &str, name: &str) -> Result<()> {
     if ENGINES.contains(&name) {
         return Ok(());
@@ -87,7 +87,7 @@ impl MeasurementKind {
         KINDS.iter().find(|(_, k)| *k == self).map_or("", |(name, _)| name)
     }
 
-    /// Class of load, as far as errors depend on it.
+    /// Class of load; errors of forecasts differ by class.
     pub(crate) fn load(self) -> Load {
         match self {
             MeasurementKind::DecodeStep
@@ -99,7 +99,7 @@ impl MeasurementKind {
         }
     }
 
-    /// True if the first token counts when all prompts of the batch are computed.
+    /// True if the time to first token ends when all prompts of the batch are computed.
     pub(crate) fn is_static(self) -> bool {
         matches!(
             self,
@@ -109,7 +109,7 @@ impl MeasurementKind {
         )
     }
 
-    /// True if a server was between client and engine.
+    /// True if the client reached the engine through a server.
     pub(crate) fn served(self) -> bool {
         matches!(
             self,
@@ -121,14 +121,14 @@ impl MeasurementKind {
     }
 }
 
-/// Metrics of a point, measured or forecast; milliseconds and tokens per second of the whole deployment.
+/// Metrics of a point, measured or forecast: times in ms, and tokens per second of the whole deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Metrics {
-    /// Time to first token.
+    /// Time to first token, in ms.
     pub ttft_ms: Option<f64>,
-    /// Time per output token after the first.
+    /// Time per output token after the first, in ms.
     pub tpot_ms: Option<f64>,
-    /// End to end.
+    /// End-to-end latency, in ms.
     pub e2e_ms: Option<f64>,
     /// Output tokens per second.
     pub output_tok_s: Option<f64>,
@@ -137,68 +137,68 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Names, in the order of [`Metrics::all`].
+    /// Names of the metrics, in the order of [`Metrics::all`].
     pub const NAMES: [&str; 5] = ["ttft_ms", "tpot_ms", "e2e_ms", "output_tok_s", "total_tok_s"];
 
-    /// The figures in order.
+    /// Values of the metrics, in the order of [`Metrics::NAMES`].
     pub fn all(&self) -> [Option<f64>; 5] {
         [self.ttft_ms, self.tpot_ms, self.e2e_ms, self.output_tok_s, self.total_tok_s]
     }
 }
 
-/// Token counts of requests: uniform between `min` and `max`.
+/// Token counts of requests, uniformly distributed from `min` to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lengths {
-    /// Least.
+    /// Fewest tokens.
     pub min: u64,
-    /// Most.
+    /// Most tokens.
     pub max: u64,
 }
 
 impl Lengths {
-    /// Lengths between 0.8 and 1 times the figure, as InferenceX draws them.
+    /// Returns lengths from 0.8 to 1 times the stated one, which is the distribution that InferenceX draws.
     fn as_in_inferencex(self) -> Lengths {
         Lengths { min: (self.max * 4 / 5).clamp(1, self.min), max: self.max }
     }
 
-    /// The mean.
+    /// Mean of the distribution.
     pub fn mean(self) -> f64 {
         (self.min as f64 + self.max as f64) / 2.0
     }
 }
 
-/// One row.
+/// One measured point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
     /// Name of the row.
     pub id: String,
-    /// Source of the row.
+    /// Source of the row, such as a benchmark's name.
     pub source: String,
     /// Kind of measurement.
     pub kind: MeasurementKind,
-    /// Hugging Face id.
+    /// Hugging Face id of the model.
     pub model: String,
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub hardware: String,
-    /// Parallelism; for disaggregated rows, of a decode worker.
+    /// Degrees of parallelism; in disaggregated rows, of one decode worker.
     pub parallelism: RequestedParallelism,
-    /// Prefill workers and decode workers of a disaggregated row.
+    /// Prefill pool and decode pool of a disaggregated row.
     pub pools: Option<[PoolSpec; 2]>,
     /// Name of the engine, as in `vllm`.
     pub engine: String,
-    /// Version of the engine as the source writes it; may be empty.
+    /// Version of the engine in the source's spelling; empty if unknown.
     pub version: String,
     /// Weight format.
     pub weights: String,
-    /// KV format; empty for the engine's own choice.
+    /// KV-cache format; empty for the engine's default.
     pub kv: String,
-    /// Prompt tokens.
+    /// Prompt tokens of a request.
     pub input: Option<Lengths>,
-    /// Output tokens.
+    /// Output tokens of a request.
     pub output: Option<Lengths>,
-    /// Tokens of each sequence at a step.
+    /// Context tokens of each sequence in a decode step.
     pub context: Option<u64>,
-    /// Requests in flight, or in the batch.
+    /// Requests in flight, or sequences of the batch.
     pub concurrency: Option<u64>,
     /// Requests per second.
     pub request_rate: Option<f64>,
@@ -210,41 +210,43 @@ pub struct Measurement {
     pub settings: RowSettings,
 }
 
-/// Models whose publisher's own checkpoints in fp8 have a scale for each 128 × 128 weights, as in Qwen/Qwen3-32B-FP8.
+/// Beginning of the ids of models whose publisher's own fp8 checkpoints have one scale per 128 × 128 weights, as
+/// Qwen/Qwen3-32B-FP8 does.
 const BLOCK_SCALED: &str = "Qwen/Qwen3";
 
 impl Measurement {
-    /// Model, accelerator, engine and weights: rows of a group are points of one deployment, across sources.
+    /// Key of a group of rows: model, accelerator, engine and weights. Rows of a group are points of one deployment,
+    /// possibly from several sources.
     pub fn group(&self) -> String {
         [&self.model, &self.hardware, &self.engine, &self.weights].map(String::as_str).join(" | ")
     }
 
-    /// True if a batch computes all its prompts before its first decode, as FasterTransformer does and every
-    /// benchmark that times the phases separately.
+    /// True if a batch computes all its prompts before its first decode: in FasterTransformer, and in every benchmark
+    /// that times the phases separately.
     pub(crate) fn has_phases(&self) -> bool {
         self.kind == MeasurementKind::StaticBatchPhases || self.engine == "fastertransformer"
     }
 
-    /// Number of sequences that certainly decode together: those of a step, or of a static batch. In any other load
-    /// requests may wait for each other.
+    /// Number of sequences that certainly decode together: the sequences of a step, or of a static batch. `None` for
+    /// other loads, in which requests may wait for each other.
     pub(crate) fn batch(&self) -> Option<u64> {
         let together = self.kind == MeasurementKind::DecodeStep || self.has_phases();
         together.then(|| self.concurrency.unwrap_or(1))
     }
 
-    /// Tokens of the longest request, prompt and output.
+    /// Prompt and output tokens of the longest request.
     pub(crate) fn longest(&self) -> u64 {
         let tokens = |l: Option<Lengths>| l.map_or(0, |l| l.max);
         tokens(self.input).saturating_add(tokens(self.output)).max(self.context.unwrap_or(0))
     }
 
-    /// Web address of the recipe with settings that the row itself does not name, if known.
+    /// Web address of the recipe that supplies settings which the row does not state, if known.
     pub fn recipe(&self) -> Option<&'static str> {
         recipe::source(self)
     }
 
-    /// Shared prefixes of the prompts, if the server caches prefixes. A client that repeats a few prompts shares all
-    /// of each but its last token, which is computed again.
+    /// Shared prefix of the prompts, if the server caches prefixes. If a client repeats a few prompts, each prompt is
+    /// shared except for its last token, which is computed again.
     pub(crate) fn prefix(&self) -> Option<Prefix> {
         let input = self.input.filter(|_| self.settings.keeps_prefixes())?;
         let repeated = || Some([input.min.checked_sub(1)?, recipe::prompts(self)?]);
@@ -253,9 +255,9 @@ impl Measurement {
     }
 
     /// Options of the row's deployment: engine and version, formats and parallelism, with the engine's own scheduler.
-    /// `checkpoint` is the format of the model's own checkpoint, if quantized. Where a row does not name its KV
-    /// format: TensorRT-LLM keeps 8 bits with 8- and 4-bit weights, and so does a vLLM server with checkpoints that
-    /// ModelOpt made of a 16-bit one, whose `kv_cache_quant_algo` is FP8.
+    /// `checkpoint` is the format of the model's own checkpoint, if quantized. If the row states no KV format,
+    /// TensorRT-LLM is assumed to use 8 bits with 8- and 4-bit weights, and so is a vLLM server with a checkpoint
+    /// that ModelOpt derived from a 16-bit one, whose `kv_cache_quant_algo` is FP8.
     pub(crate) fn options(&self, checkpoint: Option<&str>) -> DeploymentOptions {
         let weights = self.weights.as_str();
         let quantized = checkpoint.is_some();
@@ -286,22 +288,22 @@ impl Measurement {
         }
     }
 
-    /// Seconds from an answer's end until the client's next request reaches the server, if known.
+    /// Seconds from the end of an answer until the client's next request reaches the server, if known.
     pub(crate) fn return_s(&self) -> Option<f64> {
         recipe::return_s(self)
     }
 
-    /// Requests that the run queued at once, if its settings or its benchmark's documents say.
+    /// Number of requests that the run queued at once, if its settings or its benchmark's documents state it.
     pub(crate) fn num_prompts(&self) -> Option<u64> {
         self.settings.num_prompts.or_else(|| recipe::num_prompts(self))
     }
 
-    /// True if the run began on a cold server, whose warm-up is then part of the mean TTFT.
+    /// True if the run began on a cold server, so that the warm-up is part of the mean TTFT.
     pub(crate) fn is_cold(&self) -> bool {
         recipe::cold(self)
     }
 
-    /// The engine's version; the release's version where the written one cannot be ordered and the release is known.
+    /// Version of the engine: the row's, or the known release if the row's has no order.
     fn release(&self) -> Option<String> {
         let written = version(&self.version);
         if Version::parse(&written).is_none()
@@ -313,7 +315,7 @@ impl Measurement {
     }
 
     fn engine_spec(&self) -> EngineSpec {
-        // Some sources write settings into the version, as in `…(max_num_batched_tokens=64,max_num_seqs=32)`.
+        // Some sources append settings to the version, as in `…(max_num_batched_tokens=64,max_num_seqs=32)`.
         let setting = |key: &str| {
             let after = self.version.split_once(&format!("{key}="))?.1;
             after.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok().filter(|n| *n > 0)
@@ -321,17 +323,18 @@ impl Measurement {
         let apart = self.has_phases();
         let scheduler = match EngineKind::of(&self.engine) {
             _ if apart => SchedulerKind::Static,
-            // Disaggregated rows of every engine use vLLM's policy, because no other one has been recorded.
+            // Disaggregated rows of every engine use vLLM's scheduler, because no other scheduler is recorded for
+            // them.
             _ if self.pools.is_some() => SchedulerKind::Vllm,
             EngineKind::Sglang => SchedulerKind::Sglang,
             EngineKind::TensorrtLlm => SchedulerKind::TensorrtLlm,
             _ => SchedulerKind::Vllm,
         };
-        // TensorRT-LLM does not split prompts, so its users size the token budget for a prompt plus all decodes.
+        // TensorRT-LLM does not split prompts, so its users set the token budget to one prompt plus all decodes.
         let decodes = self.concurrency.unwrap_or(UNKNOWN_DECODES);
         let longest = self.input.map_or(0, |i| i.max) + decodes;
         let whole = (scheduler == SchedulerKind::TensorrtLlm).then(|| longest.clamp(8192, 1 << 24));
-        // Some sources name the AWQ kernel in the version, as in `2024-05/06 AWQ use_exllama_v2`.
+        // Some sources append the AWQ kernel to the version, as in `2024-05/06 AWQ use_exllama_v2`.
         let kernels = [("AWQ gemm", "awq-gemm"), ("AWQ use_exllama_v2", "exllama-v2")];
         let kernel = kernels.iter().find(|(written, _)| self.version.contains(written));
         let mut spec = EngineSpec {
@@ -351,10 +354,10 @@ impl Measurement {
     }
 }
 
-/// Decodes assumed in a step where a row has no concurrency: TensorRT-LLM's default `max_batch_size`.
+/// Decodes assumed in a step if a row states no concurrency: TensorRT-LLM's default `max_batch_size`.
 const UNKNOWN_DECODES: u64 = 2048;
 
-/// The version without the image's name, a leading `v` and settings: `vllm/vllm-openai:v0.11.2` is `0.11.2`.
+/// Removes the image's name, a leading `v` and settings from a version: `vllm/vllm-openai:v0.11.2` becomes `0.11.2`.
 fn version(text: &str) -> String {
     let bare = text.rsplit(':').next().unwrap_or_default();
     let bare = bare.split('(').next().unwrap_or_default().trim();
@@ -373,7 +376,7 @@ mod tests {
             "a,closed_loop,m,h100-sxm,2,2,tensorrt-llm,x/y:v0.11.2,fp8,1024,819,1024,64,71.5,14.9,median\n";
         let rows = read("f.csv", &format!("{HEADER}{line}")).unwrap();
         let row = &rows[0];
-        // (819 + 1024)/2 = 921.5.
+        // The mean of 819 and 1024 is 921.5.
         assert_eq!((row.input.unwrap().mean(), row.median), (921.5, true));
         let options = row.options(None);
         assert_eq!(options.precision.kv.as_deref(), Some("fp8"));
@@ -381,8 +384,8 @@ mod tests {
         assert_eq!(options.parallelism.tp, Some(2));
     }
 
-    /// fp8 is block-scaled if the checkpoint says so or its publisher's own checkpoint is; vLLM then keeps an
-    /// unquantized cache.
+    /// fp8 is block-scaled if the model's checkpoint is, or its publisher's own fp8 checkpoint is; in both cases vLLM
+    /// keeps an unquantized cache.
     #[test]
     fn fp8_in_blocks() {
         let precision = |model: &str, checkpoint| {
@@ -396,7 +399,8 @@ mod tests {
         assert_eq!(precision("meta-llama/Llama-3.1-70B-Instruct", None), ["fp8", "fp8"]);
     }
 
-    /// A batch is computed in phases in FasterTransformer and wherever phases are timed.
+    /// A batch computes its prompts before its decodes in FasterTransformer, and in every benchmark that times the
+    /// phases.
     #[test]
     fn batches_whose_phases_are_apart() {
         let scheduler = |kind: &str, engine: &str| {
@@ -408,7 +412,7 @@ mod tests {
         assert_eq!(scheduler("offline_static_batch", "vllm"), SchedulerKind::Vllm);
     }
 
-    /// 8-bit caches that rows do not name, in TensorRT-LLM and in vLLM servers with ModelOpt's checkpoints.
+    /// 8-bit KV caches that rows do not state: in TensorRT-LLM, and in vLLM servers with ModelOpt's checkpoints.
     #[test]
     fn caches_that_rows_do_not_name() {
         let kv = |kind: &str, engine: &str, weights: &str, quantized: bool| {
@@ -420,7 +424,7 @@ mod tests {
         assert_eq!(kv("closed_loop", "tensorrt-llm", "fp8", true), eight);
         assert_eq!(kv("closed_loop", "vllm", "nvfp4", false), eight);
         assert_eq!(kv("closed_loop", "vllm", "fp8", false), eight);
-        // DeepSeek's own fp8, an offline run, another engine, 16 bits.
+        // No 8-bit cache: DeepSeek's own fp8, an offline run, another engine, and 16-bit weights.
         assert_eq!(kv("closed_loop", "vllm", "fp8", true), None);
         assert_eq!(kv("offline_static_batch", "vllm", "fp8", false), None);
         assert_eq!(kv("closed_loop", "sglang", "fp8", false), None);

@@ -1,11 +1,13 @@
-//! Memory: bytes that weights, activations and the runtime leave for the KV cache, and the tokens that fit.
+//! Memory: the bytes that remain for the KV cache beside weights, activations and the runtime, and the tokens that
+//! fit.
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in
-//! whole blocks; a draft model is counted in addition, with weights and KV of its own. Files by engine know its other
-//! memory: [`vllm`], [`sglang`], [`llama_cpp`]; [`start`] has the engine's verdict at start-up. TensorRT-LLM's fraction applies
-//! to the free remainder: `KV room = (usable − weights/rank − activation peak − runtime) × utilization`. What other
-//! processes hold is not free: SGLang, TensorRT-LLM and llama.cpp divide the rest, vLLM refuses to start where less is
-//! free than its fraction of the whole. With `ideal`: nominal memory, perfect sharding, nothing reserved.
+//! whole blocks; a draft model's weights and KV are counted in addition. Other memory of an engine is described in
+//! its file: [`vllm`], [`sglang`], [`llama_cpp`]; [`start`] decides whether the engine starts. TensorRT-LLM's
+//! fraction applies to the free remainder: `KV room = (usable − weights/rank − activation peak − runtime) ×
+//! utilization`. Memory of other processes is not free: SGLang, TensorRT-LLM and llama.cpp divide the remainder, and
+//! vLLM refuses to start if less is free than its fraction of the whole. With `ideal`: nominal memory, perfect
+//! sharding, nothing reserved.
 
 mod host;
 mod llama_cpp;
@@ -28,20 +30,20 @@ use crate::units::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Bytes of CUDA context, captured graphs and allocator slack on one accelerator, for engines without a measurement.
-/// An assumption: of the 25.76 GB of an RTX 4090 running Llama-3.1-8B, vLLM 0.19 left 2588 blocks, which is 1.0 GB
-/// less than weights and profiled peak explain.
+/// Assumed bytes of CUDA context, captured graphs and allocator slack on one accelerator, for engines without a
+/// measurement: vLLM 0.19 had 2588 blocks on an RTX 4090 of 25.76 GB running Llama-3.1-8B, 1.0 GB less than weights
+/// and profiled peak explain.
 const RUNTIME: Bytes = Bytes(1_000_000_000);
-/// Bytes of communication buffers where ranks communicate. An assumption, of the size of NCCL's default channels.
+/// Assumed bytes of communication buffers if ranks communicate, the size of NCCL's default channels.
 const COMMUNICATOR: Bytes = Bytes(500_000_000);
-/// Bytes per vocabulary entry that sampling holds for each sequence, for engines without a measurement: 16-bit
-/// logits, their fp32 copy, probabilities, and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
+/// Bytes that sampling holds per vocabulary entry and sequence, for engines without a measurement: 16-bit logits,
+/// their fp32 copy, probabilities, and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
 const SAMPLER_BYTES: u64 = 22;
-/// Bytes per vocabulary entry and sequence in TensorRT-LLM, which takes the largest of the logits without a sort: 2 + 4. An
-/// assumption.
+/// Assumed bytes per vocabulary entry and sequence in TensorRT-LLM, which chooses the largest logit without a sort: 2
+/// + 4.
 const GREEDY_SAMPLER_BYTES: u64 = 6;
 
-/// Bytes of the CUDA context: 78.57 of 79.18 GiB of an H100 are free when an engine starts
+/// Bytes of the CUDA context: 78.57 of the 79.18 GiB of an H100 are free when an engine starts
 /// (github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`).
 const CONTEXT: Bytes = Bytes(625 << 20);
 
@@ -56,18 +58,18 @@ pub struct Rank {
     pub activation_bytes: Bytes,
     /// Bytes of runtime and communication buffers.
     pub runtime_bytes: Bytes,
-    /// SGLang's pool of recurrent states; other engines page states with the KV cache.
+    /// Bytes of SGLang's pool of recurrent states; 0 for other engines, which page states with the KV cache.
     pub state_bytes: Bytes,
-    /// Bytes that no other process holds when the engine starts.
+    /// Bytes that no other process occupies when the engine starts.
     pub free_bytes: Bytes,
     /// Bytes that remain for KV.
     pub kv_bytes: Bytes,
-    /// Bytes that are missing if weights and reserves alone do not fit, or if the engine asks for more than is free.
+    /// Bytes that are missing if weights and reserves alone do not fit, or if the engine requests more than is free.
     pub short_by_bytes: Bytes,
 }
 
 impl Rank {
-    /// Bytes that the engine asks for beyond the free memory.
+    /// Bytes that the engine requests beyond the free memory.
     pub(crate) fn beyond_free(&self) -> Bytes {
         self.budget_bytes.saturating_sub(self.free_bytes)
     }
@@ -90,12 +92,12 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
         .fold(draft + compute_buffer(deployment) * context, |all, layers| all + layers)
 }
 
-/// Bytes of the compute buffer that llama.cpp reserves on one rank for each token of the context; other engines have none.
+/// Bytes of the compute buffer that llama.cpp reserves on one rank per token of the context; 0 for other engines.
 pub(crate) fn compute_buffer(deployment: &Deployment) -> Bytes {
     if llama_cpp::serves(deployment) { llama_cpp::buffer_of_token(deployment) } else { Bytes::ZERO }
 }
 
-/// The memory of the busiest rank of each stage.
+/// Memory of the fullest rank of each stage.
 pub fn ranks(deployment: &Deployment) -> Vec<Rank> {
     (0..deployment.stages.len()).map(|stage| rank(deployment, stage)).collect()
 }
@@ -130,7 +132,7 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
     }
 }
 
-/// Bytes of one accelerator that no other process holds.
+/// Bytes of one accelerator that no other process occupies.
 fn free(deployment: &Deployment) -> Bytes {
     if deployment.ideal {
         return deployment.accelerator.memory_bytes;
@@ -138,7 +140,7 @@ fn free(deployment: &Deployment) -> Bytes {
     deployment.accelerator.usable_bytes.saturating_sub(deployment.memory_used)
 }
 
-/// Maximum number of running requests of one replica by its pool of recurrent states; `None` without such a pool.
+/// Most running requests of one replica that its pool of recurrent states allows; `None` without such a pool.
 pub fn running(deployment: &Deployment) -> Option<u64> {
     let of_stage = |(stage, rank): (usize, Rank)| {
         let held = rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
@@ -148,7 +150,7 @@ pub fn running(deployment: &Deployment) -> Option<u64> {
     Some(least.saturating_mul(deployment.parallelism.attention_dp))
 }
 
-/// KV bytes that the user sets explicitly, in bytes or in blocks, regardless of free memory.
+/// KV bytes that the user sets explicitly, in bytes or in blocks, whatever memory is free.
 fn asked_room(deployment: &Deployment, stage: usize) -> Option<Bytes> {
     let engine = &deployment.engine;
     let blocks = engine.num_gpu_blocks.map(|blocks| {
@@ -168,17 +170,18 @@ fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
     let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
     match deployment.engine.kind() {
         EngineKind::Vllm => (activation_peak(deployment), vllm::runtime(deployment)),
-        // SGLang's fraction leaves activations and graphs outside of the budget.
+        // SGLang's fraction excludes activations and graphs from the budget.
         EngineKind::Sglang => (Bytes::ZERO, vllm::not_torch()),
         EngineKind::LlamaCpp => (llama_cpp::buffer(deployment), runtime),
         _ => (activation_peak(deployment), runtime),
     }
 }
 
-/// Bytes of one rank's memory that the engine may use, of which `taken` is not KV.
+/// Bytes of one rank's memory that the engine may use, of which `taken` bytes are not for KV.
 ///
-/// vLLM's utilization is a fraction of the whole memory, whatever other processes hold of it. TensorRT-LLM's `free_gpu_memory_fraction` is a fraction of
-/// the memory that is free once the model is loaded and its largest step has run, so `taken` counts fully.
+/// vLLM's utilization is a fraction of the whole memory, including memory of other processes. TensorRT-LLM's
+/// `free_gpu_memory_fraction` is a fraction of the memory that is free once the model is loaded and its largest step
+/// has run, so that `taken` is deducted before the fraction.
 fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     if deployment.ideal {
         return deployment.accelerator.memory_bytes;
@@ -196,21 +199,21 @@ fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     }
 }
 
-/// Bytes in use when SGLang first measures: the CUDA context and communication buffers. `mem_fraction_static` of the
-/// remainder is for weights and cache, `free once loaded − free before × (1 − fraction)` for the cache
-/// (`profile_max_num_token`, 0.5.8).
+/// Bytes in use when SGLang first measures: the CUDA context and communication buffers. The fraction
+/// `mem_fraction_static` of the remainder is for weights and cache, of which the cache gets `free once loaded − free
+/// before × (1 − fraction)` (`profile_max_num_token`, 0.5.8).
 fn sglang_gone(deployment: &Deployment) -> Bytes {
     CONTEXT + vllm::communication(deployment)
 }
 
-/// True if `gpu_memory_utilization` is a fraction of the memory left by weights and activations, false if of the
-/// whole memory.
+/// True if `gpu_memory_utilization` is a fraction of the memory that weights and activations leave free; false if it
+/// is a fraction of the whole memory.
 pub fn shares_what_is_free(deployment: &Deployment) -> bool {
     deployment.engine.kind() == EngineKind::TensorrtLlm
 }
 
-/// Peak bytes of activations: the larger of a layer with a full token budget and of sampling for a full batch, during
-/// which the last layer's output of every token is still held.
+/// Peak bytes of activations: the larger of a layer with a full token budget, and of sampling for a full batch while
+/// the last layer's output of every token is still held.
 pub(crate) fn activation_peak(deployment: &Deployment) -> Bytes {
     let (tokens, sequences) = profiled(deployment);
     let base = u64::from(deployment.base.bits());
@@ -227,7 +230,7 @@ pub(crate) fn activation_peak(deployment: &Deployment) -> Bytes {
     layer.max(sampling).max(vllm::encoder(deployment))
 }
 
-/// Tokens and sequences of the step whose peak is reserved.
+/// Tokens and sequences of the step whose peak memory is reserved.
 fn profiled(deployment: &Deployment) -> (u64, u64) {
     match deployment.engine.kind() {
         EngineKind::Vllm => vllm::profiled(deployment),
@@ -238,7 +241,7 @@ fn profiled(deployment: &Deployment) -> (u64, u64) {
     }
 }
 
-/// Values that a layer holds for each token at one time: residual and normalized stream (2·hidden), and the widest
+/// Values per token that a layer holds at one time: residual and normalized stream (2·hidden), and the widest
 /// intermediate: gate, up and their product (3·intermediate/tp), or for each chosen expert the input of its
 /// activation or the output of its down projection, whichever is wider, plus the activation's result.
 fn layer_width(deployment: &Deployment) -> u64 {
@@ -256,7 +259,7 @@ fn layer_width(deployment: &Deployment) -> u64 {
     2 * model.hidden + inner.max().unwrap_or(0)
 }
 
-/// Sequences of `context` tokens that the KV room of one replica holds at once.
+/// Number of sequences of `context` tokens that fit in the KV room of one replica at one time.
 pub fn sequences(deployment: &Deployment, context: u64) -> u64 {
     let context = padded(deployment, context);
     let fit = ranks(deployment).into_iter().enumerate().map(|(stage, rank)| {
@@ -269,14 +272,14 @@ pub fn sequences(deployment: &Deployment, context: u64) -> u64 {
     });
     let replica = fit.min().unwrap_or(0);
     if deployment.ideal {
-        // Perfect sharding: the free bytes of all ranks add up.
+        // Perfect sharding: the free bytes of all ranks are summed.
         return pooled_tokens(deployment, context) / context.max(1);
     }
     let held = replica.saturating_mul(deployment.parallelism.attention_dp);
     running(deployment).map_or(held, |most| held.min(most))
 }
 
-/// KV tokens that fit one replica, for sequences of `context`: room × context / bytes of such a sequence.
+/// KV tokens that fit in one replica, for sequences of `context` tokens: room × context / bytes of such a sequence.
 pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
     if deployment.ideal {
         return pooled_tokens(deployment, context);
@@ -290,13 +293,13 @@ pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
     fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
 }
 
-/// Blocks of `bytes` bytes on each rank that fit one replica of a single stage.
+/// Number of blocks, of `bytes` bytes on each rank, that fit in one replica with a single stage.
 pub(crate) fn blocks(deployment: &Deployment, bytes: Bytes) -> u64 {
     let fit = ranks(deployment).into_iter().map(|rank| rank.kv_bytes.0 / bytes.0.max(1));
     fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
 }
 
-/// KV tokens of one replica whose whole memory is treated as one pool.
+/// KV tokens that fit in one replica if the memory of all ranks is treated as one pool.
 fn pooled_tokens(deployment: &Deployment, context: u64) -> u64 {
     let p = deployment.parallelism;
     let pool = deployment.accelerator.memory_bytes * (p.stage_ranks() * p.pp);
@@ -315,8 +318,8 @@ fn padded(deployment: &Deployment, context: u64) -> u64 {
     if deployment.ideal { context } else { context.next_multiple_of(block_tokens(deployment)) }
 }
 
-/// Tokens of a KV block, as vLLM sizes it: where layers with a recurrent state share the pool with attention, a block
-/// grows until an attention layer's page holds a state.
+/// Tokens per KV block in vLLM. If layers with a recurrent state share the pool with attention, the block is enlarged
+/// until an attention layer's page can hold a state.
 ///
 /// Source: `HybridAttentionMambaModelConfig` in vLLM 0.11's `model_executor/models/config.py`.
 pub fn block_tokens(deployment: &Deployment) -> u64 {
@@ -337,8 +340,8 @@ pub fn block_tokens(deployment: &Deployment) -> u64 {
     }
 }
 
-/// Parts into which the ranks of a stage cut a layer's cache: KV heads by [`Deployment::kv_parts`], states by their
-/// heads; latents and index keys are whole on every rank.
+/// Parts into which the ranks of a stage divide a layer's cache: KV heads by [`Deployment::kv_parts`], states by
+/// their heads; latents and index keys are replicated on every rank.
 fn parts(deployment: &Deployment, mixer: &Mixer) -> CacheParts {
     let tp = deployment.parallelism.tp;
     if deployment.ideal {
@@ -351,8 +354,8 @@ fn parts(deployment: &Deployment, mixer: &Mixer) -> CacheParts {
     CacheParts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
 }
 
-/// Bytes that rounding adds to a layer's cache on a rank: a window or chunk that does not end with a block holds one
-/// block more; llama.cpp keeps the cells of a micro-batch in addition to a window.
+/// Bytes that rounding adds to a layer's cache on a rank: one more block for a window or chunk that does not end with
+/// a block, and in llama.cpp the cells of a micro-batch in addition to a window.
 fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     let (Mixer::Attention(a), false) = (mixer, deployment.ideal) else { return Bytes::ZERO };
     let Some(most) = a.window.or(a.chunk).filter(|_| !a.shared_kv) else { return Bytes::ZERO };
@@ -365,8 +368,8 @@ fn block_slack(deployment: &Deployment, mixer: &Mixer, context: u64) -> Bytes {
     deployment.kv.width.bytes(elements.div_ceil(u128::from(deployment.kv_parts(a.kv_heads))))
 }
 
-/// The layers of `deployment` as vLLM groups them, with the bytes of a block on a rank; `None` if no layer has a
-/// window, or if layers differ in more than the window.
+/// Layers of `deployment` in vLLM's groups, with the bytes of a block on a rank; `None` if no layer has a window, or
+/// if layers differ in more than the window.
 pub fn layer_groups(deployment: &Deployment, block: u64) -> Option<(Groups, Bytes)> {
     let [stage] = deployment.stages.as_slice() else { return None };
     let mut layers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -383,12 +386,12 @@ pub fn layer_groups(deployment: &Deployment, block: u64) -> Option<(Groups, Byte
     Some((groups, token? * (block * size)))
 }
 
-/// True if a layer keeps its own keys and values of every token, or of those in a sliding window.
+/// True if a layer keeps its own keys and values, of every token or of a sliding window.
 fn keeps_all(a: &Attention) -> bool {
     a.chunk.is_none() && a.index.is_none() && !a.shared_kv
 }
 
-/// Bytes of a token's keys and values in a layer of a rank.
+/// Bytes of one token's keys and values in one layer on a rank.
 fn token_bytes(deployment: &Deployment, a: &Attention) -> Bytes {
     let parts = u128::from(deployment.kv_parts(a.kv_heads));
     deployment.kv.width.bytes(u128::from(a.kv_elements_per_token()).div_ceil(parts))

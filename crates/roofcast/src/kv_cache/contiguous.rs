@@ -46,7 +46,7 @@ impl ContiguousSpace {
         Some(start)
     }
 
-    /// Frees a piece.
+    /// Frees the piece of `length` addresses at `start`.
     pub(crate) fn give_back(&mut self, start: u64, length: u64) {
         self.free += length;
         let (mut from, mut gap) = (start, length);

@@ -1,4 +1,4 @@
-//! Identity of a KV block's content: its own tokens and those in every block before it.
+//! Identity of a KV block's content: the tokens of the block and of every block before it.
 //!
 //! Tokens are known by segment and position only, so a block's content is a list of runs, hashed together with the
 //! identity of the previous block into 126 bits, as vLLM hashes token ids. Blocks that no other request can ever hold
@@ -9,28 +9,28 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// The identity of a block and its past.
+/// Identity of a block's content and of all content before the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Content(u128);
 
-/// Marks contents that only their owner can hold.
+/// Bit that marks contents that only their owner can hold.
 const OWN: u128 = 1 << 127;
 
 impl Content {
-    /// The identity before the first block.
+    /// Identity of the empty content before the first block.
     pub(crate) const START: Content = Content(0);
 
-    /// The `index`th block of a request, which shares it with no other.
+    /// Returns the identity of block `index` of a request, a block that no other request shares.
     pub(crate) fn own(owner: u64, index: usize) -> Content {
         Content(OWN | u128::from(owner) << 32 | index as u128)
     }
 
-    /// True if only its owner can hold it.
+    /// True if only one request can hold the content.
     pub(crate) fn is_own(self) -> bool {
         self.0 & OWN != 0
     }
 
-    /// The identity of this content in a group of layers, the first of which is 0.
+    /// Returns the identity of this content in the group of layers number `group`, counted from 0.
     pub(crate) fn of_group(self, group: usize) -> Content {
         match group {
             0 => self,
@@ -39,14 +39,15 @@ impl Content {
         }
     }
 
-    /// The identity of this content below a node of a tree.
+    /// Returns the identity of this content as a child of node `node` of a radix tree.
     pub(crate) fn below(self, node: u32) -> Content {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
         let node = mix(u64::from(node) + 1);
         Content((u128::from(high ^ node) << 64 | u128::from(low ^ node.rotate_left(32))) & !OWN)
     }
 
-    /// The identity of this content extended by `run`; blocks are distinguished by their ends.
+    /// Returns the identity of this content followed by `run`. Two blocks differ if the content up to their ends
+    /// differs.
     pub(crate) fn then(self, run: Run) -> Content {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
         let mut lanes = [low, high];
@@ -58,10 +59,11 @@ impl Content {
     }
 }
 
-/// Values by content. Contents are hashes already, and the map is never iterated, so its order shows nowhere.
+/// Map from contents to values. Contents are hashes already. The order of the map has no effect, because the map is
+/// never iterated.
 pub(crate) type ContentMap<T> = HashMap<Content, T, BuildHasherDefault<Hashed>>;
 
-/// A content is its own hash.
+/// Hasher that uses the content itself as hash.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Hashed(u64);
 
@@ -85,17 +87,17 @@ fn mix(value: u64) -> u64 {
     v ^ v >> 33
 }
 
-/// The tokens of a sequence: prompt and output.
+/// Tokens of a sequence, prompt and output, as runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tokens {
     runs: Vec<Run>,
     length: u64,
-    /// Run, and position in the run, at the start of the next block to be named.
+    /// Run, and position in the run, at which the next block begins whose content has not been identified.
     named: (usize, u64),
 }
 
 impl Tokens {
-    /// The tokens of a prompt, up to its unique part.
+    /// Takes the tokens of a prompt, up to its unique part.
     pub(crate) fn of_prompt(prompt: &Prompt) -> Tokens {
         let mut tokens = Tokens::default();
         match prompt {
@@ -108,7 +110,8 @@ impl Tokens {
         tokens
     }
 
-    /// Content hashes of the first whole blocks of `block` tokens, each of which covers `ahead` tokens more.
+    /// Contents of the leading whole blocks of `block` tokens; each content also covers the `ahead` tokens after its
+    /// block.
     pub(crate) fn contents(mut self, (block, ahead): (u64, u64)) -> Vec<Content> {
         let mut past = Content::START;
         let mut contents = Vec::new();
@@ -119,7 +122,7 @@ impl Tokens {
         contents
     }
 
-    /// Adds a run; one that continues the last extends it, so that equal tokens are equal runs.
+    /// Appends a run; a run that continues the last one extends it, so that equal tokens give equal runs.
     pub(crate) fn push(&mut self, run: Run) {
         self.length += run.length;
         match self.runs.last_mut() {
@@ -130,7 +133,7 @@ impl Tokens {
         }
     }
 
-    /// The runs in order.
+    /// Returns the runs in order.
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -140,15 +143,15 @@ impl Tokens {
         self.length
     }
 
-    /// The identity of the next `block` tokens after `past`, and of `ahead` tokens after these; blocks are named in
-    /// order, each once.
+    /// Identity of the next `block` tokens after `past`, together with the `ahead` tokens that follow them. Each call
+    /// identifies the next block in order.
     pub(crate) fn name_next(&mut self, past: Content, (block, ahead): (u64, u64)) -> Content {
         let (content, end) = self.name(past, self.named, block);
         self.named = end;
         self.name(content, end, ahead).0
     }
 
-    /// The identity of `tokens` tokens from a place on, after `past`; also returns the place after them.
+    /// Identity of `tokens` tokens from position `from` on, after the content `past`, and the position behind them.
     fn name(&self, past: Content, from: (usize, u64), tokens: u64) -> (Content, (usize, u64)) {
         let (mut index, mut at) = from;
         let (mut left, mut content) = (tokens, past);
@@ -171,22 +174,22 @@ impl Tokens {
     }
 }
 
-/// Tokens of a request that other requests may share.
+/// Tokens of a request that other requests may have in common.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SharedPrefix {
-    /// The prompt, up to its unique part.
+    /// Tokens of the prompt, up to its unique part.
     pub tokens: Tokens,
-    /// Position from which tokens are unique to the request; `u64::MAX` if its output may be repeated, too.
+    /// Position from which tokens are unique to the request; `u64::MAX` if the output may be repeated, too.
     pub own_from: u64,
-    /// The segment of its output.
+    /// Segment of the output's tokens.
     pub output_segment: u32,
-    /// Real output tokens, which a later prompt may repeat token by token; `None` if they are synthetic.
+    /// Output token ids, which a later prompt may repeat; `None` if only the length of the output is known.
     pub output_tokens: Option<Arc<[u32]>>,
 }
 
 impl SharedPrefix {
-    /// A prompt of real tokens, and the output that will follow. Each token is a run, so equal tokens are equal runs
-    /// anywhere.
+    /// Takes a prompt of token ids and the output that will follow. Each token is a run, so that equal tokens give
+    /// equal runs at any position.
     pub(crate) fn of_tokens(prompt: &[u32], output: Arc<[u32]>) -> SharedPrefix {
         let mut tokens = Tokens::default();
         prompt.iter().for_each(|token| tokens.push(real(*token)));
@@ -194,12 +197,13 @@ impl SharedPrefix {
     }
 }
 
-/// One real token as a run.
+/// Run of one token id.
 pub(crate) fn real(token: u32) -> Run {
     Run { segment: token, start: 0, length: 1 }
 }
 
-/// Adds `length` tokens of an output from its token `start` on: from `real_ones`, or from the segment.
+/// Appends `length` tokens of an output from output token `start` on: from the ids `real_ones`, or from the output's
+/// segment.
 pub(crate) fn push_output(
     tokens: &mut Tokens,
     (segment, real_ones): (u32, Option<&[u32]>),
@@ -215,7 +219,7 @@ pub(crate) fn push_output(
     }
 }
 
-/// Numbers outputs of requests downwards from the largest segment, which traffic never uses.
+/// Source of segment numbers for outputs, downwards from the largest number, which traffic never uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outputs(u32);
 
@@ -226,8 +230,8 @@ impl Default for Outputs {
 }
 
 impl Outputs {
-    /// The prefix of a prompt, with a segment for its output. After 2^31 requests numbers are reused, when the first
-    /// users are long evicted.
+    /// Prefix of a prompt, with a new segment for its output. Numbers are reused after 2^31 requests, when the tokens
+    /// of their first users have long been evicted.
     pub(crate) fn prefix(&mut self, prompt: Prompt) -> SharedPrefix {
         let output_segment = self.0;
         self.0 = if self.0 <= OWN_SEGMENTS + 1 { u32::MAX } else { self.0 - 1 };
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn real_tokens_are_found_in_prompts_and_outputs_alike() {
-        // Output tokens 7 8 9 after a prompt of 7 have the content of a prompt of 7 7 8 9.
+        // Output tokens 7 8 9 after a prompt of 7 have the contents of a prompt of 7 7 8 9.
         let mut said = SharedPrefix::of_tokens(&[7], Arc::from([7, 8, 9, 10])).tokens;
         push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 0, 2);
         push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 2, 1);
@@ -277,7 +281,7 @@ mod tests {
             }
             same.push((past[0] == past[1], past[0] == past[2]));
         }
-        // The third block holds 8 tokens of segment 1 and 8 of segment 2: later ones differ.
+        // The third block holds 8 tokens of segment 1 and 8 of segment 2; from there on the contents differ.
         assert_eq!(same, [(true, true), (true, true), (true, false), (true, false)]);
         assert!(Content::own(3, 1).is_own() && !past[0].is_own());
     }

@@ -1,19 +1,20 @@
 //! Size and speed of a tier of the KV cache below the device.
 //!
-//! Knows nothing about the tokens in the tier.
+//! Knows: figures of the tier. Knows nothing about the tokens in the tier.
 
-/// The host tier of one replica.
+/// Size and speed of the host tier of one replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HostTier {
     /// Capacity of the host pool in tokens, in whole pages.
     pub tokens: u64,
-    /// Time of a token on the link in seconds, on the rank with the most bytes, while nothing goes the other way.
+    /// Seconds to copy one token over the link, on the rank with the most bytes, while nothing is copied in the other
+    /// direction.
     pub seconds_per_token: f64,
-    /// Rate of each direction while both copy, over its rate alone: 1, or less where the host's memory is slower than
-    /// both together.
+    /// Rate of each direction while both directions copy, as a fraction of its rate alone: below 1 if the host's
+    /// memory is slower than the sum of both.
     pub share: f64,
     /// Number of layers whose KV is copied.
     pub layers: u64,
-    /// Bytes of a token over all ranks.
+    /// Bytes of KV per token, over all ranks.
     pub token_bytes: f64,
 }

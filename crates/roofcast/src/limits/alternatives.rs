@@ -1,6 +1,7 @@
-//! One step with other kernels: attention backends, launches, kernels of quantized weights, layouts of the cache.
+//! Forecasts of one step with other kernels or layouts: attention backends, launches, kernels of quantized weights,
+//! layouts of the cache.
 //!
-//! Knows: the settings of each kind; settings that a deployment refuses are left out. Times come from
+//! Knows: the alternative settings of each kind; settings that a deployment refuses are left out. Times come from
 //! [`crate::cost`].
 
 use super::LimitsQuestion;
@@ -15,37 +16,37 @@ use crate::spec::{AttentionBackend, CostKind, EngineKind, EngineSpec, KvLayout};
 use crate::units::Picoseconds;
 use serde::Serialize;
 
-/// Kind of comparison.
+/// Kind of setting that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Comparison {
-    /// `attention_backend`.
+    /// Attention backends: `attention_backend`.
     Attention,
-    /// `enforce_eager` and `fuse_layers`.
+    /// Launches of kernels: `enforce_eager` and `fuse_layers`.
     Launches,
-    /// `quantization_kernel`.
+    /// Kernels of quantized weights: `quantization_kernel`.
     Kernels,
-    /// `kv_layout` and `block_size`.
+    /// Layouts of the KV cache: `kv_layout` and `block_size`.
     Layouts,
 }
 
-/// One setting with its forecast.
+/// One setting with its forecasts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
-    /// The setting, as in `naive`.
+    /// Name of the setting, as in `naive`.
     pub name: String,
-    /// A decode step.
+    /// Time of a decode step.
     #[serde(rename = "decode_ms")]
     pub decode: Picoseconds,
     /// Time of attention kernels within the decode step, without their launches.
     #[serde(rename = "attention_ms")]
     pub attention: Picoseconds,
-    /// A prompt.
+    /// Time of a prompt.
     #[serde(rename = "prefill_ms")]
     pub prefill: Picoseconds,
 }
 
-/// Every setting of a kind that `deployment` can have, with its forecaster.
+/// Lists every setting of a kind that `deployment` supports, each with its forecaster.
 pub fn settings(deployment: &Deployment, comparison: Comparison) -> Vec<(String, Forecaster)> {
     let with = |(name, change): (String, Change)| {
         let other = deployment.varied(|options| change(&mut options.engine)).ok()?;
@@ -54,7 +55,7 @@ pub fn settings(deployment: &Deployment, comparison: Comparison) -> Vec<(String,
     changes(comparison).into_iter().filter_map(with).collect()
 }
 
-/// A change to the settings of a deployment.
+/// Function that changes the settings of a deployment.
 type Change = Box<dyn Fn(&mut EngineSpec)>;
 
 fn changes(comparison: Comparison) -> Vec<(String, Change)> {
@@ -108,7 +109,7 @@ fn changes(comparison: Comparison) -> Vec<(String, Change)> {
     }
 }
 
-/// The forecast for `question` with each setting.
+/// Answers `question` with the forecast for each setting.
 pub fn alternatives(
     deployment: &Deployment,
     comparison: Comparison,

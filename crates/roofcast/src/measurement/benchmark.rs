@@ -1,6 +1,6 @@
-//! A benchmark run as one measured point: vLLM's result document, or the records of a run.
+//! A benchmark run as one measured point: from a result document of vLLM's client, or from the records of a run.
 //!
-//! Knows: the keys for load and results. The documents do not record the deployment: the caller hands it in. Source
+//! Knows: the keys for load and results. The documents do not record the deployment, which the caller passes. Source
 //! of the keys: `vllm/benchmarks/serve.py`, which writes the file of `vllm bench serve --save-result`.
 
 use super::{Lengths, Measurement, MeasurementKind, Metrics, check_engine};
@@ -11,44 +11,45 @@ use crate::spec::Slo;
 use crate::summary::RunSummary;
 use serde_json::{Map, Value};
 
-/// Largest fraction of failed requests in a run that counts.
+/// Largest fraction of failed requests in a run that is accepted.
 const MOST_FAILED: f64 = 0.01;
 
-/// Most requests in flight, and most tokens of one request.
+/// Most requests in flight, and most tokens of one request, that are accepted.
 const MOST_USERS: u64 = 100_000;
 const MOST_TOKENS: u64 = 10_000_000;
 
-/// Deployment that a run was measured on.
+/// Deployment on which a run was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
-    /// Hugging Face id or catalog id.
+    /// Hugging Face id or catalog id of the model.
     pub model: String,
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub hardware: String,
-    /// Parallelism of the accelerators.
+    /// Degrees of parallelism.
     pub parallelism: RequestedParallelism,
     /// Name of the engine, as in `vllm`.
     pub engine: String,
-    /// Version of the engine; may be empty.
+    /// Version of the engine; empty if unknown.
     pub version: String,
     /// Weight format; empty for the checkpoint's own.
     pub weights: String,
-    /// KV format; empty for the engine's own choice.
+    /// KV-cache format; empty for the engine's default.
     pub kv: String,
 }
 
-/// Load of a client.
+/// Load that a client puts on the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClientLoad {
-    /// A closed loop of this many requests in flight.
+    /// Closed loop with this many requests in flight.
     Users(u64),
-    /// Requests per second, and the client's cap on requests in flight, if any.
+    /// Requests per second, and the client's limit of requests in flight, if any.
     Rate(f64, Option<u64>),
-    /// This many requests at once.
+    /// Burst of this many requests at one time.
     AtOnce(u64),
 }
 
-/// The point of a result document of vLLM's client, or of roofcast's; `place` names the file in errors.
+/// Converts a result document of vLLM's client, or of roofcast's, to a measured point; `place` names the file in
+/// errors.
 pub fn of_result(place: &str, text: &str, subject: &Subject) -> Result<Measurement> {
     let parsed = serde_json::from_str(text)
         .map_err(|e| Error::Parse { place: place.into(), message: e.to_string() })?;
@@ -76,7 +77,8 @@ pub fn of_result(place: &str, text: &str, subject: &Subject) -> Result<Measureme
     point(place, subject, document.load(completed)?, [input, output], measured)
 }
 
-/// The point of a run's records as JSON Lines, measured under `load`; `place` names the file in errors.
+/// Converts a run's records (JSON Lines), measured under `load`, to a measured point; `place` names the file in
+/// errors.
 pub fn of_records(place: &str, text: &str, subject: &Subject, load: ClientLoad) -> Result<Measurement> {
     let records =
         Records::new(place, text.as_bytes(), RecordFormat::JsonLines).collect::<Result<Vec<Record>>>()?;
@@ -110,9 +112,9 @@ fn counts(place: &str, completed: f64, failed: f64) -> Result<()> {
     Ok(())
 }
 
-/// The widest symmetric range around `mean` within the minimum and maximum of `lengths`.
+/// Widest range of lengths that is symmetric around `mean` and within the minimum and maximum of `lengths`.
 fn around(mean: f64, lengths: &[u64]) -> Lengths {
-    // Failed requests have no tokens.
+    // Failed requests have a length of 0.
     let came = || lengths.iter().copied().filter(|n| *n > 0);
     let least = came().min().map_or(mean, |n| (n as f64).min(mean));
     let most = came().max().map_or(mean, |n| (n as f64).max(mean));
@@ -140,7 +142,8 @@ fn point(
     if let Some(tokens) = [input.max, output.max].into_iter().find(|n| *n > MOST_TOKENS) {
         return Err(Error::field(place, "tokens of a request", tokens, format!("at most {MOST_TOKENS}")));
     }
-    // Without a stream there is no first token, and with one token none after it.
+    // Without streaming there is no first token, and with one output token no time per further token: the document
+    // has 0.
     let known = |ms: Option<f64>| ms.filter(|ms| *ms > 0.0);
     let measured = Metrics {
         ttft_ms: known(measured.ttft_ms),
@@ -175,7 +178,7 @@ fn point(
     })
 }
 
-/// The document's keys.
+/// Keys of the document that are read.
 struct Document<'a> {
     place: &'a str,
     keys: &'a Map<String, Value>,
@@ -197,7 +200,7 @@ impl Document<'_> {
         self.number(key)?.ok_or_else(|| Error::field(self.place, key, "missing", accepted))
     }
 
-    /// Token counts by request; empty if the document has no such list.
+    /// Token counts by request; empty if the document has no list under `key`.
     fn list(&self, key: &str) -> Result<Vec<u64>> {
         let wrong = |found: &Value| Error::field(self.place, key, found, "a list of token counts");
         match self.keys.get(key) {
@@ -207,7 +210,7 @@ impl Document<'_> {
         }
     }
 
-    /// Load of the run: a rate, users, or all requests at once.
+    /// Load of the run: a rate, a number of requests in flight, or a burst.
     fn load(&self, completed: f64) -> Result<ClientLoad> {
         let users = self.number("max_concurrency")?;
         if let Some(wrong) = users.filter(|n| *n < 1.0 || n.fract() != 0.0) {
@@ -255,7 +258,7 @@ mod tests {
             (row.kind, row.concurrency, row.request_rate),
             (MeasurementKind::ClosedLoop, Some(2), None)
         );
-        // The mean is 900/3 = 300; 300 − 100 = 200 is less than 600 − 300, so 100 to 500.
+        // The mean is 900/3 = 300; 300 − 100 = 200 is less than 600 − 300, so the range is 100 to 500.
         assert_eq!(row.input, Some(Lengths { min: 100, max: 500 }));
         assert_eq!(row.output, Some(Lengths { min: 10, max: 10 }));
         let [ttft, tpot, e2e, output, total] = row.measured.all();
@@ -278,7 +281,7 @@ mod tests {
         );
         let burst = load(r#""max_concurrency": 2,"#, "");
         assert_eq!((burst.kind, burst.concurrency), (MeasurementKind::BurstAllAtOnce, Some(3)));
-        // Without the lists only the means are known: 900/3 and 30/3.
+        // Without lists of lengths, only the means are known: 900/3 and 30/3.
         let bare = load(r#""input_lens": [100, 200, 600], "output_lens": [10, 10, 10],"#, "");
         assert_eq!(bare.input, Some(Lengths { min: 300, max: 300 }));
     }
@@ -310,7 +313,7 @@ mod tests {
         assert!(of_result("r.json", "[]", &subject()).unwrap_err().to_string().contains("r.json"));
     }
 
-    /// TTFT 5 and 7, mean 6; E2EL 11 and 16, mean 13.5; TPOT (11 − 5)/(3 − 1) = 3 and (16 − 7)/(4 − 1) = 3.
+    /// TTFT 5 and 7 ms, mean 6; E2EL 11 and 16 ms, mean 13.5; TPOT (11 − 5)/(3 − 1) = 3 and (16 − 7)/(4 − 1) = 3 ms.
     #[test]
     fn records_are_a_point_under_their_load() {
         let line = |id: u64, input: u64, output: u64, first: u64, end: u64| {
@@ -325,7 +328,7 @@ mod tests {
             (Some(6.0), Some(3.0), Some(13.5))
         );
         assert_eq!(row.input, Some(Lengths { min: 10, max: 30 }));
-        // 3.5 ± 0.5 tokens.
+        // Outputs of 3 and 4 tokens are 3.5 ± 0.5.
         assert_eq!(row.output, Some(Lengths { min: 3, max: 4 }));
         let rated = of_records("r.jsonl", &text, &subject(), ClientLoad::Rate(0.5, None)).unwrap();
         assert_eq!((rated.kind, rated.request_rate), (MeasurementKind::OpenLoop, Some(0.5)));

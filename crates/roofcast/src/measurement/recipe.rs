@@ -1,7 +1,7 @@
-//! Launch settings of public benchmarks that their rows do not name.
+//! Launch settings of public benchmarks that the rows of their results do not state.
 //!
-//! Knows: a recipe selects rows and cites its source; the first that matches a row applies. Knows nothing about
-//! measured values.
+//! Knows: a recipe selects rows and cites its source; the first recipe that matches a row applies. Knows nothing
+//! about measured values.
 
 use super::Measurement;
 use crate::error::{Error, Result};
@@ -10,9 +10,9 @@ use crate::spec::{EngineSpec, Frontend};
 use serde::Deserialize;
 use std::sync::OnceLock;
 
-/// The embedded recipes.
+/// Text of the embedded recipes.
 const TEXT: &str = include_str!("../../catalog/recipes.toml");
-/// Largest token budget of a step.
+/// Largest accepted token budget of a step.
 const MOST_TOKENS: u64 = 1 << 24;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -25,53 +25,54 @@ struct Recipes {
     in_process: Vec<InProcess>,
 }
 
-/// A source whose programs call the engine in process, without a server, for every kind of load.
+/// Source whose programs call the engine in process, without a server, for every kind of load.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InProcess {
-    /// Web address of the evidence.
+    /// Web address that shows the in-process calls.
     from: String,
     source: String,
 }
 
-/// Requests that a source queues at once, by prompt and output tokens.
+/// Number of requests that a source queues at once, by prompt and output tokens.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QueuedRequests {
-    /// Web address of the evidence.
+    /// Web address that states the number.
     from: String,
     source: String,
     engine: String,
     num_prompts: Vec<[u64; 3]>,
 }
 
-/// Rows of runs without a warm-up.
+/// Rows of runs that began without a warm-up.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cold {
-    /// Web address of the evidence.
+    /// Web address that shows the missing warm-up.
     from: String,
     source: String,
-    /// Versions as rows write them, without the image's name.
+    /// Versions in the spelling of the rows, without the image's name.
     versions: Vec<String>,
 }
 
-/// Release behind rows whose version is not written, or is a date.
+/// Release of the engine for rows that state no version, or a date as version.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Release {
-    /// Web address of the evidence.
+    /// Web address that states the release.
     from: String,
     source: String,
     engine: String,
     version: String,
 }
 
-/// Rows and their settings; an absent key matches everything, or leaves a setting to the engine.
+/// Settings for matching rows. An absent selector matches every row; an absent setting is left to the engine's
+/// default.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recipe {
-    /// Web address of the settings.
+    /// Web address that states the settings.
     from: String,
     sources: Vec<String>,
     engine: String,
@@ -81,7 +82,7 @@ struct Recipe {
     #[serde(default)]
     hardware: Vec<String>,
     weights: Option<String>,
-    /// Prompt and output tokens of the rows.
+    /// Prompt and output tokens of matching rows.
     lengths: Option<[u64; 2]>,
     tp: Option<u64>,
     tp_below: Option<u64>,
@@ -99,16 +100,16 @@ struct Recipe {
     async_scheduling: Option<bool>,
     #[serde(default)]
     frontend: Frontend,
-    /// Seconds from an answer's end until the client's next request reaches the server, if known.
+    /// Seconds from the end of an answer until the client's next request reaches the server, if known.
     return_s: Option<f64>,
-    /// Different prompts that the client repeats, if they are few.
+    /// Number of different prompts that the client repeats, if it is small.
     prompts: Option<u64>,
-    /// True if attention runs data-parallel over the ranks of the row's tensor parallelism.
+    /// True if attention runs data-parallel over the tensor-parallel ranks of the row.
     #[serde(default)]
     enable_attention_dp: bool,
 }
 
-/// Token budget of a step: multiples of prompt, output and concurrency, plus a constant.
+/// Token budget of a step, as multiples of prompt, output and concurrency plus a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Budget {
@@ -161,28 +162,28 @@ fn find(row: &Measurement) -> Option<&'static Recipe> {
     recipes().ok()?.recipe.iter().find(|r| r.matches(row))
 }
 
-/// Release of the row's engine, where its own version cannot be ordered and the release is known.
+/// Release of the row's engine, if the row's version has no order and the release is known.
 pub(super) fn release(row: &Measurement) -> Option<&'static str> {
     let of = |r: &&Release| r.source == row.source && r.engine == row.engine;
     Some(recipes().ok()?.release.iter().find(of)?.version.as_str())
 }
 
-/// Web address of the row's settings that are not in the row.
+/// Web address of settings that the row does not state.
 pub(super) fn source(row: &Measurement) -> Option<&'static str> {
     Some(find(row)?.from.as_str())
 }
 
-/// Different prompts that the row's client repeats, if they are few.
+/// Number of different prompts that the row's client repeats, if it is small.
 pub(super) fn prompts(row: &Measurement) -> Option<u64> {
     find(row)?.prompts
 }
 
-/// Seconds from an answer's end until the client's next request reaches the server, if known.
+/// Seconds from the end of an answer until the client's next request reaches the server, if known.
 pub(super) fn return_s(row: &Measurement) -> Option<f64> {
     find(row)?.return_s
 }
 
-/// Requests that the row's run queued at once, if known.
+/// Number of requests that the row's run queued at once, if known.
 pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
     let lengths = [row.input?.max, row.output?.max];
     let of = |[input, output, count]: &[u64; 3]| (lengths == [*input, *output]).then_some(*count);
@@ -197,7 +198,7 @@ pub(super) fn cold(row: &Measurement) -> bool {
     recipes().is_ok_and(|recipes| recipes.cold.iter().any(of))
 }
 
-/// The row's parallelism, with attention data parallelism from its recipe.
+/// Degrees of parallelism of the row, with attention data parallelism from its recipe.
 pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
     let written = row.parallelism;
     if written.attention_dp.is_none_or(|ranks| ranks == 1) && find(row).is_some_and(|r| r.enable_attention_dp)
@@ -207,7 +208,7 @@ pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
     written
 }
 
-/// Fills in the settings of the row's recipe, if any.
+/// Adds the settings of the row's recipe to `spec`, if there is a recipe.
 pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     if recipes().is_ok_and(|recipes| recipes.in_process.iter().any(|p| p.source == row.source)) {
         spec.served = Some(false);
@@ -249,7 +250,7 @@ mod tests {
         assert!(from.into_iter().all(|from| from.contains(" at ")));
     }
 
-    /// NVIDIA's rows of all engines pass through Dynamo and a compiled client; other sources imply neither.
+    /// NVIDIA's rows, of all engines, are measured through Dynamo and a compiled client; other sources' rows are not.
     #[test]
     fn nvidias_rows_have_a_compiled_server_and_client() {
         let path = |source: &str, engine: &str| {
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// AccelMark calls its engines in process, in closed loops too.
+    /// AccelMark calls its engines in process, also in closed loops.
     #[test]
     fn programs_that_call_their_engines_have_no_server() {
         assert_eq!(spec("mine", "vllm", "m", "h100-sxm", 1, 1).served, Some(true));
@@ -301,7 +302,7 @@ mod tests {
         assert!(!cold("inferencex", "1.2.0rc6.post2") && !cold("mine", ""));
     }
 
-    /// NVIDIA's overview of TensorRT-LLM 1.0: attention is data-parallel over eight ranks for MoE models only.
+    /// NVIDIA's overview of TensorRT-LLM 1.0: attention is data-parallel over eight ranks, for MoE models only.
     #[test]
     fn a_rows_benchmark_says_how_many_requests_it_sends() {
         let row = |model: &str| {
@@ -325,7 +326,7 @@ mod tests {
     fn a_rows_settings_are_those_of_its_launch_script() {
         let llama = "meta-llama/Llama-3.1-70B-Instruct";
         let waiting = spec("inferencex", "tensorrt-llm", llama, "h200-sxm", 4, 16);
-        // A prompt, an output and 200 tokens.
+        // The budget is one prompt, one output and 200 tokens.
         assert_eq!(waiting.max_num_batched_tokens, Some(2248));
         assert_eq!(
             (waiting.batch_wait_timeout_iters, waiting.batch_wait_max_tokens_ratio),
@@ -341,7 +342,7 @@ mod tests {
             spec("nvidia_lab", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens,
             Some(1024 + 2012)
         );
-        // All of InferenceX's first scripts for vLLM schedule asynchronously; the captured graph sizes differ.
+        // InferenceX's earliest scripts for vLLM all schedule asynchronously, but differ in captured graph sizes.
         let (oss, h100) = ("openai/gpt-oss-120b", "h100-sxm");
         for (model, chip, captured) in [
             (oss, h100, Some(2048)),
@@ -356,8 +357,8 @@ mod tests {
                 "{chip}"
             );
         }
-        // A version before the generator's release processed prompts one by one: a prompt, a thousand tokens and the
-        // users.
+        // Versions before the generator's release computed prompts one by one: a budget of one prompt, 1000 tokens
+        // and the number of requests in flight.
         let header =
             "source,kind,model,hardware,engine,engine_version,weights,input_len,output_len,concurrency";
         let early = format!("nvidia_lab,closed_loop,{llama},h100-sxm,tensorrt-llm,1.0.0rc3,fp8,1024,128,8");
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(row.options(None).engine.max_num_batched_tokens, Some(1024 + 1000 + 8));
         let later = spec("nvidia_lab", "tensorrt-llm", llama, "h100-sxm", 2, 8);
         assert_eq!(later.max_num_batched_tokens, Some(1024 + 2012));
-        // Sources without a recipe get no settings.
+        // Rows of sources without a recipe get no settings.
         assert_eq!(spec("mine", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens, None);
     }
 }

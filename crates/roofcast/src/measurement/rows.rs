@@ -8,13 +8,13 @@ use crate::parallelism::RequestedParallelism;
 use crate::spec::PoolSpec;
 use crate::table;
 
-/// Reads a measurements CSV and refuses it if any row is wrong; `place` names the file in errors.
+/// Reads a measurements CSV, all or nothing: any wrong row is an error. `place` names the file in errors.
 pub fn read(place: &str, text: &str) -> Result<Vec<Measurement>> {
     read_each(place, text)?.into_iter().collect()
 }
 
-/// Reads a measurements CSV row by row: each is a measurement, or an error with its line; `place` names the file in
-/// errors.
+/// Reads a measurements CSV row by row: each row gives a measurement, or an error with its line number. `place` names
+/// the file in errors.
 pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     let mut reader = table::reader(text);
     let separator = table::separator(text);
@@ -22,7 +22,7 @@ pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     let header = reader.headers().map_err(broken)?.clone();
     let pools = header.iter().any(|h| h == "prefill_workers");
     for needed in ["kind", "model", "hardware"] {
-        // A file of disaggregated rows has one kind of rows.
+        // A file of disaggregated rows needs no `kind` column, because all its rows are of one kind.
         if !(header.iter().any(|h| h == needed) || pools && needed == "kind") {
             let accepted =
                 "a measurements CSV with the columns kind, model, hardware and those of its metrics";
@@ -38,7 +38,7 @@ pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     Ok(reader.records().map(row).collect())
 }
 
-/// One line of the file.
+/// One line of the file, with the header.
 struct MeasurementLine<'a> {
     place: String,
     header: &'a csv::StringRecord,
@@ -63,7 +63,7 @@ impl MeasurementLine<'_> {
         }
     }
 
-    /// Requests per second; `inf`, as benchmark clients write it, counts as no rate.
+    /// Reads requests per second; `inf`, as benchmark clients write a burst, is read as no rate.
     fn rate(&self) -> Result<Option<f64>> {
         match self.text("request_rate") {
             "inf" | "Inf" | "infinity" => Ok(None),
@@ -71,7 +71,7 @@ impl MeasurementLine<'_> {
         }
     }
 
-    /// A count; zero counts as absent.
+    /// Reads a count; zero is read as absent.
     fn count(&self, column: &str) -> Result<Option<u64>> {
         match self.number(column)? {
             None | Some(0.0) => Ok(None),
@@ -80,7 +80,7 @@ impl MeasurementLine<'_> {
         }
     }
 
-    /// Token counts; a fractional mean is rounded.
+    /// Reads token counts; a fractional mean is rounded.
     fn lengths(&self, column: &str) -> Result<Option<Lengths>> {
         let tokens = |column: &str| -> Result<Option<u64>> {
             match self.number(column)?.map(f64::round) {
@@ -156,7 +156,8 @@ impl MeasurementLine<'_> {
         })
     }
 
-    /// The pools of a row that names workers: `prefill_tp`, `decode_tp` and further columns, of one worker each.
+    /// Prefill and decode pools of a row with columns for workers (`prefill_tp`, `decode_tp` and others); the columns
+    /// describe one worker of each pool.
     fn pools(&self) -> Result<Option<[PoolSpec; 2]>> {
         let pool = |side: &str| -> Result<PoolSpec> {
             let column = |name: &str| format!("{side}_{name}");
@@ -182,7 +183,8 @@ impl MeasurementLine<'_> {
         }
     }
 
-    /// Parallelism of the row. Sources count expert ranks that do not exist, so the ranks of a stage are the bound.
+    /// Degrees of parallelism of the row. Some sources state more expert-parallel ranks than exist, so the number is
+    /// limited to the ranks of a stage.
     fn parallelism(&self) -> Result<RequestedParallelism> {
         let (tp, dp) = (self.count("tp")?.unwrap_or(1), self.count("attention_dp")?.unwrap_or(1));
         Ok(RequestedParallelism {
@@ -200,7 +202,7 @@ impl MeasurementLine<'_> {
 mod tests {
     use super::*;
 
-    /// A wrong row is refused with its line, and the other rows are read.
+    /// A wrong row is refused with its line number, and all other rows are read.
     #[test]
     fn rows_are_refused_one_by_one() {
         let file = "kind,model,hardware,engine,tpot_ms\ndecode_step,m,h100-sxm,vllm,9\ndecode_step,m,h100-sxm,vllm,-9\n\
@@ -215,7 +217,8 @@ mod tests {
         assert!(read("f.csv", file).is_err());
     }
 
-    /// Two workers of 4 data-parallel ranks compute prompts, one of tp 8 decodes; 1,024 tokens are 819 to 1,024.
+    /// Two prefill workers of 4 data-parallel ranks and one decode worker of tp 8; lengths of 1,024 tokens vary from
+    /// 819 to 1,024.
     #[test]
     fn pools_of_workers() {
         let header = "model,hardware,engine,weights,input_len,output_len,concurrency,prefill_workers,prefill_tp,\

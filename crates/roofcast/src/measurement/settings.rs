@@ -1,21 +1,21 @@
 //! The `settings` column: settings of server and client, as `key=value;key=value`.
 //!
-//! Knows: which keys change a forecast, under the names that vLLM, SGLang and their benchmark clients use, and the
-//! other keys of a row. Knows nothing about deployments.
+//! Knows: the keys that change a forecast, under the names that vLLM, SGLang and their benchmark clients use, and
+//! collects the names of all other keys. Knows nothing about deployments.
 
 use crate::error::{Error, Result};
 use crate::spec::{EngineKind, EngineSpec};
 use std::collections::BTreeSet;
 
-/// Standard deviation of the logarithm of ShareGPT's lengths, of prompts and of answers: a log-normal distribution
-/// with this value has a standard deviation of 1.1 means. The first turns that benchmark clients send (prompts up to
-/// 1,024 tokens) have 1.13.
+/// Standard deviation of the logarithm of ShareGPT's lengths, of prompts and of answers. A log-normal distribution
+/// with this value has a standard deviation of 1.1 times its mean; the first turns that benchmark clients send
+/// (prompts up to 1,024 tokens) have 1.13 times.
 const SHAREGPT_SIGMA: f64 = 0.9;
-/// Bounds that clients apply to ShareGPT: at least 4 tokens, prompts of at most 1,024 (`is_valid_sequence` of vLLM's
-/// benchmarks, 0.11).
+/// Bounds on ShareGPT's lengths in tokens that clients apply: at least 4, and prompts at most 1,024
+/// (`is_valid_sequence` of vLLM's benchmarks, 0.11).
 pub(crate) const SHAREGPT_TOKENS: [u64; 2] = [4, 1024];
 
-/// Flags of servers that change a forecast and have a value, with their dashes as underscores.
+/// Server flags with a value that change a forecast, with underscores in place of dashes.
 const VALUES: [&str; 11] = [
     "max_num_seqs",
     "max_running_requests",
@@ -29,21 +29,21 @@ const VALUES: [&str; 11] = [
     "gpu_memory_utilization",
     "mem_fraction_static",
 ];
-/// Flags of servers that are on or off.
+/// Server flags without a value, which switch a feature on.
 const SWITCHES: [&str; 4] =
     ["enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "enforce_eager"];
-/// Datasets of conversations, whose lengths spread as ShareGPT's.
+/// Datasets of conversations, whose lengths are distributed like ShareGPT's.
 const CONVERSATIONS: [&str; 6] = ["sharegpt", "lmsys", "wildchat", "ultrachat", "alpaca", "dolly"];
 
-/// Distribution of the gaps between arrivals.
+/// Distribution of the gaps between arrivals of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Pattern {
-    /// Independent of each other.
+    /// Poisson process: arrivals are independent of each other.
     #[default]
     Poisson,
-    /// Evenly spaced.
+    /// Equal gaps.
     Constant,
-    /// Gaps from a gamma distribution with this shape; below 1 burstier.
+    /// Gaps from a gamma distribution with this shape parameter; values below 1 are burstier than Poisson.
     Gamma(f64),
 }
 
@@ -60,16 +60,16 @@ pub enum Spread {
     Sharegpt,
 }
 
-/// Contents of a row's settings.
+/// Settings in a cell of the column.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RowSettings {
-    /// Requests of the run.
+    /// Number of requests of the run.
     pub num_prompts: Option<u64>,
     /// Distribution of arrivals.
     pub pattern: Pattern,
-    /// Distribution of lengths where the row has only their means.
+    /// Distribution of lengths, if the row states only their means.
     pub lengths: Spread,
-    /// Requests that the client had in flight at most.
+    /// Most requests that the client had in flight.
     pub max_concurrency: Option<u64>,
     /// Tokens of a shared prefix, and the number of different prefixes.
     pub shared_prefix: Option<[u64; 2]>,
@@ -77,12 +77,12 @@ pub struct RowSettings {
     pub weight_only: bool,
     /// Settings of the server.
     engine: EngineSpec,
-    /// Keys that do not affect a forecast.
+    /// Keys that do not affect a forecast and are ignored.
     pub unread: BTreeSet<String>,
 }
 
 impl RowSettings {
-    /// Reads a cell; `place` names file and line in errors.
+    /// Reads a cell; `place` names the file and line in errors.
     pub(super) fn read(place: &str, cell: &str) -> Result<RowSettings> {
         let mut settings = RowSettings::default();
         for part in cell.split(';').map(str::trim).filter(|part| !part.is_empty()) {
@@ -101,7 +101,7 @@ impl RowSettings {
             "flags" | "variant" => return self.take_flags(entry),
             "client" => self.max_concurrency = entry.at_most(),
             "note" => self.shared_prefix = entry.shared_prefix(),
-            // vLLM's Marlin kernels, for GEMMs and for experts.
+            // vLLM's Marlin kernels, for GEMMs and for experts, use 16-bit activations.
             "backends" => self.weight_only = entry.value.contains("marlin"),
             "max_num_seqs" | "max_running_requests" | "max_batch_size" => {
                 engine.max_num_seqs = entry.count()?
@@ -127,7 +127,7 @@ impl RowSettings {
         Ok(())
     }
 
-    /// Reads the flags of a server's command line, as `--max-num-batched-tokens 4096` or `--max_num_tokens=4096`;
+    /// Reads the flags of a server's command line, as in `--max-num-batched-tokens 4096` or `--max_num_tokens=4096`;
     /// flags that do not affect a forecast, and words in between, are skipped.
     fn take_flags(&mut self, entry: &RowSetting) -> Result<()> {
         let mut words = entry.value.split_whitespace().peekable();
@@ -148,7 +148,7 @@ impl RowSettings {
         Ok(())
     }
 
-    /// Fills in the server's settings.
+    /// Adds the server's settings to `spec`.
     pub(super) fn fill(&self, spec: &mut EngineSpec) {
         let told = &self.engine;
         spec.max_num_seqs = told.max_num_seqs.or(spec.max_num_seqs);
@@ -160,12 +160,12 @@ impl RowSettings {
         if spec.kind() == EngineKind::Sglang {
             spec.chunked_prefill_size = told.chunked_prefill_size.or(spec.chunked_prefill_size);
         }
-        // The other keys are vLLM's own.
+        // The keys below exist in vLLM only.
         if spec.kind() == EngineKind::Vllm {
             spec.max_model_len = told.max_model_len.or(spec.max_model_len);
             spec.enable_chunked_prefill = told.enable_chunked_prefill.or(spec.enable_chunked_prefill);
             spec.async_scheduling = told.async_scheduling.or(spec.async_scheduling);
-            // Without a common prefix a cache has no hits, so only "off" has an effect.
+            // Without a common prefix the cache has no hits, so that only "off" has an effect.
             spec.enable_prefix_caching = told.enable_prefix_caching.filter(|on| !on);
         }
     }
@@ -175,13 +175,14 @@ impl RowSettings {
         self.engine.enable_prefix_caching != Some(false)
     }
 
-    /// Mean and standard deviation of the logarithm of ShareGPT's lengths with a mean of `tokens`.
+    /// Mean and standard deviation of the logarithm of lengths that are distributed like ShareGPT's, with a mean of
+    /// `tokens`.
     pub(crate) fn sharegpt_lengths(tokens: f64) -> [f64; 2] {
         [tokens.max(1.0).ln() - SHAREGPT_SIGMA * SHAREGPT_SIGMA / 2.0, SHAREGPT_SIGMA]
     }
 }
 
-/// One `key=value`.
+/// One `key=value` of a cell.
 struct RowSetting<'a> {
     place: &'a str,
     key: &'a str,
@@ -218,7 +219,8 @@ impl RowSetting<'_> {
         share.map(Some).ok_or_else(|| self.wrong("`default`, or a share above 0, at most 1"))
     }
 
-    /// `on`, `off`, `True`, `False`; any other text, as `engine default (on)`, means the engine's default.
+    /// Reads `on`, `off`, `True` or `False`; any other text, such as `engine default (on)`, means the engine's
+    /// default.
     fn switch(&self) -> Option<bool> {
         match self.value.to_ascii_lowercase().as_str() {
             "on" | "true" | "yes" => Some(true),
@@ -227,21 +229,22 @@ impl RowSetting<'_> {
         }
     }
 
-    /// Shared prefix, as in `128 of ~204 prompt tokens shared, 10 system prompts`.
+    /// Reads a shared prefix, as in `128 of ~204 prompt tokens shared, 10 system prompts`.
     fn shared_prefix(&self) -> Option<[u64; 2]> {
         let (tokens, after) = self.value.split_once(" prompt tokens shared, ")?;
         let first = |text: &str| text.split(' ').next()?.parse::<u64>().ok().filter(|n| *n > 0);
         Some([first(tokens)?, first(after)?])
     }
 
-    /// Requests in flight, as in `44 workers x 10 in flight: at most 440`.
+    /// Reads the most requests in flight, as in `44 workers x 10 in flight: at most 440`.
     fn at_most(&self) -> Option<u64> {
         let (_, after) = self.value.split_once("at most ")?;
         let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok().filter(|most| *most > 0)
     }
 
-    /// Distribution of lengths, as in `sharegpt`, `uniform 1..1000 in, 1..1000 out, means given` or `dataset means`.
+    /// Reads a distribution of lengths, as in `sharegpt`, `uniform 1..1000 in, 1..1000 out, means given` or `dataset
+    /// means`.
     fn spread(&self) -> Option<Spread> {
         let says = self.value.to_ascii_lowercase();
         if CONVERSATIONS.iter().any(|name| says.contains(name)) {
@@ -291,7 +294,7 @@ mod tests {
         assert_eq!(settings.shared_prefix, None);
     }
 
-    /// A program that calls the engine in process has no server before it, for every kind of load.
+    /// A program that calls the engine in process has no server in between, for every kind of load.
     #[test]
     fn an_engine_may_run_without_a_server() {
         let served = |cell: &str| {
@@ -336,15 +339,15 @@ mod tests {
         }
     }
 
-    /// ln 200 = 5.298, less 0.81/2.
+    /// ln 200 = 5.298, minus half of 0.9² = 0.81.
     #[test]
     fn lengths_of_conversations_keep_their_mean() {
         let [mu, sigma] = RowSettings::sharegpt_lengths(200.0);
         assert!((mu - 4.893).abs() < 0.001 && sigma == 0.9);
     }
 
-    /// No step with prompts runs in a captured graph, or steps of up to 2048 tokens do; as a key of the row and as a
-    /// flag.
+    /// Either no step with prompts runs in a captured graph, or steps of up to 2048 tokens do; set by a key of the
+    /// row and by a flag.
     #[test]
     fn what_graphs_hold_is_read() {
         for (cell, tokens) in [

@@ -1,10 +1,10 @@
 //! Host memory as a tier of the KV cache: its capacity in tokens, and the speed of copies.
 //!
-//! Knows: SGLang's HiCache sizes its host pool by a ratio of the device's tokens or by bytes of each rank (SGLang
-//! 0.5.23, `mem_cache/pool_host/base.py`); vLLM's offloading connector by bytes of all ranks, in whole chunks (vLLM 0.33,
-//! `v1/kv_offload/cpu/spec.py`). Every rank copies its part over its own link, which reaches [`LINK_SHARE`] of its nominal
-//! rate and no more than its part of the host's memory. Knows nothing about the latency of single copies, or about the
-//! tokens in the pool.
+//! Knows: the size of SGLang's HiCache pool, set as a multiple of the device's tokens or in bytes per rank (SGLang
+//! 0.5.23, `mem_cache/pool_host/base.py`); the size of vLLM's offloading tier, set in bytes of all ranks, in whole
+//! chunks (vLLM 0.33, `v1/kv_offload/cpu/spec.py`). Every rank copies its part over its own link, at [`LINK_SHARE`]
+//! of the link's nominal rate and at most at its part of the bandwidth of the host's memory. Knows nothing about the
+//! latency of single copies, or about the tokens in the pool.
 
 use super::sequence_bytes;
 use crate::deployment::Deployment;
@@ -16,17 +16,17 @@ use crate::units::ByteRate;
 /// Efficiency of a host link for copies of whole blocks: 50 of 63 GB/s on an H100 with PCIe 5, in each direction
 /// (vLLM's post on its offloading connector, 2026-01-08).
 const LINK_SHARE: f64 = 0.8;
-/// Nominal rate of a host link that is missing in the catalog: PCIe 4.0 x16. An assumption.
+/// Assumed nominal rate in bytes per second of a host link that the catalog lacks: PCIe 4.0 x16.
 const HOST_LINK: ByteRate = ByteRate(31.5e9);
-/// Part of the nominal bandwidth of a host's memory that copies reach. An assumption, the usual one for streams.
+/// Assumed efficiency of copies in the host's memory: fraction of the nominal bandwidth, usual for streaming access.
 const MEMORY_SHARE: f64 = 0.8;
-/// Length of the sequence that measures bytes per token: beyond every sliding window.
+/// Length in tokens of the sequence from which bytes per token are derived: longer than every sliding window.
 const LONG: u64 = 1 << 20;
 
-/// The host tier of a device pool of `device_tokens`, if the spec enables one.
+/// Computes the host tier behind a device pool of `device_tokens` tokens, if the spec enables one.
 ///
 /// # Errors
-/// If the model keeps anything other than KV of its whole context, or a size is out of range.
+/// Fails if the model keeps state other than the KV of its whole context, or if a size is out of range.
 pub fn host_tier(deployment: &Deployment, device_tokens: u64) -> Result<Option<HostTier>> {
     let Some(asked) = &deployment.engine.host_tier else { return Ok(None) };
     let key = asked.key();
@@ -57,7 +57,7 @@ fn bounded(field: &str, value: f64, most: f64) -> Result<f64> {
     if fits { Ok(value) } else { Err(Error::field("engine", field, value, accepted)) }
 }
 
-/// Tokens of HiCache's host pool: whole pages, and one more.
+/// Tokens of HiCache's host pool: whole pages, plus one page.
 fn hicache(deployment: &Deployment, asked: &HiCacheSettings, token: f64, device_tokens: u64) -> Result<u64> {
     let ratio = bounded("hicache_ratio", asked.ratio, 1e3)?;
     let size = bounded("hicache_size", asked.gb, 1e6)?;
@@ -70,7 +70,7 @@ fn hicache(deployment: &Deployment, asked: &HiCacheSettings, token: f64, device_
     Ok(tokens - tokens % page + page)
 }
 
-/// Tokens of vLLM's host tier: whole chunks of one block. Each data-parallel engine has a tier of its own.
+/// Tokens of vLLM's host tier, in whole chunks of one block each. Each data-parallel engine has a separate tier.
 fn offloading(deployment: &Deployment, asked: &OffloadSettings, token: f64) -> Result<u64> {
     let bytes = bounded("kv_offloading_size", asked.gib, 1e6)? * f64::from(1 << 30);
     let block = deployment.engine.block_size;
@@ -82,15 +82,15 @@ fn offloading(deployment: &Deployment, asked: &OffloadSettings, token: f64) -> R
     Ok((blocks * block).saturating_mul(deployment.parallelism.attention_dp))
 }
 
-/// Bytes of a token.
+/// KV bytes of one token.
 struct TokenBytes {
-    /// On the rank with the most.
+    /// Bytes on the rank with the most.
     busiest: f64,
-    /// On all ranks of a data-parallel rank of attention.
+    /// Bytes on all ranks of one data-parallel rank of attention.
     all: f64,
 }
 
-/// Bytes of a token; `None` if the bytes of a sequence do not grow linearly with its tokens.
+/// Derives the bytes per token; `None` if the bytes of a sequence are not proportional to its tokens.
 fn token_bytes(deployment: &Deployment) -> Option<TokenBytes> {
     let stages = |tokens: u64| {
         (0..deployment.stages.len()).map(move |stage| sequence_bytes(deployment, stage, tokens).0)
@@ -101,8 +101,8 @@ fn token_bytes(deployment: &Deployment) -> Option<TokenBytes> {
     (two == 2 * one && one > 0).then(|| TokenBytes { busiest: each(one), all: each(all) })
 }
 
-/// Bytes per second in one direction between an accelerator and its host's memory while the other direction rests, and
-/// the part of it that each direction gets while both copy.
+/// Copy rate between an accelerator and its host's memory in one direction while the other is idle, and the fraction
+/// of the rate that each direction reaches while both copy.
 fn rates(deployment: &Deployment) -> (ByteRate, f64) {
     let accelerator = &deployment.accelerator;
     let own = accelerator.link.as_ref().filter(|link| link.topology.is_pcie()).map(|link| link.bytes_per_s);

@@ -1,15 +1,16 @@
-//! llama.cpp's memory: it uses all of the device, with no fraction kept back.
+//! llama.cpp's memory: it uses the whole device, without a reserved fraction.
 //!
-//! Knows: the input embedding stays on the host, and a micro-batch's intermediates are in one buffer that is reserved
-//! for the whole context at the start. Without flash attention that buffer holds the scores of `n_ubatch` queries
-//! with every token of every slot, in 32 bits: `n_ctx · n_ubatch · heads · 4` bytes, plus a mask of `n_ctx · n_ubatch
-//! · 4`; the logits, `n_ubatch · vocabulary · 4`, reuse it. With flash attention only the logits remain. Layers with a
-//! window w keep `min(n_ctx, w + n_ubatch)` cells of each slot, in multiples of 256. Does not know `--kv-unified`, with
-//! which `n_ubatch` cells are kept once for all slots.
+//! Knows: the input embedding stays on the host, and the intermediates of a micro-batch are in one buffer that is
+//! reserved for the whole context at the start. Without flash attention, the buffer holds the scores of `n_ubatch`
+//! queries with every token of every slot, in 32 bits: `n_ctx · n_ubatch · heads · 4` bytes, plus a mask of `n_ctx ·
+//! n_ubatch · 4`; the logits, `n_ubatch · vocabulary · 4`, reuse this memory. With flash attention, only the logits
+//! remain. Layers with a window w keep `min(n_ctx, w + n_ubatch)` cells of each slot, in multiples of 256. Does not
+//! know `--kv-unified`, which keeps the `n_ubatch` cells once for all slots.
 //!
 //! Sources: `llama_new_context_with_model` reserves the graph at `n_ctx` (llama.cpp of May 2024); the size of the
 //! scores in github.com/ikawrakow/ik_llama.cpp, pull request 237; the embedding on the host in
-//! github.com/ggml-org/llama.cpp, issues 5993 and 25700; the window's cells in `src/llama-kv-cache-iswa.cpp` of b11434.
+//! github.com/ggml-org/llama.cpp, issues 5993 and 25700; the window's cells in `src/llama-kv-cache-iswa.cpp` of
+//! b11434.
 
 use crate::deployment::Deployment;
 use crate::model::Mixer;
@@ -18,13 +19,13 @@ use crate::units::Bytes;
 
 /// Prompt tokens per micro-batch: `--ubatch-size`.
 const MICRO_BATCH: u64 = 512;
-/// Bytes of a computed value.
+/// Bytes of an intermediate value, which has 32 bits.
 const SINGLE: u64 = 4;
 /// Copies of the hidden state that a layer holds at one time.
 const STREAMS: u64 = 4;
-/// Cells to a multiple of which a window's cache is rounded up.
+/// Cells of a window's cache are rounded up to a multiple of this number.
 const CELLS: u64 = 256;
-/// The first build that uses flash attention wherever the chip supports it: `-fa auto`, August 2025.
+/// First build that uses flash attention by default if the chip supports it: `-fa auto`, August 2025.
 const FLASH_FROM: u64 = 6325;
 
 /// True if llama.cpp serves `deployment`.
@@ -36,7 +37,7 @@ fn micro_batch(deployment: &Deployment) -> u64 {
     deployment.engine.requested.max_num_batched_tokens.unwrap_or(MICRO_BATCH).min(MICRO_BATCH)
 }
 
-/// True if attention scores are written to memory: by the spec, else before build [`FLASH_FROM`].
+/// True if attention scores are written to memory: as the spec requests, else in builds before [`FLASH_FROM`].
 fn writes_scores(deployment: &Deployment) -> bool {
     let engine = &deployment.engine;
     match engine.attention_backend {
@@ -49,7 +50,7 @@ fn writes_scores(deployment: &Deployment) -> bool {
     }
 }
 
-/// Bytes of the compute buffer on one rank for each token of the context.
+/// Bytes of the compute buffer on one rank per token of the context.
 pub(super) fn buffer_of_token(deployment: &Deployment) -> Bytes {
     if !writes_scores(deployment) {
         return Bytes::ZERO;
@@ -69,13 +70,14 @@ pub(super) fn buffer(deployment: &Deployment) -> Bytes {
     Bytes((STREAMS * model.hidden + logits) * SINGLE * micro_batch(deployment))
 }
 
-/// Cells that a layer with a window of `window` tokens keeps of a sequence of `context` tokens, beyond those of the window.
+/// Cells beyond the window itself that a layer with a window of `window` tokens keeps of a sequence of `context`
+/// tokens.
 pub(super) fn cells_beyond_window(deployment: &Deployment, window: u64, context: u64) -> u64 {
     let cells = context.min(window.saturating_add(micro_batch(deployment))).next_multiple_of(CELLS);
     cells - context.min(window)
 }
 
-/// Bytes of weights of `stage` that stay on the host: the input embedding, unless lm_head shares it.
+/// Bytes of the weights of `stage` that stay on the host: the input embedding, unless lm_head shares its weights.
 pub(super) fn on_host(deployment: &Deployment, stage: usize) -> Bytes {
     let apart = !deployment.model.tied && deployment.accelerator.vendor != "cpu";
     let row = deployment.stages.get(stage).map_or(Bytes::ZERO, |s| s.embedding_row);

@@ -1,19 +1,19 @@
 //! Memory figures of an engine's start-up log, term by term, for comparison with a forecast.
 //!
-//! Knows: the lines of vLLM (V0, V1 and after), SGLang, TensorRT-LLM and llama.cpp that have a figure of memory, and
-//! the term of each. Of several lines of one term the last counts, because ranks repeat it; llama.cpp's buffers of
-//! several devices add up. Knows nothing about forecasts.
+//! Knows: the log lines of vLLM (V0, V1 and after), SGLang, TensorRT-LLM and llama.cpp with a figure of memory, and
+//! the term of each. If several lines have one term, the last line counts, because each rank prints it; llama.cpp's
+//! buffers on several devices are summed. Knows nothing about forecasts.
 
 use super::{Rank, Start};
 use crate::units::Bytes;
 use serde::Serialize;
 
-/// Bytes of a GiB.
+/// Bytes in a GiB.
 const GIB: f64 = 1_073_741_824.0;
-/// Bytes of a MiB.
+/// Bytes in a MiB.
 const MIB: f64 = 1_048_576.0;
 
-/// A term of an accelerator's memory.
+/// Term of the division of an accelerator's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Term {
@@ -21,17 +21,17 @@ pub enum Term {
     Budget,
     /// Weights as loaded.
     Weights,
-    /// Activations at their peak.
+    /// Activations at their peak in a step.
     Activations,
     /// Memory outside the framework's allocator.
     Runtime,
-    /// Captured graphs that are deducted from the budget.
+    /// Captured CUDA graphs that are deducted from the budget.
     Graphs,
-    /// The KV cache.
+    /// KV cache.
     Kv,
-    /// Tokens of the KV cache.
+    /// Number of tokens in the KV cache.
     KvTokens,
-    /// Requests of the longest length that fit the cache, in hundredths.
+    /// Number of requests of the longest length that fit in the cache, in hundredths.
     Concurrency,
 }
 
@@ -57,7 +57,7 @@ struct LogPattern {
     before: &'static str,
     behind: &'static str,
     unit: f64,
-    /// True if figures of several lines add up.
+    /// True if the figures of several lines are summed.
     adds: bool,
 }
 
@@ -70,7 +70,7 @@ const fn part(term: Term, before: &'static str) -> LogPattern {
 }
 
 const LINES: [LogPattern; 25] = [
-    // vLLM
+    // vLLM.
     line(Term::Weights, "Model loading took ", " GiB", GIB),
     line(Term::Weights, "model weights take ", "GiB", GIB),
     line(Term::Weights, "Actual usage is ", " GiB for weight", GIB),
@@ -87,32 +87,32 @@ const LINES: [LogPattern; 25] = [
     line(Term::Kv, "larger than the available KV cache memory (", " GiB", GIB),
     line(Term::KvTokens, "GPU KV cache size: ", " tokens", 1.0),
     line(Term::Concurrency, "tokens per request: ", "x", 100.0),
-    // SGLang, whose GB are GiB
+    // SGLang, whose GB are GiB.
     line(Term::Weights, "mem usage=", " GB", GIB),
     line(Term::KvTokens, "max_total_num_tokens=", ",", 1.0),
     line(Term::KvTokens, "KV Cache is allocated. #tokens: ", ",", 1.0),
-    // TensorRT-LLM
+    // TensorRT-LLM.
     line(Term::Kv, "Allocated ", " GiB for max tokens in paged KV cache", GIB),
     line(Term::KvTokens, "for max tokens in paged KV cache (", ")", 1.0),
-    // llama.cpp
+    // llama.cpp.
     part(Term::Weights, "model buffer size ="),
     part(Term::Kv, "KV buffer size ="),
     part(Term::Activations, "compute buffer size ="),
     part(Term::Runtime, "RS buffer size ="),
 ];
 
-/// The figures of a log.
+/// Figures of a log.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Logged {
     figures: Vec<(Term, f64)>,
 }
 
 impl Logged {
-    /// Reads the lines that have a figure of memory; `None` if there is no such line.
+    /// Reads the lines with a figure of memory; `None` if there is no such line.
     pub fn read(log: &str) -> Option<Logged> {
         let mut logged = Logged::default();
         for text in log.lines() {
-            // Buffers on the host are no part of an accelerator's memory.
+            // Buffers on the host are not part of an accelerator's memory.
             if text.contains("CPU") && text.contains("buffer size") || text.contains("_Host ") {
                 continue;
             }
@@ -136,12 +136,12 @@ impl Logged {
         }
     }
 
-    /// The log's figure of a term: bytes, tokens, or hundredths of a request.
+    /// Figure of a term in the log: bytes, tokens, or hundredths of a request.
     pub(crate) fn of(&self, term: Term) -> Option<f64> {
         self.figures.iter().find(|(known, _)| *known == term).map(|(_, figure)| *figure)
     }
 
-    /// Bytes of the budget that the other terms do not explain, if the log has budget, weights and cache.
+    /// Bytes of the budget that no other term explains, if the log states budget, weights and cache.
     pub fn unexplained(&self) -> Option<f64> {
         let held = [Term::Activations, Term::Runtime, Term::Graphs];
         let held: f64 = held.into_iter().filter_map(|term| self.of(term)).sum();
@@ -149,19 +149,19 @@ impl Logged {
     }
 }
 
-/// One term, measured and forecast; bytes, tokens, or hundredths of a request.
+/// One term, measured and forecast, in bytes, tokens, or hundredths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TermComparison {
-    /// The term.
+    /// Term that is compared.
     pub term: Term,
-    /// The log's figure.
+    /// Figure in the log.
     pub measured: f64,
-    /// The forecast figure.
+    /// Figure of the forecast.
     pub forecast: f64,
 }
 
-/// The terms of `logged` compared with the forecast for the fullest `rank` and its engine. A forecast's runtime
-/// includes the captured graphs.
+/// Compares the terms of `logged` with the forecast for the fullest `rank` and its engine. The forecast's runtime
+/// term includes the captured graphs.
 pub fn beside(logged: &Logged, rank: &Rank, start: &Start) -> Vec<TermComparison> {
     let graphs = logged.of(Term::Graphs).unwrap_or(0.0);
     let bytes = |bytes: Bytes| bytes.as_f64();
@@ -181,7 +181,8 @@ pub fn beside(logged: &Logged, rank: &Rank, start: &Start) -> Vec<TermComparison
     forecasts.into_iter().filter_map(row).collect()
 }
 
-/// The number between the texts before and after; the last one there, since a percentage may precede a size.
+/// Number between the texts before and after the figure; the last number there, because a percentage may precede a
+/// size.
 fn figure(text: &str, line: &LogPattern) -> Option<f64> {
     let rest = text.split_once(line.before)?.1;
     let inner = rest.split_once(line.behind)?.0;
@@ -190,7 +191,7 @@ fn figure(text: &str, line: &LogPattern) -> Option<f64> {
     (number.is_finite() && number.abs() < 1e15).then_some(number * line.unit)
 }
 
-/// SGLang prints the cache in two halves: `K size: 8.23 GB, V size: 8.23 GB`.
+/// Sum of the two halves in which SGLang prints the cache: `K size: 8.23 GB, V size: 8.23 GB`.
 fn keys_and_values(text: &str) -> Option<f64> {
     let half = |before| figure(text, &line(Term::Kv, before, " GB", GIB));
     Some(half("K size: ")? + half("V size: ")?)
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!((gib(&logged, Term::Budget), gib(&logged, Term::Kv)), (Some(40.87), Some(11.57)));
         assert_eq!((gib(&logged, Term::Activations), gib(&logged, Term::Runtime)), (Some(0.6), Some(0.1)));
         assert_eq!((logged.of(Term::KvTokens), logged.of(Term::Concurrency)), (Some(75_824.0), Some(185.0)));
-        // 40.87 − 27.52 − 11.57 − 0.6 − 0.1
+        // 40.87 − 27.52 − 11.57 − 0.6 − 0.1 = 1.08 GiB.
         assert!((logged.unexplained().unwrap() / GIB - 1.08).abs() < 1e-9);
     }
 

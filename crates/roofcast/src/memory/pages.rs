@@ -1,9 +1,9 @@
-//! The blocks of one request, as vLLM counts them at start-up: layers with equal retention form groups of equally
-//! many layers, whose blocks have equal bytes and come from one pool.
+//! The blocks of one request, as vLLM counts them at start-up: layers with equal retention form groups with equal
+//! numbers of layers, whose blocks have equal bytes and come from one pool.
 //!
-//! Knows: a full-attention layer keeps `⌈L/b⌉` blocks of a request of L tokens; one with a window w keeps `⌈min(w − 1
-//! + tokens in flight, L)/b⌉ + 1`; a recurrent state takes whole blocks, one plus one for each draft, and a second
-//! where prefixes are cached. Knows nothing about running requests, see [`crate::kv_cache::groups`].
+//! Knows: a full-attention layer keeps `⌈L/b⌉` blocks of a request of L tokens; a layer with a window w keeps `⌈min(w
+//! − 1 + tokens in flight, L)/b⌉ + 1`; a recurrent state occupies whole blocks, one plus one for each draft, and a
+//! further one if prefixes are cached. Knows nothing about running requests; see [`crate::kv_cache::groups`].
 //!
 //! Source: `v1/kv_cache_interface.py` and `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size`
 //! of `v1/core/kv_cache_utils.py` in vLLM 0.11 to 0.32.
@@ -14,20 +14,22 @@ use crate::model::Mixer;
 use crate::units::Bytes;
 use std::collections::BTreeMap;
 
-/// The first version that counts the tokens of every step in flight; 0.25.1 counts one step (`max_in_flight_tokens`).
+/// First version of vLLM that counts the tokens of every step in flight; 0.25.1 counts one step
+/// (`max_in_flight_tokens`).
 const ALL_IN_FLIGHT: &str = "0.26.0";
-/// The first version that caches prefixes of models with recurrent states by default; 0.26 and 0.27 support it and leave it
-/// off (`_set_default_chunked_prefill_and_prefix_caching_args` of `engine/arg_utils.py`).
+/// First version of vLLM that caches prefixes of models with recurrent states by default; in 0.26 and 0.27 the
+/// feature exists but is off by default (`_set_default_chunked_prefill_and_prefix_caching_args` of
+/// `engine/arg_utils.py`).
 const HYBRID_PREFIXES: &str = "0.28.0";
 
-/// Tokens of a request that a layer keeps.
+/// Part of a request that a layer keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kept {
-    /// Every token.
+    /// All tokens.
     All,
-    /// The last tokens, this many.
+    /// The last tokens, up to this number.
     Window(u64),
-    /// A fixed-size state.
+    /// A state of fixed size.
     State,
 }
 
@@ -36,14 +38,14 @@ enum Kept {
 struct RetentionClass {
     kept: Kept,
     groups: u64,
-    /// Tokens of a block.
+    /// Tokens per block.
     tokens: u64,
 }
 
-/// The pool of one stage's rank.
+/// Pool of blocks on one rank of a stage.
 #[derive(Debug)]
 pub(super) struct PagePool {
-    /// Bytes of a block, of all layers of a group.
+    /// Bytes of a block, over all layers of a group.
     pub(super) block: Bytes,
     kinds: Vec<RetentionClass>,
     in_flight: u64,
@@ -51,11 +53,11 @@ pub(super) struct PagePool {
 }
 
 impl PagePool {
-    /// The pool of `stage`; `None` if a layer's cache is not covered by these rules.
+    /// Pool on a rank of `stage`; `None` if these rules do not cover a layer's cache.
     pub(super) fn of(deployment: &Deployment, stage: usize) -> Option<PagePool> {
         let block = block_tokens(deployment);
         let layers = layers(deployment, stage)?;
-        // A state has no bytes per token.
+        // A recurrent state has no bytes per token, so that it does not determine the block.
         let page = layers.keys().map(|(_, bytes)| *bytes * block).max().filter(|page| *page > Bytes::ZERO)?;
         let counts: Vec<u64> = layers.values().copied().collect();
         let size = group_size(&counts)?;
@@ -71,7 +73,7 @@ impl PagePool {
         })
     }
 
-    /// Most blocks that a request of `context` tokens holds.
+    /// Most blocks that a request of `context` tokens occupies.
     pub(super) fn blocks(&self, context: u64) -> u64 {
         let of = |kind: &RetentionClass| {
             let each = match kind.kept {
@@ -88,7 +90,7 @@ impl PagePool {
     }
 }
 
-/// Number of layers by retention and by bytes per token on a rank; a state has 0 bytes per token.
+/// Number of layers by retention and by KV bytes per token on a rank; a recurrent state has 0 bytes per token.
 fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes), u64>> {
     let mut layers: BTreeMap<(Kept, Bytes), u64> = BTreeMap::new();
     let mut add = |kept, bytes, count: u64| *layers.entry((kept, bytes)).or_default() += count;
@@ -111,15 +113,15 @@ fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes
     Some(layers)
 }
 
-/// Layers of a group: the smallest number of equal layers, or the largest if that is less than 1.5 times the
-/// smallest.
+/// Number of layers in each group: the smallest of `counts`, the numbers of equal layers, or the largest if it is
+/// less than 1.5 times the smallest.
 fn group_size(counts: &[u64]) -> Option<u64> {
     let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
     Some(if 2 * most < 3 * least { most } else { least })
 }
 
-/// Tokens that are scheduled and not yet settled: those of one step for each pipeline stage, or of two for a schedule one
-/// step ahead (`max_concurrent_batches` of `config/vllm.py`, with the first model runner).
+/// Tokens that are scheduled and not yet finished: the tokens of one step per pipeline stage, or of two steps if one
+/// step is scheduled ahead (`max_concurrent_batches` of `config/vllm.py`, with the first model runner).
 fn in_flight(deployment: &Deployment) -> u64 {
     let engine = &deployment.engine;
     let ahead = engine.vllm().and_then(|own| own.async_scheduling).unwrap_or(true);
@@ -131,7 +133,7 @@ fn in_flight(deployment: &Deployment) -> u64 {
     engine.max_num_batched_tokens * steps
 }
 
-/// Blocks of a recurrent state.
+/// Number of blocks that a recurrent state occupies.
 fn state_blocks(deployment: &Deployment) -> u64 {
     let engine = &deployment.engine;
     let cached = engine.enable_prefix_caching.unwrap_or_else(|| engine.is_since(HYBRID_PREFIXES));

@@ -1,10 +1,10 @@
-//! SGLang's pool of recurrent states in addition to its cache of keys and values, and the number of running requests
-//! that the pool allows.
+//! SGLang's pool of recurrent states, kept in addition to its cache of keys and values, and the number of running
+//! requests that the pool allows.
 //!
-//! Knows: `states = room × ratio/(1 + ratio) / bytes of a state`, with `mamba_full_memory_ratio`; a running request
-//! holds three states with the radix cache (its own, and two that the tree may keep), up to two more as buffers of an
-//! overlapping schedule, and one without the cache. Drafts need a snapshot for every draft token. Knows nothing about
-//! the tree. The padding slot of 0.5.18 and later, one state of hundreds, is not counted.
+//! Knows: `states = room × ratio/(1 + ratio) / bytes of a state`, with `mamba_full_memory_ratio`. With the radix
+//! cache a running request holds three states (its own, and two that the tree may keep), and up to two more as
+//! buffers of an overlapping schedule; without the cache it holds one. Drafts need a snapshot for every draft token.
+//! Knows nothing about the tree. The padding slot of 0.5.18 and later, one state of hundreds, is not counted.
 //!
 //! Sources: `handle_max_mamba_cache` and `_calculate_mamba_ratio` of `model_runner.py` in SGLang 0.5.4 to 0.5.6,
 //! `model_runner_kv_cache_mixin.py` in 0.5.7 to 0.5.15, `mem_cache/kv_cache_configurator.py` in 0.5.16 to 0.5.23;
@@ -17,29 +17,29 @@ use crate::units::Bytes;
 
 /// Number of states that a running request holds with a radix cache.
 const HELD: u64 = 3;
-/// Default number of running requests with drafts (`server_args.py`, 0.5.9).
+/// Default bound on running requests under speculative decoding (`server_args.py`, 0.5.9).
 const WITH_DRAFTS: u64 = 48;
 
-/// The first version that buffers states by default, so that schedules may overlap.
+/// First version of SGLang that buffers states by default, so that schedules may overlap.
 const BUFFERS: &str = "0.5.14";
-/// The first version that buffers Kimi Linear's states by default.
+/// First version of SGLang that buffers Kimi Linear's states by default.
 const BUFFERS_KDA: &str = "0.5.18";
-/// The first version that reserves snapshots for the running requests rather than for every state.
+/// First version of SGLang that reserves snapshots per running request; earlier versions reserve them per state.
 const SNAPSHOTS_BY_REQUEST: &str = "0.5.7";
-/// The first version whose snapshots are taken from the states' part of the room.
+/// First version of SGLang that takes the memory of snapshots from the states' part of the room.
 const SNAPSHOTS_SHARE: &str = "0.5.13";
 
-/// The pool of states of one rank.
+/// Pool of recurrent states of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RankStatePool {
-    /// Bytes of states and of drafts' snapshots.
+    /// Bytes of states and of the snapshots for drafts.
     pub(super) bytes: Bytes,
     /// Maximum number of running requests.
     pub(super) requests: u64,
 }
 
-/// The pool on a rank of `stage` that has `room` for states, keys and values; `None` if no layer has a state, or if
-/// nothing but states is cached.
+/// Pool on a rank of `stage` that has `room` bytes for states, keys and values; `None` if no layer has a state, or if
+/// no layer caches keys and values.
 pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option<RankStatePool> {
     let engine = &deployment.engine;
     let caches = deployment.stages.iter().flat_map(|s| &s.blocks).any(|(b, _)| b.mixer.kv_elements(1) > 0);
@@ -82,7 +82,7 @@ pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option
     Some(RankStatePool { bytes: state * (states + snapshots(states)), requests: states / each })
 }
 
-/// Bytes of a request's states in all layers of a rank.
+/// Bytes of the states of one request in all layers on a rank.
 fn state_bytes(deployment: &Deployment, stage: usize) -> Bytes {
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks.iter().fold(Bytes::ZERO, |all, (block, layers)| {
@@ -92,7 +92,7 @@ fn state_bytes(deployment: &Deployment, stage: usize) -> Bytes {
     })
 }
 
-/// States that a running request holds.
+/// Number of states that a running request holds.
 fn states_of_a_request(deployment: &Deployment) -> u64 {
     let engine = &deployment.engine;
     if !engine.states.keeps_radix_cache {
@@ -110,7 +110,7 @@ fn states_of_a_request(deployment: &Deployment) -> u64 {
     }
 }
 
-/// True if states are buffered by default.
+/// True if the release buffers states of `architecture` by default.
 fn buffers(release: &Release, architecture: &str) -> bool {
     let first = match architecture {
         "lfm2" | "lfm2_moe" | "jet_nemotron" => return false,

@@ -1,8 +1,8 @@
 //! An engine's memory report at start-up, and whether the engine starts.
 //!
-//! Knows: vLLM refuses if the cache cannot hold one request of `max_model_len`, and reports the bytes needed, the
-//! bytes available and the longest request that would fit; other engines refuse only if no memory remains for the
-//! cache. Figures are per engine: data-parallel ranks and replicas have one each.
+//! Knows: vLLM refuses to start if the cache cannot hold one request of `max_model_len` tokens, and reports the bytes
+//! needed, the bytes available and the longest request that would fit; other engines refuse only if no memory remains
+//! for the cache. Figures are per engine: data-parallel ranks and replicas each have their own.
 
 use super::pages::PagePool;
 use super::{Rank, beside_weights, budget, padded, ranks, running, sequence_bytes, share};
@@ -15,47 +15,47 @@ use serde::Serialize;
 /// Memory figures that one engine reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Start {
-    /// Tokens of the longest request.
+    /// Longest request in tokens.
     pub max_model_len: u64,
-    /// Weights of the fullest rank.
+    /// Bytes of weights on the fullest rank.
     pub weight_bytes: Bytes,
-    /// Room for KV on the tightest rank.
+    /// Bytes for KV on the rank with the least room.
     pub kv_bytes: Bytes,
-    /// Tokens that fit the cache of one engine.
+    /// Number of tokens that fit in the cache of one engine.
     pub kv_tokens: u64,
-    /// Requests of `max_model_len` tokens that fit at one time.
+    /// Number of requests of `max_model_len` tokens that fit at one time.
     pub max_concurrency: f64,
-    /// Requests that run at once, of any length, if a pool of recurrent states bounds them.
+    /// Most requests, of any length, that run at one time, if a pool of recurrent states limits them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_running_requests: Option<u64>,
-    /// Reason why it does not start, if it does not.
+    /// Reason why the engine does not start; `None` if it starts.
     pub refusal: Option<Refusal>,
 }
 
 /// Reason why an engine does not start, with settings that would help.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Refusal {
-    /// KV cache that one request of `max_model_len` needs on the tightest rank.
+    /// KV bytes that one request of `max_model_len` tokens needs on the rank with the least room.
     pub needed_bytes: Bytes,
-    /// Bytes available for it.
+    /// Bytes available for KV.
     pub available_bytes: Bytes,
-    /// Bytes that are missing if weights and reserves alone do not fit, or if more is asked for than is free.
+    /// Bytes that are missing if weights and reserves alone do not fit, or if the engine requests more than is free.
     pub short_by_bytes: Bytes,
-    /// Bytes that the engine asks for.
+    /// Bytes that the engine requests.
     pub budget_bytes: Bytes,
     /// Bytes that no other process holds.
     pub free_bytes: Bytes,
-    /// The longest request with which it would start; 0 for none.
+    /// Longest request in tokens with which the engine would start; 0 if it would not start with any.
     pub longest: u64,
-    /// The nearest `gpu_memory_utilization`, in steps of 0.01, with which it would start: the largest if less is free
-    /// than asked for, else the smallest; `None` if there is none up to 0.99.
+    /// Nearest `gpu_memory_utilization`, in steps of 0.01, with which the engine would start: the largest that is
+    /// free if too much is requested, else the smallest that suffices; `None` if there is none up to 0.99.
     pub gpu_memory_utilization: Option<f64>,
-    /// The most `max_num_seqs` with which it would start; `None` if fewer sequences do not help.
+    /// Largest `max_num_seqs` with which the engine would start; `None` if fewer sequences do not help.
     pub max_num_seqs: Option<u64>,
 }
 
 impl Refusal {
-    /// The refusal as a sentence.
+    /// Writes the refusal as a sentence.
     pub fn told(&self, engine: &str, max_model_len: u64) -> String {
         let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
         let asks_too_much = self.budget_bytes > self.free_bytes;
@@ -91,12 +91,13 @@ impl Refusal {
     }
 }
 
-/// Refuses a deployment whose engine would not start with the requested `max_model_len`, or in the memory that other
-/// processes leave. An explicit number of blocks is accepted as is, for runs with small caches: vLLM holds it against the
-/// longest request from 0.21 on (`get_kv_cache_configs` of `v1/core/kv_cache_utils.py`), as [`start`] does.
+/// Refuses a deployment whose engine would not start with the requested `max_model_len`, or with the memory that
+/// other processes leave. An explicit number of blocks is accepted without a check, for runs with small caches,
+/// although vLLM compares it with the longest request from 0.21 on (`get_kv_cache_configs` of
+/// `v1/core/kv_cache_utils.py`), as [`start`] does.
 ///
 /// # Errors
-/// [`Error::WillNotStart`].
+/// Fails with [`Error::WillNotStart`].
 pub fn starts(deployment: &Deployment) -> Result<()> {
     let engine = &deployment.engine;
     let asked = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none());
@@ -110,7 +111,7 @@ pub fn starts(deployment: &Deployment) -> Result<()> {
     }
 }
 
-/// Cache of one rank, and the rule for a request's part of it.
+/// Cache of one rank, and the rule that counts the part of a request in it.
 struct Room {
     rank: Rank,
     pool: Option<PagePool>,
@@ -118,7 +119,7 @@ struct Room {
 }
 
 impl Room {
-    /// Bytes of a request of `context` tokens.
+    /// Bytes of one request of `context` tokens.
     fn needed(&self, deployment: &Deployment, context: u64) -> Bytes {
         match &self.pool {
             Some(pool) => pool.block * pool.blocks(context),
@@ -126,7 +127,7 @@ impl Room {
         }
     }
 
-    /// Requests of `context` tokens that fit.
+    /// Number of requests of `context` tokens that fit, with a fraction.
     fn concurrency(&self, deployment: &Deployment, context: u64) -> f64 {
         let whole = self
             .pool
@@ -136,7 +137,7 @@ impl Room {
     }
 }
 
-/// The start-up report of `deployment`, for requests of up to `context` tokens if neither spec nor model has a bound.
+/// Start-up report of `deployment`. `context` is the longest request in tokens if neither spec nor model states one.
 pub fn start(deployment: &Deployment, context: u64) -> Start {
     let longest = deployment.longest().unwrap_or(context).max(1);
     let paged =
@@ -162,7 +163,7 @@ pub fn start(deployment: &Deployment, context: u64) -> Start {
     }
 }
 
-/// Tokens that fit the cache in whole blocks, for requests of `longest` tokens.
+/// Number of tokens that fit in the cache in whole blocks, for requests of `longest` tokens.
 fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
     match &room.pool {
         Some(_) => (room.concurrency(deployment, longest) * longest as f64) as u64,
@@ -194,7 +195,7 @@ fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal
     })
 }
 
-/// The longest request up to `most` tokens that fits.
+/// Longest request in tokens that fits, at most `most`.
 fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
     if room.rank.beyond_free() > Bytes::ZERO {
         return 0;
@@ -208,8 +209,8 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
     fits
 }
 
-/// The utilization, in steps of 0.01, that leaves `needed` bytes and is free: the largest below the own one if that
-/// asks for more than is free, else the smallest above it.
+/// Utilization, in steps of 0.01, that provides `needed` bytes and does not exceed the free memory: the largest below
+/// the current one if the current one exceeds it, else the smallest above.
 fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
     let asks_too_much = room.rank.beyond_free() > Bytes::ZERO;
     let asked = deployment.engine.kv_cache_memory_bytes.map(Bytes);
@@ -233,7 +234,7 @@ fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f6
     }
 }
 
-/// The most concurrent sequences whose smaller step leaves `needed` bytes.
+/// Largest number of concurrent sequences whose step is small enough to leave `needed` bytes.
 fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64> {
     if deployment.engine.kv_cache_memory_bytes.is_some() || room.rank.beyond_free() > Bytes::ZERO {
         return None;

@@ -1,8 +1,8 @@
 //! vLLM's memory in addition to the weights: the step that it profiles at start-up, its sampler, graphs, and
 //! allocations outside PyTorch.
 //!
-//! Knows: the budget is a fraction of the memory that CUDA reports in all, so the CUDA context, which exists before
-//! the engine measures, is not in it. Knows nothing about weights.
+//! Knows: the budget is a fraction of the total memory that CUDA reports, so that the CUDA context, which exists
+//! before the engine measures, is not part of it. Knows nothing about weights.
 //!
 //! Sources: `determine_available_memory` of `v1/worker/gpu_worker.py`, `_dummy_sampler_run` of `gpu_model_runner.py`
 //! and `v1/sample` in vLLM 0.9 to 0.32; `sort` in PyTorch's `aten/src/ATen/native/cuda`; the table "Non-torch memory"
@@ -12,12 +12,12 @@ use crate::deployment::Deployment;
 use crate::spec::{EngineKind, Release};
 use crate::units::Bytes;
 
-/// The first version that profiles by the V1 engine.
+/// First version that profiles with the V1 engine.
 const V1: &str = "0.8.0";
-/// The first version that samples without a sort: it has a Triton kernel for top-k and top-p, 0.16 has none.
+/// First version that samples without a sort, by a Triton kernel for top-k and top-p that 0.16 lacks.
 const WITHOUT_SORT: &str = "0.17.0";
-/// The first version that deducts an estimate of captured graphs from the budget, under CUDA; earlier ones capture
-/// outside it.
+/// First version that deducts an estimate of captured graphs from the budget, under CUDA; in earlier versions, graphs
+/// use memory outside the budget.
 const GRAPHS_COUNTED: &str = "0.20.0";
 
 /// Bytes per vocabulary entry and sequence with a sort: logits in 16 bits and in fp32, sorted values and their 64-bit
@@ -29,28 +29,29 @@ const SORTING: u64 = 38;
 /// 4); 8 are not explained.
 const FILTERING: u64 = 22;
 
-/// GiB of libraries and modules of one rank outside PyTorch: 0.13 to 0.14 on an H100 in llm-d's table.
+/// GiB that libraries and modules of one rank occupy outside PyTorch: 0.13 to 0.14 on an H100 in llm-d's table.
 const NOT_TORCH: f64 = 0.13;
-/// GiB of communication outside PyTorch over NVLink, for each doubling of the ranks: llm-d's table has 0.55 with two
-/// ranks, public logs 0.95 with four. They are channels of NCCL, its buffers for NVLink SHARP, and those of vLLM's own
-/// all-reduce.
+/// GiB of communication buffers outside PyTorch over NVLink, per doubling of the ranks: 0.55 with two ranks in
+/// llm-d's table, 0.95 with four in public logs. The buffers are NCCL's channels, its buffers for NVLink SHARP, and
+/// the buffers of vLLM's own all-reduce.
 const COMMUNICATION: f64 = 0.42;
-/// Bytes of communication between two ranks over PCIe: two channels, each with a send and a receive buffer of 4 MiB, the
-/// default of `NCCL_BUFFSIZE`, and no NVLink SHARP. The number of channels is an assumption, made with start-up logs of
-/// PCIe cards in view.
+/// Bytes of communication buffers between two ranks over PCIe: two channels, each with a send and a receive buffer of
+/// 4 MiB, the default of `NCCL_BUFFSIZE`, and no NVLink SHARP. The number of channels is an assumption, made with
+/// start-up logs of PCIe cards in view.
 const COMMUNICATION_BY_PCIE: Bytes = Bytes(2 * 2 * (4 << 20));
-/// GiB that are estimated for captured graphs: the middle of ten public logs of vLLM 0.20 to 0.25, which have 0.07 to
-/// 2.35.
+/// GiB that vLLM estimates for captured graphs: the middle of ten public logs of vLLM 0.20 to 0.25, which range from
+/// 0.07 to 2.35.
 const GRAPHS: f64 = 0.65;
-/// Bytes of a GiB.
+/// Bytes in a GiB.
 const GIB: f64 = 1_073_741_824.0;
 
-/// Prompt tokens from which an engine before V1 enables chunked prefill by itself, and its token budget then.
+/// Prompt tokens beyond which an engine before V1 enables chunked prefill by default, and its token budget and
+/// sequences by default.
 const CHUNKS_BEYOND: u64 = 32_768;
 const V0_TOKENS: u64 = 2048;
 const V0_SEQUENCES: u64 = 256;
 
-/// The first version that asks for its share of the memory at start, and refuses if less is free (`request_memory`).
+/// First version that requests its share of the memory at start and refuses if less is free (`request_memory`).
 const ASKED_AT_START: &str = "0.9.1";
 
 /// True if memory of other processes is deducted from the KV cache: `non_torch_allocations` of the first V1 engines are
@@ -59,13 +60,13 @@ pub(super) fn deducts_other_processes(release: &Release) -> bool {
     release.is_since(V1) && !release.is_since(ASKED_AT_START)
 }
 
-/// Bytes per vocabulary entry that sampling holds for each sequence.
+/// Bytes that sampling holds per vocabulary entry and sequence.
 pub(super) fn sampler_bytes(release: &Release) -> u64 {
     if release.is_since(WITHOUT_SORT) { FILTERING } else { SORTING }
 }
 
-/// Tokens and sequences of the step that is profiled. Before V1 that is a whole prompt of the longest length, unless
-/// that is so long that prompts are split.
+/// Tokens and sequences of the step that is profiled. Before V1 the step is one whole prompt of the longest length,
+/// unless a prompt of that length would be split.
 pub(super) fn profiled(deployment: &Deployment) -> (u64, u64) {
     let engine = &deployment.engine;
     if engine.is_since(V1) {
@@ -78,8 +79,8 @@ pub(super) fn profiled(deployment: &Deployment) -> (u64, u64) {
     )
 }
 
-/// Bytes for images that fill the encoder's budget, which is the larger of the step's tokens and the largest image's:
-/// their patches, and their output tokens, which are kept. Vision towers compute whole images on every rank.
+/// Bytes for images that fill the encoder's budget, which is the larger of the step's tokens and the tokens of the
+/// largest image: their patches, and their output tokens, which are kept. Every rank computes whole images.
 pub(super) fn encoder(deployment: &Deployment) -> Bytes {
     let engine = &deployment.engine;
     let profiled = engine.kind() == EngineKind::Vllm && !engine.language_model_only;
@@ -89,7 +90,7 @@ pub(super) fn encoder(deployment: &Deployment) -> Bytes {
     Bytes(patches.saturating_add(tokens.saturating_mul(deployment.model.hidden))).scale(16, 8)
 }
 
-/// Bytes of communication between ranks.
+/// Bytes of communication buffers between ranks.
 pub(super) fn communication(deployment: &Deployment) -> Bytes {
     let ranks = deployment.parallelism.stage_ranks() * deployment.parallelism.pp;
     let by_pcie = deployment.accelerator.link.as_ref().is_some_and(|link| link.topology.is_pcie());
@@ -99,7 +100,7 @@ pub(super) fn communication(deployment: &Deployment) -> Bytes {
     Bytes::from_f64(COMMUNICATION * (ranks as f64).log2() * GIB)
 }
 
-/// Bytes of libraries and modules of one rank outside PyTorch.
+/// Bytes that libraries and modules of one rank occupy outside PyTorch.
 pub(super) fn not_torch() -> Bytes {
     Bytes::from_f64(NOT_TORCH * GIB)
 }

@@ -44,7 +44,7 @@ impl Twin {
         &self.contents[..count as usize]
     }
 
-    /// Admits the request with all of its blocks, if there is room; true if both pools agree on the cached part.
+    /// Admits the request with all of its blocks, if they fit; true if both pools find equally many cached blocks.
     fn admit(&mut self, extents: &mut Extents, pool: &mut Pool) -> bool {
         let full = (self.length - 1) / BLOCK;
         let shared = full.min(self.own_from / BLOCK);

@@ -1,4 +1,6 @@
 //! Reads attention over keys and values: heads, windows, chunks, indices of blocks.
+//!
+//! Knows: the keys of each `model_type` for softmax attention. Knows nothing about latents and recurrences.
 
 use super::{QkNorm, Reader};
 use crate::error::Result;
@@ -14,7 +16,7 @@ enum Span {
     Chunk(u64),
 }
 
-/// Query heads, KV heads and the widths of a key and of a value head.
+/// Numbers of query and KV heads, and the widths of a key head and of a value head.
 #[derive(Clone, Copy)]
 struct Heads {
     heads: u64,
@@ -24,7 +26,7 @@ struct Heads {
 }
 
 impl Reader<'_> {
-    /// The attention of layer `index`.
+    /// Reads the attention of layer `index`.
     pub(super) fn attention(&mut self, index: u64) -> Result<Attention> {
         let span = self.span(index)?;
         let local = span != Span::Full;
@@ -62,7 +64,7 @@ impl Reader<'_> {
     fn gate(&self) -> Result<Gate> {
         let keys = self.keys;
         let next = self.model_type.starts_with("qwen3_next") || self.model_type.starts_with("qwen3_5");
-        // Laguna names the kind of gate, or says that there is one: then it is a factor a head.
+        // Laguna's key either names the kind of gate, or is a boolean; true means one factor per head.
         let named = keys.value("gating").filter(|v| **v != Value::Bool(false));
         let heads = named.is_some_and(|v| *v == Value::Bool(true) || v.as_str() == Some("per-head"));
         let next = next || self.model_type.starts_with("muse_") || self.model_type == "afmoe";
@@ -84,7 +86,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Heads of layer `index`, which is local (windowed or chunked) or global.
+    /// Reads the heads of layer `index`, which is local (windowed or chunked) or global.
     fn heads(&mut self, index: u64, local: bool) -> Result<Heads> {
         let keys = self.keys;
         let mut all = self.common_heads()?;
@@ -93,13 +95,13 @@ impl Reader<'_> {
         }
         let or = |names: &[&str], common: u64| Ok(keys.count(names)?.unwrap_or(common));
         let h = match keys.object("attention_other_setting") {
-            // Step-3.5's sliding layers.
+            // Sliding layers of Step-3.5.
             Some(other) if local => Heads {
                 heads: other.count(&["num_attention_heads"])?.unwrap_or(all.heads),
                 kv_heads: other.count(&["num_attention_groups"])?.unwrap_or(all.kv_heads),
                 ..all
             },
-            // MiMo-V2's sliding layers.
+            // Sliding layers of MiMo-V2.
             _ if local => {
                 let head_dim = or(&["swa_head_dim"], all.head_dim)?;
                 Heads {
@@ -109,7 +111,7 @@ impl Reader<'_> {
                     v_head_dim: or(&["swa_v_head_dim"], all.v_head_dim)?,
                 }
             }
-            // Gemma 4's global layers.
+            // Global layers of Gemma 4.
             _ => {
                 let head_dim = keys.count(&["global_head_dim"])?;
                 let paired = keys.flag("attention_k_eq_v", false)?;
@@ -129,7 +131,7 @@ impl Reader<'_> {
         Ok(h)
     }
 
-    /// The query heads of layer `index` where they are listed, a number a layer (Laguna).
+    /// Number of query heads of layer `index` if the config lists a number per layer (Laguna).
     fn listed_heads(&self, index: u64) -> Result<Option<u64>> {
         let keys = self.keys;
         let Some(list) = keys.list("num_attention_heads_per_layer", self.layers)? else { return Ok(None) };
@@ -139,7 +141,7 @@ impl Reader<'_> {
         heads.map(Some).ok_or_else(bad)
     }
 
-    /// Heads as the unprefixed keys give them.
+    /// Reads the heads under the keys without a prefix.
     fn common_heads(&self) -> Result<Heads> {
         let keys = self.keys;
         let heads = keys.required(&["num_attention_heads", "n_head", "num_heads", "n_heads"])?;
@@ -162,7 +164,7 @@ impl Reader<'_> {
                 return Err(keys.bad("num_attention_heads", heads, accepted));
             }
         };
-        // DeepSeek-OCR, which has no latents, writes 0.
+        // DeepSeek-OCR, which has no latents, writes a `v_head_dim` of 0.
         let v_head_dim = match keys.count_or_zero(&["v_head_dim"])? {
             0 => head_dim,
             width => width,
@@ -188,12 +190,12 @@ impl Reader<'_> {
         Ok(index >= self.layers - shared)
     }
 
-    /// Biases on q, k, v and on the output projection.
+    /// True for biases on q, k and v, and true for a bias on the output projection.
     pub(super) fn attention_biases(&self) -> Result<(bool, bool)> {
         let (keys, habits) = (self.keys, self.habits);
         let both = |key: &str, default: bool| keys.flag(key, default).map(|b| (b, b));
         match self.model_type {
-            // attention_bias covers all four projections.
+            // In these types `attention_bias` covers all four projections.
             "llama" | "mistral" | "granite" | "granitemoehybrid" | "cohere" | "gpt_oss" | "qwen3"
             | "qwen3_moe" | "qwen3_next" | "gemma3" | "gemma3_text" | "gemma4" | "gemma4_text"
             | "cohere2" | "laguna" | "olmo3" | "nemotron_h" | "nemotron" | "falcon_h1" | "nemotron-nas" => {
@@ -227,7 +229,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Range of tokens that layer `index` attends to.
+    /// Reads the range of tokens that attention of layer `index` reads.
     fn span(&mut self, index: u64) -> Result<Span> {
         let keys = self.keys;
         let window = keys.count(&["sliding_window", "sliding_window_size"])?;
@@ -237,7 +239,7 @@ impl Reader<'_> {
             return Ok(if local { Span::Window(window.ok_or_else(missing)?) } else { Span::Full });
         }
         if let Some(kinds) = keys.list("attention_layers", self.layers)? {
-            // GPT-Neo's.
+            // GPT-Neo's lists.
             return match kinds[index as usize].as_str() {
                 Some("local") => Ok(Span::Window(keys.required(&["window_size"])?)),
                 Some("global") => Ok(Span::Full),
@@ -258,7 +260,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Range of tokens named by an entry of `layer_types`.
+    /// Converts an entry of `layer_types` to the range of tokens that it names.
     fn span_of(&self, kind: &Value, window: Option<u64>) -> Result<Span> {
         let keys = self.keys;
         match kind.as_str() {
@@ -292,12 +294,12 @@ impl Reader<'_> {
         let names = ["sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"];
         let every = self.keys.count(&names)?;
         Ok(match (self.model_type, every) {
-            // Each `every`-th layer sees everything.
+            // Every layer whose number is a multiple of `every` has full attention.
             (_, Some(every)) => !(index + 1).is_multiple_of(every),
             ("gemma3" | "gemma3_text" | "gemma4" | "gemma4_text", None) => !(index + 1).is_multiple_of(6),
             ("gemma2" | "gpt_oss", None) => index.is_multiple_of(2),
             ("granite_swa" | "granitemoe_swa", None) => !index.is_multiple_of(4),
-            // The first max_window_layers see everything.
+            // The first `max_window_layers` layers have full attention.
             (t, None) if t.starts_with("qwen") || t == "mimo" => {
                 index >= self.keys.count_or_zero(&["max_window_layers"])?
             }
@@ -318,7 +320,7 @@ impl Reader<'_> {
         Ok(letters[(index % letters.len() as u64) as usize] == b'L')
     }
 
-    /// The index of blocks of layer `index`: MiniMax-M3's, or MiniCPM-SALA's.
+    /// Reads the index that chooses blocks for layer `index`: MiniMax-M3's or MiniCPM-SALA's.
     fn block_index(&mut self, index: u64, heads: Heads) -> Result<Option<BlockIndex>> {
         if self.model_type == "minicpm_sala" {
             return self.index_of_means(heads);
@@ -343,8 +345,9 @@ impl Reader<'_> {
         }))
     }
 
-    /// InfLLM-v2's index: the best `topk` blocks and those of the window, by means of keys (SGLang 0.5.23,
-    /// `layers/attention/minicpm/backend.py`). Contexts up to `dense_len` are read whole there, which is noted.
+    /// Reads InfLLM-v2's index, which chooses the best `topk` blocks, and the blocks of the window, by means of keys
+    /// (SGLang 0.5.23, `layers/attention/minicpm/backend.py`). InfLLM-v2 reads contexts up to `dense_len` whole,
+    /// which is noted as an assumption.
     fn index_of_means(&mut self, heads: Heads) -> Result<Option<BlockIndex>> {
         let Some(sparse) = self.keys.object("sparse_config") else { return Ok(None) };
         let block = sparse.required(&["block_size"])?;

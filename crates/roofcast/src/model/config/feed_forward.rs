@@ -1,4 +1,6 @@
 //! Reads feed-forward parts: dense MLPs and experts, and which layers have which.
+//!
+//! Knows: the keys of each `model_type` for MLPs, experts and routers. Knows nothing about mixers.
 
 use super::Reader;
 use crate::error::Result;
@@ -7,7 +9,7 @@ use crate::model::{Dense, Experts, Ffn};
 use serde_json::Value;
 
 impl Reader<'_> {
-    /// The FFN of layer `index`.
+    /// Reads the feed-forward part of layer `index`.
     pub(super) fn ffn(&mut self, index: u64) -> Result<Ffn> {
         match self.experts()? {
             Some(experts) if self.is_moe_layer(index)? => {
@@ -24,21 +26,21 @@ impl Reader<'_> {
         Ok(named || self.model_type.starts_with("longcat_flash"))
     }
 
-    /// Experts where a pattern says that there are some.
+    /// Reads the experts of a layer that has experts according to a pattern.
     pub(super) fn required_experts(&mut self) -> Result<Ffn> {
         self.experts()?.map(Ffn::Experts).ok_or_else(|| {
             self.keys.bad("n_routed_experts", "missing", "a whole number: the pattern has layers of experts")
         })
     }
 
-    /// The dense MLP of layer `index`.
+    /// Reads the dense MLP of layer `index`.
     pub(super) fn dense(&mut self, index: u64) -> Result<Dense> {
         let keys = self.keys;
         let named = match self.model_type {
             "llama4" | "llama4_text" => keys.count(&["intermediate_size_mlp", "intermediate_size"])?,
-            // Without experts its shared MLP is all there is.
+            // A Granite model without experts consists of its shared MLP alone.
             "granitemoehybrid" => keys.count(&["shared_intermediate_size", "intermediate_size"])?,
-            // Gemma 3n lists a width a layer.
+            // Gemma 3n lists one width per layer.
             _ if keys.value("intermediate_size").is_some_and(Value::is_array) => self.listed_width(index)?,
             _ => keys.count(&[
                 "dense_intermediate_size",
@@ -53,27 +55,27 @@ impl Reader<'_> {
         };
         let intermediate = match named {
             Some(width) if self.model_type.starts_with("lfm2") => self.adjusted(width)?,
-            // Gemma 4: layers without keys of their own may be twice as wide.
+            // Gemma 4: layers that reuse keys of an earlier layer may be twice as wide.
             Some(width) if keys.flag("use_double_wide_mlp", false)? && self.shares_kv(index)? => 2 * width,
             Some(width) => width,
             None if self.habits.gated => {
                 return Err(keys.bad("intermediate_size", "missing", "a whole number"));
             }
-            // GPT's usual four times the residual width.
+            // GPT's usual width is four times the residual width.
             None => 4 * self.hidden,
         };
         let bias = match self.model_type {
             "falcon" => keys.flag("bias", false)?,
             "starcoder2" => keys.flag("use_bias", true)?,
             "opt" => keys.flag("enable_bias", true)?,
-            // gpt-oss has biases on its experts, qwen-like types none.
+            // gpt-oss has biases on its experts; Qwen-like types have none.
             "gpt_oss" => true,
             _ => keys.flag("mlp_bias", self.habits.mlp_bias)?,
         };
         Ok(Dense { intermediate, gated: self.habits.gated, bias })
     }
 
-    /// MLP width of layer `index` where `intermediate_size` is a list.
+    /// MLP width of layer `index` if `intermediate_size` is a list.
     fn listed_width(&self, index: u64) -> Result<Option<u64>> {
         let keys = self.keys;
         let Some(widths) = keys.list("intermediate_size", self.layers)? else { return Ok(None) };
@@ -82,7 +84,7 @@ impl Reader<'_> {
         width.map(Some).ok_or_else(|| keys.bad("intermediate_size", brief(found), "1 to 16777216"))
     }
 
-    /// LFM2's width: two thirds, times a factor, rounded up.
+    /// MLP width of LFM2: two thirds of `width`, times a factor, rounded up.
     fn adjusted(&self, width: u64) -> Result<u64> {
         let keys = self.keys;
         if self.model_type != "lfm2" || !keys.flag("block_auto_adjust_ff_dim", true)? {
@@ -96,7 +98,7 @@ impl Reader<'_> {
         Ok(((factor * (2 * width / 3) as f64) as u64).max(1).next_multiple_of(multiple))
     }
 
-    /// Experts of an MoE layer; `None` in a dense model.
+    /// Reads the experts of an MoE layer; `None` for a dense model.
     fn experts(&mut self) -> Result<Option<Experts>> {
         let keys = match (self.model_type, self.keys.object("ffn_config")) {
             ("dbrx", Some(inner)) => inner,
@@ -104,7 +106,7 @@ impl Reader<'_> {
         };
         let names = ["num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"];
         let count = keys.count_or_zero(&names)?;
-        // Gemma 4 names experts in dense models too.
+        // Dense models of Gemma 4 have keys for experts, too.
         if count <= 1 || !self.keys.flag("enable_moe_block", true)? {
             return Ok(None);
         }
@@ -143,8 +145,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// Experts that compute per token. LongCat's zero experts are among a token's choices and compute nothing, so the
-    /// mean number of computing choices is their share of all experts.
+    /// Number of experts that compute per token. LongCat's zero experts can be chosen but compute nothing, so the
+    /// mean number is the token's choices times the fraction of experts that compute.
     fn computed(&mut self, count: u64, per_token: u64) -> Result<u64> {
         let zero = self.keys.count_or_zero(&["zero_expert_num"])?;
         if zero == 0 {
@@ -158,7 +160,7 @@ impl Reader<'_> {
         Ok(computed)
     }
 
-    /// Width of the shared expert, which every token passes.
+    /// Width of the shared expert, which computes every token.
     fn shared_width(&self, intermediate: u64) -> Result<u64> {
         let keys = self.keys;
         if self.model_type.starts_with("llama4") {
@@ -174,23 +176,23 @@ impl Reader<'_> {
         }
     }
 
-    /// Router elements in addition to its matrix.
+    /// Router parameters in addition to its matrix.
     fn router_bias(&self, count: u64) -> Result<u64> {
         let keys = self.keys;
         Ok(match self.model_type {
             "gpt_oss" => count,
-            // e_score_correction_bias.
+            // One correction term per expert: `e_score_correction_bias`.
             "deepseek_v3" | "deepseek_v32" | "deepseek_v4" | "deepseek_ref" | "glm4_moe" | "glm_moe_dsa"
             | "kimi_linear" | "kimi_k3" | "nemotron_h" | "mimo_v2_flash" | "ernie4_5_moe" | "laguna"
             | "glm4_moe_lite" | "glm5_next" | "glm5_next_text" | "axk1" | "exaone_moe" | "afmoe"
             | "solar_open" | "solar_open2" | "hy_v3" | "hy_v4" | "hy_v4_vl_text" | "bailing_hybrid"
             | "muse_spark" | "muse_spark_text" => count,
-            // Rows and corrections of the zero experts, too.
+            // Router rows and correction terms of the zero experts are included.
             "longcat_flash" | "longcat_flash_ngram" => {
                 let zero = keys.count_or_zero(&["zero_expert_num"])?;
                 count + zero * (self.hidden + 1)
             }
-            // A scale per input and per expert.
+            // One scale per input and one per expert.
             "gemma4" | "gemma4_text" => self.hidden + count,
             _ if keys.text("topk_method")? == Some("noaux_tc")
                 || keys.flag("use_routing_bias", false)?
@@ -232,14 +234,14 @@ impl Reader<'_> {
         Ok(index >= first && on_beat && !spared)
     }
 
-    /// The layers with experts where they are listed: Llama 4's `moe_layers`, Step's `moe_layers_enum` ("3,4,5").
+    /// Layers with experts, if the config lists them: Llama 4's `moe_layers`, Step's `moe_layers_enum` ("3,4,5").
     fn moe_layers(&self) -> Result<Option<Vec<u64>>> {
         let keys = self.keys;
         if let Some(layers) = keys.numbers("moe_layers")? {
             return Ok(Some(layers));
         }
         match keys.value("moe_layers_enum") {
-            // Each layer reads it again.
+            // The bound on the text's length also bounds time, because the text is parsed again for each layer.
             Some(Value::String(text)) if text.len() < 1 << 16 => {
                 let number = |part: &str| part.trim().parse::<u64>();
                 let listed: Result<Vec<u64>, _> = text.split(',').map(number).collect();

@@ -1,15 +1,17 @@
-//! Defaults of each `model_type` that its config leaves out: biases, norms, gates, tied weights.
+//! Defaults that a `model_type` implies and its config does not state: biases, norms, gates, tied weights.
+//!
+//! Knows: the defaults of each known type. Knows nothing about keys.
 //!
 //! Source: the defaults in `configuration_*.py` and the modules in `modeling_*.py` of Hugging Face transformers.
 
-/// Properties of a `model_type` that its config leaves out.
+/// Properties that a `model_type` implies and its config does not state.
 #[derive(Clone, Copy)]
 pub(super) struct Habits {
     pub(super) qkv_bias: bool,
     pub(super) o_bias: bool,
     pub(super) mlp_bias: bool,
     pub(super) gated: bool,
-    /// Norms a layer, and whether they carry a bias (LayerNorm) or not (RMSNorm).
+    /// Number of norms per layer; `norm_bias` is true if they have a bias (LayerNorm), false if not (RMSNorm).
     pub(super) norms: u64,
     pub(super) norm_bias: bool,
     pub(super) tied: bool,
@@ -20,9 +22,9 @@ pub(super) struct Habits {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum QkNorm {
     No,
-    /// One norm of a head's width for queries and one for keys.
+    /// One norm of a head's width for queries, and one for keys.
     Head,
-    /// One norm over all heads together.
+    /// One norm over all heads of the queries, and one over all heads of the keys.
     Full,
 }
 
@@ -48,7 +50,7 @@ const GPT: Habits = Habits {
     ..LLAMA
 };
 
-/// Defaults of a `model_type`; `None` for an unknown one.
+/// Returns the defaults of a `model_type`; `None` for an unknown type.
 pub(super) fn habits(model_type: &str) -> Option<Habits> {
     Some(match model_type {
         "llama" | "cwm" | "iquestcoder" | "solar_open" | "youtu" | "mistral" | "mistral3" | "mistral4"
@@ -66,17 +68,17 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "dots1" | "step3p5" | "step3p7" | "step3p7_text" | "exaone4" | "exaone_moe" | "hunyuan_v1_dense"
         | "hunyuan_v1_moe" | "hy_v3" | "laguna" | "mellum" => Habits { qk_norm: QkNorm::Head, ..LLAMA },
         "afmoe" => Habits { norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
-        // The two learned numbers of its activation are not counted.
+        // The two learned numbers of Apertus's activation are not counted.
         "apertus" => Habits { gated: false, qk_norm: QkNorm::Head, ..LLAMA },
         "arcee" => Habits { gated: false, ..LLAMA },
         "nemotron" => Habits { gated: false, norm_bias: true, ..LLAMA },
         "nemotron_h" => Habits { gated: false, norms: 1, ..LLAMA },
         "mamba" | "mamba2" | "falcon_mamba" => Habits { norms: 1, tied: true, ..LLAMA },
-        // Grok 2's config.json says "git".
+        // Grok 2's config.json states the type "git".
         "grok" | "grok-1" | "git" => Habits { norms: 4, tied: true, ..LLAMA },
         "lfm2" | "lfm2_moe" => Habits { tied: true, qk_norm: QkNorm::Head, ..LLAMA },
         "lfm3" => Habits { tied: true, norms: 4, qk_norm: QkNorm::Head, ..LLAMA },
-        // Three norms with weights and a gate on each of the two residuals.
+        // Each layer has three norms with weights, and a gate on each of the two residuals.
         "muse_spark" | "muse_spark_text" => Habits { norms: 5, ..LLAMA },
         "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl" | "qwen2_vl_text" | "qwen2_5_vl_text"
         | "qwen2_5_omni_text" | "mimo" => Habits { qkv_bias: true, ..LLAMA },
@@ -87,7 +89,7 @@ pub(super) fn habits(model_type: &str) -> Option<Habits> {
         "minimax_m2" | "olmo2" | "olmo3" | "olmoe" | "flex_olmo" | "olmo_hybrid" => {
             Habits { qk_norm: QkNorm::Full, ..LLAMA }
         }
-        // Norms without weights.
+        // OLMo's norms have no weights.
         "olmo" => Habits { norms: 0, ..LLAMA },
         "glm4_moe" | "glm4v_moe_text" => Habits { qkv_bias: true, ..LLAMA },
         "gpt_oss" => Habits { qkv_bias: true, o_bias: true, mlp_bias: true, ..LLAMA },

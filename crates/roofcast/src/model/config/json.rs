@@ -1,13 +1,16 @@
 //! JSON as Python writes it: `NaN`, `Infinity` and `-Infinity` appear bare in some config.json files.
+//!
+//! Knows: the syntax. Knows nothing about keys.
 
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Longer than any config (the longest known lists 22,000 modules in 2 MB); bounds time and memory.
+/// Longest accepted text in bytes, longer than any config (the longest known lists 22,000 modules in 2 MB), which
+/// bounds time and memory.
 const LONGEST: usize = 64 << 20;
 
-/// Parses `text`, taking bare `NaN` and infinities as null; `place` names the file in errors.
+/// Parses `text` and reads bare `NaN` and infinities as null; `place` names the file in errors.
 pub(crate) fn parse(place: &str, text: &str) -> Result<Value> {
     let failed = |message: String| Error::Parse { place: place.into(), message };
     if text.len() > LONGEST {
@@ -16,7 +19,7 @@ pub(crate) fn parse(place: &str, text: &str) -> Result<Value> {
     serde_json::from_str(&without_bare_floats(text)).map_err(|e| failed(format!("{e}; accepted: JSON")))
 }
 
-/// `text` with bare `NaN`, `Infinity` and `-Infinity` outside strings replaced by null.
+/// Replaces bare `NaN`, `Infinity` and `-Infinity` outside strings by null.
 fn without_bare_floats(text: &str) -> Cow<'_, str> {
     if !text.contains("NaN") && !text.contains("Infinity") {
         return Cow::Borrowed(text);
@@ -30,7 +33,7 @@ fn without_bare_floats(text: &str) -> Cow<'_, str> {
                 clean.push_str("null");
                 word.len()
             }
-            // A backslash and the character that it escapes.
+            // A backslash is followed by the character that it escapes.
             (None, '\\') if quoted => {
                 let length = 1 + rest.chars().nth(1).map_or(0, char::len_utf8);
                 clean.push_str(&rest[..length]);

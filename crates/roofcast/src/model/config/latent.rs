@@ -1,4 +1,7 @@
-//! Reads attention over compressed vectors: MLA with its gates and indexers, and DeepSeek-V4's windows and entries.
+//! Reads attention over compressed vectors: MLA with its gates and indexers, and DeepSeek-V4's windows and compressed
+//! entries.
+//!
+//! Knows: the keys of latent and compressed attention. Knows nothing about other mixers.
 
 use super::Reader;
 use crate::error::Result;
@@ -6,7 +9,7 @@ use crate::model::keys::{Keys, brief};
 use crate::model::mixer::{Compressed, Gate, Indexer, Latent, Mixer};
 
 impl Reader<'_> {
-    /// Multi-head latent attention.
+    /// Reads multi-head latent attention (MLA).
     pub(super) fn latent(&mut self, index: u64) -> Result<Mixer> {
         let keys = self.keys;
         let q_lora_rank = keys.count(&["q_lora_rank"])?;
@@ -26,7 +29,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// Gate of latent attention: of Kimi K3 a flag, of Ling 3.0 a word, of Hy4 both, with a gate by default
+    /// Reads the gate of latent attention: Kimi K3 has a flag, Ling 3.0 a word, Hy4 both, with a gate by default
     /// (`configuration_hy_v4.py` of vLLM 0.32).
     fn latent_gate(&self) -> Result<Gate> {
         let keys = self.keys;
@@ -57,7 +60,7 @@ impl Reader<'_> {
                 Some("shared") if index > 0 => false,
                 _ => return Err(keys.bad("indexer_types", brief(&types[index as usize]), "full, shared")),
             },
-            // Hy4's default: the first layer and then every fourth from the second.
+            // Hy4's default: layer 0 and every fourth layer from layer 1 on.
             None => !self.is_hy4() || index == 0 || index % 4 == 1,
         };
         Ok(Indexer {
@@ -70,7 +73,7 @@ impl Reader<'_> {
         })
     }
 
-    /// DeepSeek-V4's attention; a ratio of 0 is a window alone.
+    /// Reads DeepSeek-V4's attention; a compression ratio of 0 means a window alone.
     pub(super) fn compressed(&mut self, index: u64) -> Result<Mixer> {
         let keys = self.keys;
         let ratio = ratio(&keys, index, self.layers)?;
@@ -94,7 +97,7 @@ impl Reader<'_> {
     }
 }
 
-/// The compression ratio of layer `index`; `None` for 0, which means no compression.
+/// Compression ratio of layer `index`; `None` for 0, which means no compression.
 fn ratio(keys: &Keys, index: u64, layers: u64) -> Result<Option<u64>> {
     let Some(ratios) = keys.list("compress_ratios", layers)? else {
         return Err(keys.bad("compress_ratios", "not a list", format!("{layers} ratios, one a layer")));

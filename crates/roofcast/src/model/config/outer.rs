@@ -1,11 +1,14 @@
-//! Tensors outside the layers, and a layer's tensors that belong to neither mixer nor FFN.
+//! Reads tensors outside the layers, and tensors of a layer that belong to neither mixer nor FFN.
+//!
+//! Knows: embeddings, lm_head, hyper-connections, per-layer inputs and tables of n-grams. Knows nothing about mixers
+//! and FFNs.
 
 use super::Reader;
 use crate::error::Result;
 use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 impl Reader<'_> {
-    /// Embeddings, final norm and lm_head.
+    /// Reads embeddings, final norm and lm_head.
     pub(super) fn outer(&mut self, vocab: u64, max_context: Option<u64>) -> Result<Vec<Tensor>> {
         let width = self.keys.count(&["word_embed_proj_dim"])?.unwrap_or(self.hidden);
         let table = |name, rows| {
@@ -17,7 +20,7 @@ impl Reader<'_> {
         let positions = match self.model_type {
             "gpt2" | "gpt_bigcode" | "megatron-gpt" => max_context.unwrap_or(1024),
             "gpt_neo" => max_context.unwrap_or(2048),
-            // OPT's table starts at an offset of two.
+            // OPT's position table has two additional rows at the beginning.
             "opt" => max_context.unwrap_or(2048) + 2,
             _ => 0,
         };
@@ -66,10 +69,11 @@ impl Reader<'_> {
         Ok(outer)
     }
 
-    /// Tables of n-grams (LongCat-Flash-Lite): for each n from 2 to `emb_neighbor_num` and each of `emb_split_num` hashes a table
-    /// of `ngram_vocab_size_ratio` times the vocabulary, and a projection of its row to the hidden size. Of t tables the
-    /// i-th has 2i + 1 rows more, t on average. Source: `modeling_longcat_ngram.py` of LongCat-Flash-Lite; arXiv 2601.21204
-    /// prints 31.4B parameters for hidden 3072, vocabulary 131072 and a ratio of 78.
+    /// Tables of n-grams (LongCat-Flash-Lite): for each n from 2 to `emb_neighbor_num` and each of `emb_split_num`
+    /// hashes, one table of `ngram_vocab_size_ratio` times the vocabulary, and a projection of its row to the hidden
+    /// size. The i-th of t tables has 2i + 1 additional rows, t on average. Source: `modeling_longcat_ngram.py` of
+    /// LongCat-Flash-Lite; arXiv 2601.21204 states 31.4B parameters for hidden 3072, vocabulary 131072 and a ratio of
+    /// 78.
     fn ngram_tables(&self) -> Result<Vec<Tensor>> {
         let keys = self.keys;
         let Some(ratio) = keys.count(&["ngram_vocab_size_ratio"])? else { return Ok(Vec::new()) };
@@ -93,7 +97,7 @@ impl Reader<'_> {
         Ok(vec![table.with_role(TensorRole::Embedding).times(tables), projection.times(tables)])
     }
 
-    /// Per-layer inputs (Gemma 3n and 4), the head of hyper-connections (DeepSeek-V4), tables of n-grams.
+    /// Reads per-layer inputs (Gemma 3n and 4), the head of hyper-connections (DeepSeek-V4), and tables of n-grams.
     fn outer_extras(&self) -> Result<Vec<Tensor>> {
         let keys = self.keys;
         let mut extras = self.ngram_tables()?;
@@ -118,7 +122,7 @@ impl Reader<'_> {
             ));
         }
         if let Some(inputs) = keys.count(&["altup_num_inputs"])? {
-            // One projection per further stream, into it before the first layer and out of it after the last.
+            // Each further stream has one projection into it before the first layer and one out of it after the last.
             let square =
                 Tensor::linear("altup", OperatorKind::Altup, self.hidden, self.hidden, Split::Replicated);
             extras.push(square.times(2 * (inputs - 1)));
@@ -131,7 +135,7 @@ impl Reader<'_> {
             extras.push(Tensor::vector("hc_head.base", OperatorKind::Norms, streams + 1, Split::Replicated));
         }
         if self.model_type == "ouro" {
-            // Gate that decides early exit: one row and its bias.
+            // Gate that decides early exit: one row with a bias.
             extras.push(Tensor::vector(
                 "early_exit_gate",
                 OperatorKind::Norms,
@@ -150,20 +154,21 @@ impl Reader<'_> {
         Ok(extras)
     }
 
-    /// A layer's tensors in addition to mixer, FFN and norms.
+    /// Reads the tensors of a layer in addition to mixer, FFN and norms.
     ///
-    /// Hyper-connections: twice a matrix of (2 + n)n rows over n streams, as many biases and 3 scales; of Hy4 2n rows
-    /// and 2 scales. Per-layer
-    /// inputs: a gate down, a projection up and a norm. Attention residuals: a norm and a row before mixer and FFN
-    /// each. Gemma 3n: a low-rank residual with a norm (LAuReL); for n alternating streams n + n² rows of n
-    /// coefficients, a router of n rows, and its norm and scale (AltUp). Muse Spark: norms before and after the
-    /// experts of its narrow stream.
+    /// * Hyper-connections over n streams: twice a matrix of (2 + n)n rows, with as many biases and 3 scales; in Hy4,
+    ///   2n rows and 2 scales.
+    /// * Per-layer inputs: a gate down, a projection up and a norm.
+    /// * Attention residuals: a norm and a row before the mixer, and before the FFN.
+    /// * Gemma 3n: a low-rank residual with a norm (LAuReL); for n alternating streams n + n² rows of n coefficients,
+    ///   a router of n rows, and its norm and scale (AltUp).
+    /// * Muse Spark: norms before and after the experts of its narrow stream.
     pub(super) fn layer_extras(&self) -> Result<Vec<Tensor>> {
         let keys = self.keys;
         let whole = Split::Replicated;
         let mut extras = Vec::new();
         if let Some(streams) = self.streams()? {
-            // Hy4 keeps each stream's residual: no matrix mixes the streams among themselves.
+            // Hy4 keeps the residual of each stream: no matrix mixes streams with each other.
             let (rows, scales) = if self.is_hy4() { (2 * streams, 2) } else { ((2 + streams) * streams, 3) };
             let mix =
                 Tensor::linear("hc", OperatorKind::HyperConnections, rows, streams * self.hidden, whole);
@@ -208,7 +213,7 @@ impl Reader<'_> {
         Ok(extras)
     }
 
-    /// Streams of hyper-connections (DeepSeek-V4's mHC, Hy4's iHC).
+    /// Number of streams of hyper-connections (DeepSeek-V4's mHC, Hy4's iHC).
     fn streams(&self) -> Result<Option<u64>> {
         if !self.keys.flag("enable_ihc", true)? {
             return Ok(None);
@@ -216,7 +221,7 @@ impl Reader<'_> {
         self.keys.count(&["hc_mult"])
     }
 
-    /// Width of Gemma's input of each layer, looked up by token.
+    /// Width of Gemma's additional input of each layer, which is looked up by token.
     fn per_layer_width(&self) -> Result<Option<u64>> {
         Ok(Some(self.keys.count_or_zero(&["hidden_size_per_layer_input"])?).filter(|w| *w > 0))
     }

@@ -1,4 +1,7 @@
-//! Models that describe each layer separately: Nemotron-H's patterns and NVIDIA's searched blocks.
+//! Reads models that describe each layer separately: Nemotron-H's patterns and NVIDIA's blocks from architecture
+//! search.
+//!
+//! Knows: the letters of patterns and the keys of blocks. Knows nothing about other models.
 //!
 //! Sources: `modeling_nemotron_h.py` (M Mamba-2, * attention, - MLP, E experts; one norm a layer) and
 //! `modeling_decilm.py` of Llama-3.3-Nemotron-Super (a block's attention or FFN may be absent or be one matrix).
@@ -10,7 +13,7 @@ use crate::model::mixer::{Attention, Mixer};
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 use crate::model::{Dense, Ffn, Layer};
 
-/// Layers that a pattern lists, where `num_hidden_layers` is missing.
+/// Number of layers in a pattern, if `num_hidden_layers` is missing.
 pub(super) fn length(keys: &Keys) -> Option<u64> {
     let list = ["layers_block_type", "block_configs"].iter().find_map(|k| keys.value(k)?.as_array());
     let length = match (keys.value("hybrid_override_pattern").and_then(|p| p.as_str()), list) {
@@ -22,7 +25,7 @@ pub(super) fn length(keys: &Keys) -> Option<u64> {
 }
 
 impl Reader<'_> {
-    /// Layer `index` of a model with patterns; `None` for other models.
+    /// Reads layer `index` of a model with patterns; `None` for other models.
     pub(super) fn patterned(&mut self, index: u64) -> Result<Option<Layer>> {
         if self.keys.value("block_configs").is_some() {
             return self.block(index).map(Some);
@@ -61,7 +64,7 @@ impl Reader<'_> {
                 _ => Err(keys.bad("hybrid_override_pattern", format!("{pattern:.80}"), "M, *, - and E")),
             };
         }
-        // Jamba has the same key for its mixers alone.
+        // Jamba and Bamba use this key for their mixers alone.
         if self.model_type == "jamba" || self.model_type == "bamba" {
             return Ok(None);
         }
@@ -74,7 +77,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Layer `index` of a searched model.
+    /// Reads layer `index` of a model from architecture search.
     fn block(&mut self, index: u64) -> Result<Layer> {
         let keys = self.keys;
         let Some(blocks) = keys.list("block_configs", self.layers)? else {
@@ -108,7 +111,7 @@ impl Reader<'_> {
         Ok(layer)
     }
 
-    /// One matrix in the place of attention or FFN.
+    /// One square matrix in place of attention or FFN.
     fn square(&self, name: &'static str) -> Tensor {
         Tensor::linear(name, OperatorKind::Linear, self.hidden, self.hidden, Split::Replicated)
     }
@@ -132,7 +135,7 @@ impl Reader<'_> {
         Ok(Attention { window, qkv_bias, o_bias, ..Attention::new(heads, kv_heads, head_dim) })
     }
 
-    /// The MLP of a block: `ffn_mult` × hidden × 2/3, rounded up to 256.
+    /// Reads the MLP of a block: `ffn_mult` × hidden × 2/3 wide, rounded up to a multiple of 256.
     fn block_dense(&self, block: &Keys) -> Result<Dense> {
         let intermediate = match block.count(&["intermediate_size"])? {
             Some(width) => width,

@@ -1,4 +1,6 @@
-//! Reads mixers with a state: gated delta nets, KDA, Mamba, short convolutions.
+//! Reads mixers with a recurrent state: gated delta nets, KDA, Mamba, lightning attention, short convolutions.
+//!
+//! Knows: the keys of recurrent mixers, and which layers have one. Knows nothing about softmax attention.
 
 use super::Reader;
 use crate::error::Result;
@@ -7,7 +9,7 @@ use crate::model::mixer::{GatedDelta, Kda, Lightning, Mamba, Mamba2, Mixer, Shor
 use serde_json::Value;
 
 impl Reader<'_> {
-    /// The recurrent mixer of layer `index`; `None` for an attention layer.
+    /// Reads the recurrent mixer of layer `index`; `None` for an attention layer.
     pub(super) fn recurrent(&mut self, index: u64) -> Result<Option<Mixer>> {
         let keys = self.keys;
         if self.model_type == "minicpm_sala" {
@@ -22,11 +24,11 @@ impl Reader<'_> {
             let layers = linear.numbers("kda_layers")?.ok_or_else(|| {
                 linear.bad("linear_attn_config.kda_layers", "missing", "a list of layers from 1")
             })?;
-            // Layers count from 1 there.
+            // The list numbers layers from 1.
             return Ok(if layers.contains(&(index + 1)) { Some(self.kda()?) } else { None });
         }
         if let Some(list) = keys.list("attn_type_list", self.layers)? {
-            // 1 is softmax attention, 0 lightning attention.
+            // In the list 1 means softmax attention and 0 lightning attention.
             return match list[index as usize].as_u64() {
                 Some(1) => Ok(None),
                 Some(0) => Ok(Some(self.lightning()?)),
@@ -34,7 +36,8 @@ impl Reader<'_> {
             };
         }
         if let Some(group) = keys.count(&["layer_group_size"])? {
-            // The last layer of each full group attends, and so do the layers after the last full group.
+            // The last layer of each full group has softmax attention, and so have the layers after the last full
+            // group.
             let attends = (index + 1).is_multiple_of(group) || index >= self.layers / group * group;
             return if attends { Ok(None) } else { self.grouped_linear().map(Some) };
         }
@@ -77,8 +80,8 @@ impl Reader<'_> {
         }
     }
 
-    /// True if layer `index` of a Solar Open 2 attends: the layers of `gqa_layers`, else the first layer and then one
-    /// after every `gqa_interval` recurrent ones.
+    /// True if layer `index` of a Solar Open 2 has softmax attention: the layers of `gqa_layers`, else the first
+    /// layer and then one layer after every `gqa_interval` recurrent ones.
     fn solar_attends(&self, index: u64) -> Result<bool> {
         Ok(match self.keys.numbers("gqa_layers")? {
             Some(layers) => layers.contains(&index),
@@ -86,7 +89,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Bytes of a state element: as the config says, else `default` with a note.
+    /// Bytes per element of the recurrent state: as the config states, else `default`, with an assumption that names
+    /// `who`.
     fn state_element(&mut self, default: u64, who: &str) -> Result<u64> {
         let keys = self.keys;
         for key in ["mamba_ssm_cache_dtype", "mamba_ssm_dtype"] {
@@ -120,8 +124,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// The linear attention of Ring-linear and Ling 2.5, which is lightning attention, or of Ling 3.0, which has short
-    /// convolutions and is KDA with the heads and the width of the softmax layers. Gate and decay are full matrices
+    /// Reads the linear attention of Ring-linear and Ling 2.5 (lightning attention) or of Ling 3.0 (KDA with short
+    /// convolutions, and with the heads and width of the softmax layers). Gate and decay are full matrices
     /// (`no_kda_lora`, which vLLM requires).
     fn grouped_linear(&self) -> Result<Mixer> {
         let keys = self.keys;
@@ -143,7 +147,7 @@ impl Reader<'_> {
         Ok(Mixer::Lightning(Lightning { heads, head_dim, qk_norm: 0, output_gate: true, output_norm: true }))
     }
 
-    /// The lightning attention of MiniCPM-SALA; `None` for its sparse layers (`minicpm4`).
+    /// Reads the lightning attention of MiniCPM-SALA; `None` for its sparse layers (`minicpm4`).
     fn sala(&self, index: u64) -> Result<Option<Mixer>> {
         let keys = self.keys;
         let Some(kinds) = keys.list("mixer_types", self.layers)? else {
@@ -176,7 +180,7 @@ impl Reader<'_> {
         })))
     }
 
-    /// Heads and their width of linear attention that has none of its own.
+    /// Number and width of heads of linear attention, from the keys of softmax attention.
     fn linear_heads(&self) -> Result<(u64, u64)> {
         let heads = self.keys.required(&["num_attention_heads"])?;
         let width = self.keys.count(&["head_dim"])?;
@@ -197,7 +201,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// Mamba-2 by the keys of Nemotron-H, of Bamba and its kin, or of `mamba2` itself.
+    /// Reads Mamba-2 under the keys of Nemotron-H, of Bamba and related types, or of `mamba2` itself.
     pub(super) fn mamba2(&mut self) -> Result<Mamba2> {
         let keys = self.keys;
         let heads = keys.required(&["mamba_num_heads", "mamba_n_heads", "num_heads"])?;

@@ -1,11 +1,11 @@
-//! Configs that are refused: architectures that are not modelled, and unknown ones with keys that nothing reads.
+//! Configs that are refused: architectures that are not modelled, and unknown types with keys that no code reads.
 //!
 //! Knows: `model_type`s, keys and words of keys that change work or memory. Does not know: how much they would cost.
 
 use crate::error::Result;
 use crate::model::keys::{Keys, Reads, is_set};
 
-/// Types that are not modelled, whatever their keys, and why.
+/// Types that are not modelled whatever their keys, each with the reason.
 const TYPES: [(&[&str], &str); 23] = [
     (&["rwkv", "rwkv5", "rwkv6", "rwkv6qwen2", "rwkv7"], "RWKV's recurrence"),
     (&["xlstm"], "xLSTM's recurrence"),
@@ -98,7 +98,8 @@ const ENCODER_DECODERS: &[&str] = &[
     "blenderbot-small",
 ];
 
-/// Keys of parts that change memory and work and are not modelled, whatever the type; to read past them would be wrong.
+/// Keys of parts that change memory and work and are not modelled, in any type; ignoring them would give wrong
+/// results.
 const KEYS: &[&str] = &[
     "lru_width",
     "hybrid_layer_ids",
@@ -120,11 +121,11 @@ const KEYS: &[&str] = &[
     "engram_layer_ids",
 ];
 
-/// Keys of [`KEYS`] that some types give a meaning that is modelled.
+/// Keys of [`KEYS`] that are modelled for some types.
 const READ: [(&str, &[&str]); 2] =
     [("ngram_vocab_size_ratio", &["longcat_flash_ngram"]), ("hc_magnitude", &["hy_v4", "hy_v4_vl_text"])];
 
-/// Words in a key that signal how often, where or with which state a layer runs.
+/// Words in a key that indicate how often, where or with which state a layer runs.
 const WORDS: [&str; 26] = [
     "layer",
     "layers",
@@ -154,7 +155,7 @@ const WORDS: [&str; 26] = [
     "ngram",
 ];
 
-/// Keys that contain such a word and change nothing here: synonyms of keys that are read, and settings of one
+/// Keys that contain one of [`WORDS`] but change nothing: synonyms of keys that are read, and settings of one
 /// library.
 const IDLE: [&str; 9] = [
     "use_cache",
@@ -168,7 +169,7 @@ const IDLE: [&str; 9] = [
     "layer_scale_init_value",
 ];
 
-/// The part of a type that is not modelled; `None` for a type that is read or not known.
+/// Part of a type that is not modelled; `None` for a type that is supported or unknown.
 pub(super) fn why(model_type: &str) -> Option<&'static str> {
     let named = |names: &[&str]| names.iter().any(|n| n.eq_ignore_ascii_case(model_type));
     TYPES.iter().find(|(names, _)| named(names)).map(|(_, why)| *why)
@@ -191,8 +192,8 @@ pub(super) fn known(keys: &Keys) -> Result<()> {
     }
 }
 
-/// Refuses a config of an unknown type that has unread keys naming layers, steps, loops, caches, memories or mixers:
-/// computing it as a Llama would be silently wrong.
+/// Refuses a config of an unknown type with unread keys about layers, steps, loops, caches, memories or mixers:
+/// computing the model as a Llama would be silently wrong.
 pub(super) fn unread(keys: &Keys, model_type: &str, reads: &Reads) -> Result<()> {
     let telling = |key: &&str| {
         let norm = key.contains("layer_norm") || key.contains("norm_eps");
@@ -219,7 +220,7 @@ mod tests {
     use super::super::parse;
     use serde_json::json;
 
-    /// A Llama's keys with others over them; the message of the refusal.
+    /// Reads a Llama's keys with `more` keys added, and returns the message of the refusal.
     fn refused(more: serde_json::Value) -> Option<String> {
         let mut config = json!({
             "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -247,7 +248,7 @@ mod tests {
             for part in ["config.json: `model_type` is \"nobody_knows\"", &format!("`{key}`"), "accepted: "] {
                 assert!(told.contains(part), "{part} is not in {told}");
             }
-            // For a known type these keys have a defined meaning.
+            // In a known type these keys have a defined meaning.
             assert_eq!(refused(json!({key: value})), None, "{key}");
         }
     }
