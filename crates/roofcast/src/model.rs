@@ -1,4 +1,4 @@
-//! A model's architecture: its layers in order and every tensor that they hold.
+//! A model's architecture: its layers in order, and every tensor in them.
 //!
 //! Knows: dimensions, parameter counts, and the cache and state that each layer keeps per token. Knows nothing about
 //! machines or parallelism; [`config`] reads a `config.json`, [`quantization`] number formats.
@@ -28,59 +28,59 @@ use std::collections::BTreeMap;
 /// A decoder-only language model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Hugging Face id or path, as given.
+    /// Hugging Face id or path, as given by the user.
     pub name: String,
     /// `model_type` of the config.
     pub architecture: String,
     /// Width of the residual stream.
     pub hidden: u64,
-    /// Tokens that embedding and lm_head know.
+    /// Size of the vocabulary in tokens.
     pub vocab: u64,
-    /// Longest context that the config allows.
+    /// Longest context in tokens that the config allows.
     pub max_context: Option<u64>,
     /// Number format of unquantized weights and of activations.
     pub dtype: Dtype,
     /// True if lm_head shares the embedding's weights.
     pub tied: bool,
-    /// The layers that a token passes, first to last.
+    /// Layers that a token passes, from first to last.
     pub layers: Vec<Layer>,
-    /// Passes of a token through the same weights (Ouro), each with its own KV cache. `layers` lists the layers of
-    /// every pass, pass after pass.
+    /// Number of passes of a token through one set of weights (Ouro), each with a separate KV cache. `layers` lists
+    /// the layers of every pass, pass after pass.
     pub passes: u64,
     /// Tensors outside the layers: embeddings, final norm, lm_head.
     pub outer: Vec<Tensor>,
-    /// The checkpoint's quantization; `None` if its weights are unquantized.
+    /// Quantization of the checkpoint; `None` if its weights are unquantized.
     pub quantization: Option<Quantization>,
     /// Quantization of published checkpoints with these weights in other formats, by checkpoint id.
     pub published: Vec<(String, Quantization)>,
-    /// Format of each tensor where the file itself records it (GGUF); takes precedence over `quantization`.
+    /// Format of each tensor, if the file itself records it (GGUF); overrides `quantization`.
     pub stored: Option<StoredFormats>,
     /// Relation between `name` and the checkpoint that the weights come from.
     pub checkpoint: Checkpoint,
-    /// The vision tower that is loaded along with the text model.
+    /// Vision tower that is loaded along with the text model.
     pub tower: Option<Tower>,
-    /// Assumptions made where the config is silent, as sentences for the report.
+    /// Assumptions about values that the config does not state, as sentences for reports.
     pub assumptions: Vec<String>,
 }
 
-/// Relation between a model's name and the checkpoint of its weights.
+/// Relation between the name of a model and the checkpoint of its weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checkpoint {
-    /// The name is the checkpoint's own.
+    /// The name is the id of the checkpoint.
     #[default]
     Named,
-    /// The name is the unquantized checkpoint's; the format was given separately.
+    /// The name is the id of an unquantized checkpoint; the format was given separately.
     Unquantized,
-    /// The name is another model's that has this shape.
+    /// The name is the id of another model with an equal shape.
     OfItsShape,
 }
 
-/// The formats of a file's tensors.
+/// Formats of the tensors of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredFormats {
     /// Kind of file, for reports: `gguf`.
     pub name: &'static str,
-    /// By module path, as in `layers.3.self_attn.q_proj`.
+    /// Format of each tensor, by module path, as in `layers.3.self_attn.q_proj`.
     pub formats: BTreeMap<String, Format>,
     /// Format of tensors that the file does not name: norms and biases.
     pub other: Format,
@@ -91,18 +91,20 @@ pub struct StoredFormats {
 pub struct Layer {
     /// Token mixer: attention, a recurrence, or a convolution.
     pub mixer: Mixer,
-    /// Feed-forward part, which works on each token alone.
+    /// Feed-forward part, which transforms each token independently.
     pub ffn: Ffn,
-    /// Elements of the norms around both.
+    /// Number of weights in the norms around mixer and feed-forward part.
     pub norms: u64,
-    /// True if attention and FFN run in parallel on one input and share one all-reduce (GPT-J, NeoX, Falcon).
+    /// True if attention and feed-forward part run in parallel on one input and share one all-reduce (GPT-J, NeoX,
+    /// Falcon).
     pub parallel: bool,
-    /// Tensors of neither mixer nor FFN: hyper-connections, per-layer inputs, a linear layer in place of either.
+    /// Tensors of neither mixer nor feed-forward part: hyper-connections, per-layer inputs, a linear layer in place
+    /// of either.
     pub extra: Vec<Tensor>,
 }
 
 impl Layer {
-    /// Every tensor of the layer.
+    /// Lists every tensor of the layer.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let mut tensors = self.mixer.tensors(hidden);
         tensors.extend(self.ffn.tensors(hidden));
@@ -112,36 +114,36 @@ impl Layer {
     }
 }
 
-/// Parameter counts of a model. Multi-token-prediction layers and vision towers are not in them.
+/// Parameter counts of a model, without multi-token-prediction layers and vision towers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Parameters {
-    /// Every weight once; tied weights count once.
+    /// Number of all weights; tied weights are counted once.
     pub total: u64,
-    /// Parameters that one token reads: all except routed experts that it does not choose and an untied input
-    /// embedding, of which it looks up one row. Makers count this way: gpt-oss-20b 3.6B, Nemotron-3-Nano 3.2B.
-    /// lm_head counts; in dense models all parameters are active.
+    /// Parameters that one token reads: all except routed experts that it does not choose, and except an untied input
+    /// embedding, of which it reads one row. Makers count this way: gpt-oss-20b 3.6B, Nemotron-3-Nano 3.2B. lm_head
+    /// counts; in dense models all parameters are active.
     pub active: u64,
-    /// The input embedding.
+    /// Parameters of the input embedding.
     pub embedding: u64,
-    /// lm_head; equal to the embedding and not counted twice in `total` where the two are tied.
+    /// Parameters of lm_head; if tied, equal to the embedding and not counted twice in `total`.
     pub lm_head: u64,
 }
 
 impl Model {
-    /// Sets the bytes of an element of every recurrent state. Returns whether the model has such a state.
+    /// Sets the bytes per element of every recurrent state. Returns true if the model has such a state.
     pub(crate) fn set_state_element(&mut self, bytes: u64) -> bool {
         let set = self.layers.iter_mut().map(|layer| layer.mixer.set_state_element(bytes));
         set.filter(|set| *set).count() > 0
     }
 
-    /// Layers whose weights are stored: one pass's layers.
+    /// Layers whose weights are stored: the layers of one pass.
     pub(crate) fn held_layers(&self) -> &[Layer] {
         let count = self.layers.len() / self.passes.max(1) as usize;
         &self.layers[..count]
     }
 
-    /// Most pipeline stages: one per layer; 1 if the model passes its weights several times, because every stage
-    /// would then need all weights.
+    /// Most pipeline stages: one per layer; 1 if tokens pass the weights several times, because every stage would
+    /// need all weights.
     pub(crate) fn most_stages(&self) -> u64 {
         if self.passes > 1 { 1 } else { self.layers.len() as u64 }
     }
@@ -177,7 +179,7 @@ impl Model {
         }
     }
 
-    /// Names of the formats that the checkpoint is published in, ordered by the number of weights, most first.
+    /// Names of the formats of the checkpoint as published, ordered by the number of weights, most first.
     pub fn weight_formats(&self) -> Vec<&'static str> {
         match (&self.stored, &self.quantization) {
             (Some(stored), _) => vec![stored.name],
@@ -188,7 +190,7 @@ impl Model {
         }
     }
 
-    /// The KV cache that the checkpoint asks for, else its own 16 or 32 bits.
+    /// KV-cache format that the checkpoint requests, else 16 or 32 bits by its dtype.
     pub fn kv_format(&self) -> KvFormat {
         let asked = self.quantization.as_ref().and_then(|q| q.kv);
         asked.unwrap_or(match self.dtype {
@@ -206,7 +208,7 @@ impl Model {
         }
     }
 
-    /// Bytes of the weights in the formats of its `quantization`, tied weights once.
+    /// Bytes of the weights in the formats of `quantization`; tied weights are counted once.
     pub fn weight_bytes(&self) -> Bytes {
         let bytes = |tensor: &Tensor, layer: Option<usize>| {
             let format = self.quantization.as_ref().and_then(|q| q.format(tensor, layer));
@@ -225,21 +227,21 @@ impl Model {
         self.layers.iter().any(|l| matches!(l.ffn, Ffn::Experts(_)))
     }
 
-    /// Bytes of cache and state for one sequence of `context` tokens on one unsharded accelerator: keys and values in
+    /// Bytes of cache and state of one sequence of `context` tokens on one unsharded accelerator: keys and values in
     /// the format `kv`, sliding windows up to their size, index keys and recurrent states in their own formats.
     pub fn kv_bytes_per_sequence(&self, kv: KvFormat, context: u64) -> Bytes {
         self.layers.iter().map(|l| l.mixer.sequence_bytes(kv, context)).sum()
     }
 
-    /// Bytes that one more token adds at `context`: the marginal size, without states and full windows. Where several
-    /// tokens share an entry (DeepSeek-V4) it is the mean over the tokens of that entry.
+    /// Bytes that one further token adds at `context` tokens: the marginal size, without states and full windows. If
+    /// several tokens share an entry (DeepSeek-V4), the mean over the tokens of the entry.
     pub fn kv_bytes_per_token(&self, kv: KvFormat, context: u64) -> Bytes {
         let (context, span) = self.last_entry(context);
         let before = self.kv_bytes_per_sequence(kv, context - span);
         self.kv_bytes_per_sequence(kv, context).saturating_sub(before).scale(1, span)
     }
 
-    /// The context, at least one token, and the number of its last tokens that share a cache entry in some layer.
+    /// Returns the context, at least one token, and the number of last tokens that share a cache entry in some layer.
     fn last_entry(&self, context: u64) -> (u64, u64) {
         let ratio = |layer: &Layer| match &layer.mixer {
             Mixer::Compressed(c) => c.ratio.unwrap_or(1),

@@ -1,9 +1,9 @@
 //! The operators of a forward pass in coefficient form: work as a function of rows, sequences, context and experts.
 //!
 //! Knows: FLOPs, weight bytes and KV bytes of each operator on the busiest accelerator of its stage. Knows nothing
-//! about time: [`crate::timing`] prices them. Counted: GEMMs, attention's matrix products, weights and KV. Left out:
-//! the arithmetic of softmax, norms and activation functions (below 0.1 % of FLOPs), and activation bytes, which a
-//! limit assumes stay on chip.
+//! about time: [`crate::timing`] computes times of operators. Counted: GEMMs, the matrix products of attention,
+//! weights and KV. Not counted: the arithmetic of softmax, norms and activation functions (below 0.1 % of FLOPs), and
+//! activation bytes, which a limit assumes to stay on chip.
 
 mod attention;
 pub(crate) mod collective;
@@ -26,23 +26,24 @@ pub(crate) use moe::RoutedExperts;
 pub(crate) use recurrent::Recurrence;
 use std::ops::AddAssign;
 
-/// An operator, over all equal layers.
+/// Operator of a forward pass, in all layers in which its work is equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operator {
     /// Kind of operator.
     pub kind: OperatorKind,
     /// Number of layers that have the operator.
     pub layers: u64,
-    /// The dtype that computes.
+    /// Dtype of the arithmetic.
     pub dtype: Dtype,
-    /// The peak rate of that dtype.
+    /// Peak FLOP/s in `dtype`.
     pub rate: FlopRate,
-    /// Work in one layer.
+    /// Work in one layer, as a function of the step.
     pub form: Form,
 }
 
 impl Operator {
-    /// True if its weights have 16 bits, by kind or by their bytes. Many checkpoints quantize routed experts alone.
+    /// True if the weights have 16 bits or more, by kind of operator or by their bytes; many checkpoints quantize
+    /// routed experts alone.
     pub(crate) fn is_unquantized(&self) -> bool {
         let by_bytes = match &self.form {
             Form::Product { matrix, .. } => matrix.weight_bytes >= 2.0 * matrix.elements,
@@ -51,7 +52,7 @@ impl Operator {
         by_bytes || self.kind.is_unquantized()
     }
 
-    /// Bits per weight, scales and biases included; `None` without a matrix.
+    /// Bits per weight, scales and biases included; `None` for an operator without a weight matrix.
     pub(crate) fn bits(&self) -> Option<f64> {
         match &self.form {
             Form::Product { matrix, .. } if matrix.elements > 0.0 => {
@@ -66,64 +67,64 @@ impl Operator {
 /// Work in one layer of one rank, as a function of the step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Form {
-    /// A GEMM over rows: 2·elements FLOPs a row; the weights are read once.
+    /// GEMM over rows: 2·elements FLOPs per row; the weights are read once.
     Product {
         /// Rows that the GEMM computes.
         rows: Rows,
         /// Weight matrix.
         matrix: Matrix,
     },
-    /// A table from which every row reads one entry.
+    /// Look-up of one row of a table for every row of the step.
     Lookup {
-        /// Bytes of an entry on this rank.
+        /// Bytes of a table row on this rank.
         row_bytes: f64,
     },
     /// Routed experts.
     Experts(RoutedExperts),
-    /// Work that depends on each sequence's context.
+    /// Work that depends on the context of each sequence.
     Context(ContextForm),
 }
 
 impl Form {
-    /// True if its work depends only on the rank's computed or sampled rows.
+    /// True if the work depends only on the number of computed or sampled rows of the rank.
     pub(crate) fn is_of_rows(&self) -> bool {
         matches!(self, Form::Product { .. } | Form::Lookup { .. })
     }
 }
 
-/// A matrix on one rank.
+/// Weight matrix on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Matrix {
     /// Number of elements.
     pub elements: f64,
-    /// Output values per row.
+    /// Output values per row of the input.
     pub outputs: f64,
     /// Bytes of the elements, biases included.
     pub weight_bytes: f64,
 }
 
-/// Rows of a step that an operator computes.
+/// Rows of a step for which an operator computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// All tokens.
+    /// Rows of all tokens.
     Computed,
-    /// Tokens whose logits are sampled.
+    /// Rows whose logits are sampled.
     Sampled,
 }
 
-/// FLOPs and bytes.
+/// FLOPs and bytes of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Work {
-    /// Operations.
+    /// FLOPs of arithmetic.
     pub flops: f64,
-    /// Weights read.
+    /// Bytes of weights read.
     pub weight_bytes: f64,
-    /// KV cache or state, read and written.
+    /// Bytes of KV cache or state, read and written.
     pub kv_bytes: f64,
 }
 
 impl Work {
-    /// The demand of `times` equal operators.
+    /// Returns the work of `times` equal operators.
     pub(crate) fn times(self, times: f64) -> Work {
         Work {
             flops: self.flops * times,
@@ -141,59 +142,60 @@ impl AddAssign for Work {
     }
 }
 
-/// Work that depends on each sequence's context. Weight bytes are the operator's, once a step.
+/// Work that depends on the context of each sequence, plus weights that are read once per step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContextForm {
-    /// Exact work of any sequence.
+    /// Exact work of any sequence, decode or prompt chunk.
     pub sequence: SequenceForm,
     /// Work of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
     pub decode: DecodeForm,
     /// Shape by which the kernel was timed.
     pub shape: KernelShape,
-    /// True if a cached value has 8 bits or fewer.
+    /// True if a cached value has at most 8 bits.
     pub narrow: bool,
-    /// Weights, read once a step.
+    /// Bytes of weights, read once per step.
     pub weight_bytes: f64,
 }
 
-/// Shape of an attention or recurrence kernel on one rank, as it was timed.
+/// Shape of an attention or recurrence kernel on one rank, in the terms of the kernel tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelShape {
-    /// Softmax attention over keys and values; a window of 0 means none.
+    /// Softmax attention over keys and values.
     Grouped {
-        /// Query heads.
+        /// Number of query heads.
         heads: u64,
-        /// Query heads that share one key head.
+        /// Number of query heads that share one key head.
         group: u64,
-        /// Elements of a head's keys.
+        /// Width of a key head.
         head_dim: u64,
-        /// Most tokens that a query attends to.
+        /// Window in tokens; 0 for full attention.
         window: u64,
     },
-    /// Softmax attention over latents.
+    /// Softmax attention over latents (MLA).
     Latent {
-        /// Query heads.
+        /// Number of query heads.
         heads: u64,
     },
     /// A recurrence over a state.
     Recurrent {
         /// Kind of recurrence, as in `gated-delta`.
         kind: &'static str,
-        /// Heads of keys.
+        /// Number of key heads.
         key_heads: u64,
-        /// Elements of a key, or of a state's row.
+        /// Width of a key, or of a row of the state.
         key_dim: u64,
-        /// Heads of values.
+        /// Number of value heads.
         value_heads: u64,
-        /// Elements of a value.
+        /// Width of a value.
         value_dim: u64,
     },
-    /// Work that no table of kernel times has.
+    /// Work that is in no table of kernel times.
     Other,
 }
 
 impl KernelShape {
-    /// Query heads of grouped attention, and query heads that share one key head; 0 and 1 for other work.
+    /// Number of query heads of grouped attention, and number of query heads that share one key head; 0 and 1 for
+    /// other work.
     pub(crate) fn heads_and_group(self) -> [u64; 2] {
         match self {
             KernelShape::Grouped { heads, group, .. } => [heads, group],
@@ -202,42 +204,42 @@ impl KernelShape {
     }
 }
 
-/// Work of one decoded token, affine in the tokens of context within each reach.
+/// Work of one decoded token: a constant, plus terms proportional to the tokens of context within each reach.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DecodeForm {
-    /// Context-independent work.
+    /// Work that does not depend on the context.
     pub fixed: Work,
-    /// Work per token of the context up to a reach; `u64::MAX` is the whole context.
+    /// Reach in tokens and work per token of context within the reach; `u64::MAX` means the whole context.
     pub terms: Vec<(u64, Work)>,
 }
 
 impl DecodeForm {
-    /// A form with `flops` and `bytes` for each token up to `reach`.
+    /// Creates a form with `flops` and `kv_bytes` for each token of context up to `reach`.
     fn linear(reach: u64, flops: f64, kv_bytes: f64) -> DecodeForm {
         let term = Work { flops, kv_bytes, weight_bytes: 0.0 };
         DecodeForm { fixed: Work::default(), terms: vec![(reach, term)] }
     }
 }
 
-/// The work of one sequence, by the kind of mixer.
+/// Work of one sequence, by kind of mixer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SequenceForm {
     /// Softmax attention over keys and values.
     Grouped(Grouped),
-    /// Softmax attention over latents.
+    /// Softmax attention over latents (MLA).
     Latent(LatentForm),
-    /// Keys and values from latents.
+    /// Expansion of latents to keys and values.
     Expansion(LatentForm),
     /// Softmax attention over a window and compressed entries.
     Compressed(CompressedForm),
-    /// An indexer's scores.
+    /// Scores of an indexer.
     Scores(Scores),
     /// A recurrence over a state.
     Recurrence(Recurrence),
 }
 
 impl SequenceForm {
-    /// FLOPs and KV bytes of one sequence that computes `new` tokens up to a context of `context`.
+    /// FLOPs and KV bytes of one sequence that computes `new` tokens, at the end of `context` tokens.
     #[inline(always)]
     pub(crate) fn demand(&self, new: u64, context: u64) -> Work {
         let [flops, kv_bytes] = match self {
@@ -253,12 +255,12 @@ impl SequenceForm {
 }
 
 impl ContextForm {
-    /// Cache bytes per token of context of a decoding sequence.
+    /// Bytes of KV cache per token of context that a decoding sequence reads.
     pub(crate) fn token_bytes(&self) -> f64 {
         self.decode.terms.iter().map(|(_, term)| term.kv_bytes).sum()
     }
 
-    /// Exact work of `sequences`.
+    /// Exact work of all `sequences`.
     #[inline(always)]
     pub(crate) fn demand(&self, sequences: &[Sequences]) -> Work {
         let mut sum = Work::default();
@@ -269,7 +271,8 @@ impl ContextForm {
     }
 }
 
-/// Every operator of one forward pass through all stages, on the busiest rank of each, in order of execution.
+/// Lists every operator of one forward pass through all stages, on the busiest rank of each stage, in order of
+/// execution.
 pub(crate) fn operators(deployment: &Deployment) -> Vec<Operator> {
     deployment.stages.iter().flat_map(|stage| of_stage(deployment, stage)).collect()
 }
@@ -313,15 +316,15 @@ fn of_block(deployment: &Deployment, block: &Block) -> Vec<Operator> {
     all
 }
 
-/// An operator in the deployment's base dtype, in one layer.
+/// Creates an operator of one layer, in the deployment's base dtype.
 fn operator(deployment: &Deployment, kind: OperatorKind, form: Form) -> Operator {
     let dtype = deployment.base;
-    // Resolving the deployment has ensured that the rate exists.
+    // The deployment is validated, so the rate exists.
     let rate = deployment.accelerator.peak_flops.get(&dtype).copied().unwrap_or(FlopRate(f64::MIN_POSITIVE));
     Operator { kind, layers: 1, dtype, rate, form }
 }
 
-/// A GEMM with `rows × elements` multiply-adds; the weights are read once.
+/// Creates the operator of a GEMM with weights.
 fn product(gemm: &Gemm) -> Operator {
     let rows = if gemm.operator == OperatorKind::LmHead { Rows::Sampled } else { Rows::Computed };
     let matrix = Matrix {

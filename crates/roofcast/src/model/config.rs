@@ -1,9 +1,9 @@
 //! Reads a Hugging Face `config.json` into a [`Model`].
 //!
-//! Knows: the meaning of each `model_type`'s keys, and the defaults that it leaves out. Keys of an unknown type are
-//! read as llama's, and every assumption is noted. Architectures that cannot be modelled are refused by type and by
-//! key. Of multimodal configs the text part is read; towers and multi-token-prediction layers are not counted, and
-//! the assumptions say so.
+//! Knows: the meaning of each `model_type`'s keys, and the defaults of keys that a config omits. Keys of an unknown
+//! type are read as llama's, and every assumption is noted. Architectures that cannot be modelled are refused by type
+//! and by key. Of multimodal configs the text part is read; towers and multi-token-prediction layers are not counted,
+//! and the assumptions say so.
 //! Sources: `modeling_*.py` and `configuration_*.py` of Hugging Face transformers 4.57 and 5, and of the models
 //! named.
 
@@ -27,11 +27,12 @@ use serde_json::Value;
 
 pub(crate) use json::parse as parse_json;
 
-/// Deeper than any model; a config that claims more is damaged.
+/// Most accepted layers, more than any model has; a config with more is damaged.
 const MOST_LAYERS: u64 = 2048;
-/// Real files hold some 10,000 patterns against their layers; more would take long at every resolution.
+/// Most matches of patterns against layers that are accepted. Real files need some 10,000; more would make every
+/// resolution slow.
 const MOST_MATCHES: usize = 100_000;
-/// More parameters than any model; products of dimensions beyond this are refused.
+/// Most accepted parameters, more than any model has; larger products of dimensions are refused.
 const MOST_PARAMETERS: u64 = 1_000_000_000_000_000;
 
 /// Parses the text of a `config.json`; `place` names the file in errors, `name` the model.
@@ -42,15 +43,15 @@ pub fn parse(name: &str, place: &str, text: &str) -> Result<Model> {
 /// Treatment of configs of a `model_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Read by the meaning and the defaults of its keys.
+    /// Read by the meaning of its keys, with the defaults of the type.
     Read,
-    /// Refused, for a part that is not modelled.
+    /// Refused; the text names the part that is not modelled.
     Refused(&'static str),
-    /// Not known: read as a Llama's where no key says more than a Llama's.
+    /// Unknown: read as a Llama's config, unless a key shows a part that a Llama lacks.
     Unknown,
 }
 
-/// The treatment of configs of `model_type`.
+/// Returns how configs of `model_type` are treated.
 pub fn standing(model_type: &str) -> Standing {
     match (refused::why(model_type), habits(model_type)) {
         (Some(why), _) => Standing::Refused(why),
@@ -73,7 +74,7 @@ pub fn read(name: &str, place: &str, config: &Value) -> Result<Model> {
     Ok(model)
 }
 
-/// Reader of one config, with the keys and defaults of its type.
+/// Reader of one config, with the keys and defaults of its type, which collects assumptions.
 struct Reader<'a> {
     keys: Keys<'a>,
     model_type: &'a str,
@@ -93,7 +94,8 @@ impl<'a> Reader<'a> {
                 .push(format!("model_type is {named}, which is not known: its keys are read as llama's"));
             LLAMA
         });
-        // LongCat's `num_layers` counts blocks of two attentions and two MLPs; the experts run in parallel with both.
+        // LongCat's `num_layers` counts blocks of two attentions and two MLPs; the experts of a block run in parallel
+        // with both MLPs.
         let blocks =
             if model_type.starts_with("longcat_flash") { keys.count(&["num_layers"])? } else { None };
         let named = match blocks {
@@ -166,8 +168,8 @@ impl<'a> Reader<'a> {
         Ok(model)
     }
 
-    /// Passes of a token through the layers: Ouro's universal-transformer steps, each with its own cache. The model
-    /// may end a token earlier (`early_exit_threshold`), which engines do not implement.
+    /// Number of passes of a token through the layers: Ouro's universal-transformer steps, each with a separate KV
+    /// cache. The model may end a token earlier (`early_exit_threshold`), which engines do not implement.
     fn passes(&mut self) -> Result<u64> {
         if self.model_type != "ouro" {
             return Ok(1);
@@ -185,7 +187,7 @@ impl<'a> Reader<'a> {
         Ok(passes)
     }
 
-    /// Notes the parts of a checkpoint that are not in the model, and its dtype where engines load another.
+    /// Notes the parts of a checkpoint that the model omits, and its dtype if engines load another one.
     fn note_what_is_left_out(&mut self) -> Result<()> {
         if self.keys.any(&["vision_config", "audio_config", "vision_tower"]).is_some() {
             self.assumptions.push("the text part alone: towers for images or sound are not counted".into());
@@ -223,7 +225,7 @@ impl<'a> Reader<'a> {
         Ok(named.map(|name| name.strip_prefix("torch.").unwrap_or(name)))
     }
 
-    /// Bytes of an activation element, which is also the format of a convolution's tail.
+    /// Bytes of an activation element, which is also the format of a convolution's cached inputs.
     fn element(&self) -> Result<u64> {
         Ok(u64::from(self.dtype()?.bits() / 8))
     }
@@ -245,17 +247,18 @@ impl<'a> Reader<'a> {
             "falcon" if !parallel => 2,
             "lfm3" if !self.keys.flag("use_sandwich_norm", true)? => 2,
             "hyperclovax" if !self.keys.flag("use_post_norm", true)? => 2,
-            // A.X K1 normalizes the output of its experts.
+            // A.X K1 has a further norm, on the output of its experts.
             "axk1" if matches!(&ffn, Ffn::Experts(_)) => self.habits.norms + 1,
             "grok" | "grok-1" | "git" | "longcat_flash" | "longcat_flash_ngram" => self.habits.norms,
-            // Gemma 4 normalizes the input of its experts and the outputs of experts and dense MLP.
+            // Gemma 4 has three further norms: on the input of its experts, and on the outputs of experts and dense
+            // MLP.
             _ if matches!(&ffn, Ffn::Experts(e) if e.beside.is_some()) => self.habits.norms + 3,
             _ => self.habits.norms,
         };
         Ok(Layer { mixer, ffn, norms: norms * per_norm, parallel, extra: self.layer_extras()? })
     }
 
-    /// The mixer of layer `index`.
+    /// Reads the mixer of layer `index`.
     fn mixer(&mut self, index: u64) -> Result<Mixer> {
         if let Some(recurrent) = self.recurrent(index)? {
             return Ok(recurrent);

@@ -1,11 +1,14 @@
-//! Feed-forward parts, which work on each token alone: a dense MLP, or experts of which each token chooses some.
+//! Feed-forward parts of layers, which transform each token independently: a dense MLP, or experts of which each
+//! token chooses some.
+//!
+//! Knows: tensors, and the number of experts that a batch of tokens chooses. Knows nothing about time.
 
 use super::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
-/// A layer's feed-forward part.
+/// Feed-forward part of a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ffn {
-    /// One MLP.
+    /// One dense MLP.
     Dense(Dense),
     /// Routed experts.
     Experts(Experts),
@@ -13,7 +16,7 @@ pub enum Ffn {
     None,
 }
 
-/// `down(act(gate(x)) * up(x))`, or without the gate.
+/// MLP: `down(act(gate(x)) * up(x))`, or `down(act(up(x)))` without a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dense {
     /// Inner width.
@@ -24,33 +27,33 @@ pub struct Dense {
     pub bias: bool,
 }
 
-/// A mixture of experts.
+/// Mixture of experts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Experts {
-    /// Routed experts.
+    /// Number of routed experts.
     pub count: u64,
-    /// Experts that a token chooses.
+    /// Number of experts that a token chooses.
     pub per_token: u64,
     /// Shape of one expert.
     pub expert: Dense,
-    /// Shared expert, which every token passes.
+    /// Shared expert, which computes every token.
     pub shared: Option<Dense>,
     /// True if the shared expert's output is gated (Qwen1.5-MoE).
     pub shared_gate: bool,
     /// Router elements in addition to its matrix: a bias, or correction terms.
     pub router_bias: u64,
-    /// Width of the latent stream that routed experts work on, projected down before and up after them (Nemotron-3,
+    /// Width of the latent stream on which routed experts work, projected down before and up after them (Nemotron-3,
     /// Kimi K3).
     pub latent: Option<u64>,
-    /// True if the latent is normalized before it is projected up (Kimi K3).
+    /// True if a norm precedes the projection up from the latent stream (Kimi K3).
     pub latent_norm: bool,
-    /// Dense MLP in parallel with the experts, its output added (Gemma 4); the experts are then modules of the layer,
-    /// not of `mlp`.
+    /// Dense MLP in parallel with the experts, whose outputs are added (Gemma 4); the experts are then modules of the
+    /// layer, not of `mlp`.
     pub beside: Option<Dense>,
 }
 
 impl Ffn {
-    /// The weight tensors for a residual stream of `hidden`.
+    /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         match self {
             Ffn::Dense(dense) => dense.tensors(hidden, &DENSE),
@@ -110,7 +113,7 @@ const ROUTED: Names = Names {
 };
 
 impl Dense {
-    /// Elements of one such MLP.
+    /// Number of weights of one MLP.
     pub(crate) fn elements(&self, hidden: u64) -> u128 {
         self.tensors(hidden, &DENSE).iter().map(Tensor::elements).sum()
     }
@@ -133,18 +136,17 @@ impl Dense {
 }
 
 impl Experts {
-    /// Width of the stream that routed experts see.
+    /// Width of the input of routed experts: of the latent stream if there is one, else of the residual stream.
     pub(crate) fn width(&self, hidden: u64) -> u64 {
         self.latent.unwrap_or(hidden)
     }
 
-    /// Elements of the experts that one token does not choose.
+    /// Number of weights in the experts that one token does not choose.
     pub(crate) fn idle_elements(&self, hidden: u64) -> u128 {
         u128::from(self.count.saturating_sub(self.per_token)) * self.expert.elements(self.width(hidden))
     }
 
-    /// Distinct experts of `count` that `tokens` tokens touch, each choosing `per_token` at random:
-    /// E(1 − (1 − k/E)^T).
+    /// Expected number of distinct experts of E that T tokens choose, each choosing k at random: E(1 − (1 − k/E)^T).
     pub(crate) fn distinct(&self, tokens: u64) -> f64 {
         if self.per_token >= self.count {
             return if tokens > 0 { self.count as f64 } else { 0.0 };
@@ -154,7 +156,8 @@ impl Experts {
         self.count as f64 * (1.0 - missed)
     }
 
-    /// Distinct experts on the busiest of `ranks` over the mean of all ranks, when `tokens` tokens choose.
+    /// Expert imbalance for `tokens` tokens: distinct experts on the busiest of `ranks` ranks over the mean of all
+    /// ranks.
     pub(crate) fn imbalance(&self, tokens: u64, ranks: u64) -> f64 {
         imbalance(self.count as f64, self.distinct(tokens), ranks)
     }
@@ -208,13 +211,13 @@ impl Experts {
     }
 }
 
-/// The largest of `n` normal deviates in the mean: 0.61 log2(n)^0.75, within 8 % up to 64.
+/// Expected value of the largest of `n` standard normal deviates: 0.61 log2(n)^0.75, within 8 % up to 64.
 pub(crate) fn largest_deviate(n: u64) -> f64 {
     0.61 * (n.max(1) as f64).log2().powf(0.75)
 }
 
-/// Expert imbalance: touched experts on the busiest of `ranks` over the mean of all ranks, for `touched` of `count`
-/// experts touched. A rank's number is hypergeometric.
+/// Expert imbalance: chosen experts on the busiest of `ranks` ranks over the mean of all ranks, if `touched` of
+/// `count` experts are chosen. The number on one rank is hypergeometric.
 pub(crate) fn imbalance(count: f64, touched: f64, ranks: u64) -> f64 {
     if ranks < 2 || touched <= 0.0 || count <= 1.0 {
         return 1.0;
@@ -245,13 +248,14 @@ mod tests {
 
     #[test]
     fn latent_experts_by_hand() {
-        // 4 ungated experts of 3 on a latent of 2: 4·2·(3·2) = 48; down and up 2·(2·8) = 32; router 4·8 = 32.
+        // 4 ungated experts of width 3 on a latent stream of 2: 4·2·(3·2) = 48; projections down and up 2·(2·8) = 32;
+        // router 4·8 = 32.
         let mlp = Dense { intermediate: 3, gated: false, bias: false };
         let experts = Experts { latent: Some(2), ..plain(4, 1, mlp) };
         let count: u128 = experts.tensors(8).iter().map(Tensor::elements).sum();
         assert_eq!(count, 48 + 32 + 32);
         assert_eq!(experts.idle_elements(8), 3 * 12);
-        // A dense gated MLP of width 5 in parallel: 3·5·8 = 120 more.
+        // A dense gated MLP of width 5 in parallel adds 3·5·8 = 120.
         let dense = Dense { intermediate: 5, gated: true, bias: false };
         let both = Experts { beside: Some(dense), ..experts };
         assert_eq!(both.tensors(8).iter().map(Tensor::elements).sum::<u128>(), count + 120);
@@ -261,22 +265,22 @@ mod tests {
     fn distinct_experts_by_hand() {
         let mlp = Dense { intermediate: 1, gated: true, bias: false };
         let experts = plain(8, 2, mlp);
-        // One token touches its two; two tokens 8 (1 − 0.75²) = 3.5.
+        // One token chooses its two experts; two tokens choose 8 (1 − 0.75²) = 3.5 distinct ones.
         assert!((experts.distinct(1) - 2.0).abs() < 1e-12);
         assert!((experts.distinct(2) - 3.5).abs() < 1e-12);
         assert!(experts.distinct(1_000_000) <= 8.0);
     }
 
-    /// Two tokens touch 3.5 of 8 experts. One rank of two has 1.75 touched experts in the mean, with a variance of
-    /// 1.75 (1 − 1/2) (8 − 3.5)/7 = 0.5625: the busier has 1.75 + 0.61 √0.5625 = 2.2075, 1.2614 times the mean. Four
-    /// tokens have 0.875 and 0.4219: 1 + 0.61 2^0.75 0.6495/0.875.
+    /// Two tokens choose 3.5 of 8 experts. Each of two ranks has 1.75 chosen experts on average, with a variance of
+    /// 1.75 (1 − 1/2) (8 − 3.5)/7 = 0.5625: the busier rank has 1.75 + 0.61 √0.5625 = 2.2075, 1.2614 times the mean.
+    /// On each of four ranks the mean is 0.875 and the variance 0.4219: 1 + 0.61 2^0.75 0.6495/0.875.
     #[test]
     fn the_busiest_rank_by_hand() {
         let mlp = Dense { intermediate: 1, gated: true, bias: false };
         let experts = plain(8, 2, mlp);
         assert!((experts.imbalance(2, 2) - 1.2614).abs() < 1e-4, "{}", experts.imbalance(2, 2));
         assert!((experts.imbalance(2, 4) - 1.7615).abs() < 1e-4, "{}", experts.imbalance(2, 4));
-        // One rank has all, and when all are touched no rank has more.
+        // A single rank has all experts; without tokens there is no imbalance.
         assert_eq!([experts.imbalance(2, 1), experts.imbalance(0, 2)], [1.0, 1.0]);
         assert!(experts.imbalance(1_000_000, 8) < 1.001);
     }

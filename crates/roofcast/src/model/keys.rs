@@ -1,33 +1,35 @@
 //! Typed access to the keys of a `config.json`, with errors that name file and key.
+//!
+//! Knows: types and ranges of values. Knows nothing about the meaning of keys.
 
 use crate::error::{Error, Result};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Largest accepted dimension, far above any real model's; a larger one means a damaged or hostile file.
+/// Largest accepted dimension, far above any real model's; a larger one shows that the file is damaged or hostile.
 const LARGEST: u64 = 1 << 24;
 
-/// Longest accepted list, more than the accepted layers; bounds the time to look up a layer.
+/// Longest accepted list, longer than the most layers; it bounds the time to look up a layer.
 const LONGEST_LIST: usize = 4096;
 
-/// Names of the keys that were read so far.
+/// Names of the keys that have been read.
 #[derive(Default)]
 pub(super) struct Reads(RefCell<BTreeSet<String>>);
 
-/// A JSON object with the file that it came from.
+/// JSON object, with the name of its file for errors.
 #[derive(Clone, Copy)]
 pub(super) struct Keys<'a> {
     pub(super) place: &'a str,
     map: &'a Map<String, Value>,
-    /// The outer object of a multimodal config, for keys that the nested text part lacks.
+    /// Outer object of a multimodal config, which supplies keys that the nested text part lacks.
     outer: Option<&'a Map<String, Value>>,
-    /// Records every key that is read, if the caller asks for it.
+    /// Record of every key that is read, if the caller requests one.
     reads: Option<&'a Reads>,
 }
 
 impl<'a> Keys<'a> {
-    /// The keys of `value`, or of its nested text part.
+    /// Takes the keys of `value`, or of its nested text part.
     pub(super) fn new(place: &'a str, value: &'a Value) -> Result<Keys<'a>> {
         let map = value.as_object().ok_or_else(|| Error::Parse {
             place: place.into(),
@@ -37,7 +39,7 @@ impl<'a> Keys<'a> {
             let names = ["text_config", "llm_config", "language_config"];
             names.iter().find_map(|k| map.get(*k)).and_then(Value::as_object)
         };
-        // Omni models nest the text part twice.
+        // Omni models nest the text part two levels deep.
         let thinker = map.get("thinker_config").and_then(Value::as_object);
         Ok(match thinker.and_then(nested).or_else(|| nested(map)) {
             Some(inner) => Keys { place, map: inner, outer: Some(map), reads: None },
@@ -45,35 +47,35 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// Returns the keys with `reads` recording each key that is read.
+    /// Returns the keys with `reads` as the record of keys that are read.
     pub(super) fn noting(self, reads: &'a Reads) -> Keys<'a> {
         Keys { reads: Some(reads), ..self }
     }
 
-    /// Keys with a value that were never read, in file order. Nested objects have their own `Keys`.
+    /// Names of keys with a value that were never read, in file order. Nested objects are separate `Keys`.
     pub(super) fn unread(&self, reads: &'a Reads) -> impl Iterator<Item = &'a str> {
         let all = self.map.iter().chain(self.outer.into_iter().flatten());
         all.filter(|(key, value)| is_set(value) && !value.is_object() && !reads.0.borrow().contains(*key))
             .map(|(key, _)| key.as_str())
     }
 
-    /// `model_type` of the text part, then of the enclosing multimodal config.
+    /// Values of `model_type`: of the text part, then of the enclosing multimodal config.
     pub(super) fn types(&self) -> impl Iterator<Item = &'a str> {
         let of = |map: &'a Map<String, Value>| map.get("model_type").and_then(Value::as_str);
         of(self.map).into_iter().chain(self.outer.and_then(of))
     }
 
-    /// The nested object under `key`, or `None`.
+    /// Nested object under `key`; `None` if absent.
     pub(super) fn object(&self, key: &str) -> Option<Keys<'a>> {
         self.value(key)?.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
     }
 
-    /// The keys of `value`, an object found inside.
+    /// Keys of `value`, an object inside this one.
     pub(super) fn within(&self, value: &'a Value) -> Option<Keys<'a>> {
         value.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
     }
 
-    /// The list of whole numbers under `key`, or `None`.
+    /// List of whole numbers under `key`; `None` if absent.
     pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let list = value.as_array().filter(|l| l.len() <= LONGEST_LIST);
@@ -82,7 +84,7 @@ impl<'a> Keys<'a> {
         numbers.map(Some).ok_or_else(|| self.bad(key, brief(value), accepted()))
     }
 
-    /// The value of `key`; null counts as absent.
+    /// Value of `key`; null counts as absent.
     pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
         if let Some(reads) = self.reads {
             reads.0.borrow_mut().insert(key.to_owned());
@@ -91,12 +93,12 @@ impl<'a> Keys<'a> {
         found.filter(|v| !v.is_null())
     }
 
-    /// The first of `keys` that has a value.
+    /// Name of the first of `keys` that has a value.
     pub(super) fn any(&self, keys: &[&'static str]) -> Option<&'static str> {
         keys.iter().find(|k| self.value(k).is_some()).copied()
     }
 
-    /// The first of `keys` that has a value, as a count from 1 to 2^24.
+    /// Value of the first of `keys` that has one, as a count from 1 to 2^24.
     pub(super) fn count(&self, keys: &[&str]) -> Result<Option<u64>> {
         match self.whole(keys, LARGEST)? {
             Some((key, 0)) => Err(self.bad(key, "0", format!("1 to {LARGEST}"))),
@@ -104,18 +106,18 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Like [`Keys::count`], with 0 accepted; 0 if absent.
+    /// Returns a count like [`Keys::count`], but accepts 0, and gives 0 for an absent key.
     pub(super) fn count_or_zero(&self, keys: &[&str]) -> Result<u64> {
         Ok(self.whole(keys, LARGEST)?.map_or(0, |(_, n)| n))
     }
 
-    /// Like [`Keys::count`], but an absent key is an error that names it.
+    /// Returns a count like [`Keys::count`], but an absent key is an error that names it.
     pub(super) fn required(&self, keys: &[&str]) -> Result<u64> {
         self.count(keys)?
             .ok_or_else(|| self.bad(keys[0], "missing", format!("a whole number ({})", keys.join(" or "))))
     }
 
-    /// Like [`Keys::required`], with 0 accepted.
+    /// Returns a count like [`Keys::required`], but accepts 0.
     pub(super) fn required_or_zero(&self, key: &str) -> Result<u64> {
         if self.value(key).is_none() {
             return self.required(&[key]);
@@ -141,7 +143,7 @@ impl<'a> Keys<'a> {
         Ok(None)
     }
 
-    /// A boolean, or `default` where the key is absent.
+    /// Boolean under `key`; `default` if absent.
     pub(super) fn flag(&self, key: &str, default: bool) -> Result<bool> {
         match self.value(key) {
             None => Ok(default),
@@ -150,7 +152,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The string under `key`, or `None`.
+    /// String under `key`; `None` if absent.
     pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>> {
         match self.value(key) {
             None => Ok(None),
@@ -159,7 +161,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The array under `key`, which must have `length` entries, or `None`.
+    /// Array under `key`, which must have `length` entries; `None` if absent.
     pub(super) fn list(&self, key: &str, length: u64) -> Result<Option<&'a [Value]>> {
         match self.value(key) {
             Some(Value::Array(list)) if list.len() as u64 >= length => Ok(Some(list)),
@@ -170,7 +172,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// An error about `key` of this file.
+    /// Creates an error about `key` of this file.
     pub(super) fn bad(
         &self,
         key: &str,
@@ -181,7 +183,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// True for a value that switches a feature on: not null, false, 0 or empty.
+/// True for a value that switches a feature on: neither null, false, 0 nor empty.
 pub(super) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -193,14 +195,14 @@ pub(super) fn is_set(value: &Value) -> bool {
     }
 }
 
-/// The common value of a list whose entries are all equal, as in Hunyuan's per-layer expert keys.
+/// Common value of a list with equal entries, as in Hunyuan's per-layer expert keys; `None` if entries differ.
 fn same_everywhere(value: &Value) -> Option<&Value> {
     let list = value.as_array().filter(|l| l.len() <= LONGEST_LIST)?;
     let first = list.first()?;
     list.iter().all(|v| v == first).then_some(first)
 }
 
-/// A value short enough for an error message.
+/// Text of a value, shortened for error messages.
 pub(crate) fn brief(value: &Value) -> String {
     match value {
         Value::Array(list) if list.len() > 8 => return format!("a list of {}", list.len()),

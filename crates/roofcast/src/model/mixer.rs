@@ -1,8 +1,9 @@
 //! Token mixers: one kind per file, and the questions that every kind answers.
 //!
-//! Knows: each kind's tensors, the cache that a sequence keeps in its layer (KV elements, index keys, recurrent
-//! state) and over how many heads it splits. Knows nothing about time: [`crate::operator`] turns pairs and states
-//! into work. Not modelled: an engine's rounding to pages, and vLLM's page-size alignment of hybrid models.
+//! Knows: the tensors of each kind, the cache that a sequence keeps in a layer (KV elements, index keys, recurrent
+//! state), and the number of heads over which tensor parallelism divides it. Knows nothing about time:
+//! [`crate::operator`] turns pairs and states into work. Not modelled: an engine's rounding to pages, and vLLM's
+//! page-size alignment of hybrid models.
 
 pub(crate) mod attention;
 pub(crate) mod compressed;
@@ -30,45 +31,45 @@ use crate::precision::KvFormat;
 use crate::units::Bytes;
 use std::fmt;
 
-/// A layer's token mixer.
+/// Token mixer of a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mixer {
     /// Softmax attention over cached keys and values.
     Attention(Attention),
-    /// Multi-head latent attention (DeepSeek-V2), with or without an indexer (DeepSeek-V3.2).
+    /// Multi-head latent attention (MLA), without an indexer (DeepSeek-V2) or with one (DeepSeek-V3.2).
     Latent(Latent),
-    /// A window and compressed entries (DeepSeek-V4).
+    /// Attention over a window and compressed entries (DeepSeek-V4).
     Compressed(Compressed),
     /// Gated delta net (Qwen3-Next).
     GatedDelta(GatedDelta),
-    /// Kimi delta attention.
+    /// Kimi delta attention (Kimi Linear).
     Kda(Kda),
-    /// Linear attention with a fixed decay per head (MiniMax-01).
+    /// Lightning attention: linear attention with a fixed decay per head (MiniMax-01).
     Lightning(Lightning),
-    /// A selective state space (Jamba, Mamba).
+    /// Selective state space (Mamba, Jamba).
     Mamba(Mamba),
-    /// A state space with scalar decay per head.
+    /// State space with one decay per head (Mamba-2).
     Mamba2(Mamba2),
     /// Attention and a state space in parallel on one input (Falcon-H1).
     Both(Attention, Mamba2),
     /// A gated short convolution (LFM2).
     ShortConv(ShortConv),
-    /// No mixer: the layer is only an FFN.
+    /// No mixer: the layer consists of a feed-forward part alone.
     None,
 }
 
-/// Fixed-size state of a recurrent mixer per sequence, and its work per token.
+/// Recurrent state of one sequence, whose size is independent of its length, and the work per token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecurrentState {
-    /// Recurrent state and the convolution's tail, over all heads.
+    /// Bytes of the recurrent state and of the convolution's kept inputs, over all heads.
     pub bytes: u128,
-    /// Operations per token: reading, updating and convolving.
+    /// FLOPs per token to read and update the state, and to convolve.
     pub flops: u128,
-    /// Heads over which tensor parallelism splits bytes and operations.
+    /// Number of heads over which tensor parallelism divides bytes and FLOPs.
     pub heads: u64,
 }
 
-/// Parts into which tensor parallelism cuts a layer's cache; 1 means whole on every rank.
+/// Number of parts into which tensor parallelism divides a layer's cache; 1 if every rank has the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheParts {
     /// Parts of keys and values.
@@ -80,12 +81,13 @@ pub(crate) struct CacheParts {
 }
 
 impl Mixer {
-    /// Whether queries and keys are normalized over all heads together, which tensor parallelism cuts apart.
+    /// True if one norm covers all heads of the queries, or of the keys, so that tensor-parallel ranks must add up
+    /// their sums of squares.
     pub(crate) fn norms_all_heads(&self) -> bool {
         matches!(self, Mixer::Attention(a) if a.qk_norm > 2 * a.head_dim)
     }
 
-    /// The mixer's weight tensors for a residual stream of `hidden`.
+    /// Lists the mixer's weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         match self {
             Mixer::Attention(a) => a.tensors(hidden),
@@ -102,7 +104,7 @@ impl Mixer {
         }
     }
 
-    /// Elements in the KV-cache format that a sequence of `context` tokens keeps in this layer.
+    /// Elements, in the KV-cache format, that a sequence of `context` tokens keeps in this layer.
     pub(crate) fn kv_elements(&self, context: u64) -> u128 {
         match self {
             Mixer::Attention(a) | Mixer::Both(a, _) => {
@@ -115,7 +117,8 @@ impl Mixer {
         }
     }
 
-    /// Bytes of an indexer's keys for `context` tokens, which it keeps in its own format in addition to the KV cache.
+    /// Bytes of an indexer's keys for `context` tokens, which are stored in their own format in addition to the KV
+    /// cache.
     pub(crate) fn index_bytes(&self, context: u64) -> u128 {
         match self {
             Mixer::Attention(Attention { index: Some(index), .. }) => index.bytes(context),
@@ -125,13 +128,13 @@ impl Mixer {
         }
     }
 
-    /// State of a recurrent mixer, which engines page like the KV cache. `None` for compressed attention, whose state
-    /// is only rows that wait for a window.
+    /// Recurrent state, which engines page like the KV cache; `None` for compressed attention, whose only state is
+    /// the rows that are kept until a window is full.
     pub(crate) fn recurrence(&self) -> Option<RecurrentState> {
         if matches!(self, Mixer::Compressed(_)) { None } else { self.state() }
     }
 
-    /// Memory that is kept regardless of context length; `None` if there is no such state.
+    /// State whose size is independent of the context length; `None` if the mixer has none.
     pub(crate) fn state(&self) -> Option<RecurrentState> {
         match self {
             Mixer::GatedDelta(d) => Some(d.state()),
@@ -145,8 +148,8 @@ impl Mixer {
         }
     }
 
-    /// Sets the bytes of an element of the recurrent state. Returns whether the mixer has one with a
-    /// configurable dtype.
+    /// Sets the bytes per element of the recurrent state. Returns true if the mixer has such a state and its dtype
+    /// can be configured.
     pub(crate) fn set_state_element(&mut self, bytes: u64) -> bool {
         match self {
             Mixer::GatedDelta(d) => d.state_element = bytes,
@@ -156,17 +159,17 @@ impl Mixer {
         true
     }
 
-    /// Bytes of the state that a sequence keeps, independent of its length and of the KV format.
+    /// Bytes of the state that a sequence keeps, whatever its length and the KV format.
     pub(crate) fn state_bytes(&self) -> u128 {
         self.state().map_or(0, |s| s.bytes)
     }
 
-    /// Bytes of cache and state of a sequence of `context` tokens in this layer, unsharded.
+    /// Bytes of cache and state of a sequence of `context` tokens in this layer, on one unsharded accelerator.
     pub(crate) fn sequence_bytes(&self, kv: KvFormat, context: u64) -> Bytes {
         self.rank_bytes(kv, context, CacheParts { cache: 1, index: 1, state: 1 })
     }
 
-    /// Bytes of [`Mixer::sequence_bytes`] on one rank, where tensor parallelism cuts into `parts`.
+    /// Bytes of [`Mixer::sequence_bytes`] on one rank, if tensor parallelism divides the cache into `parts`.
     pub(crate) fn rank_bytes(&self, kv: KvFormat, context: u64, parts: CacheParts) -> Bytes {
         let of = |count: u128, parts: u64| count.div_ceil(u128::from(parts.max(1)));
         let elements = kv.width.bytes(of(self.kv_elements(context), parts.cache));
@@ -174,8 +177,9 @@ impl Mixer {
         elements + Bytes(u64::try_from(own).unwrap_or(u64::MAX))
     }
 
-    /// Heads that `tp` ranks cannot divide, if any. Query heads are divided; KV heads are divided, or replicated
-    /// where there are fewer than ranks: either count divides the other (vLLM's rule, `QKVParallelLinear`).
+    /// Heads that `tp` ranks cannot divide, if there are any. Query heads are divided over ranks; KV heads are
+    /// divided, or replicated if there are fewer heads than ranks, so that either number must divide the other
+    /// (vLLM's rule, `QKVParallelLinear`).
     pub(crate) fn indivisible(&self, tp: u64) -> Option<Indivisible> {
         let whole = |count: u64, of| (!count.is_multiple_of(tp)).then_some(Indivisible { count, of });
         let grouped = |a: &Attention| {
@@ -197,10 +201,10 @@ impl Mixer {
     }
 }
 
-/// Name of heads that may be fewer than the ranks, since they are then replicated.
+/// Name of heads that may be fewer than the ranks, because they are then replicated.
 const KV_HEADS: &str = "KV heads";
 
-/// Heads that a degree of tensor parallelism does not divide.
+/// Heads that a degree of tensor parallelism cannot divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indivisible {
     /// Number of heads.
@@ -210,7 +214,7 @@ pub struct Indivisible {
 }
 
 impl fmt::Display for Indivisible {
-    /// The degrees that are accepted: `a divisor of the 40 query heads`.
+    /// Writes the accepted degrees, as in `a divisor of the 40 query heads`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let or = if self.of == KV_HEADS { " or a multiple" } else { "" };
         write!(f, "a divisor{or} of the {} {}", self.count, self.of)

@@ -1,31 +1,31 @@
 //! The operators of a forward pass, by name.
 //!
-//! Knows: each operator's name, and the family of kernels that computes it. Knows nothing about sizes.
+//! Knows: the name of each operator, and the family of kernels that computes it. Knows nothing about sizes.
 
 use serde::{Serialize, Serializer};
 
-/// A family of kernels; calibrations are per family.
+/// Family of kernels with common efficiencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// GEMMs with weights.
+    /// GEMMs with dense weights.
     Gemm,
-    /// Attention over the KV cache, or a recurrent state in its place.
+    /// Attention over the KV cache, or a recurrence over a state.
     Attention,
-    /// An indexer's scores over its own cache.
+    /// Scores of an indexer over its own cache.
     Indexer,
     /// Routed experts.
     Moe,
-    /// Table look-ups.
+    /// Look-ups of table rows.
     Embedding,
     /// Norms and other elementwise kernels.
     Elementwise,
 }
 
-/// The enum of operators with their names.
+/// Declares the operators with their names.
 macro_rules! operators {
     ($($(#[$doc:meta])* $kind:ident $name:literal)*) => {
-        /// Kind of operator. Its name, as in `qkv_proj`, follows vLLM's fused modules where there is one.
+        /// Kind of operator. Names such as `qkv_proj` follow vLLM's fused modules if vLLM has the operator.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum OperatorKind { $($(#[$doc])* $kind),* }
 
@@ -40,57 +40,57 @@ macro_rules! operators {
 }
 
 operators! {
-    /// Look-up of each token's row in the input embedding.
+    /// Look-up of the row of each token in the input embedding.
     Embedding "embedding"
     /// Projection from the embedding's width to the hidden size (OPT-350m).
     ProjectIn "project_in"
-    /// Projection back to the embedding's width.
+    /// Projection from the hidden size back to the embedding's width (OPT-350m).
     ProjectOut "project_out"
-    /// Alternating streams (Gemma 3n).
+    /// Alternating residual streams, AltUp (Gemma 3n).
     Altup "altup"
-    /// Low-rank residual (Gemma 3n).
+    /// Low-rank residual, LAuReL (Gemma 3n).
     Laurel "laurel"
-    /// Inputs of each layer, looked up by token (Gemma 3n and 4).
+    /// Additional input of each layer, looked up by token (Gemma 3n and 4).
     PerLayerInput "per_layer_input"
     /// Mixing of several residual streams (DeepSeek-V4).
     HyperConnections "hyper_connections"
-    /// A linear layer in the place of attention or MLP (Nemotron-NAS).
+    /// Linear layer in place of attention or MLP (Nemotron-NAS).
     Linear "linear"
-    /// Queries, keys and values.
+    /// Projection to queries, keys and values.
     QkvProj "qkv_proj"
-    /// Queries alone.
+    /// Projection to queries alone.
     QProj "q_proj"
-    /// Queries from their latent.
+    /// Projection from the latent of queries to queries.
     QBProj "q_b_proj"
-    /// Latents of queries, keys and values.
+    /// Projection to the latents of queries, keys and values.
     QkvAProj "qkv_a_proj"
-    /// Keys and values from their latent: applied to new tokens, or to the whole context.
+    /// Projection from the latent to keys and values, of new tokens or of the whole context.
     KvBProj "kv_b_proj"
-    /// The gate on an output.
+    /// Projection to the gate on an output.
     GProj "g_proj"
-    /// The output projection.
+    /// Output projection of attention or a recurrence.
     OProj "o_proj"
-    /// The first half of an output projection of low rank.
+    /// First half of a low-rank output projection.
     OAProj "o_a_proj"
-    /// Input projection of a recurrent mixer, all inputs together.
+    /// Input projection of a recurrent mixer, as one GEMM for all its inputs.
     InProj "in_proj"
-    /// Gates of gated delta networks.
+    /// Projection to the gates of gated delta nets.
     InProjBa "in_proj_ba"
-    /// The input-dependent parameters of Mamba.
+    /// Projection to Mamba's input-dependent parameters.
     XProj "x_proj"
-    /// The time step of Mamba.
+    /// Projection to Mamba's time step.
     DtProj "dt_proj"
-    /// The learning rate of a delta rule.
+    /// Projection to the learning rate of a delta rule.
     BetaProj "beta_proj"
-    /// The decay of a delta rule.
+    /// Projection to the decay of a delta rule.
     DecayProj "decay_proj"
-    /// The short convolution before a recurrence.
+    /// Short convolution before a recurrence.
     Conv1d "conv1d"
-    /// Values and scores of compressed attention.
+    /// Projections to the values and scores of compressed attention.
     Compressor "compressor"
-    /// Queries and keys of an indexer.
+    /// Projections to the queries and keys of an indexer.
     IndexerProj "indexer_proj"
-    /// Weights of an indexer's heads.
+    /// Projection to the weights of an indexer's heads.
     IndexerWeights "indexer_weights"
     /// Softmax attention over keys and values.
     Attention "attention"
@@ -98,27 +98,27 @@ operators! {
     LatentAttention "latent_attention"
     /// Softmax attention over a window and compressed entries.
     CompressedAttention "compressed_attention"
-    /// A recurrence over a state.
+    /// Recurrence over a state.
     LinearAttention "linear_attention"
-    /// An indexer's scores over its own keys.
+    /// Scores of an indexer over its own keys.
     Indexer "indexer"
-    /// Gate and up projection of an MLP.
+    /// Gate and up projections of an MLP.
     GateUpProj "gate_up_proj"
     /// Down projection of an MLP.
     DownProj "down_proj"
-    /// Experts that every token passes.
+    /// Shared experts, which compute every token.
     SharedExperts "shared_experts"
-    /// Projections into the stream of latent experts and out of it.
+    /// Projections into and out of the latent stream of experts.
     LatentProj "latent_proj"
-    /// Scores of experts.
+    /// Router: scores of experts.
     Router "router"
     /// Routed experts.
     Experts "experts"
-    /// Norms, and vectors that are read with them.
+    /// Norms, and other vectors that are read together with them.
     Norms "norms"
     /// Low-rank matrices that LoRA adapters add to other weights.
     Lora "lora"
-    /// The output embedding: logits of the rows that are sampled.
+    /// Output embedding: logits of the rows that are sampled.
     LmHead "lm_head"
 }
 
@@ -138,17 +138,17 @@ impl OperatorKind {
         }
     }
 
-    /// True if the work depends on the context: attention, or latents that are expanded for attention.
+    /// True if the work depends on the context: attention, or the expansion of latents for attention.
     pub(crate) fn attends(self) -> bool {
         matches!(self.family(), Family::Attention | Family::Indexer) || self == OperatorKind::KvBProj
     }
 
-    /// True for a GEMM of the step's rows with weights.
+    /// True for a GEMM whose rows are the rows of the step.
     pub(crate) fn is_product(self) -> bool {
         self.family() == Family::Gemm && !self.attends()
     }
 
-    /// True if the weights usually stay unquantized.
+    /// True if checkpoints usually keep the weights unquantized.
     pub(crate) fn is_unquantized(self) -> bool {
         use OperatorKind as K;
         matches!(self, K::LmHead | K::Router | K::Embedding | K::Norms | K::Lora)

@@ -1,9 +1,8 @@
-//! Quantization as a checkpoint declares it: `quantization_config` of a `config.json`, or NVIDIA's
+//! Quantization as a checkpoint declares it: in `quantization_config` of a `config.json`, or in NVIDIA's
 //! `hf_quant_config.json`.
 //!
-//! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt) and which modules they
-//! leave unquantized. Knows nothing about chips: whether a format computes natively is decided in
-//! [`crate::deployment`].
+//! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt) and the modules that they
+//! leave unquantized. Knows nothing about chips: [`crate::deployment`] decides whether a chip computes in a format.
 
 mod formats;
 mod modules;
@@ -16,35 +15,36 @@ use formats::{expert_format, format_of, group_format, kv_of, modelopt};
 use modules::{Modules, aliases};
 use serde_json::Value;
 
-/// Most accepted patterns and groups, more than any checkpoint has; each is matched against every tensor.
+/// Most accepted patterns and groups, more than any checkpoint has; the bound exists because each is compared with
+/// every tensor.
 const MOST_PATTERNS: usize = 4096;
 const MOST_GROUPS: usize = 64;
 
-/// A checkpoint's quantization.
+/// Quantization of a checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantization {
-    /// `quant_method` or `quant_algo`, as written.
+    /// Value of `quant_method` or `quant_algo`, as written.
     pub method: String,
-    /// The format of most quantized modules.
+    /// Format of most quantized modules.
     pub format: Format,
-    /// KV-cache format that the checkpoint asks for.
+    /// KV-cache format that the checkpoint requests.
     pub kv: Option<KvFormat>,
     /// True if only routed experts are quantized (gpt-oss).
     experts_only: bool,
     /// True if only the modules in `named` are quantized.
     named_only: bool,
-    /// Modules with a format of their own.
+    /// Modules with formats that differ from `format`.
     named: Vec<(Modules, Format)>,
-    /// Format of routed experts where it differs (DeepSeek-V4, MiMo-V2.6).
+    /// Format of routed experts, if it differs from `format` (DeepSeek-V4, MiMo-V2.6).
     experts: Option<Format>,
     /// Modules left in 16 bits.
     ignored: Modules,
-    /// Format read from the checkpoint's id, where nothing else declares it.
+    /// Format that the checkpoint's id names, if nothing else declares one.
     by_id: Option<WeightFormat>,
 }
 
 impl Quantization {
-    /// Quantization of a checkpoint whose id names its formats: `weights` on every linear layer and expert.
+    /// Quantization of a checkpoint whose id names its formats: `weights` for every linear layer and expert.
     pub(crate) fn named(weights: WeightFormat, kv: Option<KvFormat>) -> Quantization {
         let format = match weights {
             WeightFormat::Uniform(format) => format,
@@ -63,12 +63,12 @@ impl Quantization {
         }
     }
 
-    /// The format that the checkpoint's id names.
+    /// Format that the checkpoint's id names.
     pub(crate) fn by_id(&self) -> Option<WeightFormat> {
         self.by_id
     }
 
-    /// The llama.cpp mixture that replaces `format`, if any.
+    /// llama.cpp's mixture that replaces `format`, if any.
     pub(crate) fn mix(&self) -> Option<GgufMix> {
         match self.by_id {
             Some(WeightFormat::Gguf(mix)) => Some(mix),
@@ -158,12 +158,12 @@ impl Quantization {
         }))
     }
 
-    /// Number of patterns that each tensor is matched against.
+    /// Number of patterns that are compared with each tensor.
     pub(crate) fn patterns(&self) -> usize {
         pattern_count(&self.ignored, &self.named)
     }
 
-    /// Every format in use, most modules first.
+    /// Lists every format in use, the format of most modules first.
     pub(crate) fn formats(&self) -> Vec<Format> {
         let mut all = vec![self.format];
         for format in self.experts.iter().chain(self.named.iter().map(|(_, f)| f)) {
@@ -174,8 +174,8 @@ impl Quantization {
         all
     }
 
-    /// The format of `tensor` in layer `layer`; `None` if it stays in 16 bits. lm_head is quantized only if named, or
-    /// by formats that cover lm_head and embedding.
+    /// Format of `tensor` in layer `layer`; `None` if the tensor stays in 16 bits. lm_head is quantized only if it is
+    /// named, or by formats that cover both lm_head and embedding.
     pub(crate) fn format(&self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
         let covered = match tensor.role {
             TensorRole::Linear => !self.experts_only,
@@ -208,7 +208,7 @@ impl Quantization {
     }
 }
 
-/// ModelOpt's `quantized_layers`: an algorithm for each module; modules of one format together.
+/// Reads ModelOpt's `quantized_layers`, which states an algorithm per module; modules with equal formats are joined.
 fn listed(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     let mut groups: Vec<(Modules, Format)> = Vec::new();
     let Some(layers) = section.value("quantized_layers").and_then(Value::as_object) else {
@@ -235,7 +235,7 @@ fn listed(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     Ok(groups)
 }
 
-/// compressed-tensors' `config_groups`, each with its target modules.
+/// Reads compressed-tensors' `config_groups`, each with its target modules.
 fn targeted(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
         return Ok(Vec::new());
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(bits(groups), 4.5);
     }
 
-    /// Weights in NVFP4 say nothing of the cache: `kv_cache_quant_algo` or `kv_cache_scheme` does.
+    /// NVFP4 weights imply nothing about the cache: `kv_cache_quant_algo` or `kv_cache_scheme` states its format.
     #[test]
     fn the_cache_has_a_format_if_the_checkpoint_says_so() {
         let kv = |more: &str| {

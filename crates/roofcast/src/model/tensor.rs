@@ -1,49 +1,51 @@
 //! One weight tensor: its shape, its role, and its split under tensor parallelism.
+//!
+//! Knows: parameters of a tensor. Knows nothing about formats and bytes.
 
 pub(crate) use super::operator_kind::OperatorKind;
 
-/// Role of a tensor; decides whether it is quantized and when it is read.
+/// Role of a tensor, which decides whether it is quantized and when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TensorRole {
-    /// A matrix that every token passes.
+    /// Matrix that multiplies every token.
     Linear,
-    /// A matrix of one routed expert.
+    /// Matrix of a routed expert.
     Expert,
-    /// The matrix that scores experts.
+    /// Matrix that scores experts.
     Router,
-    /// lm_head.
+    /// lm_head: the output embedding.
     Head,
-    /// A table that is looked up: token or position embedding.
+    /// Table whose rows are looked up: token or position embedding.
     Embedding,
-    /// A norm, bias or sink: never quantized.
+    /// Norm, bias or sink, which is never quantized.
     Vector,
 }
 
-/// Split of a tensor over `tp` accelerators.
+/// Split of a tensor over `tp` ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// Cut into `tp` equal parts.
+    /// Divided into `tp` equal parts.
     Even,
-    /// Cut by this many KV heads: parts are no smaller than one head, and replicated where ranks are more.
+    /// Divided by this many KV heads: parts are at least one head, and replicated if there are more ranks than heads.
     KvHeads(u64),
-    /// Whole on every accelerator.
+    /// Whole on every rank.
     Replicated,
     /// Whole experts on each expert-parallel rank; the remaining degree of parallelism slices each expert.
     Experts,
 }
 
-/// A weight tensor, or `copies` equal ones.
+/// Weight tensor, or `copies` equal tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tensor {
     /// Module path within the layer, as in `self_attn.q_proj`.
     pub name: &'static str,
-    /// The operator that reads it, as in `qkv_proj`.
+    /// Operator that reads the tensor, as in `qkv_proj`.
     pub operator: OperatorKind,
-    /// Outputs.
+    /// Number of output values.
     pub rows: u64,
-    /// Inputs.
+    /// Number of input values.
     pub columns: u64,
-    /// Number of copies (experts).
+    /// Number of copies, such as the number of experts.
     pub copies: u64,
     /// Role of the tensor.
     pub role: TensorRole,
@@ -52,7 +54,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A matrix of `rows` outputs and `columns` inputs.
+    /// Creates a matrix of `rows` outputs and `columns` inputs.
     pub(crate) fn linear(
         name: &'static str,
         operator: OperatorKind,
@@ -63,7 +65,7 @@ impl Tensor {
         Tensor { name, operator, rows, columns, copies: 1, role: TensorRole::Linear, split }
     }
 
-    /// A vector of `elements`.
+    /// Creates a vector of `elements` parameters.
     pub(crate) fn vector(name: &'static str, operator: OperatorKind, elements: u64, split: Split) -> Tensor {
         Tensor { name, operator, rows: elements, columns: 1, copies: 1, role: TensorRole::Vector, split }
     }
@@ -78,7 +80,7 @@ impl Tensor {
         Tensor { copies, ..self }
     }
 
-    /// Elements in all copies.
+    /// Parameters of all copies.
     pub(crate) fn elements(&self) -> u128 {
         u128::from(self.rows) * u128::from(self.columns) * u128::from(self.copies)
     }

@@ -1,40 +1,42 @@
-//! The tower that turns images into tokens: its weights, and its memory while it computes an image.
+//! The vision tower that turns images into tokens: its weights, and its memory while it computes an image.
 //!
 //! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and the merger of patches into
-//! tokens. Counts the figures that a memory plan needs; the tower's single tensors and its time are not modelled.
+//! tokens. Computes only the figures that a memory plan needs; the tower's tensors and its time are not modelled.
 
 use super::keys::Keys;
 
-/// Values of a pixel.
+/// Color values of a pixel.
 const CHANNELS: u64 = 3;
-/// Tokens of the largest image that Qwen's processors pass on: 16,777,216 pixels, 32 × 32 a token (`size.longest_edge` of
-/// Qwen3-VL's `preprocessor_config.json`).
+/// Tokens of the largest image that Qwen's processors accept: 16,777,216 pixels, 32 × 32 per token
+/// (`size.longest_edge` of Qwen3-VL's `preprocessor_config.json`).
 const QWEN_LARGEST: u64 = 16_384;
-/// Patches merged into a token along each axis where the config does not say: Gemma 3 pools 4 × 4, others merge 2 ×
-/// 2.
+/// Patches that are merged into a token along each axis, if the config does not say: Gemma 3 pools 4 × 4, others
+/// merge 2 × 2.
 const GEMMA_POOL: u64 = 4;
 const MERGE: u64 = 2;
-/// Most patches merged along an axis; a larger value means a damaged file.
+/// Most accepted patches that are merged along an axis; a larger value shows that the file is damaged.
 const MOST_MERGED: u64 = 64;
 
-/// A vision tower.
+/// Vision tower of a multimodal model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tower {
     /// Parameters of the tower, kept in 16 bits even if the text model is quantized.
     pub parameters: u64,
-    /// Values that a patch holds at one time: residual and normalized stream, and both sides of the MLP's activation.
+    /// Values per patch that exist at one time: residual and normalized stream, and both sides of the MLP's
+    /// activation.
     pub patch_width: u64,
-    /// Patches that are merged into a token.
+    /// Number of patches that are merged into a token.
     pub patches_per_token: u64,
-    /// Tokens of the largest image, where a step's token budget may be smaller.
+    /// Tokens of the largest image, if it may exceed a step's token budget.
     pub largest: Option<u64>,
-    /// Its layers and width by the keys `num_hidden_layers` and `hidden_size` alone, as SGLang reads them.
+    /// Layers and width of the tower according to the keys `num_hidden_layers` and `hidden_size` alone, which are the
+    /// keys that SGLang reads.
     pub by_plain_keys: [Option<u64>; 2],
 }
 
 impl Tower {
-    /// The tower of `vision_config` in front of a text model of width `hidden`; `None` if known keys do not give its
-    /// size.
+    /// Reads the tower of `vision_config` that precedes a text model of width `hidden`; `None` if known keys do not
+    /// determine its size.
     pub(super) fn read(keys: &Keys, model_type: &str, hidden: u64) -> Option<Tower> {
         let vision = keys.object("vision_config")?;
         let count = |names: &[&str]| vision.count(names).ok().flatten();
@@ -75,8 +77,8 @@ impl Tower {
 mod tests {
     use super::*;
 
-    /// Qwen3-VL-30B-A3B: 27 layers of 1152 and 4304, patches of 16 × 16 in two frames, and four mergers of 4 × 1152 into
-    /// the 2048 of the text model.
+    /// Qwen3-VL-30B-A3B: 27 layers of width 1152 and MLP width 4304, patches of 16 × 16 in two frames, and four
+    /// mergers from 4 × 1152 to the text model's 2048.
     #[test]
     fn qwen3_vl_by_hand() {
         let config = serde_json::json!({

@@ -1,4 +1,6 @@
-//! Work of grouped attention: query-key pairs, and the HBM traffic of the cache; an indexer's scores.
+//! Work of grouped attention: query-key pairs, HBM traffic of the cache, and an indexer's scores.
+//!
+//! Knows: the work of one rank. Knows nothing about time.
 
 use super::{ContextForm, DecodeForm, Form, KernelShape, Operator, SequenceForm, Work, operator};
 use crate::deployment::Deployment;
@@ -9,9 +11,9 @@ use crate::precision::Dtype;
 use crate::spec::KvLayout;
 use crate::units::{float, number};
 
-/// Grouped attention on one rank: 2·heads·(d_qk + d_v) FLOPs a query-key pair; each seen token is moved once, old
-/// ones read, new ones written. With an index, a decode reads at most its blocks; for many new tokens the least is
-/// counted, as if their choices overlapped like windows.
+/// Grouped attention on one rank: 2·heads·(d_qk + d_v) FLOPs per query-key pair; the cache of each token in reach is
+/// moved once, read if old and written if new. With an index, a decode reads at most its chosen blocks; many new
+/// tokens are assumed to read the fewest possible, as if their choices overlapped like windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grouped {
     attention: Attention,
@@ -29,7 +31,8 @@ impl Grouped {
     }
 }
 
-/// Data that a kernel reads to find the blocks of a sequence, if a layout is named. Every rank reads it.
+/// Block table that a kernel reads to find the blocks of a sequence, if the spec names a layout. Every rank reads the
+/// whole table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct KernelBlocks {
     layout: Option<KvLayout>,
@@ -41,19 +44,19 @@ impl KernelBlocks {
         KernelBlocks { layout: deployment.engine.kv_layout, block: deployment.engine.block_size }
     }
 
-    /// Bytes to find the last `seen` of `context` tokens.
+    /// Bytes of table entries for the last `seen` of `context` tokens.
     pub(super) fn bytes(&self, seen: u64, context: u64) -> f64 {
         self.layout.map_or(0.0, |l| l.read(1, u128::from(span(seen, context, self.block))) as f64)
     }
 
-    /// Bytes per sequence and bytes per token of the table, over whole blocks.
+    /// Bytes of the table per sequence, and per token in the average over a block.
     pub(super) fn linear(&self) -> [f64; 2] {
         let of = |sequences, blocks| self.layout.map_or(0.0, |l| l.read(sequences, blocks) as f64);
         [of(1, 0), of(0, 1) / self.block as f64]
     }
 }
 
-/// Attention, and the index that chooses blocks for it.
+/// Lists the operators of attention: the index that chooses blocks, if any, and attention itself.
 pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator> {
     let tp = deployment.parallelism.tp;
     let flops_per_pair = (2 * a.heads.div_ceil(tp) * (a.head_dim + a.v_head_dim)) as f64;
@@ -83,7 +86,8 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
     };
     let mut all = vec![operator(deployment, OperatorKind::Attention, Form::Context(form))];
     if let Some(index) = &a.index {
-        // The scoring heads split like KV heads; the one key is replicated on every rank, means split with the cache.
+        // Scoring heads are split like KV heads. The one shared key is replicated on every rank; means are split with
+        // the cache.
         let flops_per_pair = index.flops_per_pair().div_ceil(u128::from(tp.min(index.heads))) as f64;
         let parts = if index.means.is_some() { deployment.kv_parts(a.kv_heads) } else { 1 };
         let bytes_per_key = index.key_bytes() as f64 / parts as f64;
@@ -93,14 +97,14 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
     all
 }
 
-/// An indexer's scores: operations for each pair of a query and an earlier key, every key read or written once.
+/// Scores of an indexer: FLOPs for each pair of a query and an earlier key, with every key read or written once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores {
-    /// Tokens per key: 1, or the tokens of a compressed entry.
+    /// Tokens per key: 1, or as many as a compressed entry covers.
     pub ratio: u64,
-    /// Operations for each pair of a query and a key.
+    /// FLOPs per pair of a query and a key.
     pub flops_per_pair: f64,
-    /// Bytes of a key.
+    /// Bytes per key.
     pub bytes_per_key: f64,
 }
 
@@ -119,7 +123,7 @@ impl Scores {
     }
 }
 
-/// The operator of an indexer that computes in `dtype` where the chip has it.
+/// Creates the operator of an indexer that computes in `dtype`, if the chip supports it.
 pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> Operator {
     let ratio = scores.ratio as f64;
     let term = Work {

@@ -10,15 +10,15 @@ use crate::deployment::Deployment;
 use crate::units::{ByteRate, Bytes, Picoseconds};
 use serde::Serialize;
 
-/// One all-reduce of `bytes` over `ranks` by one algorithm.
+/// Times of one all-reduce by one algorithm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AllReduce {
-    /// `ring`, `tree`, `nodes`, or `torus` with its axes.
+    /// Name of the algorithm: `ring`, `tree`, `nodes`, or `torus` with its axes.
     pub algorithm: String,
-    /// Bandwidth term, which is the limit.
+    /// Time of the bytes at the link's bandwidth, which is the limit.
     #[serde(rename = "bandwidth_ms")]
     pub bandwidth: Picoseconds,
-    /// Hops times the link's latency.
+    /// Number of hops times the link's latency.
     #[serde(rename = "latency_ms")]
     pub latency: Picoseconds,
 }
@@ -28,7 +28,7 @@ pub struct AllReduce {
 pub(crate) fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
     let within = accelerator.link.as_ref().map(|l| (l.bytes_per_s, l.latency_s));
     let between = accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s));
-    // Without a known link the host's PCIe 3.0 x16 is assumed, the slowest in use.
+    // If no link is known, the host's PCIe 3.0 x16 is assumed, the slowest in use.
     const PCIE3: (ByteRate, f64) = (ByteRate(15.75e9), 10e-6);
     if ranks <= accelerator.node_size {
         within.or(between).unwrap_or(PCIE3)
@@ -37,15 +37,15 @@ pub(crate) fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) 
     }
 }
 
-/// The algorithms that all-reduce `bytes` over `ranks`, each with its time.
+/// Times of an all-reduce of `bytes` over `ranks` ranks by each possible algorithm.
 ///
 /// * ring: every rank sends 2(n − 1)/n of the message in 2(n − 1) hops;
-/// * tree: the message goes up and down once, in 2⌈log2 n⌉ hops;
-/// * nodes, if ranks span N nodes of m each: a ring within each node leaves every rank 1/m of the sum, which it
-///   all-reduces with its counterparts in the other nodes over a network card of its own, 2(N − 1)/N of it; then the
-///   node gathers. Both kinds of links work on pieces in parallel, and the slower one counts;
-/// * torus: along each axis in parallel, in both directions where the axis is a ring and in one where it is a line:
-///   2(n − 1)/n of the message over the sum of these directions.
+/// * tree: the message moves up and down once, in 2⌈log2 n⌉ hops;
+/// * nodes, if the ranks fill N nodes of m each: a ring within each node leaves every rank 1/m of the sum, which the
+///   rank all-reduces with its counterparts in the other nodes over its own network card, 2(N − 1)/N of the part;
+///   then the node gathers. Both kinds of links work in parallel on different pieces, so that the slower one decides;
+/// * torus: along each axis in parallel, in both directions if the axis is a ring and in one if it is a line: 2(n −
+///   1)/n of the message over the sum of these directions.
 pub(crate) fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Vec<AllReduce> {
     if ranks <= 1 {
         return Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) ->
         let shape = accelerator.torus_shape(ranks).unwrap_or_default();
         let links = accelerator.axis_links(&shape);
         let most = shape.iter().filter(|n| **n > 1).count().max(1) as u64;
-        // The longest axes come last.
+        // The longest axes are last.
         let last = |axes: u64| shape.iter().zip(&links).rev().take(axes as usize);
         let hop = |n: u64, links: f64| if links > 1.0 { n / 2 * 2 } else { 2 * (n - 1) };
         return (1..=most)
@@ -93,7 +93,7 @@ pub(crate) fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) ->
     ways
 }
 
-/// An all-reduce within nodes and between them in parallel, if `ranks` fill several nodes.
+/// All-reduce within nodes and between them in parallel; `None` unless `ranks` fill several nodes.
 fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllReduce> {
     let (link, network) = (accelerator.link.as_ref()?, accelerator.network.as_ref()?);
     let node = accelerator.node_size;
@@ -111,7 +111,7 @@ fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllRe
     })
 }
 
-/// The least time of one all-reduce: the smallest bandwidth term.
+/// Least time of one all-reduce: the smallest bandwidth term of all algorithms.
 pub(crate) fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Picoseconds {
     all_reduce(accelerator, ranks, bytes).iter().map(|a| a.bandwidth).min().unwrap_or(Picoseconds::ZERO)
 }
@@ -119,26 +119,26 @@ pub(crate) fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Pico
 /// Messages of one forward pass on its busiest rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Communication {
-    /// All-reduces of the residual stream in all layers.
+    /// Number of all-reduces of the residual stream, in all layers.
     pub all_reduces: u64,
     /// Bytes of one all-reduce.
     pub message_bytes: Bytes,
-    /// Bandwidth term of the all-reduces, which is their limit.
+    /// Time of the all-reduces at the links' bandwidth, which is their limit.
     #[serde(rename = "all_reduce_ms")]
     pub all_reduce: Picoseconds,
-    /// Time of sending tokens to experts on other ranks and back.
+    /// Time to send tokens to experts on other ranks and their results back.
     #[serde(rename = "all_to_all_ms")]
     pub all_to_all: Picoseconds,
-    /// Time of sending activations from stage to stage.
+    /// Time to send activations from pipeline stage to stage.
     #[serde(rename = "pipeline_ms")]
     pub pipeline: Picoseconds,
-    /// Latency term: hops of every message times the latency of a link. Not part of the limit.
+    /// Hops of every message times the latency of a link. Not part of the limit.
     #[serde(rename = "latency_ms")]
     pub latency: Picoseconds,
 }
 
 impl Communication {
-    /// No messages.
+    /// No messages between ranks.
     pub(crate) const NONE: Communication = Communication {
         all_reduces: 0,
         message_bytes: Bytes::ZERO,
@@ -148,37 +148,38 @@ impl Communication {
         latency: Picoseconds::ZERO,
     };
 
-    /// The sum of the bandwidth terms.
+    /// Sum of the times at the links' bandwidth.
     pub(crate) fn total(&self) -> Picoseconds {
         self.all_reduce + self.all_to_all + self.pipeline
     }
 }
 
-/// Latencies of a link in one dispatch or combine: DeepEP's low-latency kernels take about 20 µs with hardly any tokens, ten
-/// of NVLink's 2 µs (deepseek-ai/DeepEP, README).
+/// Time of one dispatch or combine of tokens, as a multiple of a link's latency: DeepEP's low-latency kernels take
+/// about 20 µs with hardly any tokens, ten times NVLink's 2 µs (deepseek-ai/DeepEP, README).
 const EXCHANGE_LATENCIES: f64 = 10.0;
 
-/// The messages of a forward pass, as a function of the rows of its busiest rank.
+/// Messages of a forward pass, as a function of the rows of its busiest rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Links {
-    /// All-reduces of the residual stream in all layers.
+    /// Number of all-reduces of the residual stream, in all layers.
     pub all_reduces: u64,
     /// Latency of the slowest link among tensor-parallel ranks, in seconds.
     pub latency: f64,
-    /// Bytes of a row in one all-reduce.
+    /// Bytes per row of one all-reduce.
     pub row_bytes: f64,
-    /// Layers whose norm of queries and keys spans all heads, so that ranks add up squares first.
+    /// Number of layers whose norm of queries and keys covers all heads, so that ranks must first add up their sums
+    /// of squares.
     pub norms: u64,
-    /// Fixed seconds of all exchanges with experts on other ranks.
+    /// Fixed seconds of all exchanges of tokens with experts on other ranks.
     pub exchange_latency: f64,
-    /// Seconds per row: all-reduces, all-to-alls, and stage to stage.
+    /// Seconds per row of all-reduces, of all-to-alls, and of transfers between stages.
     row: [f64; 3],
-    /// Seconds of latency over the hops of a pass.
+    /// Seconds of latency of all hops of a pass.
     hops: f64,
 }
 
 impl Links {
-    /// The messages of `deployment`.
+    /// Derives the messages of `deployment`.
     pub(crate) fn of(deployment: &Deployment) -> Links {
         let p = deployment.parallelism;
         let chip = &deployment.accelerator;
@@ -194,8 +195,8 @@ impl Links {
         let (stage_rate, stage_latency) = slowest(chip, p.stage_ranks() * p.pp);
         let (mut all_to_all, mut exchanges) = (0.0, 0);
         if p.ep > 1 && p.attention_dp > 1 {
-            // Each token is sent to its experts' ranks and back; 1/ep of the experts are local. Latent experts
-            // receive the latent.
+            // Each token is sent to the ranks of its experts and back; 1/ep of the experts are local. Experts on a
+            // latent stream receive the latent.
             for (block, layers) in blocks() {
                 let Some(shard) = &block.experts else { continue };
                 let copies = shard.experts.per_token.min(p.ep) as f64;
@@ -224,17 +225,17 @@ impl Links {
         }
     }
 
-    /// Seconds per row in one all-reduce, by bandwidth alone; 0 without all-reduces.
+    /// Seconds per row of one all-reduce, by bandwidth alone; 0 without all-reduces.
     pub(crate) fn seconds_per_row(&self) -> f64 {
         self.row[0] / self.all_reduces.max(1) as f64
     }
 
-    /// Seconds of the bandwidth terms per row in all other messages of a pass.
+    /// Seconds per row of all other messages of a pass, by bandwidth alone.
     pub(crate) fn seconds_per_row_beside(&self) -> f64 {
         self.row[1..].iter().sum()
     }
 
-    /// The messages of a pass of `rows`.
+    /// Messages of a pass of `rows` rows.
     pub(crate) fn communication(&self, rows: u64) -> Communication {
         let [all_reduce, all_to_all, pipeline] =
             self.row.map(|seconds| Picoseconds::from_seconds(seconds * rows as f64));
@@ -249,7 +250,7 @@ impl Links {
     }
 }
 
-/// Seconds per byte of an all-reduce's bandwidth term.
+/// Seconds per byte of an all-reduce, by bandwidth alone.
 fn seconds_per_byte(accelerator: &Accelerator, ranks: u64) -> f64 {
     const MANY: u64 = 1 << 30;
     least(accelerator, ranks, Bytes(MANY)).seconds() / MANY as f64
@@ -263,15 +264,17 @@ mod tests {
 
     #[test]
     fn rings_and_trees_by_hand() {
-        // 100 MB over 4 ranks at 100 GB/s: ring 2·3/4·100 MB = 150 MB = 1.5 ms in 6 hops; tree 200 MB = 2 ms in 4.
+        // 100 MB over 4 ranks at 100 GB/s: ring 2·3/4·100 MB = 150 MB in 1.5 ms and 6 hops; tree 200 MB in 2 ms and 4
+        // hops.
         let ways = all_reduce(&round_machine(), 4, Bytes(100_000_000));
         assert_eq!((ways[0].bandwidth.ms(), ways[0].latency.ms()), (1.5, 0.006));
         assert_eq!((ways[1].bandwidth.ms(), ways[1].latency.ms()), (2.0, 0.004));
         assert_eq!(least(&round_machine(), 1, Bytes(1)), Picoseconds::ZERO);
     }
 
-    /// 80 MB over 16 ranks in two nodes of 8, links of 450 GB/s within and 50 GB/s between: within 2·7/8·80 MB = 140 MB,
-    /// 0.311 ms; between 2·1/2·80 MB/8 = 10 MB, 0.2 ms. One ring would send 150 MB over 50 GB/s, 3 ms.
+    /// 80 MB over 16 ranks in two nodes of 8, with links of 450 GB/s within and 50 GB/s between nodes: within
+    /// 2·7/8·80 MB = 140 MB in 0.311 ms; between 2·1/2·80 MB/8 = 10 MB in 0.2 ms. One ring over all ranks would send
+    /// 150 MB at 50 GB/s, in 3 ms.
     #[test]
     fn nodes_share_an_all_reduce() {
         let mut machine = round_machine();
@@ -286,7 +289,7 @@ mod tests {
             (nodes.bandwidth.ms() - 140.0 / 450.0).abs() < 1e-6
                 && (ways[0].bandwidth.ms() - 3.0).abs() < 1e-6
         );
-        // 14 hops within, 2 between.
+        // 14 hops within nodes and 2 between them.
         assert!((nodes.latency.ms() - 0.024).abs() < 1e-9);
         assert_eq!(least(&machine, 16, Bytes(80_000_000)), nodes.bandwidth);
     }

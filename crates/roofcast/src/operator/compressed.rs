@@ -1,4 +1,6 @@
-//! Work of DeepSeek-V4's attention: the window, compressed entries, and the indexer that chooses among them.
+//! Work of DeepSeek-V4's attention: the window, compressed entries, and the indexer that chooses among the entries.
+//!
+//! Knows: the work of one rank. Knows nothing about time.
 
 use super::attention::{Scores, indexer};
 use super::recurrent::Recurrence;
@@ -8,8 +10,8 @@ use crate::model::OperatorKind;
 use crate::model::mixer::Compressed;
 use crate::precision::Dtype;
 
-/// Compressed attention on one rank: 4·heads·width FLOPs a pair (keys are values); window and entries are read once
-/// on every rank, the rows that wait for their window to fill are read and written.
+/// Compressed attention on one rank: 4·heads·width FLOPs per pair (keys are also values). Window and entries are read
+/// once on every rank; the rows that are kept until their window is full are read and written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompressedForm {
     compressed: Compressed,
@@ -25,7 +27,8 @@ impl CompressedForm {
         [self.flops_per_pair * self.compressed.pairs(new, context) as f64, read + state]
     }
 
-    /// Work of a decode, which sees the window and one entry per `ratio` tokens, among which an indexer chooses.
+    /// Work of a decode, which reads the window and one entry per `ratio` tokens, or the entries that an indexer
+    /// chooses.
     fn decode(&self) -> DecodeForm {
         let c = &self.compressed;
         let token = Work {
@@ -43,7 +46,7 @@ impl CompressedForm {
     }
 }
 
-/// Attention and its indexer.
+/// Lists the operators: attention, and its indexer if there is one.
 pub(super) fn operators(deployment: &Deployment, c: &Compressed, block: &Block) -> Vec<Operator> {
     let tp = deployment.parallelism.tp;
     let parts = if deployment.ideal { tp } else { 1 };

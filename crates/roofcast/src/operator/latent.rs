@@ -1,4 +1,6 @@
-//! Work of latent attention: absorbed or expanded, over the full context or an indexer's choice.
+//! Work of latent attention: absorbed or expanded, over the whole context or an indexer's choice.
+//!
+//! Knows: the work of one rank. Knows nothing about time.
 
 use super::attention::{KernelBlocks, Scores, indexer};
 use super::{ContextForm, DecodeForm, Form, KernelShape, Operator, SequenceForm, Work, operator};
@@ -9,16 +11,16 @@ use crate::precision::Dtype;
 
 /// Multi-head latent attention on one rank, absorbed or expanded, whichever has fewer FLOPs for a sequence.
 ///
-/// Absorbed: scores and values are computed on the latent itself, 2·heads·(2·rank + rope) a pair, and the
-/// up-projection is applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) a pair, and
-/// the up-projection is applied to every token of the context.
+/// Absorbed: scores and values are computed from the latent itself, with 2·heads·(2·rank + rope) FLOPs per pair, and
+/// the up-projection is applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) FLOPs per
+/// pair, and the up-projection is applied to every token of the context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatentForm {
     reach: Option<u64>,
-    /// FLOPs per pair.
+    /// FLOPs per query-key pair.
     absorbed: f64,
     expanded: f64,
-    /// FLOPs of the up-projection of one token.
+    /// FLOPs of the up-projection per token.
     up: f64,
     bytes_per_token: f64,
     table: KernelBlocks,
@@ -39,7 +41,7 @@ impl LatentForm {
         }
     }
 
-    /// Pairs, and true if they are computed on the latent.
+    /// Query-key pairs, and true if they are computed from the latent (absorbed).
     fn pairs(&self, new: u64, context: u64) -> (f64, bool) {
         let pairs = causal_pairs(new, context, self.reach) as f64;
         let absorbing = self.absorbed * pairs + self.up * new as f64;
@@ -63,7 +65,7 @@ impl LatentForm {
     }
 }
 
-/// The up-projection, attention, and the indexer that chooses for it. A decode is absorbed.
+/// Lists the operators: the up-projection, attention, and the indexer if there is one. Decodes are absorbed.
 pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> Vec<Operator> {
     let Some(expand) = block.gemms.iter().find(|g| g.operator == OperatorKind::KvBProj) else {
         return Vec::new();

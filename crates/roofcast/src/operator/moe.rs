@@ -1,4 +1,6 @@
 //! Work of routed experts. Shared experts, latent projections and routers are plain GEMMs.
+//!
+//! Knows: the experts that a step reads. Knows nothing about time.
 
 use super::{Form, Operator, Work};
 use crate::deployment::{Deployment, ExpertShard};
@@ -6,30 +8,31 @@ use crate::model::{Experts, OperatorKind};
 use crate::quantized_kernel::RowBlocks;
 use crate::units::number;
 
-/// The routed experts of one rank. Each token passes its experts, spread evenly over the expert-parallel ranks; the
-/// distinct experts that the tokens of the whole replica touch are read once.
+/// Routed experts of one rank. Each token is computed by the experts that it chooses, spread evenly over the
+/// expert-parallel ranks; the weights of each distinct expert that the tokens of the whole replica choose are read
+/// once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoutedExperts {
     experts: Experts,
-    /// Width of the stream that the experts see.
+    /// Width of the experts' input.
     pub hidden: u64,
-    /// Ranks that share one expert's inner width.
+    /// Number of ranks over which one expert's inner width is divided.
     pub slices: u64,
-    /// Weights of one expert on this rank.
+    /// Number of weights of one expert on this rank.
     elements: f64,
-    /// Bits of a weight, scales included.
+    /// Bits per weight, scales included.
     pub bits: f64,
-    /// Expert-parallel ranks.
+    /// Number of expert-parallel ranks.
     pub ranks: u64,
     flops_per_token: f64,
-    /// Bytes of this rank's experts over the number of the layer's experts: mean cost of a touched expert.
+    /// Bytes of this rank's experts over the number of experts of the layer: mean bytes that each chosen expert adds.
     bytes_per_touched: f64,
 }
 
 impl RoutedExperts {
-    /// Ratio of experts touched with real traffic's routing to experts touched with even routing. If experts receive
-    /// tokens by an exponential distribution, whose standard deviation is its mean, T k copies touch T k/(1 + T k/E)
-    /// of E experts on average, and no fewer than k.
+    /// Ratio of experts chosen with real routing to experts chosen with even routing. If the experts' loads are
+    /// distributed exponentially, so that their standard deviation equals their mean, the k choices of T tokens fall
+    /// on T k/(1 + T k/E) of E experts on average, and on no fewer than k.
     pub(crate) fn uneven(&self, tokens: u64) -> f64 {
         let per_token = number(self.experts.per_token);
         let copies = number(tokens) * per_token;
@@ -37,28 +40,28 @@ impl RoutedExperts {
         (touched.max(per_token) / self.experts.distinct(tokens)).min(1.0)
     }
 
-    /// Experts of the layer.
+    /// Number of experts of the layer.
     pub(crate) fn count(&self) -> u64 {
         self.experts.count
     }
 
-    /// Experts that a token passes.
+    /// Number of experts that a token chooses.
     pub(crate) fn per_token(&self) -> u64 {
         self.experts.per_token
     }
 
-    /// Weights of an expert over the weights of a gated one with equal widths: 1, or two thirds without a gate.
+    /// Weights of an expert over the weights of a gated expert with equal widths: 1, or two thirds without a gate.
     pub(crate) fn elements_over_gated(&self) -> f64 {
         let gated = (3 * self.hidden * self.inner()) as f64 / self.slices as f64;
         (self.elements / gated).min(1.0)
     }
 
-    /// Inner width of one expert, of all slices.
+    /// Inner width of one whole expert, over all slices.
     pub(crate) fn inner(&self) -> u64 {
         self.experts.expert.intermediate
     }
 
-    /// Work for the tokens of a replica with even routing.
+    /// Work for the tokens of a replica, with even routing.
     pub(crate) fn demand(&self, tokens: u64) -> Work {
         Work {
             flops: self.flops_per_token * tokens as f64,
@@ -67,9 +70,9 @@ impl RoutedExperts {
         }
     }
 
-    /// Work for `tokens` with real traffic's routing in a kernel that multiplies in `blocks`: in a small-M GEMM each
-    /// copy reads its experts, `at_once` copies sharing a read; in a larger one every touched expert computes whole
-    /// tiles, half a tile too many on average.
+    /// Work for `tokens` tokens, with real routing, in a kernel that computes in `blocks`. In a small-M GEMM, each
+    /// copy of a token reads its expert, and up to `at_once` copies share one read. In a larger GEMM, every chosen
+    /// expert computes whole tiles, on average half a tile more than its rows.
     pub(crate) fn in_blocks(&self, tokens: u64, blocks: RowBlocks) -> Work {
         let even = self.demand(tokens);
         let copies = number(tokens) * number(self.experts.per_token);
@@ -84,13 +87,13 @@ impl RoutedExperts {
         Work { flops: even.flops * rows / copies, weight_bytes: touched * bytes_per_touched, kv_bytes: 0.0 }
     }
 
-    /// Touched experts on the busiest rank over the mean of all ranks.
+    /// Chosen experts on the busiest rank over the mean of all ranks.
     pub(crate) fn imbalance(&self, tokens: u64) -> f64 {
         self.experts.imbalance(tokens, self.ranks)
     }
 }
 
-/// The routed experts of a block.
+/// Creates the operator of a layer's routed experts.
 pub(super) fn operator(deployment: &Deployment, shard: &ExpertShard) -> Operator {
     let ranks = deployment.parallelism.ep;
     let form = RoutedExperts {
@@ -115,7 +118,7 @@ mod tests {
     use crate::operator::operators;
     use std::sync::Arc;
 
-    /// The experts of Qwen3-30B-A3B, 8 of 128.
+    /// Experts of Qwen3-30B-A3B: a token chooses 8 of 128.
     fn experts() -> RoutedExperts {
         let catalog = crate::Catalog::embedded().unwrap();
         let entry = catalog.model("Qwen/Qwen3-30B-A3B").unwrap();
@@ -127,8 +130,8 @@ mod tests {
         form
     }
 
-    /// 16 tokens have 128 copies, which touch 128/(1 + 1) = 64 experts where even routing touches 128 (1 −
-    /// (15/16)^16) = 82.42. One token touches its 8 either way, very many tokens touch all.
+    /// 16 tokens have 128 copies, which fall on 128/(1 + 1) = 64 experts; with even routing, on 128 (1 − (15/16)^16)
+    /// = 82.42. One token chooses 8 experts either way, and very many tokens choose all.
     #[test]
     fn uneven_routing_touches_fewer() {
         let form = experts();
@@ -136,9 +139,9 @@ mod tests {
         assert!(form.uneven(1) == 1.0 && form.uneven(1_000_000) > 0.9999);
     }
 
-    /// 16 tokens are few: each of their 128 copies reads an expert. 64 tokens have 512 copies and touch 512/(1 + 4) = 102.4
-    /// experts, which compute 102.4 · 32 rows, 6.4 times the copies; 512 have 4096, touch 4096/33 = 124.12 and compute 16
-    /// rows of each too many, 1.4848 times the copies.
+    /// 16 tokens are a small-M GEMM: each of their 128 copies reads an expert. 64 tokens have 512 copies on 512/(1 +
+    /// 4) = 102.4 experts, which compute 102.4 · 32 rows, 6.4 times the copies. 512 tokens have 4096 copies on
+    /// 4096/33 = 124.12 experts, which each compute 16 rows too many, 1.4848 times the copies.
     #[test]
     fn blocks_of_rows_by_hand() {
         let (form, blocks) =

@@ -1,14 +1,14 @@
-//! Work of mixers with a state, which is constant per token, regardless of the context's length.
+//! Work of mixers with a recurrent state, which is constant per token whatever the length of the context.
 //!
-//! Counted is the recurrence, the least arithmetic; kernels that process a prompt in chunks spend more to use matrix
-//! units.
+//! Knows: the FLOPs of the recurrence itself, the least arithmetic; kernels that compute a prompt in chunks need more
+//! FLOPs, to use tensor cores. Knows nothing about time.
 
 use super::{ContextForm, DecodeForm, Form, KernelShape, Operator, SequenceForm, Work};
 use crate::deployment::{Block, Deployment};
 use crate::model::{Mixer, OperatorKind};
 
-/// A recurrence on one rank: operations of each token; the state is written once a pass and sequence, and read unless the
-/// sequence begins with it.
+/// Recurrence on one rank: FLOPs per token; the state is written once per pass and sequence, and read once unless the
+/// sequence begins in the pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recurrence {
     flops_per_token: f64,
@@ -34,7 +34,7 @@ impl Recurrence {
     }
 }
 
-/// The shape by which the recurrence of `block` was timed.
+/// Shape by which the kernel of the recurrence of `block` was timed.
 fn shape(deployment: &Deployment, block: &Block) -> KernelShape {
     let part = |heads: u64| heads.div_ceil(deployment.parallelism.tp);
     let recurrent = |kind, [key_heads, key_dim, value_heads, value_dim]: [u64; 4]| KernelShape::Recurrent {
@@ -54,7 +54,7 @@ fn shape(deployment: &Deployment, block: &Block) -> KernelShape {
     }
 }
 
-/// The recurrence of a block.
+/// Creates the operator of the recurrence of a layer.
 pub(super) fn operator(deployment: &Deployment, block: &Block) -> Operator {
     let recurrence = Recurrence::of(deployment, block);
     let [flops, kv_bytes] = recurrence.demand(1, 2);

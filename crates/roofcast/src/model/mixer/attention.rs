@@ -1,4 +1,5 @@
-//! Softmax attention with grouped heads (MHA, GQA, MQA): full, windowed, in chunks, by index, or on a shared cache.
+//! Softmax attention with grouped heads (MHA, GQA, MQA): full, windowed, in chunks, over indexed blocks, or with an
+//! earlier layer's cache.
 //!
 //! Knows: tensors, cached elements per token, and the query-key pairs of a chunk. Source: Hugging Face transformers'
 //! `modeling_*.py` of the types named at each field.
@@ -6,20 +7,20 @@
 use super::indexer::BlockIndex;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
-/// Grouped-query attention; `kv_heads == heads` is MHA, `kv_heads == 1` MQA.
+/// Grouped-query attention (GQA); it is MHA if `kv_heads` equals `heads`, and MQA if `kv_heads` is 1.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attention {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: u64,
-    /// Key and value heads.
+    /// Number of key and value heads.
     pub kv_heads: u64,
-    /// Width of a query and key head.
+    /// Width of a query head and of a key head.
     pub head_dim: u64,
     /// Width of a value head.
     pub v_head_dim: u64,
-    /// Only the last `window` tokens are seen and kept.
+    /// Sliding window: only the last `window` tokens are read and kept.
     pub window: Option<u64>,
-    /// Tokens of a chunk: a query sees only tokens of its own chunk, and earlier ones are dropped (Llama 4).
+    /// Tokens of a chunk: a query reads only tokens of its own chunk, and earlier chunks are dropped (Llama 4).
     pub chunk: Option<u64>,
     /// Rank of a shared query vector with a norm, from which queries are projected (Step3's `share_q_dim`).
     pub q_rank: Option<u64>,
@@ -27,18 +28,19 @@ pub struct Attention {
     pub qkv_bias: bool,
     /// True if the output projection has a bias.
     pub o_bias: bool,
-    /// Elements of norms on queries and keys.
+    /// Weights of the norms on queries and keys.
     pub qk_norm: u64,
     /// True if each head has a learned sink (gpt-oss).
     pub sinks: bool,
     /// Gate on the attention output.
     pub gate: Gate,
-    /// True if values are the keys' projection: there is no v_proj, but both are cached, because Gemma 4's global
-    /// layers normalize and rotate them separately.
+    /// True if values are computed by the keys' projection, without v_proj. Both are cached nevertheless, because
+    /// Gemma 4's global layers normalize and rotate them separately.
     pub values_from_keys: bool,
-    /// True if keys and values are an earlier layer's: none are projected or cached here (Gemma 3n and 4).
+    /// True if this layer uses the keys and values of an earlier layer and neither projects nor caches its own (Gemma
+    /// 3n and 4).
     pub shared_kv: bool,
-    /// Index that chooses the blocks to attend to (MiniMax-M3).
+    /// Index that chooses the blocks to read (MiniMax-M3, MiniCPM-SALA).
     pub index: Option<BlockIndex>,
 }
 
@@ -47,14 +49,14 @@ pub struct Attention {
 pub enum Gate {
     /// No gate.
     None,
-    /// One value per element: q_proj is twice as wide (Qwen3-Next).
+    /// One value per output element: q_proj is twice as wide (Qwen3-Next).
     Elements,
     /// One value per head (Step-3.5).
     Heads,
 }
 
 impl Attention {
-    /// Plain attention over the whole context.
+    /// Creates plain attention over the whole context.
     pub(crate) fn new(heads: u64, kv_heads: u64, head_dim: u64) -> Attention {
         Attention {
             heads,
@@ -75,12 +77,12 @@ impl Attention {
         }
     }
 
-    /// Elements of one token's keys and values.
+    /// Cached elements of one token's keys and values.
     pub(crate) fn kv_elements_per_token(&self) -> u64 {
         self.kv_heads * (self.head_dim + self.v_head_dim)
     }
 
-    /// Tokens of a context that this layer keeps.
+    /// Tokens of a context that this layer keeps in its cache.
     pub(crate) fn kept(&self, context: u64) -> u64 {
         if self.shared_kv {
             return 0;
@@ -88,7 +90,7 @@ impl Attention {
         context.min(self.window.unwrap_or(u64::MAX)).min(self.chunk.unwrap_or(u64::MAX))
     }
 
-    /// Query-key pairs of `new` tokens at the end of `context`.
+    /// Query-key pairs of `new` tokens at the end of `context` tokens.
     #[inline]
     pub(crate) fn pairs(&self, new: u64, context: u64) -> u128 {
         match (self.chunk, self.reach()) {
@@ -97,7 +99,7 @@ impl Attention {
         }
     }
 
-    /// Tokens whose keys and values must be read at least once: the union of the ranges that the `new` queries see.
+    /// Tokens whose keys and values are read at least once: the union of the ranges that the `new` queries read.
     #[inline]
     pub fn seen(&self, new: u64, context: u64) -> u64 {
         match (self.chunk, self.reach()) {
@@ -107,13 +109,13 @@ impl Attention {
         }
     }
 
-    /// Tokens that one query attends to at most.
+    /// Most tokens that one query reads; `None` for the whole context.
     #[inline]
     pub fn reach(&self) -> Option<u64> {
         self.index.as_ref().map(BlockIndex::reach).or(self.window)
     }
 
-    /// The weight tensors for a residual stream of `hidden`.
+    /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let kv = Split::KvHeads(self.kv_heads);
         let (wide, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
@@ -174,10 +176,11 @@ impl Attention {
     }
 }
 
-/// Query-key pairs of `new` tokens at the end of `context`, where a query sees itself and earlier tokens of its
+/// Query-key pairs of `new` tokens at the end of `context` tokens, if a query reads itself and earlier tokens of its
 /// chunk.
 ///
-/// Up to position c: Σ_{p=1..c} ((p − 1) mod k + 1) = q·k(k + 1)/2 + r(r + 1)/2 with c = q·k + r.
+/// The number up to position c = q·k + r, with chunks of k tokens, is Σ_{p=1..c} ((p − 1) mod k + 1) = q·k(k + 1)/2 +
+/// r(r + 1)/2.
 pub(crate) fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
     let chunk = u128::from(chunk.max(1));
     let up_to = |c: u64| {
@@ -187,21 +190,22 @@ pub(crate) fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
     up_to(context) - up_to(context - new.min(context))
 }
 
-/// Query-key pairs of `new` tokens at the end of a sequence of `context` tokens (which include the new ones), where
-/// each query sees itself and earlier tokens, at most `window` in all.
+/// Query-key pairs of `new` tokens at the end of a sequence of `context` tokens (which include the new ones), if each
+/// query reads itself and earlier tokens, at most `window` in all.
 ///
-/// Without a window: Σ_{i=1..n} (c − n + i) = n(c − n) + n(n + 1)/2.
+/// Without a window the number is Σ_{i=1..n} (c − n + i) = n(c − n) + n(n + 1)/2.
 #[inline]
 pub(crate) fn causal_pairs(new: u64, context: u64, window: Option<u64>) -> u128 {
     let n = new.min(context);
     if window.is_none() && context < 1 << 32 {
-        // 64 bits hold n · c, and most contexts are that short.
+        // 64 bits suffice for n · c, which fits for most contexts and is faster than 128 bits.
         return u128::from(n * (context - n) + n * (n + 1) / 2);
     }
     let (n, c) = (u128::from(n), u128::from(context));
     let full = n * (c - n) + n * (n + 1) / 2;
     let Some(window) = window.map(u128::from) else { return full };
-    // Queries at positions c−n+1 ..= c; those beyond the window see `window` keys instead of their position.
+    // Queries are at positions c−n+1 ..= c; a query beyond the window reads `window` keys, any other as many as its
+    // position.
     let past = (c - window.min(c)).min(n);
     let excess = past * (c - window.min(c)) - past * past.saturating_sub(1) / 2;
     full - excess
@@ -213,12 +217,13 @@ mod tests {
 
     #[test]
     fn pairs_by_hand() {
-        // A prompt of 4: 1 + 2 + 3 + 4. One decode at context 5: 5. Two new tokens at context 5: 4 + 5.
+        // A prompt of 4 tokens: 1 + 2 + 3 + 4. One decode at context 5: 5. Two new tokens at context 5: 4 + 5.
         assert_eq!(
             [causal_pairs(4, 4, None), causal_pairs(1, 5, None), causal_pairs(2, 5, None)],
             [10, 5, 9]
         );
-        // Window 2: a prompt of 4 sees 1 + 2 + 2 + 2; window 3 with two new at context 5: 3 + 3.
+        // With a window of 2, a prompt of 4 tokens reads 1 + 2 + 2 + 2; with a window of 3, two new tokens at context
+        // 5 read 3 + 3.
         assert_eq!([causal_pairs(4, 4, Some(2)), causal_pairs(2, 5, Some(3))], [7, 6]);
     }
 
@@ -235,21 +240,22 @@ mod tests {
         }
     }
 
-    /// The last two of c tokens see c − 1 and c tokens, below and above contexts of 2^32, where the arithmetic
-    /// changes width.
+    /// The last two of c tokens read c − 1 and c tokens, below and above contexts of 2^32, where the arithmetic
+    /// changes from 64 to 128 bits.
     #[test]
     fn pairs_of_long_contexts_by_hand() {
         for context in [(1 << 32) - 1, 1 << 32, 1 << 40] {
             assert_eq!(causal_pairs(2, context, None), u128::from(2 * context - 1));
         }
-        // All of 2³² − 1 tokens: n (n + 1) / 2.
+        // All of 2³² − 1 tokens are new: n (n + 1) / 2 pairs.
         let most = (1_u64 << 32) - 1;
         assert_eq!(causal_pairs(most, most, None), u128::from(most) << 31);
     }
 
     #[test]
     fn chunks_by_hand() {
-        // Chunks of 4: positions 1..=6 see 1, 2, 3, 4, 1, 2; a decode at context 6 sees 2 and keeps 4.
+        // Chunks of 4: positions 1..=6 read 1, 2, 3, 4, 1, 2 tokens; a decode at context 6 reads 2, and the cache
+        // keeps 4.
         assert_eq!([chunked_pairs(6, 6, 4), chunked_pairs(1, 6, 4), chunked_pairs(2, 5, 4)], [13, 2, 5]);
         let attention = Attention { chunk: Some(4), ..Attention::new(1, 1, 1) };
         assert_eq!([attention.seen(1, 6), attention.seen(2, 5), attention.seen(1, 4)], [2, 5, 4]);
@@ -258,13 +264,13 @@ mod tests {
 
     #[test]
     fn shared_and_key_valued_layers_drop_projections() {
-        // hidden 4, one head of 2: q, k, v, o have 8 weights each.
+        // With hidden 4 and one head of 2, q, k, v and o have 8 weights each.
         let plain = Attention::new(1, 1, 2);
         let count = |a: &Attention| a.tensors(4).iter().map(Tensor::elements).sum::<u128>();
         assert_eq!(count(&plain), 32);
         assert_eq!(count(&Attention { values_from_keys: true, ..plain.clone() }), 24);
         assert_eq!(count(&Attention { shared_kv: true, ..plain.clone() }), 16);
-        // A gate per element doubles q, one per head adds a row of 4.
+        // A gate per element doubles q; a gate per head adds a row of 4 weights.
         assert_eq!(count(&Attention { gate: Gate::Elements, ..plain.clone() }), 40);
         assert_eq!(count(&Attention { gate: Gate::Heads, ..plain }), 36);
     }

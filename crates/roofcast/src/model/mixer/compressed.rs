@@ -1,34 +1,34 @@
 //! DeepSeek-V4's attention: a sliding window plus compressed entries of the whole context.
 //!
 //! Knows: every `ratio` tokens give one entry; keys and values are one shared head. At ratio 4 (compressed sparse
-//! attention) adjacent windows overlap and an indexer chooses the best `topk` entries; at greater ratios (heavily
-//! compressed attention) a query reads them all. Source: Hugging Face transformers' `modeling_deepseek_v4.py`; the
-//! state follows the released `inference/model.py` (fp32 rows of values and scores that wait for their window to
-//! fill).
+//! attention) adjacent windows of the compressor overlap and an indexer chooses the best `topk` entries; at larger
+//! ratios (heavily compressed attention) a query reads all entries. Source: Hugging Face transformers'
+//! `modeling_deepseek_v4.py`; the state follows the released `inference/model.py` (fp32 rows of values and scores
+//! that are kept until their window is full).
 
 use super::attention::causal_pairs;
 use super::indexer::Indexer;
 use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
-/// The ratio at which windows overlap and an indexer chooses.
+/// Ratio at which the compressor's windows overlap and an indexer chooses entries.
 const SPARSE_RATIO: u64 = 4;
 
 /// A layer of DeepSeek-V4's attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Compressed {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: u64,
     /// Width of a head and of a cached entry.
     pub head_dim: u64,
-    /// Rank of the query compression.
+    /// Rank of the low-rank query projection.
     pub q_lora_rank: u64,
-    /// Groups of heads, each with its own compression in the output projection.
+    /// Number of groups of heads, each with a separate first half of the output projection.
     pub o_groups: u64,
-    /// Width of each group's output.
+    /// Width of each group's output between the halves of the output projection.
     pub o_lora_rank: u64,
-    /// Tokens of the window.
+    /// Tokens of the sliding window.
     pub window: u64,
-    /// Tokens of a compressed entry; `None` if there is only the window.
+    /// Tokens per compressed entry; `None` if the layer has only the window.
     pub ratio: Option<u64>,
     /// Indexer of compressed sparse attention.
     pub indexer: Option<Indexer>,
@@ -40,22 +40,22 @@ impl Compressed {
         ratio == SPARSE_RATIO
     }
 
-    /// Compressed entries of `context` tokens.
+    /// Number of compressed entries of `context` tokens.
     pub(crate) fn entries(&self, context: u64) -> u64 {
         self.ratio.map_or(0, |r| context / r)
     }
 
-    /// Elements kept: the window and the entries, each one head wide.
+    /// Cached elements of `context` tokens: window and entries, each one head wide.
     pub(crate) fn kv_elements(&self, context: u64) -> u128 {
         u128::from(context.min(self.window) + self.entries(context)) * u128::from(self.head_dim)
     }
 
-    /// Bytes of the indexer's keys, one an entry.
+    /// Bytes of the indexer's keys of `context` tokens, one key per entry.
     pub(crate) fn index_bytes(&self, context: u64) -> u128 {
         self.indexer.as_ref().map_or(0, |i| i.bytes(self.entries(context)))
     }
 
-    /// Bytes of the rows that wait for their window to fill, values and scores in fp32.
+    /// Bytes of values and scores, in fp32, that are kept until their window is full.
     pub(crate) fn state_bytes(&self) -> u128 {
         let Some(ratio) = self.ratio else { return 0 };
         let overlap = if self.indexer.is_some() { 2 } else { 1 };
@@ -63,7 +63,7 @@ impl Compressed {
         rows(self.head_dim) + self.indexer.as_ref().map_or(0, |i| rows(i.head_dim))
     }
 
-    /// Query-key pairs of `new` tokens at the end of `context`: in the window and with entries.
+    /// Query-key pairs of `new` tokens at the end of `context` tokens, with tokens of the window and with entries.
     pub(crate) fn pairs(&self, new: u64, context: u64) -> u128 {
         let entries = self.ratio.map_or(0, |r| {
             let topk = self.indexer.as_ref().map_or(u64::MAX, |i| i.topk);
@@ -72,7 +72,7 @@ impl Compressed {
         causal_pairs(new, context, Some(self.window)) + entries
     }
 
-    /// KV elements that `new` queries at the end of `context` read at least once.
+    /// Cached elements that `new` queries at the end of `context` tokens read at least once.
     pub(crate) fn read_elements(&self, new: u64, context: u64) -> u128 {
         let window = context.min(self.window.saturating_add(new - new.min(1)));
         let topk = self.indexer.as_ref().map_or(u64::MAX, |i| i.topk);
@@ -81,7 +81,7 @@ impl Compressed {
         (u128::from(window) + u128::from(entries)) * u128::from(self.head_dim)
     }
 
-    /// The weight tensors for a residual stream of `hidden`.
+    /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, whole) = (self.heads * self.head_dim, Split::Replicated);
         let o = self.o_groups * self.o_lora_rank;
@@ -122,7 +122,7 @@ impl Compressed {
     }
 }
 
-/// Values and scores of a compressor, its position biases and its norm; kept in 16 bits or more.
+/// Weights of a compressor in 16 bits or more: projections of values and scores, position biases, and a norm.
 fn compressor(ratio: u64, overlap: u64, width: u64, hidden: u64) -> [Tensor; 2] {
     let rows = 2 * overlap * width;
     let vectors = ratio * overlap * width + width;
@@ -133,7 +133,7 @@ fn compressor(ratio: u64, overlap: u64, width: u64, hidden: u64) -> [Tensor; 2] 
     ]
 }
 
-/// Σ_{p=1..context} min(⌊p/ratio⌋, most): the entries that queries at each position see.
+/// Sum over queries at positions p of the entries that each reads: Σ_{p=1..context} min(⌊p/ratio⌋, most).
 pub(crate) fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
     let full = most.saturating_mul(ratio);
     let free = context.min(full.saturating_sub(1));
@@ -146,7 +146,7 @@ pub(crate) fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
 mod tests {
     use super::*;
 
-    /// A compressed sparse layer of DeepSeek-V4-Flash.
+    /// Compressed sparse layer of DeepSeek-V4-Flash.
     fn sparse() -> Compressed {
         let indexer =
             Indexer { heads: 64, head_dim: 128, topk: 512, query_rank: 1024, pool: 1, scores: true };
@@ -180,11 +180,12 @@ mod tests {
 
     #[test]
     fn what_a_sequence_keeps_by_hand() {
-        // At 8192 tokens: 128 of the window and 8192/4 = 2048 entries, 512 wide; 2048 keys of 132 bytes.
+        // At 8192 tokens: 128 tokens of the window and 8192/4 = 2048 entries, each 512 wide; 2048 index keys of 132
+        // bytes.
         let layer = sparse();
         assert_eq!(layer.kv_elements(8192), (128 + 2048) * 512);
         assert_eq!(layer.index_bytes(8192), 2048 * 132);
-        // fp32 values and scores: 2·4·(8 rows · 1024) and 2·4·(8 rows · 256).
+        // Values and scores in fp32: 2·4·(8 rows · 1024), and for the indexer 2·4·(8 rows · 256).
         assert_eq!(layer.state_bytes(), 65_536 + 16_384);
         // A decode reads the window and the best 512 entries.
         assert_eq!(layer.read_elements(1, 8191), (128 + 512) * 512);
@@ -196,12 +197,14 @@ mod tests {
 
     #[test]
     fn parameters_by_hand() {
-        // hidden 4096: q_a 1024·4096, kv 512·4096, norms 1536, q_b 32768·1024, o_a 8192·4096, o_b 4096·8192, 64 sinks.
+        // Weights with hidden 4096: q_a 1024·4096, kv 512·4096, norms 1536, q_b 32768·1024, o_a 8192·4096, o_b
+        // 4096·8192, 64 sinks.
         let window = Compressed { ratio: None, indexer: None, ..sparse() };
         let count = |c: &Compressed| c.tensors(4096).iter().map(Tensor::elements).sum::<u128>();
         let base = 4_194_304 + 2_097_152 + 1_536 + 33_554_432 + 33_554_432 + 33_554_432 + 64;
         assert_eq!(count(&window), base);
-        // Compressor 2·2·512·4096 + 4·1024 + 512; the indexer's 2·2·128·4096 + 4·256 + 128; wq_b 8192·1024; 64·4096.
+        // Further weights: compressor 2·2·512·4096 + 4·1024 + 512; the indexer's compressor 2·2·128·4096 + 4·256 +
+        // 128; its wq_b 8192·1024; its head weights 64·4096.
         let more = 8_388_608 + 4_608 + 2_097_152 + 1_152 + 8_388_608 + 262_144;
         assert_eq!(count(&sparse()), base + more);
     }

@@ -1,24 +1,25 @@
-//! Indexers: small scores over the whole context that choose what the real attention reads.
+//! Indexers: cheap scores over the whole context that choose the tokens or blocks that attention reads.
 //!
-//! Knows: their tensors, the keys they keep, what they score. Sources: DeepSeek-V3.2's `inference/model.py` (token-wise
-//! top-k), Hugging Face transformers' `modeling_minimax_m3_vl.py` (blocks per KV head).
+//! Knows: their tensors, their cached keys, and the FLOPs of scores. Sources: DeepSeek-V3.2's `inference/model.py`
+//! (top-k of tokens), Hugging Face transformers' `modeling_minimax_m3_vl.py` (blocks per KV head).
 
 use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
-/// DeepSeek-V3.2's lightning indexer: many small heads, one shared key, the best `topk` tokens.
+/// DeepSeek-V3.2's lightning indexer, which chooses the best `topk` tokens with many small heads and one shared key
+/// per token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Indexer {
-    /// Scoring heads.
+    /// Number of scoring heads.
     pub heads: u64,
-    /// Width of a head, and of the one key that a token keeps.
+    /// Width of a head, and of the one key that is cached per token.
     pub head_dim: u64,
-    /// Tokens that attention then reads.
+    /// Number of tokens that attention reads.
     pub topk: u64,
-    /// Rank of the compressed query that it starts from.
+    /// Rank of the compressed query from which the indexer's queries are projected.
     pub query_rank: u64,
-    /// Tokens that share a key, pooled: whole pools are chosen (GLM-5.3-Flash's `index_kpool`).
+    /// Number of tokens that share one pooled key and are chosen together (GLM-5.3-Flash's `index_kpool`).
     pub pool: u64,
-    /// True if this layer scores; otherwise it reuses the choice of the last layer that did (GLM-5.2's
+    /// True if this layer computes scores; false if it uses the choice of the last layer that did (GLM-5.2's
     /// `indexer_types`).
     pub scores: bool,
 }
@@ -29,18 +30,18 @@ impl Indexer {
         head_dim + 4 * head_dim.div_ceil(128)
     }
 
-    /// Bytes of the keys of `context` tokens.
+    /// Bytes of the index keys of `context` tokens.
     pub(crate) fn bytes(&self, context: u64) -> u128 {
         let keys = u128::from(context.div_ceil(self.pool));
         if self.scores { keys * u128::from(Self::key_bytes(self.head_dim)) } else { 0 }
     }
 
-    /// Operations to score one key for one query: 2·heads·width.
+    /// FLOPs to score one key for one query: 2·heads·width.
     pub(crate) fn flops_per_pair(&self) -> u128 {
         if self.scores { 2 * u128::from(self.heads) * u128::from(self.head_dim) } else { 0 }
     }
 
-    /// The weight tensors; the norm on keys is a LayerNorm with a bias.
+    /// Lists the weight tensors; the norm on keys is a LayerNorm with a bias.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         if !self.scores {
             return Vec::new();
@@ -63,55 +64,56 @@ impl Indexer {
     }
 }
 
-/// Index keys that are means of the layer's own keys (InfLLM-v2): one every `stride` tokens, and one every four strides,
-/// whose scores normalize those of the first. Neither has weights; SGLang 0.5.23 keeps both in slots of the KV cache
-/// (`layers/attention/minicpm/cache.py`).
+/// Index keys that are means of the layer's own keys (InfLLM-v2): fine means, one every `stride` tokens, and coarse
+/// means, one every four strides, whose scores normalize the scores of the fine ones. Means have no weights; SGLang
+/// 0.5.23 stores them in slots of the KV cache (`layers/attention/minicpm/cache.py`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MeanKeys {
-    /// KV heads, each with its means.
+    /// Number of KV heads, each of which has its own means.
     pub kv_heads: u64,
-    /// Tokens from one mean to the next.
+    /// Tokens from one fine mean to the next.
     pub stride: u64,
 }
 
-/// An index that chooses whole blocks: MiniMax-M3's, with a head per KV head and one shared key, or MiniCPM-SALA's, with
-/// the query heads and means of keys.
+/// Index that chooses whole blocks: MiniMax-M3's, with one scoring head per KV head and one shared key, or
+/// MiniCPM-SALA's, with the query heads and with means of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BlockIndex {
-    /// Scoring heads.
+    /// Number of scoring heads.
     pub heads: u64,
     /// Width of a head and of the key.
     pub head_dim: u64,
-    /// Blocks that a query reads.
+    /// Number of blocks that a query reads.
     pub blocks: u64,
-    /// Tokens of a block.
+    /// Tokens per block.
     pub block: u64,
-    /// Means that are the keys; `None` for keys of projections, one a token.
+    /// Means that serve as index keys; `None` if keys are projected, one per token.
     pub means: Option<MeanKeys>,
 }
 
 impl BlockIndex {
-    /// Tokens that a query reads at most.
+    /// Most tokens that a query reads.
     pub(crate) fn reach(&self) -> u64 {
         self.blocks.saturating_mul(self.block)
     }
 
-    /// Tokens from one key to the next.
+    /// Tokens from one index key to the next.
     pub(crate) fn ratio(&self) -> u64 {
         self.means.as_ref().map_or(1, |means| means.stride)
     }
 
-    /// Bytes of the 16-bit keys of `context` tokens in addition to the KV cache, whose slots hold means.
+    /// Bytes of the projected 16-bit index keys of `context` tokens; 0 for means, which are in slots of the KV cache.
     pub(crate) fn bytes(&self, context: u64) -> u128 {
         if self.means.is_some() { 0 } else { 2 * u128::from(context) * u128::from(self.head_dim) }
     }
 
-    /// Slots of the KV cache that the means of `context` tokens take.
+    /// Slots of the KV cache that the means of `context` tokens occupy.
     pub(crate) fn slots(&self, context: u64) -> u64 {
         self.means.as_ref().map_or(0, |m| context / m.stride + context / m.stride.saturating_mul(4))
     }
 
-    /// Bytes that scoring reads for one key; of means 16-bit ones of each KV head, and a quarter of a coarse one.
+    /// Bytes that scoring reads per 16-bit index key; for means, one per KV head, plus a quarter for the coarse
+    /// means.
     pub(crate) fn key_bytes(&self) -> u64 {
         match &self.means {
             None => 2 * self.head_dim,
@@ -119,13 +121,13 @@ impl BlockIndex {
         }
     }
 
-    /// Operations to score one key for one query: 2·heads·width, of means a quarter more for the coarse ones.
+    /// FLOPs to score one index key for one query: 2·heads·width; for means, a quarter more for the coarse means.
     pub(crate) fn flops_per_pair(&self) -> u128 {
         let fine = 2 * u128::from(self.heads) * u128::from(self.head_dim);
         if self.means.is_some() { fine * 5 / 4 } else { fine }
     }
 
-    /// The weight tensors; means have none.
+    /// Lists the weight tensors; means have none.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         if self.means.is_some() {
             return Vec::new();
@@ -164,10 +166,11 @@ mod tests {
     fn the_indexer_of_deepseek_v32_by_hand() {
         let indexer =
             Indexer { heads: 64, head_dim: 128, topk: 2048, query_rank: 1536, pool: 1, scores: true };
-        // wq_b 8192·1536 + wk 128·7168 + norm 256 + weights 64·7168 = 12,582,912 + 917,504 + 256 + 458,752.
+        // Weights: wq_b 8192·1536 + wk 128·7168 + norm 256 + head weights 64·7168 = 12,582,912 + 917,504 + 256 +
+        // 458,752.
         let count: u128 = indexer.tensors(7168).iter().map(Tensor::elements).sum();
         assert_eq!(count, 13_959_424);
-        // 128 fp8 values and one fp32 scale a token; 2·64·128 operations a key.
+        // 128 fp8 values and one fp32 scale per token; 2·64·128 FLOPs per key.
         assert_eq!((indexer.bytes(10), indexer.flops_per_pair()), (1320, 16_384));
         let shared = Indexer { scores: false, ..indexer };
         assert_eq!((shared.bytes(10), shared.flops_per_pair(), shared.tensors(7168).len()), (0, 0, 0));
@@ -185,12 +188,12 @@ mod tests {
     fn the_index_of_minicpm_sala_by_hand() {
         let means = Some(MeanKeys { kv_heads: 2, stride: 16 });
         let index = BlockIndex { heads: 32, head_dim: 128, blocks: 96, block: 64, means };
-        // 64 chosen blocks and 32 of the window, 64 tokens each. Of 100 tokens six means and a coarse one.
+        // 64 chosen blocks and 32 of the window, 64 tokens each. 100 tokens have six fine means and one coarse mean.
         assert_eq!(
             (index.reach(), index.slots(100), index.bytes(100), index.tensors(4096).len()),
             (6144, 7, 0, 0)
         );
-        // Two heads of 128 in 16 bits, and a quarter; 2 · 32 · 128 operations, and a quarter.
+        // Two heads of 128 in 16 bits, plus a quarter; 2 · 32 · 128 FLOPs, plus a quarter.
         assert_eq!((index.ratio(), index.key_bytes(), index.flops_per_pair()), (16, 640, 10_240));
     }
 }

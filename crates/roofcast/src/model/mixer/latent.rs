@@ -1,47 +1,47 @@
-//! Multi-head latent attention: keys and values are kept as one compressed vector per token.
+//! Multi-head latent attention (MLA): keys and values are cached as one compressed vector per token.
 //!
-//! Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; the indexer of DeepSeek-V3.2; the output gates of Kimi K3 and,
-//! per head, Ling 3.0; gate and sinks of Hy4 (`modeling_hy_v4.py` of Hugging Face transformers 5.24).
+//! Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; the indexer of DeepSeek-V3.2; the output gates of Kimi K3
+//! and, per head, Ling 3.0; gate and sinks of Hy4 (`modeling_hy_v4.py` of Hugging Face transformers 5.24).
 
 use super::attention::Gate;
 use super::indexer::Indexer;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
-/// Multi-head latent attention.
+/// Layer with multi-head latent attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Latent {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: u64,
-    /// Rank of the query compression; `None`: queries are projected directly.
+    /// Rank of the low-rank query projection; `None` if queries are projected directly.
     pub q_lora_rank: Option<u64>,
     /// Width of the cached latent.
     pub kv_lora_rank: u64,
-    /// Width of a head without position.
+    /// Width of the part of a query or key head without rotary position.
     pub qk_nope_head_dim: u64,
-    /// Width of the rotary part; cached once, shared by all heads.
+    /// Width of the rotary part of a head; its key is cached once and shared by all heads.
     pub qk_rope_head_dim: u64,
     /// Width of a value head.
     pub v_head_dim: u64,
-    /// Gate on the attention output, projected from the stream.
+    /// Gate on the attention output, projected from the residual stream.
     pub gate: Gate,
     /// True if each head has a learned sink (Hy4).
     pub sinks: bool,
-    /// Indexer that chooses the tokens to read.
+    /// Indexer that chooses the tokens that attention reads.
     pub indexer: Option<Indexer>,
 }
 
 impl Latent {
-    /// Elements that one token caches: the latent and the rotary key.
+    /// Cached elements of one token: the latent and the rotary key.
     pub(crate) fn cached(&self) -> u64 {
         self.kv_lora_rank + self.qk_rope_head_dim
     }
 
-    /// Tokens that one query attends to at most.
+    /// Most tokens that one query reads; `None` for the whole context.
     pub(crate) fn reach(&self) -> Option<u64> {
         self.indexer.as_ref().map(|i| i.topk)
     }
 
-    /// The weight tensors for a residual stream of `hidden`.
+    /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let q = self.heads * (self.qk_nope_head_dim + self.qk_rope_head_dim);
         let mut tensors = match self.q_lora_rank {

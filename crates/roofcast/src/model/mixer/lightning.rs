@@ -1,4 +1,4 @@
-//! Lightning attention: linear attention with a fixed decay per head and no correction.
+//! Lightning attention: linear attention with a fixed decay per head and without the delta rule.
 //!
 //! Source: MiniMax-01 (arXiv 2501.08313) and Hugging Face transformers' `modeling_minimax.py`; MiniCPM-SALA's in
 //! `models/minicpm.py` of SGLang 0.5.23. vLLM keeps the state in fp32 (`linear_attention_state_dtype`).
@@ -6,14 +6,14 @@
 use super::RecurrentState;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
-/// A layer of lightning attention.
+/// Layer with lightning attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lightning {
-    /// Heads.
+    /// Number of heads.
     pub heads: u64,
-    /// Width of queries, keys and values.
+    /// Width of a query, key and value head.
     pub head_dim: u64,
-    /// Elements of norms on queries and keys.
+    /// Weights of the norms on queries and keys.
     pub qk_norm: u64,
     /// True if each output element has a gate.
     pub output_gate: bool,
@@ -22,13 +22,14 @@ pub struct Lightning {
 }
 
 impl Lightning {
-    /// A square fp32 matrix per head. Per token the update and the product with the query are 2·width² operations each.
+    /// State of one sequence: a square fp32 matrix per head. Per token, the update and the product with the query
+    /// cost 2·width² FLOPs each.
     pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.heads) * u128::from(self.head_dim) * u128::from(self.head_dim);
         RecurrentState { bytes: 4 * matrix, flops: 4 * matrix, heads: self.heads }
     }
 
-    /// The weight tensors for a residual stream of `hidden`.
+    /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, even) = (self.heads * self.head_dim, Split::Even);
         let mut tensors =
@@ -56,9 +57,9 @@ mod tests {
     fn minimax_01_by_hand() {
         let lightning =
             Lightning { heads: 64, head_dim: 128, qk_norm: 0, output_gate: true, output_norm: true };
-        // 64 · 128 · 128 = 1,048,576 elements.
+        // State of 64 · 128 · 128 = 1,048,576 elements.
         assert_eq!((lightning.state().bytes, lightning.state().flops), (4_194_304, 4_194_304));
-        // hidden 6144, 8192 wide: five matrices and a norm.
+        // Weights with hidden 6144 and width 8192: five matrices and a norm.
         let count: u128 = lightning.tensors(6144).iter().map(Tensor::elements).sum();
         assert_eq!(count, 5 * 8192 * 6144 + 8192);
     }

@@ -1,21 +1,22 @@
-//! Selective state spaces: Mamba with a decay per channel and state, Mamba-2 with one per head.
+//! Selective state spaces: Mamba, with a decay per channel and state element, and Mamba-2, with a decay per head.
 //!
 //! Source: Hugging Face transformers' `modeling_mamba.py`, `modeling_jamba.py`, `modeling_nemotron_h.py`,
-//! `modeling_bamba.py`. vLLM keeps both states in the model's dtype unless `mamba_ssm_cache_dtype` says otherwise.
+//! `modeling_bamba.py`. vLLM keeps state and convolution inputs in the model's dtype unless `mamba_ssm_cache_dtype`
+//! says otherwise.
 
 use super::RecurrentState;
 use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
-/// Mamba-2.
+/// Layer with Mamba-2.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mamba2 {
-    /// Heads.
+    /// Number of heads.
     pub heads: u64,
     /// Width of a head.
     pub head_dim: u64,
     /// State elements per channel.
     pub state: u64,
-    /// Groups of heads that share B and C.
+    /// Number of groups of heads, each of which shares B and C.
     pub groups: u64,
     /// Taps of the convolution.
     pub conv: u64,
@@ -25,9 +26,9 @@ pub struct Mamba2 {
     pub conv_bias: bool,
     /// True if a norm with weights precedes the output projection.
     pub norm: bool,
-    /// Bytes of a state element.
+    /// Bytes per element of the recurrent state.
     pub state_element: u64,
-    /// Bytes of an element of the convolution's tail.
+    /// Bytes per element of the inputs that the convolution keeps.
     pub conv_element: u64,
 }
 
@@ -41,8 +42,8 @@ impl Mamba2 {
         self.inner() + 2 * self.groups * self.state
     }
 
-    /// A width × state matrix per head and the last `conv − 1` inputs of each channel. Per token, the update and the
-    /// product with C are 2·width·state operations each.
+    /// State of one sequence: a width × state matrix per head, and the last `conv − 1` inputs of each channel. Per
+    /// token, the update and the product with C cost 2·width·state FLOPs each.
     pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.inner()) * u128::from(self.state);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.channels());
@@ -53,8 +54,8 @@ impl Mamba2 {
         }
     }
 
-    /// The weight tensors for a residual stream of `hidden`: in_proj gives gate, convolved channels and a step per head;
-    /// A, D and the step's bias are vectors of a value per head.
+    /// Lists the weight tensors for a residual stream of width `hidden`. in_proj computes the gate, the convolved
+    /// channels and one time step per head; A, D and the bias of the time step are vectors with one value per head.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (inner, even) = (self.inner(), Split::Even);
         let rows = inner + self.channels() + self.heads;
@@ -75,29 +76,29 @@ impl Mamba2 {
     }
 }
 
-/// Mamba.
+/// Layer with Mamba.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mamba {
-    /// Inner channels.
+    /// Number of inner channels.
     pub inner: u64,
     /// State elements per channel.
     pub state: u64,
     /// Taps of the convolution.
     pub conv: u64,
-    /// Rank of the step's projection.
+    /// Rank of the projection of the time step.
     pub rank: u64,
-    /// True if step, B and C are normalized (Jamba).
+    /// True if time step, B and C are normalized (Jamba).
     pub norms: bool,
     /// True if in_proj and out_proj have biases.
     pub proj_bias: bool,
     /// True if the convolution has a bias.
     pub conv_bias: bool,
-    /// Bytes of a state element and of the convolution's tail.
+    /// Bytes per element of the recurrent state, and of the inputs that the convolution keeps.
     pub element: u64,
 }
 
 impl Mamba {
-    /// A state of `state` values per channel and the last `conv − 1` inputs.
+    /// State of one sequence: `state` values per channel, and the last `conv − 1` inputs of each channel.
     pub(crate) fn state(&self) -> RecurrentState {
         let matrix = u128::from(self.inner) * u128::from(self.state);
         let tail = u128::from(self.conv.saturating_sub(1)) * u128::from(self.inner);
@@ -108,12 +109,12 @@ impl Mamba {
         }
     }
 
-    /// The weight tensors for a residual stream of `hidden`.
+    /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (inner, even) = (self.inner, Split::Even);
         let wide = self.rank + 2 * self.state;
         let conv = inner * (self.conv + u64::from(self.conv_bias));
-        // A has a value per channel and state, D and the step's bias one per channel.
+        // A has one value per channel and state element; D and the bias of the time step have one per channel.
         let vectors = inner * (self.state + 2) + if self.norms { wide } else { 0 };
         let mut tensors = vec![
             Tensor::linear("mamba.in_proj", OperatorKind::InProj, 2 * inner, hidden, even),
@@ -154,17 +155,19 @@ mod tests {
             state_element: 4,
             conv_element: 2,
         };
-        // Inner 4096, channels 4096 + 2·8·128 = 6144. State 4096·128 fp32, tail 3·6144 bf16.
+        // Inner width 4096, channels 4096 + 2·8·128 = 6144. State 4096·128 in fp32, convolution inputs 3·6144 in
+        // bf16.
         assert_eq!(mamba.state().bytes, 524_288 * 4 + 18_432 * 2);
         assert_eq!(mamba.state().flops, 4 * 524_288 + 2 * 4 * 6144);
-        // hidden 2688: in_proj (4096 + 6144 + 64)·2688, conv 6144·5, A, D, dt 192, norm 4096, out 2688·4096.
+        // Weights with hidden 2688: in_proj (4096 + 6144 + 64)·2688, conv 6144·5, A, D, dt 192, norm 4096, out
+        // 2688·4096.
         let count: u128 = mamba.tensors(2688).iter().map(Tensor::elements).sum();
         assert_eq!(count, 27_697_152 + 30_720 + 192 + 4_096 + 11_010_048);
     }
 
     #[test]
     fn mamba_by_hand() {
-        // state-spaces/mamba-130m: hidden 768, inner 1536, state 16, conv 4, rank 48.
+        // Dimensions of state-spaces/mamba-130m: hidden 768, inner 1536, state 16, conv 4, rank 48.
         let mamba = Mamba {
             inner: 1536,
             state: 16,
@@ -176,7 +179,7 @@ mod tests {
             element: 2,
         };
         assert_eq!(mamba.state().bytes, (1536 * 16 + 3 * 1536) * 2);
-        // in 3072·768, conv 1536·5, x 80·1536, dt 1536·48, A, D, dt bias 1536·18, out 768·1536.
+        // Weights: in 3072·768, conv 1536·5, x 80·1536, dt 1536·48, A, D, dt bias 1536·18, out 768·1536.
         let count: u128 = mamba.tensors(768).iter().map(Tensor::elements).sum();
         assert_eq!(count, 2_359_296 + 7_680 + 122_880 + 73_728 + 27_648 + 1_179_648);
     }

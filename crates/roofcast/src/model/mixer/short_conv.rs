@@ -1,25 +1,25 @@
-//! A gated short convolution: three projections of the stream, of which two gate a convolution of the third.
+//! A gated short convolution: three projections of the residual stream, two of which gate a convolution of the third.
 //!
 //! Source: Hugging Face transformers' `modeling_lfm2.py`.
 
 use super::RecurrentState;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
 
-/// A gated short convolution.
+/// Layer with a gated short convolution.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShortConv {
-    /// Channels.
+    /// Number of channels.
     pub channels: u64,
-    /// Taps.
+    /// Taps of the convolution.
     pub taps: u64,
     /// True if projections and convolution have biases.
     pub bias: bool,
-    /// Bytes of an element of the convolution's tail.
+    /// Bytes per element of the inputs that the convolution keeps.
     pub element: u64,
 }
 
 impl ShortConv {
-    /// State: the last `taps − 1` inputs of each channel.
+    /// State of one sequence: the last `taps − 1` inputs of each channel.
     pub(crate) fn state(&self) -> RecurrentState {
         let channels = u128::from(self.channels);
         let tail = channels * u128::from(self.taps.saturating_sub(1));
@@ -30,7 +30,7 @@ impl ShortConv {
         }
     }
 
-    /// The weight tensors for a residual stream of `hidden`.
+    /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let (wide, even) = (self.channels, Split::Even);
         let bias = u64::from(self.bias);
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn lfm2_by_hand() {
         let conv = ShortConv { channels: 1024, taps: 3, bias: false, element: 2 };
-        // Two inputs of 1024 channels in bf16; in 3072·1024, conv 3·1024, out 1024·1024.
+        // Two inputs of 1024 channels in bf16; weights in 3072·1024, conv 3·1024, out 1024·1024.
         let count: u128 = conv.tensors(1024).iter().map(Tensor::elements).sum();
         assert_eq!((conv.state().bytes, count), (4_096, 3_145_728 + 3_072 + 1_048_576));
     }

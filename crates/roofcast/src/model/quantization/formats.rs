@@ -9,11 +9,11 @@ use serde_json::Value;
 
 /// OCP microscaling 8-bit floats: an 8-bit exponent per 32 values.
 const MXFP8: Format = Format { name: "mxfp8", width: Width::grouped(8, 8, 32), compute: Some(Dtype::Fp8) };
-/// NVFP4 whose activations stay in 16 bits.
+/// NVFP4 weights with 16-bit activations.
 const NVFP4_WEIGHT_ONLY: Format = Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
 
-/// DeepSeek-V4's `expert_dtype`, and `store_dtype` in MiMo-V2.6's section: 4-bit floats with an 8-bit exponent per 32,
-/// computed with fp8 activations.
+/// Format of the experts: DeepSeek-V4's `expert_dtype`, or `store_dtype` in MiMo-V2.6's section: 4-bit floats with an
+/// 8-bit exponent per 32 values, computed with fp8 activations.
 pub(super) fn expert_format(keys: &Keys, section: &Keys) -> Result<Option<Format>> {
     let named = keys.text("expert_dtype")?.or(section.text("store_dtype")?);
     match named {
@@ -23,7 +23,7 @@ pub(super) fn expert_format(keys: &Keys, section: &Keys) -> Result<Option<Format
     }
 }
 
-/// The format that a method stores; `None` for methods that leave weights in 16 bits.
+/// Storage format of a quantization method; `None` for methods that keep weights in 16 bits.
 pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
     let bits = section.count(&["bits", "w_bit"])?.unwrap_or(4);
     let group = section
@@ -36,7 +36,7 @@ pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> 
             Some(_) => Format::FP8_BLOCK,
             None => Format::FP8,
         },
-        // An fp16 scale and a zero point of `bits` per group.
+        // Each group has an fp16 scale and a zero point of `bits` bits.
         "gptq" | "gptq_marlin" => integer("gptq-int4", "gptq-int8", bits, 16 + bits as u32, group, section)?,
         "awq" | "awq_marlin" => integer("awq-int4", "awq-int8", bits, 16 + bits as u32, group, section)?,
         "mxfp4" => Format::MXFP4,
@@ -69,7 +69,7 @@ fn integer(
     }
 }
 
-/// NVIDIA ModelOpt's algorithms by name.
+/// Format of one of NVIDIA ModelOpt's algorithms, by name.
 pub(super) fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
     Ok(Some(match name.to_ascii_uppercase().as_str() {
         "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => Format::FP8,
@@ -90,7 +90,7 @@ pub(super) fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
     }))
 }
 
-/// compressed-tensors' `config_groups`: the first group's weights.
+/// Format of the weights in the first group of compressed-tensors' `config_groups`.
 fn groups(section: &Keys) -> Result<Option<Format>> {
     let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
         return match section.text("quant_algo")? {
@@ -108,7 +108,7 @@ fn groups(section: &Keys) -> Result<Option<Format>> {
     }
 }
 
-/// The format of one of compressed-tensors' groups.
+/// Format of the weights in one of compressed-tensors' groups.
 pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
     let weights = &group["weights"];
     let bits = weights["num_bits"].as_u64();
@@ -141,9 +141,9 @@ pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
     })
 }
 
-/// The KV-cache format of a `kv_cache_scheme` or `kv_cache_quant_algo`; `None` if the checkpoint leaves it to the engine, as
-/// NVFP4 weights alone do (`get_kv_cache_quant_algo_string` of `utils/torch_utils.py` in vLLM 0.14 to 0.32, NVFP4 from
-/// 0.20).
+/// KV-cache format of a `kv_cache_scheme` or `kv_cache_quant_algo`; `None` if the checkpoint leaves the choice to the
+/// engine, as a checkpoint with NVFP4 weights alone does (`get_kv_cache_quant_algo_string` of `utils/torch_utils.py`
+/// in vLLM 0.14 to 0.32, NVFP4 from 0.20).
 pub(super) fn kv_of(value: Option<&Value>) -> Option<KvFormat> {
     let bits = match value? {
         Value::String(s) => match s.to_ascii_uppercase().as_str() {

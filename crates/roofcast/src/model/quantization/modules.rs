@@ -1,13 +1,13 @@
-//! Modules by the names and patterns of checkpoints.
+//! Sets of modules, given by the names and patterns of checkpoints.
 //!
-//! Knows: which tensors a name, a glob or a regular expression covers, and the checkpoints' names for our modules.
-//! Knows nothing about formats.
+//! Knows: the tensors that a name, a glob or a regular expression covers, and the names of checkpoints for the
+//! model's modules. Knows nothing about formats.
 
 use crate::model::keys::Keys;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Module names and patterns.
+/// Set of modules, as names and patterns.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Modules {
     pub(super) names: BTreeSet<String>,
@@ -17,7 +17,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Reads the lists under `names`, joined.
+    /// Reads the lists under `names` and joins them.
     pub(super) fn read(section: &Keys, names: &[&str]) -> Modules {
         let mut modules = Modules::default();
         for name in names {
@@ -29,11 +29,11 @@ impl Modules {
         modules
     }
 
-    /// Adds a name, a pattern with `*` or a regular expression (`re:…`).
+    /// Adds a name, a pattern with `*`, or a regular expression (`re:…`).
     pub(super) fn add(&mut self, entry: &str) {
         let entry = bare(entry);
         match entry.strip_prefix("re:") {
-            // The only regular expressions in use have `.*`, escaped dots and (a|b); they become globs.
+            // Regular expressions in use contain only `.*`, escaped dots and (a|b), which globs can express.
             Some(regex) => {
                 let plain = regex.replace(".*", "*").replace("\\.", ".").replace(['^', '$'], "");
                 let open = alternatives(&plain);
@@ -49,7 +49,8 @@ impl Modules {
         self.names.is_empty() && self.globs.is_empty()
     }
 
-    /// True if a name or pattern covers `path`: a name covers every path that contains its components in a row.
+    /// True if a name or pattern covers `path`; a name covers every path that contains the name's components in
+    /// sequence.
     pub(super) fn cover(&self, path: &str) -> bool {
         self.globs.iter().any(|glob| glob_covers(glob, path)) || self.name(path)
     }
@@ -65,7 +66,7 @@ impl Modules {
     }
 }
 
-/// `pattern` once for each choice of its first group `(a|b)`.
+/// Lists `pattern` with each choice of its first group `(a|b)`.
 fn alternatives(pattern: &str) -> Vec<String> {
     let found = pattern.find('(').and_then(|open| {
         let close = open + pattern[open..].find(')')?;
@@ -79,7 +80,7 @@ fn alternatives(pattern: &str) -> Vec<String> {
     }
 }
 
-/// A module name without the prefixes that differ between loaders.
+/// Removes the prefixes of a module name that differ between loaders.
 fn bare(name: &str) -> &str {
     let mut name = name;
     while let Some(rest) =
@@ -104,7 +105,7 @@ fn glob_covers(glob: &str, path: &str) -> bool {
     last.is_empty() || rest.is_empty() || rest.starts_with('.')
 }
 
-/// Names that checkpoints give one module; ours are llama's.
+/// Names of one module in checkpoints; `path` is the name in llama's scheme.
 pub(super) fn aliases(path: String) -> Vec<String> {
     const OTHERS: &[(&str, &str)] = &[
         (".mlp.", ".block_sparse_moe."),
