@@ -1,4 +1,4 @@
-//! Command-line arguments. Flags and spec files have equal meanings; flags take precedence.
+//! Command-line arguments. Each flag of a spec's key means what the key means, and takes precedence over the spec file.
 
 #[cfg(feature = "network")]
 mod bench;
@@ -45,7 +45,7 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
-// Verbs that have verbs of their own are not deferred: `help` lists those, too.
+// Verbs with subcommands are not deferred, because `help` lists the subcommands, too.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Limits of a machine: step times by operator, ridge and critical batch, links.

@@ -1,7 +1,8 @@
 //! `roofcast emulate`: the engine of a simulation on the wall clock, behind an inference server's API.
 //!
-//! Knows: a request is read, its answer written at once, its tokens given to an engine that says when each is out, and
-//! the answer sent as they are. Only [`replica`] knows the engine, only [`service`] the routes.
+//! Knows: a request is read, its whole answer is generated at once, its tokens are given to an engine, which decides
+//! when each is released, and the answer is sent as its tokens are released. Only [`replica`] knows the engine, only
+//! [`service`] the routes.
 
 mod adapters;
 mod ask;
@@ -38,12 +39,12 @@ use std::time::Duration;
 use tokenizer::Rule;
 use wire::{Echoed, Reply, Writer};
 
-/// Interval of checks whether an engine keeps up.
+/// Interval of the checks that an engine keeps up with its forecast times.
 const LOOK: Duration = Duration::from_secs(5);
-/// Fraction of late steps from which on a warning is printed.
+/// Fraction of late steps from which a warning is printed.
 const LATE_SHARE: f64 = 0.05;
 
-/// Warns on stderr when an engine's steps end late: clients then measure this machine, not the forecast.
+/// Warns on stderr when an engine's steps end late, because clients then measure this machine instead of the forecast.
 pub(crate) fn warn_when_late(replica: &Arc<EngineHandle>) {
     let replica = Arc::downgrade(replica);
     tokio::spawn(async move {
@@ -64,10 +65,11 @@ pub(crate) fn warn_when_late(replica: &Arc<EngineHandle>) {
     });
 }
 
-/// Choices and tokens of an answer that is written and dropped.
+/// Most choices and tokens of an answer that [`exercise`] writes, to keep it fast.
 const FEW: usize = 8;
 
-/// Reads a body as every endpoint does, and writes the complete answer and the stream if it is a valid request.
+/// Reads a body as each endpoint does and, if it is a valid request, writes the complete answer and the stream; for
+/// fuzzing.
 pub(crate) fn exercise(body: &[u8]) {
     static AUTHOR: LazyLock<Author> =
         LazyLock::new(|| Author::new(Arc::new(Rule), vec![3, 7], Calling { share: 0.5, most: 3 }));
@@ -110,7 +112,7 @@ pub(crate) fn exercise(body: &[u8]) {
         drop(reply.body(&out));
         let mut writer = Writer::new(reply);
         let mut bytes = writer.begin();
-        // Half of the answer, then an early end.
+        // The stream releases half of the answer, then ends early.
         let half: Vec<Out> = out.iter().map(|out| Out { tokens: out.tokens / 2, ..*out }).collect();
         writer.write(&half, &mut bytes);
         writer.end(&half, &mut bytes);

@@ -158,7 +158,7 @@ pub(crate) struct Edge {
     pub(crate) seconds: f64,
 }
 
-/// Reads `100`, requests, or `30s`, seconds.
+/// Parses an edge of the run: `100` is a number of requests, `30s` is seconds.
 fn edge(text: &str) -> Result<Edge, String> {
     match text.strip_suffix('s') {
         Some(time) => Ok(Edge { seconds: seconds(time)?, ..Edge::default() }),

@@ -1,4 +1,4 @@
-//! Arguments of `catalog`.
+//! Arguments of `roofcast catalog`.
 
 use super::OutputArgs;
 use super::values::{Range, gibibytes, usd};

@@ -1,7 +1,7 @@
-//! The files that a command line names, read or written, which must differ.
+//! The files that a command line names, to read or to write, which must differ.
 //!
-//! Knows: which flags write a file, that other values may name one, and that a spec names files itself. Does not
-//! know: the contents of files.
+//! Knows: which flags write a file, that other values may name a file, and that a spec names files itself. Knows
+//! nothing about the contents of files.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -10,23 +10,23 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Arguments whose file is written; verbs that write folders check existing files themselves.
+/// Arguments that name a file to write. Verbs that write a folder check its files themselves.
 const WRITTEN: [&str; 9] =
     ["svg", "html", "records", "series", "trace", "per_row", "curves", "out", "measurements"];
 
-/// Longest spec whose values are searched for file names, in bytes; longer files are no specs.
+/// Longest spec in bytes that is searched for file names; a longer file is not a spec.
 const LONGEST_SPEC: u64 = 1 << 20;
 
 /// The files of one command line.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// Each flag with its file.
+    /// Each flag that writes, with its file.
     written: Vec<(String, PathBuf)>,
     read: Vec<PathBuf>,
 }
 
 impl Files {
-    /// The files in the arguments of the verb; flags called `output` are included unless they are switches.
+    /// The files in the arguments of a verb. A flag called `output` names a file unless it is a switch.
     pub(crate) fn of(found: &ArgMatches) -> Files {
         let mut verb = found;
         while let Some((_, inner)) = verb.subcommand() {
@@ -47,7 +47,7 @@ impl Files {
         files
     }
 
-    /// Refuses a file that would overwrite one that is read, or another that is written.
+    /// Refuses a written file that would overwrite a file to read, or another written file.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for (index, (flag, path)) in self.written.iter().enumerate() {
             let refused = |found: String| {
@@ -67,12 +67,12 @@ impl Files {
     }
 }
 
-/// The flag of an argument that names a written file.
+/// The flag of the argument `id`, for errors.
 fn flag(id: &str) -> String {
     if id == "out" { "--output".to_owned() } else { format!("--{}", id.replace('_', "-")) }
 }
 
-/// The files that a value names: the value itself, and the files in it if it is a spec.
+/// The files that a value names: the value itself and, if it is a spec, the files that the spec names.
 fn read(value: &OsStr) -> Vec<PathBuf> {
     let path = PathBuf::from(value);
     let is_spec = path.extension().is_some_and(|ending| ending == "toml");
@@ -85,8 +85,8 @@ fn read(value: &OsStr) -> Vec<PathBuf> {
     files
 }
 
-/// The files that the values of a spec name, relative to its folder. Unreadable files are refused later, by their
-/// reader.
+/// The files that the values of a spec name, relative to its folder. An unreadable spec gives none, because its reader
+/// refuses it later.
 fn of_spec(path: &Path) -> Vec<PathBuf> {
     let table: Option<toml::Table> = fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -96,7 +96,7 @@ fn of_spec(path: &Path) -> Vec<PathBuf> {
         match value {
             toml::Value::Table(inner) => values.extend(inner.into_iter().map(|(_, value)| value)),
             toml::Value::Array(inner) => values.extend(inner),
-            // A name is relative to the working directory, a path to the spec's folder.
+            // A bare name is relative to the working directory, a path to the spec's folder; here both are tried.
             toml::Value::String(text) => {
                 files.extend([folder.join(&text), text.into()].into_iter().filter(|p: &PathBuf| p.exists()));
             }
@@ -106,7 +106,7 @@ fn of_spec(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// True if `file` is in the folder that is read, as a checkpoint's files are.
+/// True if `file` lies in `folder`, which is read as a whole, as a checkpoint's folder is.
 fn holds(folder: &Path, file: &Path) -> bool {
     file.exists() && folder.is_dir() && folder.canonicalize().ok().as_deref() == file.parent()
 }

@@ -1,4 +1,4 @@
-//! Flags for the keys of a spec, made from the library's one list of them.
+//! Flags for the keys of a spec, made from the library's list of keys.
 //!
 //! Knows: the command-line form of each kind of key. The library knows the meaning of keys and the valid values.
 
@@ -10,13 +10,13 @@ use roofcast::spec::settings::{NO_BOUND, Setting};
 use std::marker::PhantomData;
 use toml::Value;
 
-/// Groups of a spec's sections whose keys are flags of one verb.
+/// A group of a spec's sections whose keys are flags of a verb.
 pub(crate) trait Sections {
-    /// Names of the sections, each with the heading of its flags.
+    /// Names of the sections, each with the heading of its flags in the help.
     const ALL: &[(&str, &str)];
 }
 
-/// Keys of model, hardware and engine.
+/// Group of the keys of model, hardware and engine.
 #[derive(Debug)]
 pub(crate) struct Machine;
 
@@ -30,7 +30,7 @@ impl Sections for Machine {
     ];
 }
 
-/// Keys of the traffic, its routing, and the SLO.
+/// Group of the keys of the workload, its routing, and the SLO.
 #[derive(Debug)]
 pub(crate) struct Traffic;
 
@@ -38,7 +38,7 @@ impl Sections for Traffic {
     const ALL: &[(&str, &str)] = &[("workload", LOAD), ("fleet", ENGINE), ("slo", LOAD)];
 }
 
-/// The traffic that a server is measured under.
+/// Group of the keys of the workload under which a server is measured.
 #[cfg(feature = "network")]
 #[derive(Debug)]
 pub(crate) struct Load;
@@ -48,7 +48,7 @@ impl Sections for Load {
     const ALL: &[(&str, &str)] = &[("workload", LOAD)];
 }
 
-/// Keys of the routing of requests to replicas.
+/// Group of the keys that route requests to replicas.
 #[derive(Debug)]
 pub(crate) struct Routed;
 
@@ -56,7 +56,7 @@ impl Sections for Routed {
     const ALL: &[(&str, &str)] = &[("fleet", ENGINE)];
 }
 
-/// Keys of a plan.
+/// Group of the keys of a plan's search.
 #[derive(Debug)]
 pub(crate) struct Planned;
 
@@ -65,7 +65,7 @@ impl Sections for Planned {
         &[("model", MACHINE), ("search", MACHINE), ("workload", LOAD), ("slo", LOAD), ("engine", ENGINE)];
 }
 
-/// Settings from the flags that were given, for some sections.
+/// Settings from the flags that were given, for the sections of group `S`.
 #[derive(Debug)]
 pub(crate) struct Flags<S> {
     pub(crate) settings: Vec<Setting>,
@@ -73,14 +73,14 @@ pub(crate) struct Flags<S> {
 }
 
 impl<S> Flags<S> {
-    /// The value of a key, if its flag was given.
+    /// The value of the key at `path`, if its flag was given.
     pub(crate) fn get(&self, path: &str) -> Option<&Value> {
         self.settings.iter().find(|s| s.path == path).map(|s| &s.value)
     }
 }
 
-/// The keys of these sections that have flags, with headings. If two keys have one flag, the section listed first
-/// wins.
+/// The keys of these sections that have flags, each with its flag and heading. If two keys have one flag, the key of
+/// the section listed first wins.
 fn keys<S: Sections>() -> impl Iterator<Item = (&'static SpecKey, &'static str, &'static str)> {
     let place = |key: &SpecKey| S::ALL.iter().position(|(section, _)| *section == key.section());
     KEYS.iter().filter_map(move |key| {
@@ -123,7 +123,7 @@ fn negative(flag: &str) -> String {
     format!("no-{flag}")
 }
 
-/// The argument of a key, and the negation of a switch.
+/// The clap argument of a key, and for a switch also its negation.
 fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg> {
     let (first, rest) = key.about.split_at(key.about.chars().next().map_or(0, char::len_utf8));
     let about = first.to_uppercase() + rest;
@@ -150,7 +150,7 @@ fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg
     .map(|arg| match flag {
         "concurrency" => arg.visible_alias("users").conflicts_with("rate"),
         "engine-version" => arg.alias("version"),
-        // The name that `bench` uses for bounds on single requests.
+        // Alias: `bench` uses this name for bounds on single requests.
         "ttft-p99" => arg.alias("slo-ttft"),
         "tpot-p99" => arg.alias("slo-tpot").conflicts_with("tokens-per-s-user"),
         "e2el-p99" => arg.alias("slo-e2el"),
@@ -159,7 +159,7 @@ fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg
     .collect()
 }
 
-/// The text of a flag as a value of its key.
+/// Parses the text of a flag as a value of its key.
 fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
     let accepted = |what: &str| format!("accepted: {what}");
     let whole = |text: &str| {

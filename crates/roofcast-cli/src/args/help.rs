@@ -1,7 +1,7 @@
 //! Layout of help: the headings of a verb's flags, common flags in `-h`, examples at the end, and the verbs in two
 //! groups.
 //!
-//! Knows: names of flags and verbs. Does not know: their effect.
+//! Knows: names of flags and verbs. Knows nothing about their effect.
 
 use crate::show::table;
 use clap::{Arg, Command};
@@ -17,7 +17,7 @@ pub(super) const LOAD: &str = "Load and SLO";
 /// Heading of flags for output files.
 const OUTPUT: &str = "Output";
 
-/// Flags that are no keys of a spec, by heading.
+/// Flags that are not keys of a spec, by heading.
 const HEADINGS: [(&str, &[&str]); 3] = [
     (
         INPUT,
@@ -107,7 +107,7 @@ const HEADINGS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Flags that `-h` shows for a verb with more than [`MOST`] flags; `--help` and `roofcast keys` show the others.
+/// Flags that `-h` shows for a verb with more than [`MOST`] flags; `--help` and `roofcast keys` show the others, too.
 const EVERYDAY: [&str; 38] = [
     "from_command",
     "set",
@@ -149,10 +149,10 @@ const EVERYDAY: [&str; 38] = [
     "port",
 ];
 
-/// Most flags of a verb whose `-h` shows all.
+/// Largest number of flags of a verb with which `-h` shows all.
 const MOST: usize = 25;
 
-/// Verbs that maintain the program: its calibration, its evidence, its texts.
+/// Verbs that maintain the program: its calibration, its evidence, the texts it was developed from.
 const MAINTAINERS: [&str; 5] = ["calibrate", "validate", "conformance", "seeds", "hardware"];
 
 /// Examples at the end of a verb's help.
@@ -204,7 +204,7 @@ const EXAMPLES: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// The arguments of a verb under their headings, with examples behind them.
+/// Puts the arguments of a verb under headings, and appends examples.
 pub(super) fn arranged(command: Command) -> Command {
     let all = command.get_arguments().filter(|arg| arg.get_long().is_some() && !arg.is_hide_set()).count();
     let examples = EXAMPLES.iter().find(|(verb, _)| *verb == command.get_name()).map(|(_, lines)| lines);
@@ -219,7 +219,7 @@ pub(super) fn arranged(command: Command) -> Command {
     command.after_help(format!("Examples:\n{lines}{rest}"))
 }
 
-/// An argument under its heading; for a verb with `many` flags only common ones are in `-h`.
+/// Puts an argument under its heading; for a verb with `many` flags, hides uncommon arguments from `-h`.
 fn headed(arg: Arg, many: bool) -> Arg {
     let id = arg.get_id().as_str().to_owned();
     let of = |(_, ids): &&(&str, &[&str])| ids.contains(&id.as_str());
@@ -232,7 +232,7 @@ fn headed(arg: Arg, many: bool) -> Arg {
     if rare { arg.hide_short_help(true) } else { arg }
 }
 
-/// The program, whose help lists the everyday verbs before the maintenance ones.
+/// The program's command, whose help lists everyday verbs before maintenance verbs.
 pub(crate) fn grouped(command: Command) -> Command {
     let line = |verb: &Command| {
         (verb.get_name().to_owned(), verb.get_about().map(ToString::to_string).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! A verb's arguments, built only when the verb is called, so that a start does not pay for the arguments of all
+//! A verb's arguments, built only when the verb is called, so that each start does not build the arguments of all
 //! verbs.
 //!
 //! Knows: `Command::defer`. A caller that lists the arguments of all verbs calls `Command::build` first.
@@ -7,7 +7,7 @@ use super::help::arranged;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::ops::Deref;
 
-/// The arguments `A` of a verb.
+/// The arguments `A` of a verb, boxed.
 #[derive(Debug)]
 pub(crate) struct Later<A>(Box<A>);
 
@@ -22,7 +22,7 @@ impl<A> Deref for Later<A> {
 impl<A: Args> Args for Later<A> {
     fn augment_args(command: Command) -> Command {
         command.defer(|command| {
-            // The verb's own description takes precedence over its arguments' description.
+            // The verb's own description takes precedence over the description of its arguments.
             let about = command.get_about().cloned().unwrap_or_default();
             arranged(signed(A::augment_args(command).about(about)))
         })
@@ -43,7 +43,7 @@ impl<A: FromArgMatches> FromArgMatches for Later<A> {
     }
 }
 
-/// The command with negative numbers allowed as values, so that an error for `-1` names the accepted values.
+/// Allows negative numbers as values, so that the error for `-1` names the accepted values instead of an unknown flag.
 pub(crate) fn signed(command: Command) -> Command {
     command.allow_negative_numbers(true).mut_subcommands(signed)
 }

@@ -58,7 +58,7 @@ pub(crate) enum SplitArg {
 }
 
 impl SplitArg {
-    /// The side of the split; `None` if every row counts.
+    /// The side of the split that is selected; `None` if every row counts.
     pub(crate) fn side(self) -> Option<Side> {
         match self {
             SplitArg::Look => Some(Side::Look),

@@ -6,7 +6,7 @@ use roofcast::spec::number::{self, Unit};
 #[cfg(feature = "network")]
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A count from 1 to 2^30.
+/// Parser of a count from 1 to 2^30.
 pub(super) fn positive() -> fn(&str) -> Result<u64, String> {
     |text| match whole(text) {
         Some(n) if (1..=1 << 30).contains(&n) => Ok(n),
@@ -14,7 +14,7 @@ pub(super) fn positive() -> fn(&str) -> Result<u64, String> {
     }
 }
 
-/// A count from `least` to `most`.
+/// Parser of a count from `least` to `most`.
 pub(super) fn within(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| match whole(text) {
         Some(n) if (least..=most).contains(&n) => Ok(n),
@@ -37,7 +37,7 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A fraction from 0 on.
+/// Parses a fraction from 0 to 1, both included.
 #[cfg(feature = "network")]
 pub(super) fn share_or_none(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -46,7 +46,7 @@ pub(super) fn share_or_none(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Percent of a whole.
+/// Parses a percentage as a number from 0 to 100.
 #[cfg(feature = "network")]
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -76,7 +76,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `2/8`: the index of a shard and the number of shards.
+/// Parses `2/8`: the index of a shard and the number of shards.
 #[cfg(feature = "parquet")]
 pub(super) fn shard(text: &str) -> Result<(usize, usize), String> {
     let number = |s: &str| s.trim().parse::<usize>().ok();
@@ -93,7 +93,7 @@ pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The address that a server listens on; `localhost` is the loopback interface.
+/// Parses the address that a server listens on; `localhost` is the loopback interface.
 #[cfg(feature = "network")]
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     match text {
@@ -118,21 +118,21 @@ impl Range {
     }
 }
 
-/// Reads `80`, `24..`, `..24` or `24..80`; a number alone is the minimum.
+/// Parses GiB as `80`, `24..`, `..24` or `24..80`; a number alone is the minimum.
 pub(super) fn gibibytes(text: &str) -> Result<Range, String> {
     let accepted = "accepted: GiB at least as 80, or a range as 24..80";
     let (from, to) = text.split_once("..").unwrap_or((text, ""));
     range(from, to).ok_or_else(|| accepted.to_owned())
 }
 
-/// Reads `2`, `1..`, `..2` or `1..2.5`; a number alone is the maximum.
+/// Parses dollars as `2`, `1..`, `..2` or `1..2.5`; a number alone is the maximum.
 pub(super) fn usd(text: &str) -> Result<Range, String> {
     let accepted = "accepted: dollars an hour at most as 2.5, or a range as 1..2.5";
     let (from, to) = text.split_once("..").unwrap_or(("", text));
     range(from, to).ok_or_else(|| accepted.to_owned())
 }
 
-/// Bounds that may be left out, though not both.
+/// The range between two bounds, of which one may be empty.
 fn range(from: &str, to: &str) -> Option<Range> {
     let bound = |text: &str, none: f64| match text.trim() {
         "" => Some(none),

@@ -1,7 +1,7 @@
-//! LoRA adapters of one server: loaded and unloaded while it runs, requested by their names as models.
+//! LoRA adapters of one server: loaded and unloaded while the server runs, requested by their names as models.
 //!
-//! Knows: names and paths, with the checks and messages of vLLM 0.32 (`entrypoints/openai/models/serving.py`).
-//! Weights are not read. Knows nothing about engines, which identify adapters by number.
+//! Knows: names and paths, with the checks and messages of vLLM 0.32 (`entrypoints/openai/models/serving.py`). Weights
+//! are not read. Knows nothing about engines, which identify adapters by number.
 
 use super::fields::Fields;
 use super::refusal::Refusal;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A loaded adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Adapter {
-    /// Number of the adapter from 1 on, as vLLM counts them.
+    /// Number of the adapter, counted from 1, as vLLM counts adapters.
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) path: String,
@@ -29,7 +29,7 @@ pub(crate) struct Adapters {
 #[derive(Debug, Default)]
 struct State {
     adapters: BTreeMap<String, Arc<Adapter>>,
-    /// Number of adapter numbers issued.
+    /// Number of adapters loaded so far, for numbering.
     given: u32,
 }
 
@@ -37,7 +37,7 @@ struct State {
 const INVALID: &str = "InvalidUserInput";
 
 impl Adapters {
-    /// The adapters that a server starts with, as name and path.
+    /// The adapters that a server starts with; `modules` are names and paths.
     pub(crate) fn new(bases: Vec<String>, modules: &[(String, String)]) -> Adapters {
         let adapters = Adapters { bases, loaded: Mutex::default() };
         modules.iter().for_each(|(name, path)| adapters.put(name, path));
@@ -57,17 +57,17 @@ impl Adapters {
         state.adapters.insert(name.to_owned(), Arc::new(adapter));
     }
 
-    /// The adapter of this name.
+    /// The loaded adapter of this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Adapter>> {
         self.state().adapters.get(name).cloned()
     }
 
-    /// All adapters, by name.
+    /// All loaded adapters, sorted by name.
     pub(crate) fn all(&self) -> Vec<Arc<Adapter>> {
         self.state().adapters.values().cloned().collect()
     }
 
-    /// Loads the adapter of a body; returns vLLM's message.
+    /// Loads the adapter that a request's body names; returns vLLM's message of success.
     pub(crate) fn load(&self, body: &[u8]) -> Result<String, Refusal> {
         let fields = Fields::parse(body)?;
         let text = |field: &str| fields.string(field).map(|found| found.unwrap_or_default().to_owned());
@@ -89,7 +89,8 @@ impl Adapters {
         Ok(format!("Success: LoRA adapter '{name}' added successfully."))
     }
 
-    /// Unloads the adapter of a body; its requests in progress continue.
+    /// Unloads the adapter that a request's body names; its requests in progress continue. Returns vLLM's message of
+    /// success.
     pub(crate) fn unload(&self, body: &[u8]) -> Result<String, Refusal> {
         let fields = Fields::parse(body)?;
         let name = fields.string("lora_name")?.unwrap_or_default();

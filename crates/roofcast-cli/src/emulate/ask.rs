@@ -1,8 +1,8 @@
 //! Requests of clients: the bodies of `/v1/completions` and `/v1/chat/completions`.
 //!
-//! Knows: OpenAI's keys and vLLM's additions; [`bounds`] knows their valid values, [`responses`], [`messages`],
-//! [`embeddings`], [`sglang`] and [`llama_cpp`] know the keys of other endpoints. Keys without effect here are
-//! ignored, as vLLM ignores unknown ones. Knows nothing about engines.
+//! Knows: OpenAI's keys and vLLM's additions; [`bounds`] knows their valid values; [`responses`], [`messages`],
+//! [`embeddings`], [`sglang`] and [`llama_cpp`] know the keys of other endpoints. Keys that have no effect in this
+//! emulation are ignored, as vLLM ignores unknown keys. Knows nothing about engines.
 
 mod bounds;
 mod embeddings;
@@ -19,7 +19,7 @@ use super::tools::Calls;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Endpoint of a request.
+/// Endpoint to which a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Completions,
@@ -36,12 +36,12 @@ pub(crate) enum Endpoint {
     LlamaCompletion,
 }
 
-/// Transfer of a request's cache between instances: `kv_transfer_params`.
+/// Parameters for the transfer of a request's KV cache between instances: `kv_transfer_params`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KvTransfer {
-    /// True if its prompt was computed by another instance.
+    /// True if another instance has computed the request's prompt.
     pub(crate) do_remote_prefill: bool,
-    /// True if another instance continues it.
+    /// True if another instance will continue the request.
     pub(crate) do_remote_decode: bool,
 }
 
@@ -56,13 +56,13 @@ impl KvTransfer {
     }
 }
 
-/// A request, read and checked.
+/// A request whose body has been read and checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) endpoint: Endpoint,
     pub(crate) model: Option<String>,
     pub(crate) prompts: Vec<Arc<[u32]>>,
-    /// Choices for each prompt.
+    /// Number of choices for each prompt.
     pub(crate) n: usize,
     pub(crate) max_tokens: Option<u64>,
     pub(crate) min_tokens: u64,
@@ -75,37 +75,37 @@ pub(crate) struct Ask {
     pub(crate) seed: u64,
     /// True if the prompt is returned before the answer.
     pub(crate) echo: bool,
-    /// True if only the prompt is returned: one token is computed, and not shown.
+    /// True if only the prompt is returned: an engine computes at least one token, which is not shown.
     pub(crate) prompt_only: bool,
-    /// Number of alternative tokens with log probabilities.
+    /// Number of most likely tokens to list with log probabilities.
     pub(crate) logprobs: Option<usize>,
     pub(crate) return_token_ids: bool,
     pub(crate) request_id: Option<String>,
-    /// The tool that the answer calls.
+    /// The tools that the answer may call.
     pub(crate) calls: Option<Calls>,
     /// Required form of the answer.
     pub(crate) form: Option<Form>,
-    /// Format of embeddings.
+    /// Requested format of embeddings.
     pub(crate) vectors: Vectors,
     pub(crate) kv_transfer: KvTransfer,
-    /// User of the request.
+    /// User whom the client names; without an `X-Session-Id`, the session for routing.
     pub(crate) user: Option<String>,
-    /// True if `/generate` was called with a list of prompts.
+    /// True if `/generate` was called with a list of prompts, so that its answer is a list.
     pub(crate) listed: bool,
 }
 
-/// Format of embeddings.
+/// Requested format of embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Vectors {
-    /// Length of each vector; the model's width if the client does not set it.
+    /// Length of each vector; the model's width if the client gives none.
     pub(crate) dimensions: Option<u64>,
-    /// True for base64 of little-endian 32-bit floats.
+    /// True for base64 of little-endian 32-bit floats, false for JSON numbers.
     pub(crate) base64: bool,
 }
 
 /// Most prompts of one request.
 const MOST_PROMPTS: usize = 1024;
-/// Most choices over all prompts of one request, which vLLM does not bound.
+/// Most choices over all prompts of one request; vLLM has no such bound.
 const MOST_ANSWERS: usize = 1 << 17;
 
 impl Ask {
@@ -139,7 +139,7 @@ impl Ask {
         }
     }
 
-    /// Reads a body whose prompts are in the tokens of `tokenizer`.
+    /// Reads the body of a request to `endpoint`; text prompts become tokens of `tokenizer`.
     pub(crate) fn parse(endpoint: Endpoint, body: &[u8], tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let fields = Fields::parse(body)?;
         match endpoint {
@@ -202,7 +202,7 @@ impl Ask {
     }
 }
 
-/// A prompt as text or tokens, or a list of such.
+/// Reads a prompt as text or tokens, or a list of such prompts.
 fn prompts(field: &str, value: &Value, tokenizer: &dyn Tokenizer) -> Result<Vec<Arc<[u32]>>, Refusal> {
     let wrong = || Refusal::field(field, "string_type", "Input should be a valid string", value);
     let empty = || Refusal::param(field, "Either prompt or prompt_embeds must be provided and non-empty.");
@@ -234,12 +234,12 @@ fn prompts(field: &str, value: &Value, tokenizer: &dyn Tokenizer) -> Result<Vec<
     Ok(prompts)
 }
 
-/// A token's number.
+/// A token's id, if `value` is one.
 pub(crate) fn token(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|id| u32::try_from(id).ok())
 }
 
-/// Tokens that a client supplies: like vLLM, the largest is checked.
+/// Checks token ids that a client supplies; as in vLLM, the largest must be in the vocabulary.
 fn named(tokens: Arc<[u32]>, tokenizer: &dyn Tokenizer) -> Result<Arc<[u32]>, Refusal> {
     match tokens.iter().max().filter(|largest| !tokenizer.holds(**largest)) {
         Some(largest) => Err(Refusal::bad(format!("Token id {largest} is out of vocabulary"))),
@@ -247,13 +247,13 @@ fn named(tokens: Arc<[u32]>, tokenizer: &dyn Tokenizer) -> Result<Arc<[u32]>, Re
     }
 }
 
-/// The messages of a chat as tokens.
+/// Encodes the messages of a chat as tokens.
 pub(crate) fn chat(fields: &Fields, tokenizer: &dyn Tokenizer) -> Encoded {
     let answers = fields.flag("add_generation_prompt")?.unwrap_or(true);
     said(&turns("messages", fields.need("messages")?)?, answers, tokenizer)
 }
 
-/// Turns as tokens, with the beginning of the answer if it is asked for.
+/// Encodes turns of role and text as tokens; if `answers`, the beginning of the answer follows.
 fn said(turns: &[(String, String)], answers: bool, tokenizer: &dyn Tokenizer) -> Encoded {
     if turns.is_empty() {
         return Err(Refusal::bad("At least one message is needed."));
@@ -278,7 +278,8 @@ fn turns(field: &str, value: &Value) -> Result<Vec<(String, String)>, Refusal> {
     items.iter().map(turn).collect()
 }
 
-/// The arguments of the tools that a message called, so that an answer sent back gives the tokens that it had.
+/// The arguments of the tools that an assistant's message called. Encoding them gives the tokens of the original
+/// answer, so that the prefix cache has them.
 fn called(message: &Value) -> String {
     let calls = message.get("tool_calls").and_then(Value::as_array);
     let arguments = |call: &Value| call.pointer("/function/arguments")?.as_str().map(str::to_owned);
@@ -335,7 +336,7 @@ mod tests {
             let body = json!({"prompt": "a", key: value});
             message(parse(Endpoint::Completions, body).unwrap_err())
         };
-        // As recorded from vLLM 0.32.
+        // Values recorded from vLLM 0.32.
         assert_eq!(
             with("max_tokens", json!(-3)),
             "max_tokens must be at least 1, got -3. (parameter=max_tokens, value=-3)"

@@ -1,7 +1,7 @@
-//! Texts of answers: words drawn from the prompt, all before the first token is sent.
+//! Texts of answers: words drawn from the prompt, generated before the first token is sent.
 //!
-//! Knows: an answer's length, the stop string that ends it, and each token's text. One prompt and seed always have
-//! one answer. Knows nothing about when tokens are sent.
+//! Knows: an answer's length, the stop string that ends it, and each token's text. An answer is a function of prompt
+//! and seed. Knows nothing about when tokens are sent.
 
 use super::ask::Ask;
 use super::tokenizer::Tokenizer;
@@ -9,39 +9,40 @@ use super::tools::{Calls, Choice, Tool};
 use crate::bench::vocabulary::words;
 use std::sync::Arc;
 
-/// One choice's answer.
+/// The generated answer of one choice.
 #[derive(Debug, Clone)]
 pub(crate) struct Completion {
     pub(crate) tokens: Arc<[u32]>,
-    /// All of its text.
+    /// Text of the whole answer.
     pub(crate) text: String,
-    /// End of each token's text: a character belongs to the token that completes it.
+    /// End of each token's text, in bytes of `text`. A character of several tokens belongs to the token that completes
+    /// it.
     ends: Vec<u32>,
-    /// True if it ends by itself, not by a bound.
+    /// True if the answer ends by itself or by a stop string, rather than at its token limit.
     pub(crate) stops: bool,
-    /// The stop string that ended it.
+    /// The stop string that ended the answer.
     pub(crate) stop_reason: Option<String>,
-    /// Calls of tools; the text consists of their arguments, one after the other.
+    /// Calls of tools; `text` then consists of their arguments, one after the other.
     calls: Vec<Said>,
-    /// True if the engine aborted it before its end.
+    /// True if the engine aborted the answer before its end.
     pub(crate) aborted: bool,
 }
 
-/// A call of a tool within an answer.
+/// A tool call within an answer.
 #[derive(Debug, Clone)]
 struct Said {
     name: String,
-    /// The token at which its arguments begin.
+    /// Index of the token at which the call's arguments begin.
     first: usize,
 }
 
 impl Completion {
-    /// True if it calls tools instead of giving a text.
+    /// True if the answer calls tools instead of giving a text.
     pub(crate) fn calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// The tools that it calls, each with its arguments.
+    /// The tools that the answer calls, each with its arguments.
     pub(crate) fn called(&self) -> impl Iterator<Item = (&str, &str)> {
         let ends = self.calls.iter().skip(1).map(|next| next.first).chain([self.tokens.len()]);
         let from = |token: usize| token.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
@@ -50,7 +51,7 @@ impl Completion {
         })
     }
 
-    /// The number of the call to which token `index` belongs, and the tool's name if the call begins there.
+    /// Number of the call to which token `index` belongs, and the tool's name if the call begins with this token.
     pub(crate) fn call_of(&self, index: usize) -> (usize, Option<&str>) {
         let number = self.calls.iter().rposition(|call| call.first <= index).unwrap_or(0);
         let begun = self.calls.get(number).filter(|call| call.first == index);
@@ -63,17 +64,17 @@ impl Completion {
         self.text.get(start..self.ends[index] as usize).unwrap_or_default()
     }
 
-    /// End of the text of token `index`.
+    /// End of the text of token `index`, in bytes.
     pub(crate) fn end(&self, index: usize) -> u32 {
         self.ends[index]
     }
 
-    /// The text up to token `index`.
+    /// The text up to and including token `index`.
     pub(crate) fn text_until(&self, index: usize) -> &str {
         self.text.get(..self.ends[index] as usize).unwrap_or_default()
     }
 
-    /// Cuts the answer after `tokens` tokens, where the engine aborted it.
+    /// Cuts the answer after `tokens` tokens, because the engine aborted it there.
     pub(crate) fn cut(&mut self, tokens: usize) {
         self.tokens = self.tokens[..tokens].into();
         self.calls.retain(|call| call.first < tokens);
@@ -83,15 +84,15 @@ impl Completion {
     }
 }
 
-/// Resolution with which a fraction is drawn.
+/// Resolution with which random fractions are drawn.
 const MILLION: usize = 1_000_000;
 
-/// Source of answers.
+/// Generator of answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Author {
     tokenizer: Arc<dyn Tokenizer>,
     words: Vec<Word>,
-    /// Lengths of answers that end by themselves.
+    /// Lengths in tokens of answers that end by themselves; one is drawn for each answer.
     lengths: Vec<u64>,
     calling: Calling,
 }
@@ -99,17 +100,17 @@ pub(crate) struct Author {
 /// Settings of tool calls in answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Calling {
-    /// Fraction of the answers that call tools if the model may choose.
+    /// Fraction of answers that call tools if the client leaves the choice to the model.
     pub(crate) share: f64,
-    /// Maximum number of calls in an answer.
+    /// Most tool calls in an answer.
     pub(crate) most: usize,
 }
 
-/// A word and its tokens, with the space before it.
+/// A word with the space before it, and its tokens.
 #[derive(Debug, Clone)]
 struct Word {
     tokens: Vec<u32>,
-    /// Text that each token adds at the beginning of an answer, and after other tokens.
+    /// Text that each token has at the beginning of an answer; the next field has the text after other tokens.
     begins: Vec<String>,
     follows: Vec<String>,
     text: &'static str,
@@ -123,7 +124,7 @@ impl Word {
     }
 }
 
-/// Words that are one token each with the space before them; if there are none, all words that have tokens.
+/// Words that are one token each with the space before them; if the tokenizer has none, all words that it can encode.
 fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
     let encode = |text: &str| tokenizer.encode(text).unwrap_or_default();
     let whole = |text: &'static str| {
@@ -141,17 +142,17 @@ fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
 }
 
 impl Author {
-    /// An author whose answers have these lengths unless clients set bounds.
+    /// Creates an author whose answers have these lengths unless clients set bounds.
     pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>, lengths: Vec<u64>, calling: Calling) -> Author {
         Author { words: vocabulary(&*tokenizer), tokenizer, lengths, calling }
     }
 
-    /// Tokenizer of answers and prompts.
+    /// The tokenizer of prompts and answers.
     pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
         &self.tokenizer
     }
 
-    /// The answer to choice `choice` of a prompt, of at most `most` tokens.
+    /// Generates the answer to choice `choice` of a prompt, of at most `most` tokens.
     pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Completion {
         let mut draw = Draw::of(prompt, ask.seed ^ (choice as u64) << 32);
         if let Some(calls) = ask.calls.as_ref().filter(|calls| self.chooses(calls, &mut draw)) {
@@ -180,17 +181,17 @@ impl Author {
         answer
     }
 
-    /// One of the words.
+    /// The word of index `index`, modulo their number.
     fn word(&self, index: usize) -> String {
         self.words.get(index % self.words.len().max(1)).map_or("", |word| word.text).to_owned()
     }
 
-    /// True if an answer calls tools.
+    /// Decides if an answer calls tools.
     fn chooses(&self, calls: &Calls, draw: &mut Draw) -> bool {
         calls.choice != Choice::Auto || (draw.below(MILLION) as f64) < self.calling.share * MILLION as f64
     }
 
-    /// An answer that calls tools, in their order and equally often.
+    /// Generates an answer that calls the tools in turn, in the client's order.
     fn calls(&self, calls: &Calls, draw: &mut Draw, most: u64) -> Completion {
         let count = if calls.parallel { 1 + draw.below(self.calling.most) } else { 1 };
         let called: Vec<&Tool> = calls.tools.iter().cycle().take(count).collect();
@@ -206,12 +207,12 @@ impl Author {
         answer
     }
 
-    /// Texts one after the other, cut off at their maximum length.
+    /// An answer that consists of `texts`, cut off at `most` tokens.
     fn said(&self, texts: &[String], most: u64) -> Completion {
         let encoded = texts.iter().map(|text| self.tokenizer.encode(text).unwrap_or_default());
         let mut encoded: Vec<Vec<u32>> = encoded.collect();
         if encoded.iter().all(Vec::is_empty) {
-            // An answer has at least one token.
+            // An answer has at least one token, even if its text is empty.
             encoded
                 .push(self.words.first().and_then(|word| word.tokens.first()).copied().into_iter().collect());
         }
@@ -224,7 +225,8 @@ impl Author {
         Completion { tokens: tokens.into(), stops, ..answer }
     }
 
-    /// Tokens of an answer unless a stop string ends it: the allowed maximum if it generates up to its bound.
+    /// Length of an answer in tokens before stop strings: the allowed maximum if the client asks to ignore the end of
+    /// the answer, else a drawn length.
     fn length(&self, ask: &Ask, draw: &mut Draw, most: u64) -> u64 {
         let free = match self.lengths.get(draw.below(self.lengths.len())) {
             Some(length) if !ask.ignore_eos => *length,
@@ -235,7 +237,7 @@ impl Author {
 }
 
 impl Completion {
-    /// An empty answer, with room for `length` tokens.
+    /// An empty answer with capacity for `length` tokens.
     fn with_room(length: usize) -> Completion {
         Completion {
             tokens: Arc::from([]),
@@ -248,13 +250,13 @@ impl Completion {
         }
     }
 
-    /// Adds a token, with its text.
+    /// Appends a token with its text.
     fn say(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.ends.push(self.text.len() as u32);
     }
 
-    /// Cuts the text at the first of `stops`, if the last `new` bytes completed one; true if so.
+    /// True if the last `new` bytes completed one of `stops`; the text is then cut before the stop string.
     fn stopped(&mut self, stops: &[String], new: usize) -> bool {
         let found = |stop: &String| {
             let from = self.text.len().saturating_sub(new + stop.len());
@@ -270,7 +272,7 @@ impl Completion {
     }
 }
 
-/// Draws from a prompt: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Random numbers seeded by a prompt: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 struct Draw(u64);
 
 impl Draw {
@@ -281,7 +283,7 @@ impl Draw {
         Draw(hash)
     }
 
-    /// A number below `count`; 0 if `count` is 0.
+    /// A random number below `count`; 0 if `count` is 0.
     fn below(&mut self, count: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -331,7 +333,7 @@ mod tests {
     #[test]
     fn a_stop_string_ends_the_text_before_it() {
         let whole = author().answer(&ask(json!({"prompt": "a", "ignore_eos": true})), &[4], 0, 50);
-        // Across two words, from within the fourth.
+        // This stop string begins within the fourth word and ends in the fifth.
         let stop = format!("{}{}", &whole.token_text(3)[1..], whole.token_text(4));
         let body = json!({"prompt": "a", "ignore_eos": true, "stop": [stop.clone(), "nowhere at all"]});
         let cut = author().answer(&ask(body), &[4], 0, 50);

@@ -1,8 +1,8 @@
-//! Server to imitate: vLLM, SGLang or llama.cpp.
+//! Inference server to imitate: vLLM, SGLang or llama.cpp.
 
 use roofcast::spec::EngineKind;
 
-/// A server's routes, bodies and metric names. All share one engine.
+/// The routes, bodies and metric names of a server. The engine is independent of the dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// vLLM 0.32.
@@ -14,7 +14,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of an engine; `None` if its server is not imitated.
+    /// The dialect of an engine's server; `None` if that server is not imitated.
     pub(crate) fn of(engine: EngineKind) -> Option<Dialect> {
         match engine {
             EngineKind::Vllm => Some(Dialect::Vllm),
@@ -24,7 +24,7 @@ impl Dialect {
         }
     }
 
-    /// Owner of the listed models.
+    /// Owner that `/v1/models` states for each model.
     pub(crate) fn owner(self) -> &'static str {
         match self {
             Dialect::Vllm => "vllm",

@@ -1,6 +1,6 @@
-//! Faults on demand: errors, stalls and cut connections, for all requests or for those with a header.
+//! Faults on demand: errors, stalls and cut connections, for all requests or for requests with a header.
 //!
-//! Knows: which requests a fault affects. Knows nothing about how it is applied.
+//! Knows: which requests a fault affects. Knows nothing about how a fault is applied.
 
 use super::refusal::Refusal;
 use clap::ValueEnum;
@@ -10,28 +10,28 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The header that asks for a fault of one request.
+/// Request header that asks for a fault of this request.
 pub(crate) const HEADER: &str = "x-roofcast-fault";
 /// Longest stall, in seconds.
 const LONGEST: f64 = 3600.0;
 
-/// Fault of a request.
+/// Description of a fault and of the requests that it affects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fault {
-    /// HTTP status with which it is refused, before the engine receives it.
+    /// HTTP status with which a request is refused, before the engine receives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u16>,
-    /// Seconds of delay before its answer begins; the engine is not affected.
+    /// Seconds of delay before the answer begins; the engine is not delayed.
     #[serde(default)]
     pub(crate) stall_seconds: f64,
-    /// Number of tokens after which its connection is cut; a whole answer is cut at its beginning.
+    /// Number of tokens after which the connection is cut; an answer that is not streamed is cut at its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cut_after_tokens: Option<u64>,
-    /// It is refused with these kinds in turn, instead of a status.
+    /// Kinds of refusal that are used in turn, instead of `status`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) failure_types: Vec<FailureType>,
-    /// Fraction of requests that are affected, evenly spread.
+    /// Fraction of requests that are affected, evenly spread over the requests.
     #[serde(default = "all")]
     pub(crate) share: f64,
 }
@@ -41,17 +41,17 @@ pub(crate) struct Fault {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub(crate) enum FailureType {
-    /// 429.
+    /// Status 429.
     RateLimit,
-    /// 401.
+    /// Status 401.
     InvalidApiKey,
-    /// 400.
+    /// Status 400, because the context is too long.
     ContextLength,
-    /// 503.
+    /// Status 503.
     ServerError,
-    /// 400.
+    /// Status 400.
     InvalidRequest,
-    /// 404.
+    /// Status 404.
     ModelNotFound,
 }
 
@@ -72,7 +72,7 @@ fn all() -> f64 {
 }
 
 impl Fault {
-    /// A fraction of requests that fail in these ways, or in all ways if none is named.
+    /// A fault by which a fraction of requests fails, with `types` in turn, or with every kind if `types` is empty.
     pub(crate) fn injected(share: f64, types: &[FailureType]) -> Fault {
         let types = if types.is_empty() { FailureType::value_variants() } else { types };
         Fault {
@@ -84,7 +84,7 @@ impl Fault {
         }
     }
 
-    /// The fault for the request of this number among the affected ones.
+    /// The fault as it applies to affected request number `number`.
     fn nth(mut self, number: usize) -> Fault {
         if let Some(kind) = self.failure_types.get(number % self.failure_types.len().max(1)) {
             self.status = Some(kind.status());
@@ -92,7 +92,7 @@ impl Fault {
         self
     }
 
-    /// Reads a fault; the error names the accepted forms.
+    /// Parses a fault from JSON; the error names the accepted forms.
     pub(crate) fn parse(text: &str) -> Result<Fault, String> {
         let accepted = "a fault as {\"status\": 503}, {\"stall_seconds\": 2} or {\"cut_after_tokens\": 5}, with a \"share\" up to 1";
         let fault: Fault = serde_json::from_str(text).map_err(|e| format!("{e}; accepted: {accepted}"))?;
@@ -104,18 +104,18 @@ impl Fault {
         Err(format!("status 400 to 599, stall_seconds up to {LONGEST}, share 0 to 1; accepted: {accepted}"))
     }
 
-    /// The refusal that the fault requests.
+    /// The refusal that the fault asks for, if any.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         let status = StatusCode::from_u16(self.status?).ok()?;
         Some(Refusal::fault(status))
     }
 }
 
-/// The faults of one server.
+/// The faults of one server, including the fault that applies to all requests.
 #[derive(Debug)]
 pub(crate) struct Faults {
     standing: Mutex<Option<Fault>>,
-    /// Requests counted for a standing fault.
+    /// Number of requests since the fault for all requests was set.
     seen: AtomicU64,
 }
 
@@ -124,18 +124,18 @@ impl Faults {
         Faults { standing: Mutex::new(standing), seen: AtomicU64::new(0) }
     }
 
-    /// The fault for all requests.
+    /// The fault that applies to all requests, if one is set.
     pub(crate) fn standing(&self) -> Option<Fault> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets the standing fault and restarts the count.
+    /// Sets the fault that applies to all requests, and restarts the count of requests.
     pub(crate) fn set(&self, fault: Option<Fault>) {
         self.seen.store(0, Ordering::Relaxed);
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// The fault of the next request: by its header, else the standing one.
+    /// The fault of the next request: its header's, else the one for all requests.
     pub(crate) fn next(&self, headers: &HeaderMap) -> Result<Option<Fault>, Refusal> {
         if let Some(given) = headers.get(HEADER) {
             let text = given.to_str().map_err(|_| Refusal::bad(format!("{HEADER} is no text.")))?;

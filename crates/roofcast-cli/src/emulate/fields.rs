@@ -1,14 +1,14 @@
-//! Fields of a request's body: fields that are read are checked, unknown ones are ignored.
+//! Fields of a request's body: fields that are read are checked, unknown fields are ignored.
 
 use super::refusal::Refusal;
 use serde_json::{Map, Value};
 
-/// A body.
+/// The body of a request, a JSON object.
 #[derive(Default)]
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Reads a body.
+    /// Parses a body, which must be a JSON object.
     pub(crate) fn parse(body: &[u8]) -> Result<Fields, Refusal> {
         match serde_json::from_slice(body) {
             Ok(Value::Object(map)) => Ok(Fields(map)),
@@ -20,12 +20,12 @@ impl Fields {
         }
     }
 
-    /// A field that is present and not null.
+    /// The value of a field; `None` if the field is absent or null.
     pub(crate) fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field).filter(|value| !value.is_null())
     }
 
-    /// A field that must be there.
+    /// The value of a field that must be present.
     pub(crate) fn need(&self, field: &str) -> Result<&Value, Refusal> {
         self.get(field)
             .ok_or_else(|| Refusal::field(field, "missing", "Field required", &Value::Object(self.0.clone())))
@@ -35,7 +35,7 @@ impl Fields {
         self.typed(field, |value| value.as_str().ok_or(STRING))
     }
 
-    /// A flag in pydantic's lax mode: 0 and 1 and words are flags, too.
+    /// Reads a boolean in pydantic's lax mode, which also accepts 0, 1 and words such as "yes".
     pub(crate) fn flag(&self, field: &str) -> Result<Option<bool>, Refusal> {
         let unclear = ("bool_parsing", "Input should be a valid boolean, unable to interpret input");
         self.typed(field, |value| match value {
@@ -55,7 +55,7 @@ impl Fields {
         })
     }
 
-    /// A whole number in pydantic's lax mode: numeric text and flags are accepted, too.
+    /// Reads a whole number in pydantic's lax mode, which also accepts numeric strings and booleans.
     pub(crate) fn integer(&self, field: &str) -> Result<Option<i64>, Refusal> {
         let kinds = [
             ("int_parsing", "Input should be a valid integer, unable to parse string as an integer"),
@@ -76,7 +76,7 @@ impl Fields {
         })
     }
 
-    /// A number in pydantic's lax mode.
+    /// Reads a number in pydantic's lax mode.
     pub(crate) fn number(&self, field: &str) -> Result<Option<f64>, Refusal> {
         let unclear = ("float_parsing", "Input should be a valid number, unable to parse string as a number");
         self.typed(field, |value| match value {
@@ -93,7 +93,7 @@ impl Fields {
         self.typed(field, |value| value.as_object().cloned().map(Fields).ok_or(wrong))
     }
 
-    /// A string, or a list of strings.
+    /// Reads a string, or a list of strings.
     pub(crate) fn strings(&self, field: &str) -> Result<Vec<String>, Refusal> {
         let read = |value: &Value| match value {
             Value::String(text) => Some(vec![text.clone()]),
@@ -103,7 +103,7 @@ impl Fields {
         Ok(self.typed(field, |value| read(value).ok_or(STRING))?.unwrap_or_default())
     }
 
-    /// A field converted by `read`, whose error names the expected kind.
+    /// Converts a field by `read`; the error names the expected kind.
     fn typed<'a, T>(
         &'a self,
         field: &str,
@@ -116,7 +116,7 @@ impl Fields {
 
 const STRING: (&str, &str) = ("string_type", "Input should be a valid string");
 
-/// A number without a fractional part.
+/// The whole number in `value`, if it is a number without a fractional part.
 fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or(value.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as i64))
 }

@@ -1,21 +1,21 @@
 //! Answers of a required form: JSON by a schema, or one of several texts.
 //!
 //! Knows: `response_format` of OpenAI's API, vLLM's `structured_outputs` and its older `guided_*` keys, and the parts
-//! of JSON Schema that determine a value's form. Patterns, regular expressions and grammars are not followed: such
-//! answers are plain words.
+//! of JSON Schema that determine a value's form. Patterns, regular expressions and grammars are ignored: such answers
+//! are plain words.
 
 use super::fields::Fields;
 use super::refusal::Refusal;
 use serde_json::{Map, Value, json};
 
-/// Deepest level of a value; deeper ones are null.
+/// Deepest nesting of generated values; deeper values are null.
 const DEEPEST: usize = 16;
-/// Most items and properties of one value.
+/// Most items or properties of one generated value.
 pub(super) const MOST_PARTS: usize = 64;
-/// Most characters of one text.
+/// Most characters of one generated text.
 const LONGEST: u64 = 4096;
 
-/// The form of an answer.
+/// Required form of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Form {
     /// JSON by this schema.
@@ -25,7 +25,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form that a request asks for, if it asks for one.
+    /// The form that a request requires, if any.
     pub(crate) fn read(fields: &Fields) -> Result<Option<Form>, Refusal> {
         if let Some(format) = fields.get("response_format") {
             return Form::of_format("response_format", format, "/json_schema/schema");
@@ -46,8 +46,8 @@ impl Form {
         Ok(named("", "json_object").filter(|v| **v == true).map(|_| Form::Json(any_object())))
     }
 
-    /// The form of an object with a `type`, whose schema is at `path`: `response_format` of a chat, `text.format` of a
-    /// response.
+    /// The form that an object with a `type` requires, with the schema at `path` in the object: `response_format` of a
+    /// chat, `text.format` of a response.
     pub(crate) fn of_format(field: &str, format: &Value, path: &str) -> Result<Option<Form>, Refusal> {
         match format.get("type").and_then(Value::as_str) {
             Some("json_object") => Ok(Some(Form::Json(any_object()))),
@@ -61,7 +61,7 @@ impl Form {
         }
     }
 
-    /// A text of this form; `draw` gives a number below another, `word` a word.
+    /// Generates a text of this form; `draw` returns a number below its argument, `word` returns a word.
     pub(crate) fn text(
         &self,
         draw: &mut dyn FnMut(usize) -> usize,
@@ -74,7 +74,7 @@ impl Form {
     }
 }
 
-/// A schema, which vLLM also takes as text.
+/// A schema, which vLLM also accepts as JSON in a string.
 fn schema_of(field: &str, found: &Value) -> Result<Value, Refusal> {
     match found {
         Value::Object(_) | Value::Bool(_) => Ok(found.clone()),
@@ -85,12 +85,12 @@ fn schema_of(field: &str, found: &Value) -> Result<Value, Refusal> {
     }
 }
 
-/// A generic object, for formats without a schema.
+/// Schema of any object, for formats without a schema.
 fn any_object() -> Value {
     json!({"type": "object", "required": ["answer"], "properties": {"answer": {"type": "string"}}})
 }
 
-/// A value that fits a schema.
+/// Generates a value that fits a schema.
 pub(super) fn filled(
     schema: &Value,
     draw: &mut dyn FnMut(usize) -> usize,
@@ -101,7 +101,7 @@ pub(super) fn filled(
 
 /// Generator of values for a schema.
 struct Filler<'a> {
-    /// Target of `$ref`.
+    /// The outermost schema, in which `$ref` is looked up.
     root: &'a Value,
     draw: &'a mut dyn FnMut(usize) -> usize,
     word: &'a dyn Fn(usize) -> String,
@@ -138,13 +138,13 @@ impl<'a> Filler<'a> {
             Some("boolean") => ((self.draw)(2) == 1).into(),
             Some("null") => Value::Null,
             Some("string") => self.text(schema).into(),
-            // The outermost schema may omit `type: object`.
+            // Only the outermost schema may omit `type: object`.
             None if depth > 0 && schema.get("properties").is_none() => self.text(schema).into(),
             _ => self.object(schema, depth),
         }
     }
 
-    /// The required properties; all properties if none is required.
+    /// Generates an object with the required properties, or with all properties if none is required.
     fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -171,7 +171,7 @@ impl<'a> Filler<'a> {
         (0..length.min(MOST_PARTS as u64)).map(|_| self.fill(item, depth + 1)).collect()
     }
 
-    /// A whole number within the bounds, from the lower one up.
+    /// Generates a whole number within the schema's bounds, counted up from the lower one.
     fn integer(&mut self, schema: &Value) -> i64 {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64).map(|n| n.clamp(-1e15, 1e15));
         let least = bound("minimum").map(f64::ceil);
@@ -187,7 +187,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// A word, or as many as needed for the required length.
+    /// Generates a word, or as many words as the schema's minimum length needs.
     fn text(&mut self, schema: &Value) -> String {
         match schema.get("format").and_then(Value::as_str) {
             Some("date-time") => return "2026-01-01T00:00:00Z".to_owned(),

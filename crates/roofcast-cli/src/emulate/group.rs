@@ -1,7 +1,7 @@
-//! The engines behind one port: one, or several behind a router, in pools, or autoscaled.
+//! The engines behind one port: one engine, or several behind a router, in pools, or autoscaled.
 //!
 //! Knows: which engine a request goes to, by the library's own router and autoscaling, and the transfer of a prompt's
-//! cache from a prefill engine to a decode engine. Knows nothing about HTTP.
+//! KV cache from a prefill engine to a decode engine. Knows nothing about HTTP.
 
 use super::metrics::{self, Metrics};
 use super::pace::Pace;
@@ -14,23 +14,23 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Properties of a request that a router uses.
+/// Properties of a request by which a router chooses an engine.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RoutingKey {
     /// Session of the request.
     pub(crate) session: u32,
-    /// Hash of the beginning of its prompt.
+    /// Hash of the beginning of the request's prompt.
     pub(crate) prefix: Option<u32>,
-    /// Data-parallel rank that it asks for.
+    /// Data-parallel rank that the request asks for.
     pub(crate) rank: Option<usize>,
 }
 
-/// Tokens at a prompt's beginning that identify its prefix.
+/// Number of tokens at a prompt's beginning that identify its prefix.
 const PREFIX: usize = 64;
 
 impl RoutingKey {
-    /// The key of a prompt; without a session each request is its own session. Keys are 16 bits wide, so that a
-    /// router remembers at most 65,536.
+    /// The routing key of a prompt; a request without a session is a session of its own. Parts of a key have 16 bits,
+    /// so that a router remembers at most 65,536 values.
     pub(crate) fn new(prompt: &[u32], session: Option<&str>, number: u64, rank: Option<usize>) -> RoutingKey {
         let hash = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let narrow = |hash: u64| (hash >> 48) as u32;
@@ -43,7 +43,7 @@ impl RoutingKey {
     }
 }
 
-/// Engines that start and stop.
+/// Engines that autoscaling starts and stops.
 #[derive(Debug)]
 struct Scaled {
     scaling: Scaling,
@@ -54,12 +54,12 @@ struct Scaled {
 #[derive(Debug)]
 pub(crate) struct Group {
     engines: Vec<Arc<EngineHandle>>,
-    /// Indices of engines that accept requests, if they never change.
+    /// Indices of the engines that accept requests, if the group is not autoscaled.
     open: Vec<usize>,
     router: Mutex<Router>,
     scaled: Option<Mutex<Scaled>>,
     handover: Option<Arc<Handover>>,
-    /// Request numbers issued so far; shared, because engines may be in several groups.
+    /// Number of request numbers issued so far; shared between groups, because an engine may be in several.
     numbers: Arc<AtomicU64>,
 }
 
@@ -68,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Group {
-    /// Engines that all take requests.
+    /// Creates a group of engines that all accept requests.
     pub(crate) fn new(engines: Vec<Arc<EngineHandle>>, router: Router) -> Group {
         Group {
             open: (0..engines.len()).collect(),
@@ -80,7 +80,8 @@ impl Group {
         }
     }
 
-    /// Returns the group with disaggregated engines: the first `prefill` compute prompts and the others continue.
+    /// Converts the group to disaggregated serving: the first `prefill` engines compute prompts, the others continue
+    /// them.
     pub(crate) fn apart(self, prefill: usize, router: Router, way: TransferPath) -> Group {
         let handover = Handover {
             engines: self.engines.clone(),
@@ -91,7 +92,7 @@ impl Group {
         Group { open: (0..prefill).collect(), handover: Some(Arc::new(handover)), ..self }
     }
 
-    /// Returns the group with autoscaled engines.
+    /// Converts the group to autoscaled engines.
     pub(crate) fn scaled(self, scaling: Scaling) -> Group {
         Group { scaled: Some(Mutex::new(Scaled { scaling, open: Vec::new() })), ..self }
     }
@@ -101,7 +102,7 @@ impl Group {
         &self.engines
     }
 
-    /// Engines that a request which begins at `engine` may use.
+    /// The engines that a request may use if it begins at `engine`.
     pub(crate) fn engines_of(&self, engine: &Arc<EngineHandle>) -> Vec<Arc<EngineHandle>> {
         let decode = self.handover.iter().flat_map(|handover| &handover.decode);
         [Arc::clone(engine)]
@@ -110,7 +111,7 @@ impl Group {
             .collect()
     }
 
-    /// Clock of the engines.
+    /// The clock that all engines of the group have in common.
     pub(crate) fn pace(&self) -> Option<Pace> {
         self.engines.first().map(|engine| engine.pace())
     }
@@ -125,7 +126,7 @@ impl Group {
         (0..self.engines.len()).filter(|index| self.engines[*index].is_down()).collect()
     }
 
-    /// Takes these engines down, and brings all others up.
+    /// Takes the engines of these indices down, and brings all others up.
     pub(crate) fn set_down(&self, down: &[usize]) {
         self.engines.iter().enumerate().for_each(|(index, engine)| engine.set_down(down.contains(&index)));
     }
@@ -135,7 +136,7 @@ impl Group {
         self.engines.iter().map(|engine| engine.in_flight()).sum()
     }
 
-    /// The engine for a request that arrives at `at`.
+    /// Chooses the engine for a request that arrives at `at`.
     pub(crate) fn choose(&self, key: RoutingKey, at: Ticks) -> Option<Arc<EngineHandle>> {
         let load = |index: usize| self.engines[index].in_flight();
         let mut open = match &self.scaled {
@@ -158,8 +159,8 @@ impl Group {
         self.engines.get(chosen).cloned()
     }
 
-    /// Sends a request to an engine of the group; if disaggregated, its first token is computed there and the rest by
-    /// a decode engine.
+    /// Sends a request to an engine of the group. In disaggregated serving, this engine computes the first token and a
+    /// decode engine the rest.
     pub(crate) fn send(&self, engine: &EngineHandle, mut job: Job, key: RoutingKey) {
         if let Some(handover) = self.handover.as_ref().filter(|_| job.asked.output.len() > 1) {
             let first = Arc::from(&job.asked.output[..1]);
@@ -170,7 +171,7 @@ impl Group {
         engine.arrive(job);
     }
 
-    /// Metrics of all engines; pinned gauges show their pinned values.
+    /// Text of the metrics of all engines; pinned gauges show their pinned values.
     pub(crate) fn metrics(&self, pinned: &BTreeMap<String, f64>) -> String {
         let all: Vec<Metrics> = self.engines.iter().map(|engine| engine.metrics().clone()).collect();
         let up = self.scaled.as_ref().map(|scaled| {
@@ -185,7 +186,7 @@ impl Group {
     }
 }
 
-/// Engines that continue requests from prefill engines.
+/// Decode engines, with the router that chooses among them.
 #[derive(Debug)]
 struct Handover {
     engines: Vec<Arc<EngineHandle>>,
@@ -194,17 +195,17 @@ struct Handover {
     way: TransferPath,
 }
 
-/// Continuation of a request after its first token.
+/// Continuation of one request on a decode engine, after its first token.
 #[derive(Debug)]
 struct Continuation {
     handover: Arc<Handover>,
-    /// All of its tokens.
+    /// All tokens of the answer, of which the prefill engine computes the first.
     output: Arc<[u32]>,
     session: u32,
 }
 
 impl Onward for Continuation {
-    /// Transfers a request's cache after its first token, and a decode engine continues it.
+    /// Starts the transfer of a request's KV cache, and hands the request to a decode engine.
     fn go(self: Box<Self>, job: Job, end: Ticks) {
         if job.outlet.is_left() {
             return;

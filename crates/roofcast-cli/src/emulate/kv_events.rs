@@ -1,7 +1,7 @@
 //! KV events: blocks that a replica's prefix cache stores and removes, published for routers.
 //!
-//! Knows: which blocks of which tokens a change is about, and their hashes. [`hashes`] makes them, [`encoding`] writes
-//! them, [`publisher`] sends them.
+//! Knows: which blocks and tokens a change is about, and their hashes. [`hashes`] computes the hashes, [`encoding`]
+//! encodes events, [`publisher`] sends them.
 
 mod encoding;
 mod hashes;
@@ -17,40 +17,42 @@ use roofcast::engine::online::{Change, Online, OnlineRequest};
 use roofcast::kv_cache::prefix::Content;
 use std::collections::HashMap;
 
-/// Changes of one replica's cache, with vLLM's hashes of the blocks.
+/// Converts the changes of one replica's cache to events, with vLLM's hashes of the blocks.
 #[derive(Debug)]
 pub(crate) struct KvEvents {
     root: Digest,
     block_size: u64,
     outbox: Outbox,
-    /// Hash and number of equal blocks, by content. Only used for look-ups, so its order never matters.
+    /// For each content of a block, its hash and the number of blocks with this content. It is used only for look-ups,
+    /// so the map's order never matters.
     stored: HashMap<Content, (u64, u64)>,
 }
 
-/// The hashes of a request's blocks, from its first one on.
+/// Hashes of a request's blocks, in order from its first block.
 pub(crate) type Chain = Vec<Digest>;
 
 impl KvEvents {
-    /// Events of a cache with blocks of `block_size` tokens; hashes start from the hash of `seed`.
+    /// Creates events of a cache whose blocks have `block_size` tokens; hashes start from the hash of `seed`.
     pub(crate) fn new(seed: &str, block_size: u64, outbox: Outbox) -> KvEvents {
         KvEvents { root: root(seed), block_size, outbox, stored: HashMap::new() }
     }
 
-    /// Changes of the cache by a step.
+    /// Takes the changes that a step made to the cache.
     pub(crate) fn changes(&mut self, engine: &mut Online) -> Vec<Change> {
         let mut changes = Vec::new();
         engine.take_changes(&mut changes);
         changes
     }
 
-    /// Publishes the events that subscribers may see.
+    /// Publishes events to subscribers.
     pub(crate) fn tell(&self, told: Vec<Told>) {
         if !told.is_empty() {
             self.outbox.send(told);
         }
     }
 
-    /// Records that a request's blocks from `first` on are in the cache; `chain` has the known hashes of the request.
+    /// Records that a request's blocks from number `first` on are in the cache; `chain` has the request's hashes as far
+    /// as they are computed.
     pub(crate) fn store(
         &mut self,
         (asked, lora): (&OnlineRequest, Option<&Adapter>),
@@ -86,7 +88,7 @@ impl KvEvents {
         self.tell(vec![Told::Cleared]);
     }
 
-    /// Records that a block was removed from the cache.
+    /// Records that a block was removed from the cache; returns the event to publish.
     pub(crate) fn remove(&mut self, content: Content) -> Option<Told> {
         let (hash, count) = self.stored.get_mut(&content)?;
         *count -= 1;

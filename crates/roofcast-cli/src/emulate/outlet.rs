@@ -1,7 +1,7 @@
-//! Progress of a request, shared between the engine's thread and the connection that sends it.
+//! Progress of a request, shared between the engine's thread and the connection that sends the answer.
 //!
-//! Knows: the number of released tokens of each choice. Holds counts, not text, so a slow reader takes no memory.
-//! Knows nothing about the text of tokens or their sending.
+//! Knows: the number of released tokens of each choice. It holds counts instead of text, so that a slow reader needs no
+//! memory. Knows nothing about the text of tokens or their sending.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -16,7 +16,7 @@ struct State {
     /// Number of choices that have not ended.
     open: usize,
     failed: bool,
-    /// True if the reader is gone.
+    /// True if the reader is gone, because its client disconnected.
     left: bool,
     reader: Option<Waker>,
 }
@@ -24,28 +24,28 @@ struct State {
 /// Progress of one choice.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Out {
-    /// Number of released tokens.
+    /// Number of tokens that the engine has released.
     pub(crate) tokens: u64,
     /// Prompt tokens found in the prefix cache.
     pub(crate) cached: u64,
-    /// Seconds of its prompt, set when all is released.
+    /// Seconds that the prompt took; set when all tokens are released.
     pub(crate) prefill: f64,
     pub(crate) decode: f64,
 }
 
-/// Progress that a reader finds.
+/// State of a request as its reader finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// More tokens are to come.
     Open,
     /// All tokens are released.
     Ended,
-    /// The engine aborted it.
+    /// The engine aborted the request.
     Failed,
 }
 
 impl Outlet {
-    /// Progress of a request with `choices` choices and no tokens yet.
+    /// Creates the progress of a request with `choices` choices and no tokens yet.
     pub(crate) fn new(choices: usize) -> Outlet {
         let out = vec![Out::default(); choices];
         Outlet(Mutex::new(State { out, open: choices, ..State::default() }))
@@ -55,21 +55,21 @@ impl Outlet {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the number of cached prompt tokens.
+    /// Records the number of prompt tokens that a choice found in the prefix cache.
     pub(crate) fn found(&self, choice: usize, cached: u64) {
         if let Some(out) = self.state().out.get_mut(choice) {
             out.cached = cached;
         }
     }
 
-    /// Records the seconds of its prompt and of its answer.
+    /// Records the seconds that a choice's prompt and its answer took.
     pub(crate) fn took(&self, choice: usize, prefill: f64, decode: f64) {
         if let Some(out) = self.state().out.get_mut(choice) {
             (out.prefill, out.decode) = (out.prefill.max(prefill), out.decode + decode);
         }
     }
 
-    /// Records that the reader is gone.
+    /// Records that the reader is gone, because its client disconnected.
     pub(crate) fn leave(&self) {
         self.state().left = true;
     }
@@ -79,7 +79,7 @@ impl Outlet {
         self.state().left
     }
 
-    /// Releases `tokens` more tokens; `last` is true if they are the last.
+    /// Releases `tokens` more tokens of a choice; `last` is true if the choice then ends.
     pub(crate) fn say(&self, choice: usize, tokens: u64, last: bool) {
         let mut state = self.state();
         if let Some(out) = state.out.get_mut(choice) {
@@ -89,14 +89,14 @@ impl Outlet {
         wake(state);
     }
 
-    /// Records that no more tokens come.
+    /// Records that the engine aborted the request.
     pub(crate) fn fail(&self) {
         let mut state = self.state();
         state.failed = true;
         wake(state);
     }
 
-    /// Writes the progress to `out`; pending if `out` is up to date.
+    /// Updates `out` to the current progress; pending if `out` is already up to date.
     pub(crate) fn poll(&self, out: &mut Vec<Out>, cx: &mut Context<'_>) -> Poll<Progress> {
         let mut state = self.state();
         let (ended, failed) = (state.open == 0, state.failed);
@@ -113,7 +113,7 @@ impl Outlet {
         })
     }
 
-    /// Waits until all is released; `None` if the engine aborted it.
+    /// Waits until all tokens are released; `None` if the engine aborted the request.
     pub(crate) async fn whole(&self) -> Option<Vec<Out>> {
         let mut out = vec![Out::default(); self.state().out.len()];
         loop {
@@ -126,7 +126,7 @@ impl Outlet {
     }
 }
 
-/// Wakes the reader after releasing the lock.
+/// Releases the lock and then wakes the reader, so that the reader does not wait for the lock.
 fn wake(mut state: MutexGuard<'_, State>) {
     let reader = state.reader.take();
     drop(state);

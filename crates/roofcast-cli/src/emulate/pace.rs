@@ -1,14 +1,15 @@
 //! The engine's time on the wall clock.
 //!
-//! Knows: engine time runs from a fixed start at a fixed scale, so that a late wake-up delays one step and none after it.
+//! Knows: engine time runs from a fixed start at a fixed scale, so that a late wake-up delays one step and not the
+//! steps after it.
 
 use roofcast::clock::{TICKS_PER_PS, Ticks};
 use std::time::{Duration, Instant};
 
-/// Ticks per nanosecond.
+/// Engine ticks per nanosecond.
 const TICKS_PER_NS: f64 = TICKS_PER_PS * 1e3;
 
-/// Engine time as a function of wall time.
+/// Mapping between engine time and wall-clock time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     start: Instant,
@@ -17,7 +18,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A pace that starts now.
+    /// Creates a mapping in which engine time starts now.
     pub(crate) fn new(scale: f64) -> Pace {
         Pace { start: Instant::now(), scale }
     }
@@ -28,7 +29,7 @@ impl Pace {
         Ticks((wall * self.scale * TICKS_PER_NS) as u128)
     }
 
-    /// The wall-clock time of an engine time.
+    /// The wall-clock time at which the engine reaches `time`.
     pub(crate) fn wall(&self, time: Ticks) -> Instant {
         self.start + Duration::from_secs_f64((time.seconds() / self.scale).min(1e9))
     }

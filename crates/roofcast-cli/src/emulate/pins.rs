@@ -1,26 +1,26 @@
-//! Gauges of `/metrics` pinned on demand: to a value, a ramp, or a square wave.
+//! Gauges of `/metrics` that are pinned on demand: to a value, a ramp, or a square wave.
 //!
-//! Knows: the value of a pin at a time on the wall clock. Knows no metric.
+//! Knows: the value of a pin at a time on the wall clock. Knows nothing about single metrics.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// An override for a gauge.
+/// Value that replaces a gauge's own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Pin {
-    /// A constant.
+    /// Constant value.
     Value(f64),
-    /// A ramp between two values, which then stays at the second.
+    /// Ramp between two values, which stays at the second.
     Ramp { from: f64, to: f64, seconds: f64 },
-    /// A square wave: one value for half a period, the other for the other half.
+    /// Square wave: one value for half a period, the other for the other half.
     Square { low: f64, high: f64, period_seconds: f64 },
 }
 
 impl Pin {
-    /// Value of the pin `seconds` seconds after it was set.
+    /// Value of the pin, `seconds` seconds after it was set.
     fn at(self, seconds: f64) -> f64 {
         match self {
             Pin::Value(value) => value,
@@ -44,7 +44,7 @@ impl Pin {
     }
 }
 
-/// The pins of one server, by the names of gauges.
+/// The pins of one server, by gauge, with the time at which each was set.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(Mutex<BTreeMap<String, (Pin, Instant)>>);
 
@@ -53,7 +53,7 @@ impl Pins {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the pins of a JSON object to the existing ones; `is_gauge` is true for known names. The error names the
+    /// Adds the pins in a JSON object to the existing ones; `is_gauge` is true for known names. The error names the
     /// accepted forms.
     pub(crate) fn set(&self, text: &[u8], is_gauge: impl Fn(&str) -> bool) -> Result<(), String> {
         let accepted = "gauges of /metrics as {\"vllm:num_requests_waiting\": {\"value\": 12}}, {\"ramp\": {\"from\": 0, \
@@ -73,12 +73,12 @@ impl Pins {
         self.pins().clear();
     }
 
-    /// All pins by gauge.
+    /// All pins, by the name of their gauge.
     pub(crate) fn all(&self) -> BTreeMap<String, Pin> {
         self.pins().iter().map(|(name, (pin, _))| (name.clone(), *pin)).collect()
     }
 
-    /// Current values of pinned gauges.
+    /// Current values of the pinned gauges.
     pub(crate) fn values(&self) -> BTreeMap<String, f64> {
         let value = |(name, (pin, since)): (&String, &(Pin, Instant))| {
             (name.clone(), pin.at(since.elapsed().as_secs_f64()))

@@ -1,7 +1,7 @@
 //! Refused requests, with vLLM's messages.
 //!
-//! Knows: status codes and bodies; [`llama_cpp`] has that server's messages. Source: answers recorded from vLLM 0.32,
-//! and its `entrypoints/openai` for others. Knows nothing about when a request is refused.
+//! Knows: status codes and bodies; [`llama_cpp`] has the messages of llama.cpp. Source: answers recorded from vLLM
+//! 0.32, and its `entrypoints/openai` for others. Knows nothing about when a request is refused.
 
 mod llama_cpp;
 
@@ -9,12 +9,12 @@ use super::dialect::Dialect;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-/// A refused request.
+/// The refusal of a request: status, type of error and message.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,
-    /// llama.cpp's error, if it differs in form.
+    /// llama.cpp's error, if its form differs.
     llama_cpp: Option<Box<Value>>,
 }
 
@@ -24,37 +24,37 @@ impl Refusal {
         Refusal { status, body: json!({ "error": error }), llama_cpp: None }
     }
 
-    /// A refusal with its own type of error.
+    /// A refusal with the type of error `kind`.
     pub(crate) fn named(status: StatusCode, kind: &str, message: String) -> Refusal {
         Refusal::new(status, kind, None, message)
     }
 
-    /// A parameter that is not accepted.
+    /// Refusal of a parameter.
     pub(crate) fn param(param: &str, message: &str) -> Refusal {
         let message = format!("{message} (parameter={param})");
         Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", Some(param), message)
     }
 
-    /// A value that is not accepted.
+    /// Refusal of a parameter's value.
     pub(crate) fn value(param: &str, value: &Value, message: &str) -> Refusal {
         let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let message = format!("{message} (parameter={param}, value={shown})");
         Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", Some(param), message)
     }
 
-    /// A request that is invalid as a whole.
+    /// Refusal of a request that is invalid as a whole.
     pub(crate) fn bad(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "BadRequestError", None, message.into())
     }
 
-    /// Errors from validating a body's form, one per line.
+    /// Refusal with pydantic's errors about a body, one per line.
     fn invalid(param: Option<&str>, errors: &[String]) -> Refusal {
         let (count, many) = (errors.len(), if errors.len() == 1 { "" } else { "s" });
         let message = format!("{count} validation error{many}:\n  {}", errors.join("\n  "));
         Refusal::new(StatusCode::BAD_REQUEST, "Bad Request", param, message)
     }
 
-    /// A body that is no JSON.
+    /// Refusal of a body that is not JSON.
     pub(crate) fn no_json(body: &[u8], error: &serde_json::Error) -> Refusal {
         let lines = body.split_inclusive(|b| *b == b'\n').take(error.line().saturating_sub(1));
         let before = lines.map(<[u8]>::len).sum::<usize>();
@@ -68,12 +68,12 @@ impl Refusal {
         Refusal { llama_cpp: Some(Box::new(said)), ..Refusal::invalid(Some(&param), &[found]) }
     }
 
-    /// A body of another content type than JSON, or of none.
+    /// Refusal of a body whose content type is absent or is not JSON.
     pub(crate) fn media_type() -> Refusal {
         Refusal::invalid(None, &["Unsupported Media Type: Only 'application/json' is allowed".to_owned()])
     }
 
-    /// A list longer than `most`, in a field that also accepts a string.
+    /// Refusal of a list with more than `most` items, in a field that also accepts a string.
     pub(crate) fn long_list(field: &str, found: &[Value], most: usize) -> Refusal {
         let (param, count) = (format!("body.{field}"), found.len());
         let input = format!("'<list of {count} items>'");
@@ -90,7 +90,7 @@ impl Refusal {
         Refusal::invalid(Some(&param), &errors)
     }
 
-    /// A field that is missing or of another type.
+    /// Refusal of a field that is missing or of another type.
     pub(crate) fn field(field: &str, kind: &str, reason: &str, found: &Value) -> Refusal {
         let param = format!("body.{field}");
         let found =
@@ -98,13 +98,13 @@ impl Refusal {
         Refusal::invalid(Some(&param), &[found])
     }
 
-    /// A model that is not served.
+    /// Refusal of a model that is not served.
     pub(crate) fn model(asked: &str, served: &[String]) -> Refusal {
         let message = format!("The model `{asked}` does not exist. Valid aliases: {}.", served.join(", "));
         Refusal::new(StatusCode::NOT_FOUND, "NotFoundError", Some("model"), message)
     }
 
-    /// A prompt that leaves no room for an answer.
+    /// Refusal of a prompt that leaves no room for an answer.
     pub(crate) fn too_long(most: u64, input: u64) -> Refusal {
         let message = format!(
             "This model's maximum context length is {most} tokens. However, your prompt contains {input} input tokens, \
@@ -114,7 +114,7 @@ impl Refusal {
         Refusal { llama_cpp: Some(Box::new(llama_cpp::too_long(input, most))), ..refusal }
     }
 
-    /// An answer that may grow beyond the context.
+    /// Refusal of an answer that may grow beyond the context.
     pub(crate) fn too_many(most: u64, input: u64, asked: u64) -> Refusal {
         let message = format!(
             "This model's maximum context length is {most} tokens. However, you requested {asked} output tokens and \
@@ -125,37 +125,37 @@ impl Refusal {
         Refusal::value("max_tokens", &asked.into(), &message)
     }
 
-    /// A full queue.
+    /// Refusal because the queue is full.
     pub(crate) fn busy() -> Refusal {
         let message = "The engine is currently busy and cannot accept new requests. Please try again later or on a \
                        different instance.";
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", None, message.into())
     }
 
-    /// A stopped engine.
+    /// Refusal because the engine is stopped.
     pub(crate) fn dead() -> Refusal {
         let message = "The engine has stopped.".to_owned();
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", None, message)
     }
 
-    /// A fault on demand.
+    /// Refusal by a fault on demand.
     pub(crate) fn fault(status: StatusCode) -> Refusal {
         let kind = status.canonical_reason().unwrap_or("Fault");
         Refusal::new(status, kind, None, "A fault on demand.".to_owned())
     }
 
-    /// A body larger than the limit.
+    /// Refusal of a body larger than the limit.
     pub(crate) fn too_large(most: usize) -> Refusal {
         let message = format!("The body is larger than {most} bytes.");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large", None, message)
     }
 
-    /// A missing or wrong API key.
+    /// Refusal of a missing or wrong API key.
     pub(crate) fn unauthorized() -> Refusal {
         Refusal { status: StatusCode::UNAUTHORIZED, body: json!({"error": "Unauthorized"}), llama_cpp: None }
     }
 
-    /// An unknown path or method.
+    /// Refusal of an unknown path or method.
     pub(crate) fn detail(status: StatusCode) -> Refusal {
         let detail = status.canonical_reason().unwrap_or_default();
         Refusal { status, body: json!({ "detail": detail }), llama_cpp: None }
@@ -170,7 +170,7 @@ impl Refusal {
         found.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// Body of the refusal in this dialect.
+    /// Body of the refusal, in the form of this dialect.
     pub(crate) fn written(&self, dialect: Dialect) -> Value {
         match dialect {
             Dialect::Vllm => self.body.clone(),
@@ -180,7 +180,7 @@ impl Refusal {
     }
 
     /// Body in the form of SGLang 0.5.23 (`create_error_response` of `entrypoints/openai/serving_base.py`): the error
-    /// is the body.
+    /// object itself is the body.
     fn written_sglang(&self) -> Value {
         match self.body.get("error") {
             Some(Value::Object(error)) => {
@@ -196,7 +196,7 @@ impl Refusal {
 /// Most characters of a text in a validation error.
 const SHOWN: usize = 200;
 
-/// A value as validation errors show it.
+/// A value in the form in which validation errors show it.
 fn brief(value: &Value) -> String {
     match value {
         Value::Object(map) => format!("<dict of {} items>", map.len()),

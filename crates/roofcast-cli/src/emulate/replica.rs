@@ -1,6 +1,6 @@
 //! The handle of one engine on the wall clock: it receives requests and exposes metrics.
 //!
-//! Knows: a request's data in addition to its tokens. [`driver`] has the thread that takes steps, [`stated`] the one
+//! Knows: a request's data in addition to its tokens. [`driver`] has the thread that takes steps, [`stated`] the thread
 //! with fixed latencies. Knows nothing about HTTP.
 
 mod driver;
@@ -29,21 +29,21 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) asked: OnlineRequest,
-    /// Arrival of its client; the request joins at `asked.at`, when its server has processed it or its cache has
-    /// arrived.
+    /// Time at which the client's request arrived. It joins the engine at `asked.at`, when the server has processed it
+    /// or its KV cache has arrived.
     pub(crate) since: Ticks,
     pub(crate) outlet: Arc<Outlet>,
-    /// Index of the choice in the outlet.
+    /// Index of the request's choice in the outlet.
     pub(crate) choice: usize,
     pub(crate) facts: Facts,
     pub(crate) adapter: Option<Arc<Adapter>>,
-    /// Continuation on another engine after its first token.
+    /// Continuation on another engine after the first token, in disaggregated serving.
     pub(crate) onward: Option<Box<dyn Onward>>,
 }
 
-/// Moves a request that has ended here to the engine that continues it.
+/// Moves a request that has ended on this engine to the engine that continues it.
 pub(crate) trait Onward: std::fmt::Debug + Send {
-    /// Called when it has ended here at `end`.
+    /// Moves `job`, which ended on this engine at `end`.
     fn go(self: Box<Self>, job: Job, end: Ticks);
 }
 
@@ -58,11 +58,11 @@ enum Message {
     Wake,
     Flush,
     Die,
-    /// Changes the stated latencies, if there are any.
+    /// Change of the fixed latencies; without effect on an engine that takes steps.
     State(Latencies),
 }
 
-/// The handle of an engine that runs.
+/// The handle of a running engine; dropping it ends the engine.
 #[derive(Debug)]
 pub(crate) struct EngineHandle {
     sender: Sender<Message>,
@@ -70,15 +70,15 @@ pub(crate) struct EngineHandle {
     shared: Arc<Shared>,
 }
 
-/// State that the engine's thread exposes.
+/// State that the engine's thread shows to other threads.
 #[derive(Debug)]
 struct Shared {
     metrics: Mutex<Metrics>,
-    /// Requests in flight, from the moment they are sent.
+    /// Number of requests in flight, counted when they are sent.
     in_flight: AtomicU64,
-    /// Prompt tokens of the requests without a token yet.
+    /// Prompt tokens of the requests that have no token yet.
     queued_tokens: AtomicU64,
-    /// End of the last step.
+    /// Engine time at which the last step ended.
     clock: Mutex<Ticks>,
     /// True if the engine is down.
     down: AtomicBool,
@@ -95,7 +95,7 @@ impl Shared {
 }
 
 impl EngineHandle {
-    /// Starts an engine; it ends when its handle is dropped.
+    /// Starts an engine on a thread; the engine ends when its handle is dropped.
     pub(crate) fn start(
         engine: Online,
         pace: Pace,
@@ -108,7 +108,7 @@ impl EngineHandle {
         })
     }
 
-    /// Starts an engine with fixed latencies.
+    /// Starts an engine with fixed latencies on a thread.
     pub(crate) fn stated(
         latencies: Latencies,
         pace: Pace,
@@ -139,12 +139,12 @@ impl EngineHandle {
         Ok((EngineHandle { sender, pace, shared }, thread))
     }
 
-    /// Clock of the engine.
+    /// The engine's clock.
     pub(crate) fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// Sends a request; an engine that is down fails it at once.
+    /// Sends a request to the engine; if the engine is down, the request fails at once.
     pub(crate) fn arrive(&self, job: Job) {
         if self.is_down() {
             return job.outlet.fail();
@@ -157,20 +157,20 @@ impl EngineHandle {
         }
     }
 
-    /// Aborts a request whose client is gone. No effect if the request has ended.
+    /// Aborts a request whose client is gone; has no effect if the request has ended.
     pub(crate) fn abort(&self, number: u64) {
         drop(self.sender.send(Message::Abort(number)));
     }
 
-    /// Pauses the engine until it is woken, after handling the current requests by `mode`, which the returned
-    /// receiver waits for; then empties the prefix cache if `clears`.
+    /// Pauses the engine until it is woken. Current requests are first handled by `mode`, and the returned receiver
+    /// completes when that is done; if `clears`, the prefix cache is emptied then.
     pub(crate) fn pause(&self, mode: PauseMode, clears: bool) -> oneshot::Receiver<()> {
         let (done, waits) = oneshot::channel();
         drop(self.sender.send(Message::Pause { mode, clears, done }));
         waits
     }
 
-    /// Takes the engine down, with all its requests, or brings it back with an empty cache.
+    /// Takes the engine down, which aborts all its requests, or brings it up with an empty cache.
     pub(crate) fn set_down(&self, down: bool) {
         if down && !self.shared.down.swap(down, Ordering::Relaxed) {
             drop(self.sender.send(Message::Die));
@@ -188,17 +188,18 @@ impl EngineHandle {
         drop(self.sender.send(Message::Wake));
     }
 
-    /// Changes stated latencies: the time to the first token for new requests, and the time between tokens for all.
+    /// Changes the fixed latencies: the time to the first token of new requests, and the time between tokens of all
+    /// requests.
     pub(crate) fn state(&self, latencies: Latencies) {
         drop(self.sender.send(Message::State(latencies)));
     }
 
-    /// Empties the prefix cache; false if requests are in flight.
+    /// Empties the prefix cache; false, without effect, if requests are in flight.
     pub(crate) fn flush(&self) -> bool {
         self.in_flight() == 0 && self.sender.send(Message::Flush).is_ok()
     }
 
-    /// Time since when the engine is idle, if it is.
+    /// Engine time since which the engine has been idle; `None` if it is working.
     pub(crate) fn idle_since(&self) -> Option<Ticks> {
         (self.in_flight() == 0).then(|| *self.shared.clock())
     }
@@ -208,12 +209,12 @@ impl EngineHandle {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Prompt tokens of the requests without a token yet.
+    /// Prompt tokens of the requests that have no token yet.
     pub(crate) fn queued_tokens(&self) -> u64 {
         self.shared.queued_tokens.load(Ordering::Relaxed)
     }
 
-    /// Metrics of the engine.
+    /// Metrics of the engine, locked.
     pub(crate) fn metrics(&self) -> MutexGuard<'_, Metrics> {
         self.shared.metrics()
     }

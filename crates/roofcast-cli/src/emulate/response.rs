@@ -1,4 +1,4 @@
-//! Complete responses: JSON, text, refusals.
+//! Responses that are sent in one piece: JSON, text, refusals.
 
 use super::dialect::Dialect;
 use super::refusal::Refusal;
@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use serde_json::Value;
 
-/// A body with this content type; no header if it is empty.
+/// A response with this body and content type; if `kind` is empty, without a content type.
 pub(super) fn whole(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Sent> {
     let mut response = Response::new(Either::Left(Full::new(body)));
     *response.status_mut() = status;
@@ -19,22 +19,22 @@ pub(super) fn whole(status: StatusCode, kind: &'static str, body: Bytes) -> Resp
     response
 }
 
-/// JSON.
+/// A JSON response.
 pub(super) fn said(value: &Value) -> Response<Sent> {
     whole(StatusCode::OK, "application/json", value.to_string().into())
 }
 
-/// Text.
+/// A plain-text response.
 pub(super) fn text(text: impl Into<Bytes>) -> Response<Sent> {
     whole(StatusCode::OK, "text/plain; charset=utf-8", text.into())
 }
 
-/// A refusal in the server's form.
+/// The response to a refused request, in the form of the imitated server.
 pub(super) fn refused(refusal: &Refusal, dialect: Dialect) -> Response<Sent> {
     whole(refusal.status, "application/json", refusal.written(dialect).to_string().into())
 }
 
-/// A refusal of a method that the path does not support.
+/// The response to a method that the path does not support.
 pub(super) fn not_allowed(methods: &[Method], dialect: Dialect) -> Response<Sent> {
     let mut response = refused(&Refusal::detail(StatusCode::METHOD_NOT_ALLOWED), dialect);
     let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
@@ -44,7 +44,7 @@ pub(super) fn not_allowed(methods: &[Method], dialect: Dialect) -> Response<Sent
     response
 }
 
-/// Sets the content type of a body.
+/// Sets the content type of a response.
 pub(super) fn content_type(response: &mut Response<Sent>, kind: &'static str) {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
 }

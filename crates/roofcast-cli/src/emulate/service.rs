@@ -1,8 +1,8 @@
-//! The routes of a server, and the answers to each.
+//! The routes of a server, and the responses of each.
 //!
 //! Knows: paths, methods, headers and the order of checks. [`generation`] sends requests to the engine, [`control`]
-//! changes the server, [`sglang`] and [`llama_cpp`] have those servers' own endpoints. Knows nothing about
-//! connections.
+//! changes the server, [`sglang`] and [`llama_cpp`] have the endpoints that only those servers have. Knows nothing
+//! about connections.
 
 mod browser;
 mod control;
@@ -45,57 +45,57 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Version of vLLM whose API is imitated.
 pub(crate) const VERSION: &str = "0.32.0";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Prefix of paths that change the server.
+/// Prefix of the paths that change the server.
 const ADMIN: &str = "/admin";
-/// Path of the fault for all requests.
+/// Path of the fault that applies to all requests.
 const FAULTS: &str = "/admin/faults";
-/// Path of pinned gauges.
+/// Path of the pinned gauges.
 const PINS: &str = "/admin/metrics";
-/// Path for taking replicas down and up.
+/// Path at which replicas are taken down and brought up.
 const REPLICAS: &str = "/admin/replicas";
-/// Path at which stated latencies are changed.
+/// Path at which the fixed latencies are changed.
 const LATENCIES: &str = "/admin/latencies";
 
-/// Path prefixes that require the API key, even for unknown paths: vLLM's, and ours.
+/// Path prefixes that require the API key, even for unknown paths: vLLM's, and the emulator's own `/admin`.
 const GUARDED: [&str; 5] = ["/v1", "/v2", "/inference", "/cohere", "/admin"];
 
-/// Settings of a server.
+/// Settings of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) dialect: Dialect,
-    /// Names of the model for clients.
+    /// Names by which clients may call the model.
     pub(crate) names: Vec<String>,
-    /// The model itself.
+    /// Name of the model itself, as `/v1/models` gives it in `root`.
     pub(crate) root: String,
     pub(crate) max_model_len: u64,
     pub(crate) api_key: Option<String>,
-    /// Limits from which on new requests are refused: requests at an engine, and prompt tokens of requests without
-    /// their first token.
+    /// Limits beyond which new requests are refused: requests at an engine, and prompt tokens of requests that have no
+    /// token yet.
     pub(crate) max_queued: [u64; 2],
-    /// Most bytes of a body.
+    /// Most bytes of a request's body.
     pub(crate) most_body: usize,
     pub(crate) echo_request_id: bool,
-    /// True if clients may request faults and pin metrics.
+    /// True if clients may ask for faults and pin gauges.
     pub(crate) allow_faults: bool,
-    /// Fault for all requests from the start.
+    /// Fault that applies to all requests from the start.
     pub(crate) fault: Option<Fault>,
-    /// True if it may be put to sleep.
+    /// True if clients may put the server to sleep.
     pub(crate) sleeps: bool,
-    /// Adapters loaded at the start, as name and path; `None` if adapters are not allowed.
+    /// Adapters loaded at the start, each a name and a path; `None` if adapters are not served.
     pub(crate) adapters: Option<Vec<(String, String)>>,
-    /// Transfer of caches from another instance; instantaneous if there is no link.
+    /// Path on which KV caches arrive from another instance; without one, transfers take no time.
     pub(crate) link: Option<TransferPath>,
     /// Tensor-parallel degree.
     pub(crate) tp: u64,
-    /// Width of the model, which is the length of an embedding.
+    /// Width of the model, which is the default length of an embedding.
     pub(crate) hidden: u64,
-    /// Guard of administrative paths.
+    /// Check of requests to administrative paths.
     pub(crate) guard: Guard,
-    /// Stated latencies at the start, if any.
+    /// Fixed latencies at the start, if the engine has them.
     pub(crate) latencies: Option<Latencies>,
 }
 
-/// One server.
+/// One server: its settings, engines and state.
 #[derive(Debug)]
 pub(crate) struct Service {
     settings: Settings,
@@ -108,9 +108,9 @@ pub(crate) struct Service {
     pins: Pins,
     sleep: Sleep,
     adapters: Adapters,
-    /// Current stated latencies, if any.
+    /// Current fixed latencies, if the engine has them.
     latencies: Mutex<Option<Latencies>>,
-    /// Requests in progress, as `/load` counts them.
+    /// Number of requests in progress, as `/load` reports it.
     load: Arc<AtomicU64>,
 }
 
@@ -207,7 +207,7 @@ impl Service {
             "/sleep" => self.fall_asleep(parts.uri.query().unwrap_or_default()).await,
             "/wake_up" => Ok(self.wake_up(parts.uri.query().unwrap_or_default())),
             "/is_sleeping" => Ok(said(&json!({ "is_sleeping": self.sleep.level().is_some() }))),
-            // /health and /ping.
+            // /health and /ping have an empty body.
             _ => Ok(whole(StatusCode::OK, "", Bytes::new())),
         }
     }
@@ -260,7 +260,7 @@ impl Service {
         }
     }
 
-    /// The whole body, within its bounds.
+    /// Reads the whole body, which may not exceed the limit.
     async fn read(&self, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
         let most = self.settings.most_body;
         http::body(headers, body, most).await.map_err(|unread| match unread {
@@ -270,8 +270,8 @@ impl Service {
         })
     }
 
-    /// The served name that was asked for, with its adapter; the first name if none was. SGLang and llama.cpp accept
-    /// any name.
+    /// The served name of the requested model, or of an adapter; the first name if the request has none. SGLang and
+    /// llama.cpp accept any name.
     fn model(&self, asked: Option<&str>) -> Result<String, Refusal> {
         let names = &self.settings.names;
         let found = match asked {
@@ -311,7 +311,7 @@ impl Service {
         json!({"object": "list", "data": bases.chain(adapters).collect::<Vec<_>>()})
     }
 
-    /// Constant properties of the first engine.
+    /// Properties of the first engine that do not change.
     fn fixed(&self) -> Option<Fixed> {
         Some(self.group.engines().first()?.metrics().fixed().clone())
     }
@@ -334,7 +334,7 @@ impl Service {
         ))
     }
 
-    /// The text of the tokens in a body.
+    /// The text of the tokens in the body of `/detokenize`.
     fn detokenized(&self, body: &[u8]) -> Result<String, Refusal> {
         let fields = Fields::parse(body)?;
         self.model(fields.string("model")?)?;
@@ -371,14 +371,15 @@ impl server::Service for Service {
     }
 }
 
-/// True if two keys are equal, in a time that does not reveal where they differ: full hashes are compared, as in
-/// vLLM's `AuthenticationMiddleware`.
+/// True if two keys are equal. Hashes of the keys are compared, as in vLLM's `AuthenticationMiddleware`, so that the
+/// time taken does not reveal how many characters agree.
 fn same(given: &str, key: &str) -> bool {
     let [given, key] = [given, key].map(Sha256::digest);
     given.iter().zip(&key).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
 
-/// True if vLLM accepts only JSON at a path (`validate_json_request` of its `entrypoints/serve/utils/api_utils.py`).
+/// True if vLLM accepts only JSON bodies at a path (`validate_json_request` of its
+/// `entrypoints/serve/utils/api_utils.py`).
 fn takes_json(path: &str) -> bool {
     let paths = [
         "/v1/completions",
@@ -394,13 +395,13 @@ fn takes_json(path: &str) -> bool {
     paths.contains(&path)
 }
 
-/// True if a body's content type is JSON, with any parameters after a semicolon.
+/// True if the content type of a body is JSON; parameters after a semicolon are ignored.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().eq_ignore_ascii_case("application/json")
 }
 
-/// An id for a request without one: a random UUID of version 4, without hyphens.
+/// A new id for a request without one: a random UUID of version 4, without hyphens.
 fn fresh_id() -> Option<HeaderValue> {
     let [high, low] = [(); 2].map(|()| RandomState::new().build_hasher().finish());
     let (high, low) = (high & !0xf000 | 0x4000, low >> 2 | 1 << 63);

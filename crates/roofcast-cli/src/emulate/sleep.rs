@@ -1,24 +1,25 @@
 //! Sleep: an engine that takes no steps until it is woken.
 //!
-//! Knows: levels, modes and tags of vLLM 0.32 (`entrypoints/serve/dev/sleep/api_router.py`, `EngineCore.sleep` and `wake_up`
-//! of `v1/engine/core.py`). Level 0 stops scheduling alone, 1 and 2 empty the prefix cache. Knows nothing about engines.
+//! Knows: levels, modes and tags of vLLM 0.32 (`entrypoints/serve/dev/sleep/api_router.py`, `EngineCore.sleep` and
+//! `wake_up` of `v1/engine/core.py`). Level 0 only stops scheduling; levels 1 and 2 also empty the prefix cache. Knows
+//! nothing about engines.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Handling of the requests in flight when sleep begins; later ones wait in every mode.
+/// Handling of the requests in flight when sleep begins; requests that arrive later wait in every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PauseMode {
-    /// They are aborted.
+    /// Requests are aborted.
     Abort,
-    /// They are served to their end.
+    /// Requests are served to their end.
     Wait,
-    /// They wait where they are, with their blocks.
+    /// Requests stop where they are and keep their blocks.
     Keep,
 }
 
 impl PauseMode {
-    /// The mode by vLLM's name.
+    /// The mode of vLLM's name `name`.
     pub(crate) fn of(name: &str) -> Option<PauseMode> {
         match name {
             "abort" => Some(PauseMode::Abort),
@@ -29,7 +30,7 @@ impl PauseMode {
     }
 }
 
-/// Memory that sleeps at levels 1 and 2, by vLLM's tags.
+/// vLLM's tags of the memory that sleeps at levels 1 and 2.
 const TAGS: [&str; 2] = ["weights", "kv_cache"];
 
 /// Sleep state of a server.
@@ -47,7 +48,7 @@ impl Sleep {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The level, while it sleeps.
+    /// Level of sleep; `None` while the server is awake.
     pub(crate) fn level(&self) -> Option<u64> {
         self.state().level
     }
@@ -59,7 +60,7 @@ impl Sleep {
         state.asleep = if level > 0 { BTreeSet::from(TAGS) } else { BTreeSet::new() };
     }
 
-    /// Wakes the memory of these tags, all without tags; true if all memory is then awake.
+    /// Wakes the memory of these tags, or all memory if there are none; true if all memory is then awake.
     pub(crate) fn wake(&self, tags: &[String]) -> bool {
         let mut state = self.state();
         if tags.is_empty() {

@@ -1,7 +1,7 @@
-//! The body of a response: complete, or a stream that follows the engine.
+//! The body of a response: in one piece, or a stream that follows the engine.
 //!
-//! Knows: a stream is written when the connection has room for more, from the tokens released so far; a client that
-//! disconnects aborts its request. Knows nothing about the text.
+//! Knows: a stream is written when the connection has room, from the tokens released so far; a client that disconnects
+//! aborts its request. Knows nothing about the text.
 
 use super::outlet::{Out, Outlet, Progress};
 use super::replica::EngineHandle;
@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 /// Body type of every response.
 pub(crate) type Sent = Either<Full<Bytes>, Stream>;
 
-/// Error of a request that the engine aborted in the middle of its answer.
+/// Error that breaks off the body of a request whose answer the engine aborted.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -35,7 +35,7 @@ impl From<std::convert::Infallible> for Broken {
     }
 }
 
-/// A request that `/load` counts, until it is dropped.
+/// Token of a request in progress, which `/load` counts until the token is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicU64>);
 
@@ -52,15 +52,15 @@ impl Drop for Counted {
     }
 }
 
-/// Requests in an engine, aborted when their client is gone.
+/// Requests in an engine; dropping this value aborts them, because their client is gone.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    /// Engines that may hold it.
+    /// Engines that may hold the requests.
     pub(crate) engines: Vec<Arc<EngineHandle>>,
     pub(crate) outlet: Arc<Outlet>,
     pub(crate) numbers: Vec<u64>,
     pub(crate) over: bool,
-    /// Counts for `/load` until it is dropped.
+    /// Token by which `/load` counts the requests.
     pub(crate) _counted: Counted,
 }
 
@@ -81,9 +81,9 @@ pub(crate) struct Stream {
     in_flight: InFlight,
     writer: Writer,
     out: Vec<Out>,
-    /// Number of tokens after which the connection is cut, on demand.
+    /// Number of tokens after which the connection is cut, if a fault asks for it.
     cut: Option<u64>,
-    /// True if bytes written before the cut were given time to be sent.
+    /// True if the bytes before the cut had time to be sent.
     flushed: bool,
 }
 
@@ -93,7 +93,7 @@ impl Stream {
         Stream { in_flight, writer, out, cut, flushed: false }
     }
 
-    /// True if enough tokens are released for the cut.
+    /// True if enough tokens are released to cut the connection.
     fn is_cut(&self) -> bool {
         let said: u64 = self.out.iter().map(|out| out.tokens).sum();
         self.cut.is_some_and(|cut| said >= cut)

@@ -13,40 +13,41 @@ use std::fmt::Debug;
 #[cfg(feature = "tokenizers")]
 pub(crate) use vocabulary::Vocabulary;
 
-/// Tokens of a text, or a refusal.
+/// Tokens of a text, or a refusal of the text.
 pub(crate) type Encoded = Result<Vec<u32>, Refusal>;
 
-/// A tokenizer.
+/// Conversion between text and tokens.
 pub(crate) trait Tokenizer: Debug + Send + Sync {
-    /// The tokens of a text by itself.
+    /// The tokens of a text, without special tokens around it.
     fn encode(&self, text: &str) -> Encoded;
 
-    /// The tokens of a prompt, with the special tokens around every prompt.
+    /// The tokens of a prompt, including the special tokens that surround every prompt.
     fn prompt(&self, text: &str) -> Encoded {
         self.encode(text)
     }
 
-    /// The tokens of a chat as a prompt: turns with role and content, and the beginning of the answer if asked for.
+    /// The tokens of a chat as a prompt: turns of role and content, and the beginning of the answer if `answers`.
     fn chat(&self, turns: &[(String, String)], answers: bool) -> Encoded;
 
-    /// True if a prompt may contain this token.
+    /// True if a prompt may contain the id `_token`.
     fn holds(&self, _token: u32) -> bool {
         true
     }
 
-    /// The text of tokens as an answer has it: special ones have none.
+    /// The text of tokens in an answer, where special tokens have no text.
     fn text(&self, tokens: &[u32]) -> String;
 
-    /// The text of tokens, special ones by their names.
+    /// The text of tokens, where special tokens are spelled by their names.
     fn spelled(&self, tokens: &[u32]) -> String {
         self.text(tokens)
     }
 
-    /// The name of one token.
+    /// The name of one token, as log probabilities show it.
     fn name(&self, token: u32) -> String {
         self.text(&[token])
     }
 
-    /// The text that each token adds to the previous ones: a character belongs to the token that completes it.
+    /// The text that each token adds to the tokens before it. A character of several tokens belongs to the token that
+    /// completes it.
     fn pieces(&self, tokens: &[u32]) -> Vec<String>;
 }

@@ -1,4 +1,4 @@
-//! Tools that a client offers, and arguments of the form that they ask for.
+//! Tools that a client offers, and generated arguments that fit their schemas.
 //!
 //! Knows: `tools` and `tool_choice` as vLLM 0.32 checks them (`check_tool_usage` of its `chat_completion/protocol.py`).
 //! Knows nothing about how calls are written.
@@ -8,43 +8,43 @@ use super::form;
 use super::refusal::Refusal;
 use serde_json::{Map, Value, json};
 
-/// Tools that an answer may call.
+/// Tools that an answer may call, and who decides about the call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Calls {
-    /// At least one.
+    /// Tools to choose from, at least one.
     pub(crate) tools: Vec<Tool>,
     pub(crate) choice: Choice,
     /// True if an answer may have several calls.
     pub(crate) parallel: bool,
 }
 
-/// Decides whether an answer calls a tool.
+/// Party that decides if an answer calls a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The model.
+    /// The model decides.
     Auto,
-    /// The client, without naming a tool.
+    /// The client requires a call of any tool.
     Required,
-    /// The client, which names the tool.
+    /// The client requires a call of the tool that it names.
     Named,
 }
 
-/// A tool.
+/// A tool that the client offers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tool {
     pub(crate) name: String,
-    /// The form of its arguments.
+    /// JSON Schema of the tool's arguments.
     parameters: Value,
 }
 
 impl Calls {
-    /// The tools that an answer to a request may call; `None` if there are no tools, or none may be called.
+    /// Reads the tools that an answer may call; `None` if there are no tools, or none may be called.
     pub(crate) fn read(fields: &Fields) -> Result<Option<Calls>, Refusal> {
         let tools = tools(fields)?;
         let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true);
         let all = |choice: Choice| Calls { tools: tools.clone(), choice, parallel };
         let choice = match fields.get("tool_choice") {
-            // vLLM takes `auto` where tools are offered.
+            // vLLM assumes `auto` if tools are offered.
             None => return Ok((!tools.is_empty()).then(|| all(Choice::Auto))),
             Some(choice) => choice,
         };
@@ -78,7 +78,8 @@ impl Calls {
 }
 
 impl Tool {
-    /// Arguments that fit the tool's schema; `draw` returns a number below its argument, `word` a word.
+    /// Generates arguments that fit the tool's schema; `draw` returns a number below its argument, `word` returns a
+    /// word.
     pub(crate) fn arguments(
         &self,
         draw: &mut dyn FnMut(usize) -> usize,
@@ -91,7 +92,7 @@ impl Tool {
     }
 }
 
-/// The tools that a client offers.
+/// Reads the tools that a client offers.
 fn tools(fields: &Fields) -> Result<Vec<Tool>, Refusal> {
     let Some(value) = fields.get("tools") else { return Ok(Vec::new()) };
     let wrong = |reason: &str| Refusal::field("tools", "list_type", reason, value);
@@ -152,7 +153,7 @@ mod tests {
         assert!(read(json!({"tools": {}})).is_err() && read(json!({"tools": [{}]})).is_err());
     }
 
-    /// Every property in its form: chosen, bounded, nested, referred to.
+    /// Every property has the form that its schema requires: a choice, a bound, nesting, a reference.
     #[test]
     fn arguments_have_the_form_asked_for() {
         let form = json!({"type": "object", "required": ["city", "unit", "days", "at", "tags", "near", "sure"],
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// A schema that refers to itself, requires far too much or is invalid terminates.
+    /// Generation terminates for a schema that refers to itself, requires far too much or is invalid.
     #[test]
     fn any_form_is_filled() {
         let own = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});

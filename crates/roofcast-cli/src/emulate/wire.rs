@@ -1,8 +1,8 @@
-//! Answers in vLLM's format: the events of a stream and complete bodies.
+//! Answers in vLLM's format: the events of a stream, and bodies in one piece.
 //!
-//! Knows: OpenAI's shapes with vLLM's keys, tested against recorded answers of vLLM 0.32; [`logprobs`] has the data
-//! of single tokens, [`responses`], [`messages`], [`embeddings`], [`sglang`] and [`llama_cpp`] know the shapes of
-//! other endpoints. Knows nothing about timing.
+//! Knows: OpenAI's shapes with vLLM's keys, tested against recorded answers of vLLM 0.32; [`logprobs`] has the data of
+//! single tokens; [`responses`], [`messages`], [`embeddings`], [`sglang`] and [`llama_cpp`] know the shapes of other
+//! endpoints. Knows nothing about timing.
 
 mod embeddings;
 mod llama_cpp;
@@ -20,28 +20,28 @@ pub(crate) use logprobs::Echoed;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A request with its answers, ready to be written.
+/// A request with its generated answers, ready to be written.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) ask: Ask,
-    /// Id for the client: `cmpl-…`.
+    /// Id of the answer for the client, as in `cmpl-…`.
     pub(crate) id: String,
-    /// Seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub(crate) created: u64,
     pub(crate) model: String,
     pub(crate) fingerprint: Arc<str>,
-    /// Choices of all prompts, prompt by prompt.
+    /// Answers of all choices of all prompts, prompt by prompt.
     pub(crate) answers: Vec<Completion>,
-    /// The prompts, if they are returned with log probabilities.
+    /// The prompts, if the client wants them back with log probabilities.
     pub(crate) echoed: Vec<Echoed>,
-    /// Parameters for another instance to continue the request.
+    /// Parameters by which another instance can continue the request.
     pub(crate) kv_transfer: Option<Value>,
     pub(crate) tokenizer: Arc<dyn Tokenizer>,
-    /// Length of an embedding.
+    /// Default length of an embedding: the model's width.
     pub(crate) width: u64,
 }
 
-/// End of a stream.
+/// Event that ends a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
 impl Reply {
@@ -61,7 +61,7 @@ impl Reply {
         self.tokenizer.text(self.prompt(choice))
     }
 
-    /// Text before a choice's own; as in vLLM empty if token ids are returned.
+    /// The prompt before a choice's text, if it is echoed; as in vLLM, empty if token ids are returned.
     fn echo(&self, choice: usize) -> String {
         match self.ask.echo && !self.ask.return_token_ids {
             true => self.prompt_text(choice),
@@ -69,12 +69,13 @@ impl Reply {
         }
     }
 
-    /// A choice's text, without the prompt before it.
+    /// A choice's text, without an echoed prompt.
     fn text(&self, choice: usize) -> &str {
         if self.ask.prompt_only { "" } else { &self.answers[choice].text }
     }
 
-    /// Finish reason of an answer; OpenAI uses `stop` for a call of the tool that the client named.
+    /// Finish reason of an answer. For a call of the tool that the client named, it is OpenAI's `stop` rather than
+    /// `tool_calls`.
     fn reason(&self, choice: usize) -> &'static str {
         let named = self.ask.calls.as_ref().is_some_and(|calls| calls.choice == Choice::Named);
         match &self.answers[choice] {
@@ -85,18 +86,18 @@ impl Reply {
         }
     }
 
-    /// The id of a choice's call of a tool, by the call's number.
+    /// Id of a tool call, made from the choice and the call's number.
     fn call_id(&self, choice: usize, number: usize) -> String {
         format!("chatcmpl-tool-{}{choice:02x}{number:02x}", self.id.trim_start_matches("chatcmpl-"))
     }
 
-    /// Tokens of prompts and answers.
+    /// Token counts: the prompts' tokens and `said` tokens of the answers.
     fn usage(&self, said: u64) -> Value {
         let asked: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
         json!({"prompt_tokens": asked, "total_tokens": asked + said, "completion_tokens": said})
     }
 
-    /// Cuts answers that the engine aborted; called when no more tokens come.
+    /// Cuts the answers that the engine aborted to their released tokens; called when no more tokens come.
     pub(crate) fn settle(&mut self, out: &[Out]) {
         for (answer, out) in self.answers.iter_mut().zip(out) {
             if (out.tokens as usize) < answer.tokens.len() {
@@ -105,7 +106,7 @@ impl Reply {
         }
     }
 
-    /// The whole answer.
+    /// The body of the response in one piece.
     pub(crate) fn body(&self, out: &[Out]) -> Vec<u8> {
         let body = match self.ask.endpoint {
             Endpoint::Completions | Endpoint::Chat => self.openai(out),
@@ -167,7 +168,7 @@ impl Reply {
         })
     }
 
-    /// A chat's message: a text, or calls of tools.
+    /// The message of a chat's choice: a text, or tool calls.
     fn message(&self, choice: usize) -> Value {
         let answer = &self.answers[choice];
         let text = if answer.calls() { "" } else { &answer.text };
@@ -184,7 +185,7 @@ impl Reply {
         message
     }
 
-    /// A piece of a tool call in a stream; the first has the call's id and name.
+    /// The piece of a tool call in the chunk of token `index`; a call's first piece has its id and name.
     fn call_piece(&self, choice: usize, index: usize) -> Value {
         let answer = &self.answers[choice];
         let arguments = answer.token_text(index);
@@ -198,16 +199,16 @@ impl Reply {
     }
 }
 
-/// A stream in progress.
+/// Writer of a stream, with its progress.
 #[derive(Debug)]
 pub(crate) struct Writer {
     reply: Reply,
-    /// Tokens written of each choice.
+    /// Number of tokens written of each choice.
     written: Vec<usize>,
-    /// Beginning of all chunks of the stream.
+    /// Beginning that all chunks of the stream have in common.
     head: Vec<u8>,
     begun: bool,
-    /// True if the roles that begin a chat are written.
+    /// True if the chunks with the role, which begin a chat, are written.
     named: bool,
 }
 
@@ -217,13 +218,13 @@ impl Writer {
         let common = json!({"id": reply.id, "object": reply.object(true), "created": reply.created,
             "model": reply.model});
         head.extend(common.to_string().as_bytes());
-        // The choices follow inside the object.
+        // The object's closing brace is removed, because the choices follow inside it.
         head.pop();
         head.extend(b",\"choices\":[");
         Writer { written: vec![0; reply.answers.len()], reply, head, begun: false, named: false }
     }
 
-    /// A buffer for the next writes, with the start of the stream if it has not begun.
+    /// A buffer for the next write, which begins with the start of the stream if that is not written yet.
     pub(crate) fn begin(&mut self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(512);
         if !std::mem::replace(&mut self.begun, true) {
@@ -236,7 +237,8 @@ impl Writer {
         bytes
     }
 
-    /// Writes the tokens released and not written yet: one token of each choice in turn, as steps produce them.
+    /// Writes the tokens that are released and not written yet: one token of each choice in turn, as an engine's steps
+    /// produce them.
     pub(crate) fn write(&mut self, out: &[Out], into: &mut Vec<u8>) {
         let lengths = self.reply.answers.iter().map(|answer| answer.tokens.len());
         let until: Vec<usize> = out.iter().zip(lengths).map(|(o, n)| n.min(o.tokens as usize)).collect();
@@ -304,7 +306,7 @@ impl Writer {
         }
     }
 
-    /// Writes a chat's first chunk of a choice.
+    /// Writes the first chunk of a choice of a chat, which has the role.
     fn role(&self, choice: usize, into: &mut Vec<u8>) {
         into.extend(&self.head);
         into.extend(b"{\"index\":");
@@ -326,14 +328,14 @@ impl Writer {
         }
     }
 
-    /// One token.
+    /// Writes the next token of a choice, in the format of the endpoint.
     fn chunk(&mut self, choice: usize, out: &Out, into: &mut Vec<u8>) {
         let index = self.written[choice];
         match self.reply.ask.endpoint {
             Endpoint::Completions | Endpoint::Chat => return self.openai(choice, into),
             Endpoint::Responses => self.reply.response_delta(index, into),
             Endpoint::Messages => self.reply.anthropic_delta(index, into),
-            // Embeddings are sent complete.
+            // Embeddings are never streamed.
             Endpoint::Embeddings => {}
             Endpoint::Generate => self.reply.generated_chunk(choice, index, out, into),
             Endpoint::LlamaCompletion => self.reply.llama_chunk(choice, index, into),
@@ -373,7 +375,7 @@ impl Writer {
         let ids = reply.ask.return_token_ids;
         if !chat {
             into.extend(b",\"prompt_token_ids\":");
-            // As in vLLM, where the first chunk has the prompt in either form.
+            // As in vLLM, the first chunk has the prompt, as text or as token ids.
             let prompt = (ids || reply.ask.echo) && index == 0;
             json(into, &prompt.then(|| reply.prompt(choice)));
         }
@@ -390,7 +392,7 @@ impl Writer {
     }
 }
 
-/// Appends a value as JSON, which cannot fail for these values.
+/// Appends a value as JSON; this cannot fail for the types used here.
 fn json<T: serde::Serialize + ?Sized>(into: &mut Vec<u8>, value: &T) {
     _ = serde_json::to_writer(into, value);
 }

@@ -1,24 +1,24 @@
-//! Values out of bounds, refused with vLLM's messages.
+//! Bounds of request values, refused with vLLM's messages.
 //!
-//! Source: `sampling_params.py`, `entrypoints/generate/base/protocol.py` and the `protocol.py` of
-//! `entrypoints/openai/completion` and `chat_completion` of vLLM 0.32. A message ends with the parameter if vLLM's
-//! does. Knows nothing about prompts.
+//! Knows: the message and the parameter that it names. Source: `sampling_params.py`,
+//! `entrypoints/generate/base/protocol.py` and the `protocol.py` of `entrypoints/openai/completion` and
+//! `chat_completion` of vLLM 0.32. A message ends with the parameter if vLLM's does. Knows nothing about prompts.
 
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
 use super::Endpoint;
 use serde_json::Value;
 
-/// Choices of one prompt: vLLM's VLLM_MAX_N_SEQUENCES.
+/// Most choices of one prompt: vLLM's VLLM_MAX_N_SEQUENCES.
 const MOST_CHOICES: i64 = 16_384;
-/// Stop strings of one request: vLLM's VLLM_MAX_STOP_STRINGS.
+/// Most stop strings of one request: vLLM's VLLM_MAX_STOP_STRINGS.
 const MOST_STOPS: usize = 4;
-/// Most stop strings for servers that document no bound.
+/// Most stop strings of one request, for servers that document no bound.
 const MANY_STOPS: usize = 64;
-/// Log probabilities of a token: vLLM's default of `--max-logprobs`.
+/// Most log probabilities of a token: vLLM's default of `--max-logprobs`.
 const MOST_LOGPROBS: i64 = 20;
 
-/// Checks the sampling parameters, although nothing is sampled here; `n` choices of each prompt are asked for.
+/// Checks the sampling parameters, although nothing is sampled here; `n` is the number of choices of each prompt.
 pub(super) fn sampling(fields: &Fields, n: usize) -> Result<(), Refusal> {
     let beyond = |value: f64, what: &str| Err(Refusal::bad(format!("{what}, got {value:?}.")));
     let beyond_named = |field: &str, value: f64, what: &str| {
@@ -54,7 +54,7 @@ pub(super) fn sampling(fields: &Fields, n: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Choices of each prompt.
+/// Reads the number of choices of each prompt.
 pub(super) fn choices(fields: &Fields) -> Result<usize, Refusal> {
     match fields.integer("n")?.unwrap_or(1) {
         n if n < 1 => Err(Refusal::bad(format!("n must be at least 1, got {n}."))),
@@ -66,7 +66,7 @@ pub(super) fn choices(fields: &Fields) -> Result<usize, Refusal> {
     }
 }
 
-/// A count of at least `least`, if the client gives one.
+/// Reads a count of at least `least`, if the client gives one.
 pub(super) fn at_least(fields: &Fields, field: &str, least: i64) -> Result<Option<u64>, Refusal> {
     match fields.integer(field)? {
         Some(found) if found < least => {
@@ -77,7 +77,7 @@ pub(super) fn at_least(fields: &Fields, field: &str, least: i64) -> Result<Optio
     }
 }
 
-/// Most tokens of an answer, if the client gives a bound.
+/// Reads the most tokens of an answer, if the client gives a bound.
 pub(super) fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u64>, Refusal> {
     let newer = match endpoint {
         Endpoint::Chat => at_least(fields, "max_completion_tokens", 1)?,
@@ -86,7 +86,7 @@ pub(super) fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u
     Ok(newer.or(at_least(fields, "max_tokens", 1)?))
 }
 
-/// Least tokens of an answer, no more than `max_tokens`.
+/// Reads the least tokens of an answer, which may not exceed `max_tokens`.
 pub(super) fn min_tokens(fields: &Fields, max_tokens: Option<u64>) -> Result<u64, Refusal> {
     let least = fields.integer("min_tokens")?.unwrap_or(0);
     let found = u64::try_from(least)
@@ -100,7 +100,7 @@ pub(super) fn min_tokens(fields: &Fields, max_tokens: Option<u64>) -> Result<u64
     }
 }
 
-/// Stop strings, at most as many as vLLM accepts.
+/// Reads stop strings, at most as many as vLLM accepts.
 pub(super) fn stops(fields: &Fields) -> Result<Vec<String>, Refusal> {
     match fields.get("stop").and_then(Value::as_array) {
         Some(all) if all.len() > MOST_STOPS => Err(Refusal::long_list("stop", all, MOST_STOPS)),
@@ -108,7 +108,7 @@ pub(super) fn stops(fields: &Fields) -> Result<Vec<String>, Refusal> {
     }
 }
 
-/// Stop strings of a server that documents no bound.
+/// Reads stop strings for a server that documents no bound.
 pub(super) fn many_stops(fields: &Fields, field: &str) -> Result<Vec<String>, Refusal> {
     let stop = fields.strings(field)?;
     if stop.iter().any(String::is_empty) {
@@ -120,10 +120,10 @@ pub(super) fn many_stops(fields: &Fields, field: &str) -> Result<Vec<String>, Re
     Ok(stop)
 }
 
-/// Number of alternative tokens with log probabilities.
+/// Reads the number of most likely tokens to list with log probabilities.
 pub(super) fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usize>, Refusal> {
     let field = if endpoint == Endpoint::Chat { "top_logprobs" } else { "logprobs" };
-    // The type is checked first: only numbers are accepted, not their texts.
+    // The type is checked first, because only JSON numbers are accepted here, not numbers in strings.
     if let Some(found) = fields.get(field).filter(|found| !found.is_number() && !found.is_boolean()) {
         return Err(Refusal::value(field, found, &format!("`{field}` must be an integer.")));
     }
@@ -174,7 +174,8 @@ mod tests {
         (text("message"), text("param"))
     }
 
-    /// Keys of a completion; the message as vLLM 0.32's source has it; `param`.
+    /// Refusals of a completion, one per line: the keys of the request; the message as in the source of vLLM 0.32;
+    /// `param`.
     const COMPLETIONS: &str = r#"
 {"temperature": -1} | temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0) | temperature
 {"temperature": 2.5} | temperature must be in [0, 2], got 2.5. (parameter=temperature, value=2.5) | temperature
@@ -199,7 +200,7 @@ mod tests {
 {"prompt": ""} | Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt) | prompt
 "#;
 
-    /// Keys of a chat; the message as vLLM 0.32's source has it; `param`.
+    /// Refusals of a chat, one per line: the keys of the request; the message as in the source of vLLM 0.32; `param`.
     const CHATS: &str = r#"
 {"top_logprobs": 2} | when using `top_logprobs`, `logprobs` must be set to true. (parameter=top_logprobs) | top_logprobs
 {"tools": []} | `tools` must not be an empty array. Either provide at least one tool or omit the field entirely. (parameter=tools) | tools
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// The messages are pydantic 2's, which checks vLLM's models.
+    /// The messages are pydantic 2's, because vLLM validates bodies with pydantic.
     #[test]
     fn values_of_another_kind_are_refused() {
         let found = refused(Endpoint::Completions, &json!({"max_tokens": "four"}));
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!((found.0.as_str(), found.1.as_str()), (message, "body.stop"));
     }
 
-    /// Bounds are inclusive, and texts and numbers are converted as pydantic does.
+    /// Bounds are inclusive, and strings and numbers are converted as pydantic converts them.
     #[test]
     fn what_pydantic_takes_is_taken() {
         let read = |more: Value| parse(Endpoint::Completions, &more).unwrap();

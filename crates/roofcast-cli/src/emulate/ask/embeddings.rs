@@ -1,6 +1,6 @@
-//! The body of `/v1/embeddings`: texts or tokens in, a vector of each out.
+//! The body of `/v1/embeddings`: texts or tokens, each of which becomes a vector.
 //!
-//! Source: `entrypoints/pooling/embed/protocol.py` of vLLM 0.32. An engine computes the prompts and nothing after them.
+//! Source: `entrypoints/pooling/embed/protocol.py` of vLLM 0.32. An engine computes the prompts and generates nothing.
 
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;
@@ -9,7 +9,7 @@ use super::bounds::at_least;
 use super::{Ask, Endpoint, Vectors, prompts};
 use serde_json::Value;
 
-/// The most numbers of a vector.
+/// Most numbers in a vector.
 const MOST_DIMENSIONS: u64 = 1 << 16;
 
 impl Ask {

@@ -9,7 +9,7 @@ use super::bounds::many_stops;
 use super::{Ask, Endpoint, prompts};
 
 impl Ask {
-    /// Reads a body of `/completion`; `n_predict` of −1 has no bound.
+    /// Reads a body of `/completion`; an `n_predict` of −1 means no bound.
     pub(super) fn llama_completion(fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let most = fields.integer("n_predict")?.or(fields.integer("max_tokens")?);
         let prompts = prompts("prompt", fields.need("prompt")?, tokenizer)?;

@@ -1,6 +1,6 @@
 //! The body of Anthropic's `/v1/messages`: messages in, one text out.
 //!
-//! Source: `entrypoints/anthropic/protocol.py` of vLLM 0.32. Tools and thinking are not here.
+//! Source: `entrypoints/anthropic/protocol.py` of vLLM 0.32. Tools and thinking are not supported.
 
 use super::super::fields::Fields;
 use super::super::refusal::Refusal;

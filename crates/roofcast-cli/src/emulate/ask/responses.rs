@@ -1,6 +1,7 @@
 //! The body of `/v1/responses` in its simplest form: a text or messages in, one message out.
 //!
-//! Source: `entrypoints/openai/responses/protocol.py` of vLLM 0.32. Stored answers, tools and reasoning are not here.
+//! Source: `entrypoints/openai/responses/protocol.py` of vLLM 0.32. Stored answers, tools and reasoning are not
+//! supported.
 
 use super::super::fields::Fields;
 use super::super::form::Form;

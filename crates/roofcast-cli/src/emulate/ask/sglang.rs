@@ -9,7 +9,7 @@ use super::bounds::{at_least, choices, many_stops};
 use super::{Ask, Endpoint, prompts};
 use serde_json::Value;
 
-/// Tokens of an answer where the client names no bound.
+/// Most tokens of an answer if the client gives no bound.
 const MAX_NEW_TOKENS: u64 = 128;
 
 impl Ask {

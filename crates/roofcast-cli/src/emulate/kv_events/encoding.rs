@@ -6,7 +6,7 @@
 use clap::ValueEnum;
 use rmp::encode::{write_array_len, write_f64, write_map_len, write_nil, write_str, write_uint};
 
-/// Encoding of an event.
+/// Format of an encoded event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Encoding {
     /// Map of field names to values.
@@ -15,28 +15,28 @@ pub(crate) enum Encoding {
     Array,
 }
 
-/// One event.
+/// An event, as it is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Blocks can be found from now on.
+    /// Blocks that can be found in the cache from now on.
     Stored {
         hashes: Vec<u64>,
         parent: Option<u64>,
         tokens: Vec<u32>,
         block_size: u64,
-        /// The adapter's number and name.
+        /// Number and name of the LoRA adapter.
         lora: Option<(u64, String)>,
     },
-    /// Blocks were removed.
+    /// Blocks that were removed from the cache.
     Removed { hashes: Vec<u64> },
-    /// All blocks were removed.
+    /// All blocks were removed from the cache.
     Cleared,
 }
 
-/// Location of the blocks.
+/// Memory in which the blocks are, as events name it.
 const MEDIUM: &str = "GPU";
 
-/// A batch of events of rank `rank` at `time` seconds since 1970. Writing to a vector cannot fail.
+/// Encodes a batch of events of rank `rank` at `time` seconds since 1970. Writing to a vector cannot fail.
 pub(super) fn batch(time: f64, events: &[Told], rank: u64, encoding: Encoding) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64);
     _ = write_array_len(&mut bytes, 3);
@@ -140,8 +140,8 @@ fn numbers(bytes: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64>) {
 mod tests {
     use super::*;
 
-    /// By hand, from the MessagePack specification: 0x93 an array of three, 0xcb a float of 8 bytes (2.0 is 0x4000…), 0xa3 a
-    /// text of three bytes, 0x83 a map of three.
+    /// Encoded by hand, from the MessagePack specification: 0x93 an array of three, 0xcb a float of 8 bytes (2.0 is
+    /// 0x4000…), 0xa3 a text of three bytes, 0x83 a map of three.
     #[test]
     fn a_batch_by_hand() {
         let removed = [Told::Removed { hashes: vec![5, 300] }];

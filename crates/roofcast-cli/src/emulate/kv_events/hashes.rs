@@ -1,4 +1,4 @@
-//! Hashes of vLLM's blocks, with `--prefix-caching-hash-algo sha256_cbor`.
+//! Hashes of KV blocks as vLLM computes them with `--prefix-caching-hash-algo sha256_cbor`.
 //!
 //! Knows: SHA-256 over the canonical CBOR (RFC 8949) of the previous block's hash, the block's tokens and any extra
 //! keys; the first block follows the hash of a seed. Source: `vllm/v1/core/kv_cache_utils.py` (`init_none_hash`,
@@ -7,23 +7,24 @@
 use ciborium::Value;
 use sha2::{Digest as _, Sha256};
 
-/// A block's hash.
+/// SHA-256 hash of a block.
 pub(super) type Digest = [u8; 32];
 
-/// vLLM's seed if `PYTHONHASHSEED` is not set.
+/// Seed that vLLM uses if `PYTHONHASHSEED` is not set.
 pub(crate) const SEED: &str = "vllm-none-hash";
 
-/// The hash that the first block follows.
+/// The hash that stands for the predecessor of a first block.
 pub(super) fn root(seed: &str) -> Digest {
     of(&Value::Text(seed.to_owned()))
 }
 
-/// Extra key that distinguishes blocks of a LoRA adapter from others with equal tokens (`_gen_lora_extra_hash_keys`).
+/// Extra key for blocks of a LoRA adapter, which distinguishes them from blocks with equal tokens
+/// (`_gen_lora_extra_hash_keys`).
 pub(super) fn adapter(name: &str, path: &str) -> Value {
     Value::Array(["lora", name, path].map(|text| Value::Text(text.to_owned())).into())
 }
 
-/// The hash of a block that follows `parent`; `extra` distinguishes it from others with equal tokens.
+/// The hash of a block that follows `parent`; `extra` distinguishes it from blocks with equal tokens.
 pub(super) fn block(parent: &Digest, tokens: impl Iterator<Item = u32>, extra: Option<&Value>) -> Digest {
     let parent = Value::Bytes(parent.to_vec());
     let tokens = Value::Array(tokens.map(|token| Value::Integer(token.into())).collect());
@@ -38,7 +39,7 @@ fn of(value: &Value) -> Digest {
     Sha256::digest(&bytes).into()
 }
 
-/// The low 64 bits, which are in events.
+/// The low 64 bits of a hash, which events contain.
 pub(super) fn short(digest: &Digest) -> u64 {
     digest[24..].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
@@ -51,8 +52,9 @@ mod tests {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Results of vLLM's own `init_none_hash(sha256_cbor)`, `hash_block_tokens` and `maybe_convert_block_hash` (vLLM
-    /// at 29bf597539) for blocks of 128 of the tokens (7919 i + 13) mod 152064, which take one to four bytes.
+    /// Results of vLLM's own `init_none_hash(sha256_cbor)`, `hash_block_tokens` and `maybe_convert_block_hash` (vLLM at
+    /// 29bf597539) for blocks of 128 of the tokens (7919 i + 13) mod 152064. CBOR encodes these tokens in one to four
+    /// bytes.
     #[test]
     fn hashes_are_vllms() {
         let first = root(SEED);

@@ -1,7 +1,7 @@
 //! Events over ZeroMQ: published as they occur, and replayed on demand.
 //!
-//! Knows: vLLM's frames. Published are topic, sequence number (8 bytes, big-endian) and batch; a client of the replay
-//! socket that sends a number gets every kept batch from there on, and the number −1 at the end. Source:
+//! Knows: vLLM's frames. A published message has topic, sequence number (8 bytes, big-endian) and batch. A client that
+//! sends a number to the replay socket gets every kept batch from that number on, and the number −1 at the end. Source:
 //! `ZmqEventPublisher` in `vllm/distributed/kv_events.py`.
 
 use super::encoding::{Encoding, Told, batch};
@@ -11,19 +11,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqError, ZmqMessage};
 
-/// Sockets and format of published events.
+/// Sockets that publish events, and the format of the events.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoints {
     pub(crate) publish: String,
     pub(crate) replay: Option<String>,
     pub(crate) topic: String,
     pub(crate) encoding: Encoding,
-    /// Number of batches that are kept for replay.
+    /// Number of latest batches that are kept for replay.
     pub(crate) kept: usize,
     pub(crate) rank: u64,
 }
 
-/// Sending end for a replica's events.
+/// Sender of a replica's events to the publisher.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox(mpsc::UnboundedSender<Vec<Told>>);
 
@@ -36,7 +36,7 @@ impl Outbox {
 /// Sequence number that ends a replay: −1.
 const END: [u8; 8] = [0xff; 8];
 
-/// Binds the sockets and publishes events until the replica is dropped. Returns the sending end, and the sockets'
+/// Binds the sockets and publishes events until the replica is dropped. Returns the sender of events, and the sockets'
 /// addresses.
 pub(crate) async fn publish(endpoints: Endpoints) -> Result<(Outbox, Vec<String>), ZmqError> {
     let mut publisher = PubSocket::new();
@@ -80,7 +80,7 @@ fn number(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_be_bytes())
 }
 
-/// Replays every kept batch from the requested one on.
+/// Replays every kept batch from the requested number on.
 async fn again(
     replay: &mut RouterSocket,
     asked: &[Bytes],

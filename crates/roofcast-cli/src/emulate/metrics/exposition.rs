@@ -1,13 +1,13 @@
 //! Prometheus' text format.
 //!
-//! Knows: each family of metrics is written once, with the samples of every engine, in the format of Python's client
-//! or llama.cpp. Knows no metric.
+//! Knows: each family of metrics is written once, with the samples of every engine, in the format of Python's client or
+//! of llama.cpp. Knows nothing about single metrics.
 
 use super::histogram::Histogram;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Writer whose format is imitated.
+/// Program whose format is imitated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// Python's client in one process, with creation times of counters and histograms.
@@ -18,18 +18,18 @@ pub(super) enum Style {
     Cpp,
 }
 
-/// A text in progress; writing to a string cannot fail.
+/// Text of metrics while it is written; writing to a string cannot fail.
 pub(super) struct Exposition<'a> {
     families: Vec<Family>,
-    /// Index of each family.
+    /// Index of each family in the text, by name.
     places: BTreeMap<String, usize>,
     current: usize,
     style: Style,
-    /// Labels of every sample, unless overridden.
+    /// Labels of every sample, unless a sample has others.
     common: String,
-    /// Start of counting, in seconds since 1970.
+    /// Time at which counting began, in seconds since 1970.
     created: f64,
-    /// Overrides for gauges.
+    /// Values that replace a gauge's own, by the gauge's name.
     pinned: &'a BTreeMap<String, f64>,
 }
 
@@ -54,12 +54,12 @@ impl<'a> Exposition<'a> {
         }
     }
 
-    /// Sets other labels for the following samples.
+    /// Sets the common labels of the following samples.
     pub(super) fn relabel(&mut self, common: String) {
         self.common = common;
     }
 
-    /// Starts another engine, which counts since `created`.
+    /// Begins the samples of another engine, which has counted since `created`.
     pub(super) fn next(&mut self, common: String, created: f64) {
         self.common = common;
         self.created = created;
@@ -69,7 +69,7 @@ impl<'a> Exposition<'a> {
         self.families.into_iter().map(|family| family.head + &family.samples).collect()
     }
 
-    /// Selects the family of this name for the following samples.
+    /// Selects the family of metrics for the following samples, and begins it if it is new.
     fn head(&mut self, name: &str, help: &str, kind: &str) {
         let next = self.families.len();
         self.current = *self.places.entry(name.to_owned()).or_insert(next);
@@ -93,7 +93,7 @@ impl<'a> Exposition<'a> {
         self.gauges(named, &[(String::new(), value)]);
     }
 
-    /// A gauge with one value per label, as `reason="capacity"`.
+    /// Writes a gauge with one value per label, as in `reason="capacity"`.
     pub(super) fn gauges(&mut self, (name, help): Named, values: &[(String, f64)]) {
         self.head(name, help, "gauge");
         let pinned = self.pinned.get(name).copied();
@@ -104,7 +104,7 @@ impl<'a> Exposition<'a> {
         self.counters(named, &[(String::new(), value)]);
     }
 
-    /// A counter with one value per label; `_total` is appended to its name.
+    /// Writes a counter with one value per label; `_total` is appended to its name.
     pub(super) fn counters(&mut self, (name, help): Named, values: &[(String, u64)]) {
         let total = format!("{name}_total");
         self.head(&total, help, "counter");
@@ -116,7 +116,7 @@ impl<'a> Exposition<'a> {
         }
     }
 
-    /// A counter by its whole name.
+    /// Writes a counter under exactly this name.
     pub(super) fn total(&mut self, (name, help): Named, value: f64) {
         self.head(name, help, "counter");
         self.sample(name, "", value);
@@ -126,7 +126,7 @@ impl<'a> Exposition<'a> {
         self.histograms(named, &[(String::new(), histogram)]);
     }
 
-    /// A histogram for each of some labels.
+    /// Writes a histogram for each label.
     pub(super) fn histograms(&mut self, (name, help): Named, all: &[(String, &Histogram)]) {
         for (label, histogram) in all {
             self.head(name, help, "histogram");
@@ -147,12 +147,12 @@ impl<'a> Exposition<'a> {
     }
 }
 
-/// A float in Python's format: whole numbers have a zero after the point.
+/// Formats a float as Python does: whole numbers have a zero after the point.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.1}") } else { format!("{value:?}") }
 }
 
-/// A label's value between quotes.
+/// Escapes a label's value and puts it between quotes.
 pub(super) fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

@@ -1,10 +1,10 @@
 //! A histogram with fixed bounds, as in Prometheus.
 
-/// Counts of values by bound.
+/// Counts of values, by bound.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram {
     bounds: Vec<f64>,
-    /// Number of values in the bin that ends with each bound, and beyond the last.
+    /// Number of values in the bin below each bound; the last bin is beyond all bounds.
     bins: Vec<u64>,
     sum: f64,
 }
@@ -14,7 +14,7 @@ impl Histogram {
         Histogram { bounds: bounds.to_vec(), bins: vec![0; bounds.len() + 1], sum: 0.0 }
     }
 
-    /// Bounds 1, 2, 5, 10, … up to `most`.
+    /// Creates a histogram with the bounds 1, 2, 5, 10, … up to `most`.
     pub(super) fn one_two_five(most: u64) -> Histogram {
         let decades = (0..16).map(|power| 10_u64.pow(power));
         let bounds = decades.flat_map(|decade| [decade, 2 * decade, 5 * decade]).take_while(|b| *b <= most);
@@ -27,7 +27,7 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// Each bound with the cumulative count; the last has no bound.
+    /// Each bound with the number of values up to it; the last entry has no bound and counts all values.
     pub(super) fn cumulated(&self) -> impl Iterator<Item = (Option<f64>, u64)> + '_ {
         let bounds = self.bounds.iter().copied().map(Some).chain([None]);
         bounds.zip(self.bins.iter().scan(0, |sum, bin| {

@@ -1,12 +1,12 @@
 //! llama.cpp's metrics.
 //!
-//! Source: the `/metrics` of llama.cpp b11434, whose server has them with `--metrics`.
+//! Source: the `/metrics` of llama.cpp b11434, which its server has with `--metrics`.
 
 use super::Metrics;
 use super::exposition::Exposition;
 
 impl Metrics {
-    /// Writes all metrics.
+    /// Writes all metrics of llama.cpp's server.
     pub(super) fn show_llama_cpp(&self, text: &mut Exposition<'_>) {
         let all = self.all();
         let [_, prefill, decode] = &self.phases;

@@ -1,32 +1,32 @@
 //! SGLang's metrics.
 //!
 //! Source of names, labels and bounds: `sglang/srt/observability/metrics_collector.py` of the wheel of SGLang 0.5.23,
-//! whose server exposes them with `--enable-metrics`. Only metrics that the emulated engine has values for are
+//! whose server exposes them with `--enable-metrics`. Only metrics for which the emulated engine has values are
 //! included.
 
 use super::exposition::{Exposition, quoted};
 use super::{Metrics, label};
 
-/// Seconds to the first token.
+/// Histogram bounds of TTFT, in seconds.
 pub(super) const TTFT: [f64; 18] =
     [0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0];
-/// Seconds between tokens.
+/// Histogram bounds of inter-token latency, in seconds.
 pub(super) const ITL: [f64; 23] = [
     0.002, 0.004, 0.006, 0.008, 0.010, 0.015, 0.020, 0.025, 0.030, 0.035, 0.040, 0.060, 0.080, 0.100, 0.200,
     0.400, 0.600, 0.800, 1.0, 2.0, 4.0, 6.0, 8.0,
 ];
-/// Seconds of a whole request.
+/// Histogram bounds of end-to-end latency, in seconds.
 pub(super) const E2E: [f64; 22] = [
     0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0,
     600.0, 1200.0, 1800.0, 2400.0,
 ];
-/// Seconds in the queue.
+/// Histogram bounds of time in the queue, in seconds.
 pub(super) const QUEUE: [f64; 40] = [
     0.0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0,
     50.0, 60.0, 70.0, 80.0, 90.0, 100.0, 200.0, 300.0, 400.0, 500.0, 600.0, 700.0, 800.0, 900.0, 1000.0,
     1200.0, 1400.0, 1600.0, 1800.0, 2000.0, 2500.0, 3000.0,
 ];
-/// Tokens of a prompt or an answer.
+/// Histogram bounds of a prompt's or an answer's tokens.
 pub(super) const TOKENS: [f64; 35] = [
     100.0, 300.0, 500.0, 700.0, 1e3, 1.5e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3, 9e3, 1e4, 1.25e4, 1.5e4,
     1.75e4, 2e4, 2.25e4, 2.5e4, 2.75e4, 3e4, 3.5e4, 4e4, 6e4, 8e4, 1e5, 2e5, 3e5, 4e5, 6e5, 8e5, 1e6, 1.1e6,
@@ -37,7 +37,7 @@ impl Metrics {
         format!("model_name={},engine_type=\"unified\"", quoted(&self.fixed.model))
     }
 
-    /// Writes the metrics of each engine.
+    /// Writes the metrics of one engine, by SGLang's names.
     pub(super) fn show_sglang(&self, text: &mut Exposition<'_>) {
         let rank = format!(
             "{},tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\",dp_rank=\"{}\"",
@@ -49,7 +49,7 @@ impl Metrics {
         self.show_lag(text);
     }
 
-    /// Writes the metrics of the scheduler's process.
+    /// Writes the metrics of SGLang's scheduler process.
     fn show_scheduler(&self, text: &mut Exposition<'_>) {
         let (usage, _) = self.load();
         let size = self.fixed.block_size;
@@ -83,7 +83,7 @@ impl Metrics {
         text.histogram(("sglang:queue_time_seconds", "Seconds in the queue."), &self.queue);
     }
 
-    /// Writes the metrics of the server's process, once for all engines.
+    /// Writes the metrics of SGLang's server process, once for all engines.
     pub(super) fn show_sglang_server(&self, text: &mut Exposition<'_>) {
         text.next(self.sglang_labels(), self.created);
         let streams = ["false", "true"].map(|streams| label("is_streaming", streams));

@@ -7,23 +7,23 @@ use super::{Metrics, label};
 use roofcast::engine::online::Levels;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds to the first token.
+/// Histogram bounds of TTFT, in seconds.
 pub(super) const TTFT: [f64; 22] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
     80.0, 160.0, 640.0, 2560.0,
 ];
-/// Seconds between tokens.
+/// Histogram bounds of inter-token latency, in seconds.
 pub(super) const ITL: [f64; 19] = [
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
 ];
-/// Seconds of a whole request and its phases.
+/// Histogram bounds of the times of a whole request and its phases, in seconds.
 pub(super) const PHASES: [f64; 21] = [
     0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
     960.0, 1920.0, 7680.0,
 ];
 
 impl Metrics {
-    /// Writes all metrics of an engine.
+    /// Writes all metrics of one engine, by vLLM's names.
     pub(super) fn show_vllm(&self, text: &mut Exposition<'_>) {
         text.next(self.vllm_labels(), self.created);
         self.show_nothing(text);
@@ -50,7 +50,7 @@ impl Metrics {
         format!("engine=\"{}\",model_name={}", self.fixed.engine, quoted(&self.fixed.model))
     }
 
-    /// Writes metrics of vLLM without an emulated value: estimates of GPU work, images, remote caches.
+    /// Writes vLLM's metrics for which the emulator has no value: estimates of GPU work, images, remote caches.
     fn show_nothing(&self, text: &mut Exposition<'_>) {
         let none = "Always 0 here.";
         for name in [
@@ -83,7 +83,8 @@ impl Metrics {
         text.gauge(("vllm:kv_cache_usage_perc", "Share of the KV blocks in use, 0 to 1."), self.load().0);
     }
 
-    /// Writes which adapters wait and run, with the time as value, which routers read for affinity.
+    /// Writes the adapters whose requests wait and run, as labels; the value is the time. Routers read it for adapter
+    /// affinity.
     fn show_adapters(&self, text: &mut Exposition<'_>) {
         let Some(most) = self.fixed.max_loras else { return };
         let [waiting, running] = &self.adapters;

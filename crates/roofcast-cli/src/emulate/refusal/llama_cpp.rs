@@ -1,12 +1,12 @@
 //! Errors with the messages of llama.cpp's server.
 //!
-//! Source: answers recorded from llama.cpp b11434; the parser's messages come from the nlohmann/json with which it is
-//! built.
+//! Source: answers recorded from llama.cpp b11434; messages about JSON are from the nlohmann/json parser with which it
+//! is built.
 
 use super::Refusal;
 use serde_json::{Value, json};
 
-/// A prompt that leaves no room for an answer.
+/// Error for a prompt that leaves no room for an answer.
 pub(super) fn too_long(input: u64, context: u64) -> Value {
     let message = format!(
         "request ({input} tokens) exceeds the available context size ({context} tokens), try increasing it"
@@ -15,7 +15,7 @@ pub(super) fn too_long(input: u64, context: u64) -> Value {
         "n_ctx": context})
 }
 
-/// A body that is no JSON because of the byte `found`, or because it ends early.
+/// Error for a body that is not JSON because of the byte `found`, or because the body ends early.
 pub(super) fn no_json(found: Option<u8>, error: &serde_json::Error) -> Value {
     let said = error.to_string();
     let (context, expected) = if said.contains("key must be") {
@@ -29,7 +29,7 @@ pub(super) fn no_json(found: Option<u8>, error: &serde_json::Error) -> Value {
     } else {
         ("value", "'[', '{', or a literal")
     };
-    // An early end is reported one past the last byte.
+    // The parser reports an early end one past the last byte.
     let column = error.column() + usize::from(error.is_eof());
     let unexpected = match found {
         _ if error.is_eof() => format!("unexpected end of input; expected {expected}"),
@@ -47,7 +47,7 @@ pub(super) fn no_json(found: Option<u8>, error: &serde_json::Error) -> Value {
 }
 
 impl Refusal {
-    /// The body that llama.cpp b11434 writes.
+    /// Body of the refusal, in the form of llama.cpp b11434.
     pub(super) fn written_llama_cpp(&self) -> Value {
         let code = self.status.as_u16();
         if let Some(error) = &self.llama_cpp {

@@ -1,7 +1,7 @@
 //! One engine on the wall clock: a thread that takes steps, waits until each has ended, and publishes its results.
 //!
-//! Knows: requests that arrived until a step ended are handed over before the next one; sampled tokens are published
-//! when the step ends. Times are the engine's, so that a thread that wakes late loses nothing.
+//! Knows: requests that arrive before a step ends are handed to the engine before the next step; sampled tokens are
+//! published when the step ends. Times are engine times, so that a thread that wakes late shifts no later step.
 
 use super::life::Life;
 use super::{Job, Message, Shared};
@@ -18,30 +18,30 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// The engine's thread.
+/// State of the engine's thread.
 pub(super) struct Driver {
     engine: Online,
     pace: Pace,
     inbox: Receiver<Message>,
     shared: Arc<Shared>,
-    /// Front-end server in front of the engine, if its time is modelled.
+    /// Front-end server before the engine, if its processing time is modelled.
     server: Option<Ingest>,
-    /// Requests that arrived after the last step ended, that are in the server, or whose caches are in transfer, in
-    /// order.
+    /// Requests that are not in the engine yet, in order of their times: they arrived after the last step ended, are in
+    /// the front-end server, or have KV caches in transfer.
     coming: VecDeque<Box<Job>>,
     here: BTreeMap<u64, Life>,
     events: Vec<Event>,
     kv_events: Option<KvEvents>,
     paused: Option<PauseMode>,
-    /// Sender that is notified when nothing runs any more.
+    /// Sender that is notified when no request runs any more, during a pause.
     stilled: Option<oneshot::Sender<()>>,
-    /// True if the prefix cache is emptied when no request is left.
+    /// True if the prefix cache is emptied as soon as no request is left.
     clears: bool,
-    /// True if a request of an adapter was ever served.
+    /// True if a request for an adapter was ever served.
     adapters: bool,
 }
 
-/// Longest sleep of an idle engine before it checks whether its handle still exists.
+/// Longest sleep of an idle engine, after which it checks that its handle still exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
 impl Driver {
@@ -92,7 +92,8 @@ impl Driver {
                 Some(done) => self.live_through(start, done),
                 None => self.show(),
             }
-            // Checked before waiting for a message, because a pause that waits for the last request may be over.
+            // This is checked before waiting for a message, because a pause that waits for the last request may have
+            // ended.
             if !self.works() {
                 self.rest();
             }
@@ -104,7 +105,7 @@ impl Driver {
         !self.engine.is_empty() && self.paused != Some(PauseMode::Keep)
     }
 
-    /// Longest wait for a message: zero if there is work, else until the next cache in transfer arrives.
+    /// Longest wait for a message: zero if there is work, else until the next KV cache in transfer arrives.
     fn patience(&self) -> Duration {
         if self.works() {
             return Duration::ZERO;
@@ -119,11 +120,11 @@ impl Driver {
         match message {
             Message::Arrive(mut job) => {
                 self.adapters |= job.adapter.is_some();
-                // A request with a transferred cache has passed the other instance's server.
+                // A request with a transferred KV cache has already passed the server of the other instance.
                 if let Some(server) = self.server.as_mut().filter(|_| job.asked.transferred == 0) {
                     job.asked.at = server.pass(job.asked.at, job.asked.prompt.len() as u64);
                 }
-                // Time stamps of several threads may come out of order.
+                // Requests of several threads may come out of order of their time stamps.
                 let at = self.coming.partition_point(|other| other.asked.at <= job.asked.at);
                 self.coming.insert(at, job);
             }
@@ -149,12 +150,12 @@ impl Driver {
                 self.engine.wait_until(self.pace.now());
             }
             Message::Flush => self.flush(),
-            // With an engine, its steps determine the latencies.
+            // This engine takes steps, which determine the latencies.
             Message::State(_) => {}
         }
     }
 
-    /// Removes a request in any state.
+    /// Removes a request in any state and returns it.
     fn abort(&mut self, number: u64) -> Option<Box<Job>> {
         let coming = self.coming.iter().position(|job| job.asked.number == number);
         let waited = coming.and_then(|at| self.coming.remove(at));
@@ -169,7 +170,7 @@ impl Driver {
         Some(job)
     }
 
-    /// Aborts all requests; `tell` notifies their clients.
+    /// Aborts all requests; `tell` notifies the client of each.
     fn abort_all(&mut self, tell: impl Fn(&Job)) {
         let coming = self.coming.iter().map(|job| job.asked.number);
         let numbers: Vec<u64> = coming.chain(self.here.keys().copied()).collect();
@@ -191,19 +192,20 @@ impl Driver {
         }
     }
 
-    /// Called when there is no work.
+    /// Ends a pause's wait and empties the prefix cache if asked to; called when there is no work.
     fn rest(&mut self) {
         if self.clears && self.engine.is_empty() {
             self.flush();
         }
         if let Some(stilled) = self.stilled.take() {
-            // The receiver may have been dropped.
+            // An error means that nobody waits for the pause any more.
             _ = stilled.send(());
         }
         self.show();
     }
 
-    /// Adds the requests that the next step considers to the queue; an idle engine advances to the first.
+    /// Moves the requests that the next step may schedule into the engine's queue; an idle engine first advances its
+    /// time to the first of these requests.
     fn hand_over(&mut self) {
         while let Some(next) = self.coming.front() {
             let now = if self.engine.is_empty() { self.pace.now() } else { self.engine.clock() };
@@ -262,7 +264,7 @@ impl Driver {
         }
     }
 
-    /// Publishes the step's changes of the prefix cache.
+    /// Publishes the changes that the step made to the prefix cache.
     fn tell_cache(&mut self) {
         let Some(kv_events) = &mut self.kv_events else { return };
         let mut told = Vec::new();
@@ -281,7 +283,7 @@ impl Driver {
         kv_events.tell(told);
     }
 
-    /// Publishes the decisions of a step at its beginning.
+    /// Publishes the scheduling decisions of a step, when it begins.
     fn begin(&mut self, start: Ticks) {
         let mut metrics = self.shared.metrics();
         for event in &self.events {
@@ -317,7 +319,7 @@ impl Driver {
         let deferred = self.coming.iter().filter(|job| job.asked.transferred > 0).count() as u64;
         let mut levels = self.engine.levels();
         if self.paused.is_some() {
-            // Requests that arrived during a pause wait.
+            // Requests that arrived during a pause count as waiting.
             levels.waiting += self.coming.len() as u64 - deferred;
         }
         let mut metrics = self.shared.metrics();

@@ -1,4 +1,4 @@
-//! A request in an engine, from when it joins the queue until it has all its tokens.
+//! A request in an engine, from the time when it joins the queue until it has all its tokens.
 
 use super::super::kv_events::Chain;
 use super::super::metrics::{Ended, Metrics};
@@ -13,13 +13,13 @@ pub(super) struct Life {
     pub(super) first: Option<Ticks>,
     last: Ticks,
     tokens: u64,
-    /// Prompt tokens found on the device, and loaded from a host tier.
+    /// Prompt tokens found on the device, and prompt tokens loaded from a host tier.
     pub(super) cached: u64,
     pub(super) loaded: u64,
     pub(super) preemptions: u64,
-    /// True if it is running.
+    /// True if the request is running, false if it waits.
     pub(super) runs: bool,
-    /// Hashes of its blocks that were published.
+    /// Hashes of the request's blocks that were published.
     pub(super) chain: Chain,
 }
 
@@ -39,7 +39,7 @@ impl Life {
         }
     }
 
-    /// Counts `tokens` newly sampled tokens.
+    /// Counts `tokens` newly sampled tokens at time `at`.
     pub(super) fn sampled(&mut self, tokens: u64, at: Ticks, pace: &Pace, metrics: &mut Metrics) {
         match self.first {
             None => {
@@ -59,7 +59,8 @@ impl Life {
         self.job.asked.prompt.len() as u64
     }
 
-    /// Prompt tokens that were loaded from a host tier, or transferred from another instance and not cached already.
+    /// Prompt tokens that were loaded from a host tier, or that another instance transferred and the cache did not
+    /// have.
     pub(super) fn external(&self) -> u64 {
         self.loaded.max(self.job.asked.transferred.min(self.prompt()).saturating_sub(self.cached))
     }
@@ -67,7 +68,7 @@ impl Life {
     pub(super) fn ended(&self, pace: &Pace) -> Ended {
         let since = self.job.since;
         let admitted = self.admitted.unwrap_or(since);
-        // vLLM counts queue time from when the engine has received a request.
+        // vLLM counts queue time from the time when the engine receives a request.
         let queued = if self.job.asked.transferred == 0 { self.job.asked.at } else { since };
         let first = self.first.unwrap_or(self.last);
         let span = |from: Ticks, to: Ticks| pace.seconds(to - from);

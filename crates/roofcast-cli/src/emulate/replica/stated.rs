@@ -1,7 +1,7 @@
-//! An engine with fixed latencies: each request gets its first token a fixed time after its arrival, and every
-//! further token a fixed time after the previous one, regardless of load.
+//! An engine with fixed latencies: each request gets its first token a fixed time after its arrival, and every further
+//! token a fixed time after the previous one, regardless of load.
 //!
-//! Knows: when each token is due. Has no scheduler, memory or cache: requests never wait, and nothing is cached.
+//! Knows: when each token is due. There is no scheduler, memory or cache: requests never wait, and nothing is cached.
 
 use super::life::Life;
 use super::{Message, Shared};
@@ -15,14 +15,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Longest sleep of an idle engine before it checks whether its handle still exists.
+/// Longest sleep of an idle engine, after which it checks that its handle still exists.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Fixed latencies in engine time.
+/// Fixed latencies, in milliseconds of engine time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Latencies {
-    /// Time from a request to its first token, in milliseconds.
+    /// Time from a request's arrival to its first token, in milliseconds.
     pub(crate) ttft_ms: f64,
     /// Time from each token to the next, in milliseconds.
     pub(crate) itl_ms: f64,
@@ -42,13 +42,13 @@ fn ticks(ms: f64) -> Ticks {
     Ticks((ms * 1e9 * TICKS_PER_PS) as u128)
 }
 
-/// The engine's thread.
+/// State of the engine's thread.
 pub(super) struct Stated {
     latencies: Latencies,
     pace: Pace,
     inbox: Receiver<Message>,
     shared: Arc<Shared>,
-    /// Requests, each with its number of released tokens.
+    /// Requests by number, each with the number of its released tokens.
     here: BTreeMap<u64, (Life, usize)>,
     /// Due time of each request's next token.
     due: BTreeSet<(Ticks, u64)>,
@@ -111,12 +111,12 @@ impl Stated {
                 }
             }
             Message::State(latencies) => self.latencies = latencies,
-            // There is no step to pause, and no cache to empty.
+            // There are no steps to pause, and no cache to empty.
             Message::Pause { .. } | Message::Wake | Message::Flush => {}
         }
     }
 
-    /// Removes a request.
+    /// Removes a request and returns it.
     fn remove(&mut self, number: u64) -> Option<Life> {
         let (life, said) = self.here.remove(&number)?;
         self.due.retain(|(_, other)| *other != number);
@@ -127,7 +127,7 @@ impl Stated {
         Some(life)
     }
 
-    /// Releases the tokens that are due.
+    /// Releases all tokens that are due.
     fn say(&mut self) {
         let now = self.pace.now();
         while let Some((at, number)) = self.due.first().copied().filter(|(at, _)| *at <= now) {

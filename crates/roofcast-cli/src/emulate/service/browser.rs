@@ -1,6 +1,6 @@
 //! Rights of pages of other sites: they may send requests, as in vLLM, but never administer.
 //!
-//! Knows: CORS as starlette's middleware answers it with vLLM's defaults, every origin, method and header without
+//! Knows: CORS as starlette's middleware implements it with vLLM's defaults: every origin, method and header, without
 //! credentials (`--allowed-origins` and related flags of `entrypoints/openai/cli_args.py` of vLLM 0.32).
 
 use super::super::response::whole;
@@ -9,13 +9,13 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 
-/// Starlette's list of methods.
+/// Methods that starlette lists in a preflight response.
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
 const EVERYONE: HeaderValue = HeaderValue::from_static("*");
-/// Seconds that a browser may remember an answer.
+/// Seconds for which a browser may cache a preflight response.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The answer to a preflight request, if it is one.
+/// The response to a CORS preflight request; `None` for any other request.
 pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response<Sent>> {
     let asks =
         headers.contains_key(header::ORIGIN) && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -32,7 +32,7 @@ pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response
     Some(response)
 }
 
-/// Allows the requesting page to read the answer.
+/// Allows the page that sent the request to read the response.
 pub(super) fn share(response: &mut Response<Sent>) {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, EVERYONE);
 }

@@ -1,4 +1,4 @@
-//! Control of a server: faults, pinned gauges, stated latencies, replicas that go down, sleep.
+//! Control of a server: faults, pinned gauges, fixed latencies, replicas that go down, sleep.
 
 use super::super::faults::Fault;
 use super::super::fields::Fields;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::sync::PoisonError;
 
 impl Service {
-    /// Shows, sets or removes the fault for all requests.
+    /// Shows, sets or removes the fault that applies to all requests.
     pub(super) fn change_fault(&self, method: &Method, body: &[u8]) -> Answered {
         match *method {
             Method::POST => {
@@ -60,7 +60,7 @@ impl Service {
         Ok(said(&json!({ "down": self.group.down() })))
     }
 
-    /// Shows or sets stated latencies; without any they are those from the start.
+    /// Shows or sets the fixed latencies; a body without any restores the latencies from the start.
     pub(super) fn change_latencies(&self, method: &Method, body: &[u8]) -> Answered {
         let mut now = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
         match *method {
@@ -83,7 +83,7 @@ impl Service {
         Ok(said(&json!({ "latencies": *now })))
     }
 
-    /// True if no engine is up.
+    /// True if all engines are down.
     pub(super) fn is_dead(&self) -> bool {
         self.group.down().len() == self.group.engines().len()
     }
@@ -119,8 +119,8 @@ impl Service {
         HeaderValue::from_str(&text).ok()
     }
 
-    /// Puts the engines to sleep, by `level` and `mode` of a query; answers when the requests that may end have
-    /// ended, as vLLM's `EngineCore.sleep` does.
+    /// Puts the engines to sleep, with the `level` and `mode` in a query. Responds when the requests in flight are
+    /// aborted or served, as vLLM's `EngineCore.sleep` does.
     pub(super) async fn fall_asleep(&self, query: &str) -> Answered {
         let wrong = |field: &str, found: &str, accepted: &str| {
             let message = format!("{field} must be {accepted}, got {found}.");
@@ -138,13 +138,13 @@ impl Service {
             engine.metrics().sleeps(Some(level));
         }
         for paused in paused {
-            // An engine that was woken meanwhile has nothing to wait for.
+            // An error means that the engine was woken meanwhile, so there is nothing to wait for.
             _ = paused.await;
         }
         Ok(said(&json!({"status": "sleeping", "level": level})))
     }
 
-    /// Wakes the engines when all their memory is awake.
+    /// Wakes memory by the tags in a query, and the engines once all their memory is awake.
     pub(super) fn wake_up(&self, query: &str) -> Response<Sent> {
         let tags: Vec<String> = parameter(query, "tags").map(str::to_owned).collect();
         let awake = self.sleep.wake(&tags);
@@ -159,7 +159,7 @@ impl Service {
     }
 }
 
-/// The values of a parameter in a query, not decoded.
+/// The values of a parameter in a query, without percent-decoding.
 fn parameter<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     query
         .split('&')

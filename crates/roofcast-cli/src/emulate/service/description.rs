@@ -1,12 +1,12 @@
-//! `/openapi.json`: the available paths, for clients that query it first.
+//! `/openapi.json`: the available paths, for clients that read it first.
 //!
-//! Knows: paths and methods, taken from the routes. Bodies are described as objects, because their checks are
-//! elsewhere.
+//! Knows: paths and methods, taken from the routes. Bodies are described only as objects, because other modules check
+//! them.
 
 use super::Service;
 use serde_json::{Map, Value, json};
 
-/// Paths of all imitated servers.
+/// Paths of all imitated servers together.
 const PATHS: [&str; 21] = [
     "/v1/completions",
     "/v1/chat/completions",

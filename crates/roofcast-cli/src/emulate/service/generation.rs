@@ -1,6 +1,6 @@
 //! Conversion of a request to an engine's work, and of the results to an answer.
 //!
-//! Knows: the order of checks, the engine's input, and the head of a response.
+//! Knows: the order of checks, the engine's input, and the head of a response. Knows nothing about the form of bodies.
 
 use super::super::adapters::Adapter;
 use super::super::ask::{Ask, Endpoint};
@@ -27,15 +27,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Size in bytes from which bodies are parsed on a separate thread, where they delay no other request.
+/// Size in bytes from which a body is parsed on a separate thread, so that it delays no other request.
 const LONG: usize = 128 << 10;
-/// Tokens of a completion where the client names no bound: OpenAI's default.
+/// Most tokens of a completion if the client gives no bound: OpenAI's default.
 const COMPLETION_TOKENS: u64 = 16;
-/// Header that requests the load in an answer's head, and that carries it.
+/// Header of a request that asks for the load in the response's head, and of the response that has it.
 const LOAD_FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
 const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// An accepted request, with its engine, time and model name.
+/// An accepted request, with its engine, its time of arrival and its model's name.
 struct Admitted {
     ask: Ask,
     model: String,
@@ -45,12 +45,12 @@ struct Admitted {
     at: Ticks,
     /// Most tokens of the answer to each prompt.
     most: Vec<u64>,
-    /// Number of its first choice.
+    /// Number of the request's first choice; further choices have the next numbers.
     first: u64,
 }
 
 impl Service {
-    /// Serves one request.
+    /// Serves one request to a generating endpoint.
     pub(super) async fn complete(&self, endpoint: Endpoint, headers: &HeaderMap, body: Incoming) -> Answered {
         let counted = Counted::new(&self.load);
         let body = self.read(headers, body).await?;
@@ -89,7 +89,7 @@ impl Service {
         self.whole_answer(reply, in_flight, &engine, headers).await
     }
 
-    /// The complete answer, after all tokens are released.
+    /// The response in one piece, after all tokens are released.
     async fn whole_answer(
         &self,
         mut reply: Reply,
@@ -108,7 +108,7 @@ impl Service {
         Ok(response)
     }
 
-    /// Checks a request, and finds its engine.
+    /// Checks a request, and chooses its engine.
     fn admit(&self, mut ask: Ask, headers: &HeaderMap, at: Ticks) -> Result<Admitted, Refusal> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let number = |name: &str| text(name).and_then(|value| value.trim().parse::<i64>().ok());
@@ -124,7 +124,7 @@ impl Service {
         let engine = self.group.choose(key, at);
         let engine = engine.ok_or_else(|| if self.is_dead() { Refusal::dead() } else { Refusal::busy() })?;
         let here = [engine.in_flight(), engine.queued_tokens()];
-        // As in vLLM's `check_admission`.
+        // The order of the checks follows vLLM's `check_admission`.
         let full = here.iter().zip(&self.settings.max_queued).position(|(here, most)| here >= most);
         if let Some(reason) = full {
             engine.metrics().rejected(reason);
@@ -133,7 +133,7 @@ impl Service {
         Ok(Admitted { ask, model, adapter, engine, key, at, most, first })
     }
 
-    /// The engine of a rank; vLLM refuses an unknown one, other servers ignore ranks.
+    /// The engine of a data-parallel rank; vLLM refuses an unknown rank, other servers ignore ranks.
     fn rank(&self, rank: i64) -> Result<Option<usize>, Refusal> {
         let count = self.group.engines().len();
         let found = usize::try_from(rank).ok().filter(|rank| *rank < count);
@@ -154,7 +154,7 @@ impl Service {
         }
     }
 
-    /// Sends all choices to the engine; returns their texts.
+    /// Sends all choices to the engine; returns their generated answers.
     fn begin(&self, admitted: &Admitted, outlet: &Arc<Outlet>) -> Vec<Completion> {
         let Admitted { ask, engine, at, .. } = admitted;
         let choices = ask.prompts.len() * ask.n;
@@ -191,7 +191,7 @@ impl Service {
         answers
     }
 
-    /// Transfer time of a prompt's cache from another instance.
+    /// Transfer time of a KV cache of `tokens` tokens from another instance.
     fn travel(&self, tokens: u64) -> Ticks {
         self.settings.link.as_ref().map_or(Ticks::ZERO, |way| way.time(tokens) + way.latency)
     }
@@ -217,9 +217,9 @@ impl Service {
         Reply { id, created: now(), model, fingerprint, answers, echoed, ask, kv_transfer, tokenizer, width }
     }
 
-    /// Parameters that a decode instance needs to fetch a prompt's cache (`request_finished` of vLLM 0.32's
-    /// `distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py`). Blocks have no numbers outside the engine,
-    /// so these count from 1.
+    /// Parameters that a decode instance needs to fetch a prompt's KV cache (`request_finished` of vLLM 0.32's
+    /// `distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py`). The engine's blocks have no ids, so the
+    /// stated ids count from 1.
     fn handed_over(&self, id: &str, ask: &Ask) -> Value {
         let tokens = ask.prompts.first().map_or(0, |prompt| prompt.len() as u64);
         let size = self.fixed().map_or(16, |fixed| fixed.block_size).max(1);
@@ -230,7 +230,7 @@ impl Service {
             "remote_num_tokens": tokens})
     }
 
-    /// Most tokens of the answer to each prompt.
+    /// Computes the most tokens of the answer to each prompt.
     fn bounds(&self, ask: &Ask) -> Result<Vec<u64>, Refusal> {
         let longest = self.settings.max_model_len;
         let bound = |prompt: &Arc<[u32]>| {
@@ -238,7 +238,7 @@ impl Service {
             let room = longest.checked_sub(input).filter(|room| *room > 0);
             let room = room.ok_or_else(|| Refusal::too_long(longest, input))?;
             match (ask.max_tokens, ask.endpoint) {
-                // SGLang and llama.cpp stop at the end of the context.
+                // SGLang and llama.cpp stop at the end of the context instead of refusing the request.
                 (Some(asked), _) if self.settings.dialect != Dialect::Vllm => Ok(asked.min(room)),
                 (Some(asked), _) if asked > room => Err(Refusal::too_many(longest, input, asked)),
                 (Some(asked), _) => Ok(asked),

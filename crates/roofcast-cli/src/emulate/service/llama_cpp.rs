@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use serde_json::{Value, json};
 
-/// Build whose API is imitated.
+/// Build of llama.cpp whose API is imitated.
 const BUILD: &str = "b11434";
 
-/// The methods that a path supports.
+/// The methods that a path supports; `None` for an unknown path.
 pub(super) fn methods(path: &str) -> Option<&'static [Method]> {
     match path {
         "/completion" | "/completions" | "/tokenize" | "/detokenize" => Some(&[Method::POST]),
@@ -64,7 +64,7 @@ impl Service {
         })
     }
 
-    /// One slot per possible sequence; as many are processing as requests run.
+    /// `/slots`: one slot per sequence that can run; as many are processing as requests run.
     fn slots(&self) -> Value {
         let running = self.group.engines().iter().map(|engine| engine.metrics().running()).sum::<u64>();
         let slot = |id: u64| {
@@ -74,7 +74,7 @@ impl Service {
         (0..self.slot_count()).map(slot).collect()
     }
 
-    /// The models in both of the server's forms.
+    /// The list of models, in both forms that llama.cpp's server gives at once.
     fn listed(&self) -> Value {
         let named = |name: &String| {
             json!({"name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model",

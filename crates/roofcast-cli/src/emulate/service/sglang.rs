@@ -11,14 +11,14 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-/// Version whose API is imitated.
+/// Version of SGLang whose API is imitated.
 const VERSION: &str = "0.5.23";
 
-/// Answer of `/flush_cache` on success.
+/// Body of `/flush_cache` on success.
 const FLUSHED: &str = "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting \
                        requests, the operation will not be performed.)\n";
 
-/// The methods that a path supports.
+/// The methods that a path supports; `None` for an unknown path.
 pub(super) fn methods(path: &str) -> Option<&'static [Method]> {
     match path {
         "/generate" => Some(&[Method::POST, Method::PUT]),
@@ -63,7 +63,7 @@ impl Service {
             "model_type": null, "architectures": null})
     }
 
-    /// The settings that this server has, by SGLang's names, and the state of each engine.
+    /// The settings of this server by SGLang's names, and the state of each engine.
     fn server_info(&self) -> Value {
         let fixed = self.fixed();
         let state = |engine: &super::super::replica::EngineHandle| {

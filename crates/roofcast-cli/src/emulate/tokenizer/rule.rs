@@ -1,23 +1,23 @@
-//! Text to tokens and back by a rule that needs no vocabulary.
+//! Conversion between text and tokens by a rule that needs no vocabulary.
 //!
-//! Knows: a token is one character, or up to four ASCII characters of which only the first may be white space, about the
-//! four characters a token that English has in real vocabularies. A token's number is its text, so that every emulator
-//! counts, hashes and says the same.
+//! Knows: a token is one character, or up to four ASCII characters of which only the first may be white space. This
+//! gives about four characters a token, as real vocabularies do for English. A token's id encodes its text, so that
+//! every emulator has equal counts, hashes and texts.
 
 use super::{Encoded, Tokenizer};
 
-/// First ids of tokens of one, two, three and four ASCII characters; ids below 128 are the characters themselves.
+/// First ids of tokens of one, two, three and four ASCII characters; an id below 128 is the character itself.
 const OFFSETS: [u32; 4] = [0, 128, 128 + (1 << 14), 128 + (1 << 14) + (1 << 21)];
-/// First id after tokens of ASCII characters.
+/// First id after the tokens of ASCII characters.
 const ASCII_END: u32 = OFFSETS[3] + (1 << 28);
-/// Offset of a character beyond ASCII, to which its code point is added.
+/// Id of code point 0 for characters beyond ASCII; the character's code point is added.
 const CHARACTERS: u32 = 1 << 29;
-/// Token at the start of a chat's turn.
+/// Id of the special token at the start of a chat's turn.
 const TURN_START: u32 = 1 << 30;
-/// Token at the end of a chat's turn.
+/// Id of the special token at the end of a chat's turn.
 const TURN_END: u32 = TURN_START + 1;
 
-/// The built-in tokenizer.
+/// The tokenizer by the built-in rule.
 #[derive(Debug)]
 pub(crate) struct Rule;
 
@@ -28,7 +28,7 @@ impl Tokenizer for Rule {
         Ok(tokens)
     }
 
-    /// Each turn with its role between marks.
+    /// Encodes each turn and its role between special tokens.
     fn chat(&self, turns: &[(String, String)], answers: bool) -> Encoded {
         let mut tokens = Vec::new();
         for (role, content) in turns {
@@ -46,7 +46,7 @@ impl Tokenizer for Rule {
         Ok(tokens)
     }
 
-    /// The replacement character represents ids that are no token.
+    /// An id that is not a token becomes the replacement character.
     fn text(&self, tokens: &[u32]) -> String {
         let mut text = String::with_capacity(tokens.len() * 4);
         for token in tokens {
@@ -62,7 +62,7 @@ impl Tokenizer for Rule {
     }
 }
 
-/// Adds the tokens of a text.
+/// Appends the tokens of a text.
 fn encode(text: &str, into: &mut Vec<u32>) {
     let mut held = Held::default();
     for c in text.chars() {
@@ -80,7 +80,7 @@ fn encode(text: &str, into: &mut Vec<u32>) {
     held.end(into);
 }
 
-/// ASCII characters that have not made a token yet.
+/// ASCII characters that are not a whole token yet.
 #[derive(Default)]
 struct Held {
     number: u32,
@@ -96,7 +96,7 @@ impl Held {
     }
 }
 
-/// Adds the text of a token; marks of turns have none. False if there is no such token.
+/// Appends the text of a token; the special tokens of turns have none. False if there is no such token.
 fn decode(token: u32, into: &mut String) -> bool {
     if token == TURN_START || token == TURN_END {
         return true;
@@ -129,10 +129,11 @@ mod tests {
         let cut = |t: &str| tokens(t).into_iter().map(|t| Rule.text(&[t])).collect::<Vec<_>>();
         assert_eq!(cut("the of and"), ["the", " of", " and"]);
         assert_eq!(cut("tokenizer é!\n\n"), ["toke", "nize", "r", " ", "é", "!", "\n", "\n"]);
-        // "a" is 97, "ab" 128 + 97 · 128 + 98.
+        // The id of "a" is 97, of "ab" 128 + 97 · 128 + 98.
         assert_eq!(tokens("a ab"), [97, OFFSETS[2] + (32 << 14) + (97 << 7) + 98]);
         assert_eq!(tokens("ab"), [128 + 97 * 128 + 98]);
-        // Two marks a turn, the role, a line feed: 5 + 1; then the answer's beginning: mark, "assi", "stan", "t", line feed.
+        // A turn has two special tokens, the role, a line feed and the text: 5 + 1. The answer's beginning has a
+        // special token, "assi", "stan", "t" and a line feed.
         let turn = ("user".to_owned(), "hi".to_owned());
         assert_eq!(Rule.chat(&[turn], true).unwrap().len(), 5 + 5);
     }
@@ -142,14 +143,14 @@ mod tests {
         fn texts_come_back(text in "\\PC*|[ -~\n\t]{0,80}", more in any::<u32>()) {
             prop_assert_eq!(Rule.text(&tokens(&text)), text.clone());
             prop_assert_eq!(Rule.pieces(&tokens(&text)).concat(), text);
-            // Any number is a token that encodes back to itself, or is no token.
+            // Any id is either a token that encodes back to itself, or not a token.
             let mut one = String::new();
             if decode(more, &mut one) && !one.is_empty() {
                 prop_assert!(one.len() <= 4);
             }
         }
 
-        /// Extending a text leaves all tokens but the last unchanged.
+        /// Appending to a text leaves all its tokens except the last unchanged, so that prefixes are shared.
         #[test]
         fn prefixes_share_tokens(text in "[ -~]{1,60}", more in "[ -~]{0,20}") {
             let (whole, part) = (tokens(&format!("{text}{more}")), tokens(&text));

@@ -1,7 +1,7 @@
 //! The tokens of a model's own `tokenizer.json`, by Hugging Face's library.
 //!
-//! Knows: which special tokens mark a chat's turns, and which token ends a character. Runs no chat template: turns stand as
-//! ChatML or Llama 3 has them where the file holds those marks, else as lines of text.
+//! Knows: which special tokens mark a chat's turns, and which token completes a character. Runs no chat template: turns
+//! are written in the form of ChatML or Llama 3 if the file has their special tokens, else as lines of text.
 
 use super::{Encoded, Tokenizer};
 use crate::bench::vocabulary::words;
@@ -9,18 +9,18 @@ use crate::emulate::refusal::Refusal;
 use roofcast::{Error, Result};
 use tokenizers::Tokenizer as Library;
 
-/// Texts before a turn's role, after it, and after the turn.
+/// Texts before a turn's role, after the role, and after the turn.
 type Marks = [&'static str; 3];
 
-/// Marks that are special tokens, of Qwen and others, and of Llama 3.
+/// Marks of turns that are special tokens: those in Qwen's vocabularies and others, and Llama 3's.
 const SPECIAL: [Marks; 2] =
     [["<|im_start|>", "\n", "<|im_end|>\n"], ["<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"]];
-/// Marks for a vocabulary without special ones.
+/// Marks of turns for a vocabulary without special tokens.
 const PLAIN: Marks = ["", ":\n", "\n\n"];
 
 const ACCEPTED: &str = "a tokenizer.json that Hugging Face's tokenizers 0.23 reads";
 
-/// A vocabulary, and how to cut texts into its tokens.
+/// A vocabulary, with the rules that cut texts into its tokens.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     library: Library,
@@ -35,7 +35,7 @@ impl Vocabulary {
             message: format!("{what}; accepted: {ACCEPTED}"),
         };
         let mut library = Library::from_bytes(text).map_err(|e| wrong(e.to_string()))?;
-        // Truncation is for batches in training, which a server does not have.
+        // Truncation is meant for training batches; a server must count all tokens.
         library.with_truncation(None).map_err(|e| wrong(e.to_string()))?;
         library.with_padding(None);
         let held = |mark: &str| mark.trim().is_empty() || library.token_to_id(mark.trim()).is_some();
@@ -94,13 +94,14 @@ impl Tokenizer for Vocabulary {
         self.library.id_to_token(token).unwrap_or_default()
     }
 
-    /// A token's text depends on the previous one, so each is decoded after the last ones whose text is complete.
+    /// A token's text depends on the tokens before it, so each token is decoded together with the last tokens whose
+    /// text is complete.
     fn pieces(&self, tokens: &[u32]) -> Vec<String> {
         let mut pieces = Vec::with_capacity(tokens.len());
         let (mut from, mut out, mut before) = (0, 0, 0);
         for end in 1..=tokens.len() {
             let text = self.text(&tokens[from..end]);
-            // Text that ends within a character is held until the character is complete.
+            // A text that ends within a character waits until the character is complete.
             let new = text.get(before..).filter(|new| !new.ends_with(char::REPLACEMENT_CHARACTER));
             pieces.push(new.unwrap_or_default().to_owned());
             if new.is_some() {

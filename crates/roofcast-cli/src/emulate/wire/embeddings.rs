@@ -1,6 +1,6 @@
-//! `/v1/embeddings`: a vector for each prompt, of length one, equal for equal tokens.
+//! `/v1/embeddings`: a vector of length one for each prompt, equal for equal tokens.
 //!
-//! Knows: the format of vectors, as numbers or in base64. They have no meaning: their numbers are drawn from the
+//! Knows: the format of vectors, as numbers or in base64. The vectors have no meaning: their numbers are drawn from the
 //! prompt.
 
 use super::Reply;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 impl Reply {
-    /// The whole answer.
+    /// The body of the response.
     pub(super) fn embeddings(&self) -> Value {
         let count = self.ask.vectors.dimensions.unwrap_or(self.width) as usize;
         let data: Vec<Value> = self
@@ -68,7 +68,7 @@ fn base64(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The test vectors of RFC 4648, section 10.
+    /// Test vectors of RFC 4648, section 10.
     #[test]
     fn base64_as_the_rfc_has_it() {
         for (bytes, text) in [

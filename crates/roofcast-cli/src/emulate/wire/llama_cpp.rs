@@ -1,13 +1,13 @@
-//! llama.cpp's `/completion`.
+//! Answers of llama.cpp's `/completion`.
 //!
-//! Source: answers recorded from llama.cpp b11434, whose keys a test compares. Only generation settings that affect
-//! an answer here are supported.
+//! Source: answers recorded from llama.cpp b11434, whose keys a test compares. Only generation settings that affect the
+//! emulated answer are included.
 
 use super::{Out, Reply, json as write};
 use serde_json::{Value, json};
 
 impl Reply {
-    /// The final object of a choice; in a stream without the text that was sent already.
+    /// The final object of a choice; in a stream, without the text, which was sent already.
     fn llama_end(&self, choice: usize, out: &Out) -> Value {
         let (ask, answer) = (&self.ask, &self.answers[choice]);
         let (said, asked) = (answer.tokens.len() as u64, self.prompt(choice).len() as u64);
@@ -31,14 +31,14 @@ impl Reply {
         })
     }
 
-    /// The complete answer: a list for several prompts.
+    /// The body of the response in one piece; a list for several prompts.
     pub(super) fn llama_completion(&self, out: &[Out]) -> Value {
         let mut all: Vec<Value> =
             out.iter().enumerate().map(|(choice, out)| self.llama_end(choice, out)).collect();
         if self.ask.listed { all.into() } else { all.pop().unwrap_or_default() }
     }
 
-    /// One token.
+    /// Writes the chunk of one token.
     pub(super) fn llama_chunk(&self, choice: usize, index: usize, into: &mut Vec<u8>) {
         let answer = &self.answers[choice];
         let chunk = json!({"index": choice, "content": answer.token_text(index), "tokens": [answer.tokens[index]],
@@ -58,7 +58,7 @@ impl Reply {
     }
 }
 
-/// Milliseconds and rates of a prompt and its answer.
+/// Milliseconds and rates of the prompt and the answer.
 fn timings(asked: u64, said: u64, out: &Out) -> Value {
     let computed = asked.saturating_sub(out.cached);
     let rate = |tokens: u64, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };

@@ -1,15 +1,15 @@
-//! Log probabilities, made up because nothing is computed, with less likely alternatives.
+//! Log probabilities, made up because no model is computed, with less likely alternatives.
 //!
 //! Source of the shapes: answers recorded from vLLM 0.32, and `_create_completion_logprobs` of its
 //! `entrypoints/openai/completion/serving.py`. If a completion echoes its prompt, the prompt's tokens come first; the
-//! very first has no probability.
+//! very first token has no probability.
 
 use super::super::ask::{Ask, Endpoint};
 use super::super::tokenizer::Tokenizer;
 use super::Reply;
 use serde_json::{Value, json};
 
-/// A prompt that is returned with log probabilities: the text of each token, and the characters of all.
+/// A prompt that is returned with log probabilities: the text of each token, and the number of characters of all.
 #[derive(Debug, Clone)]
 pub(crate) struct Echoed {
     pieces: Vec<String>,
@@ -17,7 +17,7 @@ pub(crate) struct Echoed {
 }
 
 impl Echoed {
-    /// Echoed prompts of a request, if it asks for them.
+    /// The echoed prompts of a request; empty if it asks for none.
     pub(crate) fn all(ask: &Ask, tokenizer: &dyn Tokenizer) -> Vec<Echoed> {
         let asked = ask.echo && ask.logprobs.is_some();
         let prompts = ask.prompts.iter().filter(|_| asked);
@@ -31,7 +31,7 @@ impl Echoed {
     }
 }
 
-/// Columns of a completion's log probabilities.
+/// Columns of a completion's log probabilities, with one entry for each token.
 #[derive(Default)]
 struct Columns {
     offsets: Vec<usize>,
@@ -41,7 +41,8 @@ struct Columns {
 }
 
 impl Columns {
-    /// Adds a token that begins at a character offset, with alternatives to it; a prompt's first token has none.
+    /// Adds a token whose text begins at character `offset`, with alternatives; a prompt's first token has no
+    /// probability and no alternatives.
     fn push(&mut self, offset: usize, text: &str, likely: Option<(u32, usize)>) {
         self.offsets.push(offset);
         self.tokens.push(text.to_owned());
@@ -54,7 +55,7 @@ impl Columns {
 }
 
 impl Reply {
-    /// Log probabilities of the tokens from `from` to `to`.
+    /// Log probabilities of the tokens from `from` up to, not including, `to`.
     pub(super) fn logprobs(&self, choice: usize, from: usize, to: usize) -> Value {
         match self.ask.logprobs {
             None => Value::Null,
@@ -100,13 +101,13 @@ impl Reply {
     }
 }
 
-/// Texts and log probabilities of made-up alternatives to the token; one fewer than the parameter, which includes the
-/// token.
+/// Texts and log probabilities of made-up alternatives to the token. There is one fewer than the client's parameter,
+/// which counts the token itself, too.
 fn others(token: u32, beside: usize) -> impl Iterator<Item = (String, f64)> {
     (1..beside).map(move |place| (format!(" alternative{place}"), logprob(token, place)))
 }
 
-/// A made-up log probability: of the token itself, or of the alternative at `place`.
+/// A made-up log probability: of the token itself at `place` 0, else of the alternative at `place`.
 fn logprob(token: u32, place: usize) -> f64 {
     let share = f64::from(token.wrapping_mul(0x9e37_79b9) >> 16) / 65_536.0;
     -0.05 - share - place as f64

@@ -1,6 +1,7 @@
-//! Anthropic's `/v1/messages`: one message, whole or as its events.
+//! Answers of Anthropic's `/v1/messages`: one message, in one piece or as events.
 //!
-//! Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming and `entrypoints/anthropic/serving.py` of vLLM 0.32.
+//! Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming and `entrypoints/anthropic/serving.py` of
+//! vLLM 0.32.
 
 use super::{Out, Reply};
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ impl Reply {
             "stop_reason": reason, "stop_sequence": stop, "usage": usage})
     }
 
-    /// The whole answer.
+    /// The body of the response in one piece.
     pub(super) fn anthropic(&self, out: &[Out]) -> Value {
         let Some(answer) = self.answers.first() else { return Value::Null };
         let cached = out.iter().map(|out| out.cached).sum();
@@ -45,7 +46,7 @@ impl Reply {
         );
     }
 
-    /// One token.
+    /// Writes the event of one token.
     pub(super) fn anthropic_delta(&self, index: usize, into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         let delta = json!({"type": "text_delta", "text": answer.token_text(index)});

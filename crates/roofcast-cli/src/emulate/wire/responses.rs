@@ -1,4 +1,4 @@
-//! `/v1/responses`: one message, whole or as OpenAI's events.
+//! Answers of `/v1/responses`: one message, in one piece or as OpenAI's events.
 //!
 //! Source: `entrypoints/openai/responses/protocol.py` and `streaming_events.py` of vLLM 0.32.
 
@@ -41,7 +41,7 @@ impl Reply {
         }
     }
 
-    /// The whole answer.
+    /// The body of the response in one piece.
     pub(super) fn response(&self, out: &[Out]) -> Value {
         let answer = self.answers.first();
         let (text, said) =
@@ -64,7 +64,7 @@ impl Reply {
         event(into, "response.content_part.added", 3, part);
     }
 
-    /// One token.
+    /// Writes the event of one token.
     pub(super) fn response_delta(&self, index: usize, into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         let delta = json!({"item_id": self.message_id(), "output_index": 0, "content_index": 0,
@@ -72,8 +72,8 @@ impl Reply {
         event(into, "response.output_text.delta", 4 + index, delta);
     }
 
-    /// Writes the end of a stream: four events. The last has this name even for an incomplete response at the token
-    /// limit (`responses_stream_generator` of `entrypoints/openai/responses/serving.py`).
+    /// Writes the end of a stream: four events. As in vLLM, the last is `response.completed` even if the response ended
+    /// at its token limit (`responses_stream_generator` of `entrypoints/openai/responses/serving.py`).
     pub(super) fn end_response(&self, out: &[Out], into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         let next = 4 + answer.tokens.len();

@@ -1,4 +1,4 @@
-//! SGLang's `/generate`: text and token counts so far, with metadata of the request.
+//! Answers of SGLang's `/generate`: text and token counts so far, with metadata of the request.
 //!
 //! Source: `_wait_one_response` and `_handle_batch_output` of `managers/tokenizer_manager.py` of SGLang 0.5.23. As
 //! there, each event of a stream repeats the text from its beginning.
@@ -7,7 +7,7 @@ use super::{Out, Reply, json as write};
 use serde_json::{Value, json};
 
 impl Reply {
-    /// The answer of a choice after `tokens` tokens.
+    /// The answer of a choice as it is after `tokens` tokens.
     fn generated_until(&self, choice: usize, tokens: usize, out: &Out) -> Value {
         let answer = &self.answers[choice];
         let last = tokens == answer.tokens.len();
@@ -30,7 +30,7 @@ impl Reply {
         json!({"text": text, "output_ids": &answer.tokens[..tokens], "meta_info": meta})
     }
 
-    /// The complete answer: a list for several prompts or choices.
+    /// The body of the response in one piece; a list for several prompts or choices.
     pub(super) fn generated(&self, out: &[Out]) -> Value {
         let whole = |(choice, out)| self.generated_until(choice, self.answers[choice].tokens.len(), out);
         let mut all: Vec<Value> = out.iter().enumerate().map(whole).collect();
@@ -40,7 +40,7 @@ impl Reply {
         }
     }
 
-    /// One token.
+    /// Writes the event of one token.
     pub(super) fn generated_chunk(&self, choice: usize, index: usize, out: &Out, into: &mut Vec<u8>) {
         let mut chunk = self.generated_until(choice, index + 1, out);
         if self.answers.len() > 1 || self.ask.listed {
