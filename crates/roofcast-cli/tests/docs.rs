@@ -1,7 +1,7 @@
 //! The book and the binary: output of roofcast shown in a chapter is the binary's output, and its commands run.
 //!
-//! A block between `<!-- generated: roofcast … -->` and `<!-- end -->` is the verb's text in a fence. `UPDATE_DOCS=1`
-//! rewrites the blocks; look at them before you commit.
+//! Knows: a block between `<!-- generated: roofcast … -->` and `<!-- end -->` is a verb's text in a fence.
+//! `UPDATE_DOCS=1` rewrites the blocks; read the changes before you commit them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
 
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::process::Command;
 
 const BEGIN: &str = "<!-- generated: roofcast ";
 const END: &str = "<!-- end -->";
-/// Columns that a table may take.
+/// Most characters in a line of a generated block.
 const WIDTH: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs `roofcast` with the words of `arguments`; output and exit code.
+/// Runs `roofcast` with the words of `arguments`; returns its standard output and exit code.
 fn roofcast(arguments: &str) -> (String, i32) {
     let output = Command::new(env!("CARGO_BIN_EXE_roofcast"))
         .args(arguments.split_whitespace())
@@ -24,12 +24,12 @@ fn roofcast(arguments: &str) -> (String, i32) {
         .output()
         .unwrap();
     let code = output.status.code().unwrap_or(-1);
-    // Exit code 4 is an answer as well: the deployment does not fit.
+    // Exit code 4 is an answer, too: the deployment does not fit.
     assert!(code == 0 || code == 4, "roofcast {arguments}: {}", String::from_utf8_lossy(&output.stderr));
     (String::from_utf8(output.stdout).unwrap(), code)
 }
 
-/// The chapters, by path.
+/// The chapters of the book, by path, with their texts.
 fn chapters() -> Vec<(PathBuf, String)> {
     let files = std::fs::read_dir(root().join("docs")).unwrap().map(|e| e.unwrap().path());
     let mut all: Vec<_> = files
@@ -40,7 +40,8 @@ fn chapters() -> Vec<(PathBuf, String)> {
     all
 }
 
-/// `text` with every generated block as the binary writes it now, and how many blocks there are.
+/// Replaces every generated block in `text` by the binary's present output; returns the new text and the number of
+/// blocks.
 fn regenerated(place: &Path, text: &str) -> (String, usize) {
     let mut out = String::new();
     let mut rest = text;
@@ -128,7 +129,7 @@ fn commands_of_the_seed_chapters_run() {
     assert!(count >= 12, "only {count} commands");
 }
 
-/// Runs a shell line in `folder`, which has `study.toml`; returns its output.
+/// Runs a shell line in `folder`, which contains `study.toml`; returns its output.
 fn in_a_shell(line: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     let here = Path::new(env!("CARGO_BIN_EXE_roofcast")).parent().unwrap().display().to_string();
     let path = format!("{here}:{}", std::env::var("PATH").unwrap_or_default());
@@ -139,7 +140,7 @@ fn in_a_shell(line: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands of roofcast in a chapter's shell blocks: continued lines joined, without comments and pipes.
+/// The roofcast commands in a chapter's shell blocks, with continued lines joined, without comments and pipes.
 fn commands(text: &str) -> Vec<String> {
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let lines =
@@ -148,7 +149,8 @@ fn commands(text: &str) -> Vec<String> {
     own.map(|line| line.split(" #").next().unwrap().split(" | ").next().unwrap().trim().to_owned()).collect()
 }
 
-/// Help behind a command is printed where all flags before it are known and have values that may be.
+/// With `--help` appended, the binary prints help only if it accepts every flag and value before it. So commands are
+/// checked without running them.
 #[test]
 fn every_command_of_the_book_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,7 +188,8 @@ fn commands_of_the_chapter_on_studies_run_and_merge() {
     let printed: Vec<String> = shell.iter().map(|line| in_a_shell(line, folder.path(), &[])).collect();
     let one = shell[2].replace(" --cells study --merge", "");
     assert_eq!(printed[2], in_a_shell(&one, folder.path(), &[]));
-    // Tasks of Slurm count from 1, pods from 0: here the third of 64 of 1280 runs, and the first of 64 of 64.
+    // Tasks of Slurm count from 1, pods from 0. Here they are the third of 64 tasks over 1280 runs, and the first of 64
+    // over 64 runs.
     let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 20\n\
                 input_len = 100\noutput_len = 20\n[workload.arrivals]\nkind = \"poisson\"\nrate = 1.0\n";
     std::fs::write(folder.path().join("study.toml"), spec).unwrap();
@@ -225,7 +228,7 @@ fn seeds_speak_json_and_csv() {
         assert!(documented.contains(&format!("`{key}`")), "`{key}` is not in docs/json.md");
     }
     assert!(documented.contains("roofcast/seeds/1"));
-    // One row a claim and a header.
+    // A header, and one row for each claim.
     let claims: usize =
         answer["seeds"].as_array().unwrap().iter().map(|s| s["claims"].as_array().unwrap().len()).sum();
     let (csv, _) = roofcast("seeds --csv");

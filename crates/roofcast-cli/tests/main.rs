@@ -1,4 +1,4 @@
-//! The binary as a user meets it: real processes.
+//! The binary as a user meets it: tests that run real processes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
 
 #[path = "suite/asked.rs"]

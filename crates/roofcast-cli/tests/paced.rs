@@ -1,4 +1,4 @@
-//! Tests that measure the clock or use a machine's connections: alone, after the other tests.
+//! Tests that measure the clock or need many of the machine's connections, run alone after the other tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests too
 #![allow(dead_code)] // helpers of the other tests
 

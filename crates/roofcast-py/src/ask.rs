@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Maximum delay of a signal or a progress display.
+/// Longest delay of a signal or a progress report.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Outcome of a question.
+/// Result of a question.
 #[pyclass(frozen, module = "roofcast._native")]
 pub(crate) struct Answer {
     /// The document that `--json` prints.
@@ -27,15 +27,15 @@ pub(crate) struct Answer {
     /// The program's lines on standard error.
     #[pyo3(get)]
     notes: Vec<String>,
-    /// The picture as SVG, where there is one.
+    /// The picture as SVG, if one was asked for.
     #[pyo3(get)]
     picture: Option<String>,
-    /// Each request of a simulation, where they were kept.
+    /// Each request of a simulation, if records were asked for.
     #[pyo3(get)]
     records: Option<Py<Table>>,
 }
 
-/// Progress of the work, and whether it goes on.
+/// Progress of the work and the conditions that end it, shared between two threads.
 struct Watched {
     done: AtomicU64,
     all: AtomicU64,
@@ -56,10 +56,10 @@ impl Watch for Watched {
 
 /// Answers `roofcast VERB FILES FLAGS --json`.
 ///
-/// flags is a list of (name, value); spec is the text of a spec in the place of a file, picture asks for the SVG, records for
-/// every request of a simulation. progress is called with what is done and all there is to do, 0 where that is not known,
-/// from the thread that asks, at most 20 times a second; what it raises ends the work, as Ctrl-C does. After
-/// time_limit_s seconds the work ends early.
+/// `flags` is a list of (name, value); `spec` is the text of a spec instead of a file; `picture` asks for the SVG,
+/// `records` for every request of a simulation. `progress` is called by the asking thread, at most 20 times a second,
+/// with the number of finished parts and the total, which is 0 if unknown; an exception from it ends the work, as
+/// Ctrl-C does. After `time_limit_s` seconds the work ends early.
 #[pyfunction]
 #[pyo3(signature = (verb, files, flags, *, spec=None, picture=false, records=false, progress=None, time_limit_s=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of a Python function")]
@@ -99,14 +99,15 @@ pub(crate) fn ask(
     let worker = thread::spawn(move || done.send(roofcast_cli::ask::answer(question)));
     let waited = wait(py, &answers, &watched, progress.as_ref());
     watched.stopped.store(true, Relaxed);
-    // The worker's result has already come through the channel.
+    // The worker's result has already arrived through the channel.
     py.detach(|| drop(worker.join()));
     let found = waited?.map_err(Error::new_err)?;
     let table = records.then(|| Py::new(py, Table::of_records(&found.records)?)).transpose()?;
     Ok(Answer { text: found.text, notes: found.notes, picture: found.picture, records: table })
 }
 
-/// Waits for the answer without Python's lock; signals are checked and progress is reported in between.
+/// Waits for the answer without holding Python's global interpreter lock; checks signals and reports progress
+/// meanwhile.
 fn wait(
     py: Python<'_>,
     answers: &Mutex<Receiver<Result<host::Answer, String>>>,
@@ -134,7 +135,7 @@ fn wait(
     }
 }
 
-/// A value of a flag: a switch, a number or a word, or several.
+/// Converts a Python value to a flag's value: a switch, a number or a word, or several.
 fn said(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Ok(on) = value.cast::<PyBool>() {
         return Ok(Value::Switch(on.is_true()));
@@ -150,32 +151,32 @@ fn said(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     Ok(Value::Word(word))
 }
 
-/// The flags of a verb, each with the kind of its value and one line of description.
+/// The flags of `verb`, each with the kind of its value and a one-line description.
 #[pyfunction]
 pub(crate) fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
     roofcast_cli::ask::flags(verb)
 }
 
-/// The values of a key as --sweep has them, as a JSON list.
+/// The values of a key in the syntax of --sweep, as a JSON list.
 #[pyfunction]
 pub(crate) fn values(text: &str) -> PyResult<String> {
     let found = roofcast_cli::ask::values(text).map_err(Error::new_err)?;
     Ok(serde_json::Value::from(found).to_string())
 }
 
-/// Answers that are kept in a folder, by key.
+/// Answers stored in a folder, by key.
 #[pyfunction]
 pub(crate) fn kept(py: Python<'_>, folder: PathBuf) -> PyResult<BTreeMap<String, String>> {
     py.detach(|| cells::kept(&folder)).map_err(Error::new_err)
 }
 
-/// Keeps answers in a folder, each a key and a text, in a file that appears whole or not at all.
+/// Stores answers in a folder, each a key and a text, in a file that appears whole or not at all.
 #[pyfunction]
 pub(crate) fn keep(py: Python<'_>, folder: PathBuf, answers: Vec<(String, String)>) -> PyResult<()> {
     py.detach(|| cells::keep(&folder, &answers)).map_err(Error::new_err)
 }
 
-/// A spec as TOML, from its JSON.
+/// Converts a spec from JSON to TOML.
 #[pyfunction]
 pub(crate) fn toml(json: &str) -> PyResult<String> {
     let refused =
@@ -185,8 +186,8 @@ pub(crate) fn toml(json: &str) -> PyResult<String> {
     Ok(table.to_string())
 }
 
-/// TOML has no null: keys with a null value are omitted. Whole numbers become integers, since NumPy and JavaScript
-/// write them with a decimal point: 1000.0 requests are 1000.
+/// Removes keys with a null value, because TOML has no null. Floats without a fraction become integers, because NumPy
+/// and JavaScript write whole numbers with a decimal point: 1000.0 requests are 1000.
 fn without_null(value: serde_json::Value) -> serde_json::Value {
     match value {
         serde_json::Value::Object(keys) => {

@@ -1,4 +1,4 @@
-//! `roofcast.Error`, which every question may raise.
+//! The exception `roofcast.Error`, which every question may raise.
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;

@@ -1,7 +1,7 @@
-//! `roofcast._native`: the functions of Rust that the Python package `roofcast` calls.
+//! `roofcast._native`: the Rust functions that the Python package `roofcast` calls.
 //!
 //! Knows: Python's values, its lock and its signals, Arrow's C interface. Questions go to the program's own verbs
-//! ([`roofcast_cli::host`]), so an answer is the output of `roofcast VERB --json`.
+//! ([`roofcast_cli::host`]), so an answer is the output of `roofcast VERB --json`. Knows nothing about the arithmetic.
 
 mod ask;
 mod error;
@@ -9,7 +9,7 @@ mod table;
 
 use pyo3::prelude::*;
 
-/// The native half of `roofcast`.
+/// The native module of the package `roofcast`.
 #[pymodule]
 mod _native {
     #[pymodule_export]
@@ -19,7 +19,7 @@ mod _native {
     #[pymodule_export]
     use super::table::{Table, table};
 
-    /// The version of the crates.
+    /// Version of the crates.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -1,7 +1,8 @@
 //! Tables as Arrow: the columns of records, and of rows of a JSON document.
 //!
-//! Knows: Arrow's types and its C interface (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>).
-//! Consumers read the columns where they lie.
+//! Knows: Arrow's types and its C interface
+//! (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>). Consumers read the columns without
+//! a copy.
 
 use crate::error::Error;
 use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
@@ -19,7 +20,7 @@ use roofcast::units::Picoseconds;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Columns of one length. pandas, polars, pyarrow and DuckDB read it through __arrow_c_stream__.
+/// Columns of equal length. pandas, polars, pyarrow and DuckDB read a table through __arrow_c_stream__.
 #[pyclass(frozen, module = "roofcast._native")]
 pub(crate) struct Table {
     batch: RecordBatch,
@@ -41,13 +42,14 @@ impl Table {
         format!("Table({} rows: {})", self.batch.num_rows(), self.column_names().join(", "))
     }
 
-    /// The columns' types as a capsule of Arrow.
+    /// The types of the columns, as an Arrow schema capsule.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.batch.schema().as_ref()).map_err(refused)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
-    /// The columns as a capsule of Arrow. A wish for other types is left to the reader.
+    /// The columns, as an Arrow stream capsule. A requested schema is ignored, as the protocol allows: the consumer
+    /// converts.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -71,7 +73,7 @@ fn of_columns(columns: Vec<(String, ArrayRef)>) -> PyResult<Table> {
 }
 
 impl Table {
-    /// The columns of `records` as CSV and Parquet have them.
+    /// Creates a table of `records`, with the columns of their CSV and Parquet files.
     pub(crate) fn of_records(records: &[Record]) -> PyResult<Table> {
         let counts = |of: fn(&Record) -> u64| -> ArrayRef {
             Arc::new(UInt64Array::from_iter_values(records.iter().map(of)))
@@ -107,7 +109,7 @@ impl Table {
     }
 }
 
-/// The rows of a JSON list as a table: keys within keys have points between them, other lists stay JSON.
+/// Creates a table of the rows of a JSON list. Keys of nested objects are joined by points; nested lists stay JSON.
 #[pyfunction]
 pub(crate) fn table(json: &str) -> PyResult<Table> {
     let rows: Vec<Map<String, Value>> = serde_json::from_str(json)
@@ -115,7 +117,7 @@ pub(crate) fn table(json: &str) -> PyResult<Table> {
     let flat: Vec<Map<String, Value>> = rows.into_iter().map(|row| flattened("", row)).collect();
     let mut names: Vec<String> = Vec::new();
     for name in flat.iter().flat_map(Map::keys) {
-        // Rows mostly have equal keys in equal order.
+        // Most rows have equal keys in equal order, which the check for known names makes fast.
         if !names.contains(name) {
             names.push(name.clone());
         }
@@ -140,7 +142,7 @@ fn flattened(prefix: &str, row: Map<String, Value>) -> Map<String, Value> {
     flat
 }
 
-/// A column of the narrowest type that holds every value.
+/// Creates a column of the narrowest type that holds every value.
 fn column(values: &[&Value]) -> ArrayRef {
     let all = |is: fn(&Value) -> bool| values.iter().all(|v| v.is_null() || is(v));
     if all(Value::is_boolean) {

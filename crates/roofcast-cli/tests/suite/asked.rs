@@ -1,4 +1,4 @@
-//! Questions in a flag or two: bounds in other units, none of them, and a measured server.
+//! Questions in one or two flags: bounds in other units, removed bounds, and a measured server.
 
 use crate::support::{json, roofcast};
 
@@ -10,7 +10,7 @@ fn bounds(flags: &str) -> toml::Table {
     run.out.parse::<toml::Table>().unwrap()["slo"].as_table().unwrap().clone()
 }
 
-/// The default plan has TTFT p99 and TPOT p99.
+/// The default plan bounds TTFT p99 and TPOT p99.
 #[test]
 fn bounds_are_replaced_added_and_removed() {
     let names = |flags: &str| bounds(flags).keys().cloned().collect::<Vec<_>>();
@@ -26,7 +26,7 @@ fn bounds_are_replaced_added_and_removed() {
     assert!(wrong.code == 2 && wrong.err.contains("or none"), "{}", wrong.err);
 }
 
-/// A decode-only question: 15 ms a token, no bound on the first one.
+/// A plan that bounds only decoding: 15 ms a token, without a bound on TTFT.
 #[test]
 fn a_plan_of_decodes_alone_needs_no_bound_on_the_first_token() {
     let (plan, code) = json(&format!(
@@ -39,7 +39,7 @@ fn a_plan_of_decodes_alone_needs_no_bound_on_the_first_token() {
     assert!(bounds[0]["metric"] == "TPOT" && bounds[0]["ms"].as_f64().unwrap() <= 15.0, "{bounds:?}");
 }
 
-/// The verdict by the band of the answer itself; the run is the one without the measurement.
+/// The verdict follows the band of the answer itself, and the rest of the answer is unchanged by the measurement.
 #[test]
 fn a_measured_server_stands_beside_forecast_and_limit() {
     let ask = format!("simulate {LLAMA} --users 64 --input-len 1000 --output-len 200 --requests 400");
@@ -71,7 +71,7 @@ fn a_measured_server_stands_beside_forecast_and_limit() {
     assert_eq!(sweep.code, 2, "{}", sweep.out);
 }
 
-/// The answer is a run's own verdict: the best value keeps the SLO by itself, and the value that misses it does not.
+/// The best value meets the SLO in a run by itself, and the value reported as missed does not.
 #[test]
 fn the_largest_value_that_keeps_the_slo_is_found() {
     let ask = format!("simulate {LLAMA} --input-len 1000 --output-len 100 --requests 400 --tpot-p99 20");
@@ -89,7 +89,7 @@ fn the_largest_value_that_keeps_the_slo_is_found() {
     let because = found["missed"]["because"].as_str().unwrap();
     let numbers: Vec<f64> = because.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     assert!(because.starts_with("TPOT p99") && because.ends_with("ms are allowed"), "{because}");
-    // The figure is above its bound as printed, too.
+    // The printed figure is above the bound even after rounding.
     assert!(numbers[0] > numbers[1] && numbers[1] == 20.0, "{because}");
     let said = roofcast(&format!("{ask} --find users=1..256"));
     let sentence = format!("The most users that keep the SLO: {best}; {missed} misses it: TPOT p99");
@@ -107,7 +107,7 @@ fn searches_that_cannot_be() {
         let run = roofcast(&format!("simulate {LLAMA} {flags}"));
         assert!(run.code == 2 && run.out.is_empty() && run.err.contains(told), "{flags}: {}", run.err);
     }
-    // 8 B weights in 16 bits at 3.35 TB/s take 4.8 ms: no rate keeps 2 ms.
+    // Reading 8 B weights of 16 bits at 3.35 TB/s takes 4.8 ms, so no rate meets 2 ms.
     let none = roofcast(&format!("simulate {LLAMA} --requests 100 --tpot-p99 2 --find rate=1..4"));
     assert_eq!(none.code, 4, "{}{}", none.out, none.err);
     assert!(
@@ -117,7 +117,7 @@ fn searches_that_cannot_be() {
     );
 }
 
-/// 2 requests/s for 10 s, then 30 for 10 s: the table has a row for each number of replicas.
+/// Arrivals of 2 requests/s for 10 s, then 30 for 10 s: the table has a row for each number of replicas.
 #[test]
 fn a_plan_says_what_an_ideal_autoscaler_runs() {
     let rows = |from: f64, rate: u32| {

@@ -1,4 +1,4 @@
-//! `roofcast bench` against servers of its own: exact schedules, and faults of every kind.
+//! `roofcast bench` against servers that the tests start: exact schedules, and faults of every kind.
 
 #[path = "bench/asking.rs"]
 mod asking;
@@ -21,7 +21,7 @@ use crate::schedule::{self, Schedule};
 use serde_json::Value;
 use std::time::Duration;
 
-/// While tests share the machine, lag is the machine's, not the client's.
+/// Flag that tolerates any lag: while tests share the machine, lag is the machine's, not the client's.
 const CALM: &str = "--max-lag 100000";
 
 fn exact() -> String {
@@ -33,7 +33,8 @@ fn at_least(answer: &Value, key: &str, least: f64) {
     assert!(found >= least, "{key} is {found}, below {least}");
 }
 
-/// A valid run: one that other work on this machine slowed down, as it reports itself, is repeated.
+/// Runs the command until the run is valid: a run that reports that other work on this machine slowed it down is
+/// repeated.
 fn believed(arguments: &str) -> crate::support::Run {
     let mut run = crate::support::roofcast(arguments);
     for _ in 0..9 {
@@ -45,7 +46,7 @@ fn believed(arguments: &str) -> crate::support::Run {
     run
 }
 
-/// The answer and exit code of a valid run.
+/// The answer and exit code of the first valid run.
 fn believed_json(arguments: &str) -> (serde_json::Value, i32) {
     let run = believed(&format!("{arguments} --json"));
     (serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{arguments}: {e}: {}", run.err)), run.code)

@@ -20,7 +20,7 @@ fn a_sweep_is_its_single_answers() {
     }
     let table = roofcast(&format!("{asked} --sweep context=4096,32768 --sweep count=1,2"));
     let rows: Vec<&str> = table.out.lines().filter(|line| line.contains(" GB ")).collect();
-    // 11,648 tokens of a 4090 hold two sequences of 4096 and none of 32,768.
+    // The 11,648 tokens of a 4090's KV cache hold two sequences of 4096 and none of 32,768.
     assert!(rows.len() == 4 && rows[0].ends_with("yes") && rows[2].ends_with("no"), "{}", table.out);
 }
 
@@ -39,7 +39,7 @@ fn a_sweep_refuses_what_is_no_question_of_memory() {
     assert_eq!(roofcast(&format!("{asked} --sweep batch=1000")).code, 4);
 }
 
-/// 24,880 tokens of an L4 hold one sequence of 16,384 and not two.
+/// The 24,880 tokens of an L4's KV cache hold one sequence of 16,384 and not two.
 #[test]
 fn steps_that_do_not_fit_are_marked() {
     let asked = "limits --model Qwen/Qwen3-8B --hardware l4 --context 16384 --sweep batch=1,2";
@@ -50,7 +50,8 @@ fn steps_that_do_not_fit_are_marked() {
     assert!(roofcast(asked).out.contains("fits") && !fitting.out.contains("fits"));
 }
 
-/// 20 of the 22.03 GiB of an L4 are asked for by vLLM 0.11, of which 10 are held; SGLang takes its share of the rest.
+/// Other processes hold 10 of an L4's 22.03 GiB. vLLM 0.11 asks for 20 GiB in all; SGLang takes its share of the
+/// remaining memory.
 #[test]
 fn other_processes_are_a_flag() {
     let asked = "capacity --model Qwen/Qwen3-0.6B --hardware l4 --memory-used 10 --engine";

@@ -1,4 +1,5 @@
-//! The catalog by real processes: names and formats, filters, one form for both kinds, an entry of one's own.
+//! The catalog in real processes: names and formats, filters, the common form of models and accelerators, an entry of
+//! one's own.
 
 use crate::support::{json, roofcast, root, run, shared};
 use std::path::Path;
@@ -10,7 +11,8 @@ fn first_lines(question: &str) -> String {
     run.out.lines().take(3).collect::<Vec<_>>().join("\n")
 }
 
-/// 32.76e9 weights: the id's 8 bits in blocks, llama.cpp's mixture and the 16 bits of `--weights`.
+/// For 32.76e9 weights, the format is the 8 bits in blocks of the id, llama.cpp's mixture, or the 16 bits of
+/// `--weights`.
 #[test]
 fn a_format_in_the_id_is_taken_and_said() {
     let base = "capacity --hardware h200-sxm --model";
@@ -24,14 +26,14 @@ fn a_format_in_the_id_is_taken_and_said() {
     let bytes = |question: &str| json(question).0["weight_bytes"].as_u64().unwrap();
     let named = bytes(&format!("{base} x/Qwen3-32B-quantized.w4a16"));
     assert_eq!(named, bytes(&format!("{base} Qwen/Qwen3-32B --weights w4a16")));
-    // A requested format overrides the id's, and the output says so.
+    // A requested format overrides the id's, and the output mentions it.
     let out = first_lines(&format!("{base} Qwen/Qwen3-32B-FP8 --weights w4"));
     assert!(out.contains("w4 weights") && out.contains("weights w4 as asked, not fp8-block"), "{out}");
     let plain = bytes(&format!("{base} Qwen/Qwen3-32B"));
     assert_eq!(bytes(&format!("{base} Qwen/Qwen3-32B-FP8 --weights bf16")), plain);
 }
 
-/// An A100 has no fp8: such a checkpoint is weight-only there, as one with a config is.
+/// An A100 cannot compute in fp8: a checkpoint with fp8 in its id is weight-only there, as one whose config says fp8.
 #[test]
 fn a_chip_without_the_format_stores_it_alone() {
     let run =
@@ -89,10 +91,10 @@ fn filters_pass_what_they_say() {
     assert!(!chips.contains(&"a100-sxm-80gb".to_owned()), "{chips:?}");
     assert!(ids("--price 3", "models").is_empty());
     let models = ids("--family qwen3 --memory ..24", "models");
-    // 8.19e9 weights of 16 bits are 15.3 GiB, 14.8e9 are 27.5 GiB.
+    // 8.19e9 weights of 16 bits are 15.3 GiB; 14.8e9 are 27.5 GiB.
     assert!(models.contains(&"Qwen/Qwen3-8B".to_owned()) && !models.contains(&"Qwen/Qwen3-14B".to_owned()));
     assert!(ids("--search h100sxm", "accelerators").contains(&"h100-sxm".to_owned()));
-    // The 3 of qwen3 does not match an alias's in qwen-32b.
+    // The 3 in the search for qwen3 does not match the 32 of the alias qwen-32b.
     let found = run(["catalog", "--search", "qwen3 32b"]).out;
     assert!(
         found.lines().nth(1).unwrap().starts_with("Qwen/Qwen3-32B ") && !found.contains("Qwen2.5"),
@@ -108,7 +110,8 @@ fn filters_pass_what_they_say() {
     assert!(rows.lines().all(|line| columns(line) == 8), "{rows}");
 }
 
-/// One form: a title, names and values, the sources; nothing wider than 100 columns but addresses.
+/// Models and accelerators are shown in one form: a title, names and values, the sources; only addresses are wider than
+/// 100 columns.
 #[test]
 fn models_and_accelerators_are_shown_alike() {
     for name in ["llama-3.1-8b", "h100-sxm", "deepseek-ai/DeepSeek-V3", "tpu-v5e"] {
@@ -119,7 +122,7 @@ fn models_and_accelerators_are_shown_alike() {
         let wide = lines.iter().find(|l| l.chars().count() > 100 && !l.contains("://"));
         assert_eq!(wide, None);
     }
-    // 2 · 32 layers · 8 heads · 128 · 2 bytes.
+    // KV bytes of a token: 2 · 32 layers · 8 heads · 128 · 2 bytes.
     assert!(roofcast("catalog llama-3.1-8b").out.contains("131,072 B per token"));
 }
 
@@ -127,7 +130,7 @@ const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "l
 "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 32000, "rms_norm_eps": 1e-05,
 "max_position_embeddings": 8192, "bos_token_id": null, "torch_dtype": "bfloat16"}"#;
 
-/// Runs a command of the documentation in `folder`.
+/// Runs a command of the documentation in `folder`; returns exit code, standard output and standard error.
 fn in_folder(folder: &Path, command: &str) -> (i32, String, String) {
     let words = command.strip_prefix("roofcast ").unwrap().split_whitespace();
     let run = Command::new(env!("CARGO_BIN_EXE_roofcast")).args(words).current_dir(folder).output().unwrap();
@@ -135,7 +138,7 @@ fn in_folder(folder: &Path, command: &str) -> (i32, String, String) {
     (run.status.code().unwrap(), text(run.stdout), text(run.stderr))
 }
 
-/// The commands of docs/models.md, as they are there.
+/// The commands of docs/models.md run as they are written there.
 #[test]
 fn adding_ones_own_is_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +177,7 @@ fn what_cannot_be_added_is_refused_by_key() {
     assert_eq!(roofcast("catalog add nowhere/config.json").code, 2);
 }
 
-/// Entries of real configs read as the configs do.
+/// A catalog entry made from a real config gives the model that the config gives.
 #[test]
 fn entries_of_real_configs_are_the_same_models() {
     let Some(configs) = shared("configs") else { return };

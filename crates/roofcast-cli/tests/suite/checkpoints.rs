@@ -1,14 +1,14 @@
-//! Checkpoints on disk, written here byte by byte.
+//! Checkpoints on disk, which the tests write byte by byte.
 
 use crate::support::{json, roofcast};
 use std::fs;
 use std::path::Path;
 
-/// A llama of one layer: hidden 64, FFN 128, 4 heads of 16 with 2 KV heads, vocabulary 100.
+/// Config of a llama of one layer: hidden 64, FFN 128, 4 heads of 16 with 2 KV heads, vocabulary 100.
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128, "torch_dtype": "bfloat16"}"#;
 
-/// Tensors of the llama, outermost dimension first.
+/// Tensors of this llama: safetensors name, GGUF name and shape, outermost dimension first.
 const TENSORS: [(&str, &str, &[u64]); 12] = [
     ("model.embed_tokens.weight", "token_embd.weight", &[100, 64]),
     ("model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight", &[64, 64]),
@@ -24,7 +24,7 @@ const TENSORS: [(&str, &str, &[u64]); 12] = [
     ("lm_head.weight", "output.weight", &[100, 64]),
 ];
 
-/// Embedding and head 2 · 6400, attention 2 · 4096 + 2 · 2048, FFN 3 · 8192, norms 3 · 64.
+/// Parameters: embedding and head 2 · 6400, attention 2 · 4096 + 2 · 2048, FFN 3 · 8192, norms 3 · 64.
 const PARAMETERS: u64 = 12_800 + 12_288 + 24_576 + 192;
 
 fn safetensors(path: &Path, tensors: &[(&str, &str, &[u64])]) {
@@ -44,7 +44,7 @@ fn safetensors(path: &Path, tensors: &[(&str, &str, &[u64])]) {
     fs::write(path, file).unwrap();
 }
 
-/// A GGUF with matrices in q8_0 (8) and vectors in f32 (0), without the data behind the header.
+/// Writes a GGUF with matrices in q8_0 (type 8) and vectors in f32 (type 0), without the data after the header.
 fn gguf(path: &Path) {
     let text = |s: &str| [(s.len() as u64).to_le_bytes().to_vec(), s.as_bytes().to_vec()].concat();
     let keys: [(&str, u32); 7] = [
@@ -61,7 +61,7 @@ fn gguf(path: &Path) {
     file.extend((TENSORS.len() as u64).to_le_bytes());
     file.extend((keys.len() as u64 + 2).to_le_bytes());
     file.extend([text("general.architecture"), 8_u32.to_le_bytes().to_vec(), text("llama")].concat());
-    // A vocabulary: an array (9) of strings (8), passed over.
+    // A vocabulary as an array (type 9) of strings (type 8), which the reader skips.
     file.extend(
         [text("tokenizer.ggml.tokens"), 9_u32.to_le_bytes().to_vec(), 8_u32.to_le_bytes().to_vec()].concat(),
     );
@@ -91,11 +91,11 @@ fn a_gguf_has_its_true_bits_per_tensor() {
     gguf(&path);
     let answer = explain(&path);
     assert_eq!(answer["parameters"]["total"].as_u64(), Some(PARAMETERS));
-    // Matrices in 34/32 bytes, 192 norm weights in 4.
+    // A block of 32 matrix values takes 34 bytes; the 192 norm weights take 4 bytes each.
     assert_eq!(answer["weight_bytes"].as_u64(), Some((PARAMETERS - 192) * 34 / 32 + 192 * 4));
     assert_eq!(answer["checkpoint"]["bytes"], answer["weight_bytes"]);
     assert_eq!(answer["checkpoint"]["differences"], serde_json::json!([]));
-    // Another wish wins over the file.
+    // A flag's format overrides the file's.
     let (other, _) = json(&format!("capacity --model {} --hardware rtx-4090 --weights fp16", path.display()));
     assert_eq!(other["weight_bytes"].as_u64(), Some(2 * PARAMETERS));
 }
@@ -124,7 +124,7 @@ fn shards_are_checked_against_the_config() {
     assert_eq!(answer["checkpoint"]["differences"], serde_json::json!([]));
     assert_eq!(answer["assumptions"], serde_json::json!([]));
 
-    // A down projection half as wide: layer 0 has 4096 values less, by name and shape.
+    // The down projection is half as wide: layer 0 has 4096 values less, reported by name and shape.
     let mut narrow = TENSORS;
     narrow[7].2 = &[64, 64];
     safetensors(&folder.path().join("2.safetensors"), &narrow[5..]);
@@ -137,7 +137,7 @@ fn shards_are_checked_against_the_config() {
     assert!(difference["tensors"].to_string().contains("down_proj.weight [64, 64]"));
     assert!(answer["assumptions"][0].as_str().unwrap().contains("layer 0"));
 
-    // An index that names itself is refused.
+    // An index that lists itself as a shard is refused.
     index("model.safetensors.index.json");
     let run = roofcast(&format!("capacity --model {} --hardware rtx-4090", folder.path().display()));
     assert_eq!(run.code, 2);
@@ -174,8 +174,8 @@ fn damaged_files_are_refused() {
     assert!(run.err.contains("config.json"), "{}", run.err);
 }
 
-/// NVIDIA's `hf_quant_config.json` next to a config: the formats if the config has none, and the KV format if only it
-/// has one.
+/// NVIDIA's `hf_quant_config.json` next to a config gives the formats if the config has none, and the KV format if only
+/// that file has one.
 #[test]
 fn a_quantization_file_beside_the_config_counts() {
     let folder = tempfile::tempdir().unwrap();

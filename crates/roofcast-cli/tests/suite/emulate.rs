@@ -1,4 +1,4 @@
-//! `roofcast emulate` as clients meet it: real processes on loopback.
+//! `roofcast emulate` as clients meet it: tests that run real processes on loopback.
 
 #[path = "emulate/answers.rs"]
 mod answers;

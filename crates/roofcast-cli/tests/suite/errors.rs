@@ -2,7 +2,7 @@
 
 use crate::support::{file, roofcast, run};
 
-/// Asserts exit 2, one line on stderr with every part of `says`, and nothing on stdout.
+/// Asserts exit code 2, one line on stderr with every part of `says`, and empty stdout.
 fn refused(arguments: &str, says: &[&str]) {
     let run = roofcast(arguments);
     assert_eq!(run.code, 2, "{arguments}: {}", run.err);
@@ -52,8 +52,8 @@ fn flags_that_cannot_be() {
     refused(&format!("{base} h100-sxm --ep 2 --count 2"), &["`ep` is 2", "no experts"]);
 }
 
-/// Phi-4 has 40 query heads and 10 KV heads (its config.json: num_attention_heads, num_key_value_heads). 4 divides
-/// 40, but neither divides 10 nor is a multiple of 10; over 20 ranks each KV head is replicated twice.
+/// Phi-4 has 40 query heads and 10 KV heads (its config.json: num_attention_heads, num_key_value_heads). 4 divides 40,
+/// but it neither divides 10 nor is a multiple of 10; over 20 ranks each KV head is replicated twice.
 #[test]
 fn ranks_divide_query_heads_and_divide_or_repeat_kv_heads() {
     let base = "limits --model phi-4 --hardware h100-sxm --tp";
@@ -77,7 +77,7 @@ fn commands_that_start_nothing() {
     refused(&format!("{qwen} 1000000"), &["`--max-model-len` is 1000000", "at most the 40960 tokens"]);
     let other = "python -m sglang.launch_server --model-path Qwen/Qwen3-32B --context-length 40961";
     refused(other, &["`--context-length` is 40961", "at most the 40960 tokens"]);
-    // Values with which the engine can start are accepted.
+    // Values with which the engine starts are accepted.
     let accepted = |arguments: &[&str]| {
         let rest = ["--hardware", "h200-sxm", "--requests", "2"];
         let run = run(["simulate"].into_iter().chain(arguments.iter().copied()).chain(rest));
@@ -88,7 +88,7 @@ fn commands_that_start_nothing() {
     accepted(&["--from-command", "vllm serve", "--model", "llama-3.1-8b"]);
 }
 
-/// Every error is on a line of its own, whether clap or the spec refuses the value.
+/// Each error is on its own line, no matter if clap or the spec refuses the value.
 #[test]
 fn all_values_that_cannot_be_are_told_at_once() {
     let told = |arguments: &str| {
@@ -103,7 +103,7 @@ fn all_values_that_cannot_be_are_told_at_once() {
     {
         assert!(line.contains(flag), "{of_flags:?}");
     }
-    // An alias, and a value that another flag may have.
+    // An alias of a flag, and a refused value that another flag may have.
     let alias = told("simulate --users 1.5 --input-len 8 --tp 1.5");
     assert_eq!(alias.len(), 2, "{alias:?}");
     let of_keys = told("simulate --scheduler foo --router bar --set engine.blok_size=1 --requests 10");
@@ -224,7 +224,7 @@ fn traces_count_from_the_specs_folder_and_are_checked() {
     refused(&format!("plan {path}"), &["workload.arrivals", "all at one time", "closed_loop"]);
     trace("arrival_s,input_len,output_len\n0,100,10\n2,300,30\n");
     let run = roofcast(&format!("plan {path}"));
-    // One gap of 2 s; means of 200 and 20.
+    // One gap of 2 s is a rate of 0.5; the mean lengths are 200 and 20.
     assert!(run.code == 0 && run.out.contains("0.5"), "{}{}", run.out, run.err);
     assert!(run.out.contains("200 prompt and 20 output tokens on average"), "{}", run.out);
 }
@@ -269,7 +269,7 @@ fn measurements_that_cannot_be() {
     refused(&format!("validate examples/measured.csv --calibration {path}"), &["mine.toml", "level"]);
 }
 
-/// A key, further keys of `[engine]`, and the parts of the error message.
+/// A refused key, further keys of `[engine]`, and the parts of the error message.
 const CACHES: &[(&str, &str, &[&str])] = &[
     ("engine.kv_layout=contiguous", "", &["kv_layout", "contiguous", "llama.cpp, orca, static"]),
     ("engine.kv_layout=vattention", "scheduler = \"orca\"", &["kv_layout", "vattention", "vllm-v0"]),

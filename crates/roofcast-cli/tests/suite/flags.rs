@@ -4,7 +4,7 @@ use crate::support::{file, json, roofcast, root, run};
 
 const QWEN: &str = "--model Qwen/Qwen3-32B --hardware h100-sxm --tp 2";
 
-/// Standard output of a run that must succeed.
+/// Standard output of a run, which must succeed.
 fn answer(arguments: &str) -> String {
     let run = roofcast(arguments);
     assert_eq!(run.code, 0, "{arguments}: {}", run.err);
@@ -23,7 +23,7 @@ fn flags_say_what_a_spec_says() {
          --input-len 2000 --output-len 300 --rate 5 --ttft-p99 900"
     );
     assert_eq!(json(&flags), json(&format!("simulate {path}")));
-    // Flags win over a spec, whatever it says.
+    // Flags override a spec, whatever the spec says.
     let over = format!("simulate {path} --users 3 --set engine.max_num_seqs=2 --e2el-p99 9000");
     let own = text
         .replace("kind = \"poisson\", rate = 5.0", "kind = \"closed_loop\", concurrency = 3")
@@ -49,7 +49,8 @@ fn a_plan_is_asked_by_flags() {
     assert_eq!(asked, planned(&format!("plan {dump}")));
 }
 
-/// The answer of a plan but for `spec`, which has numbers as they were written: 50 in a file, 50.0 by a flag.
+/// The answer of a plan without `spec`, whose numbers keep the form in which they were written: 50 in a file, 50.0 by a
+/// flag.
 fn planned(asked: &str) -> serde_json::Value {
     let (mut answer, code) = json(asked);
     assert_eq!(code, 0, "{asked}");
@@ -57,7 +58,7 @@ fn planned(asked: &str) -> serde_json::Value {
     answer
 }
 
-/// The load for a live server is a spec as well: dumping it again gives an equal spec.
+/// The load for a live server is a spec, too: dumping the dump gives an equal spec.
 #[test]
 fn the_load_of_a_server_is_dumped() {
     let bench = "bench --url http://127.0.0.1:1";
@@ -77,7 +78,8 @@ fn the_load_of_a_server_is_dumped() {
     }
 }
 
-/// The answer of `verb FILE rest`, and the answer of its dump, with the flags in the dump's first line.
+/// Asserts that the answer of `verb asked` equals the answer of its dumped spec with the flags in the dump's first
+/// line.
 fn dumped(verb: &str, asked: &str) {
     let text = answer(&format!("{verb} {asked} --dump-spec"));
     let (_folder, path) = file("dump.toml", text.as_bytes());
@@ -139,7 +141,7 @@ fn sweeps_of_several_keys_are_every_combination() {
     let values: Vec<_> = points.iter().map(|p| p["values"].clone()).collect();
     let each = [[2, 1], [2, 2], [2, 4], [4, 1], [4, 2], [4, 4]];
     assert_eq!(values, each.map(|values| serde_json::json!(values)));
-    // Each is the run of its own.
+    // Each row of the comparison equals the run of its spec by itself.
     let one = base.replace("--tp 2", "--tp 4") + " --rate 2";
     let (one, _) = json(&one);
     assert_eq!(points[4]["mean_e2el_ms"], one["mean_e2el_ms"]);
@@ -171,7 +173,7 @@ fn two_specs_are_compared_and_drawn() {
     for name in ["chunked.toml", "orca.toml", "p99"] {
         assert!(drawn.contains(name), "{name}");
     }
-    // Without a swept key, the two specs are compared by file.
+    // Without a swept key, two specs are compared, named by their files.
     let table = answer(&format!("simulate {one} {two}"));
     assert!(table.contains("chunked.toml") && table.contains("orca.toml"), "{table}");
 }
@@ -220,7 +222,7 @@ fn an_engines_command_is_read() {
     let wrong = run(["limits", "--from-command", "vllm serve m --max-num-seq-s 3", "--hardware", "h100-sxm"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("--max-num-seq-s") && wrong.err.contains("--max-num-seqs"), "{}", wrong.err);
-    // A command in a plan's output is read back as the planned deployment.
+    // A command in a plan's output, read with --from-command, gives the planned deployment.
     let (plan, _) = json("plan --model llama-3.1-70b --hardware h100-sxm --rate 5 --weights fp8");
     let start = plan["launch"][0]["command"].as_str().unwrap();
     let found = run(["limits", "--from-command", start, "--hardware", "h100-sxm", "--json"]);
@@ -246,7 +248,7 @@ fn a_starter_runs_and_is_written_once() {
     assert!(again.err.contains("there already"), "{}", again.err);
 }
 
-/// A model that is missing does not hide an accelerator that is not known.
+/// A missing model does not hide an unknown accelerator: both are reported.
 #[test]
 fn all_that_is_wrong_is_said_at_once() {
     let run = roofcast("limits --hardware h1000 --engine nope");
@@ -257,7 +259,7 @@ fn all_that_is_wrong_is_said_at_once() {
     }
 }
 
-/// `-h` of a verb shows few flags under the headings, `--help` all; each example of a verb that needs no server runs.
+/// `-h` of a verb shows few flags under headings, `--help` shows all; each example of a verb that needs no server runs.
 #[test]
 fn help_is_short_and_its_examples_run() {
     for verb in ["limits", "capacity", "plan", "simulate", "bench", "emulate"] {

@@ -1,9 +1,9 @@
-//! `hardware measure` and the accelerator file that it writes: nothing here asks how fast the machine is.
+//! `hardware measure` and the accelerator file that it writes. No test checks how fast the machine is.
 
 use crate::support::{self, file, json, roofcast, run};
 use serde_json::Value;
 
-/// Measures in a hurry; the answer, and the file it wrote in a folder of its own.
+/// Measures with --quick; returns the answer, and the written file with its temporary folder.
 fn measured() -> (Value, tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my-machine.toml").display().to_string();
@@ -29,7 +29,7 @@ fn a_measured_machine_is_an_accelerator() {
     let (answer, _folder, path) = measured();
     assert_eq!(answer["schema"], "roofcast/hardware-measure/1");
     let list = |key: &str| answer[key].as_array().unwrap().clone();
-    // The fastest reading and the fastest repeat of each format are the entry's rates.
+    // The entry's rates are the fastest reading, and the fastest repeat of each format.
     let read =
         list("memory").into_iter().filter(|r| r["operation"] == "read").map(|r| spread(&r["bytes_per_s"]));
     let read = read.fold(0.0, f64::max);
@@ -40,7 +40,7 @@ fn a_measured_machine_is_an_accelerator() {
         let most = rates.map(|r| spread(&r["operations_per_s"])).fold(0.0, f64::max);
         assert_eq!(positive(&chip["peak_flops"][dtype]), most.round(), "{dtype}");
     }
-    // Both verbs take the file by its path; step times follow from its rates.
+    // `limits` and `simulate` accept the file by its path, and step times follow from its rates.
     let (limits, code) =
         json(&format!("limits --model qwen2.5-0.5b --hardware {path} --context 512 --weights bf16"));
     assert_eq!((code, &limits["hardware"]), (0, &chip["id"]));
@@ -90,9 +90,10 @@ const ROUND: &str = r#"
         peak_flops = { bf16 = 100e12, int8 = 400e12 }
     "#;
 
-/// Blocks of 8 bits are multiplied by activations of 8 bits on a processor: at 400 T/s, not at bf16's 100. The user may say
-/// otherwise. Llama-3.2-1B's gate and up of a token: 2 · 16 layers · 2 · 2048 · 8192 = 1.073741824e9 operations, which are
-/// 16 layers of 167.77216 ns at 400 T/s; a prompt of 4096 tokens takes 4096 times as long, 10.995116 ms, and is compute-bound.
+/// A processor multiplies blocks of 8 bits with activations of 8 bits: at 400 T/s, not at bf16's 100, unless the user
+/// sets another format. Llama-3.2-1B's gate and up of a token: 2 · 16 layers · 2 · 2048 · 8192 = 1.073741824e9
+/// operations, which are 16 layers of 167.77216 ns at 400 T/s. A prompt of 4096 tokens takes 4096 times as long,
+/// 10.995116 ms, and is compute-bound.
 #[test]
 fn quantized_blocks_compute_in_int8_on_a_processor() {
     let (_folder, path) = file("round.toml", ROUND.as_bytes());
@@ -112,7 +113,7 @@ fn quantized_blocks_compute_in_int8_on_a_processor() {
     assert!(run.code == 2 && run.err.contains("fp8"), "{}", run.err);
 }
 
-/// Rows that name one's own machine and model by files in the rows' folder.
+/// Rows may name an accelerator and a model by files in the rows' folder.
 #[test]
 fn rows_name_machines_and_models_by_path() {
     let (folder, _) = file("round.toml", ROUND.as_bytes());
@@ -129,7 +130,7 @@ fn rows_name_machines_and_models_by_path() {
     let fitted = folder.path().join("fitted.toml");
     let (answer, code) = json(&format!("calibrate {} --out {}", path.display(), fitted.display()));
     assert_eq!((code, answer["rows"].as_u64()), (0, Some(2)), "{answer}");
-    // One source alone: where it is left out, the priors speak.
+    // There is one source: if it is held out, forecasts use the priors.
     assert_eq!(answer["left_out"]["source"]["tpot_ms"]["n"], 2, "{answer}");
     let (answer, code) = json(&format!("validate {} --calibration {}", path.display(), fitted.display()));
     assert_eq!((code, answer["predicted"].as_u64()), (0, Some(2)), "{answer}");

@@ -1,4 +1,4 @@
-//! The crates package, and the binary installs from its folder.
+//! The crates can be packaged, and the binary installs from its folder.
 
 use crate::support::root;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn cargo(arguments: &[&str]) {
     let mut command = Command::new(env!("CARGO"));
-    // Variables that Cargo sets for this test's own package would cause dependencies to be rebuilt.
+    // Variables that Cargo sets for this test's package would make Cargo rebuild dependencies.
     for (name, _) in std::env::vars()
         .filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
     {
@@ -23,7 +23,7 @@ fn packages_and_installs() {
     cargo(&["package", "--workspace", "--allow-dirty", "--no-verify", "--target-dir", &path("package")]);
     let packaged = folder.path().join("package/package/roofcast-0.2.0.crate");
     assert!(packaged.exists(), "{} is not there", packaged.display());
-    // A debug build in the folder that the tests were built in: its dependencies are there already.
+    // This debug build uses the target folder of the tests, which has the dependencies already.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().display().to_string();
     let prefix = path("root");
     let to = ["--path", "crates/roofcast-cli", "--root", &prefix, "--target-dir", &target];

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// More than ends before it is interrupted.
+/// A number of requests whose simulation does not end before it is interrupted.
 const ENDLESS: &str = "90000000";
 
 fn command(arguments: &str) -> Command {
@@ -17,26 +17,26 @@ fn command(arguments: &str) -> Command {
     command
 }
 
-/// True if the process catches SIGINT by now: bit 1 of the mask of caught signals.
+/// True if the process catches SIGINT by now: bit 1 of the mask of caught signals is set.
 fn listens(child: &Child) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
 }
 
-/// Runs a command, presses Ctrl-C when it has computed for a second, and returns its output.
+/// Runs a command, sends SIGINT when it has computed for a second, and returns its output.
 fn interrupted(arguments: &str) -> Output {
     let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     stopped(&child, arguments);
     child.wait_with_output().unwrap()
 }
 
-/// Presses Ctrl-C when the process has listened for a second.
+/// Sends SIGINT when the process has caught signals for a second.
 fn stopped(child: &Child, arguments: &str) {
     signalled(child, arguments, Signal::INT);
 }
 
-/// Sends a signal when the process has listened for a second.
+/// Sends `signal` when the process has caught signals for a second.
 fn signalled(child: &Child, arguments: &str, signal: Signal) {
     let begun = Instant::now();
     while !listens(child) {
@@ -63,7 +63,7 @@ fn on_terminal(arguments: &str, ends: bool) -> String {
     if !ends {
         stopped(&child, arguments);
     }
-    // The other end closes when the process has ended: that reads as an error.
+    // When the process has ended, reading the terminal is an error.
     let mut seen = Vec::new();
     let _ = std::fs::File::from(terminal).read_to_end(&mut seen);
     assert_eq!(child.wait().unwrap().code(), Some(if ends { 0 } else { 3 }));
@@ -87,7 +87,7 @@ fn a_run_that_is_interrupted_says_so_in_every_form() {
     let completed = answer["completed"].as_u64().unwrap();
     assert_eq!(answer["interrupted"], true);
     assert!((1..90_000_000).contains(&completed), "{completed}");
-    // It is unknown whether the queue would have grown.
+    // An interrupted run cannot show overload.
     assert_eq!(answer["load"]["overloaded"], false);
 
     let run = interrupted(&format!("simulate --requests {ENDLESS} --csv"));
@@ -95,7 +95,7 @@ fn a_run_that_is_interrupted_says_so_in_every_form() {
     assert!(out.lines().skip(1).all(|line| line.ends_with(",true")), "{out}");
 }
 
-/// Kubernetes, Slurm and `timeout` ask by SIGTERM.
+/// Kubernetes, Slurm and `timeout` end a process by SIGTERM.
 #[test]
 fn sigterm_keeps_what_ctrl_c_keeps() {
     for (arguments, says) in [
@@ -131,7 +131,7 @@ fn a_sweep_of_which_no_run_ended_is_empty_and_says_so() {
     let sweep = format!("simulate --threads 1 --requests {ENDLESS} --sweep rate=16..64:x2");
     let run = interrupted(&sweep);
     assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
-    // 16, 32 and 64 a second.
+    // The values are 16, 32 and 64 a second.
     assert_eq!(text(&run.stdout), "PARTIAL: interrupted when 0 of 3 runs had ended\n");
     let run = interrupted(&format!("{sweep} --json"));
     let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
@@ -155,14 +155,13 @@ fn a_plan_that_judged_nothing_does_not_say_that_nothing_meets_the_slo() {
     let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     let count = |key: &str| answer.pointer(key).and_then(serde_json::Value::as_u64).unwrap();
     let pruned: u64 = ["/pruned/memory", "/pruned/limit", "/pruned/estimate"].into_iter().map(count).sum();
-    // Without a best deployment nothing costs more than the best: every deployment that was not ruled out waits to be
-    // judged.
+    // Without a best deployment none can cost more than the best: every deployment that was not ruled out is unjudged.
     assert_eq!((count("/dearer"), count("/unjudged")), (0, count("/considered") - pruned));
 }
 
 #[test]
 fn a_calibration_ends_at_once_and_writes_nothing() {
-    // A fit takes an even sample of each deployment's rows, so there are a few hundred deployments.
+    // A fit uses an even sample of each deployment's rows, so a few hundred deployments are needed to make it slow.
     let mut rows = "kind,model,hardware,weights,engine,tpot_ms,context_len\n".to_owned();
     for chip in ["h100-sxm", "h200-sxm", "a100-sxm-80gb", "l40s", "rtx-4090", "b200-sxm"] {
         for (model, weights) in ["llama-3.1-8b", "qwen3-8b", "mistral-7b"]
@@ -185,7 +184,7 @@ fn a_calibration_ends_at_once_and_writes_nothing() {
     assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
     assert!(text(&run.stdout).contains("PARTIAL: interrupted before the fit was done; nothing is written"));
     assert!(!std::path::Path::new(out).exists());
-    // It listens between runs of all rows; Ctrl-C comes a second after the start.
+    // The fit checks for signals after each pass over all rows; SIGINT arrives a second after the start.
     assert!(took < Duration::from_secs(30), "{took:?}");
     let seen = on_terminal(&format!("calibrate {path}"), false);
     assert!(seen.contains("0/30 runs of all rows"), "{seen}");
@@ -205,7 +204,7 @@ fn a_plan_keeps_the_best_so_far_with_a_bound() {
     assert!(answer["at_least"].as_f64().unwrap() > 0.0 && answer["considered"].as_u64().unwrap() > 500);
 }
 
-/// A file of more rows than are forecast before it is interrupted.
+/// A file with more rows than can be forecast before the interruption.
 fn rows() -> (tempfile::TempDir, String) {
     let row = "decode_step,llama-3.1-8b,h100-sxm,9,";
     let rows: String = (0..200_000).map(|n| format!("{row}{}\n", 100 + n % 4000)).collect();
@@ -227,7 +226,7 @@ fn rows_that_are_forecast_by_then_are_judged() {
 fn a_terminal_sees_how_far_it_is_and_a_pipe_does_not() {
     let seen = on_terminal("simulate --requests 100000", true);
     assert!(seen.contains("/100000 requests"), "{seen}");
-    // The number of a plan's simulations is unknown before it has an answer.
+    // The number of simulations of a plan is unknown until it has an answer.
     let seen = on_terminal("plan examples/plan-70b.toml --exhaustive", false);
     assert!(seen.contains(" simulations, ") && !seen.contains("/0 simulations"), "{seen}");
     let piped = command("simulate --requests 1000").output().unwrap();

@@ -6,7 +6,7 @@ use std::fs;
 
 const MACHINE: &str = "--hardware h100-sxm";
 
-/// The capacity answer for a model under a name.
+/// The capacity answer for the model that `model` names.
 fn capacity(model: &str) -> Value {
     let (answer, code) = json(&format!("capacity --model {model} {MACHINE}"));
     assert_eq!(code, 0, "{model}");
@@ -41,7 +41,7 @@ fn a_plan_launches_the_model_of_an_address_by_its_name() {
     assert!(command.starts_with("vllm serve meta-llama/Llama-3.1-8B-Instruct"), "{command}");
 }
 
-/// Numbers may be quoted in a spec; an error after them still names the file's line.
+/// Numbers may be quoted in a spec; an error after a quoted number still names the file's line.
 #[test]
 fn a_spec_has_numbers_as_flags_do() {
     let text = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\ninput_len = \"8k\"\n\
@@ -58,7 +58,7 @@ fn a_spec_has_numbers_as_flags_do() {
     assert!(run.err.contains(":11:15: `slo.tpot_p99_ms` is \"soon\"; accepted: a number"), "{}", run.err);
 }
 
-/// vLLM reads 8k as 8,000 and 8K as 8,192.
+/// As in vLLM, 8k is 8,000 and 8K is 8,192.
 #[test]
 fn numbers_have_suffixes_exponents_and_underscores() {
     let context = |text: &str| {
@@ -109,7 +109,7 @@ fn spreadsheets_separate_cells_by_semicolons() {
     assert_eq!(read(&other), read(commas));
 }
 
-/// The wrong cell stands in line 6 of the file, behind two comments, the header, an empty line and a row.
+/// The wrong cell is in line 6 of the file, after two comments, the header, an empty line and a row.
 #[test]
 fn rows_are_told_by_the_files_lines() {
     let text = "# a note\n# another\nkind,model,hardware,tpot_ms\n\ndecode_step,llama-3.1-8b,h100-sxm,9\n\
@@ -138,7 +138,7 @@ fn an_adapter_is_not_its_model() {
     }
 }
 
-/// Every verb reports the interpretation of a name, as does a sweep over machines.
+/// Every verb reports how it interpreted a name, and so does a sweep over accelerators.
 #[test]
 fn what_was_assumed_is_said() {
     let model = "--model dolphin-2.9-llama3-8b --hardware h100-sxm";
@@ -157,7 +157,7 @@ fn what_was_assumed_is_said() {
     }
 }
 
-/// A version stands behind an engine's name as in a requirement or an image; a range is no version.
+/// A version may follow an engine's name, as in a requirement or an image's name; a range is not a version.
 #[test]
 fn an_engine_has_its_version_behind_its_name() {
     let question = format!("simulate --model llama-3.1-8b {MACHINE} --rate 1 --requests 10 --dump-spec");
@@ -186,7 +186,7 @@ fn an_engine_has_its_version_behind_its_name() {
     }
 }
 
-/// Several names between commas are no name of one, though the first may be of a model with a word behind it.
+/// Several names between commas are not one name, although the first could be a model's followed by a word.
 #[test]
 fn several_names_are_a_sweep() {
     for (question, says) in [
@@ -199,7 +199,8 @@ fn several_names_are_a_sweep() {
     }
 }
 
-/// A word that begins names of the catalog suggests these names; a path that is no trace says what a trace is.
+/// A word with which names of the catalog begin suggests these names; a path that is not a trace gets an error that
+/// says what a trace is.
 #[test]
 fn traffic_that_is_not_there_says_what_is_near() {
     for (name, says) in [
@@ -215,7 +216,7 @@ fn traffic_that_is_not_there_says_what_is_near() {
     }
 }
 
-/// An error about a field of a section names the section once, and a list of sections is told from one.
+/// An error about a field names its section once, and distinguishes a section from a list of sections.
 #[test]
 fn a_section_is_named_once() {
     let head = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n";
@@ -238,7 +239,7 @@ fn a_section_is_named_once() {
     }
 }
 
-/// Values of a config in an unknown form are refused or noted as assumed, never ignored.
+/// Config values of unknown form are refused or noted as assumed, never ignored.
 #[test]
 fn configs_in_another_form() {
     let config = |more: &str| {
@@ -271,7 +272,7 @@ fn configs_in_another_form() {
     }
 }
 
-/// Numbers of many digits are shown in powers of ten, types of JSON in words, and an unknown flag says where to look.
+/// Long numbers are shown in powers of ten, JSON types in words, and the error for an unknown flag says where to look.
 #[test]
 fn errors_are_of_a_readers_size() {
     let (_kept, late) = file("late.csv", b"arrival_s,input_len,output_len\n1e300,10,5\n");
@@ -296,7 +297,8 @@ fn errors_are_of_a_readers_size() {
     }
 }
 
-/// A clone without Git LFS has pointers in the place of files, a saved page the page; a checkpoint's config lies beside it.
+/// A clone without Git LFS has pointer files, and a saved page is HTML; errors name both. The config of a checkpoint is
+/// in its folder.
 #[test]
 fn what_stands_in_a_files_place_is_named() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n";

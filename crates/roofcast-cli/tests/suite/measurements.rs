@@ -1,4 +1,4 @@
-//! `roofcast validate` and `calibrate` take whole runs: vLLM's result documents and records.
+//! `roofcast validate` and `calibrate` accept whole runs: vLLM's result documents and records.
 
 use super::support::{file, json, roofcast, shared};
 
@@ -17,7 +17,8 @@ fn records_of_a_simulation_are_a_closed_loop() {
     assert_eq!((code, answer["rows"].as_u64(), answer["predicted"].as_u64()), (0, Some(1), Some(1)));
     let metrics = answer["kinds"]["closed_loop"]["metrics"].as_object().unwrap();
     assert_eq!(metrics.keys().collect::<Vec<_>>(), ["e2e_ms", "tpot_ms", "ttft_ms"]);
-    // The measured traffic through an equal simulator: 40 requests are WAVES of ten, each a turn-round after an answer.
+    // The measured run equals a simulation: 40 requests in waves of ten, each sent a fixed time after the previous
+    // answer, so errors are zero.
     for metric in ["e2e_ms", "tpot_ms", "ttft_ms"] {
         assert!(metrics[metric]["median_ape"].as_f64().unwrap() < 1e-6, "{metric}: {answer}");
     }
@@ -94,7 +95,8 @@ fn measured_points_are_drawn_beside_forecast_and_limit() {
     }
 }
 
-/// FNV-1a of `llama-3.1-8b | h100-sxm | vllm | bf16` is 92 modulo 1,000, below 250: it may be looked at; with fp8 it is 711, and judges.
+/// FNV-1a of `llama-3.1-8b | h100-sxm | vllm | bf16` is 92 modulo 1,000, below 250: this deployment's rows may be read.
+/// With fp8 the hash is 711, so its rows judge.
 #[test]
 fn a_side_of_the_rows_is_shown() {
     let text = "source,kind,model,hardware,weights,context_len,concurrency,tpot_ms\n\
@@ -112,7 +114,7 @@ fn a_side_of_the_rows_is_shown() {
     assert_eq!(first("all"), format!("forecast: 3 of 3 rows (all; {files}"));
     let (look, _) = json(&format!("validate {rows} --split look"));
     assert_eq!(look["split"], serde_json::json!({"shown": "look", "look": 2, "judge": 1}));
-    // Two sources, one group: it counts once.
+    // Rows of two sources in one group: the group counts once.
     assert_eq!(look["sources"].as_object().unwrap().len(), 2);
     assert_eq!(look["kinds"]["decode_step"]["metrics"]["tpot_ms"]["groups"], 1);
     assert_eq!(look["groups"][0]["group"], "llama-3.1-8b | h100-sxm | vllm | bf16");
@@ -137,7 +139,7 @@ fn a_side_of_the_rows_is_shown() {
     );
 }
 
-/// One wrong value refuses its row: the others are forecast, and the exit code says that something was wrong.
+/// One wrong value refuses its row: the other rows are forecast, and the exit code reports the error.
 #[test]
 fn wrong_rows_are_refused_and_others_go_on() {
     let text = "kind,model,hardware,engine,context_len,concurrency,tpot_ms\n\
@@ -158,8 +160,8 @@ fn wrong_rows_are_refused_and_others_go_on() {
     assert_eq!(answer["refused"].as_array().unwrap().len(), 3);
 }
 
-/// A row of the residuals shows the parts of its forecast: a step has fractions of all four bottlenecks, a run also
-/// some idle time, and a skipped row has none.
+/// A row of the residuals has the parts of its forecast: a step has the fractions of four bottlenecks, a run also has
+/// idle time, and a skipped row has none.
 #[test]
 fn rows_say_what_their_forecasts_are_made_of() {
     let text = "id,source,kind,model,hardware,weights,input_len,output_len,context_len,concurrency,tpot_ms\n\
@@ -179,7 +181,7 @@ fn rows_say_what_their_forecasts_are_made_of() {
     let figure = |row: usize, column: &str| rows[row][column].parse::<f64>().unwrap();
     assert_eq!((figure(0, "steps"), figure(0, "running"), &*rows[0]["side"]), (1.0, 8.0, "look"));
     assert!((share(0) - 1.0).abs() < 0.01 && (0.5..1.0).contains(&share(1)), "{} {}", share(0), share(1));
-    // 80 requests of 64 tokens, 8 at once: 640 steps and some for their prompts.
+    // 80 requests of 64 tokens with 8 at a time need 640 decode steps, and some steps for prompts.
     assert!(figure(1, "steps") >= 630.0 && figure(1, "running") <= 8.0, "{:?}", rows[1]);
     assert!(figure(0, "server_ms") == 0.0 && figure(1, "server_ms") > 0.0, "{:?}", rows[1]);
     assert!(rows[2]["left_out"].contains("limit") && rows[2]["steps"].is_empty());

@@ -7,8 +7,8 @@ fn near(found: &serde_json::Value, expected: f64, share: f64) {
     assert!((found / expected - 1.0).abs() <= share, "{found} is not within {share} of {expected}");
 }
 
-/// Reference: 7.505e9 weights without the embedding · 2 B = 15.01 GB at 3.35 TB/s = 4.48 ms, and per sequence
-/// 2048 · 131,072 B = 268 MB = 0.0801 ms of KV: 4.56, 7.04 and 14.74 ms at batch 1, 32 and 128.
+/// By hand: 7.505e9 weights without the embedding · 2 B = 15.01 GB at 3.35 TB/s = 4.48 ms, and per sequence 2048 ·
+/// 131,072 B = 268 MB = 0.0801 ms of KV: 4.56, 7.04 and 14.74 ms at batch 1, 32 and 128.
 #[test]
 fn llama_8b_on_an_h100() {
     let base = "limits --model meta-llama/Llama-3.1-8B-Instruct --hardware h100-sxm --count 1 --tp 1 --weights bf16 --kv 16 --context 2048";
@@ -17,15 +17,15 @@ fn llama_8b_on_an_h100() {
         near(&answer["decode"]["limit_ms"], ms, 0.001);
         assert_eq!(answer["decode"]["bound"], "memory");
     }
-    // 2 · 6.979e9 · 2048 FLOPs in matrices + 4 · 32 · 4096 · 2048 · 2049/2 in attention = 29.69 TFLOP at 989.4 TFLOP/s
-    // = 30.0 ms, and lm_head's 1.05 GB for one row: 0.31 ms.
+    // By hand: 2 · 6.979e9 · 2048 FLOPs in matrices + 4 · 32 · 4096 · 2048 · 2049/2 in attention = 29.69 TFLOP at 989.4
+    // TFLOP/s = 30.0 ms, and lm_head's 1.05 GB for one row: 0.31 ms.
     let (answer, _) = json(&format!("{base} --prefill 2048"));
     near(&answer["prefill"]["limit_ms"], 30.32, 0.001);
     assert_eq!(answer["prefill"]["bound"], "compute");
 }
 
-/// 68.45e9 weights in 8 bits + lm_head's 1.05e9 in 16 = 70.55 GB, KV 64 · 4096 · 163,840 B = 42.95 GB, over 4 · 3.35
-/// TB/s = 8.47 ms; links: 160 all-reduces of 64 · 8192 · 2 B, each times 3/2 at 450 GB/s = 0.559 ms.
+/// By hand: 68.45e9 weights in 8 bits + lm_head's 1.05e9 in 16 = 70.55 GB, KV 64 · 4096 · 163,840 B = 42.95 GB, over 4
+/// · 3.35 TB/s = 8.47 ms; links: 160 all-reduces of 64 · 8192 · 2 B, each times 3/2 at 450 GB/s = 0.559 ms.
 #[test]
 fn llama_70b_on_four_h100() {
     let (answer, _) = json(
@@ -36,8 +36,8 @@ fn llama_70b_on_four_h100() {
     near(&answer["decode"]["limit_with_communication_ms"], 9.029, 0.001);
 }
 
-/// Eight KV heads on 16 chips. TPU: (68.45e9 + 2 · 1.05e9 B of weights + 32 · 8192 · 163,840 B of KV) / (16 · 819 GB/s) = 8.66 ms. On
-/// GPUs the heads are replicated: KV takes twice its share.
+/// Eight KV heads on 16 accelerators. On TPUs KV is divided evenly: (68.45e9 + 2 · 1.05e9 B of weights + 32 · 8192 ·
+/// 163,840 B of KV) / (16 · 819 GB/s) = 8.66 ms. On GPUs the heads are replicated, so KV traffic is twice as large.
 #[test]
 fn kv_heads_beyond_their_number() {
     let base =
@@ -63,7 +63,7 @@ fn mfu_scales_compute_alone() {
         full["prefill"]["terms"]["flops_ms"].as_f64().unwrap() / 0.4,
         1e-6,
     );
-    // A slowed operator has its bottleneck named.
+    // The bottleneck of an operator is named even if the operator is slowed down.
     let qkv =
         part["prefill"]["operators"].as_array().unwrap().iter().find(|o| o["name"] == "qkv_proj").unwrap();
     assert_eq!(qkv["bound"], "compute");
@@ -90,7 +90,8 @@ fn sweeps_print_a_row_a_point_and_nothing_else_in_a_pipe() {
     assert_eq!(points.iter().map(|p| p["values"][0].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 8]);
 }
 
-/// Every combination of the values, the last key fastest; a key of the spec is a deployment of its own.
+/// A row for every combination of the values, the last key varying fastest; a key of the spec makes a deployment of its
+/// own.
 #[test]
 fn limits_are_swept_over_several_keys() {
     let base = "limits --model llama-3.1-8b --hardware h100-sxm";
@@ -109,7 +110,7 @@ fn limits_are_swept_over_several_keys() {
             assert_eq!(point["forecast_ms"], one["decode"]["forecast_ms"], "{flags}");
         }
     }
-    // Both widths of tp, and a prompt behind every position.
+    // Both values of tp have rows, and each position follows a prompt.
     let run =
         roofcast(&format!("{base} --sweep tp=1,2 --sweep prefill=512,1024 --sweep position=1..3 --csv"));
     let rows: Vec<&str> = run.out.lines().collect();
@@ -119,7 +120,7 @@ fn limits_are_swept_over_several_keys() {
     assert!(run.code == 0 && run.out.contains("h200-sxm"), "{}{}", run.out, run.err);
 }
 
-/// A run whose requests are all refused has no latencies, and says so by its exit code.
+/// A run whose requests are all refused has no latencies, and its exit code reports it.
 #[test]
 fn a_run_without_an_answer_has_no_latencies() {
     let long = "simulate --requests 5 --input-len 200000 --output-len 10 --rate 1";
@@ -160,7 +161,7 @@ fn no_chosen_plan_beats_its_limit_or_breaks_its_slo() {
     for choice in pareto {
         assert!(of(choice, "tpot_ms") <= 50.0 && of(choice, "ttft_p99_ms") <= 2000.0);
         assert!(of(choice, "tpot_ms") >= of(&choice["limit"], "tpot_ms"));
-        // The example asks for a chance of 0.5; cheaper choices are less likely.
+        // The example requires a probability of 0.5; cheaper choices are less likely to meet the SLO.
         let likely = of(choice, "chance") >= 0.5;
         assert!(!likely || of(&answer["best"], "cost_per_hour") <= of(choice, "cost_per_hour"));
     }
@@ -206,7 +207,7 @@ fn every_key_of_every_schema_is_documented() {
     }
 }
 
-/// Every key of the answer, and its schema, is in docs/json.md.
+/// Asserts that every key of the answer, and its schema, is in docs/json.md.
 pub(crate) fn assert_documented(question: &str, answer: &serde_json::Value) {
     let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
     let mut keys = Vec::new();
@@ -218,7 +219,7 @@ pub(crate) fn assert_documented(question: &str, answer: &serde_json::Value) {
     assert!(documented.contains(answer["schema"].as_str().unwrap()), "{question}");
 }
 
-/// All keys, except the keys of a model's `config`, which are Hugging Face's, of a `spec`, and dtypes.
+/// Collects all keys, except keys of a model's `config`, which are Hugging Face's, keys of a `spec`, and dtypes.
 pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -226,7 +227,7 @@ pub(crate) fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
                 keys.push(key.clone());
                 match (key.as_str(), inner) {
                     ("config" | "peak_flops" | "spec", _) => {}
-                    // Kinds, sources, engines and accelerators are names.
+                    // The keys of these objects are names of kinds, sources, engines and accelerators.
                     ("kinds" | "sources" | "engines" | "hardware", serde_json::Value::Object(named)) => {
                         named.values().for_each(|v| collect(v, keys));
                     }
@@ -250,7 +251,7 @@ fn tables_as_people_see_them() {
     });
 }
 
-/// A row of CSV for each point of `--json`, with its figures and ends of bands.
+/// The CSV has a row for each point of the JSON, with its figures and the ends of its bands.
 #[test]
 fn points_of_curves_are_equal_in_json_and_csv() {
     let arguments = "plan --curve --hardware h100-sxm --max-accelerators 2 --requests 200";
@@ -279,7 +280,7 @@ fn points_of_curves_are_equal_in_json_and_csv() {
     }
 }
 
-/// The rows of `--explain` add up to the totals, also with tied weights and experts.
+/// The rows of `--explain` add up to the totals, also for tied weights and for experts.
 #[test]
 fn explained_tensors_add_up() {
     for model in ["llama-3.1-8b", "google/gemma-2-9b", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"] {
@@ -294,7 +295,7 @@ fn explained_tensors_add_up() {
 
 #[test]
 fn completions_are_printed() {
-    // Scripts for other shells complete flags alone.
+    // Scripts for other shells complete only flags.
     for shell in ["bash", "zsh", "fish"] {
         let script = roofcast(&format!("completions {shell}")).out;
         for offered in [
@@ -318,11 +319,12 @@ fn a_users_catalog_adds_an_accelerator() {
     let (answer, code) =
         json(&format!("limits --model llama-3.1-8b --hardware mine --catalog {path} --context 1"));
     assert_eq!(code, 0);
-    // 15.01 GB at 1 TB/s.
+    // 15.01 GB at 1 TB/s take 15.01 ms.
     near(&answer["decode"]["limit_ms"], 15.01, 0.001);
 }
 
-/// One request of 6 prompt tokens on 5 usable blocks of 4: two blocks and 3 left; its second token is sampled a step later.
+/// One request of 6 prompt tokens on 5 usable blocks of 4 tokens takes two blocks and leaves 3; its second token is
+/// sampled a step later.
 #[test]
 fn conformance_agrees_or_shows_the_first_differing_step() {
     let path = root().join("fuzz/corpus/trace/tiny");
@@ -345,7 +347,7 @@ fn conformance_agrees_or_shows_the_first_differing_step() {
     assert_eq!((code, answer["traces"][0]["difference"]["step"].as_u64()), (1, Some(1)));
 }
 
-/// `16` is whatever 16-bit dtype model and chip have; `bf16` is bf16 or an error.
+/// `16` means whichever 16-bit dtype model and accelerator have; `bf16` means bf16, or an error.
 #[test]
 fn sixteen_bits_are_sixteen_bits_on_any_chip() {
     for weights in ["16", "w16"] {
@@ -366,7 +368,7 @@ fn max_model_len_bounds_what_is_served() {
     assert_eq!(code, 4);
 }
 
-/// A run of two requests on an H100, slower than any machine: its replay is compared metric by metric.
+/// The recorded run of two requests is slower than an H100: its replay is compared metric by metric.
 #[test]
 fn a_recorded_run_is_replayed() {
     let folder = tempfile::tempdir().unwrap();
@@ -384,7 +386,7 @@ fn a_recorded_run_is_replayed() {
     let (answer, code) = json(&format!("validate {}", run.display()));
     assert_eq!(code, 0);
     let metrics = &answer["runs"][0]["metrics"];
-    // First token after 2 s, (5 − 2)/(4 − 1) = 1 s a token, 5 s in all.
+    // First token after 2 s, (5 − 2)/(4 − 1) = 1 s a token, end-to-end 5 s.
     for (metric, ms) in [("ttft_ms", 2000.0), ("tpot_ms", 1000.0), ("e2e_ms", 5000.0)] {
         near(&metrics[metric]["mean_measured"], ms, 1e-9);
         assert!(metrics[metric]["mean_error"].as_f64().unwrap() < -0.9, "{metric}");

@@ -1,9 +1,9 @@
-//! Pictures: every verb that has a curve draws it, and flags that would do nothing are refused.
+//! Pictures: every verb that has a curve draws it, and flags without effect are refused.
 
 use crate::support::{Run, roofcast, shared};
 use std::path::Path;
 
-/// Runs `arguments` with `--svg`; the picture, which must be whole.
+/// Runs `arguments` with `--svg`; returns the run and the picture, which must be well-formed.
 fn drawn(arguments: &str) -> (Run, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.svg");
@@ -13,7 +13,7 @@ fn drawn(arguments: &str) -> (Run, String) {
     (run, svg)
 }
 
-/// Every element is closed and every number is one.
+/// Asserts that every element is closed and that every coordinate is a number.
 fn whole(svg: &str) {
     assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{svg}");
     for element in ["svg", "g", "text", "title", "style"] {
@@ -35,7 +35,7 @@ fn has(svg: &str, texts: &[&str]) {
 
 const LLAMA: &str = "limits --model llama-3.1-8b --hardware h100-sxm";
 
-/// 989.4 TFLOP/s and 3.35 TB/s are the datasheet's.
+/// The roofs 989.4 TFLOP/s and 3.35 TB/s are the datasheet's.
 #[test]
 fn the_roofline_has_both_roofs_and_every_operator() {
     let (run, svg) = drawn(&format!("{LLAMA} --batch 32 --context 2048"));
@@ -45,7 +45,7 @@ fn the_roofline_has_both_roofs_and_every_operator() {
     for operator in ["qkv_proj", "o_proj", "gate_up_proj", "down_proj", "attention", "lm_head"] {
         let points =
             svg.lines().filter(computing).filter(|line| line.contains(&format!(">{operator}:"))).count();
-        // Decode and prefill.
+        // One point for decode and one for prefill.
         assert_eq!(points, 2, "{operator}");
     }
 }
@@ -54,7 +54,7 @@ fn the_roofline_has_both_roofs_and_every_operator() {
 fn sweeps_and_intensity_are_drawn() {
     let (_, svg) = drawn(&format!("{LLAMA} --sweep batch=1..512:x2"));
     has(&svg, &["time of a decode step", "tokens a second", ">limit<", "10th to 90th percentile"]);
-    // 989.4e12/3.35e12 FLOPs a byte.
+    // The ridge point is 989.4e12/3.35e12 FLOPs a byte.
     let (_, svg) = drawn(&format!("{LLAMA} --intensity 4096x4096"));
     has(&svg, &["ridge in bf16: 295 FLOP/B"]);
     let (run, svg) = drawn("simulate --requests 50 --sweep rate=1,10 --set slo.tpot_p99_ms=50");
@@ -69,7 +69,7 @@ fn a_plan_shows_the_slo_and_the_front() {
     let (run, svg) = drawn("plan");
     assert_eq!(run.code, 0);
     has(&svg, &["SLO: TPOT p99 50 ms", "best: ", "the fastest for its price", "dollars per hour"]);
-    // A front falls: along the line x grows and y, which counts from the top, grows too.
+    // A Pareto front falls: along the line x grows and y, which SVG counts from the top, grows too.
     let line = svg.lines().find(|l| l.starts_with("<polyline") && l.contains("class='l9'")).unwrap();
     let points = line.split('\'').nth(1).unwrap();
     let points: Vec<Vec<f64>> =
@@ -78,7 +78,7 @@ fn a_plan_shows_the_slo_and_the_front() {
     assert!(points.windows(2).all(|w| w[0][0] <= w[1][0] && w[0][1] <= w[1][1]), "{points:?}");
 }
 
-/// A curve for each accelerator in both charts, each with a band, and the cheapest within the SLO by name.
+/// Both charts have a curve with a band for each accelerator, and the name of the cheapest point within the SLO.
 #[test]
 fn curves_show_bands_and_the_best_within_the_slo() {
     let (run, svg) = drawn("plan --curve --hardware h100-sxm,l40s --max-accelerators 2");
@@ -89,7 +89,7 @@ fn curves_show_bands_and_the_best_within_the_slo() {
     let (answer, _) = crate::support::json("plan --curve --hardware h100-sxm,l40s --max-accelerators 2");
     let users = |at: usize| answer["curves"][at]["best"]["users"].as_u64().unwrap();
     has(&svg, &[&format!("best: h100-sxm, {} users: $", users(0)), &format!(">{} users: $", users(1))]);
-    // No model in an H100's memory: no curve, and the reason.
+    // No model fits in an H100's memory: there is no curve, and the reason is given.
     let run =
         roofcast("plan --curve --model meta-llama/Llama-3.1-70B --hardware rtx-4090 --max-accelerators 1");
     assert!(run.code == 4 && run.out.contains("no curve: rtx-4090: weights and one request"), "{}", run.out);
@@ -105,7 +105,7 @@ fn a_plan_without_an_answer_is_drawn_too() {
         &svg,
         &["0 fit and keep the SLO", "no deployment meets the SLO", "times what the SLO allows", ">SLO<"],
     );
-    // A point for each deployment that came near, with its description and the bound that it missed.
+    // One point for each deployment that nearly met the SLO, with its description and the bound that it missed.
     assert!(svg.matches(" × h100-sxm as ").count() > 1 && svg.contains("are allowed</title>"), "{svg}");
 }
 
@@ -121,7 +121,7 @@ fn measurements_stand_against_their_forecasts() {
     }
 }
 
-/// The run need not be valid: a server that answers at once outruns its client.
+/// The run need not be valid, because a server that answers at once is faster than its client.
 #[test]
 fn what_a_server_did_is_drawn() {
     let (url, _) = crate::scripted::start(|_, stream| crate::scripted::good(stream));

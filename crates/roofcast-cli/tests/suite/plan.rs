@@ -2,7 +2,7 @@
 
 use super::support::{file, json, roofcast, run};
 
-/// Accelerators of the best, or the exit code where there is none.
+/// Number of accelerators of the best deployment, or the exit code if there is none.
 fn fewest(arguments: &str) -> Result<u64, i32> {
     let (answer, code) = json(&format!("plan {arguments}"));
     answer["best"]["count"].as_u64().ok_or(code)
@@ -16,7 +16,8 @@ fn ten_thousand_users_on_v100() {
     assert_eq!((of(148), of(149)), (Ok(8), Ok(16)));
     let (answer, _) = json("plan examples/plan-v100-users.toml");
     assert_eq!(answer["best"]["count"], 544);
-    // Without a bound nothing can be missed: the run has the requests asked for, and no chance is stated.
+    // Without a bound nothing can be missed: the run has the requested number of requests, and no probability is
+    // stated.
     assert_eq!((answer["requests"].as_u64(), answer["best"]["chance"].is_null()), (Some(10_000), true));
     assert_eq!(
         (answer["best"]["replicas"].as_u64(), answer["best"]["max_batch"].as_u64()),
@@ -71,17 +72,17 @@ fn rtx_4090_for_32_users() {
         (best["count"].as_u64(), best["tp"].as_u64(), best["max_batch"].as_u64()),
         (Some(6), Some(2), Some(11))
     );
-    // A pair less, and two pairs hold 22 of 32 users whom nothing lets wait.
+    // With one pair lost, two pairs hold 22 of 32 users, and the spec lets no user wait.
     let lost =
         answer["what_if"].as_array().unwrap().iter().find(|w| w["change"] == "a replica is lost").unwrap();
     assert_eq!(lost["meets"], false);
     assert!(lost["because"].as_str().unwrap().contains("of which 11 fit"), "{lost}");
-    // Without the convention the question has another answer, so the convention has an effect.
+    // Without the spec's convention the answer differs, so the convention has an effect.
     let (plain, _) = json("plan examples/plan-4090-users.toml --set hardware.convention=default");
     assert_eq!(plain["best"]["count"], 2);
 }
 
-/// A plan of one kind of replicas, and one of pools.
+/// A plan for replicas of one kind, and a plan for prefill and decode pools.
 const CHAT: &str = "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[slo]\nttft_p99_ms = 2000\ntpot_p99_ms = 50\n\
                     [workload]\ninput_len = 1000\noutput_len = 200\n[workload.arrivals]\nkind = \"poisson\"\nrate = 10\n\
                     [search]\nrequests = 1000\naccelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n";
@@ -96,12 +97,12 @@ fn what_starts_and_checks_the_best_is_written() {
     assert!(text("vllm.sh").contains("vllm serve meta-llama/Llama-3.1-8B-Instruct"));
     assert!(text("sglang.sh").contains("# replica: start 1 of it\n"));
     assert!(text("sglang.sh").contains("sglang.launch_server"));
-    // llama.cpp serves no checkpoint of 16 bits: nothing starts it.
+    // llama.cpp serves no checkpoint of 16 bits, so there is no command for it.
     assert!(!out.join("llama.cpp.sh").exists());
     assert!(text("kubernetes.yaml").contains("nvidia.com/gpu: \"1\""));
     assert!(text("llm-d.yaml").contains("modelCommand: vllmServe"));
     assert!(text("dynamo.yaml").contains("kind: DynamoGraphDeployment"));
-    // `bench` parses the line, and `simulate` repeats its spec.
+    // `bench` accepts the command in the file, and `simulate` repeats the run of its spec.
     let line = text("bench.sh");
     let words = line.lines().nth(1).unwrap().replace("best.toml", out.join("best.toml").to_str().unwrap());
     let words = words.replace("http://HOST:8000", "http://127.0.0.1:1");
@@ -118,13 +119,14 @@ fn a_launch_folder_is_checked_before_any_work() {
     let refused = run(["plan", "--launch-dir", &path]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("--launch-dir") && refused.err.contains("a file"), "{}", refused.err);
-    // A folder in which no process makes one.
+    // /proc is a folder in which no process can create files.
     let refused = run(["plan", "--launch-dir", "/proc/x"]);
     assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{}", refused.err);
     assert!(refused.err.contains("`--launch-dir` is \"/proc/x\""), "{}", refused.err);
 }
 
-/// A first plan of 4-bit weights starts llama.cpp, a second of 16 bits does not: its file goes. Files that no plan names stay.
+/// A first plan with 4-bit weights writes a command for llama.cpp; a second with 16 bits does not, so the file is
+/// removed. Files that no plan writes stay.
 #[test]
 fn a_launch_folder_holds_what_this_plan_wrote_alone() {
     let (folder, spec) = file("chat.toml", CHAT.as_bytes());
@@ -175,7 +177,7 @@ fn engines_and_routers_are_compared_where_the_search_names_them() {
                 max_num_batched_tokens = [8192]\nenable_chunked_prefill = [true, false]\ntp = [1]\n";
     let (_folder, spec) = file("engines.toml", format!("{CHAT}{more}").as_bytes());
     let (answer, code) = json(&format!("plan {spec} --exhaustive"));
-    // 1 or 2 replicas, 3 engines, 2 routers, chunked or not.
+    // Candidates: 1 or 2 replicas, 3 engines, 2 routers, chunked prefill or not.
     assert_eq!((code, answer["considered"].as_u64()), (0, Some(24)));
     let ranked = answer["ranked"].as_array().unwrap();
     for engine in ["vllm", "sglang", "tensorrt-llm"] {
@@ -203,7 +205,7 @@ fn a_share_of_the_requests_may_miss_the_bounds() {
 
 #[test]
 fn a_plan_begins_from_what_runs() {
-    // The current deployment, started by this command: its measured run is simulated, at half the speed.
+    // The current deployment, started by this command: its measured run is the simulated one at half the speed.
     let command =
         "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 8192 --max-num-seqs 256";
     let (folder, _) = file("x", b"");
@@ -228,7 +230,7 @@ fn a_plan_begins_from_what_runs() {
     let current = &answer["current"];
     let ratio =
         current["measured"]["tpot_ms"].as_f64().unwrap() / current["forecast"]["tpot_ms"].as_f64().unwrap();
-    // In a closed loop times are proportional: the factor is measured over forecast.
+    // In a closed loop all times are proportional to the step time, so the factor is measured over forecast.
     let slower = current["slower"].as_f64().unwrap();
     assert!((slower / ratio - 1.0).abs() < 0.05, "{slower} {ratio}");
     let now = &current["now"]["e2el_ms"].as_f64().unwrap();
@@ -255,7 +257,7 @@ fn every_row_of_the_csv_says_on_which_front_it_is() {
     let on = lines.filter(|line| line.split(',').nth(column) == Some("true")).count();
     let front = answer["pareto_throughput"].as_array().unwrap();
     assert_eq!(on, front.len());
-    // No point of the front is dominated; the first has the most tokens.
+    // No point of the front is dominated by another; the first has the highest throughput.
     for pair in front.windows(2) {
         let of = |row: &serde_json::Value, key: &str| row[key].as_f64().unwrap();
         assert!(of(&pair[0], "output_tok_s_per_accelerator") > of(&pair[1], "output_tok_s_per_accelerator"));
@@ -282,11 +284,11 @@ fn first_choices_are_judged_where_all_were_measured() {
     assert_eq!(code, 0);
     let sweep = &answer["sweeps"][0];
     assert_eq!((sweep["configurations"].as_u64(), sweep["points"].as_u64()), (Some(2), Some(4)));
-    // Interactivities are 111.1, 83.3, 153.8 and 117.6: half of the points reach the second, 111.1.
+    // Interactivities are 111.1, 83.3, 153.8 and 117.6; their lower median is 111.1.
     assert!((sweep["interactivity_tok_s"].as_f64().unwrap() - 1000.0 / 9.0).abs() < 1e-9);
     assert!(roofcast(&format!("validate {path} --ranking")).out.contains("of 1 sweeps"));
     crate::output::assert_documented("ranking", &answer);
-    // One configuration is no sweep.
+    // A single configuration is not a sweep.
     let (_folder, path) = file("one.csv", format!("{header}{}{}", rows[0], rows[1]).as_bytes());
     let refused = roofcast(&format!("validate {path} --ranking"));
     assert!(refused.code == 2 && refused.out.is_empty(), "{}", refused.out);
@@ -297,7 +299,7 @@ fn first_choices_are_judged_where_all_were_measured() {
     );
 }
 
-/// A cluster manifest that a plan wrote is read back as the planned deployment; a label of its nodes names their
+/// The cluster manifest that a plan wrote is read back as the planned deployment; a label of its nodes names the
 /// accelerator.
 #[test]
 fn a_plan_begins_from_a_manifest() {

@@ -4,7 +4,7 @@ use crate::support::{roofcast, root};
 use std::path::Path;
 use std::process::Command;
 
-/// README's commands, without comments.
+/// The commands in README, without comments.
 fn commands() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
     let shell = text.split("```sh\n").skip(1).flat_map(|block| block.split("```").next().unwrap().lines());
@@ -20,11 +20,11 @@ fn every_command_of_the_readme_runs() {
     let here = Path::new(env!("CARGO_BIN_EXE_roofcast")).parent().unwrap().display().to_string();
     let path = format!("{here}:{}", std::env::var("PATH").unwrap_or_default());
     let commands = commands();
-    // Servers run until they are stopped: their own tests start them.
+    // Servers run until they are stopped; the tests of these verbs start them.
     let serves = |c: &str| c.starts_with("roofcast emulate") || c.starts_with("roofcast serve");
     for command in commands.iter().filter(|c| !serves(c)) {
         let measures = command.starts_with("roofcast bench");
-        // The scripted server is in for a live one, which outruns the client.
+        // The scripted server stands in for a live one. It is faster than the client, so the run may be invalid.
         let line = if measures {
             command.replace("http://127.0.0.1:8000", &url) + " --requests 8 --assume-tokens --max-lag 100000"
         } else {
@@ -43,7 +43,7 @@ fn every_command_of_the_readme_runs() {
     }
 }
 
-/// The first block asks with a model and a machine of the catalog, and without a file.
+/// The commands of the first block name a model and an accelerator of the catalog, and no file.
 #[test]
 fn the_first_screen_needs_no_file() {
     let first: Vec<String> = commands().into_iter().take(3).collect();

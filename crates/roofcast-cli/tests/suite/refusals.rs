@@ -1,8 +1,9 @@
-//! Input that cannot be, over all verbs: exit 2, a message on stderr as in the snapshots, nothing on stdout, no file left.
+//! Impossible input, over all verbs: exit code 2, a message on stderr as in the snapshots, nothing on stdout, no file
+//! left.
 
 use std::process::Command;
 
-/// A valid spec, in which the tests replace a part by an invalid one.
+/// A valid spec, of which the tests replace a part by an invalid one.
 const SPEC: &str = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 20\n\
                     input_len = 100\noutput_len = 10\narrivals = { kind = \"poisson\", rate = 1.0 }\n";
 
@@ -10,7 +11,7 @@ const LIMITS: &str = "limits --model llama-3.1-8b --hardware h100-sxm";
 const CAPACITY: &str = "capacity --model llama-3.1-8b --hardware h100-sxm";
 const BENCH: &str = "bench --url http://127.0.0.1:1 --model m";
 
-/// Arguments that are appended to a verb's.
+/// Verbs, each with invalid arguments that are appended one at a time.
 const FLAGS: &[(&str, &[&str])] = &[
     (
         LIMITS,
@@ -213,7 +214,7 @@ const FLAGS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Replacements for a part of the spec, and the verb that reads it.
+/// Replacements for a part of the spec, each with the verb that reads the result.
 const SPECS: &[(&str, &str, &str)] = &[
     ("simulate", "input_len = 100", "input_len = 0"),
     ("simulate", "input_len = 100", "input_len = -3"),
@@ -253,7 +254,7 @@ const SPECS: &[(&str, &str, &str)] = &[
     ("plan", "[workload]", "[search]\nmaximum = 1\n[workload]"),
 ];
 
-/// Arguments, the name of their file, and its contents.
+/// Arguments, the name of the file that they read, and its contents.
 const FILES: &[(&str, &str, &str)] = &[
     ("limits s.toml", "s.toml", ""),
     ("plan s.toml", "s.toml", ""),
@@ -308,7 +309,7 @@ fn files_that_cannot_be() {
     snapshot("refused-files", &told.collect::<Vec<_>>());
 }
 
-/// Runs in a folder of its own with `files`; returns the command and its message on stderr.
+/// Runs in a temporary folder with `files`; returns the command and its message on stderr.
 fn refused(arguments: &str, files: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     files.iter().for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());

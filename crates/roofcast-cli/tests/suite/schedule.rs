@@ -1,7 +1,8 @@
 //! A server with an exact schedule: fixed times from the request to the first token, and from each token to the next.
 //!
-//! One thread, one task per connection. It counts one token for each word of a prompt, and `EXTRA` for a template.
-//! `GET /kept` reports how closely the schedule was kept: timers and a busy machine make any server late.
+//! Knows: one thread serves, with one task per connection. The server counts one token for each word of a prompt, and
+//! `EXTRA` for a template. `GET /kept` reports how closely the schedule was kept, because timers and a busy machine
+//! make any server late.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,17 +10,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// Tokens that it counts in addition to the words.
+/// Tokens that the server counts in addition to a prompt's words.
 pub(crate) const EXTRA: usize = 3;
 
-/// When tokens come.
+/// Times at which tokens are sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
     pub(crate) ttft: Duration,
     pub(crate) itl: Duration,
 }
 
-/// Adherence to the schedule: numbers of first tokens and gaps, and the sums of their times.
+/// Adherence to the schedule: numbers of first tokens and of gaps, and the sums of their times.
 #[derive(Debug, Default)]
 struct Kept {
     firsts: u32,
@@ -37,7 +38,7 @@ pub(crate) async fn serve(listener: TcpListener, schedule: Schedule) {
     }
 }
 
-/// Starts a server on a free port, in a thread of its own; its address.
+/// Starts a server on a free port, on its own thread; returns its address.
 #[allow(dead_code)] // the example listens itself
 pub(crate) fn start(schedule: Schedule) -> String {
     let (port, started) = std::sync::mpsc::channel();
@@ -67,7 +68,7 @@ async fn connection(mut stream: TcpStream, schedule: Schedule, kept: Arc<Mutex<K
     }
 }
 
-/// The next request: its path and body.
+/// Reads the next request: its path and body.
 async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String, serde_json::Value)> {
     loop {
         if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -137,7 +138,7 @@ impl Kept {
     }
 }
 
-/// The means, as a JSON response.
+/// Mean times actually kept, as a JSON response.
 fn told(kept: &Kept) -> String {
     let mean = |sum: Duration, count: u32| sum.as_secs_f64() * 1e3 / f64::from(count.max(1));
     let (ttft, itl) = (mean(kept.first, kept.firsts), mean(kept.gap, kept.gaps));

@@ -1,4 +1,4 @@
-//! A server that answers as a test says: right, wrong or not at all.
+//! A server whose answers a test scripts: right, wrong or none.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,17 +9,18 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// One request as it came.
+/// A request as the server received it.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) head: String,
     pub(crate) body: serde_json::Value,
 }
 
-/// The requests received so far.
+/// Requests received so far, shared with the test.
 pub(crate) type Seen = Arc<Mutex<Vec<Asked>>>;
 
-/// Starts a server; `reply` gets the number of the request and the connection, and closes it by returning false.
+/// Starts a server; `reply` gets the number of the request and the connection, and closes the connection by returning
+/// false.
 pub(crate) fn start(
     reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + Sync + 'static,
 ) -> (String, Seen) {
@@ -63,7 +64,7 @@ pub(crate) fn start_first(
     (url, seen)
 }
 
-/// Starts a server with TLS, with a certificate for 127.0.0.1 that `tests/fixtures/tls/ca.pem` vouches for.
+/// Starts a server with TLS, with a certificate for 127.0.0.1 that the authority `tests/fixtures/tls/ca.pem` signed.
 pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 'static) -> String {
     let file = |name: &str| crate::support::root().join("crates/roofcast-cli/tests/fixtures/tls").join(name);
     let chain = CertificateDer::pem_file_iter(file("server.pem")).unwrap().map(Result::unwrap).collect();
@@ -91,7 +92,7 @@ pub(crate) fn start_tls(reply: impl Fn(usize, &mut dyn Stream) -> bool + Send + 
 pub(crate) trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// Answers the requests of one connection.
+/// Answers the requests of one connection until `reply` closes it.
 pub(crate) fn serve(
     mut stream: impl Stream,
     reply: &dyn Fn(usize, &Asked, &mut dyn Stream) -> bool,
@@ -125,27 +126,27 @@ fn next(stream: &mut impl Stream, buffer: &mut Vec<u8>) -> Option<Asked> {
     }
 }
 
-/// The head of a stream.
+/// Head of a response that is an event stream.
 pub(crate) const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// One HTTP chunk.
+/// One chunk of HTTP's chunked encoding.
 pub(crate) fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// One token of the completions endpoint, in a chunk of its own.
+/// The event of one token of the completions endpoint, in a chunk of its own.
 pub(crate) fn token() -> String {
     chunk("data: {\"choices\":[{\"index\":0,\"text\":\" a\",\"finish_reason\":null}]}\n\n")
 }
 
-/// A whole JSON answer.
+/// Writes a JSON answer in one piece.
 pub(crate) fn tells(body: &str, stream: &mut dyn Stream) -> bool {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
     stream.write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes()).is_ok()
 }
 
-/// A right answer of two tokens that counts nothing.
+/// Writes a correct answer of two tokens without token counts.
 pub(crate) fn uncounted(stream: &mut dyn Stream) -> bool {
     let end = chunk(
         "data: {\"choices\":[{\"index\":0,\"text\":\" b\",\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n",
@@ -153,7 +154,7 @@ pub(crate) fn uncounted(stream: &mut dyn Stream) -> bool {
     stream.write_all(format!("{HEAD}{}{end}0\r\n\r\n", token()).as_bytes()).is_ok()
 }
 
-/// A right answer of two tokens.
+/// Writes a correct answer of two tokens with token counts.
 pub(crate) fn good(stream: &mut dyn Stream) -> bool {
     let usage = chunk(
         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n",
@@ -161,7 +162,7 @@ pub(crate) fn good(stream: &mut dyn Stream) -> bool {
     stream.write_all(format!("{HEAD}{}{}{usage}0\r\n\r\n", token(), token()).as_bytes()).is_ok()
 }
 
-/// An unused port: connections to it are refused.
+/// Address of an unused port, which refuses connections.
 pub(crate) fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())

@@ -1,5 +1,6 @@
-//! `roofcast serve` as browsers and others meet it: real processes on loopback. The page's own code is tested in a
-//! browser (`scripts/test-web`).
+//! `roofcast serve` as browsers and others meet it: tests that run real processes on loopback.
+//!
+//! Knows: HTTP. The page's own code is tested in a browser (`scripts/test-web`).
 
 #[path = "serve/guarded.rs"]
 mod guarded;
@@ -11,13 +12,13 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A running server, stopped when it goes.
+/// A running server, stopped when it is dropped.
 struct Server {
     process: Child,
     address: String,
 }
 
-/// An answer as it came, its chunks put together.
+/// A response of the server, without chunked encoding.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -50,7 +51,7 @@ impl Server {
         Server { address: address.to_owned(), process }
     }
 
-    /// Sends a request with these header lines, in addition to Host and length.
+    /// Sends a request with these header lines, in addition to `Host` and length.
     fn send(&self, first: &str, head: &str, body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
@@ -66,14 +67,14 @@ impl Server {
                 format!("{first} HTTP/1.1\r\n{host}{length}Connection: close\r\n{head}\r\n").as_bytes(),
             )
             .unwrap();
-        // A refusal may come before all is sent.
+        // The server may refuse the request before all of the body is sent.
         _ = stream.write_all(body);
         stream
     }
 
     fn raw(&self, first: &str, head: &str, body: &[u8]) -> Answer {
         let mut text = Vec::new();
-        // The connection may be reset after an early refusal.
+        // After an early refusal the connection may be reset.
         _ = self.send(first, head, body).read_to_end(&mut text);
         let text = String::from_utf8_lossy(&text).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{first}: {text:?}"));
@@ -94,7 +95,7 @@ impl Server {
         self.raw(&format!("POST {path}"), "Content-Type: application/json\r\n", body.to_string().as_bytes())
     }
 
-    /// The last line of work that is followed, and how many lines came before it.
+    /// The last line of long work, and the number of lines before it.
     fn followed(&self, path: &str, body: &Value) -> (Value, usize) {
         let answer = self.post(path, body);
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -103,7 +104,7 @@ impl Server {
     }
 }
 
-/// A chunked body put together.
+/// A body without its chunked encoding.
 fn whole(mut body: &str) -> String {
     let mut all = String::new();
     while let Some((size, rest)) = body.split_once("\r\n") {
@@ -138,7 +139,8 @@ fn limits_and_capacity_are_those_of_the_command_line() {
     assert_eq!(answer["report"], json(&format!("limits {flags}")).0);
     assert_eq!(answer["capacity"], json(&format!("capacity {flags}")).0);
     assert_eq!(answer["accelerator"]["id"], "h100-sxm");
-    // One of the model's longest requests, 131,072 tokens of 131,072 B, fits beside 8 GB of weights.
+    // One request of the model's maximum length, 131,072 tokens of 131,072 B, fits in memory together with 8 GB of
+    // weights.
     assert_eq!((&answer["refusal"], &answer["start"]["max_model_len"]), (&Value::Null, &json!(131_072)));
     let tight = json!({"spec": machine(json!({"engine": {"gpu_memory_utilization": 0.2}}))});
     let refused: Value = serde_json::from_str(&server.post("/api/limits", &tight).body).unwrap();
@@ -169,7 +171,7 @@ fn a_run_is_followed_and_is_that_of_the_command_line() {
     assert!(before >= 1, "no progress was told");
     let curve = &last["answer"]["distributions"][0];
     assert_eq!(curve["shares"].as_array().unwrap().len(), 200);
-    // The trace holds every request's phases from the first.
+    // The timeline has every request's phases from the start.
     let lives = last["answer"]["timelines"][0]["requests"].as_array().unwrap();
     assert_eq!((lives[0]["number"].as_u64(), lives[0]["input"].as_u64()), (Some(0), Some(200)));
     let (trace, _) =
@@ -275,7 +277,7 @@ fn simulated_work_is_limited() {
     assert!(plan.status == 400 && plan.body.contains("at most 1024"), "{}", plan.body);
 }
 
-/// Two runs are worked on at once: where one is given up, another is done while the first is still under way.
+/// Two runs are computed at once: after one is abandoned, a third completes while the other is still running.
 #[test]
 fn work_ends_when_its_client_goes_away() {
     let server = Server::start("");
@@ -292,7 +294,8 @@ fn work_ends_when_its_client_goes_away() {
     drop(long());
     let (last, _) = server.followed("/api/simulate", &asked(10));
     assert_eq!(last["answer"]["report"]["completed"], 10);
-    // The run that was given up began later and is as long: had it gone on, this one would have its answer by now.
+    // The abandoned run began later than the kept one and is as long: had it run to its end, the kept run would be
+    // complete by now.
     kept.set_nonblocking(true).unwrap();
     let mut lines = Vec::new();
     _ = kept.read_to_end(&mut lines);
@@ -304,7 +307,7 @@ fn work_ends_when_its_client_goes_away() {
     );
 }
 
-/// A build without the page says how to get it; one with it writes a file for each verb, which asks for nothing else.
+/// A build without the page says how to get it; a build with the page writes a stand-alone file for each verb.
 #[test]
 fn the_page_is_there_or_is_missed_by_name() {
     let server = Server::start("");
@@ -331,7 +334,7 @@ fn the_page_is_there_or_is_missed_by_name() {
     }
 }
 
-/// Each verb that answers as a page, and the page's view.
+/// The verbs with `--html`, each with arguments and the name of the page's view.
 fn verbs_with_pages() -> [(String, &'static str); 4] {
     [
         (format!("limits --model {LLAMA} --hardware h100-sxm"), "limits"),

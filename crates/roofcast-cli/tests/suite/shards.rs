@@ -1,4 +1,4 @@
-//! Sweeps that are shared: cells kept in a folder, merged into the bytes of one run.
+//! Sweeps computed in shards: cells kept in a folder, and merged into the bytes of a single run.
 
 use crate::support::{roofcast, root};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const SWEEP: &str = "--requests 60 --sweep tp=1,2 --sweep rate=2,4,8";
 
-/// Standard error for bad input.
+/// Standard error of a command that must be refused as bad input.
 fn bad(arguments: &str) -> String {
     let run = roofcast(arguments);
     assert_eq!(run.code, 2, "{arguments}: {}", run.out);
@@ -19,7 +19,7 @@ fn kept(folder: &Path) -> usize {
     files.filter(|file| file.extension().is_some_and(|e| e == "parquet")).count()
 }
 
-/// The JSON that one process prints for its part of the cells.
+/// The JSON that one process prints about its part of the cells.
 fn share(asked: &str, folder: &Path) -> serde_json::Value {
     let run = roofcast(&format!("simulate {asked} --cells {} --json", folder.display()));
     serde_json::from_str(&run.out).unwrap()
@@ -30,7 +30,7 @@ fn shares_merge_into_the_bytes_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let cells = folder.path().join("cells");
     let merge = format!("simulate {SWEEP} --cells {} --merge", cells.display());
-    // Six cells; the first share of four has those numbered 0 and 4.
+    // There are six cells; the first of four shards has cells 0 and 4.
     let first = share(&format!("{SWEEP} --shard 1/4"), &cells);
     assert_eq!((&first["cells"], &first["asked"], &first["ran"]), (&6.into(), &2.into(), &2.into()));
     let missing: serde_json::Value =
@@ -62,14 +62,14 @@ fn what_is_kept_is_not_run_again_and_the_space_may_change() {
     let files = kept(folder.path());
     assert_eq!(share(SWEEP, folder.path())["kept"], 6);
     assert_eq!(kept(folder.path()), files);
-    // Keys in another order and a value more: 6 of 8 are known.
+    // The keys are in another order and there is one value more: 6 of 8 cells are known.
     let wider = "--requests 60 --sweep rate=2,4,8,9 --sweep tp=2,1";
     let more = share(wider, folder.path());
     assert_eq!((&more["kept"], &more["ran"]), (&6.into(), &2.into()));
     let merged =
         roofcast(&format!("simulate {wider} --cells {} --merge --json", folder.path().display())).out;
     assert_eq!(merged, roofcast(&format!("simulate {wider} --json")).out);
-    // Another seed, another question.
+    // Another seed makes other cells.
     assert_eq!(share(&format!("{SWEEP} --seed 9"), folder.path())["kept"], 0);
     assert_eq!(share(&format!("{SWEEP} --no-leap"), folder.path())["kept"], 0);
 }
@@ -77,7 +77,7 @@ fn what_is_kept_is_not_run_again_and_the_space_may_change() {
 #[test]
 fn a_share_that_is_killed_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    // The last rate is served step by step for minutes; the others end at once and are kept a second later at most.
+    // Serving the last value step by step takes minutes; the others end at once and are kept at most a second later.
     let sweep = "--no-leap --sweep requests=20,40,60,2000000 --threads 2";
     let mut killed = Command::new(env!("CARGO_BIN_EXE_roofcast"));
     let arguments = format!("simulate {sweep} --cells {}", folder.path().display());

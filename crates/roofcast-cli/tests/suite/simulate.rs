@@ -6,7 +6,7 @@ use roofcast::record::{Record, RecordFormat, Records};
 use roofcast::summary::RunSummary;
 use std::path::{Path, PathBuf};
 
-/// A folder for a run's files, and the path of one file.
+/// A temporary folder for a run's files, and the path of a file in it.
 fn folder(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -17,7 +17,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Runs the default workload's first requests; the answer.
+/// The answer for the first `requests` requests of the default workload.
 fn simulate(requests: u64, flags: &str) -> serde_json::Value {
     let (answer, code) = json(&format!("simulate --requests {requests} {flags}"));
     assert_eq!(code, 0);
@@ -46,8 +46,8 @@ fn records_in_either_form_are_the_same_and_add_up_to_the_summary() {
     near("output_throughput", summary.output_throughput());
 }
 
-/// An example with drafts, and one whose replicas start and stop, show them; repeated and stepwise runs give equal
-/// bytes.
+/// Examples of speculative decoding and of autoscaling show their figures; repeating a run, and simulating every step,
+/// gives equal bytes.
 #[test]
 fn drafts_and_replicas_that_start_are_shown() {
     for (example, says) in
@@ -61,13 +61,13 @@ fn drafts_and_replicas_that_start_are_shown() {
         }
         assert_eq!(run.out, roofcast(&format!("{command} --no-leap")).out);
     }
-    // The small model's weights are missing from the room for KV.
+    // The draft model's weights reduce the memory for KV.
     let kv =
         |example: &str| json(&format!("capacity examples/{example}.toml")).0["kv_tokens"].as_u64().unwrap();
     assert!(kv("speculative") < kv("speculative-none"));
 }
 
-/// Columns of the files and arguments of slices are in the chapter.
+/// The columns of the files and the arguments of trace slices are documented in the chapter.
 #[test]
 fn every_column_is_documented() {
     let chapter = std::fs::read_to_string(crate::support::root().join("docs/simulate.md")).unwrap();
@@ -93,7 +93,7 @@ fn a_form_of_records_that_is_not_there_is_refused_before_the_run() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A workload whose small cache makes the engine preempt, on two replicas.
+/// A workload on two replicas whose small KV cache causes preemptions.
 const PREEMPTING: &str = r#"
 [model]
 name = "meta-llama/Llama-3.1-8B-Instruct"
@@ -113,12 +113,12 @@ kind = "poisson"
 rate = 20.0
 "#;
 
-/// The workload with two batches in flight, decided block by block.
+/// The preempting workload with asynchronous scheduling, which has two batches in flight.
 fn asynchronous() -> String {
     PREEMPTING.replace("num_gpu_blocks", "async_scheduling = true\nnum_gpu_blocks")
 }
 
-/// Runs [`PREEMPTING`] with `flag` writing to a file of this name; the answer and the file.
+/// Runs [`PREEMPTING`] with `flag` writing to a file called `name`; returns the answer and the file.
 fn preempting(flag: &str, name: &str, more: &str) -> (serde_json::Value, String) {
     written(PREEMPTING, flag, name, more)
 }
@@ -132,7 +132,7 @@ fn written(text: &str, flag: &str, name: &str, more: &str) -> (serde_json::Value
     (answer, read(&path))
 }
 
-/// Without a server in front, where requests would be that no replica has.
+/// The run has no server in front, because requests in that server are in no replica's series.
 #[test]
 fn the_series_adds_up_to_the_summary() {
     for spec in [PREEMPTING, &asynchronous()] {
@@ -149,7 +149,7 @@ fn adds_up(spec: &str) {
     let of = |row: &Vec<f64>, name: &str| row[names.iter().position(|n| *n == name).unwrap()];
     let seconds = |row: &Vec<f64>| (of(row, "end_ms") - of(row, "start_ms")) / 1e3;
     assert!(rows.len() / 2 > 1000 && rows.len() / 2 <= 2000, "{}", rows.len());
-    // Intervals touch, up to the end of the run for either replica.
+    // The intervals of either replica are contiguous up to the end of the run.
     for replica in [0.0, 1.0] {
         let own: Vec<_> = rows.iter().filter(|row| of(row, "replica") == replica).collect();
         assert!(own.windows(2).all(|pair| of(pair[0], "end_ms") == of(pair[1], "start_ms")));
@@ -161,7 +161,7 @@ fn adds_up(spec: &str) {
         assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
     };
     near(sum("output_tokens_per_s"), answer["total_output_tokens"].as_f64().unwrap());
-    // Little's law: requests here, summed over time, are the latencies summed over requests.
+    // Little's law: the number of requests in the system, integrated over time, is the sum of all latencies.
     let latencies = answer["mean_e2el_ms"].as_f64().unwrap() / 1e3 * answer["completed"].as_f64().unwrap();
     near(sum("running") + sum("waiting"), latencies);
     let last = |replica: f64| rows.iter().rfind(|row| of(row, "replica") == replica).unwrap();
@@ -171,7 +171,7 @@ fn adds_up(spec: &str) {
     assert!(rows.iter().all(|row| (0.0..=1.0).contains(&of(row, "kv_usage"))));
 }
 
-/// Every span that begins ends, phases lie in their request, and slices of a track do not overlap.
+/// Asserts that every span ends, that phases lie within their request, and that slices of a track do not overlap.
 fn well_formed(trace: &serde_json::Value) {
     let mut open: std::collections::BTreeMap<(u64, String), Vec<String>> = Default::default();
     let mut busy: std::collections::BTreeMap<(u64, u64), f64> = Default::default();
@@ -189,7 +189,7 @@ fn well_formed(trace: &serde_json::Value) {
         match phase {
             "X" => {
                 let end = busy.entry((pid, event["tid"].as_u64().unwrap())).or_default();
-                // Floats of microseconds round below a picosecond.
+                // Microseconds as floats are rounded below a picosecond.
                 assert!(ts >= *end - 1e-6, "{event} overlaps");
                 *end = ts + event["dur"].as_f64().unwrap();
             }
@@ -223,7 +223,7 @@ fn a_trace_nests_and_is_ordered() {
     let (answer, by_block) = written(&asynchronous(), "trace", "t.json", "");
     well_formed(&serde_json::from_str(&by_block).unwrap());
     assert!(answer["activity"]["preemptions"].as_u64().unwrap() > 0);
-    // Steps of decodes of a leap are one slice; without leaps each has its own.
+    // A leap over equal decode steps is one slice; without leaps each step has its own.
     let (_, stepping) = preempting("trace", "t.json", "--no-leap");
     assert!(stepping.lines().count() > 2 * text.lines().count());
 }
@@ -265,7 +265,7 @@ fn a_sweep_is_its_runs_whatever_the_threads() {
     assert_eq!(third, alone);
 }
 
-/// The factors of the single run's bands, said once where all values are known alike, and of no limit.
+/// A sweep states the bands of its forecasts, once if all values have equal bands; a limit has none.
 #[test]
 fn a_sweep_says_how_far_off_its_forecasts_may_be() {
     let (answer, _) = json("simulate --requests 50 --cost forecast");
@@ -289,7 +289,7 @@ fn a_sweep_takes_words_ranges_and_dotted_keys() {
     assert_eq!(column("scheduler=vllm,static", "engine.scheduler"), ["vllm", "static"]);
     assert_eq!(column("rate=1..8:x2", "workload.arrivals.rate"), ["1", "2", "4", "8"]);
     assert_eq!(column("replicas=1,2", "parallelism.replicas"), ["1", "2"]);
-    // 50 prompts of 10, 20 and 30 tokens.
+    // Prompts of 10, 20 and 30 tokens, 50 of each.
     let run = roofcast("simulate --json --requests 50 --sweep workload.input_len=10..30:10");
     let answer: serde_json::Value = serde_json::from_str(&run.out).unwrap();
     let inputs =
@@ -318,12 +318,12 @@ fn sweeps_that_cannot_be() {
     }
 }
 
-/// The means times the calibration's factors for a chip that was measured with the engine.
+/// Bands are the mean times the calibration's factors, for an accelerator that was measured with the engine.
 #[test]
 fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let calibration = roofcast::calibration::Calibration::embedded().unwrap();
     let band = calibration.band(roofcast::coefficients::Evidence::Engine).unwrap();
-    // Requests come at a rate by default; a closed loop has factors of its own.
+    // By default requests arrive at a rate; a closed loop has other factors.
     assert!(band.factors(Load::Open) != band.factors(Load::Closed));
     let closed = json("simulate --requests 50 --cost forecast --concurrency 4").0;
     assert_eq!(closed["bands"]["tpot_ms"]["factors"][1].as_f64(), Some(band.tpot[1]));
@@ -357,7 +357,7 @@ fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     assert!(json("plan --cost limit --hardware h100-sxm").0["best"]["bands"].is_null());
 }
 
-/// Ten requests come at once, and four may be queued.
+/// Ten requests arrive at once, and the queue holds four.
 #[test]
 fn what_is_turned_away_is_counted_apart() {
     let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 10\n\
@@ -370,7 +370,7 @@ fn what_is_turned_away_is_counted_apart() {
     assert!(run.code == 4 && run.out.contains("all 10 that came were turned away"), "{}", run.out);
 }
 
-/// The load and the SLO stand in the answer; nobody's SLO is none.
+/// The answer states the load and the SLO, or that there is no SLO.
 #[test]
 fn a_run_says_what_was_asked() {
     let base = "simulate --requests 40 --input-len 100 --output-len 20";
@@ -389,7 +389,8 @@ fn a_run_says_what_was_asked() {
     assert!(out.contains("met the SLO"), "{out}");
 }
 
-/// 300 requests that come at about one a second are answered at that rate, though the last is answered after the last has come.
+/// 300 requests arrive at about one a second and are answered at that rate, although the last answer comes after the
+/// last arrival.
 #[test]
 fn the_drain_is_no_overload() {
     let load = "simulate --requests 300 --rate 1 --input-len 100 --output-len 2000";

@@ -1,15 +1,15 @@
-//! Running the binary.
+//! Running the binary in tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The result of a run.
 pub(crate) struct Run {
-    /// Exit code.
+    /// Exit code of the process.
     pub(crate) code: i32,
-    /// Standard output.
+    /// Text on standard output.
     pub(crate) out: String,
-    /// Standard error.
+    /// Text on standard error.
     pub(crate) err: String,
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn roofcast(arguments: &str) -> Run {
     run(arguments.split_whitespace())
 }
 
-/// Runs `roofcast` with arguments that may hold spaces.
+/// Runs `roofcast` with arguments that may contain spaces.
 pub(crate) fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Run {
     let output: Output =
         Command::new(env!("CARGO_BIN_EXE_roofcast")).args(arguments).current_dir(root()).output().unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Run {
     }
 }
 
-/// Runs with `--json`; the answer and the exit code.
+/// Runs `roofcast` with `--json`; returns the answer and the exit code.
 pub(crate) fn json(arguments: &str) -> (serde_json::Value, i32) {
     let run = roofcast(&format!("{arguments} --json"));
     let value =
@@ -37,7 +37,7 @@ pub(crate) fn json(arguments: &str) -> (serde_json::Value, i32) {
     (value, run.code)
 }
 
-/// The workspace's folder.
+/// Path of the workspace's folder.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -51,7 +51,7 @@ pub(crate) fn file(name: &str, text: &[u8]) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// A file or folder of the shared data; says so where it is absent.
+/// Path of a file or folder of the shared data; prints a note and returns `None` if it is absent.
 #[allow(clippy::print_stderr)] // a test that is left out says so
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let found = root().join("../shared").join(path);

@@ -19,10 +19,10 @@ const SCHEMA: &str = "message gemm {
     required double latency;
 }";
 
-/// A GEMM by dtype, rows and the side of its square weight matrix, and its time in milliseconds.
+/// A GEMM: dtype, rows, side of its square weight matrix, and its time in milliseconds.
 type Line = (&'static str, i64, i64, f64);
 
-/// Writes a table below `folder`, a row group for each of `groups`.
+/// Writes a Parquet table below `folder`, with a row group for each of `groups`; returns its path.
 fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]) -> String {
     let path = folder.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -40,7 +40,7 @@ fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]
             write(&mut next);
             next.close().unwrap();
         };
-        // Nobody said which kernel it was.
+        // The column of the kernel's name is null.
         let absent = vec![0_i16; lines.len()];
         column(&|c| {
             c.typed::<ByteArrayType>().write_batch(&[], Some(&absent), None).unwrap();
@@ -62,7 +62,8 @@ fn table(folder: &Path, name: &str, compression: Compression, groups: &[&[Line]]
     path.display().to_string()
 }
 
-/// Squares of 8,192 in bf16 on an H100: 134.2 MB, 40.06 µs of its 3.35 TB/s; 50 µs to 64 rows, 60 at 256, 200 at 1,024.
+/// Times of square GEMMs of 8,192 in bf16 on an H100, whose weights of 134.2 MB take 40.06 µs at 3.35 TB/s: 50 µs up to
+/// 64 rows, 60 µs at 256, 200 µs at 1,024; each multiplied by `times`.
 fn squares(times: f64) -> Vec<Line> {
     let row = |(m, microseconds): (i64, f64)| ("bfloat16", m, 8_192, microseconds * times * 1e-3);
     [(1, 50.0), (64, 50.0), (256, 60.0), (1024, 200.0)].map(row).to_vec()
@@ -77,7 +78,7 @@ fn a_folder_of_tables_becomes_a_file_of_times() {
     table(folder.path(), "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet", zstd, &[first, second]);
     let slower = squares(2.0);
     table(folder.path(), "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet", Compression::SNAPPY, &[&slower]);
-    // Unknown rows are counted, unused files are named.
+    // Rows of unknown formats are counted, and files that are not used are named.
     let odd = vec![("ternary", 1, 16_384, 1.0); 30];
     table(folder.path(), "h100_sxm/gemm/trtllm/1.0/gemm_perf.parquet", zstd, &[&odd]);
     table(folder.path(), "h100_sxm/mhc/vllm/0.24.0/mhc_module_perf.parquet", zstd, &[&odd]);
@@ -95,7 +96,7 @@ fn a_folder_of_tables_becomes_a_file_of_times() {
     let times = roofcast::profile::Profiles::read("times.bin", &bytes).unwrap();
     let [sglang, vllm] = &times.sections[..] else { panic!("{times:?}") };
     assert_eq!((&*sglang.engine, &*vllm.engine, &*vllm.version), ("sglang", "vllm", "0.24.0"));
-    // 256 rows take 60 µs and 1,024 take 200; half a step of the file is 0.27 %.
+    // 256 rows take 60 µs and 1,024 take 200 µs; the file rounds to steps, of which half is 0.27 %.
     let at = |section: &roofcast::profile::Section, m: f64| section.curve(0).unwrap().at(m) * 1e6;
     assert!((at(vllm, 256.0) / 60.0 - 1.0).abs() < 0.003 && (at(sglang, 1024.0) / 400.0 - 1.0).abs() < 0.003);
     let sources = std::fs::read_to_string(kept.path().join("times.sources.csv")).unwrap();
@@ -135,10 +136,10 @@ fn what_is_no_table_is_refused_by_name() {
     std::fs::create_dir_all(broken.parent().unwrap()).unwrap();
     std::fs::write(&broken, b"PAR1 and no more").unwrap();
     refused(&place, &["gemm_perf.parquet"]);
-    // A row that cannot be: no time is below 0.
+    // A row with a time below 0 is refused.
     let lines = [("bfloat16", 1, 16_384, 1.0), ("bfloat16", 2, 16_384, -1.0)];
     table(folder.path(), name, Compression::UNCOMPRESSED, &[&lines]);
     refused(&place, &["gemm_perf.parquet:2", "latency", "-1"]);
-    // Neither files nor tables.
+    // Neither files nor tables are given.
     assert_eq!(roofcast("calibrate").code, 2);
 }

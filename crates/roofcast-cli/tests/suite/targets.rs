@@ -1,4 +1,4 @@
-//! Output files: none is replaced by surprise, and a file that cannot be written is reported before any work.
+//! Output files: no other file is replaced by surprise, and a file that cannot be written is reported before any work.
 
 use crate::support::{Run, roofcast, root};
 use std::fs;
@@ -16,7 +16,7 @@ fn is_picture(text: &str) -> bool {
     text.starts_with("<svg") && text.ends_with("</svg>\n")
 }
 
-/// Exit 2, nothing on stdout, and `says` in the message.
+/// Asserts exit code 2, nothing on stdout, and `says` in the message.
 fn refused(path: &Path, says: &str) {
     let run = drawn(path);
     assert_eq!((run.code, run.out.as_str()), (2, ""), "{}: {}", path.display(), run.err);
@@ -57,7 +57,7 @@ fn devices_stay_devices() {
     for device in ["/dev/null", "/dev/full"] {
         assert!(fs::metadata(device).unwrap().file_type().is_char_device(), "{device}");
     }
-    // A link to the pipe that the test reads.
+    // /dev/stdout is a link to the pipe that the test reads.
     let out = drawn(Path::new("/dev/stdout"));
     assert_eq!(out.code, 0, "{}", out.err);
     let (picture, table) = out.out.split_once("</svg>\n").unwrap();
@@ -129,7 +129,7 @@ fn files_beside_the_target_are_left_alone() {
     assert_eq!(names(folder.path()), ["a.svg", "a.svg.part"]);
 }
 
-/// Every other argument is wrong too, and none is looked at before.
+/// The other arguments are wrong, too, but the target is checked first.
 #[test]
 fn targets_are_checked_before_any_work() {
     let bench = "bench --url http://127.0.0.1:1 --model absent --prompts absent";
@@ -158,7 +158,7 @@ fn targets_are_checked_before_any_work() {
     assert!(!root().join("no").exists());
 }
 
-/// A file that is read is not written over, by whatever name it goes; nor are two answers written to one file.
+/// A file that is read is not overwritten, under whatever name the target has; two answers are not written to one file.
 #[test]
 fn outputs_are_files_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ fn outputs_are_files_of_their_own() {
     assert_eq!(run.code, 0, "{}", run.err);
 }
 
-/// `ulimit -f` ends a process with SIGXFSZ by default: no partial file is left.
+/// By default `ulimit -f` ends a process by SIGXFSZ; the writer handles it and leaves no partial file.
 #[test]
 fn a_size_limit_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tables of every verb keep to 100 characters; `--wide` has all their columns.
+//! Tables of every verb are at most 100 characters wide; `--wide` shows all their columns.
 
 use super::schedule::{Schedule, start};
 use super::support::roofcast;
@@ -31,7 +31,7 @@ const ASKED: &[&str] = &[
     "calibrate examples/measured.csv",
 ];
 
-/// Asserts that no output line is too long; commands to copy stay whole.
+/// Asserts that no line of the output is too long, except commands to copy; returns the output.
 fn fits(arguments: &str) -> String {
     let run = roofcast(arguments);
     assert!([0, 3].contains(&run.code), "{arguments}: {}", run.err);

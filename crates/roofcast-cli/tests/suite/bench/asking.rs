@@ -1,4 +1,4 @@
-//! Requests as sent: prompts, keys, headers, bodies, certificates; and invalid arguments.
+//! Requests as they are sent: prompts, keys, headers, bodies, certificates; and invalid arguments.
 
 use super::{CALM, exact};
 use crate::schedule::EXTRA;
@@ -18,9 +18,9 @@ fn whole_answers_and_closed_connections() {
     let (answer, code) = json(&format!(
         "bench --url {url} --model m --requests 3 --output-len 2 --no-stream --assume-tokens {CALM}"
     ));
-    // Answers that take no time keep nobody's request in flight: the run may be invalid.
+    // Answers that take no time leave no request in flight, so the run may be invalid.
     assert!([0, 3].contains(&code), "{answer}");
-    // A whole answer has no first token.
+    // An answer that is not streamed has no TTFT.
     assert_eq!((answer["total_output_tokens"].as_u64(), answer["mean_ttft_ms"].is_null()), (Some(6), true));
     assert_eq!(seen.lock().unwrap()[0].body["stream"], false);
 }
@@ -32,7 +32,7 @@ fn prompts_differ_and_the_body_is_as_asked() {
         "bench --url {url} --model m --requests 6 --concurrency 2 --input-len 30 --output-len 2 --assume-tokens --header X-Team:blue {CALM} --extra-body"
     );
     let run = run(args.split_whitespace().chain([r#"{"top_p":0.5,"temperature":null}"#]));
-    // Answers that take no time keep nobody's request in flight: the run may be invalid.
+    // Answers that take no time leave no request in flight, so the run may be invalid.
     assert!([0, 3].contains(&run.code), "{}{}", run.err, run.out);
     let seen = seen.lock().unwrap();
     let mut prompts: Vec<_> = seen.iter().map(|a| a.body["prompt"].as_str().unwrap()).collect();
@@ -77,7 +77,7 @@ fn tls_with_the_systems_certificates() {
         (Some(3), Some(6)),
         "{answer}"
     );
-    // A certificate that nobody vouches for.
+    // The server's certificate is not signed by a trusted authority.
     let answer = ask(&scripted::start_tls(|_, stream| good(stream)), "none.pem");
     assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(0), Some(3)));
     assert!(answer["failures"]["connect"]["first"].as_str().unwrap().starts_with("TLS"), "{answer}");
@@ -91,7 +91,8 @@ fn prompts_from_a_file() {
         "bench --url {} --model m --endpoint chat --output-len 3 --prompts {path} {CALM}",
         exact()
     ));
-    // Two words and one, with three extra tokens each; two output tokens as the line says and three by default.
+    // Prompts of two words and of one, with three extra tokens each; two output tokens as the row says, and three by
+    // default.
     let count = |key: &str| answer[key].as_u64();
     assert_eq!(
         (count("total_input_tokens"), count("total_output_tokens")),
@@ -102,7 +103,7 @@ fn prompts_from_a_file() {
     assert!(run.code == 2 && run.err.contains("prompts.jsonl:2"), "{}", run.err);
 }
 
-/// Two rows of Parquet: a prompt of two words that asks for two tokens, and one of three that asks for four.
+/// Two rows of Parquet: a prompt of two words that asks for two tokens, and a prompt of three words that asks for four.
 #[cfg(feature = "parquet")]
 #[test]
 fn prompts_from_parquet() {
@@ -137,7 +138,8 @@ fn prompts_from_parquet() {
     );
 }
 
-/// A file beyond the 64 MiB that specs and configs may have, as ShareGPT's of 0.7 GB: seventy rows with a mebibyte of notes each.
+/// The file exceeds the 64 MiB that specs and configs may have, as ShareGPT's 0.7 GB do: seventy rows with a mebibyte
+/// of notes each.
 #[test]
 fn prompt_files_may_be_large() {
     let row = format!("{{\"prompt\": \"one\", \"output_len\": 1, \"note\": \"{}\"}}\n", "x".repeat(1 << 20));
@@ -149,8 +151,7 @@ fn prompt_files_may_be_large() {
     assert_eq!(answer["completed"], 70, "{answer}");
 }
 
-/// An https server that can be reached only through a proxy: the proxy gets one CONNECT request, and TLS is spoken
-/// through it.
+/// An https server behind a proxy: the proxy receives one CONNECT request, and TLS is spoken through the tunnel.
 #[test]
 fn https_through_a_proxy() {
     let server = crate::scripted::start_tls(|_, stream| crate::scripted::good(stream));
@@ -224,8 +225,8 @@ fn arguments_that_cannot_be() {
     }
 }
 
-/// A server that counts no tokens in its answers: its tokenizer is asked, in vLLM's form and in llama.cpp's. It
-/// counts three tokens around a text and two for each of the longer words.
+/// If a server's answers have no counts, its tokenizer is asked, in vLLM's form and in llama.cpp's. This one counts
+/// three tokens around a text and two for each of the longer words.
 #[test]
 fn a_servers_tokenizer_is_asked_where_it_counts_nothing() {
     let tokens = |text: &str| 3 + text.split(' ').map(|w| if w.len() > 4 { 2 } else { 1 }).sum::<usize>();
@@ -248,7 +249,7 @@ fn a_servers_tokenizer_is_asked_where_it_counts_nothing() {
     }
 }
 
-/// A vocabulary of twenty of the words, and a start token before the text: 30 tokens are 29 words.
+/// The vocabulary has twenty of the words, and puts a start token before the text: 30 tokens are 29 words.
 #[test]
 fn prompts_are_words_of_the_tokenizer() {
     let words = "of and to in is that for it was on are as with his they at be this from have";

@@ -1,4 +1,4 @@
-//! Begin and end of a run, and the requests in it that count.
+//! Begin and end of a run, and the requests in between that count.
 
 use super::{CALM, exact};
 use crate::schedule::{self, Schedule};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
 
-/// Answers of 30 + 2 · 4 = 38 ms to one user for half a second: 14 at most, and requests in flight at the end are
-/// answered.
+/// One user gets answers of 30 + 2 · 4 = 38 ms for half a second: at most 14 answers. Requests in flight at the end are
+/// still answered.
 #[test]
 fn a_run_bound_by_time() {
     let (answer, _) =
@@ -22,7 +22,7 @@ fn a_run_bound_by_time() {
     assert_eq!(answer["num_prompts"], completed);
 }
 
-/// A hundred requests to a server that is always busy: three are sent.
+/// A hundred requests to a server that answers each with "busy": three are sent.
 #[test]
 fn a_run_that_stops_on_failures() {
     let (url, seen) = scripted::start(|_, stream| stream.write_all(BUSY.as_bytes()).is_ok());
@@ -32,8 +32,8 @@ fn a_run_that_stops_on_failures() {
     assert!(answer["invalid_because"].to_string().contains("--max-failures"), "{answer}");
 }
 
-/// Twenty requests a second to a server that answers one every 200 ms: fifteen more are in flight with every second,
-/// and only a part of the two minutes' worth of requests is sent. At a tenth of the rate this does not happen.
+/// Twenty requests a second to a server that answers one every 200 ms: each second fifteen more are in flight, and only
+/// a part of the two minutes' requests is sent. At a tenth of the rate this does not happen.
 #[test]
 fn a_run_that_stops_when_the_server_falls_behind() {
     let turn = std::sync::Arc::new(std::sync::Mutex::new(()));
@@ -58,8 +58,8 @@ fn a_run_that_stops_when_the_server_falls_behind() {
     assert!(!answer["invalid_because"].to_string().contains("in flight grew"), "{answer}");
 }
 
-/// An exporter next to the server whose counter grows by 20 J with each reading: at least two readings are made, so
-/// that at least 20 J are used, for 4 × 3 tokens.
+/// The counter of the server's exporter grows by 20 J with each reading. At least two readings are made, so at least 20
+/// J are used, for 4 × 3 tokens.
 #[test]
 fn energy_is_read_beside_a_run() {
     let metrics = |n: usize, stream: &mut dyn scripted::Stream| {
@@ -82,9 +82,9 @@ fn energy_is_read_beside_a_run() {
     assert!(readings >= 2.0 && joules == 20.0 * (readings - 1.0), "{joules} J by {readings} readings");
     let token = answer["energy"]["joules_per_output_token"].as_f64().unwrap();
     assert!((token - joules / 12.0).abs() < 1e-9, "{answer}");
-    // 70,000 MiB.
+    // The exporter reports 70,000 MiB.
     assert_eq!(answer["energy"]["memory_used_bytes"], 70_000.0 * 1_048_576.0);
-    // A server that reports no energy: this is mentioned.
+    // A server whose exporter reports no energy: a note says so.
     let (other, _) = scripted::start(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nup 1\n").is_ok()
     });
@@ -95,8 +95,8 @@ fn energy_is_read_beside_a_run() {
     );
 }
 
-/// Ten requests, one every 100 ms: the first 250 ms are warm-up, the last 150 ms cool-down. The requests due at 300
-/// to 700 ms count.
+/// Ten requests, one every 100 ms: the first 250 ms are warm-up, the last 150 ms cool-down. The requests due at 300 to
+/// 700 ms count.
 #[test]
 fn warm_up_and_cool_down_by_time() {
     let (answer, _) = json(&format!(
@@ -107,7 +107,8 @@ fn warm_up_and_cool_down_by_time() {
     assert_eq!(answer["window"], value!({"warmup": 0, "cooldown": 0, "warmup_s": 0.25, "cooldown_s": 0.15}));
 }
 
-/// All requests are given up after 10 ms, while the first token takes 1.5 s: no failures, and nothing measured.
+/// The client cancels all requests after 10 ms, while the first token takes 1.5 s: there are no failures, and nothing
+/// is measured.
 #[test]
 fn requests_that_the_client_gives_up() {
     let slow = Schedule { ttft: Duration::from_millis(1500), itl: Duration::from_millis(1) };
@@ -136,7 +137,7 @@ fn repeated_runs_have_intervals() {
     assert_eq!(answer["runs"].as_array().unwrap().len(), 3);
     let valid = answer["runs"].as_array().unwrap().iter().filter(|run| run["valid"] == true).count();
     let ttft = answer["intervals"].as_array().unwrap().iter().find(|i| i["figure"] == "mean_ttft_ms");
-    // Runs that other work on this machine slowed down are not valid.
+    // A run that other work on this machine slowed down is not valid.
     if valid > 1 {
         let ttft = ttft.unwrap_or_else(|| panic!("{answer}"));
         let figure = |key: &str| ttft[key].as_f64().unwrap();
@@ -168,7 +169,7 @@ fn several_servers_are_asked_in_turn() {
     assert_eq!(replicas, [0, 1, 0, 1, 0]);
 }
 
-/// A server that loads its model answers 503 twice (llama.cpp): the run begins when it no longer does.
+/// While a server loads its model, it answers 503 twice, as llama.cpp does; the run begins after that.
 #[test]
 fn a_server_that_is_waited_for() {
     let (url, seen) = scripted::start_reading(|n, asked, stream| match n {
@@ -185,8 +186,8 @@ fn a_server_that_is_waited_for() {
     assert!(run.code == 2 && run.err.contains("not ready after 0.6 s"), "{}", run.err);
 }
 
-/// A server that accepts requests and sends nothing while it is probed: the client reports that it waits, and Ctrl-C
-/// prints the partial result.
+/// A server accepts the probes and sends nothing: the client reports that it waits, and Ctrl-C prints the partial
+/// result.
 #[test]
 fn a_mute_server_is_named_and_can_be_left() {
     let (url, _) = scripted::start(|_, stream| stream.read(&mut [0]).is_err());
@@ -207,7 +208,7 @@ fn a_mute_server_is_named_and_can_be_left() {
     assert_eq!((child.wait().unwrap().code(), &answer["num_prompts"]), (Some(3), &0.into()), "{answer}");
 }
 
-/// Certificates that nobody vouches for: https://github.com/vllm-project/vllm/issues/29042 and
+/// Certificates of no trusted authority: https://github.com/vllm-project/vllm/issues/29042 and
 /// https://github.com/gpustack/gpustack/issues/6102.
 #[test]
 fn self_signed_certificates_are_taken_where_asked() {
@@ -233,7 +234,8 @@ fn self_signed_certificates_are_taken_where_asked() {
     assert_eq!(answer["completed"], 2, "{answer}");
 }
 
-/// A proxy gets whole URLs, and the name of a server is its to look up; one on the loopback interface is asked directly.
+/// A proxy receives whole URLs and resolves the server's name itself; a server on the loopback interface is reached
+/// directly.
 #[test]
 fn servers_off_the_loopback_are_asked_through_a_proxy() {
     let (proxy, seen) = scripted::start(|_, stream| good(stream));
@@ -258,7 +260,7 @@ fn servers_off_the_loopback_are_asked_through_a_proxy() {
     assert_eq!((seen.len(), at_near.lock().unwrap().len()), (1, 1));
 }
 
-/// Every endpoint in its own form: its path, the key of its prompt, and answers that are read.
+/// Every endpoint is asked in its own form: path, key of the prompt, and form of the answer.
 #[test]
 fn every_endpoint_is_asked_in_its_form() {
     let stream = |events: &[&str]| {
@@ -321,7 +323,7 @@ fn every_endpoint_is_asked_in_its_form() {
     }
 }
 
-/// Embeddings have no tokens of their own, and a URL may name its endpoint.
+/// Embeddings have no output tokens. A URL may name its endpoint.
 #[test]
 fn embeddings_and_urls_with_an_endpoint() {
     let told =

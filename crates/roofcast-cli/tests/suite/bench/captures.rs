@@ -1,4 +1,4 @@
-//! Recorded responses of real servers, byte for byte: streams cut anywhere, refusals, and reads at their recorded
+//! Recorded responses of real servers, byte for byte: streams cut at any place, refusals, and reads at their recorded
 //! times.
 
 use super::{CALM, at_least};
@@ -12,11 +12,11 @@ fn capture(name: &str) -> Option<Vec<u8>> {
     Some(std::fs::read(shared(&format!("captures/{name}"))?).unwrap())
 }
 
-/// Each request gets the recorded response, the k-th in two pieces split after k bytes: in the head, in an HTTP
-/// chunk's length or within a token. All give one answer.
+/// Request k gets the recorded response in two pieces, split after k bytes: in the head, in an HTTP chunk's length or
+/// within a token. All results are equal.
 #[test]
 fn a_recorded_wire_cut_anywhere() {
-    // Counted by eye: tokens, chunks with tokens, prompt tokens where there is usage.
+    // Counted by eye: tokens, chunks with tokens, prompt tokens if the recording reports usage.
     for (name, endpoint, tokens, chunks, prompt) in [
         ("llama-chat-stream-rawchunked.txt", "chat", 4, 4, 0),
         ("vllm-chat-stream-rawchunked.txt", "chat", 4, 4, 0),
@@ -47,7 +47,7 @@ fn a_recorded_wire_cut_anywhere() {
     }
 }
 
-/// Every recorded refusal counts as one, under its status and in the server's words.
+/// Every recorded refusal counts as a failure, under its status and with the server's message.
 #[test]
 fn recorded_refusals() {
     for (name, status, words) in [
@@ -76,14 +76,15 @@ fn recorded_refusals() {
     }
 }
 
-/// llama.cpp's reads at a tenth of their times: no clock can show less.
+/// llama.cpp's response is sent with its recorded intervals at a tenth of their length; a client cannot measure less
+/// than these.
 #[test]
 fn recorded_reads_at_their_times() {
     let Some(text) = capture("timed-reads-gemma.json") else { return };
     let recorded: Value = serde_json::from_slice(&text).unwrap();
     let reads: Vec<(f64, String)> = serde_json::from_value(recorded[0]["reads"].clone()).unwrap();
     let after = |seconds: f64| Duration::from_secs_f64(seconds / 10.0);
-    // The head, 16 tokens, and the end with its usage and the mark.
+    // Reads: the head, 16 tokens, and the end with its usage and `[DONE]`.
     let (first, last) = (after(reads[1].0), after(reads[16].0));
     let (url, _) = scripted::start(move |_, stream: &mut dyn Stream| {
         let start = Instant::now();

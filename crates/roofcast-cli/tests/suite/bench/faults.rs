@@ -1,4 +1,4 @@
-//! Servers that fail in every way: each request ends, and counts under one kind.
+//! Servers that fail in every way: each request ends, and counts under one kind of failure.
 
 use super::CALM;
 use crate::scripted::{self, HEAD, Stream, chunk, good, token};
@@ -6,14 +6,15 @@ use crate::support::json;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Runs three requests of one user; the second is answered by `fault`. The kind that it counts as, and its message.
+/// Runs three requests of one user, of which `fault` answers the second; returns the kind of its failure and its
+/// message.
 fn faulty(fault: impl Fn(&mut dyn Stream) -> bool + Send + Sync + 'static, flags: &str) -> (String, String) {
     let (url, _) = scripted::start(move |n, stream| if n == 1 { fault(stream) } else { good(stream) });
     let (answer, code) = json(&format!(
         "bench --url {url} --model m --requests 3 --output-len 2 --assume-tokens {CALM} {flags}"
     ));
     assert_eq!((code, &answer["valid"]), (3, &Value::Bool(false)), "{answer}");
-    // Correct answers are kept, and every request has an end.
+    // The other requests are answered, and every request has an end.
     assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(2), Some(1)), "{answer}");
     assert_eq!(answer["total_output_tokens"], 4);
     let failures = answer["failures"].as_object().unwrap();
@@ -23,7 +24,7 @@ fn faulty(fault: impl Fn(&mut dyn Stream) -> bool + Send + Sync + 'static, flags
     (kind.clone(), what["first"].as_str().unwrap().to_owned())
 }
 
-/// Says `text` and closes the connection.
+/// A reply that writes `text` and closes the connection.
 fn says(text: String) -> impl Fn(&mut dyn Stream) -> bool + Send + Sync + 'static {
     move |stream| {
         drop(stream.write_all(text.as_bytes()));
@@ -63,11 +64,11 @@ fn where_every_request_failed_nothing_is_measured() {
 #[test]
 fn a_server_that_dies_in_the_middle() {
     assert_fault(faulty(says(format!("{HEAD}{}", token())), ""), "disconnected", "");
-    // Half an HTTP chunk.
+    // The connection ends within an HTTP chunk.
     assert_fault(faulty(says(format!("{HEAD}64\r\ndata: {{")), ""), "disconnected", "");
-    // After the headers.
+    // The connection ends after the headers.
     assert_fault(faulty(says(HEAD.to_owned()), ""), "disconnected", "");
-    // An answer that is framed as whole and is not.
+    // The HTTP framing is complete and the stream inside it is not.
     let cut = format!("{HEAD}{}0\r\n\r\n", token());
     assert_fault(faulty(says(cut), ""), "disconnected", "without a finish");
 }
@@ -81,7 +82,7 @@ fn a_server_that_hangs() {
         silent(stream)
     };
     assert_fault(faulty(halfway, "--timeout 0.2"), "timeout", "0.2 s");
-    // Slower than the timeout, though never silent for long.
+    // The answer takes longer than the timeout, although the server is never silent for long.
     let slow = |stream: &mut dyn Stream| {
         drop(stream.write_all(HEAD.as_bytes()));
         while stream.write_all(chunk(": ping\n\n").as_bytes()).is_ok() {
@@ -105,7 +106,7 @@ fn a_server_that_sends_something_else() {
     assert_fault(faulty(says(packed), ""), "malformed", "gzip");
 }
 
-/// Writes `piece` until the client has had enough.
+/// Writes `piece` until the client closes the connection.
 fn endless(
     head: &'static str,
     piece: &'static [u8],
@@ -144,7 +145,7 @@ fn a_server_that_says_no() {
     assert_fault(faulty(says(format!("{HEAD}{}{error}", token())), ""), "stream_error", "out of blocks");
 }
 
-/// A server that closes each connection a while after its answer, without saying so: no request is lost by that.
+/// A server that silently closes each connection a while after its answer: no request fails because of it.
 #[test]
 fn connections_that_are_closed_while_they_are_idle() {
     let (url, _) = scripted::start(|_, stream| {
@@ -157,8 +158,8 @@ fn connections_that_are_closed_while_they_are_idle() {
     assert_eq!((answer["completed"].as_u64(), answer["failed"].as_u64()), (Some(5), Some(0)), "{answer}");
 }
 
-/// A server that says it keeps a connection and closes it when the next request comes, as llama.cpp's does: requests 0, 2
-/// and 4 are answered, 1 and 3 are sent again elsewhere.
+/// A server that promises to keep a connection and closes it when the next request arrives, as llama.cpp's does:
+/// requests 0, 2 and 4 are answered, 1 and 3 are sent again on new connections.
 #[test]
 fn connections_that_are_closed_as_they_are_used_again() {
     let (url, seen) = scripted::start(|number, stream| number % 2 == 0 && good(stream));
@@ -168,7 +169,7 @@ fn connections_that_are_closed_as_they_are_used_again() {
     assert_eq!(seen.lock().unwrap().len(), 5);
 }
 
-/// If new connections are closed silently as well, the server is gone.
+/// If new connections are closed silently, too, the server is gone and requests fail.
 #[test]
 fn connections_that_are_always_closed() {
     let (url, _) = scripted::start(|_, _| false);
@@ -209,7 +210,8 @@ fn an_interrupt_keeps_what_is_there() {
     assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 4);
 }
 
-/// A server that takes connections and never speaks TLS: the requests say so when their time is up.
+/// A server that accepts connections and never speaks TLS: requests fail with that message when their timeout has
+/// passed.
 #[test]
 fn a_server_that_hangs_before_it_is_asked() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -220,7 +222,7 @@ fn a_server_that_hangs_before_it_is_asked() {
     assert_eq!((code, &answer["failures"]["timeout"]["count"]), (3, &2.into()), "{answer}");
 }
 
-/// Such a server, and a user who interrupts while connections are opened.
+/// A server that never speaks TLS, and a user who interrupts while connections are opened.
 #[test]
 fn an_interrupt_before_the_first_request() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

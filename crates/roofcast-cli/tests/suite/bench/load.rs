@@ -7,8 +7,8 @@ use crate::support::{file, json};
 use serde_json::Value;
 use std::time::Duration;
 
-/// 12 requests of 9 tokens: the first 30 ms after its request, the others at gaps of 4 ms, so that an answer takes 30
-/// + 8 · 4 = 62 ms and three users need four rounds of such answers. No clock can show less.
+/// 12 requests of 9 tokens: the first token 30 ms after its request, the others at gaps of 4 ms. An answer takes 30 + 8
+/// · 4 = 62 ms, and three users need four rounds of answers. A client cannot measure less than this schedule.
 #[test]
 fn a_closed_loop_against_an_exact_schedule() {
     for endpoint in ["chat", "completions"] {
@@ -22,10 +22,11 @@ fn a_closed_loop_against_an_exact_schedule() {
             (count("completed"), count("failed"), count("num_prompts")),
             (Some(12), Some(0), Some(12))
         );
-        // The server counts 3 tokens in addition to the words: the prompts have 3 words less.
+        // The server counts 3 tokens in addition to the words, so the prompts have 3 words less.
         assert_eq!(answer["exact_prompts"], 1.0, "{EXTRA}");
         assert_eq!((count("total_input_tokens"), count("total_output_tokens")), (Some(240), Some(108)));
-        // Stamps are of reads, which may come together: the last gap may be short, never the whole.
+        // Times are stamped at reads, and a read may have several tokens: the last gap may be short, but the sum of
+        // gaps is not.
         at_least(&answer, "mean_ttft_ms", 29.9);
         at_least(&answer, "mean_e2el_ms", 61.9);
         at_least(&answer, "duration", 4.0 * 0.0619);
@@ -38,7 +39,7 @@ fn a_closed_loop_against_an_exact_schedule() {
     }
 }
 
-/// 9 gaps at 50 a second, evenly: the last is sent at 180 ms and answered 38 ms later, at the earliest.
+/// Ten requests at 50 a second have 9 even gaps: the last is sent at 180 ms and answered at least 38 ms later.
 #[test]
 fn an_open_loop_sends_by_its_schedule() {
     let (answer, code) = believed_json(&format!(
@@ -51,7 +52,7 @@ fn an_open_loop_sends_by_its_schedule() {
         (answer["request_rate"].as_f64(), answer["requested_rate"].as_f64()),
         (Some(50.0), Some(50.0))
     );
-    // 9 gaps in 180 ms.
+    // There are 9 gaps in 180 ms.
     assert!((answer["scheduled_rate"].as_f64().unwrap() - 50.0).abs() < 1e-6, "{answer}");
     at_least(&answer, "mean_e2el_from_schedule_ms", answer["mean_e2el_ms"].as_f64().unwrap());
     assert_eq!(answer["max_concurrency"], Value::Null);
@@ -67,7 +68,7 @@ fn an_open_loop_sends_by_its_schedule() {
     );
 }
 
-/// The k-th value of a sweep has k users, in order.
+/// Point k of a sweep has the k-th number of users, in order.
 #[test]
 fn sweeps_have_a_point_a_value() {
     let url = exact();
@@ -89,7 +90,8 @@ fn sweeps_have_a_point_a_value() {
     assert_eq!(tokens, [10, 18]);
 }
 
-/// A server that answers one request after another, 20 ms each: beyond 50 a second a queue grows, and answers are late.
+/// A server that answers one request after another in 20 ms each: beyond 50 requests a second a queue grows, and
+/// answers are late.
 #[test]
 fn the_highest_rate_that_keeps_an_slo() {
     let turn = std::sync::Mutex::new(());
@@ -102,15 +104,15 @@ fn the_highest_rate_that_keeps_an_slo() {
         "bench --url {url} --model m --requests 30 --output-len 2 --assume-tokens --constant --find-rate 15..500 --slo-e2el 300 {CALM}"
     ));
     assert_eq!(code, 0, "{answer}");
-    // 500/s cannot be kept: 30 requests come within 60 ms and the last is answered 30 · 20 − 60 = 540 ms later. No more than the rate at
-    // which that is 300 ms: 30 · 20 − 29/rate · 1000 = 300, rate = 97;
-    // the 99th percentile of 30 lies a little below the last.
+    // At 500/s, 30 requests arrive within 60 ms, and the last is answered 30 · 20 − 60 = 540 ms later, which misses the
+    // SLO. The rate at which the last takes 300 ms: 30 · 20 − 29/rate · 1000 = 300, rate = 97. The best rate is near
+    // it, as the 99th percentile of 30 is slightly below the last.
     let best = answer["best_rate"].as_f64().unwrap();
     assert!((15.0..=100.0).contains(&best), "{answer}");
     assert!(answer["points"].as_array().unwrap().iter().any(|p| p["meets_slo"] == false));
 }
 
-/// The load has the arrivals, lengths and shared prefixes of a spec's [workload].
+/// The arrivals, lengths and shared prefixes of a spec's [workload] are offered.
 #[test]
 fn a_specs_workload_is_offered() {
     let (url, seen) = scripted::start(|_, stream| good(stream));
@@ -130,7 +132,7 @@ fn a_specs_workload_is_offered() {
     assert_ne!(prompts[0], prompts[1]);
 }
 
-/// Three requests 0, 1 and 2 s into a trace, at a tenth of its times: lengths and times are the trace's.
+/// A trace of three requests at 0, 1 and 2 s is replayed in a tenth of its time, with its lengths.
 #[test]
 fn a_trace_is_replayed() {
     let lines = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.0000000,374,4\n\
@@ -147,7 +149,7 @@ fn a_trace_is_replayed() {
     assert!(sent[1].as_f64().unwrap() >= 0.1 && sent[2].as_f64().unwrap() >= 0.2, "{sent:?}");
 }
 
-/// Two conversations of three turns: each turn's messages are all that was said, the server's answers among them.
+/// Two conversations of three turns: each request has all earlier messages, including the server's answers.
 #[test]
 fn conversations_grow_by_what_the_server_said() {
     let (url, seen) = scripted::start(|_, stream| {
@@ -171,7 +173,7 @@ fn conversations_grow_by_what_the_server_said() {
     );
 }
 
-/// 3,000 users at once on one thread: each has its connection, and all are answered.
+/// 3,000 users at once on one thread: each has a connection, and all are answered.
 #[test]
 fn thousands_of_streams() {
     let url = schedule::start(Schedule { ttft: Duration::from_millis(500), itl: Duration::from_millis(50) });

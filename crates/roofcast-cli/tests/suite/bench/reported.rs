@@ -1,4 +1,4 @@
-//! Problems that users of load generators and of OpenAI-compatible servers reported, each against a small server.
+//! Problems that users of load generators and of OpenAI-compatible servers reported, each reproduced by a small server.
 //! Each test links its report.
 
 use super::CALM;
@@ -7,7 +7,7 @@ use crate::support::{file, json, roofcast};
 use serde_json::{Value, json as value};
 use std::time::Duration;
 
-/// A stream of these events.
+/// Writes a stream of these events.
 fn events(stream: &mut dyn Stream, events: &[&str]) -> bool {
     let body: String = events.iter().map(|event| chunk(&format!("data: {event}\n\n"))).collect();
     stream.write_all(format!("{HEAD}{body}0\r\n\r\n").as_bytes()).is_ok()
@@ -27,7 +27,7 @@ fn usage(prompt: u64, completion: u64) -> String {
     )
 }
 
-/// Runs `requests` requests of one user for `tokens` tokens each against a server that always sends these events.
+/// Runs `requests` requests of one user for `tokens` tokens each, against a server that always sends these events.
 fn answered(sent: &[&str], tokens: u64, requests: u64, flags: &str) -> (Value, i32) {
     let sent: Vec<String> = sent.iter().map(|e| (*e).to_owned()).collect();
     let (url, _) = scripted::start(move |_, stream| {
@@ -43,8 +43,8 @@ fn says(answer: &Value, list: &str, words: &str) -> bool {
     answer[list].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains(words))
 }
 
-/// System and tool turns were turned into the assistant's: https://github.com/ai-dynamo/aiperf/issues/540 (roles within one request)
-/// and https://github.com/ai-dynamo/aiperf/issues/764 (tool calls and their results).
+/// Reported problem: system and tool turns were sent as the assistant's. https://github.com/ai-dynamo/aiperf/issues/540
+/// (roles within one request) and https://github.com/ai-dynamo/aiperf/issues/764 (tool calls and their results).
 #[test]
 fn messages_of_a_file_reach_the_server_as_they_are() {
     let said = value!([
@@ -62,7 +62,8 @@ fn messages_of_a_file_reach_the_server_as_they_are() {
     assert_eq!(seen.lock().unwrap()[0].body["messages"], said);
 }
 
-/// `finish_reason: "abort"` of an evicted request counted as an answer: https://github.com/vllm-project/vllm/issues/57082.
+/// Reported problem: the `finish_reason: "abort"` of an evicted request counted as an answer.
+/// https://github.com/vllm-project/vllm/issues/57082.
 #[test]
 fn an_answer_that_the_server_gave_up_failed() {
     let (answer, code) = answered(&[TOKEN, &finished("abort", ""), DONE], 8, 2, "");
@@ -71,7 +72,7 @@ fn an_answer_that_the_server_gave_up_failed() {
     assert_eq!(answer["failures"]["stream_error"]["count"], 2, "{answer}");
 }
 
-/// An error within a choice, under status 200: https://github.com/LostRuins/koboldcpp/issues/2481.
+/// Reported problem: an error within a choice, under status 200. https://github.com/LostRuins/koboldcpp/issues/2481.
 #[test]
 fn an_error_within_a_choice_keeps_its_words() {
     let broken = finished("error", r#","error":{"code":502,"message":"provider is gone"}"#);
@@ -79,8 +80,8 @@ fn an_error_within_a_choice_keeps_its_words() {
     assert_eq!((code, &answer["failures"]["stream_error"]["first"]), (3, &"provider is gone".into()));
 }
 
-/// Answers of 64 tokens where 200 were requested: https://github.com/ai-dynamo/aiperf/pull/644 and
-/// https://github.com/ai-dynamo/dynamo/issues/3731. The forecast shown with them is for 64 tokens.
+/// Reported problem: answers of 64 tokens where 200 were requested. https://github.com/ai-dynamo/aiperf/pull/644 and
+/// https://github.com/ai-dynamo/dynamo/issues/3731. The forecast next to the measurement is for 64 tokens.
 #[test]
 fn shorter_answers_than_asked_for_are_said() {
     let machine = "--model llama-3.1-8b --hardware h100-sxm --served-model m";
@@ -101,17 +102,17 @@ fn shorter_answers_than_asked_for_are_said() {
     };
     let answer = run("");
     assert!(says(&answer, "invalid_because", "128 of 400 tokens"), "{answer}");
-    // 64 of 200.
+    // 64 of 200 tokens arrive.
     assert_eq!((&answer["short_answers"], answer["answered_share"].as_f64()), (&2.into(), Some(0.32)));
     assert_eq!(answer["forecast"]["of_served"], true);
-    // If the server may stop by itself, this is reported and the run is valid.
+    // If the request lets the server stop earlier, short answers are reported and the run is valid.
     let answer = run(r#"--extra-body {"ignore_eos":null}"#);
     assert!(says(&answer, "warnings", "128 of 400 tokens"), "{answer}");
     assert!(!says(&answer, "invalid_because", "tokens"), "{answer}");
 }
 
-/// Answers without a token counted as completed: https://github.com/vllm-project/vllm/issues/14795 and
-/// https://github.com/gpustack/gpustack/issues/1677.
+/// Reported problem: answers without a token counted as completed. https://github.com/vllm-project/vllm/issues/14795
+/// and https://github.com/gpustack/gpustack/issues/1677.
 #[test]
 fn an_answer_without_a_token_failed() {
     let empty = usage(5, 0);
@@ -119,12 +120,13 @@ fn an_answer_without_a_token_failed() {
         let (answer, code) = answered(&sent, 8, 2, "");
         assert_eq!((code, &answer["failures"]["empty"]["count"]), (3, &2.into()), "{sent:?}: {answer}");
     }
-    // One token that nothing shows, a special one, is a token where the server counts it.
+    // A single special token shows no text and counts because the server counts it.
     let (answer, _) = answered(&[LENGTH, &usage(5, 1), DONE], 1, 2, "");
     assert_eq!((&answer["completed"], &answer["total_output_tokens"]), (&2.into(), &2.into()), "{answer}");
 }
 
-/// Tokens that nobody counted are as many as asked for, or as the chunks: https://github.com/vllm-project/vllm/pull/14673.
+/// If the server counts no tokens, the number is the requested one, or one per chunk:
+/// https://github.com/vllm-project/vllm/pull/14673.
 #[test]
 fn answers_that_the_server_does_not_count_are_said() {
     let (answer, _) = answered(&[TOKEN, TOKEN, LENGTH, DONE], 8, 2, "");
@@ -132,19 +134,19 @@ fn answers_that_the_server_does_not_count_are_said() {
     assert!(says(&answer, "warnings", "did not count the tokens of 2 answers"), "{answer}");
 }
 
-/// A repeated run measured the prefix cache and said nothing: https://github.com/vllm-project/vllm/issues/52884, since
-/// https://github.com/vllm-project/vllm/pull/53920 a warning.
+/// Reported problem: a repeated run measured the prefix cache without a note.
+/// https://github.com/vllm-project/vllm/issues/52884; vLLM warns since https://github.com/vllm-project/vllm/pull/53920.
 #[test]
 fn a_warm_prefix_cache_is_said() {
     let warm = r#"{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":41}}}"#;
     let (answer, _) = answered(&[TOKEN, TOKEN, LENGTH, warm, DONE], 2, 2, "--input-len 100");
     assert_eq!(answer["cached_share"], 0.41);
     assert!(says(&answer, "warnings", "41 % of the prompts' tokens"), "{answer}");
-    // A server that says nothing of its cache, and the same words in every run.
+    // A server that does not report its cache, and equal words in every run.
     let (answer, _) =
         answered(&[TOKEN, TOKEN, LENGTH, &usage(100, 2), DONE], 2, 2, "--input-len 100 --seed 7");
     assert!(says(&answer, "warnings", "--seed"), "{answer}");
-    // Two prompts said five times.
+    // Two prompts, each sent five times.
     let (_folder, path) = file("p.jsonl", b"{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}");
     let (answer, _) =
         answered(&[TOKEN, TOKEN, LENGTH, &usage(100, 2), DONE], 2, 5, &format!("--prompts {path}"));
@@ -152,9 +154,9 @@ fn a_warm_prefix_cache_is_said() {
     assert!(says(&answer, "warnings", "3 prompts had been said before"), "{answer}");
 }
 
-/// A server that closes kept connections when they are reused
-/// (https://github.com/vllm-project/vllm-omni/issues/1374): five users have five connections, and each request is
-/// sent again once, on a new connection, not on every kept one.
+/// A server that closes kept connections when they are reused (https://github.com/vllm-project/vllm-omni/issues/1374):
+/// five users have five connections, and each failed request is sent again once, on a new connection, instead of on
+/// every kept one.
 #[test]
 fn a_request_is_sent_again_once_and_counted() {
     let (url, seen) = scripted::start_first(|first, stream| {
@@ -165,13 +167,14 @@ fn a_request_is_sent_again_once_and_counted() {
         "bench --url {url} --model m --concurrency 5 --requests 10 --output-len 2 --assume-tokens {CALM}"
     ));
     assert_eq!((&answer["completed"], &answer["failed"]), (&10.into(), &0.into()), "{answer}");
-    // Five on new connections, five that were closed, five again.
+    // Five requests on new connections, five on connections that are then closed, and these five again.
     assert_eq!((seen.lock().unwrap().len(), &answer["resent"]), (15, &5.into()), "{answer}");
     assert!(says(&answer, "warnings", "5 requests were sent twice"), "{answer}");
 }
 
-/// Probes that fail left prompts of another length for the whole run, without a word: the server is busy while it is probed and counts
-/// two tokens a word later. Prompts of another length: https://github.com/vllm-project/vllm/pull/42532.
+/// Reported problem: failed probes left prompts of another length for the whole run, without a note. The server is busy
+/// during the probes and later counts two tokens a word. Prompts of another length:
+/// https://github.com/vllm-project/vllm/pull/42532.
 #[test]
 fn probes_that_fail_are_said_and_the_prompts_judged() {
     let (url, _) = scripted::start_reading(|n, asked: &Asked, stream| {
@@ -189,7 +192,7 @@ fn probes_that_fail_are_said_and_the_prompts_judged() {
     assert!(says(&answer, "invalid_because", "prompts have 200 tokens"), "{answer}");
 }
 
-/// One request has no percentiles of its own, and few have their largest value: https://github.com/artilleryio/artillery/issues/429.
+/// Percentiles of one request or of few are their largest value: https://github.com/artilleryio/artillery/issues/429.
 #[test]
 fn percentiles_of_few_requests_are_said_to_be_none() {
     let sent = [TOKEN, TOKEN, LENGTH, &usage(5, 2), DONE];
@@ -197,7 +200,7 @@ fn percentiles_of_few_requests_are_said_to_be_none() {
     assert!(says(&answered(&sent, 2, 5, "").0, "warnings", "5 requests: the 95th"));
 }
 
-/// A search whose upper end meets the SLO knows a bound, not the highest rate (the search is from
+/// A search whose upper end meets the SLO finds a lower bound, not the highest rate (such a search:
 /// https://github.com/vllm-project/guidellm/issues/197).
 #[test]
 fn a_search_that_ends_at_its_upper_end_says_so() {
@@ -205,7 +208,7 @@ fn a_search_that_ends_at_its_upper_end_says_so() {
     let search = format!(
         "bench --url {url} --model m --requests 3 --output-len 2 --assume-tokens --constant --find-rate 10..12 --slo-e2el 60000 {CALM}"
     );
-    // A run that other work on this machine slowed down is not valid, and meets no SLO.
+    // A run that other work on this machine slowed down is not valid, and meets no SLO, so it is repeated.
     let mut tries = (0..9).map(|_| json(&search));
     let (answer, code) = tries.find(|(answer, _)| answer["at_least"] == true).unwrap();
     assert_eq!((code, &answer["best_rate"]), (0, &12.0.into()), "{answer}");
@@ -213,7 +216,9 @@ fn a_search_that_ends_at_its_upper_end_says_so() {
     assert!(run.unwrap().out.contains("at least 12.000 requests/s"));
 }
 
-/// The most users as well as the highest rate: https://github.com/ai-dynamo/aiperf/issues/883. One answer after another, 20 ms each: of n users the last waits n · 20 ms, so that 300 ms keep 14 at most.
+/// A search for the most users instead of the highest rate: https://github.com/ai-dynamo/aiperf/issues/883. The server
+/// answers one request after another in 20 ms each: the last of n users waits n · 20 ms, so that 300 ms allow at most
+/// 14 users.
 #[test]
 fn the_most_users_that_keep_an_slo() {
     let turn = std::sync::Mutex::new(());
@@ -230,7 +235,7 @@ fn the_most_users_that_keep_an_slo() {
     assert_eq!((&answer["best_rate"], &answer["at_least"]), (&Value::Null, &false.into()));
 }
 
-/// Streams under other content types: https://github.com/ajndkr/lanarky/issues/186 (text/plain),
+/// Streams under other content types are read: https://github.com/ajndkr/lanarky/issues/186 (text/plain),
 /// https://github.com/microsoft/foundry-dev-tools/issues/195 (application/json).
 #[test]
 fn a_stream_by_another_name_is_read() {
@@ -251,7 +256,8 @@ fn a_stream_by_another_name_is_read() {
     }
 }
 
-/// An error as plain JSON under status 200 keeps the server's words: https://github.com/kubernetes-sigs/inference-perf/issues/713.
+/// An error as plain JSON under status 200 keeps the server's message:
+/// https://github.com/kubernetes-sigs/inference-perf/issues/713.
 #[test]
 fn an_error_as_json_keeps_its_words() {
     let (url, _) = scripted::start(|_, stream| tells(r#"{"error":{"message":"boom","code":500}}"#, stream));
@@ -260,8 +266,8 @@ fn an_error_as_json_keeps_its_words() {
     assert_eq!(answer["failures"]["stream_error"]["first"], "boom", "{answer}");
 }
 
-/// A gateway that opens its stream before there is a token (https://github.com/api7/aisix/pull/869): the first token is the first with
-/// text, 200 ms later.
+/// A gateway that opens its stream with an empty chunk (https://github.com/api7/aisix/pull/869): the first token is the
+/// first one with text, 200 ms later.
 #[test]
 fn an_empty_opening_is_no_first_token() {
     let (url, _) = scripted::start(|_, stream| {
@@ -278,7 +284,8 @@ fn an_empty_opening_is_no_first_token() {
     assert!(answer["mean_ttft_ms"].as_f64().unwrap() >= 199.9, "{answer}");
 }
 
-/// ShareGPT's published array, with recorded answers whose lengths are asked for: 31 bytes are 8 tokens, 3 bytes one.
+/// ShareGPT's published array: the requested lengths are estimated from the recorded answers, 31 bytes as 8 tokens, 3
+/// bytes as one.
 #[test]
 fn recorded_answers_have_lengths() {
     let text = r#"[{"id":"a","conversations":[{"from":"human","value":"Hello"},{"from":"gpt","value":"Hi, how are you today my friend"}]},
@@ -297,7 +304,7 @@ fn recorded_answers_have_lengths() {
     assert_eq!(asked("--output-len 5").0, [Some(5), Some(5)]);
 }
 
-/// Tables with guidellm's keys: https://github.com/vllm-project/guidellm/issues/133.
+/// Tables with guidellm's column names: https://github.com/vllm-project/guidellm/issues/133.
 #[test]
 fn prompts_of_a_table() {
     let (_folder, path) =
@@ -310,7 +317,7 @@ fn prompts_of_a_table() {
     assert_eq!(said, [("one, two", Some(4)), ("three", Some(9))]);
 }
 
-/// A proxy that holds a stream back until its end: https://github.com/dstackai/dstack/issues/4269.
+/// Reported problem: a proxy holds a stream back until its end. https://github.com/dstackai/dstack/issues/4269.
 #[test]
 fn answers_that_come_in_one_piece_are_said() {
     let (url, _) = scripted::start(|_, stream| {

@@ -1,4 +1,4 @@
-//! Reported results: vLLM's keys, records, limits, rows, metrics, earlier results.
+//! Results as they are reported: vLLM's keys, records, limits, rows, metrics, earlier results.
 
 use super::{CALM, believed, exact};
 use crate::schedule::{self, Schedule};
@@ -16,7 +16,7 @@ fn vllms_keys_are_all_there() {
         "bench --url {} --model m --requests 2 --output-len 3 --concurrency 1 --detailed {CALM}",
         exact()
     ));
-    // Keys that describe vLLM's client and its queue, and generated texts.
+    // Keys that only vLLM's client has: about its label and queue, and the generated texts.
     let theirs_alone = ["label", "rtfx", "queue_times", "generated_texts"];
     let number = |value: &Value| value.is_number();
     for (key, value) in theirs.as_object().unwrap() {
@@ -26,7 +26,7 @@ fn vllms_keys_are_all_there() {
             assert!(kinds.iter().all(|is| is(found) == is(value)), "{key} is {found}, theirs {value}");
         }
     }
-    // The parts of an answer add up to the whole.
+    // TTFT and gaps of an answer add up to its latency.
     let list = |key: &str| ours[key].as_array().unwrap().clone();
     for i in 0..2 {
         let gaps: f64 = list("itls")[i].as_array().unwrap().iter().map(|g| g.as_f64().unwrap()).sum();
@@ -50,14 +50,14 @@ fn records_are_a_line_a_request() {
         text.lines().map(|line| roofcast::record::Record::from_line("run.jsonl", line).unwrap()).collect();
     assert_eq!(records.iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     assert!(records.iter().all(|r| r.output_len == 3 && r.itl.len() == 2 && r.scheduled <= r.sent));
-    // Two of five are warm-up and one is cool-down.
+    // Of five requests two are warm-up and one is cool-down.
     let answer: Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!((answer["completed"].as_u64(), answer["total_output_tokens"].as_u64()), (Some(2), Some(6)));
 }
 
-/// Measured times of 30 ms and 4 ms against an H100's limit for Llama-3.1-8B: (15.01 GB + KV) at 3.35 TB/s, 4.48 ms
-/// and a little for one user. The scripted server's four milliseconds are faster than that, which no server of that
-/// model can be.
+/// Measured times of 30 ms and 4 ms next to an H100's limit for Llama-3.1-8B: (15.01 GB + KV) at 3.35 TB/s take
+/// slightly over 4.48 ms for one user. The scripted server's four milliseconds are below that limit, so no real server
+/// of this model can be so fast.
 #[test]
 fn the_limit_and_the_forecast_stand_beside() {
     let (answer, _) = json(&format!(
@@ -74,7 +74,7 @@ fn the_limit_and_the_forecast_stand_beside() {
     );
     let forecast = answer["forecast"]["median_tpot_ms"].as_f64().unwrap();
     assert!(forecast > limit, "{forecast} beats {limit}");
-    // The forecast equals `simulate`'s for this workload.
+    // The forecast equals the one of `simulate` for this workload.
     let spec = "[model]\nname = \"meta-llama/Llama-3.1-8B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = 4\n\
         input_len = 100\noutput_len = 9\n[workload.arrivals]\nkind = \"closed_loop\"\nconcurrency = 1\n";
     let (_folder, path) = file("spec.toml", spec.as_bytes());
@@ -122,7 +122,7 @@ fn points_are_rows_that_validate_takes() {
     assert!(row.measured.ttft_ms.unwrap() >= 59.9 && row.measured.e2e_ms.unwrap() >= 139.9, "{text}");
     let run = roofcast(&format!("validate {path}"));
     assert_eq!(run.code, 0, "{}{}", run.err, run.out);
-    // Without a machine there is no row.
+    // If the hardware is not known, there is no row.
     let run = roofcast(&format!("bench --url {url} --model m --measurements {path}"));
     assert!(run.code == 2 && run.err.contains("--hardware"), "{}", run.err);
 }
@@ -130,7 +130,7 @@ fn points_are_rows_that_validate_takes() {
 #[test]
 fn metrics_are_read_beside_the_run() {
     let (url, _) = scripted::start(|n, stream| {
-        // The requests are the second and third of four: /metrics is asked before and after.
+        // Request 0 reads /metrics before the run and request 3 after it; 1 and 2 are the measured requests.
         if n == 1 || n == 2 {
             return good(stream);
         }
@@ -158,9 +158,9 @@ fn earlier_results_are_read_back() {
     let answer = ask(&path);
     let (baseline, metrics) = (&answer["baselines"][0], &answer["baselines"][0]["metrics"]);
     assert_eq!((&baseline["source"], &metrics["mean_ttft_ms"]), (&"aiperf".into(), &7.0.into()));
-    // Their inter-token latency is the TPOT formula.
+    // aiperf's inter-token latency has the formula of TPOT.
     assert_eq!((&metrics["mean_tpot_ms"], &metrics["p99_ttft_ms"]), (&3.0.into(), &9.0.into()));
-    // Our own, read back.
+    // The program's own results are read back.
     let (_folder, path) = file("ours.json", answer.to_string().as_bytes());
     let again = ask(&path);
     assert_eq!(again["baselines"][0]["source"], "roofcast");

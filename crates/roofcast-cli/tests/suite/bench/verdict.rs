@@ -15,7 +15,8 @@ fn a_run_is_invalid_where_the_client_lags() {
     assert!(why.contains("lagged"), "{why}");
 }
 
-/// A client that was stopped for a third of a second has read nothing in that time, whatever its figures say.
+/// A client that was stopped for a third of a second read nothing in that time; the run is invalid even if its figures
+/// look good.
 #[test]
 fn a_client_that_stood_still_says_so() {
     let (url, seen) = scripted::start(|_, stream| {
@@ -41,8 +42,8 @@ fn a_client_that_stood_still_says_so() {
     assert!(answer["client"]["lag_ms_max"].as_f64().unwrap() > 100.0, "{answer}");
 }
 
-/// A server that takes ten times as long to end an answer as to send it: its users wait for the end, so their
-/// requests count as in flight. By last tokens they were in flight for 20 of 220 ms, 0.2 of two users.
+/// A server that takes ten times as long to end an answer as to send its tokens. Users wait for the end, so their
+/// requests count as in flight until then. By last tokens they would be in flight for 20 of 220 ms, 0.2 of two users.
 #[test]
 fn an_answer_is_in_flight_until_its_end() {
     let (url, _) = scripted::start(|_, stream| {

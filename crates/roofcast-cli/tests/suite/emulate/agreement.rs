@@ -1,14 +1,15 @@
-//! `bench` against `emulate` measures the values that `simulate` forecasts for these requests.
+//! `bench` against `emulate` measures the values that `simulate` forecasts for the requests.
 
 use super::Server;
 use crate::support::{file, json};
 use serde_json::Value;
 
-/// Steps of tens of milliseconds and prompts of hundreds, compared with which a busy machine's delays are small.
+/// A spec whose steps take tens of milliseconds and prompts hundreds, compared with which a busy machine's delays are
+/// small.
 const SPEC: &str = "[model]\nname = \"meta-llama/Llama-3.1-8B-Instruct\"\n[hardware]\naccelerator = \"epyc-9654\"\n\
     [engine]\nenable_prefix_caching = true\nmax_num_batched_tokens = 512\nmax_model_len = 2048\n";
 
-/// Number of attempts for a load if the machine did not keep up.
+/// Number of attempts for a load while the machine does not keep up.
 const TRIES: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -16,10 +17,10 @@ struct Scenario {
     cost: &'static str,
     engine: &'static str,
     requests: u64,
-    /// Requests a second; none of users, who wait for their answers.
+    /// Requests per second, or zero for a closed loop of users, who wait for their answers.
     rate: f64,
     users: u64,
-    /// Bounds of prompts and of answers, in tokens.
+    /// Shortest and longest prompt, and shortest and longest answer, in tokens.
     lengths: [u64; 4],
     prefix: &'static str,
 }
@@ -39,7 +40,7 @@ impl Scenario {
         )
     }
 
-    /// Forecast and measured results: of an attempt in which the machine kept up, or of the last one.
+    /// Forecast and measured results, of the first attempt in which the machine kept up, or else of the last one.
     fn both(&self) -> (Value, Value, f64) {
         let (_folder, path) = file("load.toml", self.spec().as_bytes());
         let (forecast, code) = json(&format!("simulate {path}"));
@@ -51,11 +52,12 @@ impl Scenario {
             let (measured, _) = json(&format!("bench {path} --url {} --max-lag 100000", server.url()));
             let steps = server.metric("roofcast:schedule_lag_seconds_count");
             let late_ms = 1e3 * server.metric("roofcast:schedule_lag_seconds_sum") / steps;
-            // Delays of client and server themselves, measured by their own clocks rather than by the result.
+            // These are delays of client and server themselves, which their own clocks show independently of the
+            // result.
             let lag_ms = measured["client"]["lag_ms_mean"].as_f64().unwrap()
                 + measured["client"]["send_delay_ms_p99"].as_f64().unwrap()
                 + late_ms;
-            // One stall of tens of milliseconds, which no mean shows, lets a request join a step that it missed.
+            // A single stall of tens of milliseconds does not show in a mean, but lets a request join a later step.
             let stalled =
                 measured["client"]["lag_ms_max"].as_f64().unwrap() > 10.0 || steps_in_time(&server) < steps;
             let kept_up = lag_ms < 0.01 * forecast["mean_ttft_ms"].as_f64().unwrap() && !stalled;
@@ -71,7 +73,7 @@ impl Scenario {
     }
 }
 
-/// Steps that ended at most 10 ms later than forecast.
+/// Number of steps that ended at most 10 ms later than forecast.
 fn steps_in_time(server: &Server) -> f64 {
     let metrics = server.get("/metrics").body;
     let mut buckets = metrics.lines().filter(|l| l.starts_with("roofcast:schedule_lag_seconds_bucket"));
@@ -79,8 +81,8 @@ fn steps_in_time(server: &Server) -> f64 {
     within.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Mean TTFT, TPOT and throughput agree within 2 % when it is calm, in lock-step closed loops, when the KV cache is fought over, when more comes than is
-/// served, and when prompts share their beginnings.
+/// Mean TTFT, TPOT and throughput agree within 2 %: at low load, in lock-step closed loops, with preemptions, under
+/// overload, and with shared prefixes.
 #[test]
 fn bench_measures_what_simulate_forecasts() {
     let calm = Scenario {
@@ -92,7 +94,7 @@ fn bench_measures_what_simulate_forecasts() {
         lengths: [900, 1500, 10, 40],
         prefix: "",
     };
-    // 59 blocks hold 944 tokens: four requests of 200 + 40 as they begin, three as they end.
+    // 59 blocks hold 944 tokens: four requests of 200 prompt tokens, or three with their 40 output tokens.
     let thrash = Scenario {
         cost: "limit",
         engine: "num_gpu_blocks = 60",
@@ -113,12 +115,12 @@ fn bench_measures_what_simulate_forecasts() {
     };
     let prefix = "[workload.prefix]\nlength = 600\ncount = 2\nshare = 0.8\n";
     let shared = Scenario { requests: 20, rate: 2.5, lengths: [300, 900, 10, 40], prefix, ..calm };
-    // Only the forecast includes the server's time per request.
+    // Here the forecast includes the server's time per request.
     let served = Scenario { cost: "forecast", requests: 16, rate: 1.0, lengths: [100, 300, 10, 30], ..calm };
-    // The load with SGLang's scheduler, whose overlap loop decides a batch ahead.
+    // This load runs SGLang's scheduler, whose overlap loop decides a batch ahead.
     let sglang = Scenario { engine: "name = \"sglang\"\nmax_num_seqs = 4", ..overload };
     let tree = Scenario { engine: "name = \"sglang\"", ..shared };
-    // Users whose answers end in the same step and whose next requests all miss the one that follows.
+    // Users' answers end in one step, and their next requests all miss the step that follows.
     let lock_step = Scenario { requests: 32, users: 16, lengths: [512, 512, 128, 128], ..calm };
     let in_chunks = Scenario { requests: 36, users: 24, lengths: [700, 700, 80, 80], ..calm };
     let loads = [
@@ -144,7 +146,7 @@ fn bench_measures_what_simulate_forecasts() {
                 let [seen, said] = [&measured, &forecast].map(|all| all[key].as_f64().unwrap());
                 assert!((seen / said - 1.0).abs() < 0.02, "{name}: {key} {seen} beside {said}");
             }
-            // A request that comes a millisecond later may miss a step, and one more or one less be preempted.
+            // A request that arrives a millisecond later may miss a step, which may cause one preemption more or less.
             assert_eq!(preemptions > 0.0, *name == "thrash", "{name}: {preemptions} preemptions");
             assert_eq!(forecast["activity"]["preemptions"].as_u64() > Some(0), *name == "thrash", "{name}");
             assert!(*name != "overload" || forecast["load"]["overloaded"] == true);

@@ -45,7 +45,7 @@ fn lengths_stops_and_echo() {
     assert!(given.head.contains("x-request-id: mine"));
 }
 
-/// A stream adds up, token by token, to the text of the whole answer.
+/// The tokens of a stream add up to the text of the answer that is not streamed.
 #[test]
 fn a_stream_says_what_the_whole_answer_says() {
     let server = Server::start(TINY, "");
@@ -63,7 +63,8 @@ fn a_stream_says_what_the_whole_answer_says() {
     }
 }
 
-/// A second turn repeats the first's messages and answer: all but its last tokens are found in the cache, in blocks of 16.
+/// A second turn repeats the first turn's messages and answer: the cache has all of these tokens except the last,
+/// incomplete block of 16.
 #[test]
 fn a_second_turn_finds_the_first_in_the_cache() {
     let server = Server::start(TINY, "");
@@ -111,7 +112,7 @@ fn a_key_is_asked_for_where_one_is_set() {
     assert_eq!(server.get("/health").status, 200);
 }
 
-/// Answers end by themselves where clients leave them free: as long as the workload's.
+/// If clients set no bound, answers end by themselves, with the workload's lengths.
 #[test]
 fn free_answers_are_as_long_as_the_workloads() {
     let length = |name: &str, tokens: u64| {

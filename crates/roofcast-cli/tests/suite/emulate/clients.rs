@@ -5,11 +5,11 @@ use crate::support::root;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Packages that the script imports, with the versions for which it was written.
+/// Python packages that the script imports, with the versions for which it was written.
 const PACKAGES: [&str; 5] =
     ["openai==3.54.0", "prometheus-client==0.26.0", "pyzmq==27.3.0", "msgspec==0.22.0", "PyYAML==6.0.3"];
 
-/// A Python with the packages, made once and kept; says so where that cannot be.
+/// A Python with these packages, installed once and kept; prints a note and returns `None` if that is impossible.
 #[allow(clippy::print_stderr)] // a test that is left out says so
 fn python() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("clients");

@@ -1,5 +1,4 @@
-//! Changes to a server while it runs: sleep, adapters, pinned gauges; caches that come from elsewhere;
-//! `/v1/responses`.
+//! Changes to a server while it runs: sleep, adapters, pinned gauges; KV caches from other instances; `/v1/responses`.
 
 use super::{Server, TINY, begin, read};
 use serde_json::{Value, json};
@@ -9,7 +8,7 @@ const PATH: &str = "/v1/completions";
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 8, "ignore_eos": true}"#;
 const LONG: &str = r#"{"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "stream": true}"#;
 
-/// A sleeping server aborts its current requests and queues new ones; once awake, it serves them.
+/// A sleeping server aborts its current requests and queues new ones; after waking it serves them.
 #[test]
 fn a_server_sleeps_and_wakes() {
     let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.05");
@@ -33,7 +32,7 @@ fn a_server_sleeps_and_wakes() {
     std::thread::sleep(Duration::from_millis(300));
     server.until("vllm:num_requests_waiting{", |n| n == 1.0);
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
-    // The server is awake once both its memories are back.
+    // The server is awake once both its memories, weights and KV cache, are awake.
     let woken = server.post("/wake_up?tags=weights", "").json();
     assert_eq!(woken, json!({"status": "sleeping", "tags": ["weights"]}));
     assert_eq!(server.get("/is_sleeping").json(), json!({"is_sleeping": true}));
@@ -43,7 +42,7 @@ fn a_server_sleeps_and_wakes() {
     assert_eq!(server.post("/sleep?mode=never", "").status, 400);
 }
 
-/// Kept requests go on where they were, with the tokens that they had.
+/// In mode `keep`, requests continue after the pause with the tokens that they had.
 #[test]
 fn kept_requests_go_on() {
     let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.02");
@@ -60,9 +59,9 @@ fn kept_requests_go_on() {
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
 }
 
-/// Sleep with mode `wait` is answered when the current requests have all their tokens. New requests wait; at level 1
-/// their prompt is computed again, at level 0 three of its four blocks are found, while the fourth is computed for
-/// its last token.
+/// In mode `wait`, the sleep request is answered when the current requests have all their tokens, and new requests
+/// wait. After level 1 the prompt is computed again; after level 0 three of its four blocks are found, and the fourth
+/// is computed for its last token.
 #[test]
 fn running_requests_end_before_sleep() {
     let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.05");
@@ -93,7 +92,8 @@ fn sleep_has_to_be_enabled() {
     assert_eq!(server.post("/v1/load_lora_adapter", "{}").status, 404);
 }
 
-/// An adapter is loaded, listed, asked for by its name, seen in the metric by which routers know affinity, and unloaded.
+/// An adapter is loaded, listed, requested by its name, shown in the metric by which routers know affinity, and
+/// unloaded.
 #[test]
 fn adapters_come_and_go() {
     let server = Server::start(
@@ -147,7 +147,7 @@ fn adapters_take_time() {
     assert!((longer / expected - 1.0).abs() < 1e-3, "{longer} s for {expected}");
 }
 
-/// A pinned gauge shows its value, in the scrape and in the head of an answer; names that are no gauge are refused.
+/// A pinned gauge shows its value in a scrape and in the head of an answer; names that are not gauges are refused.
 #[test]
 fn gauges_are_pinned() {
     let server = Server::start(TINY, "--allow-faults");
@@ -171,8 +171,8 @@ fn gauges_are_pinned() {
     assert_eq!(server.metric("vllm:num_requests_waiting{"), 0.0);
 }
 
-/// A prompt is computed at one instance and continued at another, which receives the location of the cache, fetches
-/// it over the link, and computes one token.
+/// One instance computes a prompt, and another continues the answer: it receives the location of the KV cache, fetches
+/// the cache over the link, and computes one token.
 #[test]
 fn a_prompt_computed_elsewhere_is_not_computed_again() {
     let (prefill, decode) = (Server::start(TINY, ""), Server::start(TINY, "--transfer-link pcie"));
@@ -191,14 +191,14 @@ fn a_prompt_computed_elsewhere_is_not_computed_again() {
     };
     assert_eq!(source(&prefill, "local_compute"), 1024.0);
     assert_eq!([source(&decode, "local_compute"), source(&decode, "external_kv_transfer")], [0.0, 1024.0]);
-    // Qwen3-0.6B keeps 28 layers x 2 x 8 heads x 128 x 2 bytes = 114,688 bytes of a token: 117 MB of 1024, which PCIe at
-    // 25 GB/s carries in 4.7 ms. The first token is no sooner.
+    // Qwen3-0.6B has 28 layers x 2 x 8 heads x 128 x 2 bytes = 114,688 bytes of KV a token: 117 MB for 1024 tokens,
+    // which PCIe at 25 GB/s transfers in 4.7 ms. The first token cannot be earlier.
     let [sum, count] =
         ["sum", "count"].map(|of| decode.metric(&format!("vllm:time_to_first_token_seconds_{of}")));
     assert!(count == 1.0 && sum >= 0.0046, "{sum} s");
 }
 
-/// Text or messages in, one message out, whole and as events that add up to the text.
+/// Input is a text or messages, output one message, in one piece and as events that add up to its text.
 #[test]
 fn responses_in_their_simplest_form() {
     let server = Server::start(TINY, "");
@@ -216,13 +216,13 @@ fn responses_in_their_simplest_form() {
         data.filter(|d| *d != "[DONE]").map(|d| serde_json::from_str(d).unwrap()).collect();
     let numbers: Vec<_> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
-    // Four events at the beginning, six tokens, four at the end.
+    // Four events at the beginning, six tokens, four events at the end.
     assert_eq!(events.len(), 14);
     let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
     assert_eq!(deltas.map(|event| event["delta"].as_str().unwrap()).collect::<String>(), text);
     let last = events.last().unwrap();
     assert_eq!(last["response"]["output"][0]["content"][0]["text"], text);
-    // At the bound, too, the last event is of this name; its response says that it is not.
+    // At the token limit, too, the last event is `response.completed`; the response in it says `incomplete`.
     assert_eq!(
         (&last["type"], &last["response"]["status"]),
         (&json!("response.completed"), &json!("incomplete"))

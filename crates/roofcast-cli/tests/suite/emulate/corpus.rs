@@ -1,4 +1,4 @@
-//! Inputs that fuzzers found interesting in the parser of requests, read and answered again, whole and with pieces
+//! Inputs that fuzzers found interesting in the parser of requests, parsed and answered again, whole and with pieces
 //! missing.
 
 use crate::support::root;

@@ -1,4 +1,5 @@
-//! SGLang's and llama.cpp's APIs: native endpoints, errors and metrics, held to recorded answers where there are some.
+//! SGLang's and llama.cpp's APIs: native endpoints, errors and metrics, compared with recorded answers where there are
+//! some.
 
 use super::recorded::{events, recorded, shape};
 use super::{Server, TINY};
@@ -12,7 +13,7 @@ fn llama_cpp() -> Server {
     Server::start(TINY, "--engine llama.cpp --served-model-name gemma --max-num-seqs 8 --allow-faults")
 }
 
-/// `/generate` has the whole text so far in every event, and in the last why it ended.
+/// Every event of `/generate` has the whole text so far, and the last one has the reason for the end.
 #[test]
 fn sglang_generates() {
     let server = sglang();
@@ -33,7 +34,7 @@ fn sglang_generates() {
     let many = server.post("/generate", &many.to_string()).json();
     assert_eq!(many.as_array().unwrap().len(), 2);
     assert_eq!(many[1]["meta_info"]["prompt_tokens"], 3);
-    // An answer goes on to the end of the context, no further.
+    // An answer ends at the end of the context at the latest.
     let long =
         json!({"input_ids": vec![5; 4090], "sampling_params": {"max_new_tokens": 100, "ignore_eos": true}});
     let long = server.post("/generate", &long.to_string()).json();
@@ -55,7 +56,7 @@ fn sglang_says_what_it_is() {
     let prompt: Vec<u32> = (0..64).collect();
     let body = json!({"prompt": prompt, "max_tokens": 1}).to_string();
     let cached = || server.post("/v1/completions", &body).json()["usage"]["prompt_tokens_details"].clone();
-    // Pages of one token: all are found but the last, which is computed for the answer.
+    // With pages of one token, all prompt tokens are found except the last, which is computed for the answer.
     assert_eq!((cached(), cached()), (Value::Null, json!({"cached_tokens": 63})));
     let flushed = server.post("/flush_cache", "");
     assert!(flushed.status == 200 && flushed.body.starts_with("Cache flushed."), "{}", flushed.body);
@@ -65,8 +66,8 @@ fn sglang_says_what_it_is() {
     assert_eq!(server.get("/version").status, 404);
 }
 
-/// Metrics by SGLang's names and labels, whole answers separate from streams; no creation times, as from its several
-/// processes.
+/// Metrics have SGLang's names and labels, separate for streamed and other answers, without creation times, because
+/// SGLang's server has several processes.
 #[test]
 fn sglang_metrics() {
     let server = sglang();
@@ -85,7 +86,7 @@ fn sglang_metrics() {
     assert!(text.contains("le=\"0.002\"") && !text.contains("_created") && !text.contains("vllm:"));
 }
 
-/// Keys and kinds of llama.cpp's own endpoint are among the recorded ones, in their order.
+/// Keys and types of llama.cpp's own endpoint are among the recorded ones, in their order.
 #[test]
 fn llama_cpp_completes() {
     let server = llama_cpp();
@@ -102,7 +103,7 @@ fn llama_cpp_completes() {
     }
     let plain = |event: &Value| {
         let mut event = event.clone();
-        // Settings of samplers are not emulated; the tokens at the end are none.
+        // Sampler settings are not emulated, and the list of tokens at the end is empty.
         event["generation_settings"] = json!({});
         shape(&event)
     };
@@ -125,7 +126,7 @@ fn llama_cpp_says_what_it_is() {
     let tokens = server.post("/tokenize", r#"{"content": "the café"}"#).json();
     let back = server.post("/detokenize", &json!({"tokens": tokens["tokens"]}).to_string()).json();
     assert_eq!(back["content"], "the café");
-    // Any name of a model is taken.
+    // Any model name is accepted.
     assert_eq!(
         server.post("/v1/completions", r#"{"model": "other", "prompt": "a", "max_tokens": 1}"#).status,
         200
@@ -157,7 +158,8 @@ fn llama_cpp_says_what_it_is() {
     assert_eq!((ours.status, ours.json()), (400, expected));
 }
 
-/// Every family of the recorded scrape is there with its type, no other is, and whole numbers have no point.
+/// Every family of the recorded scrape is present with its type, there is no other, and whole numbers have no decimal
+/// point.
 #[test]
 fn llama_cpp_metrics_are_the_recorded_ones() {
     let Some((_, theirs)) = recorded("llama-metrics") else { return };

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 const LONG: &str = r#"{"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "stream": true}"#;
 
-/// Whoever goes away is taken out of the engine, and its blocks are free; vLLM counts it nowhere.
+/// The request of a vanished client is removed from the engine, and its blocks are freed; vLLM's metrics do not count
+/// it.
 #[test]
 fn a_client_that_vanishes_is_aborted() {
     let server = Server::start(TINY, "--time-scale 0.2");
     let mut streams: Vec<_> = (0..3).map(|_| begin(&server, LONG)).collect();
     let whole = begin(&server, &LONG.replace(", \"stream\": true", ""));
     server.until("vllm:num_requests_running", |n| n == 4.0);
-    // One goes in the middle of its stream, one before it has read anything, one that asked for a whole answer.
+    // One client vanishes within its stream, one before it has read anything, one that asked for an answer in one
+    // piece.
     let mut piece = [0; 512];
     assert!(streams[0].read(&mut piece).unwrap() > 0);
     drop(streams);
@@ -27,7 +29,7 @@ fn a_client_that_vanishes_is_aborted() {
     assert_eq!(server.metric(aborted), 0.0);
 }
 
-/// Answers under way are said to their end, new connections are refused, and the exit code is 0.
+/// On SIGTERM, answers in progress are completed, new connections are refused, and the exit code is 0.
 #[test]
 fn a_server_that_is_told_to_stop_ends_what_it_began() {
     let mut server = Server::start(TINY, "--time-scale 0.5");
@@ -50,7 +52,8 @@ fn a_server_that_is_told_to_stop_ends_what_it_began() {
     assert!(std::net::TcpStream::connect(&server.address).is_err());
 }
 
-/// A body of 100 MB is refused before it is read, chunked or not; heads without end, too. The server lives on.
+/// A body of 100 MB, chunked or not, is refused before it is read, and so is a head without end. The server keeps
+/// running.
 #[test]
 fn too_much_is_refused() {
     let server = Server::start(TINY, "--max-body 1");
@@ -71,7 +74,7 @@ fn too_much_is_refused() {
         let answer = server.post("/v1/completions", broken);
         assert_eq!(answer.status, 400, "{broken:.30}: {}", answer.body);
     }
-    // Half a request is no request.
+    // Half a request is not a request.
     let mut half = server.connect();
     half.write_all(format!("{head}content-length: 50\r\n\r\n{{\"pro").as_bytes()).unwrap();
     drop(half);
@@ -79,7 +82,7 @@ fn too_much_is_refused() {
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
 }
 
-/// Number of connections that this machine allows a process, with a reserve for the test itself.
+/// Number of connections that this machine allows a process, minus a reserve for the test itself.
 fn connections(most: u64) -> u64 {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
@@ -87,8 +90,8 @@ fn connections(most: u64) -> u64 {
     most.min(soft.saturating_sub(500))
 }
 
-/// 10,000 idle connections, where the machine allows as many, and a hundred that have sent half a head cost nobody else
-/// anything, and bounded memory: requests are served, and each has a connection's buffers (8 KiB to read into) and its state.
+/// 10,000 idle connections, if the machine allows as many, and a hundred that have sent half a head do not disturb
+/// other clients, and take bounded memory: a connection has its buffers (8 KiB for reading) and its state.
 #[test]
 #[allow(clippy::print_stderr)] // fewer connections are said
 fn idle_connections_do_not_hurt() {
@@ -111,7 +114,7 @@ fn idle_connections_do_not_hurt() {
     assert_eq!(server.get("/health").status, 200);
 }
 
-/// A client that reads nothing costs nobody else anything: its request ends in the engine, and others are served.
+/// A client that reads nothing does not disturb others: its request ends in the engine, and others are served.
 #[test]
 fn a_client_that_reads_nothing_does_not_hurt() {
     let server = Server::start(TINY, "--time-scale 5");

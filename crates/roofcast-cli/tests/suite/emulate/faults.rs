@@ -12,7 +12,7 @@ fn with(server: &Server, body: &str, fault: &str) -> super::HttpResponse {
     server.post_with(PATH, body, &format!("X-Roofcast-Fault: {fault}\r\n"))
 }
 
-/// Each request has the fault that its header asks for, and the next one none.
+/// A request has the fault that its header asks for, and the next request has none.
 #[test]
 fn a_header_asks_for_a_fault_of_its_request() {
     let server = Server::start(TINY, "--allow-faults");
@@ -21,7 +21,7 @@ fn a_header_asks_for_a_fault_of_its_request() {
     let start = Instant::now();
     assert_eq!(with(&server, BODY, r#"{"stall_seconds": 0.7}"#).status, 200);
     assert!(start.elapsed() >= Duration::from_millis(700));
-    // The stream is cut behind its fifth token, a whole answer before it begins; the engine is free of both.
+    // A stream is cut after its fifth token, an answer in one piece before it begins; both requests leave the engine.
     let cut = with(&server, STREAM, r#"{"cut_after_tokens": 5}"#);
     let events = cut.body.matches("data: {").count();
     assert!((5..40).contains(&events) && !cut.body.contains("[DONE]"), "{events} events");
@@ -33,7 +33,7 @@ fn a_header_asks_for_a_fault_of_its_request() {
     assert_eq!(server.post(PATH, BODY).status, 200);
 }
 
-/// A fault of a third of all requests, by flag, by `/admin/faults`, and taken back.
+/// A fault of a third of all requests, set by flag, by `/admin/faults`, and removed.
 #[test]
 fn a_fault_meets_its_share_of_requests() {
     let server = Server::start(TINY, r#"--fault {"status":500,"share":0.5}"#);
@@ -50,7 +50,7 @@ fn a_fault_meets_its_share_of_requests() {
     assert_eq!(statuses(2), [200, 200]);
 }
 
-/// With llm-d-inference-sim's flags, every second request fails, with its kinds in turn.
+/// With llm-d-inference-sim's flags every second request fails, with the failure types in turn.
 #[test]
 fn failures_have_the_names_of_llm_d() {
     let server =
@@ -59,7 +59,7 @@ fn failures_have_the_names_of_llm_d() {
     assert_eq!(statuses, [200, 429, 200, 404, 200, 429]);
 }
 
-/// Without the flag there are no faults, and a header asks for none.
+/// Without --allow-faults there are no faults, and the header has no effect.
 #[test]
 fn faults_have_to_be_allowed() {
     let server = Server::start(TINY, "");
@@ -75,8 +75,8 @@ fn a_slow_start_listens_late() {
     assert_eq!(server.get("/health").status, 200);
 }
 
-/// Answers report the load in vLLM's two formats, if a client asks for one: no request waits, and the room of the
-/// answer is free again.
+/// Answers report the load in vLLM's two formats if a client asks for it: no request waits, and the blocks of the
+/// answer are free again.
 #[test]
 fn answers_report_the_load_on_demand() {
     let server = Server::start(TINY, "");

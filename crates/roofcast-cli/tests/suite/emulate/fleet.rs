@@ -1,4 +1,4 @@
-//! Several engines: a port each, a router in front, pools, and as many as are needed.
+//! Several engines: each on its own port, behind a router, in pools, and autoscaled.
 
 use super::{Server, TINY, begin, read};
 use serde_json::json;
@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 4, "ignore_eos": true}"#;
 const LONG: &str = r#"{"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true}"#;
-/// Does not end before its client goes away: 4000 steps of 0.4 ms are a minute and more where time goes slowly.
+/// A request that does not end before its client disconnects: 4000 steps of 0.4 ms take a minute or more if engine time
+/// is slowed down.
 const ENDLESS: &str = r#"{"prompt": "a", "max_tokens": 4000, "ignore_eos": true, "stream": true}"#;
 
 fn ended(server: &Server, engine: usize) -> f64 {
@@ -14,7 +15,7 @@ fn ended(server: &Server, engine: usize) -> f64 {
     server.metric(&format!("vllm:request_success_total{{{labels}}}"))
 }
 
-/// Each rank has a port, its number as `engine` label, and a socket of its own for events.
+/// Each rank has its own port, its number as `engine` label, and its own socket for events.
 #[test]
 fn ranks_have_ports_and_labels() {
     let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;
@@ -34,7 +35,8 @@ fn ranks_have_ports_and_labels() {
     }
 }
 
-/// Round robin gives each of three its third; the header names a rank; one scrape has all engines, each family once.
+/// Round robin gives each of three engines a third; the header names a rank; one scrape has all engines, with each
+/// family once.
 #[test]
 fn a_router_shares_requests() {
     let server = Server::start(TINY, "--replicas 3 --router round_robin");
@@ -50,7 +52,7 @@ fn a_router_shares_requests() {
     assert_eq!(types.len(), types.iter().collect::<BTreeSet<_>>().len());
 }
 
-/// A session stays where it was; prompts with a common beginning go where that is.
+/// A session stays on its engine, and prompts with a common beginning go to one engine.
 #[test]
 fn routers_remember() {
     let server = Server::start(TINY, "--replicas 4 --router session_sticky");
@@ -68,7 +70,8 @@ fn routers_remember() {
     assert!(counts.contains(&5.0), "{counts:?}");
 }
 
-/// Prompts are computed on one engine, answers go on at the other: each request is at both, and its client sees one answer.
+/// One engine computes prompts, the other continues the answers: each request is counted at both, and its client sees
+/// one answer.
 #[test]
 fn pools_hand_requests_over() {
     let fleet = "[fleet]\nlink = \"nvlink\"\n[fleet.prefill]\nreplicas = 1\n[fleet.decode]\nreplicas = 1\n";
@@ -84,11 +87,11 @@ fn pools_hand_requests_over() {
     let of = |name: &str, engine: usize| {
         server.metric(&format!("vllm:{name}_total{{engine=\"{engine}\",model_name=\"Qwen/Qwen3-0.6B\""))
     };
-    // The prompt's first token here, the other 19 there.
+    // The prefill engine generates the first token, the decode engine the other 19.
     assert_eq!([of("generation_tokens", 0), of("generation_tokens", 1)], [1.0, 19.0]);
     let moved = "vllm:prompt_tokens_by_source_total{engine=\"1\",model_name=\"Qwen/Qwen3-0.6B\",source=\"external_kv_transfer\"}";
     assert_eq!(server.metric(moved), 300.0);
-    // A client that goes away is gone from both.
+    // A client that disconnects is removed from both engines.
     let stream = begin(&server, LONG);
     drop(stream);
     for engine in [0, 1] {
@@ -96,7 +99,7 @@ fn pools_hand_requests_over() {
     }
 }
 
-/// One is up; while it is full the next request starts another, which takes requests when it has started.
+/// One engine is up; while it is full the next request starts another, which receives requests once it has started.
 #[test]
 fn replicas_start_where_requests_are_many() {
     let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
@@ -108,7 +111,7 @@ fn replicas_start_where_requests_are_many() {
     assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
     let second = begin(&server, ENDLESS);
     server.until("roofcast:replicas_up", |n| n == 2.0);
-    // 0.04 s of the engine are 2 s here; until then the first has both.
+    // 0.04 s of engine time are 2 s here; until the second engine has started, the first has both requests.
     server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 2.0);
     std::thread::sleep(std::time::Duration::from_millis(2100));
     assert_eq!(server.post("/v1/completions", BODY).status, 200);
@@ -116,8 +119,8 @@ fn replicas_start_where_requests_are_many() {
     drop([first, second]);
 }
 
-/// One that is idle for long enough is seen to stop without a request that comes; the first never does. One that has started
-/// has nothing to do before a later request, and stops if none comes for long enough: so they come until it has one.
+/// An engine that is idle for long enough stops even if no request arrives; the first never stops. A started engine is
+/// idle until a later request, and stops if none arrives in time, so the test sends requests until the engine has one.
 #[test]
 fn idle_replicas_stop() {
     let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
@@ -134,8 +137,8 @@ fn idle_replicas_stop() {
     server.until("roofcast:replicas_up", |n| n == 1.0);
 }
 
-/// One of two engines dies: its stream is cut, and the router continues with the other one. Without any engine the
-/// server is not healthy; engines that come back take requests.
+/// One of two engines dies: its stream is cut, and the router continues with the other. Without any engine the server
+/// is unhealthy; engines that come back receive requests.
 #[test]
 fn a_router_goes_on_without_one_that_dies() {
     let flags = "--replicas 2 --router round_robin --allow-faults --time-scale 0.02";

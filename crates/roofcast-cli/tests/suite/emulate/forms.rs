@@ -1,4 +1,4 @@
-//! Answers with a form: JSON by a schema, vectors, Anthropic's messages; and the permissions of other sites' pages.
+//! Answers of a required form: JSON by a schema, vectors, Anthropic's messages; and the rights of other sites' pages.
 
 use super::{Server, TINY};
 use crate::support::json as run_json;
@@ -11,8 +11,8 @@ fn posted(server: &Server, path: &str, body: &Value) -> Value {
     answer.json()
 }
 
-/// The request of langchain's `with_structured_output` and openai's `.parse()`: the schema of a class, with
-/// definitions and an optional field, whose values must parse.
+/// The request of langchain's `with_structured_output` and openai's `.parse()`: the schema of a class, with definitions
+/// and an optional field; the answer must parse.
 #[test]
 fn an_answer_by_a_schema_parses() {
     let server = Server::start(TINY, "");
@@ -47,8 +47,8 @@ fn an_answer_by_a_schema_parses() {
     );
 }
 
-/// Vectors of the model's width (1,024 of Qwen3-0.6B), as numbers and as the base64 that openai's client asks for: 4 bytes a
-/// number, four letters for three bytes.
+/// Vectors have the model's width (1,024 of Qwen3-0.6B), as numbers and as the base64 that openai's client asks for: 4
+/// bytes a number, four letters for three bytes.
 #[test]
 fn embeddings_are_vectors_of_the_prompts() {
     let server = Server::start(TINY, "");
@@ -64,7 +64,7 @@ fn embeddings_are_vectors_of_the_prompts() {
     assert_eq!(server.post("/v1/embeddings", r#"{"input": []}"#).status, 400);
 }
 
-/// `bench` uses every emulated endpoint in its own form, and its counts agree with the emulator's.
+/// `bench` uses every emulated endpoint in its own form, and its token counts agree with the emulator's.
 #[test]
 fn bench_reads_every_endpoint() {
     let server = Server::start(TINY, "");
@@ -84,7 +84,7 @@ fn bench_reads_every_endpoint() {
     }
 }
 
-/// Anthropic's message, whole and in its events, and the bound that it asks for.
+/// Anthropic's message in one piece and as events, and its required bound on tokens.
 #[test]
 fn messages_are_anthropics() {
     let server = Server::start(TINY, "");
@@ -112,7 +112,8 @@ fn messages_are_anthropics() {
     );
 }
 
-/// A page elsewhere may ask and read answers, as of vLLM; it may not administer, nor may a name that is bound to this address.
+/// A page of another site may send requests and read answers, as with vLLM; it may not administer, and neither may a
+/// host name that resolves to this address.
 #[test]
 fn pages_of_other_sites_ask_but_do_not_administer() {
     let server = Server::start(TINY, "--allow-faults");
@@ -150,8 +151,9 @@ fn pages_of_other_sites_ask_but_do_not_administer() {
     assert!(paths["/v1/chat/completions"]["post"].is_object() && paths["/sleep"].is_null(), "{paths}");
 }
 
-/// Stated latencies, by the names of llm-d-inference-sim: 40 ms to the first token, 10 ms to each of the next four,
-/// for every request, whatever the load. No clock can show less; the server counts the tokens that it sends.
+/// Fixed latencies with llm-d-inference-sim's names: 40 ms to the first token, 10 ms to each of the next four, for
+/// every request, whatever the load. A client cannot measure less than these; the server counts the tokens that it
+/// sends.
 #[test]
 fn latencies_may_be_stated() {
     let server = Server::start(TINY, "--time-to-first-token 40 --inter-token-latency 10");
@@ -169,7 +171,8 @@ fn latencies_may_be_stated() {
     assert!(alone.code == 2 && alone.err.contains("--itl"), "{}", alone.err);
 }
 
-/// Changes the time to the first token from 5 ms to 200 ms while the server runs, and back; no clock can show less.
+/// Changes the time to the first token from 5 ms to 200 ms while the server runs, and back; a client cannot measure
+/// less than these.
 #[test]
 fn stated_latencies_change_while_the_server_runs() {
     let server = Server::start(TINY, "--ttft 5 --itl 1 --allow-faults");
@@ -193,11 +196,11 @@ fn stated_latencies_change_while_the_server_runs() {
     let end =
         server.raw("DELETE /admin/latencies HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
     assert_eq!(end.json()["latencies"]["ttft_ms"], 5.0);
-    // The latencies of an engine cannot be stated.
+    // An engine that takes steps has no fixed latencies to change.
     assert_eq!(Server::start(TINY, "--allow-faults").get("/admin/latencies").status, 404);
 }
 
-/// A self-signed certificate: `bench` accepts it only with --insecure.
+/// The certificate is self-signed: `bench` accepts it only with --insecure.
 #[test]
 fn https_by_a_certificate_and_its_key() {
     let data = "crates/roofcast-cli/tests/fixtures/tls";
@@ -211,7 +214,7 @@ fn https_by_a_certificate_and_its_key() {
     assert_eq!((&answer["completed"], &answer["total_output_tokens"]), (&4.into(), &20.into()), "{answer}");
     let (answer, code) = run_json(&bench);
     assert!(code == 3 || answer["completed"] == 0, "{answer}");
-    // Plain HTTP at that port is no handshake: the connection ends, and the server goes on.
+    // Plain HTTP at this port fails in the TLS handshake: the connection ends, and the server continues.
     assert_eq!(server.get("/health").status, 0);
     assert_eq!(run_json(&format!("{bench} --insecure")).0["completed"], 4);
     let wrong = crate::support::roofcast(&format!(

@@ -13,7 +13,7 @@ pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), future).await.unwrap() })
 }
 
-/// The next value of a message as JSON; floats stand only where a batch has its time.
+/// Decodes the next MessagePack value as JSON; the only float is the time of a batch.
 fn value(bytes: &mut Bytes<'_>) -> Value {
     let rest = bytes.remaining_slice();
     match rest[0] {
@@ -46,7 +46,7 @@ fn text(bytes: &mut Bytes<'_>) -> String {
     text
 }
 
-/// Frames of a message: topic or nothing, the number, and the batch.
+/// Splits a message into its frames: topic or nothing, sequence number, and batch.
 fn read(message: ZmqMessage) -> (Vec<u8>, i64, Option<Value>) {
     let frames = message.into_vec();
     let [first, number, batch] = frames.as_slice() else { panic!("{} frames", frames.len()) };
@@ -54,7 +54,7 @@ fn read(message: ZmqMessage) -> (Vec<u8>, i64, Option<Value>) {
     (first.to_vec(), number, (!batch.is_empty()).then(|| value(&mut Bytes::new(batch))))
 }
 
-/// A subscriber to all of a server's events.
+/// A socket that is subscribed to all events of a server.
 pub(super) async fn subscribed(server: &Server) -> SubSocket {
     let mut subscriber = SubSocket::new();
     subscriber.connect(&server.kv_events[0]).await.unwrap();
@@ -63,7 +63,7 @@ pub(super) async fn subscribed(server: &Server) -> SubSocket {
     subscriber
 }
 
-/// The next batch.
+/// The next batch of events.
 pub(super) async fn next(subscriber: &mut SubSocket) -> Value {
     read(subscriber.recv().await.unwrap()).2.unwrap()
 }
@@ -74,8 +74,8 @@ fn ask(server: &Server, tokens: std::ops::Range<u32>, max_tokens: u64) {
     assert_eq!(server.post("/v1/completions", &body.to_string()).status, 200);
 }
 
-/// A prompt of 128 tokens stores its eight blocks of 16 with the hashes of vLLM's chain; a prompt that needs their
-/// room removes them, last first; the replay repeats all events, followed by −1.
+/// A prompt of 128 tokens stores eight blocks of 16, with the hashes of vLLM's chain; a prompt that needs their room
+/// removes them, last first; a replay repeats all events and ends with −1.
 #[test]
 fn what_the_cache_stores_and_removes_is_told() {
     let spec =
@@ -123,8 +123,8 @@ fn what_the_cache_stores_and_removes_is_told() {
     );
     // SHA-256 over canonical CBOR of [root, [1000, …, 1015], null], its low 64 bits, computed with Python's hashlib.
     assert_eq!(stored[0]["block_hashes"][0], FIRST_HASH);
-    // 11 blocks, nine for each prompt: the second takes the blocks that the first's release put last in the queue,
-    // from its end.
+    // The cache has 11 blocks, and each prompt takes nine: the second takes blocks that the first released, from the
+    // end of the free queue.
     let removed: Vec<&Value> = events.iter().filter(|e| e["type"] == "BlockRemoved").collect();
     let gone: Vec<&Value> = removed.iter().flat_map(|e| e["block_hashes"].as_array().unwrap()).collect();
     let kept = stored[0]["block_hashes"].as_array().unwrap();
@@ -136,7 +136,7 @@ fn what_the_cache_stores_and_removes_is_told() {
 
 const FIRST_HASH: u64 = 3_753_563_854_825_738_204;
 
-/// Readers of before vLLM 0.20 expect arrays.
+/// Readers for vLLM before 0.20 expect arrays.
 #[test]
 fn events_are_arrays_where_that_is_asked_for() {
     let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;

@@ -1,4 +1,4 @@
-//! Needs of a gateway other than answers: names, keys, ids, ranks, content types of bodies, and echoed prompts.
+//! Needs of a gateway in addition to answers: names, keys, ids, ranks, content types of bodies, and echoed prompts.
 
 use super::{Server, TINY, begin};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const PATH: &str = "/v1/completions";
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 1}"#;
 
-/// A model that is asked for by an alias is served by that name, which is the first, and by its own.
+/// A model given by an alias is served under the alias, which is listed first, and under its own name.
 #[test]
 fn a_model_has_the_name_that_was_typed() {
     let server = Server::start(&TINY.replace("Qwen/Qwen3-0.6B", "qwen3-0.6b"), "");
@@ -21,7 +21,7 @@ fn a_model_has_the_name_that_was_typed() {
     assert!(server.get("/metrics").body.contains("model_name=\"qwen3-0.6b\""));
 }
 
-/// Where vLLM accepts only JSON, the content type must say so, with any parameters after a semicolon.
+/// For paths at which vLLM accepts only JSON, the content type must be JSON, with any parameters after a semicolon.
 #[test]
 fn bodies_say_that_they_are_json() {
     let server = Server::start(TINY, "--enable-lora --enable-sleep-mode");
@@ -49,7 +49,7 @@ fn bodies_say_that_they_are_json() {
     assert_eq!(post("/sleep?level=0", "", "").status, 200);
 }
 
-/// The key is asked for below a prefix, before it is looked whether there is such a path or method.
+/// The API key is checked below a path prefix, even if there is no such path or method.
 #[test]
 fn a_key_is_asked_for_before_routes_are() {
     let server = Server::start(TINY, "--api-key-env KEY_OF_THE_TEST --allow-faults");
@@ -59,7 +59,7 @@ fn a_key_is_asked_for_before_routes_are() {
     assert_eq!(server.post_with(PATH, BODY, "Authorization: bearer secret\r\n").status, 200);
 }
 
-/// A request counts once, whatever it asks for; a rank that there is not is refused.
+/// A request counts once, whatever number of choices it asks for; an unknown rank is refused.
 #[test]
 fn load_counts_requests_and_ranks_are_checked() {
     let server = Server::start(TINY, "--time-scale 0.05");
@@ -80,7 +80,7 @@ fn load_counts_requests_and_ranks_are_checked() {
     assert_eq!(["0", "none"].map(|rank| ranked(rank).status), [200, 200]);
 }
 
-/// Without one of its own a request gets an id: 32 hexadecimal digits of a UUID of version 4, another each time.
+/// A request without an id gets one: the 32 hexadecimal digits of a UUID of version 4, a new one each time.
 #[test]
 fn requests_get_ids() {
     let server = Server::start(TINY, "--enable-request-id-headers");
@@ -97,8 +97,8 @@ fn requests_get_ids() {
     }
 }
 
-/// "the end of" is three tokens by the built-in rule, at characters 0, 3 and 7: they come before the answer's tokens,
-/// the first without a probability. The pieces of a stream add up to this.
+/// "the end of" is three tokens by the built-in rule, at characters 0, 3 and 7: they precede the answer's tokens, and
+/// the first has no probability. The pieces of a stream add up to this.
 #[test]
 fn a_prompt_comes_back_with_its_log_probabilities() {
     let server = Server::start(TINY, "");
@@ -123,7 +123,7 @@ fn a_prompt_comes_back_with_its_log_probabilities() {
         let pieces = events.iter().flat_map(|event| list(&event["choices"][0]["logprobs"][column]));
         assert_eq!(pieces.collect::<Vec<_>>(), list(&whole["logprobs"][column]), "{column}");
     }
-    // Without an answer it is the prompt alone, for which vLLM computes and counts one token.
+    // With max_tokens 0 the answer is only the prompt, for which vLLM computes and counts one token.
     body["max_tokens"] = 0.into();
     let events = server.post(PATH, &body.to_string()).events();
     assert_eq!(events[0]["choices"][0]["text"], "the end of");
@@ -138,7 +138,7 @@ fn a_prompt_comes_back_with_its_log_probabilities() {
     assert_eq!(only["choices"][0]["finish_reason"], "length");
 }
 
-/// The roles of all choices come before the first word of any.
+/// The roles of all choices precede the first word of any choice.
 #[test]
 fn a_chat_begins_with_all_roles() {
     let server = Server::start(TINY, "");
@@ -153,7 +153,7 @@ fn a_chat_begins_with_all_roles() {
     }
 }
 
-/// An answer of one token has no gap: vLLM observes 0.
+/// An answer of one token has no gap between tokens: vLLM observes a time per token of 0.
 #[test]
 fn one_token_takes_no_time_after_the_first() {
     let server = Server::start(TINY, "");
@@ -162,7 +162,7 @@ fn one_token_takes_no_time_after_the_first() {
     assert_eq!([of("count"), of("sum")], [1.0, 0.0]);
 }
 
-/// One adapter may run: who asks for another is deferred, not short of room.
+/// One adapter may run at a time: a request for another adapter is counted as deferred, not as waiting for capacity.
 #[test]
 fn a_request_waits_for_its_adapters_slot() {
     let flags = "--enable-lora --lora-modules one=/a/one --lora-modules two=/a/two --time-scale 0.05";
@@ -185,8 +185,7 @@ fn a_request_waits_for_its_adapters_slot() {
     assert_eq!(server.metric("vllm:num_requests_running"), 1.0);
 }
 
-/// Features that a scheduler or a number of replicas does not support are refused before anything listens, with a
-/// hint.
+/// Features that the scheduler or the number of replicas does not support are refused at start-up, with a hint.
 #[test]
 fn what_cannot_be_served_is_said_at_the_start() {
     let (_folder, path) = crate::support::file("spec.toml", TINY.as_bytes());

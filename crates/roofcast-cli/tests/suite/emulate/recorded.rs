@@ -1,11 +1,11 @@
-//! Answers have the shape of those recorded from vLLM 0.32, and errors are worded as it words them.
+//! Answers have the shape of answers recorded from vLLM 0.32, and errors have its messages.
 
 use super::{Server, TINY, begin, dechunked};
 use crate::support::shared;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A recorded answer: status, and body out of its chunks.
+/// A recorded answer: its status, and its body without the chunked encoding.
 pub(super) fn recorded(name: &str) -> Option<(u16, String)> {
     let text = std::fs::read_to_string(shared(&format!("captures/{name}.txt"))?).unwrap();
     let text = if text.contains("\r\n\r\n") { text } else { text.replace('\n', "\r\n") };
@@ -42,7 +42,7 @@ fn tiny(flags: &str) -> Server {
     Server::start(TINY, &format!("--served-model-name tiny {flags}"))
 }
 
-/// First, second, last but one and last events, and whole bodies, key by key.
+/// The first, second, last but one and last events, and bodies in one piece, agree with the recordings key by key.
 #[test]
 fn answers_have_the_recorded_shape() {
     let server = tiny("");
@@ -78,10 +78,11 @@ fn answers_have_the_recorded_shape() {
         assert_eq!(ours.status, status);
         assert!(ours.head.contains("content-type: text/event-stream; charset=utf-8"), "{}", ours.head);
         let shapes = |all: &[Value]| all.iter().map(shape).collect::<Vec<_>>();
-        // The log probabilities name alternatives by their text.
+        // The texts of alternatives are keys of `top_logprobs`, and differ from the recorded ones.
         let plain = |shape: Vec<String>| {
             let mut all: Vec<String> = shape.into_iter().map(|s| blurred(&s)).collect();
-            // Choices are requests of their own, which begin in one step or in two; the usage comes last.
+            // Choices are requests of their own, which begin in one step or in two, so their order varies; the usage
+            // comes last.
             if let Some((_, choices)) = all.split_last_mut().filter(|_| name.ends_with("-n2")) {
                 choices.sort();
             }
@@ -102,7 +103,7 @@ fn answers_have_the_recorded_shape() {
     }
 }
 
-/// A shape without the texts that `top_logprobs` has as keys.
+/// A shape without the keys of `top_logprobs`, which are texts.
 fn blurred(shape: &str) -> String {
     match shape.split_once("top_logprobs: [") {
         Some((before, after)) => format!("{before}…{}", after.split_once(']').unwrap().1),
@@ -141,7 +142,7 @@ fn errors_are_the_recorded_ones() {
     assert_eq!((beyond.status, beyond.json()["error"]["param"].as_str()), (400, Some("max_tokens")));
 }
 
-/// Five may be here, of which two run: who comes then is refused.
+/// Five requests may be in the server, of which two run: a sixth is refused.
 #[test]
 fn a_full_queue_refuses_in_the_recorded_words() {
     let spec = format!("{TINY}max_num_seqs = 2\nmax_num_batched_tokens = 64\n");
@@ -163,7 +164,8 @@ fn a_full_queue_refuses_in_the_recorded_words() {
     );
 }
 
-/// Every `vllm:` metric of the recorded scrape is there with its type, its labels and its bounds, and no other.
+/// Every `vllm:` metric of the recorded scrape is present with its type, its labels and its bounds, and there is no
+/// other.
 #[test]
 fn metrics_are_the_recorded_ones() {
     let Some((_, theirs)) = recorded("vllm-metrics") else { return };
@@ -175,14 +177,14 @@ fn metrics_are_the_recorded_ones() {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
     for (name, (kind, labels)) in theirs {
         assert_eq!(ours[&name].0, kind, "{name}");
-        // The cache's settings differ from version to version; some are emulated.
+        // The labels of this metric are cache settings, which differ from version to version; only some are emulated.
         if name != "vllm:cache_config_info" {
             assert_eq!(ours[&name].1, labels, "{name}");
         }
     }
 }
 
-/// vLLM's families by name: type, and the label sets of their samples.
+/// vLLM's families by name, each with its type and the label sets of its samples.
 fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|l| l.contains("vllm:")) {
@@ -203,7 +205,7 @@ fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     found
 }
 
-/// The example's replica starts, and every metric that its dashboard draws is one that there is.
+/// The replica of the example starts, and every metric that its dashboard draws exists.
 #[test]
 fn the_dashboard_draws_metrics_that_there_are() {
     let folder = crate::support::root().join("examples/emulate");

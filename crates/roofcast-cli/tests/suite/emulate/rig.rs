@@ -1,4 +1,4 @@
-//! `examples/emulate`: the files named there exist, and the flags used there are the binary's.
+//! `examples/emulate`: the files that it names exist, and the flags that it uses are the binary's.
 
 use crate::support::{roofcast, root};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn text(name: &str) -> String {
     std::fs::read_to_string(folder().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// The long flags in a file, as `--port` in `- --port=8000`.
+/// The long flags in a file, as `--port` of `- --port=8000`.
 fn flags(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("- ").trim_matches('\''));
     let lines = lines.map(|line| line.trim_start_matches("ENTRYPOINT [").trim());
@@ -33,11 +33,11 @@ fn every_flag_of_the_rig_exists() {
     }
     assert!(found >= 4, "only {found} flags");
     assert!(text("Dockerfile").contains("\"--host\"") && known.contains(&"--host"));
-    // Without this feature the program has no `emulate`.
+    // A binary without this feature has no verb `emulate`.
     assert!(text("Dockerfile").contains("--features network\n"));
 }
 
-/// The spec in the image is one, and the JSON of `--kv-events-config` is, too.
+/// The spec in the image and the JSON of `--kv-events-config` are valid.
 #[test]
 fn what_the_rig_is_told_can_be_read() {
     let run = roofcast("emulate examples/emulate/replica.toml --dump-spec");
@@ -54,8 +54,8 @@ fn what_the_rig_is_told_can_be_read() {
     assert_eq!(configs, 2);
 }
 
-/// Files that are mounted are there; Prometheus scrapes services that there are, on the port that they listen on; the
-/// dashboard's source is the one that is provisioned.
+/// Mounted files exist; Prometheus scrapes existing services, on the ports on which they listen; the dashboard's data
+/// source is the provisioned one.
 #[test]
 fn the_parts_of_the_rig_fit() {
     let compose = text("docker-compose.yml");

@@ -7,18 +7,18 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running server, stopped when it goes.
+/// A running server, stopped when it is dropped.
 pub(crate) struct Server {
     pub(crate) process: Child,
-    /// Address of the first port, and addresses of all ports.
+    /// Address of the first port; the next field has the addresses of all ports.
     pub(crate) address: String,
     pub(crate) addresses: Vec<String>,
-    /// Endpoints where KV events are published, and replayed.
+    /// Addresses at which KV events are published and replayed.
     pub(crate) kv_events: Vec<String>,
     _folder: tempfile::TempDir,
 }
 
-/// An answer as it came.
+/// A response of the server.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
@@ -26,7 +26,7 @@ pub(crate) struct HttpResponse {
     pub(crate) body: String,
 }
 
-/// Small and quick: a decode step of some milliseconds, 4096 tokens of context.
+/// A small and fast deployment: a decode step takes some milliseconds, the context is 4096 tokens.
 pub(crate) const TINY: &str = "[model]\nname = \"Qwen/Qwen3-0.6B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\n\
     cost = \"limit\"\nmax_model_len = 4096\n";
 
@@ -35,7 +35,7 @@ impl Server {
         Server::start_on(1, spec, flags)
     }
 
-    /// A server that listens on this number of ports.
+    /// Starts a server that listens on `ports` ports.
     pub(crate) fn start_on(ports: usize, spec: &str, flags: &str) -> Server {
         let (folder, path) = file("spec.toml", spec.as_bytes());
         let mut process = Command::new(env!("CARGO_BIN_EXE_roofcast"))
@@ -70,11 +70,12 @@ impl Server {
         stream
     }
 
-    /// Sends `head` and `body` as they are; all that comes back until the server closes or the answer is whole.
+    /// Sends `head` and `body` unchanged; returns everything that arrives until the server closes or the response is
+    /// complete.
     pub(crate) fn raw(&self, head: &str, body: &[u8]) -> HttpResponse {
         let mut stream = self.connect();
         stream.write_all(head.as_bytes()).unwrap();
-        // A refusal may come before all is sent.
+        // The server may refuse the request before all of the body is sent.
         _ = stream.write_all(body);
         read(stream)
     }
@@ -102,7 +103,7 @@ impl Server {
         line.unwrap_or_else(|| panic!("no {sample}")).rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Waits until a metric has a value.
+    /// Waits until `holds` is true for the value of a metric.
     pub(crate) fn until(&self, sample: &str, holds: impl Fn(f64) -> bool) {
         let start = Instant::now();
         while !holds(self.metric(sample)) {
@@ -119,7 +120,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads an answer to its end, out of its chunks.
+/// Reads a response to its end, and decodes its chunks.
 pub(crate) fn read(mut stream: TcpStream) -> HttpResponse {
     let mut bytes = Vec::new();
     _ = stream.read_to_end(&mut bytes);
@@ -131,7 +132,7 @@ pub(crate) fn read(mut stream: TcpStream) -> HttpResponse {
     HttpResponse { status, head: head.to_owned(), body }
 }
 
-/// A body out of its chunks.
+/// A body without its chunked encoding.
 pub(crate) fn dechunked(mut rest: &str) -> String {
     let mut body = String::new();
     while let Some((size, after)) = rest.split_once("\r\n") {
@@ -150,7 +151,7 @@ impl HttpResponse {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }
 
-    /// The events of a stream, without its end.
+    /// The events of a stream, without `[DONE]`.
     pub(crate) fn events(&self) -> Vec<Value> {
         let data = self.body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
         let events: Vec<&str> = data.collect();

@@ -1,20 +1,21 @@
-//! Load for a given time: no request is lost, nothing is left behind, memory does not grow.
+//! Load for a given time: no request is lost, no state remains, memory does not grow.
 //!
-//! `ROOFCAST_SOAK_SECONDS` sets the time; 6 seconds without it.
+//! Knows: `ROOFCAST_SOAK_SECONDS` sets the time; the default is 6 seconds.
 
 use super::{Server, TINY};
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Kilobytes that the server's process has in memory.
+/// Memory of the server's process in kilobytes.
 pub(super) fn resident(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// One client: whole answers, streams that are read and streams that are left, in turn. How many it has left.
+/// Acts as one client, which in turn asks for answers in one piece, reads streams and abandons streams; returns the
+/// number of abandoned streams.
 fn ask(server: &Server, client: u64, round: u64) -> u64 {
     let number = client * 1_000_000 + round;
     let body = format!(
@@ -47,7 +48,7 @@ fn ask(server: &Server, client: u64, round: u64) -> u64 {
 #[test]
 fn a_soak_leaves_nothing_behind() {
     let seconds = std::env::var("ROOFCAST_SOAK_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(6);
-    // Little room: requests wait, too.
+    // The cache is small, so that requests also wait.
     let server = Server::start(&format!("{TINY}num_gpu_blocks = 300\n"), "--time-scale 5 --max-num-seqs 8");
     let (asked, left) = (AtomicU64::new(0), AtomicU64::new(0));
     let client = |client: u64, end: Instant| {
@@ -62,7 +63,7 @@ fn a_soak_leaves_nothing_behind() {
         let end = Instant::now() + Duration::from_secs(seconds);
         std::thread::scope(|scope| (0..6).for_each(|c| drop(scope.spawn(move || client(c, end)))));
     };
-    // Memory that is allocated once is allocated after the first sixth.
+    // After the first sixth of the time, memory that is allocated only once is allocated.
     run((seconds / 6).max(1));
     let before = resident(&server);
     run(seconds - (seconds / 6).max(1));
@@ -74,7 +75,7 @@ fn a_soak_leaves_nothing_behind() {
         let labels = format!("engine=\"0\",model_name=\"Qwen/Qwen3-0.6B\",finished_reason=\"{reason}\"");
         server.metric(&format!("vllm:request_success_total{{{labels}}}")) as u64
     };
-    // Who left early may have had all of its tokens.
+    // A client that abandoned a stream may have received all its tokens.
     let (all, gone) = (asked.into_inner(), left.into_inner());
     let whole = ended("length");
     assert!(all - gone <= whole && whole <= all && all > 50, "{whole} of {all} requests, {gone} left");

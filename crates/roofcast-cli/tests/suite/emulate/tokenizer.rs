@@ -6,7 +6,8 @@ use crate::support::{file, roofcast};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Names of bytes in a byte-level vocabulary, as GPT-2 has them: printable ones are themselves, others follow 255 in order.
+/// Names of bytes in GPT-2's byte-level vocabulary: printable bytes are themselves, the others are the code points from
+/// 256 on, in order.
 fn names() -> Vec<String> {
     let printable = |byte: u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let mut next = 256;
@@ -22,8 +23,8 @@ const BEGIN: u32 = 259;
 const TURN: u32 = 260;
 const TURN_END: u32 = 261;
 
-/// A byte-level BPE: a byte's token is the byte, " t" is 256, "he" 257 and " the" 258. A prompt begins with `<s>`, 259;
-/// with `marks` there are ChatML's, 260 and 261.
+/// A byte-level BPE vocabulary: tokens 0 to 255 are the bytes, " t" is 256, "he" 257 and " the" 258. A prompt begins
+/// with `<s>`, 259; with `marks` there are ChatML's two special tokens, 260 and 261.
 fn vocabulary(merges: &[[&str; 2]], marks: bool) -> Value {
     let merged = merges.iter().map(|parts| parts.concat());
     let vocab: Value =
@@ -50,7 +51,7 @@ fn vocabulary(merges: &[[&str; 2]], marks: bool) -> Value {
 
 const MERGES: [[&str; 2]; 3] = [["Ġ", "t"], ["h", "e"], ["Ġt", "he"]];
 
-/// A server with the tokens of `vocabulary`.
+/// Starts a server with the tokenizer `vocabulary`.
 fn server(vocabulary: &Value, flags: &str) -> (Server, TempDir) {
     let (folder, path) = file("tokenizer.json", vocabulary.to_string().as_bytes());
     (Server::start(TINY, &format!("--tokenizer {path} {flags}")), folder)
@@ -66,7 +67,7 @@ fn tokens(server: &Server, body: Value) -> Value {
     post(server, "/tokenize", body)["tokens"].clone()
 }
 
-/// The bytes of a text, none of which are merged.
+/// The tokens of a text in which no bytes are merged.
 fn bytes(text: &str) -> Vec<u32> {
     text.bytes().map(u32::from).collect()
 }
@@ -74,13 +75,13 @@ fn bytes(text: &str) -> Vec<u32> {
 #[test]
 fn texts_are_cut_and_put_together_again() {
     let (server, _folder) = server(&vocabulary(&MERGES, true), "");
-    // "the": t, "he". " the": " t" and "he" are merged to one.
+    // "the" is t, "he". In " the", " t" and "he" are merged to one token.
     let found = post(&server, "/tokenize", json!({"prompt": "the the", "return_token_strs": true}));
     assert_eq!(found["tokens"], json!([BEGIN, 116, 257, 258]));
     assert_eq!((&found["token_strs"], &found["count"]), (&json!(["<s>", "t", "he", "Ġthe"]), &json!(4)));
     let bare = json!({"prompt": "the the", "add_special_tokens": false});
     assert_eq!(tokens(&server, bare), json!([116, 257, 258]));
-    // é is the bytes 195 and 169; a special token is one in a text, too.
+    // é is the bytes 195 and 169; a special token is one token in a text, too.
     assert_eq!(tokens(&server, json!({"prompt": "é<|im_end|>"})), json!([BEGIN, 195, 169, TURN_END]));
     let text = |tokens: Value| post(&server, "/detokenize", json!({"tokens": tokens}))["prompt"].clone();
     assert_eq!(text(json!([BEGIN, 116, 257, 258, 195, 169])), "<s>the theé");
@@ -108,14 +109,14 @@ fn turns_are_marked_with_what_the_file_has() {
     assert_eq!(tokens(&lines, open), json!(expected));
 }
 
-/// " the" is the only word that is one token with its space: answers consist of it.
+/// " the" is the only word that is one token with its space, so answers consist of " the".
 #[test]
 fn answers_are_tokens_of_the_file() {
     let (server, _folder) = server(&vocabulary(&MERGES, true), "");
     let mut body = json!({"prompt": "the the", "max_tokens": 3, "ignore_eos": true, "return_token_ids": true, "echo": true});
     let whole = post(&server, "/v1/completions", body.clone());
     let choice = &whole["choices"][0];
-    // Like vLLM, a prompt given as token numbers is not echoed as text.
+    // As in vLLM, a prompt given as token ids is not echoed as text.
     assert_eq!((&choice["text"], &choice["token_ids"]), (&json!(" the the the"), &json!([258, 258, 258])));
     let echo = json!({"prompt": "the the", "max_tokens": 3, "ignore_eos": true, "echo": true});
     assert_eq!(post(&server, "/v1/completions", echo)["choices"][0]["text"], "the the the the the");
@@ -125,7 +126,7 @@ fn answers_are_tokens_of_the_file() {
         json!({"prompt_tokens": 4, "total_tokens": 7, "completion_tokens": 3,
         "prompt_tokens_details": null, "completion_tokens_details": null})
     );
-    // "e t" begins in the first token and ends in the second.
+    // The stop string "e t" begins in the first token and ends in the second.
     body["echo"] = false.into();
     body["stop"] = "e t".into();
     let stopped = post(&server, "/v1/completions", body.clone());
@@ -139,7 +140,7 @@ fn answers_are_tokens_of_the_file() {
     assert_eq!(pieces, [" the", " the", " the"]);
 }
 
-/// Without merges no word is a token: words are spelled, each letter a token.
+/// Without merges no word is a single token, so answers spell words, a token for each letter.
 #[test]
 fn words_are_spelled_where_none_is_a_token() {
     let (server, _folder) = server(&vocabulary(&[], false), "");
@@ -150,7 +151,7 @@ fn words_are_spelled_where_none_is_a_token() {
     assert_eq!(answer["choices"][0]["token_ids"], json!(bytes(text)));
 }
 
-/// A call with é among its arguments is `{"c":"é"}`: ten bytes, of which the seventh and eighth are one character.
+/// The arguments of the call are `{"c":"é"}`: ten bytes, of which the seventh and eighth are one character.
 #[test]
 fn a_character_is_out_with_the_token_that_ends_it() {
     let (server, _folder) = server(&vocabulary(&MERGES, true), "");
@@ -165,12 +166,12 @@ fn a_character_is_out_with_the_token_that_ends_it() {
     };
     let pieces = said(&body);
     assert_eq!(pieces, ["{", "\"", "c", "\"", ":", "\"", "", "é", "\"", "}"]);
-    // If the output is cut within the character, its half is not sent.
+    // If the token limit cuts the answer within the character, its first half is not sent.
     body["max_tokens"] = 7.into();
     assert_eq!(said(&body).concat(), "{\"c\":\"");
 }
 
-/// A block of the prompt is known to routers by the file's tokens: `<s>` and fifteen of " the".
+/// KV events have the tokens of the file: a prompt's block is `<s>` and fifteen " the".
 #[test]
 fn kv_events_have_the_tokens_of_the_file() {
     let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;
@@ -189,7 +190,7 @@ fn kv_events_have_the_tokens_of_the_file() {
 /// SHA-256 over canonical CBOR of [root, [259, 258, …, 258], null], its low 64 bits, computed with Python's hashlib.
 const BLOCK_HASH: u64 = 4_921_947_397_205_464_647;
 
-/// llama.cpp's server adds special tokens only on request.
+/// llama.cpp's server adds special tokens only if the client asks for them.
 #[test]
 fn llama_cpp_tokenizes_without_special_tokens() {
     let (server, _folder) = server(&vocabulary(&MERGES, true), "--engine llama.cpp");

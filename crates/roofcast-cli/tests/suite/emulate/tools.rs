@@ -1,9 +1,9 @@
-//! Calls of tools, where a client asks for one.
+//! Tool calls, if a client asks for one.
 
 use super::{Server, TINY};
 use serde_json::{Value, json};
 
-/// A chat that offers two tools.
+/// The body of a chat that offers two tools.
 fn chat(choice: Value) -> Value {
     let weather = json!({"type": "object", "required": ["city", "unit", "days"], "properties": {
         "city": {"type": "string"}, "unit": {"type": "string", "enum": ["C", "F"]},
@@ -36,14 +36,14 @@ fn a_call_has_the_arguments_that_the_tool_takes() {
     let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
     assert!(arguments["city"].is_string() && (1..=7).contains(&arguments["days"].as_i64().unwrap()));
     assert!(["C", "F"].contains(&arguments["unit"].as_str().unwrap()));
-    // The tool that is named ends as an answer does; one without a form takes nothing.
+    // A call of the named tool ends with finish reason `stop`; a tool without a schema gets no arguments.
     let named = ask(&server, &chat(json!({"type": "function", "function": {"name": "clock"}})));
     assert_eq!(named["choices"][0]["finish_reason"], "stop");
     assert_eq!(named["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{}");
-    // If the model may choose, it answers in words.
+    // If the client leaves the choice to the model, the answer is text by default.
     let free = ask(&server, &chat(json!("auto")));
     assert!(free["choices"][0]["message"].get("tool_calls").is_none());
-    // A call that is longer than allowed is cut off.
+    // A call that is longer than the token limit is cut off.
     let mut short = chat(json!("required"));
     short["max_tokens"] = 2.into();
     let short = ask(&server, &short);
@@ -53,7 +53,7 @@ fn a_call_has_the_arguments_that_the_tool_takes() {
     );
 }
 
-/// The pieces of a streamed call add up to the whole call, with its name and id once.
+/// The pieces of a streamed call add up to the whole call; its name and id occur once.
 #[test]
 fn a_stream_of_a_call_adds_up() {
     let server = Server::start(TINY, "");
@@ -73,7 +73,7 @@ fn a_stream_of_a_call_adds_up() {
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
 }
 
-/// If all answers shall call, all that may call do; with up to three calls each tool gets one in turn, and a streamed
+/// With a share of 1 all answers that may call do. With up to three calls, the tools get one in turn, and a streamed
 /// answer adds up to the whole.
 #[test]
 fn the_model_may_call_and_more_than_once() {
@@ -113,18 +113,19 @@ fn the_model_may_call_and_more_than_once() {
         assert_eq!(calls(&ask(&server, &body)).len(), 1);
     }
     assert!((1..=3).all(|count| counts.contains(&count)), "{counts:?}");
-    // A share of a half: some do, some do not.
+    // With a share of a half, some answers call and some do not.
     let server = Server::start(TINY, "--auto-tool-calls 0.5");
     let called = (0..40).filter(|day| {
         let mut body = chat(json!("auto"));
         body["messages"][0]["content"] = format!("is it raining on day {day}").into();
         !calls(&ask(&server, &body)).is_empty()
     });
-    // With 40 draws of a half, fewer than 8 or more than 32 come up once in 10,000 seeds; the seed is the prompt's.
+    // Of 40 draws with probability a half, fewer than 8 or more than 32 occur once in 10,000 tries; the draws are
+    // seeded by the prompts.
     assert!((8..=32).contains(&called.count()));
 }
 
-/// A second turn with the call and the tool's result finds the first turn in the cache, like a turn with words.
+/// A second turn with the call and the tool's result finds the first turn in the cache, like a turn of text.
 #[test]
 fn a_call_that_comes_back_is_found_in_the_cache() {
     let server = Server::start(TINY, "");

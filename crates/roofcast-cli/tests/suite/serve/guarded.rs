@@ -1,5 +1,5 @@
-//! Requests that the server refuses: from other hosts, origins and sites, for files of the machine, bodies without
-//! end.
+//! Requests that the server refuses: from other hosts, origins and sites, for files of the machine, with endless
+//! bodies.
 
 use super::{LLAMA, Server, machine};
 use crate::support::{json, root};
@@ -11,7 +11,7 @@ fn it_listens_on_loopback_unless_told_otherwise() {
     let server = Server::start("");
     assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
     let port = server.address.rsplit_once(':').unwrap().1;
-    // Another address of this machine's loopback does not reach it.
+    // The server does not listen on another loopback address.
     assert!(TcpStream::connect(format!("127.0.0.2:{port}")).is_err());
     assert!(Server::start("--host 127.0.0.2").address.starts_with("127.0.0.2:"));
 }
@@ -30,7 +30,7 @@ fn other_hosts_origins_and_sites_are_refused() {
     ] {
         assert_eq!(server.raw("GET /api/catalog", head, b"").status, status, "{head}");
     }
-    // A form of another page can send neither of the types that questions have.
+    // A form on another page cannot send either of the content types that questions have.
     let body = json!({"spec": machine(json!({}))}).to_string();
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
         let answer = server.raw("POST /api/limits", &format!("Content-Type: {kind}\r\n"), body.as_bytes());
@@ -59,7 +59,7 @@ fn every_answer_has_the_headers_that_keep_a_browser_in() {
         }
         assert!(!head.contains("access-control-allow"), "{path}");
     }
-    // The page has no inline script: the policy's allowed scripts come from the two files.
+    // The page has no inline script, so the policy allows only scripts from the page's own files.
     let page = server.get("/").body;
     let scripts = page
         .split("<script")
@@ -77,7 +77,7 @@ fn no_file_of_the_machine_is_read() {
         let spec = json!({"model": model, "hardware": {"accelerator": hardware}});
         server.post("/api/limits", &json!({"spec": spec, "batch": 1, "context": 64}))
     };
-    // The command line reads each of these.
+    // The command line accepts each of these files; the server must not.
     assert!(json(&format!("limits --model {config} --hardware rtx-4090")).1 == 0);
     for model in [
         json!({"name": config}),
@@ -105,7 +105,7 @@ fn no_file_of_the_machine_is_read() {
     for path in ["/../Cargo.toml", "/page.js/../../etc/passwd", "/%2e%2e/Cargo.toml", "/etc/passwd"] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
-    // Rows name accelerators and models; a name that is a file stays a name.
+    // Rows name accelerators and models; the server treats a name as a name even if such a file exists.
     let rows = format!(
         "kind,model,hardware,tpot_ms,context_len,concurrency\ndecode_step,{config},h100-sxm,9,100,1\n"
     );
@@ -119,7 +119,7 @@ fn bodies_are_limited() {
     let server = Server::start("");
     let head = "Content-Type: application/json\r\n";
     assert_eq!(server.raw("POST /api/limits", head, &vec![b' '; (1 << 20) + 1]).status, 413);
-    // An excessive declared length is refused before anything is read.
+    // An excessive declared length is refused before the body is read.
     let told = "Content-Type: application/json\r\nContent-Length: 99999999999\r\n";
     assert_eq!(server.raw("POST /api/measure", told, b"").status, 413);
     for (path, body, part) in [
