@@ -1,8 +1,8 @@
 //! The serving engine in virtual time: one replica, scheduled by a policy and priced by the cost model.
 //!
-//! Knows: which engine runs. [`counting`] counts blocks and takes equal steps at once, for every policy; [`blocks`]
-//! runs vLLM's scheduler itself and is the reference for counting it; [`sglang`] runs SGLang's. Knows nothing about
-//! where requests come from: [`crate::simulate`] drives it.
+//! Knows: which of three engines runs. [`counting`] counts blocks and takes equal steps at once, for every policy;
+//! [`blocks`] runs vLLM's own scheduler and is the reference for counting its blocks; [`sglang`] runs SGLang's
+//! scheduler. Knows nothing about where requests come from: [`crate::simulate`] drives the engine.
 
 pub(crate) mod blocks;
 mod counting;

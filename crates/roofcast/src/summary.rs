@@ -1,8 +1,8 @@
-//! Aggregates of a run's requests, by the keys of vLLM's benchmark client.
+//! Aggregates of a run's requests, with the names of vLLM's benchmark client.
 //!
-//! Knows: quantiles as numpy computes them, throughput and goodput. Knows nothing about where the records came from.
-//! Source: `vllm/benchmarks/serve.py`, `calculate_metrics`; percentiles interpolate linearly, std is the
-//! population's.
+//! Knows: quantiles as numpy computes them, throughput and goodput. Source: `vllm/benchmarks/serve.py`,
+//! `calculate_metrics`; percentiles are interpolated linearly, std is the population's standard deviation. Knows
+//! nothing about where the records came from.
 
 use crate::record::{Outcome, Record};
 use crate::spec::{Metric, Percentile, Slo, SloBound};
@@ -12,7 +12,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// Mean, spread and quantiles of one metric, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Statistics {
-    /// Number of values; if 0, the other fields are 0 and have no meaning.
+    /// Number of values; if it is 0, the other fields are 0 without meaning.
     pub count: u64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -31,7 +31,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Exact statistics of `values`, which are reordered; zeros if there are none.
+    /// Exact statistics of `values`, which are reordered; all fields are 0 if there are no values.
     pub fn of(values: &mut [f64]) -> Statistics {
         if values.is_empty() {
             return Statistics::default();
@@ -43,7 +43,7 @@ impl Statistics {
         Statistics { count: values.len() as u64, mean, median, std, p90, p95, p99, p999 }
     }
 
-    /// The value of a percentile.
+    /// Value of a percentile in milliseconds.
     pub(crate) fn percentile(&self, percentile: Percentile) -> f64 {
         match percentile {
             Percentile::P50 => self.median,
@@ -54,13 +54,13 @@ impl Statistics {
         }
     }
 
-    /// A figure of the statistics; `None` if there are no values.
+    /// One figure of the statistics; `None` if there are no values.
     pub fn figure(&self, of: fn(&Statistics) -> f64) -> Option<f64> {
         (self.count > 0).then(|| of(self))
     }
 }
 
-/// The `q` quantile by linear interpolation between the two nearest values, by selection rather than a sort.
+/// The `q` quantile by linear interpolation between the two nearest values; found by selection, without sorting.
 fn quantile(values: &mut [f64], q: f64) -> f64 {
     let at = q * (values.len() - 1) as f64;
     let (_, low, above) = values.select_nth_unstable_by(at as usize, f64::total_cmp);
@@ -68,12 +68,12 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
     *low + (next - *low) * at.fract()
 }
 
-/// A run in vLLM's keys.
+/// Aggregates of a run, with vLLM's names.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunSummary {
-    /// Requests that got all their tokens.
+    /// Number of requests that got all their tokens.
     pub completed: u64,
-    /// Requests that did not complete.
+    /// Number of requests that did not complete.
     pub failed: u64,
     /// Seconds from the first send to the last token.
     pub duration: f64,
@@ -81,21 +81,21 @@ pub struct RunSummary {
     pub total_input_tokens: u64,
     /// Output tokens of completed requests.
     pub total_output_tokens: u64,
-    /// Requests that met every SLO bound; `None` if no SLO is set.
+    /// Number of requests that met every SLO bound; `None` if no SLO is set.
     pub good: Option<u64>,
     /// Time to first token.
     pub ttft: Statistics,
     /// Time per output token after the first.
     pub tpot: Statistics,
-    /// Gaps between chunks.
+    /// Gaps between streamed chunks.
     pub itl: Statistics,
     /// End-to-end latency.
     pub e2el: Statistics,
 }
 
 impl RunSummary {
-    /// The summary of `records`. Goodput counts requests that keep the bounds of `slo`, each applied to the single
-    /// request.
+    /// The summary of `records`. Goodput counts requests that meet the bounds of `slo`, each bound applied to the
+    /// single request.
     pub fn of(records: &[Record], slo: &Slo) -> RunSummary {
         let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
         let ms = |times: Vec<Option<Picoseconds>>| -> Vec<f64> {
@@ -117,7 +117,7 @@ impl RunSummary {
         }
     }
 
-    /// Statistics of a latency that can have bounds.
+    /// Statistics of the latency `metric`.
     pub(crate) fn latency(&self, metric: Metric) -> &Statistics {
         match metric {
             Metric::Ttft => &self.ttft,
@@ -127,12 +127,12 @@ impl RunSummary {
         }
     }
 
-    /// Milliseconds of the metric and percentile that `bound` limits.
+    /// Value in milliseconds of the metric and percentile that `bound` limits.
     pub fn bounded(&self, bound: &SloBound) -> f64 {
         self.latency(bound.metric).percentile(bound.percentile)
     }
 
-    /// `count` per second of the run.
+    /// `count` divided by the duration of the run in seconds.
     fn rate(&self, count: u64) -> f64 {
         if self.duration > 0.0 { count as f64 / self.duration } else { 0.0 }
     }
@@ -142,7 +142,7 @@ impl RunSummary {
         self.rate(self.completed)
     }
 
-    /// Requests per second that met every SLO bound.
+    /// Requests per second that met every SLO bound; `None` if no SLO is set.
     pub fn request_goodput(&self) -> Option<f64> {
         self.good.map(|n| self.rate(n))
     }
@@ -157,13 +157,13 @@ impl RunSummary {
         self.rate(self.total_input_tokens + self.total_output_tokens)
     }
 
-    /// The metrics with their names.
+    /// All metrics, with their names.
     pub fn metrics(&self) -> [(&'static str, &Statistics); 4] {
         [("ttft", &self.ttft), ("tpot", &self.tpot), ("itl", &self.itl), ("e2el", &self.e2el)]
     }
 }
 
-/// True if one request keeps the bounds.
+/// True if the request of `record` meets every bound of `slo`.
 pub(crate) fn meets(record: &Record, slo: &Slo) -> bool {
     let time = |metric| match metric {
         Metric::Ttft => record.ttft(),
@@ -198,10 +198,10 @@ impl Serialize for RunSummary {
     }
 }
 
-/// A figure of a sample's statistics.
+/// A figure of a sample's statistics: the function that returns it.
 pub(crate) type Figure = fn(&Statistics) -> f64;
 
-/// Figures that vLLM's client writes, by name, and the 99.9th percentile.
+/// Figures by name: the ones that vLLM's client writes, and the 99.9th percentile.
 pub const FIGURES: [(&str, Figure); 8] = [
     ("mean", |s| s.mean),
     ("median", |s| s.median),
@@ -219,11 +219,11 @@ mod tests {
 
     #[test]
     fn quantiles_interpolate_as_numpys_do() {
-        // 1, 2, 3, 4: median 2.5; 90th: index 0.9·3 = 2.7, 3 + 0.7 = 3.7; std sqrt(1.25).
+        // Values 1, 2, 3, 4: median 2.5; 90th percentile at index 0.9·3 = 2.7, so 3 + 0.7 = 3.7; std sqrt(1.25).
         let s = Statistics::of(&mut [4.0, 1.0, 3.0, 2.0]);
         assert_eq!((s.mean, s.median), (2.5, 2.5));
         assert!((s.p90 - 3.7).abs() < 1e-12 && (s.std - 1.25_f64.sqrt()).abs() < 1e-12);
-        // 0 to 1000: the 99.9th is at index 0.999·1000.
+        // Values 0 to 1000: the 99.9th percentile is at index 0.999·1000.
         let all = Statistics::of(&mut (0..=1000).map(f64::from).collect::<Vec<_>>());
         assert!((all.p999 - 999.0).abs() < 1e-9 && (all.p99 - 990.0).abs() < 1e-9, "{all:?}");
         assert_eq!(Statistics::of(&mut []), Statistics::default());

@@ -1,6 +1,7 @@
-//! Entry points for fuzzers and the corpus test: each parser with all code that its input can reach.
+//! Entry points for fuzzers and the corpus test: each parser, followed by all code that its input can reach.
 //!
-//! Results are dropped: a fuzzer looks for panics, hangs and memory.
+//! Knows: inputs that reach every parser. Results are dropped, because a fuzzer looks for panics, hangs and excessive
+//! memory. Knows nothing about right answers.
 
 use crate::calibration::Calibration;
 use crate::capacity::{self, capacity};
@@ -22,7 +23,7 @@ use crate::workload::trace::TraceFormat;
 use crate::workload::{Trace, Traffic};
 use std::sync::Arc;
 
-/// Reads `text` as a `config.json`, and if it is a model evaluates every answer.
+/// Reads `text` as a `config.json`; if it is a valid model, computes every kind of answer.
 pub fn config(text: &str) {
     drop(Quantization::read_modelopt("fuzz", text));
     let (Ok(model), Ok(catalog)) = (reader::parse("fuzz", "fuzz", text), Catalog::embedded()) else { return };
@@ -44,7 +45,7 @@ pub fn config(text: &str) {
     }
 }
 
-/// Reads `text` as a spec and plans it, over few accelerators and with simulations of few requests.
+/// Reads `text` as a spec and plans it, with few accelerators and simulations of few requests.
 pub fn spec(text: &str) {
     let (Ok(mut spec), Ok(catalog)) = (Spec::parse("fuzz", text), Catalog::embedded()) else { return };
     let Ok(entry) = catalog.model("meta-llama/Llama-3.1-8B") else { return };
@@ -60,7 +61,7 @@ pub fn spec(text: &str) {
     ));
 }
 
-/// A trial with few requests.
+/// Simulates a trial with few requests.
 fn few(trial: &Trial) -> crate::Result<crate::simulate::Simulation> {
     let mut trial = trial.clone();
     trial.spec.workload.iter_mut().for_each(|workload| workload.requests = Some(10));
@@ -79,7 +80,7 @@ pub fn catalog(text: &str) {
     }
 }
 
-/// Reads `text` as a recorded trace and replays it, if it is short.
+/// Reads `text` as a recorded scheduling trace and, if it is short, replays it.
 pub fn trace(text: &str) {
     use crate::conformance::RecordedTrace;
     let Ok(trace) = crate::conformance::parse("fuzz", text) else { return };
@@ -102,7 +103,7 @@ pub fn trace(text: &str) {
     }
 }
 
-/// Reads `text` as records, in either form, and writes them again.
+/// Reads `text` as records, as JSON lines and as CSV, and writes them again.
 pub fn records(text: &str) {
     for format in [record::RecordFormat::JsonLines, record::RecordFormat::Csv] {
         for one in Records::new("fuzz", text.as_bytes(), format).map_while(Result::ok) {
@@ -111,7 +112,7 @@ pub fn records(text: &str) {
     }
 }
 
-/// Reads `text` as recorded traffic in every format, and as a workload whose first requests are drawn.
+/// Reads `text` as recorded traffic in every format, and as a workload, of which it draws the first requests.
 pub fn workload(text: &str) {
     use TraceFormat::{Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm};
     for format in [Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm].map(Some).into_iter().chain([None])
@@ -129,7 +130,7 @@ pub fn workload(text: &str) {
     }
 }
 
-/// Reads `text` as measured rows, a benchmark's result or its records, a calibration and a recorded run.
+/// Reads `text` as measured rows, as a benchmark's result or records, as a calibration and as a recorded run.
 pub fn measured(text: &str) {
     drop(
         measurement::read("fuzz", text).map(|rows| rows.iter().map(|r| r.options(None)).collect::<Vec<_>>()),

@@ -1,8 +1,8 @@
-//! Activity of one replica over time, recorded only if it is asked for.
+//! Activity of one replica over time, recorded only on request.
 //!
-//! Knows: segments (a step, or equal steps taken at once) and the marks in each request's life, as the engine reports
-//! them. [`series`] keeps levels over time in bounded memory, [`trace`] the first events one by one.
-//! [`crate::report`] draws them.
+//! Knows: segments (one step, or equal steps taken at once) and the marks in each request's life, as the engine reports
+//! them. [`series`] keeps levels over time in bounded memory, [`trace`] keeps the first events singly. Knows nothing
+//! about how [`crate::report`] draws them.
 
 pub mod series;
 pub mod trace;
@@ -12,61 +12,61 @@ use crate::clock::Ticks;
 use series::Series;
 use trace::EventTrace;
 
-/// A step, or a leap over equal ones.
+/// One step, or a leap over equal steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Start of the first step.
     pub start: Ticks,
     /// End of the last step.
     pub end: Ticks,
-    /// Number of steps.
+    /// Number of steps in the segment.
     pub steps: u64,
-    /// Requests that run in each step.
+    /// Number of requests that run in each step.
     pub running: u64,
-    /// Requests among `running` that decode.
+    /// Number of running requests that decode.
     pub decodes: u64,
-    /// Requests that wait, as far as known at the start.
+    /// Number of waiting requests, as known at the start.
     pub waiting: u64,
-    /// Chunks of prompts.
+    /// Number of chunks of prompts.
     pub chunks: u64,
-    /// Tokens of these chunks, recomputation after preemption included.
+    /// Number of tokens in the chunks, including recomputation after preemption.
     pub prefill_tokens: u64,
-    /// Tokens sampled in all of the steps.
+    /// Number of tokens sampled in all steps of the segment.
     pub output_tokens: u64,
-    /// KV blocks held in the first and in the last step.
+    /// Number of KV blocks held in the first step, and in the last step.
     pub blocks: [u64; 2],
-    /// Bottleneck: the largest part of the time.
+    /// Name of the bottleneck: the resource with the largest part of the time.
     pub bound: &'static str,
 }
 
-/// Event in a request's life, other than its arrival.
+/// Event in a request's life after its arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Admitted: its prompt is computed, after a preemption too.
+    /// The request is admitted, for the first time or after a preemption, and its prompt is computed.
     Admitted,
-    /// All of its prompt is computed.
+    /// The whole prompt is computed.
     Decoding,
-    /// Preempted.
+    /// The request is preempted.
     Preempted,
-    /// Swapped back in, to continue decoding.
+    /// The request is swapped back in, and continues to decode.
     Resumed,
-    /// Its last token is sampled.
+    /// The last token of the request is sampled.
     Finished,
-    /// Its last token is sampled after it was preempted with that token in flight.
+    /// The last token is sampled after the request was preempted with that token in flight.
     Dropped,
 }
 
-/// Recordings of a replica's run.
+/// Recordings of one replica's run.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
-    /// Levels over time.
+    /// Levels over time; `None` if not recorded.
     pub series: Option<Series>,
-    /// The first events.
+    /// The first events; `None` if not recorded.
     pub trace: Option<EventTrace>,
 }
 
 impl Timeline {
-    /// Records an arrival.
+    /// Records the arrival of a request.
     pub(crate) fn arrived(&mut self, arrival: &Arrival) {
         if let Some(series) = &mut self.series {
             series.arrived(arrival.at);
@@ -76,7 +76,7 @@ impl Timeline {
         }
     }
 
-    /// Records a mark of request `number` at `at`.
+    /// Records a mark of request `number` at time `at`.
     pub(crate) fn mark(&mut self, number: u64, mark: Mark, at: Ticks) {
         if let Some(series) = &mut self.series {
             series.mark(mark, at);
@@ -86,7 +86,7 @@ impl Timeline {
         }
     }
 
-    /// Records computed steps.
+    /// Records a segment of computed steps.
     pub(crate) fn computed(&mut self, segment: &Segment) {
         if let Some(series) = &mut self.series {
             series.computed(segment);

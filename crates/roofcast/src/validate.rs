@@ -1,6 +1,7 @@
 //! Forecasts of measured rows.
 //!
-//! Knows: which rows have a forecast, and why others are left out. Knows nothing about errors over many rows.
+//! Knows: which rows have a forecast, and the reasons why others are omitted. Knows nothing about errors over many
+//! rows.
 
 mod errors;
 pub mod point;
@@ -20,27 +21,28 @@ use crate::forecaster::Forecaster;
 use crate::measurement::{Measurement, Metrics};
 use rayon::prelude::*;
 
-/// One row with its forecast, or why it has none.
+/// One measured row with its forecast, or with the reason why it has none.
 #[derive(Debug, Clone)]
 pub struct RowForecast<'a> {
-    /// The row.
+    /// The measured row.
     pub row: &'a Measurement,
-    /// Limits of the row's metrics, links included as in every view; all absent if the row was left out before.
+    /// Limits of the row's metrics, links included as in every view; all absent if the row was omitted before they were
+    /// computed.
     pub limit: Metrics,
-    /// The forecast, or the reason why the row was left out.
+    /// The forecast, or the reason why the row was omitted.
     pub forecast: Result<Metrics, String>,
-    /// Breakdown of the forecast's time.
+    /// Breakdown of the forecast's time; `None` without a forecast.
     pub parts: Option<point::TimeBreakdown>,
-    /// Coverage of the deployment by measurements.
+    /// Measurements that cover the row's deployment.
     pub evidence: Evidence,
-    /// The bands of the forecast.
+    /// The bands of the forecast; `None` without a forecast.
     pub band: Option<Band>,
 }
 
-/// Ratio of forecast to measured step time from which on unreported speculative decoding is suspected.
+/// Ratio of forecast to measured step time from which unreported speculative decoding is suspected.
 const DRAFTED: f64 = 1.7;
 
-/// Reason for a row faster than its limit to have no forecast.
+/// Reason why a row that is faster than its limit has no forecast.
 const FASTER: &str = "measured faster than its limit";
 
 /// Forecasts every row with `calibration`.
@@ -91,20 +93,21 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
 }
 
 impl RowForecast<'_> {
-    /// Forecast over measured of the metric at `index`.
+    /// Forecast over measured value of metric number `index`; `None` if either is missing.
     pub fn ratio(&self, index: usize) -> Option<f64> {
         let measured = self.row.measured.all()[index].filter(|m| *m > 0.0)?;
         Some(self.forecast.as_ref().ok()?.all()[index]? / measured)
     }
 
-    /// True if a row of disaggregated pools looks as if it ran with speculative decoding, which no row declares.
+    /// True if a row of disaggregated pools is so fast that it probably ran with speculative decoding, which no row
+    /// declares.
     fn is_drafted(&self) -> bool {
         const TPOT: usize = 1;
         let faster = self.forecast.as_ref().is_err_and(|reason| reason == FASTER);
         self.row.pools.is_some() && (faster || self.ratio(TPOT).is_some_and(|ratio| ratio >= DRAFTED))
     }
 
-    /// The band of the metric at `index`: 10th and 90th percentile of measured over forecast.
+    /// The band of metric number `index`: 10th and 90th percentile of measured over forecast.
     pub fn band(&self, index: usize) -> Option<[f64; 2]> {
         let f = self.band?.factors(self.row.kind.load());
         Some([f.ttft, f.tpot, f.e2e, f.throughput, f.throughput][index])

@@ -1,8 +1,8 @@
-//! Traffic: arrival times of requests, their lengths, and the tokens that they share.
+//! Traffic: arrival times of requests, their lengths, and the tokens that they have in common.
 //!
-//! Knows: the keys of `[workload]`, their bounds and the values that a preset fills in. The means that a plan's
-//! arithmetic needs come from [`arrivals`] and [`length`]; [`traffic`] draws single requests; [`trace`] reads
-//! recorded ones. Knows no files: [`Workload::load`] is handed their contents.
+//! Knows: the keys of `[workload]`, their bounds and the values that a preset fills in. [`arrivals`] and [`length`]
+//! give the means that a plan's arithmetic needs; [`traffic`] draws single requests; [`trace`] parses recorded ones.
+//! Opens no files: [`Workload::load`] gets their contents from the caller.
 
 mod agents;
 pub(crate) mod arrivals;
@@ -36,45 +36,46 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Requests of a run where neither flags nor spec say.
+/// Default number of requests in a run.
 pub(crate) const DEFAULT_REQUESTS: u64 = 1000;
 
-/// The most requests of a run.
+/// Most requests of a run.
 const MOST_REQUESTS: u64 = 1_000_000_000;
 
-/// The most classes of priority.
+/// Most classes of priority.
 const MOST_PRIORITIES: usize = 1000;
 
-/// The largest bound on generated tokens.
+/// Largest bound on generated tokens.
 const MOST_MAX_TOKENS: u64 = 100_000_000;
 
-/// `[workload]`, with its preset's values filled in.
+/// `[workload]`, with the values of its preset filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Workload {
-    /// Requests of a run; if absent, [`DEFAULT_REQUESTS`], or all requests of a trace.
+    /// Number of requests in a run; if `None`, [`DEFAULT_REQUESTS`], or all requests of a trace.
     pub requests: Option<u64>,
-    /// Seed of every draw.
+    /// Seed of all random draws.
     pub seed: u64,
     /// Arrival process.
     pub arrivals: Arrivals,
-    /// Prompt tokens.
+    /// Number of prompt tokens.
     pub input_len: Length,
-    /// Generated tokens.
+    /// Number of generated tokens.
     pub output_len: Length,
-    /// Prefixes that prompts share.
+    /// Prefixes that prompts share; `None` if they share none.
     pub prefix: Option<Prefix>,
-    /// Weight of each priority from 0, the most urgent; all requests have priority 0 if empty.
+    /// Relative weight of each priority, starting with priority 0, the most urgent; if empty, all requests have
+    /// priority 0.
     pub priorities: Vec<f64>,
-    /// The client's `max_tokens`, which cuts longer outputs; if absent, each request asks for exactly as many as it
-    /// generates.
+    /// The client's `max_tokens`, which cuts longer outputs; if `None`, each request asks for exactly the number of
+    /// tokens that it generates.
     pub max_tokens: Option<u64>,
-    /// Requests that the client has in flight at most: a request that is due at this limit waits for an answer before
-    /// it is sent.
+    /// Most requests that the client has in flight: a request that is due at this limit is sent only after an answer
+    /// arrives.
     pub max_concurrency: Option<u64>,
 }
 
-/// `[workload]` as it is written.
+/// `[workload]` as the spec writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -142,7 +143,7 @@ impl TryFrom<Written> for Workload {
     }
 }
 
-/// The arrivals of a preset, at another rate if one is given.
+/// The arrivals of a preset; at `rate` requests per second if that is given.
 fn of_preset(preset: &Preset, rate: Option<f64>) -> Option<Arrivals> {
     let rate = rate.or(preset.rate)?;
     Some(match preset.burstiness {
@@ -199,7 +200,7 @@ impl Workload {
         Ok(())
     }
 
-    /// A replay of `requests` as they are, in place of the workload's own.
+    /// The workload with its requests replaced by `requests`, replayed as they are.
     pub(crate) fn replayed(&self, requests: Vec<Request>) -> Workload {
         let path = "requests";
         let pairs = requests.iter().map(|request| (request.input_len, request.output_len)).collect();
@@ -220,7 +221,8 @@ impl Workload {
         }
     }
 
-    /// Reads the workload's files: `read` returns the text of a path as it is written here. Each file is read once.
+    /// Reads the workload's files; `read` returns the text of a path as it is written in the spec. Each file is read
+    /// once.
     pub fn load<E: From<Error>>(
         &mut self,
         place: &str,
@@ -263,7 +265,7 @@ impl Workload {
         }
     }
 
-    /// Number of requests.
+    /// Number of requests in a run.
     pub fn total(&self) -> u64 {
         let recorded = match &self.arrivals {
             Arrivals::Trace { recorded: Some(trace), .. } => Some(trace.requests.len() as u64),
@@ -275,13 +277,13 @@ impl Workload {
         }
     }
 
-    /// Mean prompt tokens, shared prefixes included.
+    /// Mean number of prompt tokens, including shared prefixes.
     pub fn input_mean(&self) -> f64 {
         let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);
         self.input_len.mean(LengthSide::Input) + shared
     }
 
-    /// The squared coefficient of variation of the prompt tokens.
+    /// The squared coefficient of variation of the number of prompt tokens.
     pub fn input_cv2(&self) -> f64 {
         let Some(prefix) = self.prefix else { return self.input_len.cv2(LengthSide::Input) };
         let own = self.input_len.mean(LengthSide::Input).powi(2) * self.input_len.cv2(LengthSide::Input);
@@ -289,12 +291,12 @@ impl Workload {
         (own + shared) / self.input_mean().powi(2)
     }
 
-    /// Mean generated tokens.
+    /// Mean number of generated tokens.
     pub fn output_mean(&self) -> f64 {
         self.output_len.mean(LengthSide::Output)
     }
 
-    /// True if requests are replayed as recorded: both lengths come from the trace of the arrivals.
+    /// True if requests are replayed as recorded: both lengths come from the trace that gives the arrivals.
     fn has_the_traces_lengths(&self) -> bool {
         let Arrivals::Trace { path, format, .. } = &self.arrivals else { return false };
         let own = LengthSource::of_file(path, *format);

@@ -1,13 +1,14 @@
-//! The engine that counts blocks instead of identifying them, for every policy of [`crate::scheduler`].
+//! The engine that counts blocks and does not identify them by content, for every policy of [`crate::scheduler`].
 //!
-//! Knows: a step is scheduled, priced and applied; between two events all decodes advance in lockstep, so a run of
-//! equal steps is taken at once (a leap). With [`Each`](crate::scheduler::state::decodes::Each) it steps one by one.
-//! A step of vLLM's AsyncScheduler is decided when the step before it begins: requests that end with that step hold
-//! their blocks and seats in the decision. Tests compare its answers with [`super::blocks`] under vLLM's settings.
+//! Knows: each step is scheduled, priced and applied. Between two events all decodes advance in lockstep, so a run of
+//! equal steps is taken at once (a leap). With [`Each`](crate::scheduler::state::decodes::Each) the engine takes every
+//! step singly. A step of vLLM's AsyncScheduler is decided when the step before begins: in that decision, requests that
+//! end with the step before still hold their blocks and their places in the batch. Tests compare the answers with
+//! [`super::blocks`] under vLLM's settings. Knows nothing about where requests come from.
 //!
-//! Parts of a step that are called from one place are `inline(always)`: left to the compiler, their calls take a
-//! fifth of a run's instructions. Rare parts are separate functions, marked `cold` or `inline(never)`, so that they
-//! take no room in a processor's 32 KiB of instruction cache between the code of every step.
+//! Functions of a step with one caller are `inline(always)`, because calls to them would take a fifth of a run's
+//! instructions. Rare code is in separate functions, marked `cold` or `inline(never)`, so that it does not occupy a
+//! processor's 32 KiB instruction cache between the code of every step.
 
 use super::price::StepPrices;
 use super::{Replica, steps_within};
@@ -24,7 +25,7 @@ use crate::tally::Tally;
 use crate::timeline::Timeline;
 use crate::workload::Prompt;
 
-/// One replica that counts blocks instead of identifying them.
+/// One replica that counts blocks and does not identify them by content.
 #[derive(Debug, Clone)]
 pub struct Engine<D> {
     /// Waiting and running requests, and the blocks.
@@ -33,9 +34,9 @@ pub struct Engine<D> {
     policy: Policy,
     /// Ticks to move one token's KV between device and host.
     swap: u64,
-    /// The next step, if it is decided before the current one ends.
+    /// Decision for the next step; `None` unless that step was decided before the current one ends.
     decided: Option<Decided>,
-    /// True if a waiting request was not there when the next step was decided.
+    /// True if a waiting request arrived after the next step was decided.
     fresh: bool,
     ended: Vec<(SequenceId, u32)>,
     /// Sequences whose prompts the last step completed.
@@ -44,13 +45,13 @@ pub struct Engine<D> {
     outputs: Outputs,
 }
 
-/// Decision for a step, in addition to the chunks in the state.
+/// Decision for one step; the chunks of the step are in the state.
 #[derive(Debug, Clone, Copy)]
 struct Decided {
     /// True if all decodes take part.
     decode: bool,
-    /// True if the next decision may differ though nothing happens: this one preempted, or blocks of ended requests
-    /// were not free yet.
+    /// True if the next decision may differ although no request arrives or leaves: this decision preempted a request,
+    /// or the blocks of ended requests were not free yet.
     changes: bool,
 }
 
@@ -88,8 +89,8 @@ impl<D: Decodes> Engine<D> {
         Decided { decode, changes }
     }
 
-    /// Decides the step after one that began at `began` and ends at `end`, before its results are there, if steps are
-    /// decided ahead.
+    /// If steps are decided ahead, decides the step after the one that runs from `began` to `end`, before the results
+    /// of that one arrive.
     #[inline(always)]
     fn decide_ahead(&mut self, began: Ticks, end: Ticks) {
         if self.state.config.ahead {
@@ -99,7 +100,7 @@ impl<D: Decodes> Engine<D> {
         self.state.clock = end;
     }
 
-    /// Takes steps of decodes alone, at most `most`, up to the next event.
+    /// Takes at most `most` steps that only decode, up to the next event.
     #[inline(always)]
     fn leap(&mut self, horizon: Ticks, most: u64, departed: &mut Vec<Departure>) {
         let state = &mut self.state;
@@ -129,7 +130,7 @@ impl<D: Decodes> Engine<D> {
         self.finish(departed);
     }
 
-    /// Takes a step with chunks of prompts, or one that moves caches between device and host.
+    /// Takes one step that computes chunks of prompts or moves KV cache between device and host.
     #[inline(always)]
     fn mixed(&mut self, decode: bool, swapped: u64, departed: &mut Vec<Departure>) {
         let state = &mut self.state;
@@ -171,7 +172,7 @@ impl<D: Decodes> Engine<D> {
         self.finish(departed);
     }
 
-    /// Applies chunks that are computed by `end`; complete prompts sample their first token.
+    /// Applies chunks whose computation ends at `end`; a request whose prompt is complete samples its first token.
     #[inline(always)]
     fn apply_chunks(&mut self, end: Ticks) {
         let chunks = std::mem::take(&mut self.state.chunks);
@@ -200,7 +201,7 @@ impl<D: Decodes> Engine<D> {
         }
     }
 
-    /// Lets the sequences that have ended leave.
+    /// Removes the sequences that have ended, and appends them to `departed`.
     #[inline(always)]
     fn finish(&mut self, departed: &mut Vec<Departure>) {
         for (id, _) in self.ended.drain(..) {
@@ -221,7 +222,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
-        // Behind others in order of arrival it is not considered before them.
+        // A request that arrives behind others, with the queue in order of arrival, cannot change the decision.
         self.fresh |= self.state.waiting() == 0 || !self.state.in_order();
         if self.state.config.prefixes == PrefixCaching::Unknown {
             return self.state.arrive(arrival, SharedPrefix::default());
@@ -240,10 +241,10 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn blocked(&self) -> bool {
-        // If prompts are held until they fill a step, every new request counts. An empty queue is checked first,
-        // because it is the usual case and this is called before every step.
+        // If prompts wait until they fill a step, every new request matters. An empty queue is checked first, because
+        // it is the usual case and this code runs before every step.
         let held = || self.state.config.polling.wait_steps > 0;
-        // A decision made ahead has the budget of a request that has ended, before the request leaves.
+        // A decision made ahead can use the budget of a request that has ended before that request leaves.
         let early = || self.state.config.ahead && self.state.short_of_budget;
         self.state.waiting() > 0
             && !held()
@@ -253,7 +254,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn is_empty(&self) -> bool {
-        // A busy replica usually has decodes, which are checked first.
+        // A busy replica usually has decodes, so they are checked first.
         self.state.decodes.is_empty() && self.in_flight() == 0
     }
 
@@ -280,7 +281,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
-        // An empty decision made ahead is replaced: requests may have arrived, and nothing runs.
+        // Replace an empty decision that was made ahead: requests may have arrived, and no step runs.
         let ahead = self.decided.take().filter(|ahead| ahead.decode || !self.state.chunks.is_empty());
         let Decided { decode, changes } = match ahead {
             Some(decided) => decided,
@@ -332,7 +333,7 @@ impl<D: Decodes> Replica for Engine<D> {
     }
 }
 
-/// Counts `steps` equal steps of `running` sequences that compute `tokens` in all.
+/// Counts `steps` equal steps, each with `running` sequences that compute `tokens` tokens in total.
 #[inline(always)]
 fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
     let (held, shared) = (state.held_tokens(), state.shared_tokens());

@@ -303,7 +303,7 @@ fn reserved(kind: ReservationKind) -> Reservation {
     }
 }
 
-/// True if settings break lockstep, so that vLLM's scheduler runs block by block.
+/// True if the settings break lockstep, so that vLLM's scheduler must run block by block.
 pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
     let own = spec.vllm().is_some_and(|own| {
         own.long_prefill_token_threshold.is_some_and(|t| t > 0)
@@ -340,7 +340,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark,
         prefill_schedule_interval: own.prefill_schedule_interval.unwrap_or(1),
-        // With a host tier a step is decided ahead only on request.
+        // With a host tier, vLLM decides a step ahead only if the spec asks for it.
         async_scheduling: spec.overlaps()
             && drafts.is_none()
             && (spec.offload().is_none() || own.async_scheduling == Some(true)),

@@ -54,13 +54,13 @@ pub struct EngineConfig {
     pub host: Option<HostTier>,
     /// Kind of scheduler.
     pub scheduler: SchedulerKind,
-    /// Order in which requests are admitted.
-    pub queue: QueuePolicy,
     /// Order in which waiting requests are admitted.
+    pub queue: QueuePolicy,
+    /// Kind of coefficients that price steps.
     pub cost: CostKind,
-    /// Settings of vLLM's own scheduler, which decides block by block, if it has these settings.
+    /// Settings of vLLM's own scheduler, which identifies blocks; `None` if that scheduler cannot have these settings.
     pub by_block: Option<vllm::SchedulerConfig>,
-    /// True if decodes advance in lockstep, so that counting comes to the decisions of the engine's own scheduler.
+    /// True if decodes advance in lockstep, so that counting blocks gives the decisions of the engine's own scheduler.
     pub counts: bool,
     /// True if requests leave with their first token because another replica decodes them.
     pub hands_over: bool,
@@ -107,8 +107,8 @@ pub enum Preemption {
 }
 
 impl EngineConfig {
-    /// True if vLLM's own scheduler has these settings: one group of layers, one data-parallel rank, requests in order
-    /// of arrival.
+    /// True if vLLM's own scheduler can have these settings: one group of layers, one data-parallel rank, and requests
+    /// in order of arrival.
     pub fn is_plain(&self) -> bool {
         self.groups.are_one() && self.attention_dp == 1 && self.order == Order::Arrival
     }

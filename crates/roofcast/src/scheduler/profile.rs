@@ -33,7 +33,7 @@ pub(crate) struct Profile {
     pub null_blocks: u64,
     /// True if blocks outside a sliding window are freed.
     pub frees_windows: bool,
-    /// True if a step may be decided when the one before it begins.
+    /// True if a step may be decided when the step before begins.
     pub decides_ahead: bool,
     /// True if a step's token budget bounds the number of running requests.
     pub bounds_sequences: bool,

@@ -40,7 +40,7 @@ enum Phase {
     Waiting,
     Prefill,
     Decode,
-    /// Its last token is sampled, and its blocks are not free yet.
+    /// The last token is sampled, but the blocks are not free yet.
     Ending,
     Swapped,
     /// The KV cache is in transfer to this replica.
@@ -110,11 +110,11 @@ pub struct State<D> {
     swapped: Vec<SequenceId>,
     /// Sequences with incomplete prompts, in order of admission.
     prefills: Vec<SequenceId>,
-    /// True if the last decision held waiting requests back for want of budget.
+    /// True if the last decision admitted no more waiting requests because the token budget was exhausted.
     pub(crate) short_of_budget: bool,
     /// Number of sequences in [`Phase::Ending`].
     ending: u64,
-    /// Number of requests that were preempted with their last token in flight.
+    /// Number of requests that were preempted while their last token was in flight.
     dropped: u64,
     /// Running sequences in order of admission, with their numbers; entries of sequences that have left are skipped.
     stack: Vec<(u64, SequenceId)>,
@@ -246,12 +246,12 @@ impl<D: Decodes> State<D> {
         self.config.order == Order::Arrival
     }
 
-    /// Number of running requests, incomplete prompts and ending requests included.
+    /// Number of running requests, including requests with incomplete prompts and ending requests.
     pub(crate) fn running(&self) -> u64 {
         self.decodes.len() + self.prefills.len() as u64 + self.ending
     }
 
-    /// Number of requests whose last token is sampled and whose blocks are not free yet.
+    /// Number of requests whose last token is sampled but whose blocks are not free yet.
     pub(crate) fn ending(&self) -> u64 {
         self.ending
     }
@@ -351,7 +351,7 @@ impl<D: Decodes> State<D> {
         let s = &self.sequences[id as usize];
         let here = match s.phase {
             Phase::Prefill | Phase::Decode => true,
-            // The cache of a request that another replica decodes stays until it is fetched.
+            // The KV cache of a request that another replica decodes is kept until that replica fetches it.
             Phase::Ending => !self.config.hands_over,
             _ => false,
         };
@@ -385,8 +385,8 @@ impl<D: Decodes> State<D> {
         true
     }
 
-    /// Applies the token that a sequence whose prompt is complete samples by `at`: it decodes on, or ends; true if it
-    /// ends. In a batch that runs to its longest output it decodes for `longest` steps.
+    /// Applies the token that a sequence with a complete prompt samples at `at`: the sequence ends or decodes. Returns
+    /// true if it ends. In a batch that runs until its longest output ends, the sequence decodes for `longest` steps.
     #[inline(always)]
     pub(crate) fn sampled(&mut self, id: SequenceId, at: Ticks, longest: Option<u32>) -> bool {
         let s = &mut self.sequences[id as usize];
@@ -412,7 +412,7 @@ impl<D: Decodes> State<D> {
         false
     }
 
-    /// Records that a sequence that has sampled its first token decodes, unless it was preempted meanwhile.
+    /// Records that a sequence decodes after its first token, unless it was preempted meanwhile.
     #[inline(always)]
     pub fn mark_decoding(&mut self, id: SequenceId) {
         if self.timeline.is_some() && self.sequence(id).phase == Phase::Decode {

@@ -108,7 +108,8 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// Admits from the head of the queue while budget, `max_num_seqs` and blocks last. True if the budget was too small.
+/// Admits requests from the head of the queue while budget, `max_num_seqs` and blocks permit. Returns true if the
+/// budget was used up, or too small for the next request.
 #[inline(always)]
 fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) -> bool {
     let slots = |state: &State<D>| state.running() + state.travelling() < state.config.max_num_seqs;

@@ -3,61 +3,64 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// `[fleet]`.
+/// `[fleet]`: replicas, and how requests are distributed over them.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSpec {
-    /// How a replica is chosen for a request.
+    /// Router policy that chooses a replica for each request.
     pub router: Routing,
-    /// Settings of the routers that weigh caches.
+    /// Settings of the routers that weigh cached prefixes.
     pub routing: RoutingSpec,
-    /// Replicas that compute prompts alone; `decode` goes with it.
+    /// Pool of replicas that only compute prompts; requires `decode`.
     pub prefill: Option<PoolSpec>,
-    /// Replicas that decode alone.
+    /// Pool of replicas that only decode; requires `prefill`.
     pub decode: Option<PoolSpec>,
-    /// Replicas on other accelerators that serve the same requests.
+    /// Pool of replicas on other accelerators that serve requests like the fleet's own replicas.
     pub beside: Option<PoolSpec>,
-    /// Requests that each of these gets for one that each of the others gets; 1 where absent.
+    /// Weight of a replica of `beside` in the router, relative to an own replica; 1 if absent.
     pub beside_weight: Option<f64>,
-    /// Over what caches travel from prefill to decode.
+    /// Link for KV transfers from prefill to decode replicas.
     pub link: Option<LinkKind>,
-    /// Replicas that start and stop with the load.
+    /// Autoscaling: replicas that start and stop with the load.
     pub autoscale: Option<AutoscaleSpec>,
-    /// Replicas that start and stop at planned times.
+    /// Schedule: replicas that start and stop at planned times.
     pub schedule: Option<ScheduleSpec>,
 }
 
 impl FleetSpec {
-    /// Names of the accelerators of a fleet; the first is the other kind if there are two: the kind that computes
-    /// prompts, or that serves as well, then the kind that decodes. `own` for pools that name none.
+    /// Catalog ids of the accelerators of a fleet: of the prefill or the `beside` pool, and of the decode pool. `own`
+    /// stands for a pool that does not exist or names no accelerator.
     pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {
         let other = self.prefill.as_ref().or(self.beside.as_ref());
         [other, self.decode.as_ref()].map(|pool| pool.and_then(|pool| pool.accelerator.as_deref()).or(own))
     }
 }
 
-/// Routing policies.
+/// Router policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
-    /// The replicas in turn.
+    /// Replicas in turn.
     #[default]
     RoundRobin,
-    /// The replica with the fewest requests.
+    /// The replica with the fewest requests in flight.
     LeastLoaded,
-    /// The less loaded of two at random.
+    /// The replica with fewer requests in flight of two that are drawn at random.
     PowerOfTwo,
-    /// The replica that served the prompt's prefix before, unless it has far more requests than the least loaded one.
+    /// The replica that served the prompt's prefix before, unless it has far more requests than the least loaded
+    /// replica.
     PrefixAware,
     /// The replica that served the session before.
     SessionSticky,
-    /// Least cost of uncached prompt blocks and blocks in use: NVIDIA Dynamo's KV router.
+    /// The replica with the least cost of uncached prompt blocks and blocks in use: NVIDIA Dynamo's KV router.
     DynamoKv,
-    /// Highest weighted sum of prefix, queue and KV cache scores: llm-d's inference scheduler.
+    /// The replica with the highest weighted sum of prefix, queue and KV cache scores: llm-d's inference scheduler.
     LlmD,
-    /// Longest prefix sent before while loads are balanced, the shortest queue otherwise: SGLang's model gateway.
+    /// The replica to which the longest prefix was sent while loads are balanced, else the shortest queue: SGLang's
+    /// model gateway.
     CacheAware,
-    /// Longest cached prefix where few tokens are left to compute: vLLM production stack's `kvaware`.
+    /// The replica with the longest cached prefix if few tokens remain to compute, else the one with the fewest
+    /// requests: vLLM production stack's `kvaware`.
     Kvaware,
 }
 
@@ -83,31 +86,34 @@ impl Routing {
     }
 }
 
-/// `[fleet.routing]`: weights and thresholds of the routers that weigh caches, by each router's own names and defaults.
+/// `[fleet.routing]`: weights and thresholds of the routers that weigh cached prefixes, by each router's own names and
+/// defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutingSpec {
-    /// Dynamo: blocks credited for one cached block (`overlap_score_credit`).
+    /// Dynamo: credit in blocks for one cached block (`overlap_score_credit`).
     pub overlap_score_credit: f64,
-    /// Dynamo: weight of the blocks still to prefill.
+    /// Dynamo: weight of the blocks that remain to prefill.
     pub prefill_load_scale: f64,
     /// Dynamo: weight of one request in flight, in blocks.
     pub decode_active_request_weight: f64,
-    /// Dynamo: 0 takes the least cost; above 0 draws by the softmax of costs over their range.
+    /// Dynamo: temperature of the choice. 0 chooses the least cost; above 0 the choice is drawn by the softmax of the
+    /// costs over their range.
     pub router_temperature: f64,
-    /// llm-d: weight of the cached share of the prompt.
+    /// llm-d: weight of the cached fraction of the prompt.
     pub prefix_cache_weight: f64,
     /// llm-d: weight of the shorter queue.
     pub queue_weight: f64,
-    /// llm-d: weight of the free share of the KV cache.
+    /// llm-d: weight of the free fraction of the KV cache.
     pub kv_cache_utilization_weight: f64,
-    /// SGLang's gateway: share of a prompt that must match.
+    /// SGLang's gateway: fraction of a prompt that must match.
     pub cache_threshold: f64,
-    /// SGLang's gateway: requests between the most and the least loaded replica up to which loads are balanced.
+    /// SGLang's gateway: largest difference in requests between the most and the least loaded replica for balanced
+    /// loads.
     pub balance_abs_threshold: f64,
-    /// SGLang's gateway: ratio of these loads up to which they are balanced.
+    /// SGLang's gateway: largest ratio of the most to the least loaded replica for balanced loads.
     pub balance_rel_threshold: f64,
-    /// vLLM production stack: uncached prompt tokens at most for the choice by cache.
+    /// vLLM production stack: most uncached prompt tokens with which the choice is by cache.
     pub kv_aware_threshold: f64,
 }
 
@@ -136,7 +142,7 @@ impl RoutingSpec {
     /// Refuses weights and thresholds that are negative or not finite.
     ///
     /// # Errors
-    /// Names the key, the value found and the accepted ones.
+    /// The error names the key, the value found and the accepted values.
     pub(crate) fn check(&self, place: &str) -> Result<()> {
         let values = [
             ("overlap_score_credit", self.overlap_score_credit, MOST_WEIGHT),
@@ -161,27 +167,27 @@ impl RoutingSpec {
     }
 }
 
-/// Largest weight of a replica on other accelerators against the fleet's own; the inverse is the smallest.
+/// Largest weight of a replica on other accelerators relative to an own replica; the smallest weight is the inverse.
 pub const MOST_WEIGHT: f64 = 1e3;
-/// Maximum number of replicas with autoscaling.
+/// Most replicas with autoscaling.
 const MOST_REPLICAS: u64 = 1024;
-/// Maximum of a start-up or idle time in seconds: a day.
+/// Longest start-up or idle time in seconds: a day.
 const LONGEST_S: f64 = 86_400.0;
-/// Minimum of an interval in seconds.
+/// Shortest interval of a schedule in seconds.
 const SHORTEST_S: f64 = 0.001;
 
-/// `[fleet.autoscale]`.
+/// `[fleet.autoscale]`: replicas that start and stop with the load.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AutoscaleSpec {
-    /// Requests that a replica should have, waiting or running.
+    /// Requests in flight per replica, waiting or running, that autoscaling aims at.
     pub target_in_flight: u64,
-    /// Replicas that are always up.
+    /// Fewest replicas, which are always up.
     #[serde(default = "one")]
     pub min_replicas: u64,
-    /// Replicas at most.
+    /// Most replicas that are up at one time.
     pub max_replicas: u64,
-    /// Seconds from the start of a replica until it takes requests.
+    /// Seconds from the start of a replica until it accepts requests.
     pub startup_s: f64,
     /// Seconds without a request after which a replica stops.
     pub idle_s: f64,
@@ -215,16 +221,16 @@ impl AutoscaleSpec {
     }
 }
 
-/// `[fleet.schedule]`.
+/// `[fleet.schedule]`: numbers of replicas over time.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
-    /// Seconds of an interval.
+    /// Length of an interval in seconds.
     pub interval_s: f64,
-    /// Seconds from the start of a replica until it takes requests: it is started that much earlier.
+    /// Seconds from the start of a replica until it accepts requests; the replica starts this much before it is wanted.
     #[serde(default)]
     pub startup_s: f64,
-    /// Replicas that take requests in each interval; the last number holds after the last interval.
+    /// Number of replicas that accept requests in each interval; the last number applies after the last interval.
     pub replicas: Vec<u64>,
 }
 
@@ -254,36 +260,36 @@ impl ScheduleSpec {
         }
     }
 
-    /// Maximum number of replicas.
+    /// Largest number of replicas in the schedule.
     pub(crate) fn most(&self) -> u64 {
         self.replicas.iter().copied().max().unwrap_or(1)
     }
 }
 
-/// `[fleet.prefill]`, `[fleet.decode]` and `[fleet.beside]`: equal replicas; missing keys are taken from
+/// `[fleet.prefill]`, `[fleet.decode]` and `[fleet.beside]`: a pool of equal replicas. Absent keys have the values of
 /// `[parallelism]` and `[engine]`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolSpec {
-    /// On what, as `hardware.accelerator`, which holds where this is absent.
+    /// Catalog id of the pool's accelerator; `hardware.accelerator` if absent.
     pub accelerator: Option<String>,
-    /// How many.
+    /// Number of replicas in the pool.
     pub replicas: Option<u64>,
-    /// How one of them is chosen for a request; as in `[fleet]` where absent.
+    /// Router policy within the pool; the policy of `[fleet]` if absent.
     pub router: Option<Routing>,
-    /// Tensor parallelism.
+    /// Tensor-parallel degree.
     pub tp: Option<u64>,
-    /// Pipeline stages.
+    /// Number of pipeline stages.
     pub pp: Option<u64>,
-    /// Expert-parallel ranks.
+    /// Number of expert-parallel ranks.
     pub ep: Option<u64>,
-    /// Data parallelism of attention.
+    /// Number of data-parallel ranks of attention.
     pub attention_dp: Option<u64>,
-    /// Sequences that run at once.
+    /// Most sequences that run at one time.
     pub max_num_seqs: Option<u64>,
-    /// Tokens that one step computes at most.
+    /// Most tokens that one step computes (token budget).
     pub max_num_batched_tokens: Option<u64>,
-    /// KV blocks.
+    /// Number of KV blocks.
     pub num_gpu_blocks: Option<u64>,
 }
 
@@ -291,11 +297,11 @@ pub struct PoolSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkKind {
-    /// Within a node: the accelerator's `link`.
+    /// Link within a node: the accelerator's `link`.
     Nvlink,
-    /// Between nodes: the accelerator's `network`.
+    /// Link between nodes: the accelerator's `network`.
     Network,
-    /// Through the host.
+    /// PCIe link, through the host.
     Pcie,
 }
 

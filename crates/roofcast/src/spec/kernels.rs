@@ -1,26 +1,28 @@
-//! Keys of `[engine]` that choose kernels: the attention backend, the KV layout, and the server in front of the
+//! Values of `[engine]` keys that choose kernels: the attention backend, the KV layout, and the server in front of the
 //! engine.
 //!
-//! Knows: their names. Their cost is defined in [`crate::coefficients`], their memory in [`crate::memory`].
+//! Knows: the names of these values. Knows nothing about their cost ([`crate::coefficients`]) or their memory
+//! ([`crate::memory`]).
 
 use serde::{Deserialize, Serialize};
 
-/// Algorithms for the attention of decodes.
+/// Algorithms of decode attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionBackend {
-    /// Scores are written to memory and read again; grouped keys and values are expanded to every query head first.
+    /// Scores are written to memory and read again; grouped keys and values are first expanded to every query head.
     #[serde(alias = "eager")]
     Naive,
-    /// One thread block for each sequence and query head, as FlashAttention before its version 2.2.
+    /// One thread block per sequence and query head, as in FlashAttention before version 2.2.
     FlashAttention,
-    /// The context is split over thread blocks until the chip is full: Flash-Decoding, FlashInfer, vLLM's backends.
+    /// The context is split over thread blocks until all units of the chip have work: Flash-Decoding, FlashInfer,
+    /// vLLM's backends.
     #[serde(alias = "flashinfer")]
     FlashDecoding,
 }
 
 impl AttentionBackend {
-    /// All, the slowest first.
+    /// All backends, the slowest first.
     pub(crate) const ALL: [AttentionBackend; 3] =
         [AttentionBackend::Naive, AttentionBackend::FlashAttention, AttentionBackend::FlashDecoding];
 
@@ -34,30 +36,30 @@ impl AttentionBackend {
     }
 }
 
-/// The server's loop between the engine and its clients.
+/// HTTP servers between the engine and its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Frontend {
-    /// The engine's own, a Python program.
+    /// The engine's own server, a Python program with asyncio.
     #[default]
     Asyncio,
-    /// Green threads of gevent, with the engine in a thread of its thread pool.
+    /// A server with green threads of gevent, and the engine in a thread of its thread pool.
     Gevent,
-    /// Dynamo's: HTTP and tokenizer are a compiled program.
+    /// Dynamo's server, whose HTTP and tokenizer code is compiled.
     Dynamo,
 }
 
-/// Layouts of a request's tokens in memory.
+/// Layouts of a request's KV cache in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KvLayout {
-    /// In blocks anywhere, found by a table with a row a sequence (vLLM).
+    /// Blocks at any address, found by a table with one row per sequence (vLLM).
     Paged,
-    /// In blocks anywhere, found by a list of those in use (FlashInfer).
+    /// Blocks at any address, found by a list of the blocks in use (FlashInfer).
     Flashinfer,
-    /// In one piece of virtual memory a sequence, on pages of 2 MiB a layer (vAttention).
+    /// One piece of virtual memory per sequence, on pages of 2 MiB per layer (vAttention).
     Vattention,
-    /// In one piece of memory a request.
+    /// One piece of physical memory per request.
     Contiguous,
 }
 

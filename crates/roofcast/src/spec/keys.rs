@@ -1,9 +1,9 @@
 //! Every key of a spec: its path, its flag and its description.
 //!
-//! Knows: names, types and one line on each key, from which flags, `--help`, sweeps and the comments of a written
-//! spec are generated. Knows nothing about how keys depend on each other.
+//! Knows: name, type and one line of description for each key, from which flags, `--help`, sweeps and the comments of a
+//! written spec are generated. Knows nothing about how keys depend on each other.
 
-/// Types of values.
+/// Types of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
     /// A word.
@@ -14,26 +14,26 @@ pub enum ValueType {
     Real,
     /// `true` or `false`.
     Switch,
-    /// Words with commas between them.
+    /// Words, separated by commas.
     Words,
-    /// Whole numbers with commas between them.
+    /// Whole numbers, separated by commas.
     Wholes,
-    /// A table, or a list of numbers: written in TOML alone.
+    /// A table or a list of numbers, which only TOML can express.
     Toml,
 }
 
-/// One key.
+/// One key of a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpecKey {
     /// Dotted path, as in `engine.max_num_seqs`.
     pub path: &'static str,
-    /// Flag without dashes; `None` if only `--set` reaches it.
+    /// Name of the flag without dashes; `None` if only `--set` sets the key.
     pub flag: Option<&'static str>,
     /// Type of the value.
     pub kind: ValueType,
-    /// Description with unit and default.
+    /// Description of the key, with unit and default.
     pub about: &'static str,
-    /// True if the short help omits it.
+    /// True if the short help omits the key.
     pub rare: bool,
 }
 
@@ -44,14 +44,14 @@ impl SpecKey {
     }
 }
 
-/// The key with this path or flag; dashes and underscores are equivalent, and `users` means the concurrency.
+/// The key with this path or flag. Dashes and underscores are equivalent, and `users` is the concurrency.
 pub(crate) fn find(name: &str) -> Option<&'static SpecKey> {
     let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
     let named = |key: &&SpecKey| key.flag == Some(flag.as_str()) && key.section() != "search";
     KEYS.iter().find(|key| key.path == name).or_else(|| KEYS.iter().find(named))
 }
 
-/// The comment of a section, if it has one.
+/// Description of a section; `None` if it has no description.
 pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
@@ -92,7 +92,7 @@ const fn toml(path: &'static str, kind: ValueType, about: &'static str) -> SpecK
 
 use ValueType::{Real, Switch, Toml, Whole, Wholes, Word, Words};
 
-/// All keys, in the order in which a spec is written and settings are laid over one another.
+/// All keys, in the order in which a spec is written and settings are applied.
 #[rustfmt::skip] // a table, a key a line
 pub const KEYS: &[SpecKey] = &[
     key("model.name", "model", Word, "catalog id, or a path to a config.json, its folder, a .gguf or .safetensors"),
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn every_key_of_a_spec_is_here() {
-        // Other names of max_num_seqs and block_size, and values that are sections.
+        // Other names of max_num_seqs and block_size, and keys that are sections.
         let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
         let sections =
             ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale", "schedule", "routing"];
@@ -358,7 +358,7 @@ mod tests {
                     continue;
                 }
                 let path = format!("{section}.{name}");
-                // This key is refused: one router serves all replicas.
+                // `fleet.beside.router` is refused, because one router serves all replicas.
                 if path == "fleet.beside.router" {
                     continue;
                 }

@@ -1,18 +1,18 @@
 //! Numbers as people write them on a command line: `8k`, `1e4`, `1_000`, `50ms`, `2s`.
 //!
-//! Knows: suffixes and units. Knows nothing about which numbers a key accepts.
+//! Knows: suffixes and units of numbers. Knows nothing about which numbers a key accepts.
 
-/// Units of keys that hold a time.
+/// Unit of a key that holds a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Milliseconds: keys that end with `_ms`.
+    /// Milliseconds, for keys that end in `_ms`.
     Milliseconds,
-    /// Seconds: keys that end with `_s`.
+    /// Seconds, for keys that end in `_s`.
     Seconds,
 }
 
 impl Unit {
-    /// The unit of the key at `path`; `None` if it holds no time.
+    /// Unit of the key at `path`; `None` if the key holds no time.
     pub fn of_key(path: &str) -> Option<Unit> {
         if path.ends_with("_ms") {
             return Some(Unit::Milliseconds);
@@ -20,7 +20,7 @@ impl Unit {
         path.ends_with("_s").then_some(Unit::Seconds)
     }
 
-    /// Name of the unit in text.
+    /// Name of the unit in messages.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Milliseconds => "milliseconds",
@@ -36,11 +36,11 @@ impl Unit {
     }
 }
 
-/// Suffixes of counts with their factors, as vLLM reads them: small letters are decimal, capital ones binary.
+/// Suffixes of counts with their factors, as vLLM reads them: lower case is decimal, upper case is binary.
 const COUNTS: [(char, f64); 6] =
     [('k', 1e3), ('m', 1e6), ('g', 1e9), ('K', 1024.0), ('M', 1_048_576.0), ('G', 1_073_741_824.0)];
 
-/// Units of time in seconds. A unit that ends like another one comes first.
+/// Units of time, in seconds. A unit that ends in the name of another unit comes first.
 const TIMES: [(&str, f64); 8] = [
     ("ms", 1e-3),
     ("us", 1e-6),
@@ -52,7 +52,7 @@ const TIMES: [(&str, f64); 8] = [
     ("h", 3600.0),
 ];
 
-/// Above this, a double cannot represent every integer.
+/// Largest accepted number; above this, a 64-bit float cannot represent every integer.
 const LARGEST: f64 = 9.0e15;
 
 /// A whole number: `4096`, `1_000`, `1e4`, `8k` (8,000), `8K` (8,192).
@@ -67,7 +67,7 @@ pub fn whole(text: &str) -> Option<i64> {
             None => (text, 1.0),
         };
     let scaled = plain(number.trim_end())? * factor;
-    // 25.6 × 1000 is no whole number in doubles, but by less than any that a person writes.
+    // 25.6 × 1000 is not a whole number in 64-bit floats; the difference is smaller than any that a person writes.
     let nearest = scaled.round();
     let is_whole = (scaled - nearest).abs() <= 1e-9 * nearest.abs();
     (is_whole && nearest.abs() <= LARGEST).then_some(nearest as i64)
@@ -79,7 +79,7 @@ pub fn real(text: &str) -> Option<f64> {
     plain(text).or_else(|| whole(text).map(|n| n as f64))
 }
 
-/// A time in `unit`, which is also assumed for a number without a unit: `50ms`, `2s`, `1.5min`.
+/// A time in `unit`, as in `50ms`, `2s` or `1.5min`; a number without a unit is in `unit`.
 pub fn time(text: &str, unit: Unit) -> Option<f64> {
     let text = text.trim();
     if let Some(number) = plain(text) {
@@ -87,7 +87,7 @@ pub fn time(text: &str, unit: Unit) -> Option<f64> {
     }
     let (number, seconds) =
         TIMES.iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, seconds)))?;
-    // In this order of operations, 50 ms is exactly 50 and 2 s is exactly 2000.
+    // Compute in this order, so that 50 ms is exactly 50 and 2 s is exactly 2000.
     let factor = seconds / unit.seconds();
     plain(number.trim_end())
         .map(|n| if factor < 1.0 { n / (1.0 / factor).round() } else { n * factor.round() })
@@ -98,7 +98,7 @@ fn plain(text: &str) -> Option<f64> {
     digits(text)?.parse().ok().filter(|v: &f64| v.is_finite())
 }
 
-/// The text without underscores between digits; `None` if it has underscores elsewhere.
+/// Text of a number with the underscores between digits removed; `None` if there are underscores elsewhere.
 fn digits(text: &str) -> Option<String> {
     let between = |(at, _): (usize, &str)| {
         let digit =

@@ -1,6 +1,6 @@
 //! Quoted numbers in a spec's TOML, in the notation of the command line: `input_len = "8k"`, `ttft_p99_ms = "2s"`.
 //!
-//! Knows: the keys that hold numbers. Knows nothing about the numbers that a key accepts.
+//! Knows: the keys that hold numbers. Knows nothing about which numbers a key accepts.
 
 use super::keys::{KEYS, ValueType};
 use super::number::{self, Unit};
@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// `text` with each quoted number of a numeric key replaced by a plain one. The number of lines is unchanged, so that
-/// errors name the file's lines. A quoted text that is no number is kept, as is a text that is not TOML.
+/// Replaces each quoted number of a numeric key in `text` by a plain number. The number of lines stays unchanged, so
+/// that errors name the lines of the file. A quoted text that is not a number is kept, and so is a `text` that is not
+/// TOML.
 pub fn unquoted(text: &str) -> Cow<'_, str> {
     let Ok(table) = DeTable::parse(text) else { return text.into() };
     let mut found = Vec::new();
@@ -28,7 +29,7 @@ pub fn unquoted(text: &str) -> Cow<'_, str> {
     plain.into()
 }
 
-/// Adds the quoted numbers of a table at the dotted path `above`, each with its place in the text.
+/// Collects the quoted numbers of the table at dotted path `above`, each with its position in the text.
 fn collect(table: &DeTable, above: &str, found: &mut Vec<(Range<usize>, String)>) {
     for (key, value) in table {
         let path = match above {
@@ -45,7 +46,7 @@ fn collect(table: &DeTable, above: &str, found: &mut Vec<(Range<usize>, String)>
     }
 }
 
-/// The TOML number for the text `text` of the key at `path`.
+/// The TOML number for the quoted text `text` of the key at `path`; `None` if it is not a number.
 fn number_of(path: &str, text: &str) -> Option<String> {
     let whole = || number::whole(text).map(|n| n.to_string());
     let real = || match Unit::of_key(path) {
@@ -55,9 +56,9 @@ fn number_of(path: &str, text: &str) -> Option<String> {
     let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
     match kind {
         Some(ValueType::Whole) => whole(),
-        // With a decimal point, by which TOML distinguishes floats from integers.
+        // Write a decimal point, by which TOML distinguishes floats from integers.
         Some(ValueType::Real) => real().map(|n| format!("{n:?}")),
-        // A parameter of a distribution of lengths: `{ kind = "uniform", min = "1k", max = "8k" }`.
+        // A parameter of a length distribution: `{ kind = "uniform", min = "1k", max = "8k" }`.
         None => {
             let (of, name) = path.rsplit_once('.')?;
             let length = KEYS.iter().any(|key| key.path == of && key.kind == ValueType::Whole);

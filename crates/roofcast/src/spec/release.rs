@@ -1,7 +1,7 @@
-//! Engines by name, and releases of engines.
+//! Engines by name, and their versions.
 //!
-//! Knows: the names, and the scheduler of each engine. No other file compares names of engines; readers match on
-//! [`EngineKind`].
+//! Knows: the names of engines, and the scheduler of each. No other file compares names of engines: other code matches
+//! on [`EngineKind`]. Knows nothing about how an engine schedules.
 
 use super::SchedulerKind;
 use crate::version::Version;
@@ -21,12 +21,12 @@ pub enum EngineKind {
     LlamaCpp,
     /// Hugging Face transformers, a library without a server.
     Transformers,
-    /// An engine without rules in the code; the catalog may have measured times for this engine.
+    /// An engine for which the code has no rules; the catalog may have measured times for it.
     Other,
 }
 
 impl EngineKind {
-    /// Engines with rules in the code.
+    /// Engines for which the code has rules.
     pub const NAMED: [EngineKind; 5] = [
         EngineKind::Vllm,
         EngineKind::Sglang,
@@ -35,7 +35,7 @@ impl EngineKind {
         EngineKind::Transformers,
     ];
 
-    /// Name in a spec of the engine that people write without its points and dashes, as `llamacpp`, or `trtllm`.
+    /// Name in a spec of an engine that is written without points and dashes, as `llamacpp` or `trtllm`.
     pub(crate) fn spelled(text: &str) -> Option<&'static str> {
         let joined = |name: &str| name.replace(['.', '-', '_', ' '], "").to_lowercase();
         let asked = match joined(text).as_str() {
@@ -45,12 +45,12 @@ impl EngineKind {
         EngineKind::NAMED.iter().map(|kind| kind.name()).find(|name| joined(name) == asked)
     }
 
-    /// Engine called `name` in a spec or a row.
+    /// The engine called `name` in a spec or in a measured row.
     pub(crate) fn of(name: &str) -> EngineKind {
         EngineKind::NAMED.into_iter().find(|kind| kind.name() == name).unwrap_or(EngineKind::Other)
     }
 
-    /// Name in a spec.
+    /// Name of the engine in a spec.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Vllm => "vllm",
@@ -62,8 +62,8 @@ impl EngineKind {
         }
     }
 
-    /// The oldest and the newest release whose memory and scheduling the code knows from the engine's source or from
-    /// measurements.
+    /// The oldest and the newest version whose memory and scheduling are known to the code, from the engine's source or
+    /// from measurements.
     fn known(self) -> Option<[&'static str; 2]> {
         match self {
             EngineKind::Vllm => Some(["0.8.0", "0.33.0"]),
@@ -74,8 +74,8 @@ impl EngineKind {
         }
     }
 
-    /// Name and version of an engine with its version behind it, as package managers and images write them:
-    /// `vllm==0.11.2`, `vllm:v0.11.2`, `vllm@0.11.2`, `vllm 0.11.2`; `None` for a bare name and for a range.
+    /// Name and version of an engine, written together as package managers and images do: `vllm==0.11.2`,
+    /// `vllm:v0.11.2`, `vllm@0.11.2`, `vllm 0.11.2`; `None` for a bare name and for a range.
     pub(crate) fn pinned(text: &str) -> Option<(&str, &str)> {
         let (name, rest) = text.split_at(text.find(['=', ':', '@', ' '])?);
         let version = rest.strip_prefix("==").or_else(|| rest.get(1..))?.trim();
@@ -84,7 +84,7 @@ impl EngineKind {
         Version::parse(version).filter(|_| pinned).map(|_| (name, version))
     }
 
-    /// Scheduler of the engine, if roofcast has it.
+    /// Scheduler of the engine; `None` if roofcast does not implement it.
     pub(crate) fn scheduler(self) -> Option<SchedulerKind> {
         match self {
             EngineKind::Vllm => Some(SchedulerKind::Vllm),
@@ -96,24 +96,24 @@ impl EngineKind {
     }
 }
 
-/// An engine and its version.
+/// An engine, and its version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Release {
-    /// Engine.
+    /// The engine.
     pub kind: EngineKind,
-    /// Name as given, also of an engine without rules in the code.
+    /// Name of the engine as given, also for an engine without rules in the code.
     pub name: String,
-    /// Version, as in `0.11.2`; the newest if absent.
+    /// Version, as in `0.11.2`; `None` for the newest.
     pub version: Option<String>,
 }
 
 impl Release {
-    /// Release of the engine called `name`.
+    /// The release of the engine called `name`.
     pub(crate) fn new(name: &str, version: Option<&str>) -> Release {
         Release { kind: EngineKind::of(name), name: name.to_owned(), version: version.map(str::to_owned) }
     }
 
-    /// Sentence about a version outside of the known releases; `None` for a known version, or without one.
+    /// Sentence about a version outside the known versions; `None` for a known version, or without a version.
     pub(crate) fn assumption(&self) -> Option<String> {
         let (own, [oldest, newest]) = (self.version.as_deref()?, self.kind.known()?);
         let outside = match (Version::compare(own, oldest), Version::compare(own, newest)) {
@@ -129,7 +129,7 @@ impl Release {
         ))
     }
 
-    /// True from version `first` on, and for versions without an order, which count as the newest.
+    /// True for version `first` and later ones. A version that cannot be ordered counts as the newest.
     pub(crate) fn is_since(&self, first: &str) -> bool {
         self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
     }

@@ -1,6 +1,7 @@
 //! Values of `[engine]` that choose how requests are scheduled and how a step is priced.
 //!
-//! Knows their spelling. [`crate::engine_settings`] defines the schedulers that accept each.
+//! Knows: the names of these values. Knows nothing about which scheduler accepts a value, which
+//! [`crate::engine_settings`] defines.
 
 use serde::Deserialize;
 
@@ -8,29 +9,29 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerKind {
-    /// A batch at a time, to its longest output (FasterTransformer).
+    /// One batch at a time, until its longest output ends (FasterTransformer).
     Static,
-    /// Iteration-level scheduling, with space reserved up front.
+    /// Iteration-level scheduling, with memory reserved at admission.
     Orca,
-    /// vLLM v0: prompts first.
+    /// vLLM v0: prompts before decodes.
     VllmV0,
     /// vLLM v1: continuous batching with a token budget.
     #[default]
     Vllm,
-    /// Chunked prefill within a small budget.
+    /// Sarathi: chunked prefill within a small token budget.
     Sarathi,
-    /// Steps of constant size.
+    /// SplitFuse: steps of constant size.
     Splitfuse,
-    /// Cache by the token, admission by the future peak of the cache.
+    /// LightLLM: KV cache by the token, admission by the future peak of the cache.
     Lightllm,
-    /// Prompts first in chunks, admission by an estimate.
+    /// SGLang: prompts before decodes, in chunks, with admission by an estimate.
     Sglang,
-    /// Slots with an equal part of the context each.
+    /// llama.cpp: slots, each with an equal part of the context.
     #[serde(rename = "llama.cpp")]
     LlamaCpp,
-    /// In-flight batching, no request evicted.
+    /// TensorRT-LLM: in-flight batching in which no request is evicted.
     TensorrtLlm,
-    /// In-flight batching, with the last request paused when blocks run out.
+    /// TensorRT-LLM: in-flight batching in which the last request is paused when blocks run out.
     TensorrtLlmMaxUtilization,
 }
 
@@ -68,42 +69,42 @@ impl SchedulerKind {
     }
 }
 
-/// Orders of the queue.
+/// Orders of the queue of waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueuePolicy {
     /// First come, first served.
     #[default]
     Fcfs,
-    /// Smaller priority first.
+    /// Requests with smaller priority values first.
     Priority,
-    /// Shortest output first, as far as the length is known.
+    /// Requests with the shortest output first, by predicted length.
     Sjf,
 }
 
-/// Orders of retraction.
+/// Orders in which requests are retracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetractionPolicy {
     /// Requests with the fewest generated tokens first.
     #[default]
     Length,
-    /// Requests of the lowest priority first, among equal ones the fewest generated tokens.
+    /// Requests with the lowest priority first; among equal ones, the fewest generated tokens first.
     Priority,
 }
 
-/// Ways in which SGLang's radix cache keeps recurrent states.
+/// Strategies by which SGLang's radix cache keeps recurrent states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MambaStrategy {
-    /// The version's default for the model.
+    /// The default of the engine's version for the model.
     #[default]
     Auto,
-    /// A step waits for the results of the previous one.
+    /// No additional state: a step waits for the results of the previous one.
     NoBuffer,
-    /// Two additional states per request, so that schedules overlap.
+    /// Two additional states per request, so that a step can be scheduled while the previous one runs.
     ExtraBuffer,
-    /// One additional state, the other one allocated only when it is needed.
+    /// One additional state per request; the second is allocated only when it is needed.
     ExtraBufferLazy,
 }
 
@@ -111,19 +112,19 @@ pub enum MambaStrategy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateDtype {
-    /// The model's dtype.
+    /// Dtype of the model.
     #[default]
     Auto,
-    /// 32 bits.
+    /// 32-bit floating point.
     Float32,
-    /// 16 bits.
+    /// 16-bit brain floating point.
     Bfloat16,
-    /// 16 bits.
+    /// 16-bit floating point (IEEE half precision).
     Float16,
 }
 
 impl StateDtype {
-    /// Bytes of an element; `None` for the model's dtype.
+    /// Bytes per element; `None` for the model's dtype.
     pub(crate) fn bytes(self) -> Option<u64> {
         match self {
             StateDtype::Auto => None,
@@ -143,38 +144,38 @@ impl StateDtype {
     }
 }
 
-/// Policies by which SGLang's HiCache copies KV to the host.
+/// Policies that decide when SGLang's HiCache copies KV to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WritePolicy {
-    /// At its first insert into the radix tree.
+    /// KV is copied at its first insert into the radix tree.
     #[default]
     WriteThrough,
-    /// At its second insert.
+    /// KV is copied at its second insert into the radix tree.
     WriteThroughSelective,
-    /// When it leaves the device.
+    /// KV is copied when it leaves the device.
     WriteBack,
 }
 
-/// vLLM's connectors that keep KV in the host's memory.
+/// vLLM's connectors that keep KV cache in host memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvOffloadingBackend {
-    /// Its offloading connector.
+    /// vLLM's own offloading connector.
     #[default]
     Native,
-    /// LMCache's.
+    /// The connector of LMCache.
     Lmcache,
 }
 
-/// Order in which chunks leave the host, vLLM's `eviction_policy`.
+/// Orders in which chunks are evicted from the host, vLLM's `eviction_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EvictionPolicy {
-    /// The least recently used first.
+    /// The least recently used chunk first.
     #[default]
     Lru,
-    /// By recency or frequency, whichever misses less.
+    /// By recency or frequency, whichever has had fewer misses (adaptive replacement cache).
     Arc,
 }
 
@@ -185,41 +186,41 @@ pub enum SchedulePolicy {
     /// First come, first served.
     #[default]
     Fcfs,
-    /// Longest prefix in the cache first.
+    /// Requests with the longest cached prefix first.
     Lpm,
 }
 
-/// Handling of a preempted request's cache.
+/// Handling of a preempted request's KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PreemptionMode {
-    /// Dropped and computed again.
+    /// The cache is dropped and recomputed.
     #[default]
     Recompute,
-    /// Moved to the host's memory and back.
+    /// The cache is moved to host memory and back.
     Swap,
 }
 
-/// Space reserved for a request at its admission.
+/// Memory reserved for a request at admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReservationKind {
-    /// The longest sequence that is served.
+    /// Memory for the longest sequence that the engine serves.
     #[default]
     Max,
-    /// Prompt, and output rounded up to a power of two.
+    /// Memory for the prompt, and for the output length rounded up to a power of two.
     Pow2,
-    /// Prompt and output, as if its length were known.
+    /// Memory for prompt and output, as if the output length were known.
     Oracle,
 }
 
-/// Cost models of a step.
+/// Models of the cost of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostKind {
-    /// The limits of the hardware.
+    /// The limit of the hardware.
     Limit,
-    /// The expected time, by the calibration.
+    /// The forecast: the expected time, with calibration.
     #[default]
     Forecast,
 }

@@ -5,68 +5,70 @@ use super::Routing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// `[search]`: the choices of a plan.
+/// `[search]`: the choices that a plan searches. An empty list stands for the default.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchSpec {
-    /// Catalog ids; every GPU and TPU with a price where absent.
+    /// Catalog ids of accelerators; every GPU and TPU with a price if empty.
     pub accelerators: Vec<String>,
-    /// Accelerators in all, at most.
+    /// Most accelerators in total.
     pub max_accelerators: Option<u64>,
-    /// Weight formats; the checkpoint's own where empty.
+    /// Weight formats; the checkpoint's own if empty.
     pub weights: Vec<String>,
-    /// KV-cache formats; `auto` where empty.
+    /// KV-cache formats; `auto` if empty.
     pub kv: Vec<String>,
-    /// Tensor-parallel degrees; every legal one where empty.
+    /// Tensor-parallel degrees; every valid degree if empty.
     pub tp: Vec<u64>,
-    /// Pipeline stages; 1 and every number of whole nodes where empty.
+    /// Numbers of pipeline stages; 1 and every number of whole nodes if empty.
     pub pp: Vec<u64>,
-    /// Degrees of data-parallel attention; of models with experts every one where empty, of others 1.
+    /// Degrees of data-parallel attention; if empty, every degree for models with experts, and 1 for others.
     pub attention_dp: Vec<u64>,
-    /// Expert-parallel degrees; all ranks of a replica and 1 where empty.
+    /// Expert-parallel degrees; 1 and all ranks of a replica if empty.
     pub ep: Vec<u64>,
-    /// Budgets of a step; the engine's default, 2048 and 16384 where empty, unless `[engine]` has one.
+    /// Token budgets of a step; if empty, the budget of `[engine]`, or the engine's default, 2048 and 16384.
     pub max_num_batched_tokens: Vec<u64>,
-    /// Bounds on the sequences that run at once; as `[engine]` has it where empty.
+    /// Bounds on the sequences that run at one time; the bound of `[engine]` if empty.
     pub max_num_seqs: Vec<u64>,
-    /// Engines, as in `vllm`; `[engine]`'s where empty.
+    /// Engines, as in `vllm`; the engine of `[engine]` if empty.
     pub engines: Vec<String>,
-    /// Router policies; `[fleet]`'s where empty, and prefix_aware in addition where prompts share prefixes.
+    /// Router policies; if empty, the policy of `[fleet]`, and prefix_aware as well if prompts share prefixes.
     pub routers: Vec<Routing>,
-    /// Values of enable_chunked_prefill; `[engine]`'s where empty.
+    /// Values of enable_chunked_prefill; the value of `[engine]` if empty.
     pub enable_chunked_prefill: Vec<bool>,
-    /// Values of enable_prefix_caching; `[engine]`'s where empty.
+    /// Values of enable_prefix_caching; the value of `[engine]` if empty.
     pub enable_prefix_caching: Vec<bool>,
-    /// Values of speculative decoding, by `[engine.speculative]`; on where empty.
+    /// True to use speculative decoding by `[engine.speculative]`, false not to; only true if empty.
     pub speculative: Vec<bool>,
-    /// Also search disaggregated fleets, with prefill and decode pools.
+    /// True to search disaggregated fleets as well, with prefill and decode pools.
     pub disaggregated: bool,
-    /// Also search fleets with replicas on two accelerators.
+    /// True to search fleets with replicas on two kinds of accelerator as well.
     pub mixed: bool,
-    /// Link of KV transfers; the fastest between the accelerators where absent.
+    /// Link of KV transfers; the fastest link between the accelerators if absent.
     pub link: Option<LinkKind>,
-    /// Accelerators in all, at least; 1 where absent.
+    /// Fewest accelerators in total; 1 if absent.
     pub min_accelerators: Option<u64>,
-    /// Requests of a simulation that proves a deployment; more where they would be too few to see a queue grow.
+    /// Number of requests in the simulation that proves a deployment; more if they would be too few to show a growing
+    /// queue.
     pub requests: Option<u64>,
-    /// Seconds of the intervals in which replicas of the best are counted over time; not counted where absent.
+    /// Length in seconds of the intervals for which the replicas of the best deployment are counted over time; not
+    /// counted if absent.
     pub interval_s: Option<f64>,
-    /// Seconds from the start of a replica until it takes requests, over time; 0 where absent.
+    /// Seconds from the start of a replica until it accepts requests, for counts over time; 0 if absent.
     pub startup_s: Option<f64>,
-    /// The chance of meeting the SLO, given the bands of forecasts, that the best plan has at least; 0.8 where absent.
+    /// Lowest chance with which the best plan meets the SLO, given the bands of forecasts; 0.8 if absent.
     pub confidence: Option<f64>,
-    /// Objective to minimise.
+    /// Objective that the plan minimises.
     pub minimise: Objective,
-    /// Dollars per accelerator and hour in place of the catalog's price, by catalog id.
+    /// Dollars per accelerator per hour, by catalog id, in place of the catalog's price.
     pub prices: BTreeMap<String, f64>,
-    /// Watts of an accelerator and its part of a server, in place of its board power, by catalog id.
+    /// Watts of an accelerator with its part of a server, by catalog id, in place of its board power.
     pub power_w: BTreeMap<String, f64>,
 }
 
 impl SearchSpec {
-    /// The chance of meeting the SLO that the best plan has at least.
+    /// Lowest chance with which the best plan meets the SLO.
     pub(crate) fn confidence(&self) -> f64 {
-        /// Four in five: one of five plans misses its SLO.
+        /// Default of four in five: one of five plans misses its SLO.
         const USUAL: f64 = 0.8;
         self.confidence.unwrap_or(USUAL)
     }
@@ -76,12 +78,12 @@ impl SearchSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Dollars per hour of the deployment.
+    /// Dollars per hour for the deployment.
     #[default]
     CostPerHour,
-    /// Dollars per million output tokens at the offered load.
+    /// Dollars per million output tokens, at the offered load.
     CostPerMillionTokens,
-    /// Accelerators.
+    /// Number of accelerators.
     Accelerators,
     /// Joules per output token.
     Energy,

@@ -1,7 +1,7 @@
-//! Settings laid over a spec: keys set by flags, sweeps and other programs' command lines.
+//! Settings applied to a spec: keys set by flags, by sweeps and by command lines of other programs.
 //!
-//! Knows: the effects of a setting on other keys, as a rate turns closed-loop arrivals into open ones. The values of
-//! keys are checked where a spec is parsed.
+//! Knows: the effects of a setting on other keys; for example, a rate turns closed-loop arrivals into open ones. Knows
+//! nothing about valid values, which are checked when a spec is parsed.
 
 use super::keys::{self, KEYS};
 use crate::catalog::Catalog;
@@ -10,12 +10,12 @@ use crate::spec::EngineKind;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// A key of a spec and its value.
+/// A key of a spec, with its new value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// The dotted path.
+    /// Dotted path of the key.
     pub path: String,
-    /// The new value.
+    /// New value of the key.
     pub value: Value,
 }
 
@@ -25,17 +25,17 @@ impl Setting {
         Setting { path: path.to_owned(), value: value.into() }
     }
 
-    /// The name by which users know the key: its flag if it has one.
+    /// Name of the key for users: its flag if it has one, else its path.
     pub fn name(&self) -> String {
         let flag = KEYS.iter().find(|key| key.path == self.path).and_then(|key| key.flag);
         flag.map_or_else(|| self.path.clone(), |flag| format!("--{flag}"))
     }
 }
 
-/// Value of a bound that removes it.
+/// Value that removes a bound.
 pub const NO_BOUND: &str = "none";
 
-/// `table` with the settings over it, in the order of [`KEYS`]; if two set one key, the later wins.
+/// Applies the settings to `table` in the order of [`KEYS`]; if two settings set one key, the later one applies.
 pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
     let rank = |s: &&Setting| KEYS.iter().position(|key| key.path == s.path).unwrap_or(KEYS.len());
     let mut ordered: Vec<&Setting> = settings.iter().collect();
@@ -51,7 +51,7 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
                 section(&mut table, "slo")?.remove(key);
             }
             ("slo.tpot_p99_ms" | "slo.tokens_per_s_user", _) => {
-                // One bound in two units.
+                // Two keys set this bound, in different units.
                 section(&mut table, "slo")?
                     .retain(|key, _| !["tpot_p99_ms", "tokens_per_s_user"].contains(&key));
                 put(&mut table, &setting.path, value)?;
@@ -98,7 +98,7 @@ fn section<'a>(table: &'a mut Table, path: &str) -> Result<&'a mut Table> {
     Ok(inner)
 }
 
-/// Sets the engine by name, which replaces the file's scheduler; another setting may set a scheduler again.
+/// Sets the engine by name and removes the file's scheduler; another setting may set a scheduler again.
 fn engine(table: &mut Table, name: &str) -> Result<()> {
     let engine = section(table, "engine")?;
     if EngineKind::pinned(name).is_some() {
@@ -113,8 +113,8 @@ fn engine(table: &mut Table, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the name of `[engine]` as specs have it, and a version behind the name as the key of its own, unless the
-/// section has both.
+/// Replaces the name of `[engine]` by its spelling in specs, and moves a version that is written after the name into
+/// its own key, unless the section has that key.
 fn spelled(engine: &mut Table) {
     let Some(Value::String(name)) = engine.get_mut("name") else { return };
     *name = name.trim().to_lowercase();
@@ -129,8 +129,8 @@ fn spelled(engine: &mut Table) {
     }
 }
 
-/// Parses `4` as a number of replicas, and `3P1D` as three prefill and one decode replica, over the network if no
-/// link is named.
+/// Parses `4` as a number of replicas, and `3P1D` as three prefill replicas and one decode replica, with the network as
+/// link if none is set.
 fn split(table: &mut Table, text: &str) -> Result<()> {
     let count = |s: &str| s.parse::<i64>().ok().filter(|n| (1..=65_536).contains(n));
     let lower = text.trim().to_lowercase();
@@ -159,7 +159,7 @@ fn split(table: &mut Table, text: &str) -> Result<()> {
     }
 }
 
-/// Sets the traffic of a preset or a trace file, which replaces the lengths, and the arrivals if it has its own.
+/// Sets the traffic of a preset or a trace file. It replaces the lengths and, if it has arrivals, the arrivals.
 fn workload(table: &mut Table, traffic: &str) -> Result<()> {
     let workload = section(table, "workload")?;
     for key in ["preset", "input_len", "output_len", "prefix", "rate"] {
@@ -186,7 +186,7 @@ fn workload(table: &mut Table, traffic: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sets a key of `[workload.arrivals]`, and the kind of arrivals that has this key.
+/// Sets a key of `[workload.arrivals]`, and changes the kind of arrivals to one that has this key.
 fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
     let workload = section(table, "workload")?;
     let of_preset = workload.contains_key("preset") && !workload.contains_key("arrivals");
@@ -220,7 +220,7 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
         new.insert("rate".into(), rate);
     }
     new.insert(key.to_owned(), value);
-    // Recorded requests keep their lengths if their arrivals are replaced.
+    // Keep the recorded lengths when the arrivals of a trace are replaced.
     if old.get("kind").and_then(Value::as_str) == Some("trace") && kind != "trace" {
         let mut observed = Table::new();
         observed.insert("kind".into(), "empirical".into());
@@ -233,7 +233,7 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
     Ok(())
 }
 
-/// Keys of other arrivals that none of the open or closed loop has.
+/// Keys that neither open nor closed loops have, and that are removed when the kind of arrivals changes.
 const ALL: &[&str] = &[
     "rate",
     "concurrency",
@@ -252,8 +252,7 @@ const ALL: &[&str] = &[
     "scale",
 ];
 
-/// `table` with one name for each key, and with relative paths resolved against `folder` rather than the working
-/// directory.
+/// `table` with one name for each key, and with paths relative to `folder` instead of the working directory.
 pub fn rooted(mut table: Table, folder: &Path) -> Table {
     for (other, name) in [("max_running_requests", "max_num_seqs"), ("page_size", "block_size")] {
         if let Some(Value::Table(engine)) = table.get_mut("engine")
@@ -307,7 +306,7 @@ fn get_mut<'a>(table: &'a mut Table, path: &str) -> Option<&'a mut Value> {
     inner.get_mut(last)
 }
 
-/// The dotted path for `name`: a flag's name, or a path with a point in it.
+/// The dotted path of the key called `name`: the name of a flag, or a path that contains a point.
 pub fn path(name: &str) -> Option<&str> {
     keys::find(name).map(|key| key.path).or_else(|| name.contains('.').then_some(name))
 }
@@ -360,10 +359,10 @@ mod tests {
             table["workload"],
             Value::Table("preset = \"azure-conv-2023\"\nrate = 5".parse().unwrap())
         );
-        // ShareGPT has no times: the arrivals stay.
+        // ShareGPT has no times, so the arrivals stay.
         let table = laid(base, &[preset("sharegpt")]);
         assert_eq!(table["workload"]["arrivals"]["rate"], 1.0.into());
-        // A trace at another pace keeps its lengths.
+        // A trace that is replayed at another rate keeps its lengths.
         let table = laid(base, &[preset("t.jsonl"), rate]);
         assert_eq!(table["workload"]["arrivals"]["kind"], "poisson".into());
         assert_eq!(table["workload"]["input_len"]["path"], "t.jsonl".into());
@@ -385,10 +384,10 @@ mod tests {
         let file = "engine.scheduler = \"orca\"";
         let table = laid(file, &[("engine.name", "sglang".into())]);
         assert_eq!(table["engine"].get("scheduler"), None);
-        // Engines write themselves vLLM and SGLang.
+        // The engines spell themselves vLLM and SGLang.
         let table = laid(file, &[("engine.name", "vLLM".into())]);
         assert_eq!((table["engine"].get("scheduler"), &table["engine"]["name"]), (None, &"vllm".into()));
-        // A version behind the name replaces the file's, and a setting of its own replaces that.
+        // A version after the name replaces the file's version; a separate setting of the version replaces both.
         let table = laid("engine.version = \"0.9\"", &[("engine.name", "vllm==0.11.2".into())]);
         assert_eq!(
             (&table["engine"]["name"], &table["engine"]["version"]),

@@ -1,6 +1,6 @@
 //! `[slo]`: latency bounds that a deployment must meet.
 //!
-//! Knows: the latencies and their percentiles that have bounds, by the keys `ttft_p99_ms`, `tpot_p90_ms` and so on,
+//! Knows: the latencies and percentiles that can have bounds, by the keys `ttft_p99_ms`, `tpot_p90_ms` and so on,
 //! `tokens_per_s_user` as another unit of `tpot_p99_ms`, and the number of requests that may exceed a bound. Knows
 //! nothing about how a latency is measured.
 
@@ -8,10 +8,10 @@ use crate::error::{Error, Result, shown};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// More milliseconds than any bound on a latency: 31 years.
+/// Largest accepted bound on a latency in milliseconds: 31 years.
 const LOOSEST_MS: f64 = 1e12;
 
-/// A latency: of a request, or of the gaps between its tokens.
+/// A latency metric: of a request, or of the gaps between its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// Time to first token.
@@ -20,17 +20,17 @@ pub enum Metric {
     Tpot,
     /// End-to-end latency.
     E2el,
-    /// Gap between consecutive tokens of a request: its percentile is over all gaps of all requests.
+    /// Gap between consecutive tokens of a request. Percentiles are over all gaps of all requests.
     Itl,
 }
 
 impl Metric {
     /// All metrics, in the order of [`Slo::bounds`].
     pub(crate) const ALL: [Metric; 4] = [Metric::Ttft, Metric::Tpot, Metric::E2el, Metric::Itl];
-    /// Metrics with one value a request; any of them can be part of a goodput.
+    /// Metrics with one value per request; a goodput can include each of them.
     pub const OF_A_REQUEST: [Metric; 3] = [Metric::Ttft, Metric::Tpot, Metric::E2el];
 
-    /// Name of the metric in text.
+    /// Name of the metric in reports.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Ttft => "TTFT",
@@ -41,18 +41,18 @@ impl Metric {
     }
 }
 
-/// A percentile of a latency.
+/// A percentile of a latency that can have a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Percentile {
     /// The median.
     P50,
-    /// The 90th.
+    /// The 90th percentile.
     P90,
-    /// The 95th.
+    /// The 95th percentile.
     P95,
-    /// The 99th.
+    /// The 99th percentile.
     P99,
-    /// The 99.9th.
+    /// The 99.9th percentile.
     P999,
 }
 
@@ -61,7 +61,7 @@ impl Percentile {
     pub(crate) const ALL: [Percentile; 5] =
         [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99, Percentile::P999];
 
-    /// Name of the percentile in text.
+    /// Name of the percentile in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Percentile::P50 => "p50",
@@ -72,7 +72,7 @@ impl Percentile {
         }
     }
 
-    /// The fraction of the requests that it covers.
+    /// The fraction of requests that the percentile covers.
     pub(crate) fn share(self) -> f64 {
         match self {
             Percentile::P50 => 0.5,
@@ -84,14 +84,14 @@ impl Percentile {
     }
 }
 
-/// One bound of `[slo]`: the maximum of a latency's percentile.
+/// One bound of `[slo]`: the maximum of a percentile of a latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SloBound {
     /// The bounded latency.
     pub metric: Metric,
     /// The bounded percentile.
     pub percentile: Percentile,
-    /// The maximum in milliseconds.
+    /// Maximum in milliseconds.
     pub ms: f64,
 }
 
@@ -102,17 +102,17 @@ impl SloBound {
     }
 }
 
-/// `[slo]`: bounds that every plan must meet.
+/// `[slo]`: the bounds that every plan must meet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Slo {
-    /// Milliseconds by metric and percentile.
+    /// Bounds in milliseconds, by metric and percentile.
     ms: [[Option<f64>; 5]; 4],
-    /// The fraction of the requests that must meet every bound; without it each bound applies to its percentile.
+    /// Fraction of requests that must meet every bound; if `None`, each bound applies to its own percentile.
     pub goodput: Option<f64>,
 }
 
 impl Slo {
-    /// The bounds that are set, by metric, then by percentile.
+    /// All bounds, in order of metric, then of percentile.
     pub fn bounds(&self) -> impl Iterator<Item = SloBound> + use<> {
         let ms = self.ms;
         let all = Metric::ALL.into_iter().flat_map(|m| Percentile::ALL.map(|p| (m, p)));
@@ -121,14 +121,14 @@ impl Slo {
         })
     }
 
-    /// The bounds of one metric, the highest percentile first.
+    /// The bounds of one metric, in order of descending percentile.
     pub fn of(&self, metric: Metric) -> impl Iterator<Item = SloBound> + use<> {
         let ms = self.ms[metric as usize];
         let all = Percentile::ALL.into_iter().rev();
         all.filter_map(move |p| ms[p as usize].map(|ms| SloBound { metric, percentile: p, ms }))
     }
 
-    /// Maximum latency of a good request in milliseconds: the bound of the highest percentile.
+    /// Maximum latency of a good request in milliseconds: the bound of the highest percentile that has one.
     pub fn of_a_request(&self, metric: Metric) -> Option<f64> {
         self.of(metric).next().map(|bound| bound.ms)
     }
@@ -138,34 +138,34 @@ impl Slo {
         self.of(metric).map(|bound| bound.ms).min_by(f64::total_cmp)
     }
 
-    /// True if there is any bound.
+    /// True if there is at least one bound.
     pub fn is_bounded(&self) -> bool {
         self.bounds().next().is_some()
     }
 
-    /// Milliseconds of one bound.
+    /// The bound of a metric and percentile in milliseconds; `None` if it has no bound.
     pub fn get(&self, metric: Metric, percentile: Percentile) -> Option<f64> {
         self.ms[metric as usize][percentile as usize]
     }
 
-    /// A copy with this bound set, or removed.
+    /// Returns the SLO with this bound set, or removed if `ms` is `None`.
     pub fn with(mut self, metric: Metric, percentile: Percentile, ms: Option<f64>) -> Slo {
         self.ms[metric as usize][percentile as usize] = ms;
         self
     }
 
-    /// The fraction of the requests that must meet `bound`.
+    /// The fraction of requests that must meet `bound`.
     pub(crate) fn kept(&self, bound: &SloBound) -> f64 {
         self.goodput.unwrap_or(bound.percentile.share())
     }
 
-    /// Number of requests, of `requests` in all, that must meet every bound; `None` without a goodput.
+    /// Number of requests, of `requests` in total, that must meet every bound; `None` without a goodput.
     pub fn needed(&self, requests: u64) -> Option<u64> {
         self.goodput.map(|share| (share * requests as f64).ceil() as u64)
     }
 
     /// # Errors
-    /// Bounds that are no times, or contradict each other.
+    /// A bound is not a valid time, or bounds contradict each other.
     pub(super) fn check(&self, place: &str) -> Result<()> {
         for bound in self.bounds() {
             if !(bound.ms > 0.0 && bound.ms <= LOOSEST_MS) {
@@ -202,15 +202,15 @@ impl Slo {
     }
 }
 
-/// The key of a bound.
+/// The key of a bound in `[slo]`.
 pub fn key(metric: Metric, percentile: Percentile) -> &'static str {
     KEYS[metric as usize * Percentile::ALL.len() + percentile as usize]
 }
 
-/// Key of the TPOT bound in tokens per second of a user: 1000 over its milliseconds.
+/// Key of the TPOT bound in tokens per second of one user: 1000 / bound in milliseconds.
 const TOKENS_PER_S_USER: &str = "tokens_per_s_user";
 
-/// Keys of `[slo]`: first the bounds, by metric, then by percentile.
+/// Keys of `[slo]`: first the bounds in order of metric and percentile, then the goodput.
 const KEYS: [&str; 22] = [
     "ttft_p50_ms",
     "ttft_p90_ms",
@@ -282,7 +282,7 @@ impl<'de> Visitor<'de> for Keys {
     }
 }
 
-/// Always writes the 99th percentiles of requests, the others if they are bounded.
+/// Writes the 99th percentiles of request latencies always, and other bounds if they are set.
 impl Serialize for Slo {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_struct("Slo", KEYS.len())?;

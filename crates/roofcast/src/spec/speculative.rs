@@ -1,32 +1,33 @@
-//! `[engine.speculative]`: drafts of tokens that the model verifies.
+//! `[engine.speculative]`: drafts of tokens, which the model verifies.
 
 use super::EngineSpec;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fmt::Display;
 
-/// Maximum number of draft tokens per step.
+/// Most draft tokens per step.
 const MOST_DRAFTS: u64 = 64;
 
-/// `[engine.speculative]`; `draft_model` or `draft_cost`.
+/// `[engine.speculative]`: speculative decoding, with either `draft_model` or `draft_cost`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeSpec {
-    /// Tokens drafted after each step of a sequence.
+    /// Number of tokens drafted after each step of a sequence.
     pub num_speculative_tokens: u64,
-    /// Probability that a draft is accepted if all earlier drafts are; necessary for times, not for memory.
+    /// Probability that a draft is accepted if all earlier drafts of the step are; required for times, but not for
+    /// memory.
     #[serde(default)]
     pub acceptance_rate: Option<f64>,
-    /// The model that drafts.
+    /// Catalog id or path of the model that drafts.
     #[serde(default)]
     pub draft_model: Option<String>,
-    /// Time of drafting one token as a fraction of the model's step.
+    /// Time to draft one token, as a fraction of the model's step time.
     #[serde(default)]
     pub draft_cost: Option<f64>,
 }
 
 impl EngineSpec {
-    /// Settings needed for the memory of drafting: the number of drafts, and the draft model.
+    /// Settings required for the memory of drafting: the number of drafts, and the draft model; `None` without drafts.
     pub(crate) fn drafted(&self) -> Result<Option<&SpeculativeSpec>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
         let count = spec.num_speculative_tokens;
@@ -50,7 +51,7 @@ impl EngineSpec {
 }
 
 impl SpeculativeSpec {
-    /// Probability that a draft is accepted, of drafts whose cost is known.
+    /// Probability that a draft is accepted, for drafts whose cost is known.
     pub(crate) fn accepted(&self) -> Result<f64> {
         let Some(rate) = self.acceptance_rate else {
             return Err(refused("acceptance_rate", "missing", "0 to 1: how often a draft is right"));

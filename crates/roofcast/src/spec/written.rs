@@ -1,21 +1,22 @@
 //! A spec as text: every key with a comment that gives its meaning and unit.
 //!
-//! Knows: how to write a table so that parsing it returns the table. Knows nothing about resolved values.
+//! Knows: how to write a table so that parsing returns an equal table. Knows nothing about resolved values.
 
 use super::keys::{KEYS, about_section};
 use super::settings::get;
 use toml::{Table, Value};
 
-/// A key that is not set, with its effective value.
+/// A key that is not set, with the value that applies.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Absent {
     /// Path of the key.
     pub path: &'static str,
-    /// The effective value in TOML; `None` if it is unknown.
+    /// The value that applies, in TOML; `None` if it is unknown.
     pub holds: Option<Value>,
 }
 
-/// The table as TOML, sections and keys in the order of [`KEYS`], each with its comment; keys of `absent` as comments.
+/// The table as TOML: sections and keys in the order of [`KEYS`], each with its description; keys of `absent` are
+/// commented out.
 pub(crate) fn write(table: &Table, absent: &[Absent]) -> String {
     let mut sections: Vec<&str> = Vec::new();
     for path in KEYS.iter().map(|key| key.path) {
@@ -24,7 +25,7 @@ pub(crate) fn write(table: &Table, absent: &[Absent]) -> String {
             sections.push(section);
         }
     }
-    // A section precedes those within it.
+    // A section precedes its subsections.
     sections
         .sort_by_key(|name| (rank(name.split('.').next().unwrap_or_default()), name.matches('.').count()));
     let text = |name: &&str| section(table, name, absent);
@@ -56,7 +57,7 @@ fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
     if lines.is_empty() && !found.is_some_and(Table::is_empty) {
         return None;
     }
-    // A section with only comments is commented out as well, since an empty section might have a meaning.
+    // Comment a section out if it contains only comments, because an empty section might have a meaning.
     let mark = if found.is_some() { "" } else { "# " };
     let width = lines.iter().map(|(text, _)| text.chars().count()).filter(|n| *n <= 44).max().unwrap_or(0);
     let about = about_section(name).map_or(String::new(), |about| format!("# {about}\n"));
@@ -64,7 +65,7 @@ fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
     Some(format!("{about}{mark}[{name}]\n{lines}"))
 }
 
-/// The comment of a key that is set.
+/// Description of a key that is set: without the default.
 fn without_default(about: &str) -> &str {
     about.split(" [default").next().unwrap_or(about)
 }

@@ -1,10 +1,10 @@
-//! Levels over time in bounded memory: requests running and waiting, blocks held, tokens per second.
+//! Levels over time in bounded memory: running and waiting requests, blocks held, tokens per second.
 //!
-//! Time is cut into equal intervals, of a millisecond at first. When a run has outgrown [`MOST`] intervals,
-//! neighbours merge in pairs and every interval is twice as long; so there are 1000 to 2000 for any run of more than
-//! a second. An interval keeps the change of each level within it, and the area that those changes cover until its
-//! end; both add up exactly when neighbours merge, and events may come in any order. Within a leap, blocks and tokens
-//! grow linearly.
+//! Knows: time is divided into equal intervals, initially of a millisecond. When a run has outgrown [`MOST`] intervals,
+//! neighbours are merged in pairs and every interval doubles, so that any run of more than a second has 1000 to 2000
+//! intervals. An interval stores the change of each level within it, and the area of those changes until its end; both
+//! add exactly when neighbours merge, and events may come in any order. Within a leap, blocks and tokens grow linearly.
+//! Knows nothing about how levels are drawn.
 
 use super::{Mark, Segment};
 use crate::clock::Ticks;
@@ -22,7 +22,7 @@ const PREFILL: usize = 4;
 const OUTPUT: usize = 5;
 const LEVELS: usize = 6;
 
-/// Change of a level within an interval.
+/// Change of one level within an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
     change: i64,
@@ -30,30 +30,30 @@ struct Cell {
     area: i128,
 }
 
-/// A replica's levels.
+/// The levels of one replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     width: i128,
     intervals: Vec<[Cell; LEVELS]>,
-    /// End of the last step, and the blocks held then.
+    /// End of the last step, and number of blocks held at that time.
     end: Ticks,
     blocks: u64,
 }
 
-/// An interval.
+/// The levels within one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SeriesPoint {
-    /// Start of the interval.
+    /// Start of the interval in milliseconds.
     pub start_ms: f64,
-    /// End of the interval.
+    /// End of the interval in milliseconds.
     pub end_ms: f64,
-    /// Mean running requests.
+    /// Mean number of running requests.
     pub running: f64,
-    /// Mean waiting requests, preempted ones included.
+    /// Mean number of waiting requests, preempted ones included.
     pub waiting: f64,
-    /// Mean KV blocks held.
+    /// Mean number of KV blocks held.
     pub blocks: f64,
-    /// Preemptions from the start of the run to the end of the interval.
+    /// Number of preemptions from the start of the run to the end of the interval.
     pub preemptions: i64,
     /// Prompt tokens computed per second.
     pub prefill_tokens_per_s: f64,
@@ -97,7 +97,7 @@ impl Series {
     pub(super) fn computed(&mut self, segment: &Segment) {
         let Segment { start, end, blocks: [first, last], .. } = *segment;
         if start > self.end {
-            // An idle gap between two steps holds no blocks of running requests.
+            // In an idle gap between two steps, running requests hold no blocks.
             self.hold(self.end, 0);
         }
         self.hold(start, first);
@@ -117,7 +117,7 @@ impl Series {
         self.rise(level, at, at, change);
     }
 
-    /// Changes a level by `change` from `from` to `to`, linearly.
+    /// Changes a level by `change` in total, linearly from time `from` to time `to`.
     fn rise(&mut self, level: usize, from: Ticks, to: Ticks, change: i64) {
         if change == 0 {
             return;
@@ -141,7 +141,7 @@ impl Series {
         }
     }
 
-    /// Merges every two neighbours into one interval.
+    /// Merges each pair of neighbouring intervals into one.
     fn merge(&mut self) {
         let width = self.width;
         let pair = |pair: &[[Cell; LEVELS]]| {
@@ -155,7 +155,7 @@ impl Series {
         self.width *= 2;
     }
 
-    /// The intervals up to `end`, when the run is over and the replica is empty.
+    /// The intervals up to `end`, at which the run is over and the replica is empty.
     fn points(mut self, end: Ticks) -> Vec<SeriesPoint> {
         self.hold(self.end, 0);
         let end = ticks(end);
@@ -166,8 +166,8 @@ impl Series {
             let start = index as i128 * self.width;
             let stop = (start + self.width).min(end);
             let span = Ticks((stop - start).unsigned_abs());
-            // All levels are zero after the end of the run, so the last interval's area belongs to its shortened
-            // span.
+            // All levels are zero after the end of the run, so that the last interval's area belongs to its shortened
+            // duration.
             let cut = start + self.width - stop;
             let mean = |level: usize| {
                 let after = i128::from(before[level] + cells[level].change) * cut;
@@ -191,7 +191,7 @@ impl Series {
     }
 }
 
-/// Each replica's points, over common intervals up to `end`.
+/// The intervals of all replicas, over equal intervals of time up to `end`.
 pub fn together(mut all: Vec<Series>, end: Ticks) -> Vec<Vec<SeriesPoint>> {
     let fits = |width: i128| end.0 <= width.unsigned_abs() * MOST as u128;
     while let Some(width) = all.iter().map(|s| s.width).max() {
@@ -231,19 +231,20 @@ mod tests {
         assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
     }
 
-    /// One request waits from 0.25 to 1.5 ms and runs to 2.5 ms, while blocks rise from 2 to 4; the run ends at 2.5 ms.
-    /// Means by hand: waiting 0.75, 0.5, 0; running 0, 0.5, 1; blocks 0, (2 + 3)/2 · 0.5 = 1.25, (3 + 4)/2 = 3.5.
+    /// One request waits from 0.25 to 1.5 ms and runs until 2.5 ms, while the blocks rise from 2 to 4; the run ends at
+    /// 2.5 ms. Means by hand: waiting 0.75, 0.5, 0; running 0, 0.5, 1; blocks 0, (2 + 3)/2 · 0.5 = 1.25, (3 + 4)/2 =
+    /// 3.5.
     #[test]
     fn means_by_hand() {
         let mut series = Series::default();
         series.mark(Mark::Admitted, at(1.5));
-        // An arrival that is reported late.
+        // This arrival is reported late.
         series.arrived(at(0.25));
         series.computed(&segment(1.5, 2.5, [2, 4], 100));
         series.mark(Mark::Finished, at(2.5));
         let points = series.points(at(2.5));
         let columns = points.iter().map(|p| [p.waiting, p.running, p.blocks, p.output_tokens_per_s]);
-        // 50 tokens in a millisecond, 50 in half a one.
+        // 50 tokens in a millisecond, and 50 in half a millisecond.
         let expected = [[0.75, 0.0, 0.0, 0.0], [0.5, 0.5, 1.25, 50e3], [0.0, 1.0, 3.5, 100e3]];
         assert_eq!(points.len(), 3);
         columns.zip(expected).for_each(|(found, expected)| {
@@ -255,19 +256,19 @@ mod tests {
     #[test]
     fn a_long_run_keeps_what_it_adds_up_to() {
         let mut series = Series::default();
-        // 100 s in steps of 10 ms with a pause of 10 ms after each: 2 blocks half of the time, 1 token a step.
+        // 100 s in steps of 10 ms, each followed by a pause of 10 ms: 2 blocks for half of the time, 1 token per step.
         for step in 0..5000 {
             let start = f64::from(step) * 20.0;
             series.computed(&segment(start, start + 10.0, [2, 2], 1));
         }
-        // 100,000 intervals of a millisecond, halved until 2000 are enough: 64 ms each.
+        // 100,000 intervals of a millisecond, merged until at most 2000 remain: 64 ms each.
         let points = series.points(at(100_000.0));
         assert_eq!(points.len(), 100_000_usize.div_ceil(64));
         let sum = |of: fn(&SeriesPoint) -> f64| -> f64 {
             points.iter().map(|p| of(p) * (p.end_ms - p.start_ms) / 1e3).sum()
         };
         near(sum(|p| p.output_tokens_per_s), 5000.0);
-        // 2 blocks for 50 s.
+        // 2 blocks are held for 50 s.
         near(sum(|p| p.blocks), 100.0);
     }
 
@@ -276,7 +277,7 @@ mod tests {
         let mut long = Series::default();
         long.arrived(at(5000.0));
         let all = together(vec![Series::default(), long], at(6000.0));
-        // 6000 ms in intervals of 4 ms.
+        // 6000 ms are divided into intervals of 4 ms.
         assert_eq!((all[0].len(), all[1].len()), (1500, 1500));
     }
 }

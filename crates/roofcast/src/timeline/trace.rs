@@ -1,27 +1,28 @@
-//! The first events of a run one by one: steps, and the phases of each request.
+//! The first events of a run, stored singly: steps, and the phases of each request.
 //!
-//! Knows: the beginning and end of each phase, and when to stop; open phases then end there.
+//! Knows: the start and end of each phase, and when to stop; open phases end at that time. Knows nothing about how
+//! events are drawn.
 
 use super::{Mark, Segment};
 use crate::arrival::Arrival;
 use crate::clock::Ticks;
 use std::collections::BTreeMap;
 
-/// Phase of a request.
+/// Phase of a request's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TracePhase {
-    /// Waits for its first admission.
+    /// The request waits for its first admission.
     Queued,
-    /// Its prompt is computed.
+    /// The prompt of the request is computed.
     Prefill,
-    /// Decodes.
+    /// The request decodes.
     Decode,
-    /// Waits after a preemption.
+    /// The request waits after a preemption.
     Preempted,
 }
 
 impl TracePhase {
-    /// Name of the phase in lower case.
+    /// Name of the phase, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             TracePhase::Queued => "queued",
@@ -32,10 +33,10 @@ impl TracePhase {
     }
 }
 
-/// Event of a trace.
+/// One event of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceEvent {
-    /// Start of a step or of several equal ones.
+    /// A step, or several equal steps, starts.
     Steps(Segment),
     /// The replica becomes idle.
     Idle,
@@ -43,41 +44,41 @@ pub enum TraceEvent {
     Arrived {
         /// Number of the request.
         number: u64,
-        /// Prompt tokens.
+        /// Number of prompt tokens.
         input: u32,
-        /// Tokens to generate.
+        /// Number of tokens to generate.
         output: u32,
     },
-    /// A phase of a request begins.
+    /// A phase of the request with this number begins.
     Begins(u64, TracePhase),
-    /// A phase of a request ends.
+    /// A phase of the request with this number ends.
     Ends(u64, TracePhase),
-    /// A request has ended.
+    /// The request with this number has ended.
     Left(u64),
 }
 
-/// The first events of a replica.
+/// The first events of one replica.
 #[derive(Debug, Clone, Default)]
 pub struct EventTrace {
     most: u64,
-    /// Events so far, including the future ends of open phases.
+    /// Number of events so far, including the future ends of open phases.
     count: u64,
     events: Vec<(Ticks, TraceEvent)>,
-    /// The requests present, and the phase of each.
+    /// Requests in the replica, each with its current phase.
     open: BTreeMap<u64, TracePhase>,
-    /// End of the last step, and the latest reported time.
+    /// End of the last step; `latest` is the latest time that was reported.
     end: Ticks,
     latest: Ticks,
     cut: bool,
 }
 
 impl EventTrace {
-    /// A trace of at most `most` events.
+    /// A trace that keeps at most `most` events.
     pub fn new(most: u64) -> EventTrace {
         EventTrace { most, ..EventTrace::default() }
     }
 
-    /// True if `events` more are kept; once false, no further events are kept.
+    /// True if there is room for `events` further events; after the first false no event is kept.
     fn room(&mut self, at: Ticks, events: u64) -> bool {
         self.cut |= self.count + events > self.most;
         if !self.cut {
@@ -88,7 +89,7 @@ impl EventTrace {
     }
 
     pub(super) fn arrived(&mut self, arrival: &Arrival) {
-        // Four events: the request arrives and leaves, its first phase begins and ends.
+        // Four events: the request arrives and leaves, and its first phase begins and ends.
         if self.room(arrival.at, 4) {
             let Arrival { number, input, output, .. } = *arrival;
             self.events.push((arrival.at, TraceEvent::Arrived { number, input, output }));
@@ -125,7 +126,7 @@ impl EventTrace {
     }
 
     pub(super) fn computed(&mut self, segment: &Segment) {
-        // A slice and two counters, and two more counters if an idle gap follows.
+        // A slice and two counters, and two further counters if an idle gap follows.
         if !self.room(segment.end, 5) {
             return;
         }
@@ -136,7 +137,8 @@ impl EventTrace {
         self.events.push((segment.start, TraceEvent::Steps(*segment)));
     }
 
-    /// The events in order of time, with all open phases ended, and the time at which the trace was cut.
+    /// The events in order of time, with all open phases ended, and the time at which the trace was cut; `None` if it
+    /// is complete.
     pub fn close(mut self) -> (Vec<(Ticks, TraceEvent)>, Option<Ticks>) {
         for (number, phase) in &self.open {
             self.events.push((self.latest, TraceEvent::Ends(*number, *phase)));

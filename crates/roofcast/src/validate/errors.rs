@@ -1,8 +1,8 @@
 //! Errors of forecasts against measurements.
 //!
-//! Knows: errors of forecasts over rows, by kind, source, engine, accelerator and group, and how many rows are left
-//! out and why. Errors are fractions: |forecast/measured − 1|; a bias is the median of the signed errors. Knows
-//! nothing about how a row is forecast.
+//! Knows: errors of forecasts over rows, by kind, source, engine, accelerator and group, and the number of omitted rows
+//! by reason. Errors are fractions: |forecast/measured − 1|; a bias is the median of the signed errors. Knows nothing
+//! about how a row is forecast.
 
 use super::RowForecast;
 use crate::measurement::Metrics;
@@ -10,7 +10,7 @@ use crate::summary::Statistics;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Errors of one metric.
+/// Errors of one metric over a set of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Errors {
     /// Number of rows.
@@ -21,37 +21,37 @@ pub struct Errors {
     pub p90_ape: f64,
     /// Median of the signed errors: positive if the forecast is too high.
     pub bias: f64,
-    /// Fraction of the rows within the forecast's band, 10th to 90th percentile.
+    /// Fraction of the rows whose measured value is within the forecast's band, 10th to 90th percentile.
     pub in_band: f64,
-    /// Number of groups among these rows.
+    /// Number of groups to which these rows belong.
     pub groups: u64,
-    /// Median over groups of each group's median absolute error: a group counts once, however many rows it has.
+    /// Median over groups of each group's median absolute error; a group counts once, regardless of its number of rows.
     pub group_median_ape: f64,
     /// 90th percentile over groups of each group's median absolute error.
     pub group_p90_ape: f64,
 }
 
-/// Rows and errors of a part.
+/// Numbers of rows, and errors, of a set of rows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ErrorStatistics {
-    /// Rows of the part.
+    /// Number of rows in the set.
     pub rows: u64,
-    /// Rows with a forecast.
+    /// Number of rows that have a forecast.
     pub predicted: u64,
     /// Errors by metric.
     pub metrics: BTreeMap<&'static str, Errors>,
 }
 
-/// Rows left out for one reason.
+/// Rows that were omitted for one reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Skipped {
-    /// Reason for leaving the rows out.
+    /// Reason why the rows were omitted.
     pub reason: String,
     /// Number of rows.
     pub rows: u64,
 }
 
-/// A group and its errors.
+/// A group of rows and its errors.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupErrors {
     /// Model, accelerator, engine and weights.
@@ -61,15 +61,15 @@ pub struct GroupErrors {
     pub part: ErrorStatistics,
 }
 
-/// Errors over all rows and over each subset.
+/// Errors over all rows, and over each subset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ErrorReport {
-    /// Rows, forecast rows and errors over all kinds.
+    /// Numbers of rows and errors over all kinds of measurement.
     #[serde(flatten)]
     pub whole: ErrorStatistics,
-    /// Rows left out.
+    /// Rows that were omitted, by reason.
     pub skipped: Vec<Skipped>,
-    /// Errors by kind.
+    /// Errors by kind of measurement.
     pub kinds: BTreeMap<&'static str, ErrorStatistics>,
     /// Errors by source.
     pub sources: BTreeMap<String, ErrorStatistics>,
@@ -79,14 +79,14 @@ pub struct ErrorReport {
     pub hardware: BTreeMap<String, ErrorStatistics>,
     /// Errors by group, the worst first.
     pub groups: Vec<GroupErrors>,
-    /// Rows of disaggregated pools that look as if they ran with speculative decoding, which rows do not declare:
-    /// their steps are faster than the limit, or than the forecast by a factor of 1.7 or more. The former have no
-    /// forecast, the latter count like all others.
+    /// Rows of disaggregated pools that probably ran with speculative decoding, which rows do not declare: their steps
+    /// are faster than the limit, or than the forecast by a factor of at least 1.7. Rows faster than the limit have no
+    /// forecast; the others count like all rows.
     pub drafts: Vec<String>,
 }
 
 impl ErrorReport {
-    /// Returns the report by kind and source alone, without single deployments or rows, as required for rows on the
+    /// Returns the report by kind and source only, without single deployments or rows, as required for rows on the
     /// judging side.
     pub fn sealed(self) -> ErrorReport {
         ErrorReport {
@@ -127,7 +127,7 @@ pub fn report(points: &[RowForecast]) -> ErrorReport {
     }
 }
 
-/// The largest median error of a part.
+/// The largest median error over the metrics of a part.
 fn worst(part: &ErrorStatistics) -> f64 {
     part.metrics.values().map(|e| e.median_ape).fold(0.0, f64::max)
 }
@@ -160,17 +160,17 @@ fn part<'a>(points: impl Iterator<Item = &'a RowForecast<'a>> + Clone) -> ErrorS
     }
 }
 
-/// One metric of a row.
+/// One metric of a row, compared with its forecast.
 #[derive(Debug, Clone, Copy)]
 struct Compared {
-    /// Forecast over measured, less 1.
+    /// Forecast over measured value, less 1.
     error: f64,
-    /// True if the measured value lies in the forecast's band.
+    /// True if the measured value is within the forecast's band.
     in_band: bool,
 }
 
 impl RowForecast<'_> {
-    /// The metric at `index` compared with its forecast; `None` if either is missing.
+    /// Metric number `index` of a row, compared with its forecast; `None` if either is missing.
     fn compared(&self, index: usize) -> Option<Compared> {
         let ratio = self.ratio(index)?;
         let in_band = self.band(index).is_some_and(|[low, high]| (low..=high).contains(&ratio.recip()));
@@ -210,9 +210,9 @@ mod tests {
         Compared { error, in_band }
     }
 
-    /// Absolute errors 0.1, 0.2, 0.3 and 0.8: the median is (0.2 + 0.3)/2, the 90th percentile 0.3 + 0.7 · 0.5;
-    /// signed errors are −0.3, 0.1, 0.2 and 0.8, their median (0.1 + 0.2)/2. Medians of groups are 0.2 and 0.8: 0.5,
-    /// and 0.2 + 0.9 · 0.6. A group without the metric does not count.
+    /// Absolute errors 0.1, 0.2, 0.3 and 0.8: the median is (0.2 + 0.3)/2, the 90th percentile 0.3 + 0.7 · 0.5. Signed
+    /// errors −0.3, 0.1, 0.2 and 0.8: the median is (0.1 + 0.2)/2. The groups' medians are 0.2 and 0.8: their median is
+    /// 0.5, their 90th percentile 0.2 + 0.9 · 0.6. A group without the metric does not count.
     #[test]
     fn errors_by_rows_and_by_groups() {
         let large = vec![row(0.1, true), row(0.2, true), row(-0.3, false)];

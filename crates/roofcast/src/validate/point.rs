@@ -1,6 +1,6 @@
-//! The forecast of one measured point: a step from its price, anything longer by running the simulated engine.
+//! The forecast of one measured point: a single step from its price, anything longer from a simulated run.
 //!
-//! Knows: which traffic each kind of measurement stands for. Knows nothing about errors over many rows.
+//! Knows: the traffic that each kind of measurement stands for. Knows nothing about errors over many rows.
 
 use crate::accelerator::Accelerator;
 use crate::batch::{Batch, Seen};
@@ -23,35 +23,35 @@ use crate::units::Picoseconds;
 use crate::workload::{Arrivals, Length, LengthKind, Workload};
 use std::sync::Arc;
 
-/// Requests of a closed loop for each that is in flight, as InferenceX and vLLM's sweeps send them.
+/// Number of requests in a closed loop for each one in flight, as InferenceX and vLLM's sweeps send them.
 const WAVES: u64 = 10;
-/// Most users of a point; at this number, each sends two requests at least.
+/// Most users of a point; with this number, each user still sends two requests.
 const MOST_USERS: u64 = 100_000;
-/// Most requests of a point: beyond, means have converged.
+/// Most requests of a point; means have converged with this number.
 const MOST_REQUESTS: u64 = 4000;
 
-/// A forecast with the model and run that it follows from.
+/// A forecast, with the run from which it follows.
 pub(crate) struct Forecast {
     /// Forecast metrics.
     pub metrics: Metrics,
-    /// Breakdown of the time.
+    /// Breakdown of the forecast's time.
     pub parts: TimeBreakdown,
     timing: Timing,
     server: Option<Ingest>,
-    /// Results of the simulated run; `None` for a single step.
+    /// Results of the simulated run; `None` if the forecast is a single step.
     run: Option<Run>,
 }
 
 /// Breakdown of a forecast's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeBreakdown {
-    /// Steps of the whole run, or one.
+    /// Number of steps in the run; 1 for a single step.
     pub steps: u64,
     /// Mean number of requests that run in a step.
     pub running: f64,
-    /// Milliseconds between a request's arrival at an idle server and its place in the engine's queue.
+    /// Milliseconds from a request's arrival at an idle server until the request is in the engine's queue.
     pub server_ms: f64,
-    /// Fractions of the engine's time; the remainder to 1 is idle or transfers caches.
+    /// Fractions of the engine's time by bottleneck; the remainder to 1 is idle, or transfers KV cache.
     pub shares: BottleneckShares<f64>,
 }
 
@@ -64,13 +64,13 @@ struct Run {
     shares: BottleneckShares<f64>,
 }
 
-/// The forecast metrics of `row` on the deployment of `forecaster`.
+/// The forecast metrics of `row`, on the deployment of `forecaster`.
 pub fn forecast(row: &Measurement, forecaster: &Forecaster) -> Result<Metrics> {
     forecast_near(row, forecaster, None).map(|forecast| forecast.metrics)
 }
 
-/// The forecast of `row` with the run that it follows from. `near` is a forecast of this row and deployment with
-/// other coefficients; its run is reused if the coefficients change nothing in its steps.
+/// The forecast of `row`, with the run from which it follows. `near` is a forecast of the row and deployment with other
+/// coefficients; its run is reused if the coefficients change no step.
 pub(crate) fn forecast_near(
     row: &Measurement,
     forecaster: &Forecaster,
@@ -88,7 +88,7 @@ pub(crate) fn forecast_near(
         return Ok(Forecast { metrics, parts, timing, server: None, run: None });
     }
     let load = RowTraffic::of(row, &forecaster.deployment)?;
-    // Pools have steps of their own.
+    // Pools have separate prices of steps.
     let server = Ingest::of(forecaster, CostKind::Forecast);
     let same =
         near.filter(|near| row.pools.is_none() && near.timing.equals(&timing) && near.server == server);
@@ -103,7 +103,7 @@ pub(crate) fn forecast_near(
     Ok(Forecast { metrics, parts, timing, server, run: Some(run) })
 }
 
-/// The time of one step of a batch.
+/// The time of one step of the row's batch.
 fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(Metrics, TimeBreakdown)> {
     let context = context(row)?;
     let batch = row.concurrency.unwrap_or(1);
@@ -128,12 +128,13 @@ fn as_f64(parts: BottleneckShares<u64>) -> BottleneckShares<f64> {
     BottleneckShares { memory, compute, communication, host }
 }
 
-/// Times of `parts` as fractions of `whole`.
+/// Each part divided by `whole`.
 fn of_whole(parts: BottleneckShares<f64>, whole: f64) -> BottleneckShares<f64> {
     parts.scaled(whole.max(f64::MIN_POSITIVE).recip())
 }
 
-/// Tokens of a sequence halfway through its output; steps may be timed from an empty cache, as llama-bench's `tg` are.
+/// Context of a sequence halfway through its output, in tokens; steps may be timed from an empty cache, like
+/// llama-bench's `tg`.
 fn context(row: &Measurement) -> Result<u64> {
     let prompt = row.input.map(Lengths::mean).or((row.kind == MeasurementKind::DecodeStep).then_some(0.0));
     let halfway = || Some((prompt? + row.output?.mean() / 2.0) as u64);
@@ -144,7 +145,8 @@ fn missing(row: &Measurement, what: &str) -> Error {
     Error::field(row.kind.name(), what, "missing", "rows with token counts")
 }
 
-/// Refuses a static batch that exceeds memory: the engine would run a smaller batch, which is another measurement.
+/// Refuses a static batch that exceeds memory, because the engine would run a smaller batch, which is another
+/// measurement.
 pub(super) fn check_batch(row: &Measurement, deployment: &Deployment) -> Result<()> {
     let Some((batch, context)) = row.batch().zip(context(row).ok()) else { return Ok(()) };
     let fits = memory::sequences(deployment, context).saturating_mul(deployment.parallelism.replicas);
@@ -155,7 +157,7 @@ pub(super) fn check_batch(row: &Measurement, deployment: &Deployment) -> Result<
     Err(Error::field(row.kind.name(), "concurrency", batch, accepted))
 }
 
-/// Tokens of the shortest request consistent with the row's `lengths`.
+/// Tokens of the shortest request that is consistent with the row's `lengths`.
 fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
     match row.settings.lengths {
         Spread::Sharegpt => SHAREGPT_TOKENS[0],
@@ -164,17 +166,17 @@ fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
     }
 }
 
-/// Limits of the row's times, below which no mean and no median can lie.
+/// Limits of the row's times; no mean and no median can be lower.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowLimits {
-    /// Limits with the links of every view, one after another.
+    /// Limits with links as every view shows them: all operators and transfers one after another.
     pub whole: Metrics,
-    /// Limits of memory and arithmetic alone, because engines may overlap the links: nothing can be faster.
+    /// Limits of memory and arithmetic only, because engines may overlap the links; nothing can be faster.
     pub least: Metrics,
 }
 
-/// Limits of the row's times. Where requests may queue, the number that decode together is unknown, so a step has one
-/// sequence, the shortest that the row may contain.
+/// Limits of the row's times. If requests may queue, the number of sequences that decode together is unknown, so the
+/// step has only one sequence, the shortest that the row may contain.
 pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     let Ok(context) = context(row) else {
         return RowLimits { whole: Metrics::default(), least: Metrics::default() };
@@ -186,11 +188,11 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     };
     let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL);
     let step = limit(&Batch::decode(batch, context));
-    // A static batch has its first token when all prompts are computed.
+    // A static batch has its first token when all its prompts are computed.
     let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
-    // Prompts of disaggregated rows are computed by the other pool.
+    // Prompts of disaggregated rows are computed by another pool.
     let prompt = row.input.filter(|_| row.pools.is_none());
-    // Shared prompt tokens may be in the cache.
+    // Shared prompt tokens may be in the prefix cache.
     let cached = row.prefix().map_or(0, |prefix| prefix.length);
     let own = |input| shortest(row, input).saturating_sub(cached).max(1);
     let prompt = prompt.map(|input| limit(&Batch::prefill(prompts, own(input))));
@@ -208,10 +210,10 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     RowLimits { whole: metrics(|cost| cost.limit_with_communication), least: metrics(|cost| cost.limit) }
 }
 
-/// Link over which KV caches travel between pools, which rows do not record: NVLink if the node spans a rack, else
-/// the network between nodes, or PCIe through the host if there is no network.
+/// Link for KV transfers between pools, which rows do not record: NVLink if the node spans a rack, else the network
+/// between nodes, or PCIe through the host if there is no network.
 fn link(chip: &Accelerator) -> LinkKind {
-    /// Accelerators of a rack that forms one node.
+    /// Number of accelerators of a rack that forms one node.
     const RACK: u64 = 32;
     if chip.node_size >= RACK {
         LinkKind::Nvlink
@@ -222,7 +224,7 @@ fn link(chip: &Accelerator) -> LinkKind {
     }
 }
 
-/// Requests that are in flight, or arrive at once; `context` is the mean number of a request's tokens.
+/// Number of requests in flight, or that arrive at once; `context` is the mean number of tokens of a request.
 fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64> {
     let users = match (row.kind, row.concurrency) {
         (MeasurementKind::OfflineMaxThroughput | MeasurementKind::BurstAllAtOnce, None)
@@ -246,9 +248,9 @@ fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64
     Ok(users)
 }
 
-/// The traffic of a row.
+/// The traffic that a row stands for.
 struct RowTraffic {
-    /// Requests in flight or at once.
+    /// Number of requests in flight, or that arrive at once.
     users: u64,
     requests: u64,
     workload: Workload,
@@ -278,7 +280,7 @@ impl RowTraffic {
                 Pattern::Constant => Arrivals::Constant { rate },
                 Pattern::Gamma(burstiness) => Arrivals::Gamma { rate, burstiness },
             },
-            // A client without a rate sends as fast as its own cap lets it: a closed loop.
+            // A client without a rate sends as fast as its limit on requests in flight permits: a closed loop.
             (MeasurementKind::OpenLoop, None) if row.concurrency.is_none() => {
                 return Err(missing(row, "request_rate or concurrency"));
             }
@@ -352,7 +354,7 @@ impl RowTraffic {
         Ok(Run { summary, steps: activity.steps, running: activity.mean_running, shares })
     }
 
-    /// Figures of the run in the statistics that the row's kind reports.
+    /// Metrics of the run, as the statistics that the row's kind reports.
     fn figures(&self, row: &Measurement, s: &RunSummary) -> Metrics {
         let of = |m: &crate::summary::Statistics| if row.median { m.median } else { m.mean };
         let whole = s.duration * 1e3;
@@ -368,7 +370,7 @@ impl RowTraffic {
         } else {
             (of(&s.ttft), of(&s.tpot), of(&s.e2el))
         };
-        // Sources that time the phases separately count the tokens of the second phase.
+        // Sources that time prefill and decode separately count only the tokens of the decode phase.
         let phases = row.kind == MeasurementKind::StaticBatchPhases;
         let output = if phases { self.users as f64 * 1e3 / tpot } else { output };
         Metrics {

@@ -1,11 +1,12 @@
-//! Quality of a plan's first choice, where all candidates were measured.
+//! Quality of a plan's first choice, for sweeps in which all candidates were measured.
 //!
-//! Knows: a sweep is the set of points that one source measured of one model on one chip under one closed-loop load,
-//! with two configurations or more. At the interactivity (output tokens per second of one user) that half of its
-//! points reach, the first choice is the point with the most forecast output tokens per second and accelerator among
-//! those forecast to reach it. The choice is compared with the most that was measured at the choice's own measured
-//! interactivity or more. Between disaggregated pools and replicas that do both phases, the side with the most
-//! throughput at an interactivity is chosen likewise. Knows nothing about how points are forecast.
+//! Knows: a sweep is the set of points that one source measured for one model on one chip under one closed-loop load,
+//! with at least two configurations. At the interactivity (output tokens per second of one user) that half of the
+//! sweep's points reach, the first choice is the point with the most forecast output tokens per second per accelerator
+//! among the points that are forecast to reach this interactivity. The choice is compared with the highest throughput
+//! that was measured at the choice's own measured interactivity or more. Between disaggregated pools and replicas that
+//! do both phases, the side with the highest throughput at an interactivity is chosen likewise. Knows nothing about how
+//! points are forecast.
 
 use super::RowForecast;
 use crate::measurement::{Lengths, Measurement, MeasurementKind, Metrics};
@@ -13,42 +14,42 @@ use crate::spec::PoolSpec;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Fraction of the best throughput from which on a choice counts as good.
+/// Fraction of the best throughput from which a choice counts as good.
 const CLOSE_TO_BEST: f64 = 0.95;
 
-/// Quality of first choices.
+/// Quality of the first choices over all sweeps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RankingQuality {
     /// Results of each sweep.
     pub sweeps: Vec<MeasuredSweep>,
-    /// Fraction of sweeps whose first choice reaches 95 % of the best throughput.
+    /// Fraction of sweeps whose first choice reaches at least 95 % of the best throughput.
     pub share: f64,
-    /// The fraction that a random choice among the points that reach the interactivity would have.
+    /// The fraction that random choices among the points that reach the interactivity would achieve.
     pub at_random: f64,
-    /// Results for each model, chip and load that was measured both disaggregated and not.
+    /// Results for each model, chip and load that was measured both with disaggregated pools and without.
     pub sides: Vec<PoolComparison>,
-    /// Fraction of decisions between the sides that agree with the measurements; `None` if there are no decisions.
+    /// Fraction of choices between the two sides that agree with the measurements; `None` without choices.
     pub sides_share: Option<f64>,
-    /// Number of disaggregated points that were left out, by reason, which includes suspected speculative decoding.
+    /// Number of omitted disaggregated points by reason; suspected speculative decoding is one reason.
     pub left_out: BTreeMap<String, u64>,
 }
 
-/// One sweep and the choice in it.
+/// One sweep, and the first choice in it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeasuredSweep {
     /// Source, model, accelerator and lengths.
     pub sweep: String,
-    /// Configurations that were measured.
+    /// Number of configurations that were measured.
     pub configurations: u64,
-    /// Measured points.
+    /// Number of measured points.
     pub points: u64,
-    /// Interactivity asked for, in output tokens per second of one user.
+    /// Required interactivity, in output tokens per second of one user.
     pub interactivity_tok_s: f64,
-    /// The configuration ranked first.
+    /// The configuration that is ranked first.
     pub first: String,
-    /// The configuration with the most measured tokens at this interactivity.
+    /// The configuration with the most measured tokens per second per accelerator at this interactivity.
     pub best: String,
-    /// Measured tokens per second and accelerator of the first choice, as a fraction of the best.
+    /// Measured tokens per second per accelerator of the first choice, as a fraction of the best.
     pub reached: f64,
 }
 
@@ -57,28 +58,28 @@ pub struct MeasuredSweep {
 pub struct PoolComparison {
     /// Model, accelerator, formats and lengths.
     pub load: String,
-    /// Interactivities at which a side is chosen.
+    /// Number of interactivities at which a side is chosen.
     pub decisions: u64,
-    /// Decisions in which the forecast chooses the side that was measured to be better.
+    /// Number of choices in which the forecast prefers the side that was measured to be better.
     pub agree: u64,
-    /// Decisions in which disaggregated pools were measured to be better.
+    /// Number of choices in which disaggregated pools were measured to be better.
     pub apart: u64,
 }
 
-/// A point by its two axes, measured and forecast.
+/// A point by its two axes, each measured and forecast.
 #[derive(Debug, Clone)]
 struct Axes {
     configuration: String,
-    /// Output tokens a second of one user.
+    /// Output tokens per second of one user.
     interactivity: [f64; 2],
-    /// Output tokens a second per accelerator.
+    /// Output tokens per second per accelerator.
     throughput: [f64; 2],
 }
 
 const MEASURED: usize = 0;
 const FORECAST: usize = 1;
 
-/// Interactivity and throughput per accelerator of `users` in a closed loop.
+/// Interactivity and throughput per accelerator of `users` users in a closed loop.
 fn axes(m: &Metrics, users: f64, output: f64, accelerators: f64) -> Option<(f64, f64)> {
     let tpot = m.tpot_ms.filter(|ms| *ms > 0.0)?;
     let e2e = m.e2e_ms.or_else(|| Some(m.ttft_ms? + tpot * (output - 1.0)))?;
@@ -93,7 +94,7 @@ impl Axes {
         load: (f64, f64, f64),
     ) -> Option<Axes> {
         let (users, output, accelerators) = load;
-        // Only metrics that were measured count; the forecast has them all.
+        // Use only metrics that were measured; the forecast has all metrics.
         let kept = Metrics {
             e2e_ms: forecast.e2e_ms.filter(|_| measured.e2e_ms.is_some()),
             output_tok_s: forecast.output_tok_s.filter(|_| measured.output_tok_s.is_some()),
@@ -112,7 +113,7 @@ impl Axes {
     }
 }
 
-/// Accelerators of a row, of both pools where it has some.
+/// Number of accelerators of a row; the sum over both pools if the row is disaggregated.
 fn accelerators(row: &Measurement) -> Option<u64> {
     let Some(pools) = &row.pools else { return row.parallelism.count };
     let ranks = |p: &PoolSpec| {
@@ -132,13 +133,14 @@ fn configuration(row: &Measurement) -> String {
     text
 }
 
-/// The point with the most throughput among those that reach the interactivity `least`, measured or forecast by `by`.
+/// The point with the highest throughput among the points that reach interactivity `least`; `by` selects measured or
+/// forecast values.
 fn best(points: &[Axes], by: usize, least: f64) -> Option<&Axes> {
     let reach = points.iter().filter(|p| p.interactivity[by] >= least);
     reach.max_by(|a, b| a.throughput[by].total_cmp(&b.throughput[by]))
 }
 
-/// Measured throughput of `point` as a fraction of the most at the point's measured interactivity.
+/// Measured throughput of `point`, as a fraction of the highest at the point's measured interactivity.
 fn reached(points: &[Axes], point: &Axes) -> f64 {
     let most = best(points, MEASURED, point.interactivity[MEASURED]).unwrap_or(point);
     point.throughput[MEASURED] / most.throughput[MEASURED].max(f64::MIN_POSITIVE)
@@ -191,7 +193,7 @@ pub fn ranking(points: &[RowForecast]) -> RankingQuality {
     }
 }
 
-/// Reason why a disaggregated point does not count.
+/// Reason why a disaggregated point does not count; `None` if it counts.
 fn unusable(point: &RowForecast) -> Option<String> {
     point.row.pools.as_ref()?;
     if point.is_drafted() {
@@ -200,7 +202,7 @@ fn unusable(point: &RowForecast) -> Option<String> {
     point.forecast.as_ref().err().cloned()
 }
 
-/// The choice in one sweep, and the probability that a random choice is good; `None` if there are fewer than two
+/// The first choice in one sweep, and the probability that a random choice is good; `None` if there are fewer than two
 /// configurations.
 fn sweep(name: String, points: &[Axes]) -> Option<(MeasuredSweep, f64)> {
     let configurations: BTreeSet<&str> = points.iter().map(|p| p.configuration.as_str()).collect();
@@ -228,7 +230,7 @@ fn sweep(name: String, points: &[Axes]) -> Option<(MeasuredSweep, f64)> {
     Some((sweep, good as f64 / reach.len().max(1) as f64))
 }
 
-/// Decisions at every interactivity at which disaggregated pools were measured; `None` if one side is missing.
+/// Choices at every interactivity at which disaggregated pools were measured; `None` if one side is missing.
 fn side(load: String, [together, apart]: &[Vec<Axes>; 2]) -> Option<PoolComparison> {
     if together.is_empty() || apart.is_empty() {
         return None;
@@ -259,9 +261,9 @@ mod tests {
         }
     }
 
-    /// Half of the points reach 50 tokens per second. Forecast to reach it are b (1000) and c (900): b is first. At
-    /// b's measured interactivity of 60 the most is b's own 800, so the choice reaches 100 %. Were b measured at 700,
-    /// c with 760 at 60 would be better: 700/760 = 0.921.
+    /// Half of the points reach 50 tokens per second. Points b (1000) and c (900) are forecast to reach it: b is first.
+    /// At b's measured interactivity of 60 the highest throughput is b's own 800, so that the choice reaches 100 %. If
+    /// b were measured at 700, c with 760 at 60 would be better: 700/760 = 0.921.
     #[test]
     fn a_choice_is_held_against_the_best_at_its_own_interactivity() {
         let a = point("a", (40.0, 2000.0), (45.0, 2100.0));
@@ -273,7 +275,7 @@ mod tests {
         let (first, random) = sweep("s".into(), &[a, b(700.0), c, d]).unwrap();
         assert_eq!((first.best.as_str(), first.configurations), ("c", 3));
         assert!((first.reached - 700.0 / 760.0).abs() < 1e-12);
-        // Three points reach 50, and b is not good: c is the best at 60, and its other point at 50.
+        // Three points reach 50, and b is not good: c is the best both at 60 and, with its other point, at 50.
         assert!((random - 2.0 / 3.0).abs() < 1e-12);
     }
 
@@ -283,7 +285,8 @@ mod tests {
         assert!(sweep("s".into(), &[one.clone(), one]).is_none());
     }
 
-    /// At 50 pools have 300 against 400 measured, at 80 they alone remain; forecast they have less at both.
+    /// At 50, pools have a measured throughput of 300 against 400; at 80 only pools remain. In the forecast pools have
+    /// less at both.
     #[test]
     fn sides_are_chosen_at_every_interactivity_of_the_pools() {
         let together = vec![point("t", (60.0, 400.0), (90.0, 500.0))];
@@ -292,8 +295,8 @@ mod tests {
         assert_eq!((side.decisions, side.apart, side.agree), (2, 1, 1));
     }
 
-    /// 8 users of 101 tokens at 10 ms each behind a first token of 1 s: 2 s each, so 8 · 101 / 2 = 404 tokens a second, 101 on
-    /// each of 4 accelerators.
+    /// 8 users of 101 tokens, each with a first token after 1 s and 10 ms per further token: 2 s each, so 8 · 101 / 2 =
+    /// 404 tokens per second, 101 on each of 4 accelerators.
     #[test]
     fn throughput_follows_from_latency_in_a_closed_loop() {
         let m = Metrics { ttft_ms: Some(1000.0), tpot_ms: Some(10.0), ..Metrics::default() };

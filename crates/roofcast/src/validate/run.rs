@@ -1,7 +1,8 @@
-//! A recorded run of a real engine, request by request, against its replay.
+//! A recorded run of a real engine, compared request by request with its replay.
 //!
-//! Knows: `meta.json` (engine settings, KV blocks) and `requests.jsonl` (when each request was queued and got its first and
-//! last token). The replay has the run's own arrivals, lengths, settings and blocks; nothing is fitted to it.
+//! Knows: `meta.json` (engine settings, KV blocks) and `requests.jsonl` (times at which each request was queued and got
+//! its first and last token). The replay has the run's own arrivals, lengths, settings and blocks; nothing is fitted to
+//! the run. Knows nothing about how a replay is simulated.
 
 use crate::accelerator::Accelerator;
 use crate::calibration::Calibration;
@@ -16,23 +17,23 @@ use crate::summary::Statistics;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A run's errors.
+/// Errors of the replay of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Replay {
-    /// The run's name.
+    /// Name of the run.
     pub name: String,
-    /// Errors by metric, counted from a request's queueing on.
+    /// Errors by metric; times are measured from the queueing of a request.
     pub metrics: RunMetrics,
 }
 
-/// Metrics of a run.
+/// Errors of each metric of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RunMetrics {
     /// Time to first token.
     pub ttft_ms: Compared,
     /// Time per output token after the first.
     pub tpot_ms: Compared,
-    /// End to end.
+    /// End-to-end latency.
     pub e2e_ms: Compared,
 }
 
@@ -68,7 +69,7 @@ impl Compared {
     }
 }
 
-/// The keys of `meta.json` that decide a replay.
+/// The keys of `meta.json` that determine a replay.
 #[derive(Debug, Clone, Deserialize)]
 struct Meta {
     model: String,
@@ -109,7 +110,7 @@ struct Device {
     device_name: Option<String>,
 }
 
-/// One request of `requests.jsonl`; times in seconds on one clock.
+/// One request of `requests.jsonl`; times are in seconds on one clock.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Served {
     input_toks: u64,
@@ -119,7 +120,7 @@ struct Served {
     last_token_ts: f64,
 }
 
-/// Replays the run `name` with the texts of its two files and compares.
+/// Replays the run `name` from the texts of its two files, and compares the replay with the run.
 pub fn replay(
     name: &str,
     meta: &str,
@@ -180,14 +181,14 @@ fn served(place: &str, text: &str) -> Result<Vec<Served>> {
     Ok(all)
 }
 
-/// The requests as roofcast's own trace.
+/// The requests in the CSV format of roofcast's traces.
 fn arrivals(served: &[Served]) -> String {
     let start = served.first().map_or(0.0, |s| s.queued_ts);
     let line = |s: &Served| format!("{:.9},{},{}\n", s.queued_ts - start, s.input_toks, s.output_toks);
     std::iter::once("arrival_s,input_len,output_len\n".to_owned()).chain(served.iter().map(line)).collect()
 }
 
-/// The accelerator whose id the device's name or the run's own holds, the longest first.
+/// The accelerator whose catalog id is contained in the device's name or in the run's name; the longest such id.
 fn chip<'a>(catalog: &'a Catalog, place: &str, name: &str, meta: &Meta) -> Result<&'a Accelerator> {
     let device = meta.hardware.as_ref().and_then(|h| h.device_name.clone()).unwrap_or_default();
     catalog.device(&format!("{device} {name}")).ok_or_else(|| {

@@ -1,8 +1,8 @@
-//! Recorded sessions of agents, replayed: turns that wait for answers and tools, sub-agents that run during a wait.
+//! Replay of recorded agent sessions: turns that wait for answers and tools, and sub-agents that run during a wait.
 //!
-//! Knows: which session sends its next turn at which time, the text of each session, and which sub-agents a turn waits for. A
-//! turn is sent once its session's last answer is `wait` old and all sub-agents spawned before the turn have ended. Does not
-//! know: formats of files ([`super::trace`]), how requests are served.
+//! Knows: which session sends its next turn at which time, the text of each session, and the sub-agents for which a
+//! turn waits. A turn is sent when the session's last answer is `wait` old and all sub-agents that were spawned before
+//! the turn have ended. Knows nothing about file formats ([`super::trace`]) or how requests are served.
 
 use super::request::{Prompt, Request, Run};
 use super::trace::Trace;
@@ -12,46 +12,48 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-/// Sessions in progress.
+/// The recorded sessions, with the progress of each.
 #[derive(Debug, Clone)]
 pub(super) struct Agents {
     trace: Arc<Trace>,
-    /// Factor on start times and waits.
+    /// Factor on recorded start times and waits.
     scale: f64,
-    /// Sessions that are not sub-agents and have not started, the next one last; `None` if they start at their times.
+    /// Sessions that have not started, other than sub-agents, with the next one last; `None` if sessions start at their
+    /// recorded times.
     waiting: Option<Vec<usize>>,
-    /// Times at which users send their next turn.
+    /// Times at which users send their next turns.
     due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
     going: BTreeMap<u32, Going>,
-    /// Number of users so far; a user is one session or sub-agent.
+    /// Number of users so far; each session or sub-agent in progress is one user.
     users: u32,
-    /// Times from the first turn to the last answer of sessions that ended, in the order of their ends.
+    /// Durations of ended sessions, from first turn to last answer, in the order of their ends.
     pub(super) tasks: Vec<Picoseconds>,
 }
 
 /// A session in progress.
 #[derive(Debug, Clone)]
 struct Going {
-    /// Index in the trace.
+    /// Index of the session in the trace.
     session: usize,
-    /// Index of the next turn.
+    /// Index of the next turn in the session.
     next: usize,
     said: Vec<Run>,
     length: u32,
-    /// The user that waits for this sub-agent.
+    /// The user that waits for this sub-agent; `None` if the session is not a sub-agent.
     parent: Option<u32>,
-    /// Sub-agents that the next turn waits for.
+    /// Number of sub-agents for which the next turn waits.
     children: usize,
     /// Earliest time of the next turn.
     ready: Picoseconds,
     started: Option<Picoseconds>,
 }
 
-/// First segment of texts without an identity of their own; traces use the segments below.
+/// First segment for texts without a recorded identity; traces use smaller segment numbers.
 const OWN_TEXTS: u32 = 1 << 30;
 
 impl Agents {
-    /// The sessions of `trace`: at their recorded times × `scale`, or `concurrency` in progress at any time.
+    /// The sessions of `trace`: at their recorded times × `scale`, or with `concurrency` sessions in progress at any
+    /// time.
     pub(super) fn new(trace: Arc<Trace>, scale: f64, concurrency: Option<u64>) -> Agents {
         let roots = (0..trace.sessions.len()).filter(|index| !trace.sessions[*index].spawned);
         let mut roots: Vec<usize> = roots.collect();
@@ -103,7 +105,7 @@ impl Agents {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next turn, in order of time and then of users.
+    /// The next turn, in order of time and, for equal times, of users.
     pub(super) fn next(&mut self) -> Option<Request> {
         let Reverse((at, user)) = self.due.pop()?;
         let going = self.going.get_mut(&user)?;
@@ -135,8 +137,8 @@ impl Agents {
         })
     }
 
-    /// Records the answer of `user` at `at`, whose tokens are `segment` from 0 on: sub-agents start, the next turn is due, or the
-    /// session ends.
+    /// Records at `at` the answer to `user`, whose tokens are `segment` from 0 on: sub-agents start, the next turn
+    /// becomes due, or the session ends.
     pub(super) fn answered(&mut self, user: u32, at: Picoseconds, segment: u32) {
         let (trace, scale) = (Arc::clone(&self.trace), self.scale);
         let Some(going) = self.going.get_mut(&user) else { return };
@@ -167,7 +169,7 @@ impl Agents {
         }
     }
 
-    /// Ends the session of `user`: its parent goes on, or another session starts.
+    /// Ends the session of `user`: its parent continues, or another session starts.
     pub(super) fn end(&mut self, user: u32, at: Picoseconds) {
         let Some(ended) = self.going.remove(&user) else { return };
         if let Some(parent) = ended.parent {
@@ -191,7 +193,7 @@ impl Agents {
     }
 }
 
-/// A recorded time, exact where the factor is 1.
+/// A recorded time multiplied by `scale`; exact if the factor is 1.
 pub(super) fn scaled(time: Picoseconds, scale: f64) -> Picoseconds {
     if scale == 1.0 { time } else { Picoseconds::from_seconds(time.seconds() * scale) }
 }
@@ -212,8 +214,9 @@ mod tests {
         Arc::new(Trace { requests: Vec::new(), timed: true, sessions })
     }
 
-    /// A parent asks at 0 and is answered at 5 s; two sub-agents start 1 s and 2 s later and end at 9 s and 20 s. The next turn
-    /// waits 3 s after the answer, which is 8 s, and for both: it is due at 20 s with 100 + 10 + 50 tokens.
+    /// A parent asks at 0 and is answered at 5 s; two sub-agents start 1 s and 2 s later and end at 9 s and 20 s. The
+    /// next turn waits for 3 s after the answer, until 8 s, and for both sub-agents: it is due at 20 s with 100 + 10 +
+    /// 50 tokens.
     #[test]
     fn a_turn_waits_for_its_tools_and_its_sub_agents() {
         let parent = Session { turns: vec![turn(0, 100, &[]), turn(3, 50, &[1, 2])], ..Session::default() };
@@ -239,7 +242,7 @@ mod tests {
         assert_eq!((agents.peek(), agents.tasks.as_slice()), (None, [Picoseconds(25 * S)].as_slice()));
     }
 
-    /// Of three sessions two are in progress: the third starts when one ends.
+    /// Of three sessions two are in progress: the third starts when one of these ends.
     #[test]
     fn as_many_sessions_as_asked_are_in_progress() {
         let session = || Session { turns: vec![turn(0, 100, &[])], ..Session::default() };
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(agents.next().map(|r| (r.at.0 / S, r.user)), Some((4, 2)));
     }
 
-    /// Answers stay in the conversation; a whole prompt replaces it.
+    /// Answers stay in the conversation, but a whole prompt replaces the conversation.
     #[test]
     fn a_whole_prompt_replaces_what_was_said() {
         let whole: Box<[Run]> = [Run { segment: 3, start: 0, length: 64 }].into();

@@ -1,6 +1,6 @@
 //! Arrival times of requests.
 //!
-//! Knows: arrival processes, their rates and the drawing of an open process's next time. Knows nothing about the
+//! Knows: arrival processes, their rates, and how the next time of an open process is drawn. Knows nothing about the
 //! requests that arrive.
 
 use super::length::Length;
@@ -15,24 +15,24 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Arrivals {
-    /// Independent arrivals.
+    /// Independent arrivals (a Poisson process).
     Poisson {
         /// Requests per second.
         rate: f64,
     },
-    /// Evenly spaced arrivals, the first at 0.
+    /// Evenly spaced arrivals, the first at time 0.
     Constant {
         /// Requests per second.
         rate: f64,
     },
-    /// Gamma-distributed gaps; burstiness 1 is Poisson, below 1 burstier.
+    /// Gamma-distributed gaps between arrivals; burstiness 1 is Poisson, smaller values are burstier.
     Gamma {
         /// Requests per second.
         rate: f64,
-        /// Shape of the gaps.
+        /// Shape parameter of the gaps' distribution.
         burstiness: f64,
     },
-    /// Independent arrivals at a rate that changes linearly, and then stays.
+    /// Independent arrivals at a rate that changes linearly and then stays constant.
     Ramp {
         /// Requests per second at the start.
         from: f64,
@@ -43,57 +43,58 @@ pub enum Arrivals {
     },
     /// `size` requests at once, every `every_s` seconds; all requests at once if neither is given.
     Burst {
-        /// Requests of a burst.
+        /// Number of requests per burst.
         size: Option<u64>,
-        /// Seconds from burst to burst.
+        /// Seconds from one burst to the next.
         every_s: Option<f64>,
     },
     /// All requests arrive at the start.
     Offline,
     /// A fixed number of users, each with one request in flight or thinking.
     ClosedLoop {
-        /// Users.
+        /// Number of users.
         concurrency: u64,
-        /// Mean of the exponential time between an answer and the user's next request; 0 where absent.
+        /// Mean in seconds of the exponentially distributed time from an answer to the user's next request; 0 if
+        /// absent.
         think_s: Option<f64>,
-        /// Seconds over which the users begin, one after another; all at once where absent. What is sent before their end comes on
-        /// top of the requests of a run and is not judged.
+        /// Seconds over which the users begin, one after another; all begin at once if absent. Requests sent during
+        /// this time are additional to the run's requests and are not judged.
         ramp_s: Option<f64>,
-        /// Seconds from a request's last step until the same user's next request is at the server, thinking aside;
-        /// [`TURN_ROUND`](super::TURN_ROUND) where absent.
+        /// Seconds from a request's last step until the user's next request is at the server, without think time;
+        /// [`TURN_ROUND`](super::TURN_ROUND) if absent.
         turn_round_s: Option<f64>,
     },
-    /// Conversations: each turn's prompt is all earlier text of the conversation plus something new. Prompt lengths
-    /// count the new part.
+    /// Conversations: the prompt of each turn is all earlier text of the conversation plus new text. Prompt lengths
+    /// count only the new text.
     Sessions {
-        /// New conversations per second, independent of one another; an alternative to `concurrency`.
+        /// New conversations per second, independent of each other; an alternative to `concurrency`.
         rate: Option<f64>,
-        /// Conversations in progress at one time; the next begins when one ends.
+        /// Number of conversations in progress at one time; the next begins when one ends.
         concurrency: Option<u64>,
-        /// Turns of a conversation.
+        /// Number of turns per conversation.
         turns: Length,
-        /// Mean of the exponential time between an answer and the next turn; 0 where absent.
+        /// Mean in seconds of the exponentially distributed time from an answer to the next turn; 0 if absent.
         think_s: Option<f64>,
     },
-    /// Times as recorded in a trace.
+    /// Arrival times as recorded in a trace.
     Trace {
-        /// The file.
+        /// Path of the trace file.
         path: String,
-        /// Format of the file; detected from its first line if absent.
+        /// Format of the file; detected from the first line if absent.
         format: Option<TraceFormat>,
-        /// Factor on times; below 1 is faster.
+        /// Factor on recorded times; values below 1 are faster.
         scale: Option<f64>,
-        /// Recorded sessions in progress at any time, in place of their recorded start times.
+        /// Number of recorded sessions in progress at any time, in place of their recorded start times.
         concurrency: Option<u64>,
-        /// Contents of the file, once loaded.
+        /// Contents of the file; `None` until it is loaded.
         #[serde(skip)]
         recorded: Option<Arc<Trace>>,
     },
 }
 
 impl Arrivals {
-    /// Mean requests per second: of a ramp while it rises, of a trace over its span. `None` for conversations, and
-    /// where answers or nothing set the pace.
+    /// Mean requests per second: of a ramp while it rises, of a trace over its duration. `None` for conversations, and
+    /// if arrivals depend on answers or all come at once.
     pub fn rate(&self) -> Option<f64> {
         match self {
             Arrivals::Poisson { rate } | Arrivals::Constant { rate } | Arrivals::Gamma { rate, .. } => {
@@ -108,7 +109,7 @@ impl Arrivals {
         }
     }
 
-    /// When all users of a closed loop have begun.
+    /// Time at which all users of a closed loop have begun.
     pub(crate) fn ramped(&self) -> Picoseconds {
         match self {
             Arrivals::ClosedLoop { ramp_s: Some(ramp), .. } => Picoseconds::from_seconds(*ramp),
@@ -116,8 +117,8 @@ impl Arrivals {
         }
     }
 
-    /// The squared coefficient of variation of the gaps. In bursts of n, n − 1 gaps are 0 and one is the whole
-    /// interval: n − 1.
+    /// The squared coefficient of variation of the gaps between arrivals. In bursts of n, n − 1 gaps are 0 and one is
+    /// the whole interval, which gives n − 1.
     pub fn cv2(&self) -> f64 {
         match self {
             Arrivals::Poisson { .. } | Arrivals::Ramp { .. } => 1.0,
@@ -206,7 +207,7 @@ impl Arrivals {
     }
 }
 
-/// Refuses a number of users that would need too much memory: all are ready at the start, a word each.
+/// Refuses a number of users that would need too much memory: all users are ready at the start, with one word each.
 fn check_concurrency(place: &str, users: u64) -> Result<()> {
     let sane = (1..=1_000_000).contains(&users);
     number(place, "concurrency", users as f64, sane, "a whole number from 1 to 10^6")
@@ -219,7 +220,7 @@ fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> R
     Err(Error::field(place, format!("workload.arrivals.{field}"), shown(found), accepted))
 }
 
-/// Refuses a number of sessions in progress that cannot be, or of a trace without sessions.
+/// Refuses an impossible number of sessions in progress, or any number for a trace without sessions.
 fn check_replayed(place: &str, recorded: Option<&Trace>, concurrency: Option<u64>) -> Result<()> {
     let Some(users) = concurrency else { return Ok(()) };
     if recorded.is_some_and(|trace| trace.sessions.is_empty()) {
@@ -240,7 +241,7 @@ fn check_trace(place: &str, scale: f64, recorded: Option<&Trace>) -> Result<()> 
     Ok(())
 }
 
-/// The times of an open process, one after another.
+/// Clock of an open arrival process: produces its times in order.
 #[derive(Debug, Clone)]
 pub(super) struct Clock {
     pace: Pace,
@@ -262,7 +263,7 @@ enum Pace {
     Constant {
         rate: f64,
     },
-    /// `sum` is the expected number of arrivals so far, to which each adds an exponential.
+    /// `sum` is the expected number of arrivals so far; each arrival adds an exponential draw.
     Ramp {
         from: f64,
         to: f64,
@@ -276,7 +277,7 @@ enum Pace {
 }
 
 impl Clock {
-    /// The clock of an open process; `None` for traces, and where answers set the pace.
+    /// The clock of an open process; `None` for traces, and if arrivals depend on answers.
     pub(super) fn new(arrivals: &Arrivals, seed: u64) -> Option<Clock> {
         let pace = match *arrivals {
             Arrivals::Poisson { rate } | Arrivals::Sessions { rate: Some(rate), .. } => {
@@ -297,7 +298,7 @@ impl Clock {
         Some(Clock { pace, stream, at: Picoseconds::ZERO, drawn: 0 })
     }
 
-    /// The next time. Random processes start with a gap, the others at 0.
+    /// The next arrival time. Random processes start with a gap, the others at 0.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Picoseconds {
         let drawn = self.drawn;
@@ -319,13 +320,13 @@ impl Clock {
     }
 }
 
-/// A gap of `seconds`, rounded by adding a half: `round` is a function call on plain x86-64.
+/// A gap of `seconds`, rounded by adding one half: `round` would be a function call on plain x86-64.
 fn gap(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12 + 0.5) as u64)
 }
 
-/// Time at which `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to` per
-/// second from there.
+/// Time in seconds at which `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to`
+/// per second after that.
 fn ramp_time(from: f64, to: f64, over: f64, sum: f64) -> f64 {
     let rising = (from + to) / 2.0 * over;
     if sum >= rising {
@@ -346,11 +347,12 @@ mod tests {
 
     #[test]
     fn a_ramp_by_hand() {
-        // A ramp from 1/s to 3/s over 10 s: 20 are expected while it rises; 1·5 + 0.2·25/2 = 7.5 by t = 5 s.
+        // A ramp from 1/s to 3/s over 10 s: 20 arrivals are expected in that time, of which 1·5 + 0.2·25/2 = 7.5 by t =
+        // 5 s.
         assert!((ramp_time(1.0, 3.0, 10.0, 7.5) - 5.0).abs() < 1e-12);
         assert!((ramp_time(1.0, 3.0, 10.0, 20.0) - 10.0).abs() < 1e-12);
         assert!((ramp_time(1.0, 3.0, 10.0, 26.0) - 12.0).abs() < 1e-12);
-        // Falling from 3/s to 1/s: 12.5 by 5 s.
+        // A ramp from 3/s to 1/s: 12.5 by 5 s.
         assert!((ramp_time(3.0, 1.0, 10.0, 12.5) - 5.0).abs() < 1e-12);
         // A ramp from 0: t²/2 · 0.1 = 0.2 at 2 s.
         assert!((ramp_time(0.0, 1.0, 10.0, 0.2) - 2.0).abs() < 1e-12);
@@ -358,11 +360,12 @@ mod tests {
 
     #[test]
     fn a_ramp_has_as_many_arrivals_as_expected() {
-        // 100/s to 300/s over 100 s: 20,000 by the end, of which 100·50 + 2·2500/2 = 7500 in the first half.
+        // A ramp from 100/s to 300/s over 100 s: 20,000 arrivals by the end, of which 100·50 + 2·2500/2 = 7500 in the
+        // first half.
         let ramp = Arrivals::Ramp { from: 100.0, to: 300.0, over_s: 100.0 };
         let times = times(&ramp, 30_000);
         let by = |s: f64| times.iter().filter(|t| **t <= s).count() as f64;
-        // Counts are Poisson: their deviation is the root of the mean.
+        // Counts are Poisson-distributed: the standard deviation is the root of the mean.
         assert!((by(50.0) - 7500.0).abs() < 5.0 * 7500_f64.sqrt());
         assert!((by(100.0) - 20_000.0).abs() < 5.0 * 20_000_f64.sqrt());
     }
@@ -374,7 +377,8 @@ mod tests {
         let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - 0.25).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Mean 1/4, variance (1/4)²/0.5 = 0.125; its own: excess kurtosis 6/0.5 = 12, so 0.125²·(12 + 2)/n.
+        // Mean 1/4, variance (1/4)²/0.5 = 0.125. The variance itself has excess kurtosis 6/0.5 = 12, so 0.125²·(12 +
+        // 2)/n.
         assert!((mean - 0.25).abs() < 5.0 * (0.125 / n as f64).sqrt());
         assert!((variance - 0.125).abs() < 5.0 * (0.125 * 0.125 * 14.0 / n as f64).sqrt());
     }

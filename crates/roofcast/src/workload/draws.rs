@@ -1,6 +1,6 @@
 //! Random draws of a request: lengths, shared prefix, priority.
 //!
-//! Knows: a random stream for each purpose. Knows nothing about when requests are due.
+//! Knows: a separate random stream for each purpose. Knows nothing about when requests are due.
 
 use super::Workload;
 use super::empirical::{LengthSide, Observed};
@@ -10,7 +10,7 @@ use super::random::{Purpose, Stream, Weighted};
 use super::request::{Prompt, Request};
 use crate::units::Picoseconds;
 
-/// Everything about a request but its time.
+/// Draws of a request's properties other than its time.
 #[derive(Debug, Clone)]
 pub(super) struct Draws {
     lengths: Lengths,
@@ -28,7 +28,7 @@ enum Lengths {
         input: Sampler,
         output: Sampler,
     },
-    /// An observed pair of lengths, drawn from the prompts' stream.
+    /// An observed pair of lengths, drawn from the stream of prompts.
     Together(Observed),
 }
 
@@ -54,7 +54,7 @@ impl Draws {
         })
     }
 
-    /// Prompt and output tokens, without the shared prefix.
+    /// Number of prompt tokens and of output tokens, without the shared prefix.
     #[inline(always)]
     pub(super) fn lengths(&mut self) -> (u32, u32) {
         let (input, output) = match &mut self.lengths {
@@ -66,7 +66,7 @@ impl Draws {
         (input, output.min(self.max_tokens.unwrap_or(u32::MAX)))
     }
 
-    /// The client's bound on output tokens.
+    /// The client's bound on output tokens; `None` if each request asks for exactly its output.
     pub(super) fn max_tokens(&self) -> Option<u32> {
         self.max_tokens
     }
@@ -76,7 +76,7 @@ impl Draws {
         self.prefixes.is_some()
     }
 
-    /// Segment and length of the shared prefix, if the request has one.
+    /// Segment and length of the shared prefix; `None` if the request has none.
     #[inline(always)]
     pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
         self.prefixes.as_mut().and_then(PrefixDraws::draw)

@@ -1,8 +1,9 @@
-//! Lengths as they were observed: pairs of prompt and answer, or the quantiles of both and how they go together.
+//! Observed lengths: pairs of prompt and answer, or the quantiles of both with their correlation.
 //!
-//! Knows: where observations come from, their moments, and how a pair is drawn. Quantiles are joined by straight lines.
-//! Where prompt and answer are correlated, two normals are drawn with the correlation 2 sin(π ρ/6) that gives Spearman's
-//! ρ, and each one's probability is looked up (a Gaussian copula).
+//! Knows: where observations come from, their moments, and how a pair is drawn. Between quantiles the distribution is
+//! linear. If prompt and answer are correlated, two normals are drawn with the correlation 2 sin(π ρ/6), which gives
+//! Spearman's ρ, and each normal's probability is looked up in the quantiles (a Gaussian copula). Knows nothing about
+//! when requests arrive.
 
 use super::random::{Stream, normal_cdf};
 use super::trace::{Trace, TraceFormat};
@@ -11,27 +12,27 @@ use crate::preset::{MOST_TOKENS, PROBABILITIES, PresetStatistics, Quantiles};
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Source of observed lengths: one of `pairs`, `path` and `name`.
+/// Source of observed lengths: one of the keys `pairs`, `path` and `name`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LengthSource {
-    /// Prompt and answer tokens, each pair as likely as any other.
+    /// Numbers of prompt and answer tokens; all pairs are equally likely.
     pub pairs: Option<Arc<[(u32, u32)]>>,
-    /// A trace file.
+    /// Path of a trace file.
     pub path: Option<String>,
-    /// Format of the file; detected from its first line if absent.
+    /// Format of the file; detected from the first line if absent.
     pub format: Option<TraceFormat>,
-    /// A preset of the catalog.
+    /// Name of a preset in the catalog.
     pub name: Option<String>,
-    /// Observed lengths, once loaded.
+    /// Observed lengths; `None` until they are loaded.
     #[serde(skip)]
     pub observed: Option<Observed>,
 }
 
-/// Observed lengths.
+/// Observed lengths, in either form.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observed {
-    /// Pairs, each as likely as any other.
+    /// Pairs of lengths; all are equally likely.
     Pairs(Arc<[(u32, u32)]>),
     /// Quantiles of prompt and output lengths.
     Summary(Arc<PresetStatistics>),
@@ -44,21 +45,21 @@ pub(super) enum LengthSide {
     Output,
 }
 
-/// Finds the lengths of a preset by its name.
+/// Function that finds the lengths of a preset by its name.
 pub(super) type Presets<'a> = &'a dyn Fn(&str) -> Result<Arc<PresetStatistics>>;
 
 impl LengthSource {
-    /// The lengths of a trace file.
+    /// The observed lengths of a trace file.
     pub(super) fn of_file(path: &str, format: Option<TraceFormat>) -> LengthSource {
         LengthSource { path: Some(path.into()), format, ..LengthSource::default() }
     }
 
-    /// The lengths of a preset.
+    /// The observed lengths of a preset.
     pub(super) fn of_preset(name: &str) -> LengthSource {
         LengthSource { name: Some(name.into()), ..LengthSource::default() }
     }
 
-    /// Fills in observations that need no file; `preset` finds published lengths.
+    /// Loads observations that need no file; `preset` finds published lengths.
     pub(super) fn settle(&mut self, place: &str, field: &str, preset: Presets) -> Result<()> {
         let observed = match (&self.pairs, &self.path, &self.name) {
             (Some(pairs), None, None) => Observed::Pairs(Arc::clone(pairs)),
@@ -77,13 +78,13 @@ impl LengthSource {
         Ok(())
     }
 
-    /// Takes the trace that `path` names.
+    /// Uses the lengths of the trace that `path` names.
     pub(super) fn accept(&mut self, trace: &Trace) {
         let pairs = trace.requests.iter().map(|r| (r.input_len, r.output_len)).collect();
         self.observed = Some(Observed::Pairs(pairs));
     }
 
-    /// True if both are the same observations, so that pairs can be kept together.
+    /// True if both sources are equal, so that a request draws a pair.
     pub(super) fn is(&self, other: &LengthSource) -> bool {
         (&self.pairs, &self.path, self.format, &self.name)
             == (&other.pairs, &other.path, other.format, &other.name)
@@ -115,7 +116,7 @@ impl Observed {
     pub(super) fn mean(&self, side: LengthSide) -> f64 {
         match self {
             Observed::Pairs(pairs) => pairs.iter().map(|p| of(*p, side)).sum::<f64>() / pairs.len() as f64,
-            // A line from a to b has the mean (a + b)/2.
+            // A linear part from a to b has the mean (a + b)/2.
             Observed::Summary(s) => over_lines(s.quantiles(side), |a, b| (a + b) / 2.0),
         }
     }
@@ -125,7 +126,7 @@ impl Observed {
             Observed::Pairs(pairs) => {
                 pairs.iter().map(|p| of(*p, side) * of(*p, side)).sum::<f64>() / pairs.len() as f64
             }
-            // A line from a to b has the mean square (a² + ab + b²)/3.
+            // A linear part from a to b has the mean square (a² + ab + b²)/3.
             Observed::Summary(s) => over_lines(s.quantiles(side), |a, b| (a * a + a * b + b * b) / 3.0),
         };
         (square / (self.mean(side) * self.mean(side)) - 1.0).max(0.0)
@@ -139,7 +140,7 @@ impl Observed {
         }
     }
 
-    /// Draws both lengths, correlated as observed.
+    /// Draws both lengths, with the observed correlation.
     pub(super) fn draw_pair(&self, stream: &mut Stream) -> (u32, u32) {
         match self {
             Observed::Pairs(pairs) => pairs[stream.below(pairs.len() as u64) as usize],
@@ -162,12 +163,12 @@ impl PresetStatistics {
         }
     }
 
-    /// Mean prompt tokens of draws from the quantiles, in tokens.
+    /// Mean number of prompt tokens of draws from the quantiles.
     pub fn input_mean(self: &Arc<PresetStatistics>) -> f64 {
         Observed::Summary(Arc::clone(self)).mean(LengthSide::Input)
     }
 
-    /// Mean output tokens of draws from the quantiles, in tokens.
+    /// Mean number of output tokens of draws from the quantiles.
     pub fn output_mean(self: &Arc<PresetStatistics>) -> Option<f64> {
         self.output.map(|_| Observed::Summary(Arc::clone(self)).mean(LengthSide::Output))
     }
@@ -177,7 +178,7 @@ fn of(pair: (u32, u32), side: LengthSide) -> f64 {
     f64::from(if side == LengthSide::Input { pair.0 } else { pair.1 })
 }
 
-/// The mean of `each` line between quantiles, by its probability.
+/// Mean of `each` over the linear parts between quantiles, weighted by probability.
 fn over_lines(quantiles: &Quantiles, each: impl Fn(f64, f64) -> f64) -> f64 {
     let weights = PROBABILITIES.windows(2).map(|p| p[1] - p[0]);
     quantiles.windows(2).zip(weights).map(|(q, weight)| weight * each(q[0], q[1])).sum()

@@ -1,7 +1,8 @@
 //! Lengths of prompts and outputs.
 //!
 //! Knows: distributions of token counts, their moments in closed form, and how they are drawn. A log-normal length is
-//! exp(mu + sigma·z) for a standard normal z, rounded to a whole token and kept within `min` (1) and `max` (10^8).
+//! exp(mu + sigma·z) for a standard normal z, rounded to a whole token and limited to `min` (1) and `max` (10^8). Knows
+//! nothing about when requests arrive.
 
 use super::elementary::exp;
 use super::empirical::{LengthSide, LengthSource, Observed};
@@ -29,34 +30,34 @@ pub enum Length {
 pub enum LengthKind {
     /// A fixed length.
     Fixed {
-        /// Tokens.
+        /// Length in tokens.
         value: u64,
     },
-    /// Uniform over whole numbers.
+    /// Uniform distribution over whole numbers.
     Uniform {
-        /// Least.
+        /// Smallest length in tokens.
         min: u64,
-        /// Most.
+        /// Largest length in tokens.
         max: u64,
     },
-    /// exp of a normal draw.
+    /// Log-normal distribution: the exponential of a normal draw.
     Lognormal {
         /// Mean of the logarithm.
         mu: f64,
         /// Standard deviation of the logarithm.
         sigma: f64,
-        /// Draws below are raised to it; 1 where absent.
+        /// Smallest length in tokens; smaller draws are raised to this. 1 if absent.
         min: Option<u64>,
-        /// Draws above are lowered to it; 10^8 where absent.
+        /// Largest length in tokens; larger draws are lowered to this. 10^8 if absent.
         max: Option<u64>,
     },
-    /// Observed lengths. Where prompts and outputs name the same observations, a request draws a pair.
+    /// Observed lengths. If prompts and outputs have one source, a request draws a pair.
     Empirical(LengthSource),
 }
 
 impl Length {
-    /// The mean in tokens, before rounding: exp(mu + sigma²/2) for a log-normal that is not
-    /// cut. 0 for observations in a file that is not loaded.
+    /// Mean in tokens before rounding: exp(mu + sigma²/2) for a log-normal without limits. 0 for observations in a file
+    /// that is not loaded.
     pub(super) fn mean(&self, side: LengthSide) -> f64 {
         match self {
             Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => *n as f64,
@@ -70,8 +71,8 @@ impl Length {
         }
     }
 
-    /// The squared coefficient of variation: exp(sigma²) − 1 for a log-normal, (max − min)²/12 over the squared mean for
-    /// a uniform one.
+    /// The squared coefficient of variation: exp(sigma²) − 1 for a log-normal, (max − min)²/12 over the squared mean
+    /// for a uniform distribution.
     pub(super) fn cv2(&self, side: LengthSide) -> f64 {
         match self {
             Length::Drawn(LengthKind::Uniform { min, max }) => {
@@ -130,7 +131,7 @@ impl Length {
         }
     }
 
-    /// Observations that lengths are drawn from, if any.
+    /// Source of observed lengths; `None` for other distributions.
     pub(super) fn source(&self) -> Option<&LengthSource> {
         match self {
             Length::Drawn(LengthKind::Empirical(source)) => Some(source),
@@ -138,7 +139,7 @@ impl Length {
         }
     }
 
-    /// Observations to be filled in, if any.
+    /// Source of observed lengths, to be loaded; `None` for other distributions.
     pub(super) fn source_mut(&mut self) -> Option<&mut LengthSource> {
         match self {
             Length::Drawn(LengthKind::Empirical(source)) => Some(source),
@@ -146,7 +147,7 @@ impl Length {
         }
     }
 
-    /// Sampler of the distribution; `None` if a file is not loaded yet.
+    /// Sampler of the distribution; `None` if a file is not loaded.
     pub(super) fn sampler(&self, side: LengthSide) -> Option<Sampler> {
         Some(match *self {
             Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Sampler::Fixed(tokens(n)),
@@ -164,13 +165,13 @@ impl Length {
     }
 }
 
-/// A checked length in the integer type of requests.
+/// A validated length in the integer type of requests.
 fn tokens(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// E X^k of a log-normal cut at a = `min` and b = `max`: aᵏ Φ(α) + exp(kμ + k²σ²/2) (Φ(β − kσ) − Φ(α − kσ)) + bᵏ (1 − Φ(β)),
-/// with α = (ln a − μ)/σ and β = (ln b − μ)/σ. Uncut where neither is given.
+/// E X^k of a log-normal limited to a = `min` and b = `max`: aᵏ Φ(α) + exp(kμ + k²σ²/2) (Φ(β − kσ) − Φ(α − kσ)) + bᵏ (1
+/// − Φ(β)), with α = (ln a − μ)/σ and β = (ln b − μ)/σ. Without limits if neither is given.
 fn lognormal_moment(k: f64, mu: f64, sigma: f64, min: Option<u64>, max: Option<u64>) -> f64 {
     let whole = libm::exp(k * mu + k * k * sigma * sigma / 2.0);
     if min.is_none() && max.is_none() {
@@ -204,7 +205,7 @@ impl Sampler {
             Sampler::Fixed(n) => *n,
             Sampler::Uniform { min, count } => *min + stream.below(*count) as u32,
             Sampler::Lognormal { mu, sigma, min, max, ahead } => {
-                // + ½ and cut down: rounds a positive number.
+                // Add ½ and truncate, which rounds a positive number.
                 let rounded = |normal: f64| exp(*mu + *sigma * normal).clamp(*min, *max) + 0.5;
                 ahead.next(|| {
                     let mut lengths = stream.normals();
@@ -226,7 +227,7 @@ mod tests {
         // exp(6.9 + 0.7²/2) = exp(7.145) = 1267.8.
         assert!((lognormal(6.9, 0.7, None, None).mean(LengthSide::Input) - 1267.75).abs() < 0.1);
         assert_eq!(Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }).mean(LengthSide::Input), 15.0);
-        // Cut where it hardly ever is, the moments stay; cut to one value, it is that.
+        // With limits that draws hardly ever reach the moments are unchanged; with equal limits the mean is that value.
         assert!(
             (lognormal(6.9, 0.7, Some(1), Some(100_000_000)).mean(LengthSide::Input) - 1267.75).abs() < 0.1
         );
@@ -237,8 +238,8 @@ mod tests {
             one.mean(LengthSide::Input),
             one.cv2(LengthSide::Input)
         );
-        // Cut at the median e^6 = 403.43 from above: e^6 (½ + e^½ Φ(−1)) = 403.43 (0.5 + 1.64872 · 0.158655) = 307.24.
-        // The cut is a whole number, 403: the mean falls by ½ · 0.43 = 0.21 to 307.03.
+        // Limited from above at the median e^6 = 403.43: e^6 (½ + e^½ Φ(−1)) = 403.43 (0.5 + 1.64872 · 0.158655) =
+        // 307.24. The limit is a whole number, 403, so that the mean is ½ · 0.43 = 0.21 lower, 307.03.
         assert!((lognormal(6.0, 1.0, None, Some(403)).mean(LengthSide::Input) - 307.03).abs() < 0.02);
     }
 }

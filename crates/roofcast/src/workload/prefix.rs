@@ -1,25 +1,25 @@
-//! Prompt beginnings that requests share: system prompts, few-shot examples, documents.
+//! Prefixes that prompts share: system prompts, few-shot examples, documents.
 //!
-//! Knows: how long they are, how many there are, which request has which. A shared beginning is added to the prompt
-//! length. Its number is its segment.
+//! Knows: the length of prefixes, their number, and which request has which. A prefix is added to the prompt length.
+//! The number of a prefix is its segment. Knows nothing about prefix caches.
 
 use super::random::{Purpose, Stream, Weighted};
 use crate::error::{Error, Result};
 use serde::Deserialize;
 
-/// `[workload.prefix]`.
+/// `[workload.prefix]`: prefixes that prompts share.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prefix {
-    /// Tokens, on top of `input_len`.
+    /// Length of a prefix in tokens, in addition to `input_len`.
     pub length: u64,
     /// Number of different prefixes.
     #[serde(default = "one")]
     pub count: u64,
-    /// Fraction of the requests (of the sessions, where there are any) that have a prefix.
+    /// Fraction of the requests (of the sessions, if there are any) that have a prefix.
     #[serde(default = "all")]
     pub share: f64,
-    /// Zipf's exponent: the k-th prefix is drawn with a weight of 1/k^skew; 0 draws all equally often.
+    /// Zipf's exponent: the k-th prefix is drawn with weight 1/k^skew; 0 draws all prefixes equally often.
     #[serde(default)]
     pub skew: f64,
 }
@@ -53,7 +53,7 @@ impl Prefix {
     }
 }
 
-/// Draws of prefixes.
+/// Random choice of each request's prefix.
 #[derive(Debug, Clone)]
 pub(super) struct PrefixDraws {
     length: u32,
@@ -72,7 +72,7 @@ impl PrefixDraws {
         }
     }
 
-    /// Segment and length of the next request's prefix, if it has one.
+    /// Segment and length of the next request's prefix; `None` if it has none.
     pub(super) fn draw(&mut self) -> Option<(u32, u32)> {
         let has = self.stream.unit() < self.share;
         has.then(|| (self.choice.draw(&mut self.stream), self.length))

@@ -1,14 +1,14 @@
 //! Seeded random numbers that are identical on every machine.
 //!
-//! Knows: ChaCha8, one stream per purpose, and draws from the plain distributions. Logarithms and powers come from
-//! `elementary` and `libm`, in Rust, and never from the platform, whose last bit may differ. Knows nothing about the
-//! values that are drawn.
+//! Knows: ChaCha8, one stream per purpose, and draws from the basic distributions. Logarithms and powers come from
+//! `elementary` and `libm`, in Rust, and never from the platform's library, whose last bit may differ. Knows nothing
+//! about the values that are drawn.
 
 use super::elementary::log;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Purpose of a stream. Streams of one seed are independent: a change in the draws of one leaves the others
+/// Purpose of a stream. Streams of one seed are independent: a change in the draws from one leaves the others
 /// unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -23,11 +23,11 @@ pub(crate) enum Purpose {
     Acceptance,
 }
 
-/// One stream of draws.
+/// One stream of random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Stream {
     rng: ChaCha8Rng,
-    /// The second normal of the last pair.
+    /// The second normal of the last pair; `None` if it is used.
     spare: Option<f64>,
 }
 
@@ -40,7 +40,7 @@ impl Stream {
 
     /// The uniform draw at position `place` of the stream, independent of earlier draws.
     pub(crate) fn unit_at(&mut self, place: u128) -> f64 {
-        // Two words of 32 bits a draw.
+        // A draw uses two words of 32 bits.
         self.rng.set_word_pos(2 * place);
         self.unit()
     }
@@ -48,22 +48,22 @@ impl Stream {
     /// Uniform in (0, 1): (k + ½)/2^53 for a whole k below 2^53.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {
-        // Converted from a signed integer, which is one instruction on every machine.
+        // Convert from a signed integer, which is one instruction on every machine.
         ((self.rng.next_u64() >> 11) as i64 as f64 + 0.5) * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Uniform over 0..count, by multiplying; for counts below 2^27 no value is favoured by more than 2^-37.
+    /// Uniform over 0..count, by multiplication; for counts below 2^27 no value is favoured by more than 2^-37.
     pub(super) fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(count)) >> 64) as u64
     }
 
-    /// Exponential with mean 1.
+    /// A draw from the exponential distribution with mean 1.
     #[inline]
     pub(super) fn exponential(&mut self) -> f64 {
         -log(self.unit())
     }
 
-    /// Exponentials with mean 1, equal to drawing them one by one.
+    /// Draws from the exponential distribution with mean 1, equal to single draws.
     pub(super) fn exponentials(&mut self) -> [f64; AHEAD] {
         let mut made = [0.0; AHEAD];
         made.iter_mut().for_each(|unit| *unit = self.unit());
@@ -71,7 +71,7 @@ impl Stream {
         made
     }
 
-    /// Standard normal, by Marsaglia's polar method (SIAM Review 6(3), 1964).
+    /// A draw from the standard normal distribution, by Marsaglia's polar method (SIAM Review 6(3), 1964).
     pub(super) fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -82,7 +82,7 @@ impl Stream {
         x * scale
     }
 
-    /// Standard normals, equal to drawing them one by one.
+    /// Draws from the standard normal distribution, equal to single draws.
     pub(super) fn normals(&mut self) -> [f64; AHEAD] {
         let mut made = [0.0; AHEAD];
         let mut scales = [0.0; AHEAD / 2];
@@ -99,7 +99,7 @@ impl Stream {
         made
     }
 
-    /// A point in the unit circle, uniformly, and the square of its distance from the centre.
+    /// A uniform point in the unit circle, and the square of its distance from the centre.
     #[inline(always)]
     fn in_circle(&mut self) -> (f64, f64, f64) {
         loop {
@@ -111,9 +111,10 @@ impl Stream {
         }
     }
 
-    /// Gamma with this shape and mean `shape`, by Marsaglia and Tsang (ACM TOMS 26(3), 2000).
+    /// A draw from the gamma distribution with this shape and mean `shape`, by Marsaglia and Tsang (ACM TOMS 26(3),
+    /// 2000).
     pub(super) fn gamma(&mut self, shape: f64) -> f64 {
-        // Below 1, draw with shape + 1 and multiply by u^(1/shape).
+        // For a shape below 1, draw with shape + 1 and multiply by u^(1/shape).
         let raised = if shape < 1.0 { shape + 1.0 } else { shape };
         let d = raised - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
@@ -129,15 +130,15 @@ impl Stream {
     }
 }
 
-/// Buffer of draws of one kind: each draw is a chain of operations, and the chains of several overlap. Needs a stream
-/// of its own, since it draws ahead.
+/// Buffer of draws of one kind, made ahead: each draw is a chain of operations, and the chains of several draws
+/// overlap. Requires a separate stream, because it draws ahead.
 #[derive(Debug, Clone)]
 pub(super) struct Ahead<T> {
     made: Box<[T; AHEAD]>,
     taken: usize,
 }
 
-/// Draws made at once, an even number because normals come in pairs.
+/// Number of draws made at once; even, because normals come in pairs.
 const AHEAD: usize = 32;
 
 impl<T: Copy + Default> Ahead<T> {
@@ -157,10 +158,10 @@ impl<T: Copy + Default> Ahead<T> {
     }
 }
 
-/// A choice among a few, by weight.
+/// A random choice among few alternatives, by weight.
 #[derive(Debug, Clone)]
 pub(super) struct Weighted {
-    /// The sum of the weights up to each.
+    /// For each alternative, the sum of the weights up to it.
     cumulative: Vec<f64>,
 }
 
@@ -173,7 +174,7 @@ impl Weighted {
         Weighted { cumulative: weights.scan(0.0, sum).collect() }
     }
 
-    /// Index of the choice that is drawn, from 0.
+    /// Index of the drawn alternative, from 0.
     pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
         let at = stream.unit() * self.cumulative.last().copied().unwrap_or_default();
         let found = self.cumulative.partition_point(|sum| *sum <= at);
@@ -181,7 +182,7 @@ impl Weighted {
     }
 }
 
-/// The standard normal's distribution function.
+/// The cumulative distribution function of the standard normal.
 pub(super) fn normal_cdf(z: f64) -> f64 {
     0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
 }
@@ -192,7 +193,7 @@ mod tests {
 
     const N: usize = 100_000;
 
-    /// The sample mean is within 5 standard errors of the true one: (true variance / n)^½.
+    /// The sample mean is within 5 standard errors, (true variance / n)^½ each, of the true mean.
     fn near(mean: f64, variance: f64, mut draw: impl FnMut() -> f64) {
         let sum: f64 = (0..N).map(|_| draw()).sum();
         let error = (variance / N as f64).sqrt();
@@ -205,10 +206,10 @@ mod tests {
             let mut s = Stream::new(seed, Purpose::Input);
             near(0.5, 1.0 / 12.0, || s.unit());
             near(1.0, 1.0, || s.exponential());
-            // E x² = 2 for an exponential, with variance 24 − 4.
+            // E x² = 2 for the exponential, with variance 24 − 4.
             near(2.0, 20.0, || s.exponential().powi(2));
             near(0.0, 1.0, || s.normal());
-            // The square is chi-squared: mean 1, variance 2; the fourth moment is 3, with variance 105 − 9.
+            // The square of a normal is chi-squared: mean 1, variance 2; the fourth moment is 3, with variance 105 − 9.
             near(1.0, 2.0, || s.normal().powi(2));
             near(3.0, 96.0, || s.normal().powi(4));
             for shape in [0.3, 1.0, 4.5] {
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_normal_has_its_quantiles() {
-        // Φ(1.281552) = 0.9; the fraction below has the variance p(1 − p).
+        // Φ(1.281552) = 0.9; the fraction of draws below has the variance p(1 − p).
         let mut s = Stream::new(7, Purpose::Output);
         near(0.9, 0.09, || f64::from(u8::from(s.normal() < 1.281_551_565_5)));
         assert!((normal_cdf(1.281_551_565_544_6) - 0.9).abs() < 1e-12);

@@ -1,8 +1,8 @@
-//! Conversations: the prompt of a turn is all earlier text of the conversation plus something new.
+//! Conversations: the prompt of a turn is all earlier text of the conversation plus new text.
 //!
-//! Knows: the sessions in progress, the text of each, and which session sends its next turn at which time. A session
-//! is drawn whole when it begins, so that the speed of its answers changes nothing but times. Memory grows with the
-//! sessions in progress.
+//! Knows: the sessions in progress, the text of each, and which session sends its next turn at which time. All turns of
+//! a session are drawn when it begins, so that the speed of answers changes only times. Memory grows with the sessions
+//! in progress. Knows nothing about how requests are served.
 
 use super::arrivals::{Arrivals, Clock};
 use super::draws::Draws;
@@ -16,31 +16,31 @@ use crate::units::Picoseconds;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The most turns of a session.
+/// Most turns of a session.
 pub(super) const MOST_TURNS: u32 = 1000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Sessions {
-    /// Clock and time of the next session's start; `None` if a session starts only when another ends.
+    /// Clock of session starts, and time of the next start; `None` if a session starts only when another ends.
     beginning: Option<(Clock, Picoseconds)>,
-    /// Times at which sessions send their next turn.
+    /// Times at which sessions send their next turns.
     due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
     going: BTreeMap<u32, Session>,
     turns: Sampler,
     turns_stream: Stream,
     think: Think,
     begun: u32,
-    /// Segments below this number are prefixes; session n has segment `first_segment` + n.
+    /// Number of prefixes, which have the smallest segments; session n has segment `first_segment` + n.
     first_segment: u32,
 }
 
 #[derive(Debug, Clone)]
 struct Session {
-    /// Remaining turns, the next one last.
+    /// Remaining turns in reverse order, the next one last.
     turns: Vec<Turn>,
     said: Vec<Run>,
     length: u32,
-    /// Tokens that the session's user has sent.
+    /// Number of tokens that the session's user has sent.
     own: u32,
     priority: i32,
     max_tokens: Option<u32>,
@@ -51,7 +51,7 @@ struct Session {
 struct Turn {
     input: u32,
     output: u32,
-    /// Time between the previous answer and this turn.
+    /// Time from the previous answer to this turn.
     think: Picoseconds,
 }
 
@@ -81,7 +81,7 @@ impl Sessions {
         speaks.into_iter().chain(begins).min()
     }
 
-    /// The next turn. A turn that is due at the time at which a session begins goes first.
+    /// The next turn. If a turn is due when a session begins, the turn goes first.
     pub(super) fn next(&mut self, draws: &mut Draws) -> Option<Request> {
         let at = self.peek()?;
         let session = match self.due.peek() {
@@ -105,7 +105,7 @@ impl Sessions {
         self.going.get_mut(&session)?.speak(at, session, own)
     }
 
-    /// Draws a whole session.
+    /// Draws all turns of a new session.
     fn begin(&mut self, draws: &mut Draws) -> Session {
         let count = self.turns.draw(&mut self.turns_stream).min(MOST_TURNS);
         let mut turns = Vec::with_capacity(count as usize);
@@ -128,12 +128,12 @@ impl Sessions {
         }
     }
 
-    /// Records the session's answer: the session continues, or ends.
+    /// Records an answer at `at`: the session continues, or ends.
     pub(super) fn answered(&mut self, session: u32, at: Picoseconds, segment: u32) {
         let Some(going) = self.going.get_mut(&session) else { return };
         going.said.push(Run { segment, start: 0, length: going.answer.into() });
         match going.turns.last() {
-            // Prompts end at 2^32 tokens, the range of lengths.
+            // A prompt must stay below 2^32 tokens, the range of lengths.
             Some(turn) if going.length.checked_add(turn.input).is_some() => {
                 self.due.push(Reverse((at + turn.think, session)));
             }
@@ -141,7 +141,7 @@ impl Sessions {
         }
     }
 
-    /// Ends the session; where a number of sessions is kept in progress, the next begins.
+    /// Ends the session; if a constant number of sessions is in progress, the next session begins.
     pub(super) fn end(&mut self, session: u32, at: Picoseconds) {
         if self.going.remove(&session).is_some() && self.beginning.is_none() {
             self.due.push(Reverse((at, self.begun)));

@@ -1,9 +1,8 @@
 //! Recorded traffic: files of requests with their times and lengths.
 //!
-//! Knows: which format a text is in, and the rules for every format: lengths of at least one token, times that never
-//! go back. One format a file. Knows no files: texts are handed in.
-//!
-//! Times of day count from the first row; seconds and milliseconds are kept as they are.
+//! Knows: how to detect the format of a text, and the rules for every format: lengths of at least one token, times in
+//! ascending order, one format per file. Times of day are measured from the first row; seconds and milliseconds are
+//! kept as they are. Opens no files: the caller provides the texts.
 
 mod azure;
 mod burstgpt;
@@ -25,13 +24,13 @@ use crate::units::Picoseconds;
 use serde::Deserialize;
 use session::{Session, Text};
 
-/// The latest time in seconds, 115 days.
+/// Latest time of a request in seconds: 115 days.
 pub(super) const MOST_SECONDS: f64 = 1e7;
 
-/// The most requests of a trace.
+/// Most requests of a trace.
 const MOST_REQUESTS: usize = 10_000_000;
 
-/// A format of recorded traffic.
+/// Formats of recorded traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceFormat {
@@ -39,19 +38,20 @@ pub enum TraceFormat {
     Azure,
     /// JSON lines of Mooncake: `timestamp` in ms, `input_length`, `output_length`, `hash_ids` of 512 tokens each.
     Mooncake,
-    /// Mooncake's keys as `vllm bench serve --dataset-name timed_trace` reads them: seconds, and 16 tokens a block.
+    /// Mooncake's keys as `vllm bench serve --dataset-name timed_trace` reads them: `timestamp` in seconds, and 16
+    /// tokens per block.
     Vllm,
-    /// CSV of BurstGPT: `Timestamp`, `Request tokens`, `Response tokens` among its columns.
+    /// CSV of BurstGPT, with `Timestamp`, `Request tokens` and `Response tokens` among its columns.
     BurstGpt,
-    /// JSON lines with `conversations`, or with lengths; no times.
+    /// JSON lines with `conversations`, or with lengths; without times.
     ShareGpt,
-    /// CSV `arrival_s,input_len,output_len[,priority][,session][,max_tokens]`.
+    /// roofcast's CSV: `arrival_s,input_len,output_len[,priority][,session][,max_tokens]`.
     Own,
-    /// CSV `input_length,output_length`; no times.
+    /// CSV `input_length,output_length`, without times.
     Pairs,
-    /// JSON lines of sessions, a turn a line: aiperf's and Dynamo's multi-turn Mooncake traces.
+    /// JSON lines of sessions, one turn per line: aiperf's and Dynamo's multi-turn Mooncake traces.
     Turns,
-    /// JSON lines of coding-agent sessions with sub-agents, a session a line: kv-cache-tester's (Weka's) traces.
+    /// JSON lines of coding-agent sessions with sub-agents, one session per line: traces of kv-cache-tester (Weka).
     Weka,
 }
 
@@ -60,9 +60,10 @@ pub enum TraceFormat {
 pub struct Trace {
     /// Requests in order of time.
     pub requests: Vec<Request>,
-    /// True if the file has times; otherwise all times are 0.
+    /// True if the file has times; otherwise the time of every request is 0.
     pub timed: bool,
-    /// Sessions, if the file has them; `requests` then has every turn at the time of its session.
+    /// Sessions of the file; empty if it has none. With sessions, `requests` holds every turn at the start time of its
+    /// session.
     pub sessions: Vec<Session>,
 }
 
@@ -106,13 +107,13 @@ impl Trace {
         }
     }
 
-    /// Gaps per second; `None` if all requests come at once.
+    /// Mean arrivals per second, from the gaps between requests; `None` if all requests come at once.
     pub fn rate(&self) -> Option<f64> {
         let span = self.span_s();
         (span > 0.0).then(|| (self.requests.len() - 1) as f64 / span)
     }
 
-    /// The squared coefficient of variation of the gaps; 0 if all requests come at once.
+    /// The squared coefficient of variation of the gaps between requests; 0 if all requests come at once.
     pub fn cv2(&self) -> f64 {
         let Some(rate) = self.rate() else { return 0.0 };
         let gaps = self.requests.windows(2).map(|pair| pair[1].at.seconds() - pair[0].at.seconds());
@@ -146,7 +147,7 @@ fn detect(place: &str, text: &str) -> Result<TraceFormat> {
     })
 }
 
-/// Requests read so far.
+/// Requests that were read so far.
 struct Recording<'a> {
     place: &'a str,
     requests: Vec<Request>,
@@ -154,7 +155,7 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Adds a request of `line`. A time before the previous request's is an error.
+    /// Adds a request that was read from `line`; an earlier time than that of the previous request is an error.
     fn add(&mut self, line: usize, request: Request) -> Result<()> {
         if let Some(last) = self.requests.last().filter(|last| last.at > request.at) {
             let (now, before) = (request.at.seconds(), last.at.seconds());
@@ -174,7 +175,7 @@ impl Recording<'_> {
         Error::Parse { place: format!("{}:{line}:{column}", self.place), message }
     }
 
-    /// A count of tokens, from 1.
+    /// Returns `count` as a number of tokens; an error if it is 0 or too large.
     fn tokens(&self, line: usize, column: usize, name: &str, count: u64) -> Result<u32> {
         match u32::try_from(count) {
             Ok(n) if (1..=MOST_TOKENS).contains(&count) => Ok(n),
@@ -185,7 +186,7 @@ impl Recording<'_> {
         }
     }
 
-    /// A time since the start, in seconds.
+    /// Returns `seconds` as a time since the start; an error if it is not valid.
     fn seconds(&self, line: usize, column: usize, name: &str, seconds: f64) -> Result<Picoseconds> {
         if (0.0..=MOST_SECONDS).contains(&seconds) {
             return Ok(Picoseconds::from_seconds(seconds));
@@ -195,7 +196,7 @@ impl Recording<'_> {
     }
 }
 
-/// Every turn as a request at the start of its session, in order of time, with its prompt's length as recorded.
+/// Every turn as a request at the start time of its session, in order of time, with the recorded prompt length.
 fn turns_of(sessions: &[Session]) -> Vec<Request> {
     let mut requests = Vec::new();
     for session in sessions {
@@ -213,7 +214,7 @@ fn turns_of(sessions: &[Session]) -> Vec<Request> {
     requests
 }
 
-/// A request that shares nothing.
+/// A request without tokens in common with other requests.
 fn plain(at: Picoseconds, input_len: u32, output_len: u32) -> Request {
     Request { at, input_len, output_len, max_tokens: None, priority: 0, user: 0, prompt: Prompt::Own }
 }

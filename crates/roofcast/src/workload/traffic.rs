@@ -1,7 +1,8 @@
-//! The requests of a workload, one after another.
+//! The requests of a workload, generated one after another.
 //!
-//! Knows: each request's lengths, tokens and time, drawn when it is asked for. An open loop takes constant memory, a
-//! closed one a word per user. Knows nothing about how requests are served: the caller reports each answer.
+//! Knows: lengths, tokens and time of each request, which are drawn when the request is taken. An open loop needs
+//! constant memory, a closed loop one word per user. Knows nothing about how requests are served: the caller reports
+//! each answer.
 
 use super::Workload;
 use super::agents::{Agents, scaled};
@@ -23,7 +24,7 @@ pub struct Traffic {
     cap: Option<Cap>,
     /// True if an answer may cause another request.
     closed: bool,
-    /// Before when requests come on top of the others.
+    /// Time before which requests are additional to the run's requests.
     ramped: Picoseconds,
     total: u64,
     left: u64,
@@ -31,9 +32,9 @@ pub struct Traffic {
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// Times that do not depend on answers; the next one is drawn ahead.
+    /// Times that do not depend on answers; the next time is drawn in advance.
     Open { clock: Clock, due: Picoseconds },
-    /// Users waiting for their answers.
+    /// Users, each of whom waits for an answer before the next request.
     Closed(Users),
     /// Conversations.
     Sessions(Box<Sessions>),
@@ -44,8 +45,8 @@ enum Source {
 }
 
 impl Traffic {
-    /// The traffic of a workload, from its first request; `place` names the workload's file in errors. The workload's
-    /// files must be loaded.
+    /// The traffic of a workload, from its first request on; `place` names the workload's file in errors. The
+    /// workload's files must be loaded.
     pub fn new(workload: &Workload, place: &str) -> Result<Traffic> {
         workload.check(place)?;
         let missing =
@@ -60,7 +61,7 @@ impl Traffic {
         Ok(Traffic { source, draws, cap, closed, ramped, total, left: total })
     }
 
-    /// As a client draws it that takes a turn-round of its own.
+    /// Returns the traffic for a client that itself takes the time between an answer and the next request.
     #[must_use]
     pub fn without_turn_round(self) -> Traffic {
         let source = match self.source {
@@ -97,7 +98,7 @@ impl Traffic {
         }
     }
 
-    /// Takes the next request, in order of time; at equal times in order of users, or of the trace.
+    /// Takes the next request in order of time; for equal times in order of users, or of the trace.
     #[allow(clippy::should_implement_trait)] // an iterator's end would be final: a closed loop goes on after an answer
     #[inline(always)]
     pub fn next(&mut self) -> Option<Request> {
@@ -108,7 +109,7 @@ impl Traffic {
         let request = match &mut self.source {
             Source::Open { clock, due } => {
                 let at = *due;
-                // Draws no time after the last request.
+                // After the last request no time is drawn.
                 if self.left > 1 {
                     *due = clock.next();
                 }
@@ -137,8 +138,8 @@ impl Traffic {
         Some(Request { at: sent, ..request })
     }
 
-    /// Records an answer at `at`: the user thinks, and then sends the next request. In a conversation the answer,
-    /// whose tokens are `output_segment` from 0 on, becomes part of all later prompts.
+    /// Records an answer at `at`: the user thinks, and then sends the next request. In a conversation, the answer's
+    /// tokens, `output_segment` from 0 on, become part of all later prompts.
     pub fn completed(&mut self, user: u32, at: Picoseconds, output_segment: u32) {
         match &mut self.source {
             Source::Closed(users) => users.answered(user, at),
@@ -151,8 +152,8 @@ impl Traffic {
         }
     }
 
-    /// Records that the user's request will not be answered: a user thinks and sends the next request, a conversation
-    /// ends.
+    /// Records that the user's request will not be answered: a user in a closed loop thinks and sends the next request,
+    /// a conversation ends.
     pub fn refused(&mut self, user: u32, at: Picoseconds) {
         match &mut self.source {
             Source::Closed(users) => users.answered(user, at),
@@ -181,7 +182,7 @@ impl Traffic {
             }
     }
 
-    /// Times from the first turn to the last answer of recorded sessions that ended; empty for other traffic.
+    /// Durations of ended recorded sessions, from first turn to last answer; empty for other traffic.
     pub(crate) fn tasks(&self) -> &[Picoseconds] {
         match &self.source {
             Source::Agents(agents) => &agents.tasks,
@@ -189,12 +190,12 @@ impl Traffic {
         }
     }
 
-    /// Number of requests in all.
+    /// Total number of requests.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Number of requests not taken yet.
+    /// Number of requests that have not been taken.
     pub fn remaining(&self) -> u64 {
         self.left
     }
@@ -269,12 +270,12 @@ mod tests {
         let n = requests.len() as f64;
         assert_eq!(n, 20_000.0);
         let mean = |f: fn(&Request) -> f64| requests.iter().map(f).sum::<f64>() / n;
-        // The 20,000th arrival of rate 10 is gamma: mean 2000 s, deviation √20,000/10 = 14.1 s.
+        // The 20,000th arrival at rate 10 is gamma-distributed: mean 2000 s, standard deviation √20,000/10 = 14.1 s.
         assert!((requests[19_999].at.seconds() - 2000.0).abs() < 5.0 * 14.2);
         assert!(requests.is_sorted_by_key(|r| r.at));
-        // exp(6 + ½·0.25) = 457.14; deviation 457.14 √(e^0.25 − 1) = 243.6, over √20,000 = 1.73.
+        // exp(6 + ½·0.25) = 457.14; standard deviation 457.14 √(e^0.25 − 1) = 243.6, over √20,000 = 1.73.
         assert!((mean(|r| f64::from(r.input_len)) - 457.14).abs() < 5.0 * 1.73);
-        // 10..=20: mean 15, deviation √(120/12) = 3.16, over √20,000 = 0.0224.
+        // 10..=20: mean 15, standard deviation √(120/12) = 3.16, over √20,000 = 0.0224.
         assert!((mean(|r| f64::from(r.output_len)) - 15.0).abs() < 5.0 * 0.0224);
         assert!(requests.iter().all(|r| (10..=20).contains(&r.output_len)));
     }
@@ -309,8 +310,8 @@ mod tests {
         assert_eq!((traffic.peek(), traffic.next(), traffic.remaining()), (None, None, 0));
     }
 
-    /// A user's next request is at the server a millisecond after the answer, 250 µs where a key says so, and at once where the
-    /// client takes its own time.
+    /// A user's next request is at the server a millisecond after the answer; 250 µs after it if the spec sets that; at
+    /// once if the client itself takes the time.
     #[test]
     fn a_closed_loop_turns_round() {
         let next = |turn_round_s: Option<f64>, own: bool| {
@@ -327,7 +328,8 @@ mod tests {
         assert_eq!(next(None, true), Some(Picoseconds(70)));
     }
 
-    /// One a second, two in flight at most: the third waits for the first answer, the fourth, due at 3 s, for the second.
+    /// One request per second, at most two in flight: the third waits for the first answer; the fourth, due at 3 s, for
+    /// the second.
     #[test]
     fn a_capped_client_sends_when_one_is_answered() {
         let base = workload(Arrivals::Constant { rate: 1.0 });

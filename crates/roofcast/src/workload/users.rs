@@ -5,23 +5,23 @@ use crate::units::Picoseconds;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Seconds from a request's last step until the same user's next request is at the server: the last events of the stream, the
-/// client, and its next POST. An aiohttp client takes 0.3 to 2 ms; `bench` against `emulate` on one machine takes 0.1 ms
-/// between a request's end and the next one's sending. So much as a microsecond makes a request miss the step that begins
-/// when its user's last one ends.
+/// Seconds from a request's last step until the user's next request is at the server: the last events of the stream,
+/// the client, and its next POST. An aiohttp client takes 0.3 to 2 ms; `bench` against `emulate` on one machine takes
+/// 0.1 ms from a request's end to the sending of the next. Even a microsecond makes a request miss the step that begins
+/// when the user's last step ends.
 pub(crate) const TURN_ROUND: f64 = 1e-3;
 
-/// Times at which users send, in order of time and then of users.
+/// Times at which users send, in order of time and, for equal times, of users.
 #[derive(Debug, Clone)]
 pub(super) struct Users {
-    /// Send times; a user is in the heap at most once, so the order is total.
+    /// Send times. A user is in the heap at most once, so the order is total.
     due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
     think: Think,
     turn_round: Picoseconds,
 }
 
 impl Users {
-    /// `count` users who begin one after another, evenly over `ramp`.
+    /// `count` users who begin one after another, evenly distributed over `ramp`.
     pub(super) fn new(count: u64, think: Think, ramp: Picoseconds, turn_round: Option<f64>) -> Users {
         let begins =
             |user: u32| Picoseconds((u128::from(ramp.0) * u128::from(user) / u128::from(count)) as u64);
@@ -50,11 +50,11 @@ impl Users {
 /// The client's bound on requests in flight, and the times at which slots became free.
 #[derive(Debug, Clone)]
 pub(super) struct Cap {
-    /// Slots that were never used.
+    /// Number of slots that were never used.
     unused: u64,
     /// Time from an answer until another request is at the server.
     turn_round: Picoseconds,
-    /// When others may be sent in an answer's place.
+    /// Times from which further requests may use a slot that an answer has freed.
     free: BinaryHeap<Reverse<Picoseconds>>,
 }
 
@@ -67,7 +67,7 @@ impl Cap {
         Cap { turn_round: Picoseconds::ZERO, ..self }
     }
 
-    /// Send time of a request that is due at `due`; `None` until an answer comes.
+    /// Send time of a request that is due at `due`; `None` if it must wait for an answer.
     pub(super) fn sends(&self, due: Picoseconds) -> Option<Picoseconds> {
         if self.unused > 0 {
             return Some(due);
@@ -75,7 +75,7 @@ impl Cap {
         self.free.peek().map(|Reverse(at)| due.max(*at))
     }
 
-    /// Counts one request more in flight.
+    /// Counts a request that was sent.
     pub(super) fn sent(&mut self) {
         match self.unused.checked_sub(1) {
             Some(left) => self.unused = left,
@@ -83,7 +83,7 @@ impl Cap {
         }
     }
 
-    /// Counts one request less in flight since `at`.
+    /// Counts a request that was answered at `at`.
     pub(super) fn answered(&mut self, at: Picoseconds) {
         self.free.push(Reverse(at + self.turn_round));
     }

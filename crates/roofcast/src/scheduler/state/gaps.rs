@@ -1,15 +1,15 @@
 //! Times between the tokens of sequences that decode in lockstep.
 //!
-//! Knows: sequences that decoded in the last step share its end as the time of their last token; the others joined
-//! since.
+//! Knows: sequences that decoded in the last step have the end of that step as the time of their last token; the other
+//! sequences have joined since. Knows nothing about which sequences decode.
 
 use super::State;
 use crate::clock::Ticks;
 use crate::scheduler::state::decodes::Decodes;
 
 impl<D: Decodes> State<D> {
-    /// Adds a sequence to the decoding ones, its last token as of `last`. A sequence whose last token came with the
-    /// last step of decodes counts as part of that step.
+    /// Adds a sequence, with its last token at time `last`, to the decoding sequences. A sequence whose last token came
+    /// with the last step of decodes counts as part of that step.
     #[inline(always)]
     pub(super) fn join(&mut self, last: Ticks) {
         match self.joined.last_mut() {
@@ -19,8 +19,8 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Records `steps` steps of decodes that began at the clock, the first taking `first` ticks and each later one
-    /// `growth` more, and ended at `end`.
+    /// Records `steps` steps of decodes from the clock to `end`. The first takes `first` ticks, each later one `growth`
+    /// more than the step before.
     #[inline(always)]
     pub(crate) fn decoded(&mut self, steps: u64, first: u64, growth: u64, end: Ticks) {
         let n = self.decodes.len();

@@ -71,7 +71,7 @@ impl<D: Decodes> State<D> {
         self.preempted(id);
     }
 
-    /// Preempts a request whose last token is in flight: its blocks are free before the token has come.
+    /// Preempts a request whose last token is in flight: its blocks are freed before that token arrives.
     #[cold]
     fn leave_early(&mut self, id: SequenceId) {
         let s = &mut self.sequences[id as usize];
@@ -85,7 +85,7 @@ impl<D: Decodes> State<D> {
         self.preempted(id);
     }
 
-    /// Counts a preemption; the request waits from now on.
+    /// Counts a preemption and updates the peak number of waiting requests.
     fn preempted(&mut self, id: SequenceId) {
         self.tally.preemptions += 1;
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.waiting() + self.dropped);
@@ -117,7 +117,7 @@ impl<D: Decodes> State<D> {
         std::mem::take(&mut self.moved)
     }
 
-    /// Ends a sequence that has `computed` tokens in the cache; its blocks stay until it leaves.
+    /// Ends a sequence that has `computed` tokens in the KV cache; its blocks stay allocated until it leaves.
     #[inline(always)]
     pub(crate) fn end(&mut self, id: SequenceId, computed: u32) {
         let decoded = self.sequence(id).phase == Phase::Decode;
@@ -139,7 +139,7 @@ impl<D: Decodes> State<D> {
         let cached = u64::from(s.cached);
         let gone = Departure { arrival: s.arrival, first: s.first, preemptions: s.preemptions, cached, id };
         if s.phase == Phase::Gone {
-            // Preempted with its last token in flight: its blocks are free already.
+            // The request was preempted with its last token in flight, so that its blocks are free already.
             self.dropped -= 1;
             self.mark(id, Mark::Dropped);
             self.forget(id);

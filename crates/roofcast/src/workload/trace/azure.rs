@@ -1,5 +1,5 @@
-//! Azure's public traces (github.com/Azure/AzurePublicDataset): `TIMESTAMP,ContextTokens,GeneratedTokens`, the times
-//! being dates as `2023-11-16 18:17:03.9799600`, with or without an offset as `+00:00`.
+//! Azure's public traces (github.com/Azure/AzurePublicDataset): `TIMESTAMP,ContextTokens,GeneratedTokens`, with times
+//! as dates like `2023-11-16 18:17:03.9799600`, with or without an offset like `+00:00`.
 
 use super::{Recording, csv, plain};
 use crate::error::Result;
@@ -19,7 +19,7 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
             return Err(recording.error(row.line, row.column(0), message));
         };
         let since = time - *first.get_or_insert(time);
-        // A time before the first is out of order: shown as the column's error.
+        // A time before the first row's is out of order, which is reported as an error of the column.
         let Ok(ticks) = u64::try_from(since) else {
             let message = format!("`TIMESTAMP` is {written}, before the first row; expected times in order");
             return Err(recording.error(row.line, row.column(0), message));
@@ -56,7 +56,7 @@ fn date(text: &str) -> Option<i64> {
     Some(seconds * TENTHS_OF_MICROSECONDS + ticks(fraction)?)
 }
 
-/// The clock and its offset from UTC in seconds.
+/// The time of day, and its offset from UTC in seconds.
 fn split_offset(clock: &str) -> Option<(&str, i64)> {
     let clock = clock.strip_suffix('Z').unwrap_or(clock);
     let Some(at) = clock.find(['+', '-']) else { return Some((clock, 0)) };
@@ -66,7 +66,7 @@ fn split_offset(clock: &str) -> Option<(&str, i64)> {
     Some((time, if offset.starts_with('-') { -seconds } else { seconds }))
 }
 
-/// Digits after the decimal point as tenths of microseconds; finer digits are cut.
+/// Digits after the decimal point, as tenths of microseconds; further digits are cut.
 fn ticks(fraction: &str) -> Option<i64> {
     let digits = whole(fraction.get(..7).unwrap_or(fraction), 7)?;
     let finer = fraction.get(7..).unwrap_or_default();
@@ -74,13 +74,13 @@ fn ticks(fraction: &str) -> Option<i64> {
     plain.then(|| digits * 10_i64.pow(7 - fraction.len().min(7) as u32))
 }
 
-/// The value of 1 to `most` digits; `None` for any other text.
+/// The value of a text of 1 to `most` digits; `None` for other texts.
 fn whole(text: &str, most: usize) -> Option<i64> {
     let digits = (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar: years begin in March, so that the leap day comes last.
+/// Days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -94,7 +94,8 @@ mod tests {
     #[test]
     fn dates_by_hand() {
         assert_eq!((days(1970, 1, 1), days(1970, 12, 31), days(1971, 1, 1)), (0, 364, 365));
-        // 30 years with the leap years 1972 to 1996: 30 · 365 + 7 = 10957; 2000 has a leap day: 31 + 29 days to March.
+        // 30 years with the leap years 1972 to 1996: 30 · 365 + 7 = 10957. From January to March of 2000 there are 31 +
+        // 29 days.
         assert_eq!((days(2000, 1, 1), days(2000, 2, 29), days(2000, 3, 1)), (10_957, 11_016, 11_017));
         // One day and 1.5 s.
         assert_eq!(date("1970-01-02 00:00:01.5"), Some(864_015_000_000));

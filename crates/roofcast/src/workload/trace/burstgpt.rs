@@ -1,6 +1,6 @@
-//! BurstGPT (github.com/HPMLL/BurstGPT): `Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type`, times in
-//! seconds from the start; later files have more columns. A failed request has no response tokens and is refused: the
-//! `without_fails` files leave them out.
+//! BurstGPT (github.com/HPMLL/BurstGPT): `Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type`, with
+//! times in seconds from the start; later files have more columns. A failed request has no response tokens and is an
+//! error here; the `without_fails` files omit failed requests.
 
 use super::{Recording, csv, plain};
 use crate::error::Result;

@@ -1,11 +1,11 @@
-//! Rows of plain CSV, without quotes, by the names of their columns, with the file's own separator.
+//! Rows of plain CSV without quotes, by the names of their columns, with the separator that the file uses.
 
 use super::Recording;
 use crate::error::Result;
 use crate::table::{pointed, separator};
 use crate::units::Picoseconds;
 
-/// One row, and the positions of the named columns.
+/// One row, with the positions of the named columns.
 pub(super) struct CsvRow<'a> {
     pub(super) line: usize,
     fields: Vec<&'a str>,
@@ -14,7 +14,7 @@ pub(super) struct CsvRow<'a> {
     places: &'a [Option<usize>],
 }
 
-/// Hands every row of `text` to `each`. The first `needed` of the named columns must be in the header.
+/// Calls `each` with every row of `text`. The header must contain the first `needed` of the named columns.
 pub(super) fn rows(
     text: &str,
     names: &[&str],
@@ -45,18 +45,18 @@ pub(super) fn rows(
 }
 
 impl<'a> CsvRow<'a> {
-    /// The text of a named column; `None` if the header lacks it.
+    /// Text in a named column; `None` if the header lacks the column.
     pub(super) fn text(&self, name: usize) -> Option<&'a str> {
         self.places[name].map(|place| self.fields[place].trim())
     }
 
-    /// Start of a named column, counted in characters from 1.
+    /// Position of a named column in its line, in characters from 1.
     pub(super) fn column(&self, name: usize) -> usize {
         let before = self.places[name].unwrap_or_default();
         self.fields[..before].iter().map(|field| field.chars().count() + 1).sum::<usize>() + 1
     }
 
-    /// A value of a named column.
+    /// Parsed value in a named column.
     pub(super) fn value<T: std::str::FromStr>(
         &self,
         name: usize,
@@ -71,13 +71,13 @@ impl<'a> CsvRow<'a> {
         })
     }
 
-    /// A count of tokens in a named column.
+    /// Number of tokens in a named column.
     pub(super) fn tokens(&self, name: usize, recording: &Recording) -> Result<u32> {
         let count = self.value(name, "a whole number of tokens from 1", recording)?;
         recording.tokens(self.line, self.column(name), self.names[name], count)
     }
 
-    /// Seconds in a named column.
+    /// Time in seconds in a named column.
     pub(super) fn seconds(&self, name: usize, recording: &Recording) -> Result<Picoseconds> {
         let seconds = self.value(name, "seconds", recording)?;
         recording.seconds(self.line, self.column(name), self.names[name], seconds)

@@ -1,10 +1,10 @@
-//! JSON lines, and which format they are in.
+//! JSON lines, and detection of the format that they are in.
 
 use super::{Recording, TraceFormat};
 use crate::error::{Result, told};
 use serde::de::DeserializeOwned;
 
-/// Hands every line of `text`, read as a `T`, to `each`.
+/// Calls `each` with every line of `text`, parsed as a `T`.
 pub(super) fn lines<T: DeserializeOwned>(
     text: &str,
     recording: &mut Recording,
@@ -26,7 +26,7 @@ pub(super) fn lines<T: DeserializeOwned>(
     Ok(())
 }
 
-/// The format of the first line; `is_vllms` distinguishes the two formats that have time stamps.
+/// The format of a file, from its first line; `is_vllms` distinguishes the two formats that have time stamps.
 pub(super) fn detect(line: &str, is_vllms: impl Fn(serde_json::Value) -> bool) -> Option<TraceFormat> {
     let value: serde_json::Value = serde_json::from_str(line).ok()?;
     if value.get("session_id").is_some() {

@@ -1,8 +1,8 @@
 //! JSON lines with block hashes: `timestamp`, `input_length`, `output_length`, `hash_ids`.
 //!
-//! Mooncake's published traces (github.com/kvcache-ai/Mooncake) count milliseconds and blocks of 512 tokens; vLLM's
-//! `timed_trace` reads the same keys as seconds and blocks of 16. Equal ids are equal tokens: block `id` is the tokens
-//! `id·size ..` of one segment. The last block of a prompt may be partial.
+//! Mooncake's published traces (github.com/kvcache-ai/Mooncake) have times in milliseconds and blocks of 512 tokens;
+//! vLLM's `timed_trace` reads these keys as seconds and blocks of 16 tokens. Equal ids mean equal tokens: block `id`
+//! holds the tokens `id·size ..` of one segment. The last block of a prompt may be partial.
 
 use super::{Recording, json};
 use crate::error::Result;
@@ -10,10 +10,10 @@ use crate::workload::request::Run;
 use crate::workload::request::{Prompt, Request};
 use serde::Deserialize;
 
-/// Units of a trace's numbers.
+/// Units in which a trace counts.
 #[derive(Clone, Copy)]
 pub(super) struct Units {
-    /// Time stamps per second: 1000 for milliseconds.
+    /// Time units per second: 1000 for milliseconds.
     per_second: f64,
     pub(super) block: u64,
 }
@@ -31,13 +31,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// True if the prompt has as many ids as blocks of this size.
+    /// True if the number of ids equals the number of blocks of this size in the prompt.
     fn is_cut_by(&self, block: u64) -> bool {
         self.input_length.div_ceil(block) == self.hash_ids.len() as u64
     }
 }
 
-/// True if a first line fits vLLM's block size and not Mooncake's.
+/// True if the first line of a trace fits vLLM's block size but not Mooncake's.
 pub(super) fn is_vllms(line: &Line) -> bool {
     line.is_cut_by(VLLM.block) && !line.is_cut_by(MOONCAKE.block)
 }
@@ -63,7 +63,7 @@ pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Resul
     })
 }
 
-/// The first `tokens` tokens of blocks as runs of a segment; blocks that follow one another are one run.
+/// The first `tokens` tokens of the blocks `ids`, as runs of a segment; consecutive blocks form one run.
 pub(super) fn runs(ids: &[u32], segment: u32, block: u64, tokens: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut left = tokens;

@@ -1,5 +1,5 @@
-//! Our own CSV: `arrival_s,input_len,output_len`, and if wanted `priority` (smaller first), `session`
-//! and `max_tokens` (the client's bound, no less than `output_len`).
+//! roofcast's CSV format: `arrival_s,input_len,output_len`, and optionally `priority` (smaller first), `session` and
+//! `max_tokens` (the client's bound, at least `output_len`).
 
 use super::{Recording, csv, plain};
 use crate::error::Result;

@@ -1,41 +1,41 @@
-//! Sessions as recorded: turns, what they wait for, and sub-agents.
+//! Recorded sessions: their turns, the waits of each turn, and sub-agents.
 
 use crate::units::Picoseconds;
 use crate::workload::request::Run;
 
-/// A session as recorded.
+/// A recorded session.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Session {
-    /// Start time: of a session in the trace, of a sub-agent after the answer that spawns it.
+    /// Start time: from the start of the trace, or, for a sub-agent, from the answer that spawns it.
     pub at: Picoseconds,
     /// Turns in order, at least one.
     pub turns: Vec<Turn>,
-    /// True for sub-agents, which start when a turn spawns them.
+    /// True for a sub-agent, which starts when a turn of its parent spawns it.
     pub spawned: bool,
-    /// Sub-agents that start after the last answer; nothing waits for them.
+    /// Indices in the trace of sub-agents that start after the last answer; no turn waits for them.
     pub background: Vec<usize>,
 }
 
-/// A turn as recorded.
+/// A recorded turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turn {
-    /// Time between the session's last answer and this turn: tools, or a person.
+    /// Time from the session's last answer to this turn, for tools or a person.
     pub wait: Picoseconds,
-    /// Tokens of `text`, at least 1.
+    /// Number of tokens in `text`, at least 1.
     pub input: u32,
-    /// Output tokens, at least 1.
+    /// Number of output tokens, at least 1.
     pub output: u32,
     /// Tokens that the turn adds.
     pub text: Text,
-    /// Sub-agents that start after the session's last answer and must end before this turn, by their index in the trace.
+    /// Indices in the trace of the sub-agents that start after the session's last answer and must end before this turn.
     pub spawns: Vec<usize>,
 }
 
-/// Tokens of a turn.
+/// Tokens that a turn sends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Text {
-    /// Tokens after everything said so far; without an identity, tokens of the session alone.
+    /// New tokens after all earlier text of the session; without an identity, tokens that only this session has.
     Added(Option<Box<[Run]>>),
-    /// The whole prompt, whatever was said before.
+    /// The whole prompt, which replaces all earlier text.
     Whole(Box<[Run]>),
 }

@@ -1,8 +1,8 @@
 //! JSON lines of conversations, without times.
 //!
-//! A line has lengths (`input_length` or `prompt_tokens`, `output_length` or `completion_tokens`), or `conversations`
-//! whose first two texts are prompt and answer. A text's tokens are estimated as a quarter of its UTF-8 bytes, rounded
-//! up: a rule of thumb for English. Texts that matter are better tokenized beforehand.
+//! A line has lengths (`input_length` or `prompt_tokens`, `output_length` or `completion_tokens`), or `conversations`,
+//! whose first two texts are prompt and answer. The number of tokens of a text is estimated as a quarter of its UTF-8
+//! bytes, rounded up, which is a rule of thumb for English. For accurate lengths, tokenize the texts beforehand.
 
 use super::{Recording, json, plain};
 use crate::error::Result;

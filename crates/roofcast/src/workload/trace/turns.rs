@@ -1,7 +1,8 @@
-//! JSON lines of sessions, a turn a line: `session_id`, `input_length`, `output_length`, `hash_ids` of 512 tokens.
+//! JSON lines of sessions, one turn per line: `session_id`, `input_length`, `output_length`, `hash_ids` of 512 tokens.
 //!
-//! aiperf 0.13 and Dynamo write them as multi-turn Mooncake traces: the first line of a session has `timestamp` in ms, later
-//! ones have `delay` in ms after the answer before, and lengths and ids count new tokens only. Equal ids are equal tokens.
+//! aiperf 0.13 and Dynamo write this format as multi-turn Mooncake traces: the first line of a session has `timestamp`
+//! in ms, later lines have `delay` in ms after the previous answer, and lengths and ids count only new tokens. Equal
+//! ids mean equal tokens.
 
 use super::mooncake::{MOONCAKE, runs};
 use super::session::{Session, Text, Turn};

@@ -1,9 +1,11 @@
-//! JSON lines of coding-agent sessions, a session a line, as kv-cache-tester publishes them (github.com/callanjfox).
+//! JSON lines of coding-agent sessions, one session per line, as kv-cache-tester publishes them
+//! (github.com/callanjfox).
 //!
-//! A session has `requests`: each with its offset `t` and `think_time` in seconds, `in` and `out` tokens, and `hash_ids` of
-//! whole blocks of `block_size` tokens that are local to the session; or a sub-agent (`type` `subagent`) with requests of its own,
-//! which starts at its `t` and ends before the parent's next request. System prompts that sessions have in common have other ids
-//! in each, so nothing is shared between sessions.
+//! A session has `requests`. A request has its offset `t` and `think_time` in seconds, `in` and `out` tokens, and
+//! `hash_ids` of whole blocks of `block_size` tokens, which are local to the session. An entry may instead be a
+//! sub-agent (`type` `subagent`) with its own requests, which starts at its `t` and ends before the parent's next
+//! request. System prompts that sessions have in common have different ids in each session, so that nothing is shared
+//! between sessions.
 
 use super::mooncake::runs;
 use super::session::{Session, Text, Turn};
@@ -35,7 +37,7 @@ struct Item {
     output: u64,
     #[serde(default)]
     hash_ids: Vec<u32>,
-    /// Requests of a sub-agent.
+    /// Requests of the sub-agent; `None` for a plain request.
     requests: Option<Vec<Item>>,
 }
 
@@ -45,7 +47,7 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
             let message = format!("`block_size` is {}; accepted: 1 to {MOST_BLOCK} tokens", found.block_size);
             return Err(recording.error(line, 1, message));
         }
-        // Its place, before those of its sub-agents.
+        // Index of the session, which precedes the sessions of its sub-agents.
         let index = recording.sessions.len();
         recording.sessions.push(Session::default());
         let segment = index as u32;
@@ -56,16 +58,16 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     })
 }
 
-/// Properties that the requests of a line share.
+/// Properties that all requests of a line have in common.
 struct Reader {
     line: usize,
     block: u64,
-    /// Segment of the session's block ids.
+    /// Segment that holds the tokens of the session's block ids.
     segment: u32,
 }
 
 impl Reader {
-    /// A session of `items`; sub-agents are added to the recording.
+    /// Reads `items` as a session; sub-agents are added to the recording.
     fn session(&self, items: &[Item], recording: &mut Recording) -> Result<Session> {
         let (mut session, mut spawns, mut answered) = (Session::default(), Vec::new(), 0.0_f64);
         for item in items {
@@ -95,12 +97,12 @@ impl Reader {
         Ok(session)
     }
 
-    /// Whole blocks by their ids, and the rest as tokens that no other turn has.
+    /// Tokens of a prompt: whole blocks by their ids, and the rest as tokens that no other turn has.
     fn prompt(&self, item: &Item, turn: usize) -> Box<[Run]> {
         let mut runs = runs(&item.hash_ids, self.segment, self.block, item.input);
         let left = item.input - runs.iter().map(|run| run.length).sum::<u64>();
         if left > 0 {
-            // Beyond the ids, which have 32 bits.
+            // Start after all ids, which have 32 bits.
             let start = ((1 << 32) + turn as u64) * MOST_BLOCK;
             runs.push(Run { segment: self.segment, start, length: left });
         }
@@ -114,7 +116,7 @@ mod tests {
     use crate::workload::trace::Trace;
     use crate::workload::trace::session::Text;
 
-    /// A parent of two requests between which a sub-agent of one runs.
+    /// A parent session with two requests, between which a sub-agent with one request runs.
     const ONE: &str = concat!(
         r#"{"id":"x","block_size":64,"requests":[{"t":0,"in":130,"out":9,"hash_ids":[1,2],"api_time":2},"#,
         r#"{"t":5,"type":"subagent","requests":[{"t":0,"in":64,"out":4,"hash_ids":[7]}]},"#,
@@ -125,13 +127,13 @@ mod tests {
     fn a_sub_agent_runs_before_the_parents_next_request() {
         let trace = Trace::parse("t", ONE, None).unwrap();
         let [parent, child] = trace.sessions.as_slice() else { panic!("two sessions") };
-        // It starts at 5 s, the answer before came at 0 + 2 s.
+        // The sub-agent starts at 5 s, and the answer before came at 0 + 2 s.
         assert_eq!((child.spawned, child.at.seconds(), parent.spawned), (true, 3.0, false));
         assert_eq!(
             (parent.turns[1].spawns.as_slice(), parent.turns[1].wait.seconds()),
             ([1].as_slice(), 1.5)
         );
-        // Ids 1 to 3 are one run of 192 tokens; 130 tokens are two blocks and two tokens that have no id.
+        // Ids 1 to 3 are one run of 192 tokens; 130 tokens are two blocks and two tokens without an id.
         let whole = Text::Whole([Run { segment: 0, start: 64, length: 192 }].into());
         assert_eq!(parent.turns[1].text, whole);
         let Text::Whole(first) = &parent.turns[0].text else { panic!("a whole prompt") };
