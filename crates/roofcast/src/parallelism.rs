@@ -1,7 +1,7 @@
 //! Distribution of a model over the accelerators of a deployment.
 //!
-//! Knows: the ranks and the part of the model on each. One replica is `pp` stages of `tp × attention_dp` ranks;
-//! experts are spread over `ep` of those ranks and sliced over the rest (vLLM's rule).
+//! Knows: the ranks, and the part of the model on each. One replica has `pp` stages of `tp × attention_dp` ranks;
+//! whole experts are spread over `ep` of the ranks, and each expert is sliced over the rest (vLLM's rule).
 
 use crate::error::{Error, Result};
 use crate::model::{Indivisible, Model};
@@ -10,30 +10,30 @@ use serde::Serialize;
 /// Degrees of parallelism, all at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Parallelism {
-    /// Tensor parallelism.
+    /// Degree of tensor parallelism.
     pub tp: u64,
-    /// Pipeline stages.
+    /// Number of pipeline stages.
     pub pp: u64,
-    /// Expert-parallel ranks, at most `tp × attention_dp`.
+    /// Number of expert-parallel ranks, at most `tp × attention_dp`.
     pub ep: u64,
-    /// Data parallelism of attention within a replica.
+    /// Degree of attention data parallelism within a replica.
     pub attention_dp: u64,
-    /// Independent replicas.
+    /// Number of independent replicas.
     pub replicas: u64,
 }
 
 impl Parallelism {
-    /// Accelerators in all.
+    /// Total number of accelerators.
     pub fn count(&self) -> u64 {
         self.tp * self.pp * self.attention_dp * self.replicas
     }
 
-    /// Ranks of one stage, over which experts are distributed.
+    /// Number of ranks of one stage, over which experts are distributed.
     pub(crate) fn stage_ranks(&self) -> u64 {
         self.tp * self.attention_dp
     }
 
-    /// Degrees for a user's request; absent ones are derived, see [`RequestedParallelism`].
+    /// Resolves a user's request; absent degrees are derived, see [`RequestedParallelism`].
     pub(crate) fn resolve(request: &RequestedParallelism, model: &Model) -> Result<Parallelism> {
         let bad =
             |field: &str, found: u64, accepted: String| Error::field("parallelism", field, found, accepted);
@@ -55,7 +55,7 @@ impl Parallelism {
             request.pp.unwrap_or(1) * request.attention_dp.unwrap_or(1) * request.replicas.unwrap_or(1);
         let tp = match (request.tp, request.count) {
             (Some(tp), _) => tp,
-            // Expert parallelism without tp: every rank is an attention data-parallel rank.
+            // With expert parallelism and without tp, every rank is an attention data-parallel rank.
             (None, Some(_)) if request.ep.is_some() || request.attention_dp.is_some() => 1,
             (None, Some(count)) => widest_tp(model, count / rest.max(1)),
             (None, None) => 1,
@@ -106,31 +106,32 @@ impl Parallelism {
     }
 }
 
-/// Degrees that a user asks for; `None` is derived.
+/// Degrees of parallelism that a user requests; `None` for a derived degree.
 ///
-/// With only `count` given, the model spans it: `tp` is its widest legal divisor and the rest are replicas.
+/// If only `count` is given, `tp` is the widest degree that divides both `count` and the model's heads, and the other
+/// accelerators form further replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestedParallelism {
-    /// Accelerators in all.
+    /// Total number of accelerators.
     pub count: Option<u64>,
-    /// Tensor parallelism.
+    /// Degree of tensor parallelism.
     pub tp: Option<u64>,
-    /// Pipeline stages.
+    /// Number of pipeline stages.
     pub pp: Option<u64>,
-    /// Expert-parallel ranks.
+    /// Number of expert-parallel ranks.
     pub ep: Option<u64>,
-    /// Data parallelism of attention.
+    /// Degree of attention data parallelism.
     pub attention_dp: Option<u64>,
-    /// Independent replicas.
+    /// Number of independent replicas.
     pub replicas: Option<u64>,
 }
 
-/// Heads that `tp` ranks cannot divide, if any.
+/// Heads of the model that `tp` ranks cannot divide, if there are any.
 pub(crate) fn indivisible(model: &Model, tp: u64) -> Option<Indivisible> {
     model.layers.iter().find_map(|layer| layer.mixer.indivisible(tp))
 }
 
-/// The widest tensor parallelism that divides `count` and the model's heads.
+/// Highest degree of tensor parallelism that divides both `count` and the model's heads.
 pub(crate) fn widest_tp(model: &Model, count: u64) -> u64 {
     (1..=count.max(1))
         .rev()

@@ -1,7 +1,7 @@
-//! Number formats: the width of a stored weight or KV element, and the dtype that computes with it.
+//! Number formats: the width of a stored weight or KV element, and the dtype of the arithmetic.
 //!
 //! Knows: names of formats, their true bits per value with scales and zero points, and the dtype whose peak rate
-//! counts. Knows nothing about models or chips: [`crate::model::quantization`] knows which tensors a format covers.
+//! applies. Knows nothing about models or chips: [`crate::model::quantization`] knows which tensors a format covers.
 
 mod gguf;
 
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A dtype in which a chip computes; each has a dense peak rate of its own.
+/// Dtype in which a chip computes; each has its own dense peak rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// IEEE single precision.
     Fp32,
-    /// NVIDIA's 19-bit format.
+    /// NVIDIA's 19-bit TF32.
     Tf32,
     /// IEEE half precision.
     Fp16,
     /// bfloat16.
     Bf16,
-    /// e4m3 or e5m2.
+    /// 8-bit floats, e4m3 or e5m2.
     Fp8,
     /// 8-bit integers.
     Int8,
@@ -50,7 +50,7 @@ impl Dtype {
         }
     }
 
-    /// The name in flags and catalogs.
+    /// Name of the dtype in flags and catalogs.
     pub fn name(self) -> &'static str {
         match self {
             Dtype::Fp32 => "fp32",
@@ -72,19 +72,20 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A width in 1/65536 bit, so that 4.15625 (GPTQ with groups of 128) and 8 + 32/16384 (fp8 blocks) are exact.
+/// Width of a value in units of 1/65536 bit, so that 4.15625 bits (GPTQ with groups of 128) and 8 + 32/16384 bits
+/// (fp8 blocks) are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Width(u32);
 
 impl Width {
     const UNIT: u32 = 65_536;
 
-    /// Whole bits.
+    /// Creates a width of whole bits.
     pub(crate) const fn bits(bits: u32) -> Width {
         Width(bits * Width::UNIT)
     }
 
-    /// `bits` a value plus `overhead` bits shared by a group of `group` values.
+    /// Creates a width of `bits` per value plus `overhead` bits shared by a group of `group` values.
     pub(crate) const fn grouped(bits: u32, overhead: u32, group: u32) -> Width {
         Width(bits * Width::UNIT + overhead * Width::UNIT / group)
     }
@@ -101,14 +102,14 @@ impl Width {
     }
 }
 
-/// Storage and compute format of one tensor.
+/// Storage and compute format of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Format {
-    /// Name as in flags: `bf16`, `fp8`, `gptq-int4`, `q6_k`, …
+    /// Name of the format in flags: `bf16`, `fp8`, `gptq-int4`, `q6_k`, …
     pub name: &'static str,
-    /// True bits per weight, scales and zero points counted.
+    /// Stored bits per weight, scales and zero points included.
     pub width: Width,
-    /// The dtype that computes; `None` for weight-only formats, which compute in the 16-bit activation dtype.
+    /// Dtype of the arithmetic; `None` for weight-only formats, which compute in the 16-bit dtype of activations.
     pub compute: Option<Dtype>,
 }
 
@@ -117,56 +118,56 @@ impl Format {
         Format { name, width, compute }
     }
 
-    /// bfloat16, computed as such (or in fp16 where a chip has no bf16).
+    /// bfloat16, computed in bf16, or in fp16 on a chip without bf16.
     pub(crate) const BF16: Format = Format::new("bf16", Width::bits(16), None);
     /// IEEE half precision.
     pub(crate) const FP16: Format = Format::new("fp16", Width::bits(16), None);
-    /// IEEE single precision storage; computes in 32 bits.
+    /// IEEE single precision, in storage and arithmetic.
     pub(crate) const FP32: Format = Format::new("fp32", Width::bits(32), Some(Dtype::Fp32));
-    /// 8-bit floats with per-tensor or per-channel scales (their bytes are below 0.1 %).
+    /// 8-bit floats with per-tensor or per-channel scales, whose bytes are below 0.1 % and not counted.
     pub(crate) const FP8: Format = Format::new("fp8", Width::bits(8), Some(Dtype::Fp8));
     /// 8-bit floats with an fp32 scale per 128 × 128 block (DeepSeek-V3).
     pub(crate) const FP8_BLOCK: Format =
         Format::new("fp8-block", Width::grouped(8, 32, 16_384), Some(Dtype::Fp8));
-    /// NVIDIA's 4-bit floats: an fp8 scale per 16 values.
+    /// NVIDIA's 4-bit floats with an fp8 scale per 16 values.
     pub(crate) const NVFP4: Format = Format::new("nvfp4", Width::grouped(4, 8, 16), Some(Dtype::Fp4));
-    /// OCP microscaling 4-bit floats: an 8-bit exponent per 32 values; weight-only as in gpt-oss.
+    /// OCP microscaling 4-bit floats with an 8-bit exponent per 32 values; weight-only, as in gpt-oss.
     pub(crate) const MXFP4: Format = Format::new("mxfp4", Width::grouped(4, 8, 32), None);
-    /// GPTQ, 4 bits, groups of 128: an fp16 scale and a 4-bit zero point each.
+    /// GPTQ with 4 bits and groups of 128, each with an fp16 scale and a 4-bit zero point.
     pub(crate) const GPTQ_INT4: Format = Format::new("gptq-int4", Width::grouped(4, 20, 128), None);
-    /// AWQ, 4 bits, groups of 128: an fp16 scale and a 4-bit zero point each.
+    /// AWQ with 4 bits and groups of 128, each with an fp16 scale and a 4-bit zero point.
     pub(crate) const AWQ_INT4: Format = Format::new("awq-int4", Width::grouped(4, 20, 128), None);
 
-    /// Compressed-tensors' w4a16: symmetric, groups of 128 with a 16-bit scale each.
+    /// Compressed-tensors' w4a16: symmetric 4 bits with groups of 128, each with a 16-bit scale.
     pub(crate) const W4A16: Format = Format::new("w4a16", Width::grouped(4, 16, 128), None);
-    /// bitsandbytes' 4 bits: an fp32 absmax per 64 values.
+    /// bitsandbytes' 4 bits with an fp32 absmax per 64 values.
     pub(crate) const NF4: Format = Format::new("nf4", Width::grouped(4, 32, 64), None);
-    /// bitsandbytes' 4 bits with double quantization: 8 bits per 64 values and 32 bits per 256 of these scales.
+    /// bitsandbytes' 4 bits with double quantization: an 8-bit scale per 64 values, and 32 bits per 256 scales.
     pub(crate) const NF4_DOUBLE: Format =
         Format::new("bnb-4bit", Width::grouped(4, 256 * 8 + 32, 256 * 64), None);
 
-    /// Returns the storage format, computed in `dtype`.
+    /// Returns the format with unchanged storage and with arithmetic in `dtype`.
     pub(crate) fn computing_in(self, dtype: Dtype) -> Format {
         Format { compute: Some(dtype), ..self }
     }
 
-    /// Returns the storage format, computed in the 16-bit activation dtype.
+    /// Returns the format with unchanged storage and with arithmetic in the 16-bit dtype of activations.
     pub(crate) fn weight_only(self) -> Format {
         Format { compute: None, ..self }
     }
 
     /// True if embedding and lm_head are quantized, too, as in MLX (`nn.quantize` in its
-    /// `python/mlx/nn/layers/quantized.py` takes every module that has `to_quantized`).
+    /// `python/mlx/nn/layers/quantized.py` quantizes every module that has `to_quantized`).
     pub(crate) fn covers_ends(self) -> bool {
         self.name.starts_with("mlx-")
     }
 }
 
-/// Every name that `--weights` accepts for one format over all linear layers.
+/// Formats that `--weights` accepts by name, each for all linear layers.
 ///
-/// Widths: double quantization as in QLoRA (arXiv 2305.14314, section 3); MLX has a 16-bit scale and bias per 64
-/// values (`mlx.core.quantize`); GGUF block layouts as in llama.cpp's `ggml-common.h` (q4_0: 18 bytes per 32, q6_K:
-/// 210 bytes per 256, …); ExLlama prints bits per weight with scales.
+/// Sources of widths: double quantization as in QLoRA (arXiv 2305.14314, section 3); MLX has a 16-bit scale and bias
+/// per 64 values (`mlx.core.quantize`); GGUF block layouts as in llama.cpp's `ggml-common.h` (q4_0: 18 bytes per 32
+/// values, q6_K: 210 bytes per 256 values, …); ExLlama states bits per weight including scales.
 const FORMATS: &[Format] = &[
     Format::BF16,
     Format::FP16,
@@ -207,14 +208,15 @@ const FORMATS: &[Format] = &[
 /// Weight format of a whole model, as a user names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// One format on every linear layer; norms and router stay 16-bit, and so do embedding and lm_head except in MLX.
+    /// One format for every linear layer; norms and router stay in 16 bits, and so do embedding and lm_head except in
+    /// MLX.
     Uniform(Format),
-    /// One of llama.cpp's mixtures, which cover the embedding and lm_head too.
+    /// One of llama.cpp's mixtures, which also cover the embedding and lm_head.
     Gguf(GgufMix),
 }
 
 impl WeightFormat {
-    /// The name as given.
+    /// Name of the format as the user wrote it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             WeightFormat::Uniform(format) => format.name,
@@ -222,7 +224,7 @@ impl WeightFormat {
         }
     }
 
-    /// Every accepted name.
+    /// Names of all accepted weight formats.
     pub fn names() -> Vec<&'static str> {
         FORMATS.iter().map(|f| f.name).chain(GgufMix::ALL.iter().map(|m| m.name())).collect()
     }
@@ -255,14 +257,14 @@ impl FromStr for WeightFormat {
 /// Storage format of KV-cache elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvFormat {
-    /// Name in reports.
+    /// Name of the format in flags and reports.
     pub name: &'static str,
-    /// Bits per element.
+    /// Bits per element, scales included.
     pub width: Width,
 }
 
 impl KvFormat {
-    /// Every accepted name.
+    /// Names of all accepted KV formats.
     pub fn names() -> Vec<&'static str> {
         ["auto", "16", "8", "4"].into_iter().chain(KvFormat::ALL.iter().map(|f| f.name)).collect()
     }
@@ -272,7 +274,7 @@ impl KvFormat {
     /// 8-bit elements; the bytes of per-tensor scales are negligible.
     pub const FP8: KvFormat = KvFormat { name: "fp8", width: Width::bits(8) };
 
-    /// 4-bit floats with an 8-bit scale for each 16.
+    /// 4-bit floats with an 8-bit scale per 16 elements.
     pub(crate) const NVFP4: KvFormat = KvFormat { name: "nvfp4", width: Width::grouped(4, 8, 16) };
 
     /// IEEE half precision.
@@ -323,11 +325,12 @@ mod tests {
 
     #[test]
     fn widths_count_scales_and_zeros() {
-        // GPTQ g128: 4 + (16 + 4)/128 = 4.15625; nvfp4: 4 + 8/16; q8_0: 34 bytes per 32 = 8.5 bits.
+        // GPTQ with groups of 128: 4 + (16 + 4)/128 = 4.15625 bits; nvfp4: 4 + 8/16; q8_0: 34 bytes per 32 values =
+        // 8.5 bits.
         assert_eq!(Format::GPTQ_INT4.width.as_f64(), 4.15625);
         assert_eq!(Format::NVFP4.width.as_f64(), 4.5);
         assert_eq!(Format::FP8_BLOCK.width.as_f64(), 8.0 + 32.0 / 16384.0);
-        // w4a16: 4 + 16/128; double quantization: 4 + 8/64 + 32/(64 * 256) = 4.126953125.
+        // w4a16: 4 + 16/128 bits; double quantization: 4 + 8/64 + 32/(64 * 256) = 4.126953125 bits.
         assert_eq!(Format::W4A16.width.as_f64(), 4.125);
         assert_eq!(Format::NF4_DOUBLE.width.as_f64(), 4.126953125);
         // 1000 values of 4.15625 bits = 4156.25 bits = 519.53 -> 520 bytes.

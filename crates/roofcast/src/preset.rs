@@ -1,51 +1,53 @@
-//! Workloads of the catalog: published figures of real traffic.
+//! Workload presets of the catalog: published figures of real traffic.
+//!
+//! Knows: figures of arrivals and lengths, and their valid ranges. Knows nothing about engines.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Maximum tokens of a prompt or an output.
+/// Most accepted tokens of a prompt or an output.
 pub(crate) const MOST_TOKENS: u64 = 100_000_000;
 
-/// Probabilities of a table of quantiles; the first is the observed minimum, the last the maximum.
+/// Probabilities of the quantiles in a table, from 0 for the observed minimum to 1 for the observed maximum.
 pub const PROBABILITIES: [f64; 12] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// Quantiles at [`PROBABILITIES`].
 pub type Quantiles = [f64; PROBABILITIES.len()];
 
-/// One entry of `catalog/workloads`.
+/// Workload preset: one entry of `catalog/workloads`.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
     /// Name of the preset.
     pub id: String,
-    /// Description of the recording: origin, place and time.
+    /// Description of the recording: origin, place and date.
     pub about: String,
-    /// Definition of one request: which part of the data is its prompt, and which its output.
+    /// Definition of one request: the part of the data that is its prompt, and the part that is its output.
     pub request: String,
     /// Web address of the published data.
     pub source: String,
-    /// Recorded requests that the figures were computed from.
+    /// Number of recorded requests from which the figures were computed.
     pub requests: u64,
-    /// Mean requests per second, where times were recorded.
+    /// Mean requests per second, if times were recorded.
     pub rate: Option<f64>,
-    /// 1/cv² of the gaps, where times were recorded.
+    /// Burstiness of arrivals, if times were recorded: 1/cv², with cv the coefficient of variation of the gaps.
     pub burstiness: Option<f64>,
-    /// Mean prompt tokens of the data; the docs show the quantiles' own mean next to it.
+    /// Mean prompt tokens of the recorded data, which the docs compare with the mean of the quantiles.
     pub input_mean: f64,
-    /// Mean output tokens of the data.
+    /// Mean output tokens of the recorded data.
     pub output_mean: Option<f64>,
-    /// Quantiles and rank correlation of the lengths.
+    /// Quantiles of the lengths, and their rank correlation.
     pub lengths: Arc<PresetStatistics>,
 }
 
-/// Published statistics of a set of lengths.
+/// Published statistics of recorded lengths.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PresetStatistics {
-    /// Prompt tokens.
+    /// Quantiles of prompt tokens.
     pub input: Quantiles,
-    /// Output tokens; some sets have prompts alone.
+    /// Quantiles of output tokens; absent if only prompts were recorded.
     pub output: Option<Quantiles>,
     /// Spearman's rank correlation of prompt and output lengths.
     #[serde(default)]
@@ -64,7 +66,7 @@ impl Preset {
 }
 
 impl PresetStatistics {
-    /// Refuses quantiles that are no distribution of lengths.
+    /// Refuses quantiles that cannot be a distribution of lengths.
     fn check(&self, place: &str, id: &str) -> Result<()> {
         let sane =
             |q: &Quantiles| q.is_sorted() && q[0] >= 1.0 && q[PROBABILITIES.len() - 1] <= MOST_TOKENS as f64;

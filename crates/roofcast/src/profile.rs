@@ -1,7 +1,7 @@
 //! Measured kernel times: their origin, the shapes that were timed, and interpolation between measured sizes.
 //!
-//! Knows: the embedded asset `catalog/kernels/times.bin` and a user's file in its format, the grid of each table, and
-//! the nearest measured shape. Knows nothing about models, limits, or which kernel an engine runs, see
+//! Knows: the embedded asset `catalog/kernels/times.bin` and user files in its format, the grid of each table, and
+//! the nearest measured shape. Knows nothing about models, limits, or which kernel an engine runs; see
 //! [`crate::kernel_time`]. [`crate::profile::build`] makes the file from tables.
 
 mod asset;

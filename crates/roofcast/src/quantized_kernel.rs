@@ -1,8 +1,8 @@
-//! Kernels of quantized weights: chosen by name, else by the engine's version.
+//! Kernels of quantized weights, chosen by name or by the engine's version.
 //!
-//! Knows: `catalog/kernels.toml`: which kernels match the ones measured with an engine and a format, from how many
-//! rows on they dequantize their weights first, how many rows share a read of the weights, and how many extra kernels
-//! they launch. Knows nothing about times.
+//! Knows: the contents of `catalog/kernels.toml`: the kernel of each format that was measured with an engine, the
+//! number of rows from which on a kernel dequantizes its weights first, the number of rows that share one read of the
+//! weights, and the number of additional kernels that it launches. Knows nothing about times.
 
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ struct File {
     kernel: Vec<QuantizedKernel>,
 }
 
-/// A kernel of quantized weights.
+/// Named kernel of quantized weights.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuantizedKernel {
@@ -31,22 +31,22 @@ pub(crate) struct QuantizedKernel {
     pub name: String,
     /// Weight formats that it supports.
     pub formats: Vec<String>,
-    /// Source of its regimes.
+    /// Source of the kernel's behaviour by number of rows.
     pub source: String,
-    /// Fraction of the bandwidth that its GEMMs reach, if it differs from the usual one.
+    /// Efficiency of HBM traffic in the kernel's GEMMs, if it differs from the usual efficiency.
     gemm_memory: Option<f64>,
-    /// Fraction of the peak that its GEMMs reach, if it differs from the usual one.
+    /// Efficiency of arithmetic in the kernel's GEMMs, if it differs from the usual efficiency.
     gemm_compute: Option<f64>,
-    /// Fraction of the shorter of computing and moving that its GEMMs leave exposed.
+    /// Fraction of the shorter of arithmetic and HBM traffic that is exposed in the kernel's GEMMs.
     gemm_exposed: Option<f64>,
-    /// Formats that it also multiplies in 16 bits, if activations have 16 bits or the chip has no rate for the
-    /// format's dtype.
+    /// Formats that the kernel also multiplies in 16 bits, each with its dtype: if activations have 16 bits, or if
+    /// the chip has no rate for the dtype.
     #[serde(default)]
     weight_only: BTreeMap<String, Dtype>,
-    /// Vendors whose chips it runs on; all if empty.
+    /// Vendors on whose chips the kernel runs; all if empty.
     #[serde(default)]
     vendors: Vec<String>,
-    /// Dtype that the chip must compute in; no requirement if absent.
+    /// Dtype in which the chip must be able to compute; no requirement if absent.
     rate: Option<Dtype>,
     unpacks_from: Option<u64>,
     unpacking: Option<f64>,
@@ -57,73 +57,73 @@ pub(crate) struct QuantizedKernel {
     crossings: Option<[f64; 2]>,
     #[serde(default)]
     launches: u64,
-    /// FLOPs per cycle that dequantizing leaves to a multiprocessor.
+    /// FLOPs per multiprocessor and cycle that remain for the GEMM beside dequantization in the kernel.
     flops_a_cycle: Option<f64>,
-    /// True if dequantized weights are multiplied with 16-bit accumulation (`cublasHgemm`).
+    /// True if the GEMM of dequantized weights accumulates in 16 bits (`cublasHgemm`).
     #[serde(default)]
     fp16_accumulate: bool,
     #[serde(default)]
     default: Vec<Default>,
 }
 
-/// Dequantization of weights to 16 bits before a GEMM.
+/// Dequantization of weights to 16 bits in a separate kernel before a GEMM.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unpacking {
-    /// Smallest number of rows for which weights are dequantized first.
+    /// Smallest number of rows at which weights are dequantized first.
     pub from: u64,
-    /// Fraction of the bandwidth at which dequantization reads and writes.
+    /// Efficiency of the HBM traffic of dequantization: fraction of the bandwidth.
     pub share: f64,
-    /// Speed of the following GEMM relative to the usual 16-bit rate.
+    /// Speed of the following GEMM relative to the usual 16-bit GEMM.
     pub faster: f64,
 }
 
-/// Rows that share a read of the weights: a small-M GEMM shares by `at_once` rows; larger ones fill tiles, which
-/// compute all their rows and find the weights in caches.
+/// Rows that share one read of the weights. In a small-M GEMM, `at_once` rows share one read; in a larger GEMM, rows
+/// fill tiles, which compute all their rows and find the weights in caches.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowBlocks {
     /// Most rows of a small-M GEMM; for experts, most tokens.
     pub few: u64,
-    /// Rows of a small-M GEMM that share a read.
+    /// Number of rows of a small-M GEMM that share one read.
     pub at_once: u64,
     /// Rows of a tile.
     pub tile: u64,
-    /// Output columns of a tile; `None` if the number of tiles does not matter.
+    /// Output columns of a tile; `None` if the number of tiles does not affect the time.
     pub width: Option<u64>,
-    /// Tiles that keep a multiprocessor busy.
+    /// Number of tiles that keep one multiprocessor busy.
     #[serde(default)]
     pub resident: u64,
 }
 
-/// Behaviour of a kernel by its number of rows.
+/// Behaviour of a kernel by number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, std::default::Default)]
 pub struct Regimes {
-    /// Dequantization before the GEMM; `None` if the kernel never does.
+    /// Dequantization before the GEMM; `None` if the kernel never dequantizes first.
     pub unpacking: Option<Unpacking>,
     /// Sharing of reads in GEMMs; `None` if one read serves all rows.
     pub rows: Option<RowBlocks>,
     /// Sharing of reads in routed experts; `None` if one read serves all rows.
     pub expert_rows: Option<RowBlocks>,
-    /// True if experts are multiplied by this kernel's code, at an equal fraction of the peak.
+    /// True if the kernel also computes routed experts, at an equal fraction of the peak.
     pub experts_alike: bool,
-    /// Extra HBM traffic of a GEMM's input and output, as a multiple of their bytes; `None` if measured times include
-    /// it.
+    /// Additional HBM traffic of a GEMM's input, and of its output, as multiples of their bytes; `None` if measured
+    /// times include it.
     pub crossings: Option<[f64; 2]>,
-    /// Kernels that the host launches per GEMM in addition to the GEMM's own.
+    /// Number of kernels that the host launches per GEMM in addition to the GEMM itself.
     pub launches: u64,
-    /// Fraction of the bandwidth that GEMMs reach; `None` for the usual one.
+    /// Efficiency of HBM traffic in GEMMs; `None` for the usual efficiency.
     pub memory: Option<f64>,
-    /// Fraction of the peak that GEMMs reach; `None` for the usual one.
+    /// Efficiency of arithmetic in GEMMs; `None` for the usual efficiency.
     pub compute: Option<f64>,
-    /// Fraction of the shorter of computing and moving that GEMMs leave exposed; `None` for 0.
+    /// Fraction of the shorter of arithmetic and HBM traffic that is exposed in GEMMs; `None` for 0.
     pub exposed: Option<f64>,
-    /// Arithmetic rate that dequantization inside the kernel leaves: GEMMs reach this rate, or the 16-bit rate if
-    /// that is lower.
+    /// FLOP/s that remain for the GEMM beside dequantization in the kernel; GEMMs reach this rate, or the 16-bit rate
+    /// if it is lower.
     pub beside_unpacking: Option<FlopRate>,
 }
 
-/// Versions in which a kernel is the engine's own choice: `since` ≤ version < `until`, each with its month: `0.5.3
-/// (2024-07)`.
+/// Versions of an engine that choose a kernel by default: `since` ≤ version < `until`, each with its month, as in
+/// `0.5.3 (2024-07)`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Default {
@@ -133,7 +133,7 @@ struct Default {
     until: Option<String>,
 }
 
-/// Every named kernel.
+/// Returns all named kernels.
 pub(crate) fn kernels() -> Result<&'static [QuantizedKernel]> {
     static PARSED: OnceLock<Result<Vec<QuantizedKernel>>> = OnceLock::new();
     let parse =
@@ -141,8 +141,8 @@ pub(crate) fn kernels() -> Result<&'static [QuantizedKernel]> {
     PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
-/// The kernel of `weights` under `engine` on `chip`: the requested one, else the version's own; `None` if there is no
-/// named kernel.
+/// Kernel for `weights` under `engine` on `chip`: the requested kernel, else the version's default; `None` if neither
+/// is named.
 pub(crate) fn kernel(
     release: &Release,
     named: Option<&str>,
@@ -166,8 +166,9 @@ pub(crate) fn kernel(
     Err(Error::field("engine", "quantization_kernel", format!("{name:?} for {weights} weights"), accepted))
 }
 
-/// The kernel that multiplies `weights` under `engine` on `chip`, dequantizing ones included: if activations have 16
-/// bits, or the chip has no rate for the format's dtype. `None` if tables of kernel times cover it.
+/// Named kernel that computes GEMMs of `weights` under `engine` on `chip`, including kernels that dequantize because
+/// activations have 16 bits or because the chip has no rate for the format's dtype. `None` if tables of kernel times
+/// have the GEMM.
 pub(crate) fn running(
     release: &Release,
     kernel_name: Option<&str>,
@@ -183,7 +184,7 @@ pub(crate) fn running(
 }
 
 impl QuantizedKernel {
-    /// True if the kernel supports weights of a format.
+    /// True if the kernel multiplies weights in a format.
     pub(crate) fn multiplies(&self, weights: &str) -> bool {
         self.formats.iter().any(|f| f == weights)
     }
@@ -194,7 +195,7 @@ impl QuantizedKernel {
             && self.rate.is_none_or(|dtype| chip.has(dtype))
     }
 
-    /// Behaviour by number of rows on `chip`.
+    /// Behaviour of the kernel by number of rows on `chip`.
     pub(crate) fn regimes(&self, chip: &Accelerator) -> Regimes {
         Regimes {
             unpacking: self.unpacking(chip),
@@ -213,7 +214,7 @@ impl QuantizedKernel {
         }
     }
 
-    /// Dequantization on `chip`: from how many rows on, and how fast.
+    /// Dequantization before the GEMM on `chip`, if the kernel does it.
     fn unpacking(&self, chip: &Accelerator) -> Option<Unpacking> {
         let usual = chip.peak_flops.get(&Dtype::Fp16);
         let faster = chip.fp16_accumulate_flops.filter(|_| self.fp16_accumulate).zip(usual);
@@ -228,17 +229,17 @@ impl QuantizedKernel {
 impl Regimes {}
 
 impl RowBlocks {
-    /// Number of reads of the weights for a GEMM of `rows`; tiles after the first find them in caches.
+    /// Number of reads of the weights in a GEMM of `rows` rows; all tiles after the first find the weights in caches.
     pub(crate) fn reads(self, rows: f64) -> f64 {
         if rows > self.few as f64 { 1.0 } else { (rows / self.at_once as f64).ceil() }
     }
 
-    /// Number of rows that a GEMM of `rows` computes, padding included.
+    /// Number of rows that a GEMM of `rows` rows computes, padding included.
     pub(crate) fn computed(self, rows: f64) -> f64 {
         if rows > self.few as f64 { (rows / self.tile as f64).ceil() * self.tile as f64 } else { rows }
     }
 
-    /// Factor on the arithmetic's time if there are too few tiles to keep all multiprocessors busy.
+    /// Factor on the time of the arithmetic, above 1 if there are too few tiles to keep all multiprocessors busy.
     pub(crate) fn waits(self, rows: f64, outputs: f64, multiprocessors: u64) -> f64 {
         let Some(width) = self.width.filter(|_| rows > self.few as f64) else { return 1.0 };
         let tiles = (rows / self.tile as f64).ceil() * (outputs / width as f64).ceil();
@@ -254,8 +255,8 @@ impl Default {
     }
 }
 
-/// True if `version` is before `release`; dates are compared by month. Any other text, such as `nightly`, counts as
-/// new.
+/// True if `version` is before `release`; dates are compared by month. Any other text, such as `nightly`, is treated
+/// as new.
 pub(crate) fn precedes(version: &str, release: &str) -> bool {
     if let Some(order) = Version::compare(version, release) {
         return order.is_lt();
@@ -284,8 +285,8 @@ mod tests {
             .map_or_else(|e| e.to_string(), |k| k.map_or("–".into(), |k| k.name.clone()))
     }
 
-    /// Marlin serves formats that the chip has no rate for, and formats that the user asks to compute in 16 bits; an
-    /// H100 has a rate for fp8 and none for fp4, other engines have other kernels.
+    /// Marlin serves formats for which the chip has no rate, and formats that the user requests to compute in 16
+    /// bits: an H100 has a rate for fp8 and none for fp4. Other engines have other kernels.
     #[test]
     fn weights_that_are_unpacked_to_16_bits_have_one_kernel() {
         let chip = chip("h100-sxm");
@@ -302,8 +303,8 @@ mod tests {
         assert_eq!(runs("transformers", "awq-int4", None), None);
     }
 
-    /// cuBLAS runs on NVIDIA only; GeForce cards accumulate in 16 bits at twice the usual rate: 330.3 against 165.2
-    /// TFLOP/s.
+    /// cuBLAS runs on NVIDIA's chips only; GeForce cards accumulate in 16 bits at twice the usual rate: 330.3 instead
+    /// of 165.2 TFLOP/s.
     #[test]
     fn rows_beyond_32_are_unpacked_on_nvidias_chips() {
         let kernel = kernels().unwrap().iter().find(|k| k.name == "gguf-cublas").unwrap();
@@ -312,8 +313,8 @@ mod tests {
         assert!((card.faster - 2.0).abs() < 1e-3, "{card:?}");
     }
 
-    /// Apple's chips use llama.cpp's Metal kernels in every version; no other chip has these, and Apple's have no
-    /// others.
+    /// Apple's chips use llama.cpp's Metal kernels in every version and no other kernels; no other chip has Metal
+    /// kernels.
     #[test]
     fn a_kernel_runs_on_its_vendors_chips() {
         for version in [None, Some("b3000"), Some("2026-02")] {
@@ -328,18 +329,19 @@ mod tests {
         }
     }
 
-    /// Up to 5 rows share a read, 6 to 8 take two reads; from 9 rows on one read serves whole tiles of 32.
+    /// Up to 5 rows share one read, and 6 to 8 rows need two reads; from 9 rows on, one read serves whole tiles of 32
+    /// rows.
     #[test]
     fn rows_share_reads_in_blocks() {
         let blocks = RowBlocks { few: 8, at_once: 5, tile: 32, width: Some(64), resident: 2 };
         assert_eq!([1.0, 5.0, 6.0, 8.0, 9.0, 512.0].map(|r| blocks.reads(r)), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0]);
         assert_eq!([1.0, 8.0, 9.0, 32.0, 33.0].map(|r| blocks.computed(r)), [1.0, 8.0, 32.0, 32.0, 64.0]);
-        // 32 rows of 3584 outputs are 56 tiles, and 76 cores need 152; 128 rows are 224.
+        // 32 rows of 3584 outputs are 56 tiles, but 76 cores need 152 to be busy; 128 rows are 224 tiles.
         assert_eq!([8.0, 32.0, 128.0].map(|r| blocks.waits(r, 3584.0, 76)), [1.0, 152.0 / 56.0, 1.0]);
         assert_eq!(RowBlocks { width: None, ..blocks }.waits(32.0, 3584.0, 76), 1.0);
     }
 
-    /// vLLM used three kernels for quantized weights in 2024, on chips that compute in fp8; an A100 does not.
+    /// In 2024 vLLM used three kernels for quantized weights on chips that compute in fp8, which an A100 does not.
     #[test]
     fn a_kernel_runs_on_chips_with_its_rate() {
         assert_eq!(chosen("vllm", Some("0.5.0"), None, "fp8"), "fp8-scaled-mm");
@@ -348,9 +350,9 @@ mod tests {
         assert_eq!(chosen_on("a100-sxm-80gb", "vllm", Some("0.5.0"), None, "fp8"), "–");
     }
 
-    /// An A100 has 19.5 TFLOP/s in fp32, 128 per multiprocessor and cycle for 108 multiprocessors at 1.41 GHz; an RTX
-    /// 4090 has 82.6, 256 each for 128 at 2.52 GHz. Marlin reaches 920 FLOPs per cycle: 140 TFLOP/s, and 297, which
-    /// exceeds the tensor cores' 165.
+    /// An A100 has 19.5 TFLOP/s in fp32, 128 FLOPs per multiprocessor and cycle with 108 multiprocessors at 1.41 GHz;
+    /// an RTX 4090 has 82.6, 256 with 128 at 2.52 GHz. Marlin reaches 920 FLOPs per multiprocessor and cycle: 140
+    /// TFLOP/s on the A100, and 297 on the RTX 4090, which exceeds the 165 of its tensor cores.
     #[test]
     fn unpacking_leaves_marlin_920_a_cycle() {
         let kernel = kernels().unwrap().iter().find(|k| k.name == "marlin").unwrap();

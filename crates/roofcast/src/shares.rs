@@ -1,19 +1,19 @@
 //! Times by bottleneck.
 //!
-//! Knows how to add, scale and name them. Knows nothing about where they come from.
+//! Knows: how times by bottleneck are added, scaled and named. Knows nothing about their origin.
 
 use std::ops::Add;
 
-/// Parts of a time, one for each bottleneck.
+/// A time, divided into one part per bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct BottleneckShares<T> {
-    /// Memory-bound time.
+    /// Time bound by HBM bandwidth.
     pub memory: T,
-    /// Compute-bound time.
+    /// Time bound by arithmetic.
     pub compute: T,
-    /// Time on the links.
+    /// Time bound by links between accelerators.
     pub communication: T,
-    /// Host and launch overheads.
+    /// Time bound by the host: its work and launches.
     pub host: T,
 }
 
@@ -23,7 +23,7 @@ impl<T: Copy + Add<Output = T>> BottleneckShares<T> {
         self.memory + self.compute + self.communication + self.host
     }
 
-    /// Sum with `other`, part by part.
+    /// Returns the sum with `other`, part by part.
     pub(crate) fn plus(self, other: BottleneckShares<T>) -> BottleneckShares<T> {
         BottleneckShares {
             memory: self.memory + other.memory,
@@ -35,7 +35,7 @@ impl<T: Copy + Add<Output = T>> BottleneckShares<T> {
 }
 
 impl BottleneckShares<f64> {
-    /// Every part times `factor`.
+    /// Returns every part times `factor`.
     pub(crate) fn scaled(self, factor: f64) -> BottleneckShares<f64> {
         BottleneckShares {
             memory: self.memory * factor,
@@ -45,9 +45,9 @@ impl BottleneckShares<f64> {
         }
     }
 
-    /// Parts rounded to whole units.
+    /// Returns the parts rounded to whole units.
     pub(crate) fn whole(self) -> BottleneckShares<u64> {
-        // Rounds to the nearest; times are not negative, and converting a signed word is one instruction.
+        // Rounding to the nearest; times are not negative, and converting a signed word is one instruction.
         let whole = |s: f64| (s + 0.5) as i64 as u64;
         BottleneckShares {
             memory: whole(self.memory),
@@ -69,14 +69,14 @@ impl BottleneckShares<u128> {
 }
 
 impl BottleneckShares<u64> {
-    /// Every part times `factor`.
+    /// Returns every part times `factor`.
     pub(crate) fn scaled(self, factor: f64) -> BottleneckShares<u64> {
         let BottleneckShares { memory, compute, communication, host } = self;
         let [memory, compute, communication, host] = [memory, compute, communication, host].map(|s| s as f64);
         BottleneckShares { memory, compute, communication, host }.scaled(factor).whole()
     }
 
-    /// Name of the largest part.
+    /// Name of the bottleneck with the largest part.
     pub(crate) fn largest(&self) -> &'static str {
         let named = [
             (self.memory, "memory"),

@@ -1,13 +1,14 @@
 //! The step model: work of a deployment's forward pass, compiled once.
 //!
 //! Knows: the operators of all stages, their messages, quantities outside operators, and how a replica's step is
-//! divided over microbatches and data-parallel ranks. Knows nothing about time: [`crate::timing`] evaluates it with
-//! coefficients.
+//! divided over microbatches and data-parallel ranks. Knows nothing about time: [`crate::timing`] evaluates the model
+//! with coefficients.
 //!
-//! Pipeline stages work on as many microbatches at a time as there are stages, each with an equal part of the decodes
-//! and every pp-th chunk of the prompts. The step ends when the longest has passed through all stages: shorter ones
-//! wait for it, as do stages without a microbatch if there are too few sequences. With equal stages and microbatches
-//! that is exact; chunks of one prompt in several microbatches at a time are not modelled.
+//! Pipeline stages work at one time on as many microbatches as there are stages, each with an equal part of the
+//! decodes and every pp-th chunk of the prompts. The step ends when the longest microbatch has passed all stages:
+//! shorter microbatches wait for it, and so do stages without a microbatch if there are too few sequences. This is
+//! exact if stages and microbatches are equal; chunks of one prompt in several microbatches at one time are not
+//! modelled.
 
 mod kernels;
 
@@ -26,87 +27,90 @@ use std::borrow::Cow;
 /// Work of a deployment's forward pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepModel {
-    /// The operators of all stages, in order of execution.
+    /// Operators of all stages, in order of execution.
     pub operators: Vec<Operator>,
-    /// Sliding windows of operators without full attention, in tokens, ascending.
+    /// Windows, in ascending tokens, of operators with sliding-window attention.
     pub reaches: Vec<u64>,
-    /// The messages.
+    /// Messages between ranks.
     pub links: Links,
     /// Quantities outside operators.
     pub surroundings: Surroundings,
     /// Memory bandwidth.
     pub bandwidth: ByteRate,
-    /// Degrees over which sequences are divided.
+    /// Degrees of parallelism over which sequences are divided.
     pub parallelism: Parallelism,
 }
 
-/// Quantities of a step outside operators, which an engine's times multiply.
+/// Quantities of a step outside operators, by which the times of an engine are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Surroundings {
-    /// Bytes that norms and activation functions move per token, over all layers.
+    /// Bytes of HBM traffic per token in norms and activation functions, over all layers.
     pub elementwise_bytes: f64,
-    /// Bytes that a token's copies for its experts move outside the experts' kernels, over all layers.
+    /// Bytes of HBM traffic per token, outside the experts' kernels, for the copies that experts compute, over all
+    /// layers.
     pub unfused_expert_bytes: f64,
-    /// Routed experts of a layer; 0 for dense models.
+    /// Number of routed experts of a layer; 0 for dense models.
     pub experts: u64,
-    /// All layers.
+    /// Number of layers.
     pub layers: u64,
-    /// Small kernels of a step: norms, rotary embedding, cache write, activation, routing.
+    /// Number of small kernels of a step: norms, rotary embedding, cache write, activation, routing.
     pub small_kernels: u64,
-    /// Kernels of a step that have a time of their own: GEMM, attention, experts, all-reduces.
+    /// Number of kernels of a step that are timed one by one: GEMM, attention, experts, all-reduces.
     pub large_kernels: u64,
-    /// Kernels that Python launches between an engine's compiled parts: vLLM's attention, experts and routing.
+    /// Number of kernels that Python launches between an engine's compiled parts: vLLM's attention, experts and
+    /// routing.
     pub interpreted: u64,
-    /// Attentions between captured pieces of vLLM's graphs, and whether pieces hold decodes too.
+    /// Number of attention kernels between captured pieces of vLLM's graphs, and true if decodes are captured in
+    /// pieces, too.
     pub pieces: (u64, bool),
-    /// GEMMs of a step.
+    /// Number of GEMMs of a step.
     pub products: u64,
-    /// Entries of the vocabulary on one rank.
+    /// Number of vocabulary entries on one rank.
     pub vocabulary: u64,
-    /// True if the host launches every kernel.
+    /// True if the host launches every kernel separately.
     pub eager: bool,
-    /// Tokens of the largest pass with prompts that a captured graph covers.
+    /// Tokens of the largest pass with prompts that a captured graph covers; 0 if only decodes are captured.
     pub captured: u64,
-    /// Single-thread speed of the host, relative to a DGX H100's.
+    /// Single-thread speed of the host as a multiple of a DGX H100 host's speed.
     pub host_speed: f64,
 }
 
-/// The contexts of sequences that decode one token.
+/// Contexts of the sequences that decode one token.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Contexts<'a> {
-    /// Sums over the sequences.
+    /// Tokens of context summed over the sequences.
     Seen(Seen<'a>),
     /// Groups of sequences.
     Groups(Cow<'a, [Sequences]>),
 }
 
-/// One microbatch through all stages, as the busiest rank of each computes it.
+/// One microbatch through all stages, from the view of the busiest rank of each stage.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pass<'a> {
-    /// Tokens of the rank.
+    /// Number of tokens that the rank computes.
     pub rows: u64,
-    /// Rows of the rank that are sampled.
+    /// Number of rows whose logits the rank samples.
     pub sampled: u64,
-    /// Sequences of the rank that sample.
+    /// Number of sequences of the rank that sample tokens.
     pub sequences: u64,
-    /// Tokens of the replica, which all pass the experts.
+    /// Number of tokens of the replica, which all reach the experts.
     pub tokens: u64,
-    /// Sequences of the rank that decode one token.
+    /// Number of sequences of the rank that decode one token.
     pub decodes: u64,
-    /// Fraction of all decoding sequences that the rank has.
+    /// Fraction of all decoding sequences that the rank computes.
     pub share: f64,
-    /// Contexts of all decoding sequences, or groups of the rank's.
+    /// Contexts: sums over all decoding sequences, or groups of the rank's sequences.
     pub contexts: Contexts<'a>,
-    /// Chunks of prompts and sequences that verify drafts, of the rank.
+    /// Prompt chunks, and sequences that verify drafts, on the rank.
     pub chunks: Cow<'a, [Sequences]>,
-    /// The longest chunk of a prompt in the microbatch; 0 without prompts.
+    /// Tokens of the longest prompt chunk in the microbatch; 0 without prompts.
     pub longest: u64,
     /// True if a prompt ends in the microbatch.
     pub ends: bool,
 }
 
 impl StepModel {
-    /// Compiles `deployment`.
+    /// Compiles the work of `deployment`.
     pub(crate) fn compile(deployment: &Deployment) -> StepModel {
         let operators = operator::operators(deployment);
         let terms = operators.iter().filter_map(|o| match &o.form {
@@ -128,7 +132,7 @@ impl StepModel {
         }
     }
 
-    /// The microbatches of one replica's step: `n` sequences that decode one token, and `chunks`.
+    /// Microbatches of one replica's step: `n` sequences that decode one token each, and `chunks`.
     pub(crate) fn passes<'a>(
         &'a self,
         n: u64,
@@ -142,7 +146,7 @@ impl StepModel {
         })
     }
 
-    /// The microbatches of `batch`, on its busiest replica.
+    /// Microbatches of `batch` on its busiest replica.
     pub(crate) fn passes_of(&self, batch: &Batch) -> Vec<Pass<'static>> {
         let replica = batch.local(self.parallelism.replicas);
         let groups = replica.groups.into_iter().filter(|g| g.count > 0);
@@ -154,7 +158,7 @@ impl StepModel {
         (0..stages).map(|stage| self.pass(n, contexts.clone(), dealt(&chunks, stages, stage))).collect()
     }
 
-    /// A microbatch with its part of the `n` decoding sequences and with `chunks`.
+    /// Creates a microbatch with its part of the `n` decoding sequences and with `chunks`.
     #[inline(always)]
     pub(crate) fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
         let Parallelism { pp, attention_dp: ranks, .. } = self.parallelism;
@@ -198,14 +202,14 @@ impl StepModel {
     }
 }
 
-/// The largest of `parts` equal parts of `n`.
+/// Size of the largest part if `n` is divided into `parts` nearly equal parts.
 #[inline]
 fn part(n: u64, parts: u64) -> u64 {
-    // Usually there is one part, and a division takes as long as everything else here.
+    // Avoids the division in the usual case of one part, because a simulation divides in every step.
     if parts == 1 { n } else { n.div_ceil(parts) }
 }
 
-/// Every `parts`-th sequence, starting with number `part`.
+/// Every `parts`-th sequence, beginning with number `part`.
 fn dealt<'a>(sequences: &[Sequences], parts: u64, part: u64) -> Cow<'a, [Sequences]> {
     let mut before = 0;
     let mut share = Vec::new();
@@ -220,8 +224,8 @@ fn dealt<'a>(sequences: &[Sequences], parts: u64, part: u64) -> Cow<'a, [Sequenc
     Cow::Owned(share)
 }
 
-/// Work of the busiest data-parallel rank: prompts are dealt to ranks one by one, and the rank with most tokens
-/// counts; sequences that verify drafts are spread evenly.
+/// Prompt chunks of the busiest data-parallel rank: prompts are dealt to ranks one by one, and the rank with the most
+/// tokens is busiest; sequences that verify drafts are spread evenly.
 fn busiest<'a>(chunks: &[Sequences], ranks: u64) -> Cow<'a, [Sequences]> {
     let (prompts, verifying): (Vec<Sequences>, Vec<Sequences>) = chunks.iter().partition(|c| c.is_prompt());
     let tokens = |dealt: &Cow<[Sequences]>| dealt.iter().map(Sequences::tokens).sum::<u64>();
@@ -231,9 +235,9 @@ fn busiest<'a>(chunks: &[Sequences], ranks: u64) -> Cow<'a, [Sequences]> {
     most.chain(dealt(&verifying, ranks, 0).into_owned()).collect()
 }
 
-/// Bytes that norms and activation functions move per token, over all layers: each layer's two norms read and write
-/// the hidden state, with the residual sum in caches, and an MLP's function reads its inner width, twice if gated,
-/// and writes it. A routed expert's function is in its own kernel.
+/// Bytes of HBM traffic per token in norms and activation functions, over all layers: the two norms of a layer read
+/// and write the hidden state, with the residual sum in caches; the activation function of an MLP reads its inner
+/// width, twice if gated, and writes it. Activation functions of routed experts are part of the expert kernel.
 fn elementwise_bytes(deployment: &Deployment) -> f64 {
     let model = &deployment.model;
     let [hidden, gated, bits] = elements_and_bits(deployment);
@@ -252,11 +256,12 @@ fn elementwise_bytes(deployment: &Deployment) -> f64 {
     elements as f64 * bits as f64 / 8.0
 }
 
-/// Moves of the hidden state per layer, moves of the inner width of a gated MLP, and the bits of a value. ggml's
-/// activations have 32 bits, and each operation is a kernel: two norms and their weights read and write, as does the
-/// rotation, two residuals read two and write one; the activation reads and writes, the gate's multiplication reads
-/// two and writes one. Since b5780 (June 2025) norms are fused with their weights and activations with their gates
-/// (llama.cpp's pull requests 14158, 14800 and 15631).
+/// Reads and writes of the hidden state per layer, reads and writes of the inner width of a gated MLP, and the bits
+/// of a value. In ggml, activations have 32 bits, and each operation is a kernel: two norms and their weights read
+/// and write, and so does the rotation; two residual additions read two values and write one; the activation function
+/// reads and writes, and the gate's multiplication reads two values and writes one. Since b5780 (June 2025), norms
+/// are fused with their weights and activation functions with their gates (llama.cpp's pull requests 14158, 14800 and
+/// 15631).
 fn elements_and_bits(deployment: &Deployment) -> [u64; 3] {
     let engine = &deployment.engine;
     let old = |version: &String| precedes(version, "5780 (2025-06)");
@@ -306,8 +311,8 @@ impl Surroundings {
     }
 }
 
-/// Bytes of a token's hidden state for each expert that it passes on a rank with an even load, over all layers, for
-/// kernels that do not gather and sum the copies themselves: llama.cpp's.
+/// Bytes per token of the hidden state's copies, one for each expert that computes the token on a rank with an even
+/// load, over all layers. Counted for kernels that do not gather and sum the copies themselves: llama.cpp's.
 fn unfused_expert_bytes(deployment: &Deployment) -> f64 {
     if deployment.engine.kind() != EngineKind::LlamaCpp {
         return 0.0;
@@ -346,7 +351,8 @@ mod tests {
         StepModel::compile(&Deployment::resolve(model, accelerator, options).unwrap())
     }
 
-    /// Llama-3.1-8B: 32 layers of 4·4096 and 3·14,336 values, of which four ranks have 3·3584 each, in two bytes.
+    /// Llama-3.1-8B: 32 layers of 4·4096 and 3·14,336 values of two bytes; each of four ranks has 3·3584 of the
+    /// latter.
     #[test]
     fn norms_and_activation_functions_by_hand() {
         let llama = |tp| compiled("meta-llama/Llama-3.1-8B-Instruct", tp, 1).surroundings.elementwise_bytes;
@@ -354,7 +360,7 @@ mod tests {
         assert_eq!(llama(4), 32.0 * 2.0 * (16_384.0 + 10_752.0));
     }
 
-    /// Llama-3.1-8B under llama.cpp in four bytes: 8·4096 and 3·14,336 values, and 16·4096 and 5·14,336 before b5780.
+    /// Llama-3.1-8B under llama.cpp: 8·4096 and 3·14,336 values of four bytes, and 16·4096 and 5·14,336 before b5780.
     #[test]
     fn activations_of_ggml_have_32_bits() {
         let bytes = |version: Option<&str>| {
@@ -371,10 +377,10 @@ mod tests {
         }
     }
 
-    /// A layer of Llama-3.1-8B has two norms, a rotary embedding, a cache write and an activation: 32 · 5. One of
-    /// DeepSeek-V3 has two norms and six kernels of latent attention, then an activation in three layers, and in the
-    /// other 58 the router's top-k with the shared expert's activation and sum: 61 · 8 + 3 + 58 · 3. SGLang quantizes
-    /// in three more.
+    /// A layer of Llama-3.1-8B has two norms, a rotary embedding, a cache write and an activation: 32 · 5 kernels. A
+    /// layer of DeepSeek-V3 has two norms and six kernels of latent attention, plus an activation in three layers,
+    /// and plus the router's top-k and the shared expert's activation and sum in 58: 61 · 8 + 3 + 58 · 3. SGLang
+    /// quantizes in three further kernels.
     #[test]
     fn small_kernels_by_hand() {
         let kernels = |model: &str| compiled(model, 8, 1).surroundings.small_kernels;
@@ -386,7 +392,8 @@ mod tests {
         assert_eq!(compiled_with("deepseek-ai/DeepSeek-V3", &options).surroundings.small_kernels, 665 + 183);
     }
 
-    /// Llama-3.1-8B on one chip: four GEMMs in each of 32 layers and lm_head, and 32 attentions; with two ranks 64 all-reduces.
+    /// Llama-3.1-8B on one chip: four GEMMs in each of 32 layers, lm_head, and 32 attentions; on two ranks also 64
+    /// all-reduces.
     #[test]
     fn large_kernels_by_hand() {
         let llama = |tp| compiled("meta-llama/Llama-3.1-8B-Instruct", tp, 1).surroundings;
@@ -395,8 +402,8 @@ mod tests {
         assert_eq!((llama(1).vocabulary, llama(2).vocabulary), (128_256, 64_128));
     }
 
-    /// Qwen3-30B-A3B under llama.cpp: 48 layers, 8 experts a token, 2048 values in two bytes. vLLM's kernels gather
-    /// in the kernel.
+    /// Qwen3-30B-A3B under llama.cpp: 48 layers, 8 experts per token, 2048 values of two bytes. vLLM's kernels gather
+    /// the copies themselves.
     #[test]
     fn what_passes_between_experts_by_hand() {
         let qwen = |engine: &str| {
@@ -407,7 +414,8 @@ mod tests {
         assert_eq!([qwen("llama.cpp"), qwen("vllm")], [48.0 * 8.0 * 2048.0 * 2.0, 0.0]);
     }
 
-    /// Seven prompts in two groups, 4 of 10 tokens and 3 of 20, dealt to three ranks: sequences 0, 3 and 6; 1 and 4; 2 and 5.
+    /// Seven prompts in two groups, 4 of 10 tokens and 3 of 20, dealt to three ranks: sequences 0, 3 and 6; 1 and 4;
+    /// 2 and 5.
     #[test]
     fn sequences_are_dealt_one_by_one() {
         let group = |count, new| Sequences { count, ..Sequences::prompt(new, new, true) };

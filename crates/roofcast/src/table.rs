@@ -1,32 +1,33 @@
-//! CSV text from common tools: its separator, and the file's line of each record.
+//! CSV text from common tools: its separator, and the line number of each record in the file.
 //!
-//! Knows: commas, and the semicolons and tabs that spreadsheets write where a comma is the decimal point; comments;
-//! lines of the file. Does not know: columns and the meaning of their cells.
+//! Knows: commas, and the semicolons and tabs that spreadsheets write if the comma is their decimal point; comments;
+//! line numbers. Does not know: columns and the meaning of their cells.
 
 use crate::error::Error;
 
-/// The mark of a comment's line.
+/// First character of a comment line.
 const COMMENT: char = '#';
 
-/// The separator of `text`, by its first line that is no comment: a semicolon or a tab where the line has no comma.
+/// Separator of `text`, determined from its first line that is not a comment: a semicolon or a tab if the line has no
+/// comma.
 pub(crate) fn separator(text: &str) -> char {
     let header = text.lines().find(|line| !is_skipped(line)).unwrap_or_default();
     [',', ';', '\t'].into_iter().find(|mark| header.contains(*mark)).unwrap_or(',')
 }
 
-/// A number's text with a point for the decimal comma, unless commas separate cells.
+/// Replaces the decimal comma of a number by a point, unless commas separate cells.
 pub(crate) fn pointed(text: &str, separator: char) -> String {
     if separator == ',' { text.to_owned() } else { text.replacen(',', ".", 1) }
 }
 
-/// A reader of `text` with its own separator.
+/// Creates a reader of `text` that uses its separator.
 pub(crate) fn reader(text: &str) -> csv::Reader<&[u8]> {
     let mut builder = csv::ReaderBuilder::new();
     builder.comment(Some(COMMENT as u8)).delimiter(separator(text) as u8).from_reader(text.as_bytes())
 }
 
-/// The file's line, from 1, of the record that was read at `position`: the position is before comments and empty
-/// lines that the reader skipped.
+/// Line number in the file, counted from 1, of the record that was read at `position`, which precedes comments and
+/// empty lines that the reader skipped.
 pub(crate) fn line(text: &str, position: Option<&csv::Position>) -> u64 {
     let Some(position) = position else { return 1 };
     let from = usize::try_from(position.byte()).unwrap_or(usize::MAX);
@@ -34,7 +35,7 @@ pub(crate) fn line(text: &str, position: Option<&csv::Position>) -> u64 {
     position.line() + rest.lines().take_while(|line| is_skipped(line)).count() as u64
 }
 
-/// The error for an unreadable record, with its line in the file.
+/// The error for an unreadable record, with its line number in the file.
 pub(crate) fn broken(place: &str, text: &str, error: &csv::Error) -> Error {
     let message = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -68,7 +69,7 @@ mod tests {
         assert_eq!((pointed("71,5", ';'), pointed("71,5", ',')), ("71.5".to_owned(), "71,5".to_owned()));
     }
 
-    /// The header is line 2, the records are lines 4 and 6, whatever ends a line.
+    /// The header is line 2, and the records are lines 4 and 6, with any kind of line ending.
     #[test]
     fn lines_are_those_of_the_file() {
         for end in ["\n", "\r\n"] {

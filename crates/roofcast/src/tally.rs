@@ -1,6 +1,6 @@
 //! Counters of an engine over a run: steps, tokens, preemptions, use of the cache, and time by bottleneck.
 //!
-//! Sums only, so that they do not depend on how steps are grouped.
+//! Knows: sums only, so that results do not depend on how steps are grouped. Knows nothing about requests.
 
 pub(crate) mod distribution;
 
@@ -8,7 +8,7 @@ use crate::clock::Ticks;
 use crate::shares::BottleneckShares;
 use crate::tally::distribution::Distribution;
 
-/// The mean of fractions.
+/// Mean of fractions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Mean {
     /// Number of values.
@@ -23,95 +23,96 @@ impl Mean {
         self.sum += share;
     }
 
-    /// Returns the mean over the values of both.
+    /// Returns the mean over the values of both means.
     pub(crate) fn and(self, other: Mean) -> Mean {
         Mean { count: self.count + other.count, sum: self.sum + other.sum }
     }
 
-    /// The mean; 0 without values.
+    /// Value of the mean; 0 without values.
     pub(crate) fn value(self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
 }
 
-/// The counts.
+/// Counters and sums over the steps of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// Steps in which sequences decoded.
+    /// Number of steps in which sequences decoded.
     pub decode_steps: u64,
-    /// Requests admitted, readmissions after a preemption included.
+    /// Number of admissions of requests, including admissions after a preemption.
     pub admitted: u64,
-    /// Preemptions.
+    /// Number of preemptions.
     pub preemptions: u64,
-    /// Tokens dropped with a preempted request's cache, to be computed again.
+    /// Tokens whose KV cache was dropped at a preemption and must be recomputed.
     pub recomputed_tokens: u64,
-    /// Tokens moved to the host's memory and back.
+    /// Tokens whose KV cache was moved to host memory, or back, at a preemption.
     pub swapped_tokens: u64,
-    /// Tokens found in the prefix cache, at every admission.
+    /// Tokens found in the prefix cache, summed over admissions.
     pub cached_tokens: u64,
-    /// Tokens found in the cache, at every admission, that were loaded from the host tier.
+    /// Tokens found in the prefix cache and loaded from the host tier, summed over admissions.
     pub host_hits: u64,
     /// Tokens copied from the host tier.
     pub loaded_tokens: u64,
     /// Tokens copied to the host tier.
     pub stored_tokens: u64,
-    /// Tokens evicted from the device that no tier keeps.
+    /// Tokens evicted from the device without a copy in any tier.
     pub dropped_tokens: u64,
     /// Tokens computed.
     pub scheduled_tokens: u64,
     /// Tokens computed for finished rows of a batch that waits for its longest output.
     pub idle_tokens: u64,
-    /// Drafts verified.
+    /// Number of drafted tokens that were verified.
     pub drafted_tokens: u64,
-    /// Drafts that were rejected.
+    /// Number of drafted tokens that were rejected.
     pub rejected_tokens: u64,
-    /// Most requests running.
+    /// Largest number of running requests.
     pub running_peak: u64,
-    /// Most requests waiting.
+    /// Largest number of waiting requests.
     pub waiting_peak: u64,
-    /// Most blocks held.
+    /// Largest number of held blocks.
     pub blocks_peak: u64,
-    /// Sum over steps of requests running.
+    /// Running requests, summed over steps.
     pub running_steps: u64,
-    /// Sum over steps of KV tokens held; shared ones count for each request.
+    /// KV tokens held, summed over steps; shared tokens count for each request that holds them.
     pub token_steps: u128,
-    /// Sum over steps of KV tokens that requests hold in addition to the first holder.
+    /// KV tokens held by requests beyond the first holder of each, summed over steps.
     pub shared_steps: u128,
-    /// Sum over steps of unused token slots in held blocks.
+    /// Unused token slots in held blocks, summed over steps.
     pub slack_steps: u128,
-    /// Sum over steps of extra KV slots of decoding sequences: one copy per layer group beyond the first; negative where
-    /// windows drop tokens.
+    /// Additional KV slots of decoding sequences, summed over steps: one copy per group of layers beyond the first;
+    /// negative if windows drop tokens.
     pub spread_steps: i128,
-    /// Sum over steps of decoding sequences.
+    /// Decoding sequences, summed over steps.
     pub decoding_steps: u64,
-    /// Sum over steps of the blocks that the decoding sequences' contexts occupy.
+    /// Blocks that the contexts of decoding sequences occupy, summed over steps.
     pub spanned_blocks: u128,
-    /// External fragmentation at attempts to admit a request with contiguous blocks.
+    /// Mean external fragmentation at attempts to admit a request into contiguous memory.
     pub attempts: Mean,
-    /// External fragmentation at attempts for which enough was free in total, but in no single gap.
+    /// Mean external fragmentation at attempts that failed although enough memory was free in total, but not in one
+    /// gap.
     pub scattered: Mean,
-    /// Gaps between tokens.
+    /// Distribution of the gaps between tokens (inter-token latency).
     pub itl: Distribution,
-    /// Steps of decodes alone, by the number of decodes.
+    /// Number of steps with decodes alone, indexed by the number of decodes.
     pub decodes: Vec<u64>,
-    /// Time of these steps, in ticks.
+    /// Time of the steps with decodes alone, in ticks.
     pub decoding: u128,
-    /// Time of the other steps by bottleneck.
+    /// Time of all other steps in ticks, by bottleneck.
     pub mixed: BottleneckShares<u128>,
-    /// Time of swaps, and time for which batches waited for copies between tiers.
+    /// Time of swaps, plus time for which batches waited for copies between tiers.
     pub swapping: Ticks,
-    /// Time of loads from the host tier, from their submission to their end.
+    /// Time of loads from the host tier, from submission to end.
     pub loading: Ticks,
-    /// Time that computing the loaded tokens would have added to steps.
+    /// Time that computing the loaded tokens instead would have added to steps.
     pub spared: Ticks,
-    /// Idle time.
+    /// Time without a step.
     pub idle: Ticks,
 }
 
 impl Tally {
-    /// Counts `steps` steps of `n` decodes alone that take `time` together.
+    /// Counts `steps` steps of `n` decodes alone, which take `time` ticks together.
     #[inline(always)]
     pub(crate) fn decoded(&mut self, n: u64, steps: u64, time: u128) {
         let index = n as usize;

@@ -1,8 +1,8 @@
 //! Times of steps: the step model evaluated with measured kernels, or with efficiencies.
 //!
-//! Knows: an operator takes the time that [`crate::kernel_time`] gives in each of its layers; a step adds the times
-//! outside operators ([`Overhead`]). With the coefficients of a limit the result is the limit. All times are in
-//! seconds. Knows nothing about where coefficients come from, and nothing about schedules.
+//! Knows: an operator takes, in each of its layers, the time from [`crate::kernel_time`]; a step adds the times
+//! outside operators ([`Overhead`]). With the coefficients of a limit, the result is the limit. All times are in
+//! seconds. Knows nothing about the origin of coefficients, and nothing about schedules.
 
 mod messages;
 mod overhead;
@@ -20,30 +20,31 @@ pub(crate) use messages::Messages;
 pub(crate) use overhead::{Overhead, PassOverhead};
 use std::sync::Arc;
 
-/// A step model with times.
+/// Step model together with its times.
 #[derive(Debug, Clone)]
 pub struct Timing {
     /// Work of a step.
     pub model: Arc<StepModel>,
     /// Coefficients behind the times.
     pub coefficients: Arc<Coefficients>,
-    /// Kernel time of each operator.
+    /// Kernel time of each operator, in the order of the model's operators.
     operators: Vec<KernelTime>,
-    /// Rates of a 16-bit matrix that no table has, for LoRA adapters.
+    /// Time of 16-bit GEMMs from efficiencies, for LoRA adapters, which no table has.
     adapter: RateFormula,
-    /// Operators whose work depends on more than the rank's computed or sampled rows, each with true if it attends.
+    /// Indices of the operators whose work depends on more than the rank's computed or sampled rows, each with true
+    /// if it attends to context.
     varying: Vec<(usize, bool)>,
     overhead: Overhead,
 }
 
-/// A step of decodes alone: `fixed + slope · seen + Σ slopes[r] · seen within r`, in seconds.
+/// Time of a step with decodes alone, in seconds: `fixed + slope · seen + Σ slopes[r] · seen within r`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AffineStep {
-    /// Context-independent time, by bottleneck.
+    /// Seconds that do not depend on contexts, by bottleneck.
     pub fixed: BottleneckShares<f64>,
-    /// Seconds per token seen, over all sequences.
+    /// Seconds per token of context read, over all sequences.
     pub slope: f64,
-    /// Seconds per token seen within each reach of the model.
+    /// Seconds per token of context read within each of the model's windows.
     pub slopes: Vec<f64>,
 }
 
@@ -65,13 +66,13 @@ impl Timing {
         Timing { model, coefficients, operators, adapter, varying, overhead }
     }
 
-    /// True if every step takes as long as with `other`, which has an equal model: the coefficients then differ only
-    /// for operators that are not here.
+    /// True if every step takes as long as with `other`, whose model must be equal: the coefficients may differ only
+    /// for operators that the model lacks.
     pub(crate) fn equals(&self, other: &Timing) -> bool {
         self.operators == other.operators && self.overhead == other.overhead
     }
 
-    /// Basis of the time of the operator at `index`.
+    /// Measurement or assumption behind the time of the operator at `index`.
     pub(crate) fn basis(&self, index: usize) -> &Basis {
         &self.operators[index].basis
     }
@@ -96,7 +97,7 @@ impl Timing {
         }
     }
 
-    /// Compute-bound and memory-bound time of the operator at `index` in all its layers.
+    /// Compute-bound and memory-bound seconds of the operator at `index` in all its layers.
     #[inline(always)]
     pub(crate) fn time(&self, index: usize, pass: &Pass) -> [f64; 2] {
         let (operator, kernel) = (&self.model.operators[index], &self.operators[index]);
@@ -124,7 +125,7 @@ impl Timing {
         self.demand(index, pass).flops * flop * self.model.operators[index].layers as f64
     }
 
-    /// Measured attention time of decodes and of prompts.
+    /// Compute-bound and memory-bound seconds of measured attention, for the decodes and prompts of a pass.
     #[inline(always)]
     fn attending(&self, form: &ContextForm, context: &Context, pass: &Pass) -> [f64; 2] {
         let verifying = |c: &&Sequences| !c.is_prompt();
@@ -139,7 +140,8 @@ impl Timing {
         [context.prompts(form, &pass.chunks), start + slope * seen]
     }
 
-    /// Time of context-dependent work whose kernel was not timed, or was requested by name.
+    /// Compute-bound and memory-bound seconds of context-dependent work whose kernel was not timed, or whose backend
+    /// was requested by name.
     fn context(&self, operator: &Operator, form: &ContextForm, rates: &RateFormula, pass: &Pass) -> [f64; 2] {
         let mut demand = decoding(&self.model, form, pass);
         let kernel = self.backend(operator);
@@ -153,13 +155,13 @@ impl Timing {
         rates.time(Work { weight_bytes: form.weight_bytes, ..demand })
     }
 
-    /// The backend that computes `operator`, if one was requested.
+    /// Requested attention backend for `operator`; `None` if none was requested.
     fn backend(&self, operator: &Operator) -> Option<AttentionKernel> {
         self.coefficients.attention.filter(|_| operator.kind == OperatorKind::Attention)
     }
 
-    /// Time of the GEMMs over `rows` computed rows, with look-ups, or over sampled rows: the part of a pass that
-    /// depends on nothing else.
+    /// Seconds of the GEMMs and look-ups over `rows` computed rows, or over `rows` sampled rows: the part of a pass
+    /// that depends on the number of rows alone.
     pub(crate) fn products(&self, of: Rows, rows: u64) -> [f64; 2] {
         let mut sum = [0.0; 2];
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
@@ -179,8 +181,8 @@ impl Timing {
         sum
     }
 
-    /// Time of one microbatch through all stages; `products` are the times of [`Rows::Computed`] and
-    /// [`Rows::Sampled`] for its rows.
+    /// Time of one microbatch through all stages; `products` are the results of [`Timing::products`] for its computed
+    /// and its sampled rows.
     #[inline(always)]
     pub(crate) fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
         let (operators, attention) = self.operators_of(pass, products);
@@ -188,12 +190,12 @@ impl Timing {
         operators.plus(attention).plus(beside)
     }
 
-    /// Small kernels, host, launches and links of a pass.
+    /// Overhead of a pass: small kernels, host, launches and links.
     pub(crate) fn beside(&self, pass: &Pass) -> PassOverhead {
         self.overhead.beside(pass, self.operators_of(pass, self.all_products(pass)).0.total())
     }
 
-    /// Times of operators that do not attend, and of operators that do.
+    /// Times of operators that do not attend to context, and of operators that do.
     #[inline(always)]
     fn operators_of(
         &self,
@@ -218,13 +220,13 @@ impl Timing {
         [self.products(Rows::Computed, pass.rows), self.products(Rows::Sampled, pass.sampled)]
     }
 
-    /// Time of one microbatch, GEMMs computed here.
+    /// Time of one microbatch, its GEMMs included.
     fn whole(&self, pass: &Pass) -> BottleneckShares<f64> {
         self.pass(pass, self.all_products(pass))
     }
 
-    /// Time that LoRA adapters add to a step, for `tokens` of a rank that use `adapters` distinct adapters, each like
-    /// `adapter`: the step reads each once.
+    /// Time that LoRA adapters add to a step, if `tokens` tokens of a rank use `adapters` distinct adapters, each
+    /// like `adapter`, whose weights are read once per step.
     pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> BottleneckShares<f64> {
         let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
             return BottleneckShares::default();
@@ -237,7 +239,7 @@ impl Timing {
         BottleneckShares { compute, memory, ..BottleneckShares::default() }
     }
 
-    /// A step of `n` sequences that decode one token each and nothing else.
+    /// Time of a step of `n` sequences that decode one token each, and nothing else.
     pub(crate) fn decode(&self, n: u64) -> AffineStep {
         let within = vec![0; self.model.reaches.len()];
         let (mut slope, mut slopes) = (0.0, vec![0.0; within.len()]);
@@ -267,13 +269,13 @@ impl Timing {
         AffineStep { fixed: self.whole(&pass), slope, slopes }
     }
 
-    /// Time of a step: the longest of its microbatches.
+    /// Time of a step: the time of its longest microbatch.
     pub(crate) fn step<'a>(&self, passes: impl Iterator<Item = Pass<'a>>) -> BottleneckShares<f64> {
         let all = passes.map(|pass| self.whole(&pass));
         all.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
     }
 
-    /// True if the attention of decodes is memory-bound in some operator.
+    /// True if the attention of decodes is memory-bound in at least one operator.
     pub(crate) fn attention_is_memory_bound(&self) -> bool {
         self.model.operators.iter().zip(&self.operators).any(|(operator, kernel)| match &operator.form {
             Form::Context(form) => {
@@ -285,16 +287,16 @@ impl Timing {
     }
 }
 
-/// Tokens from which on experts count as compute-bound when reports name the bottleneck.
+/// Number of tokens from which on reports name experts as compute-bound.
 const COMPUTE_BOUND_TOKENS: u64 = 2048;
 
-/// A measured time, attributed to arithmetic or to memory.
+/// Attributes a measured time to arithmetic if `computes` is true, else to memory.
 #[inline(always)]
 fn bound(seconds: f64, computes: bool) -> [f64; 2] {
     if computes { [seconds, 0.0] } else { [0.0, seconds] }
 }
 
-/// Time of one GEMM of `rows` in one layer.
+/// Compute-bound and memory-bound seconds of one GEMM of `rows` rows in one layer.
 fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) -> [f64; 2] {
     match &kernel.measured {
         _ if rows == 0 => [0.0; 2],
@@ -302,7 +304,7 @@ fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) ->
             let computing = 2.0 * matrix.elements * number(rows) / operator.rate.0;
             bound(curve.at(number(rows)), computing > matrix.weight_bytes * kernel.rates.byte)
         }
-        // Operators without a matrix, as norms and biases, count among small kernels.
+        // Operators without a matrix, such as norms and biases, are counted among small kernels.
         _ if matrix.elements <= 0.0 => {
             kernel.rates.without_start(Work { weight_bytes: matrix.weight_bytes, ..Work::default() })
         }
@@ -318,7 +320,7 @@ fn rows_of(rows: Rows, pass: &Pass) -> u64 {
     }
 }
 
-/// Tokens of context that the decodes of a pass see in an operator, over all sequences of the rank.
+/// Tokens of context that the decodes of a pass read in an operator, over all sequences of the rank.
 #[inline(always)]
 fn seen(model: &StepModel, form: &ContextForm, pass: &Pass) -> f64 {
     let Some((reach, _)) = form.decode.terms.first() else { return 0.0 };
@@ -339,7 +341,7 @@ fn within(model: &StepModel, seen: Seen, reach: u64) -> u64 {
     seen.within.get(index).copied().unwrap_or_default()
 }
 
-/// Work of an operator for the decoding sequences of a pass, without its weights.
+/// Work of an operator for the decoding sequences of a pass, without the operator's weights.
 #[inline(always)]
 fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Work {
     match &pass.contexts {

@@ -1,13 +1,13 @@
 //! Units as types: bytes, operations, rates and time.
 //!
-//! Knows: how quantities divide into one another, and how they are printed for people. Knows nothing about
-//! models or machines. Decimal (GB) and binary (GiB) sizes exist only as text: inside there are bytes.
+//! Knows: how quantities are divided by one another, and how they are printed for people. Knows nothing about models
+//! or machines. Decimal (GB) and binary (GiB) sizes exist only in text: all values are in bytes.
 
 use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul};
 
-/// A size in bytes. Arithmetic saturates: 2^64 bytes is more than any machine here holds.
+/// Size in bytes. Arithmetic saturates at 2^64 bytes, more than any machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
@@ -16,18 +16,17 @@ impl Bytes {
     /// Zero bytes.
     pub const ZERO: Bytes = Bytes(0);
 
-    /// Bytes that `elements` values of `bits` each take, rounded up. Fractions of a bit (q4_k's 4.5) are exact
-    /// because widths are held in 1/65536 bit, see [`crate::precision::Width`].
+    /// Rounds a computed size to whole bytes; negative sizes become 0.
     pub(crate) fn from_f64(bytes: f64) -> Bytes {
         Bytes(bytes.max(0.0).round() as u64)
     }
 
-    /// The difference, or zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_sub(other.0))
     }
 
-    /// Scaled by `numerator / denominator`, rounded up, without overflow in between.
+    /// Returns the size times `numerator / denominator`, rounded up, without intermediate overflow.
     pub(crate) fn scale(self, numerator: u64, denominator: u64) -> Bytes {
         let scaled = (u128::from(self.0) * u128::from(numerator)).div_ceil(u128::from(denominator.max(1)));
         Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
@@ -38,12 +37,12 @@ impl Bytes {
         self.0 as f64
     }
 
-    /// Text in decimal units, as `16.06 GB`.
+    /// Text in decimal units, as in `16.06 GB`.
     pub fn gb(self) -> String {
         human(self.as_f64(), 1e3, &["B", "kB", "MB", "GB", "TB", "PB"])
     }
 
-    /// Text in binary units, as `14.96 GiB`.
+    /// Text in binary units, as in `14.96 GiB`.
     pub fn gib(self) -> String {
         human(self.as_f64(), 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
     }
@@ -75,7 +74,7 @@ impl Sum for Bytes {
     }
 }
 
-/// Floating-point (or integer) operations; a multiply-add counts two.
+/// Number of floating-point (or integer) operations; a multiply-add counts as two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Flops(pub u128);
@@ -89,7 +88,7 @@ impl Flops {
         self.0 as f64
     }
 
-    /// Text with a prefix, as `29.7 TFLOP`.
+    /// Text with a decimal prefix, as in `29.7 TFLOP`.
     pub fn human(self) -> String {
         human(self.as_f64(), 1e3, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"])
     }
@@ -121,24 +120,24 @@ impl Sum for Flops {
     }
 }
 
-/// A memory or link rate in bytes per second.
+/// Rate of memory or of a link, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteRate(pub f64);
 
-/// A compute rate in operations per second.
+/// Rate of arithmetic, in operations per second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FlopRate(pub f64);
 
-/// A span of time in integer picoseconds, so that sums are exact and independent of their order.
+/// Span of time in whole picoseconds, so that sums are exact and independent of their order.
 ///
-/// 2^64 ps is 213 days; arithmetic saturates there.
+/// Arithmetic saturates at 2^64 ps, which is 213 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct Picoseconds(pub u64);
 
 impl Picoseconds {
-    /// No time.
+    /// Span of no time.
     pub const ZERO: Picoseconds = Picoseconds(0);
 
     /// Converts seconds, rounded to the nearest picosecond.
@@ -146,7 +145,7 @@ impl Picoseconds {
         Picoseconds((seconds.max(0.0) * 1e12).round() as u64)
     }
 
-    /// Time that `bytes` take at `rate`.
+    /// Returns the time of moving `bytes` at `rate`.
     pub(crate) fn moving(bytes: Bytes, rate: ByteRate) -> Picoseconds {
         Picoseconds::from_seconds(bytes.as_f64() / rate.0)
     }
@@ -189,7 +188,7 @@ impl Sum for Picoseconds {
 }
 
 impl Serialize for Picoseconds {
-    /// Reports carry milliseconds; only they round.
+    /// Writes milliseconds, the unit of reports; no other place rounds.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(self.ms())
     }
@@ -206,8 +205,8 @@ impl<'de> Deserialize<'de> for Picoseconds {
     }
 }
 
-/// Text of `value` with three to four significant digits and the largest fitting unit of `names`, which are `step`
-/// apart.
+/// Text of `value` with three to four significant digits in the largest fitting unit of `names`, of which each is
+/// `step` times the previous one.
 pub fn human(value: f64, step: f64, names: &[&str]) -> String {
     let mut value = value;
     let mut index = 0;
@@ -224,13 +223,14 @@ pub fn human(value: f64, step: f64, names: &[&str]) -> String {
     format!("{value:.digits$} {}", names.get(index).copied().unwrap_or_default())
 }
 
-/// The float nearest to a word. Converting a signed integer is one instruction, so words below 2^63 take that path.
+/// Converts a 64-bit number to the nearest float. Converting a signed integer is one instruction, so numbers below
+/// 2^63 take that path.
 #[inline]
 pub(crate) fn number(word: u64) -> f64 {
     i64::try_from(word).map_or_else(|_| word as f64, |signed| signed as f64)
 }
 
-/// The float nearest to `whole`. Converting a signed word is one instruction, two words a function call.
+/// Converts a 128-bit number to the nearest float. Converting 64 bits is one instruction, 128 bits a function call.
 pub(crate) fn float(whole: u128) -> f64 {
     #[cold]
     #[inline(never)]
@@ -244,7 +244,8 @@ pub(crate) fn float(whole: u128) -> f64 {
 mod tests {
     use super::*;
 
-    /// A word with its highest bit set has no signed equivalent: 2⁶³ is a float, 2⁶⁴ − 1 is next to 2⁶⁴.
+    /// A number with its highest bit set has no signed equivalent: 2⁶³ is a float, and 2⁶⁴ is the float nearest to
+    /// 2⁶⁴ − 1.
     #[test]
     fn words_become_the_nearest_floats() {
         assert_eq!([0, 7, 1 << 63, u64::MAX].map(number), [0.0, 7.0, 2f64.powi(63), 2f64.powi(64)]);

@@ -1,7 +1,7 @@
-//! Versions of engines: their order.
+//! Versions of engines, and their order.
 //!
 //! Knows: release numbers, pre-releases before and post-releases after them, as PEP 440 orders them. A version
-//! without a number, or with a date in its place, has no order. Knows nothing about which versions exist.
+//! without a number, or with a date instead of one, has no order. Knows nothing about which versions exist.
 
 use std::cmp::Ordering;
 
@@ -23,8 +23,8 @@ enum ReleaseStage {
 }
 
 impl Version {
-    /// Reads `0.6.3.post1`, `v0.11.2`, `==0.11.2`, `1.2.0rc6.post2`, `~0.4.x`, `0.4.0 (2024-12)` as 0.4.0 or `build 7941-7948` as
-    /// 7941; `None` for `nightly` or `2024-05/06`.
+    /// Parses a version, such as `0.6.3.post1`, `v0.11.2`, `==0.11.2`, `1.2.0rc6.post2`, `~0.4.x`, `0.4.0 (2024-12)`
+    /// as 0.4.0, or `build 7941-7948` as 7941; `None` for a text without an order, such as `nightly` or `2024-05/06`.
     pub fn parse(text: &str) -> Option<Version> {
         let text = text.trim().trim_start_matches("build ").trim_start_matches(['v', 'b', '~', '=']);
         let mut release = Vec::new();
@@ -46,7 +46,7 @@ impl Version {
         while release.len() > 1 && release.last() == Some(&0) {
             release.pop();
         }
-        // Platforms and remarks come after a space or a hyphen.
+        // Names of platforms and remarks follow a space or a hyphen.
         let tag = rest.split([' ', '-', '(', '+']).next().unwrap_or_default();
         let stage = match (tag.contains("dev"), number_after(tag, "rc")) {
             (true, _) => ReleaseStage::Development,
@@ -57,13 +57,13 @@ impl Version {
         Some(Version { release, stage, post: post.map_or(0, |n| n + 1) })
     }
 
-    /// The order of two texts; `None` if one has no order.
+    /// Order of two versions as texts; `None` if one has no order.
     pub(crate) fn compare(a: &str, b: &str) -> Option<Ordering> {
         Some(Version::parse(a)?.cmp(&Version::parse(b)?))
     }
 }
 
-/// The number after `key`, 0 if no number follows.
+/// Number after `key` in `tag`; 0 if no number follows `key`.
 fn number_after(tag: &str, key: &str) -> Option<u64> {
     let after = tag.split_once(key)?.1;
     let digits = after.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();

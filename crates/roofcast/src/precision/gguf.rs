@@ -1,8 +1,10 @@
-//! llama.cpp's quantization mixtures: which block type each tensor of a GGUF file gets.
+//! llama.cpp's quantization mixtures: the block type of each tensor of a GGUF file.
+//!
+//! Knows: the block types, and the layers in which a mixture uses a wider one. Knows nothing about files.
 //!
 //! Source: `llama_tensor_get_type` in llama.cpp's `src/llama-quant.cpp` and the block structs of
-//! `ggml/src/ggml-common.h` (read as of build b3000 to b5000; `MXFP4_MOE` of b11434). Left out: its special cases for 70B models and for
-//! eight experts, which move a few tensors by one step.
+//! `ggml/src/ggml-common.h` (read as of build b3000 to b5000; `MXFP4_MOE` of b11434). Not modelled: special cases for
+//! 70B models and for eight experts, which move a few tensors by one step.
 
 use super::{Format, Width};
 
@@ -16,43 +18,43 @@ const Q5_K: Format = Format::new("q5_k", Width::grouped(0, 176 * 8, 256), None);
 const Q6_K: Format = Format::new("q6_k", Width::grouped(0, 210 * 8, 256), None);
 const Q8_0: Format = Format::new("q8_0", Width::grouped(8, 16, 32), None);
 
-/// One of llama.cpp's file types.
+/// llama.cpp's file type, which mixes block types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GgufMix {
-    /// 8.5 bits throughout.
+    /// q8_0 throughout: 8.5 bits.
     Q8_0,
-    /// Experts in MXFP4, all else in q8_0: gpt-oss's files.
+    /// Experts in MXFP4 and all other matrices in q8_0, as in gpt-oss's files.
     Mxfp4Moe,
-    /// 6.5625 bits throughout.
+    /// q6_k throughout: 6.5625 bits.
     Q6K,
-    /// q5_k with half of attn_v and ffn_down in q6_k.
+    /// q5_k, with half of attn_v and ffn_down in q6_k.
     Q5KM,
-    /// 5.5 bits, output in q6_k.
+    /// q5_0 (5.5 bits), with the output in q6_k.
     Q5_0,
-    /// q4_k with half of attn_v and ffn_down in q6_k.
+    /// q4_k, with half of attn_v and ffn_down in q6_k.
     Q4KM,
-    /// 4.5 bits, output in q6_k.
+    /// q4_0 (4.5 bits), with the output in q6_k.
     Q4_0,
-    /// q3_k with attention values and outputs in q4_k or q5_k.
+    /// q3_k, with attention values and outputs in q4_k or q5_k.
     Q3KM,
-    /// q2_k with attention values, outputs and ffn_down in q3_k or q4_k.
+    /// q2_k, with attention values, outputs and ffn_down in q3_k or q4_k.
     Q2K,
 }
 
-/// Kind of tensor, as the mixtures distinguish it.
+/// Kinds of tensors that the mixtures distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GgufTensor {
     /// The token embedding.
     Embedding,
     /// lm_head.
     Output,
-    /// The value projection.
+    /// Value projection of attention.
     AttentionValue,
-    /// The attention output projection.
+    /// Output projection of attention.
     AttentionOutput,
-    /// The down projection.
+    /// Down projection of a dense MLP.
     FfnDown,
-    /// The down projection of routed experts.
+    /// Down projection of routed experts.
     ExpertDown,
     /// Any other matrix of routed experts.
     Expert,
@@ -74,7 +76,7 @@ impl GgufMix {
         GgufMix::Q2K,
     ];
 
-    /// llama.cpp's name, lower case.
+    /// llama.cpp's name of the mixture, in lower case.
     pub(crate) fn name(self) -> &'static str {
         match self {
             GgufMix::Q8_0 => "q8_0",
@@ -89,7 +91,7 @@ impl GgufMix {
         }
     }
 
-    /// The format of one matrix with `columns` inputs in layer `layer` of `layers`.
+    /// Format of one matrix with `columns` inputs in layer `layer` of `layers`.
     pub(crate) fn format(
         self,
         tensor: GgufTensor,
@@ -107,7 +109,7 @@ impl GgufMix {
         fitting(format, columns)
     }
 
-    /// The format of most tensors.
+    /// Format of most tensors of the mixture.
     pub(crate) fn base(self) -> Format {
         match self {
             GgufMix::Q8_0 | GgufMix::Mxfp4Moe => Q8_0,
@@ -131,7 +133,7 @@ impl GgufMix {
             return if matches!(tensor, Expert | ExpertDown) { Format::MXFP4 } else { Q8_0 };
         }
         let tensor = if tensor == ExpertDown { FfnDown } else { tensor };
-        // The first and last eighth of the layers and every third in between get more bits.
+        // The first and last eighth of the layers, and every third layer in between, get more bits.
         let eighth = layers / 8;
         let more = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
         match (self, tensor) {
@@ -152,7 +154,8 @@ impl GgufMix {
     }
 }
 
-/// Super-blocks hold 256 values: rows that are no multiple fall back to a type with blocks of 32.
+/// Format with blocks that fit a row: super-blocks hold 256 values, and rows whose length is not a multiple of 256
+/// get a type with blocks of 32.
 fn fitting(format: Format, columns: u64) -> Format {
     if columns.is_multiple_of(256) {
         return format;
@@ -172,7 +175,7 @@ mod tests {
 
     #[test]
     fn q4_k_m_gives_half_of_the_value_projections_six_bits() {
-        // 32 layers: 0-3 and 28-31, then every third of 4..28 (6, 9, …, 27): 8 + 8 = 16 layers.
+        // With 32 layers: 0-3 and 28-31, then every third of 4..28 (6, 9, …, 27): 8 + 8 = 16 layers.
         let wide = (0..32)
             .filter(|&l| GgufMix::Q4KM.format(GgufTensor::AttentionValue, l, 32, 4096, false).name == "q6_k")
             .count();
@@ -192,7 +195,7 @@ mod tests {
 
     #[test]
     fn rows_that_do_not_fill_a_super_block_fall_back() {
-        // 5504 = 21.5 * 256.
+        // 5504 = 21.5 · 256 is no multiple of 256.
         assert_eq!(GgufMix::Q4KM.format(GgufTensor::Other, 0, 24, 5504, false).name, "q5_0");
         assert_eq!(Q6_K.width.as_f64(), 6.5625);
     }

@@ -1,9 +1,13 @@
 //! The file of kernel times, in sections of one table, chip, engine, kernel and format each.
 //!
-//! Knows: the byte layout. Numbers of several bytes are little-endian. A file is `RFK1`, the number of sections as
-//! u32, and for each section its table as u8, its chip, engine, version, kernel and format as texts (a length as u8,
-//! then UTF-8), the number of its shapes and their total bytes as u32; then the sections' bytes in order, in the form
-//! of [`super::packed`]. Knows nothing about kernels.
+//! Knows: the byte layout; integers of several bytes are little-endian. A file consists of:
+//!
+//! 1. `RFK1`, and the number of sections as u32;
+//! 2. for each section its table as u8; its chip, engine, version, kernel and format as texts (a length as u8, then
+//!    UTF-8); the number of its shapes and their total bytes as u32;
+//! 3. the shapes of each section, in order of the sections, in the form of [`super::packed`].
+//!
+//! Knows nothing about kernels.
 
 use super::packed::Packed;
 use super::{Curve, KernelTable, Lines};
@@ -19,44 +23,45 @@ const EMBEDDED: &[u8] = include_bytes!("../../catalog/kernels/times.bin");
 /// Kernel times of one table, chip, engine, kernel and format.
 #[derive(Clone)]
 pub struct Section {
-    /// Table of the section.
+    /// Table of kernel times that the section is part of.
     pub table: KernelTable,
     /// Catalog id of the accelerator.
     pub chip: String,
-    /// Owner of the kernel: an engine, or `nccl`.
+    /// Owner of the kernel: an engine's name, or `nccl`.
     pub engine: String,
-    /// The engine's newest version among the times.
+    /// Newest version of the engine among the times.
     pub version: String,
-    /// The kernel as the engine names it.
+    /// Name of the kernel, as the engine calls it.
     pub kernel: String,
-    /// Weight format of GEMM and experts (`bf16`, `fp8`, `fp8-block`, `nvfp4`, …), KV-cache format of attention.
+    /// Format of the section: weight format of GEMM and experts (`bf16`, `fp8`, `fp8-block`, `nvfp4`, …), KV-cache
+    /// format of attention.
     pub format: String,
     shapes: usize,
     bytes: Cow<'static, [u8]>,
-    /// The shapes, unpacked at first use, because a run uses a dozen sections of hundreds.
+    /// Unpacked shapes. They are unpacked at first use, because a run uses about a dozen of hundreds of sections.
     unpacked: OnceLock<Packed>,
 }
 
 /// Measured kernel times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profiles {
-    /// All sections, in the order of the file.
+    /// Sections in the order of the file.
     pub sections: Vec<Section>,
 }
 
-/// Writer of a section: shapes with optional seconds in each column.
+/// Writer of a section, which collects shapes with optional seconds in each column.
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     shapes: Packed,
 }
 
 impl Writer {
-    /// Adds a shape; `seconds` has [`Table::columns`] values.
+    /// Adds a shape; `seconds` has [`KernelTable::columns`] values.
     pub(crate) fn shape(&mut self, axes: &[u32], seconds: &[Option<f64>]) {
         self.shapes.push(axes, seconds);
     }
 
-    /// The section with its shapes.
+    /// Returns the section with the collected shapes.
     pub(crate) fn section(
         self,
         table: KernelTable,
@@ -76,8 +81,8 @@ impl Writer {
     }
 }
 
-/// Prints the head and a digest of the times. The text does not depend on whether the shapes have been unpacked,
-/// because cache keys are derived from it.
+/// Writes the head and a digest of the times. The text is the same before and after shapes are unpacked, because
+/// cache keys are derived from it.
 impl fmt::Debug for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut digest = DefaultHasher::new();
@@ -100,7 +105,7 @@ impl Eq for Section {}
 
 impl Section {
     fn unpacked(&self) -> &Packed {
-        // Invalid bytes were refused when the file was read.
+        // Reading cannot fail, because invalid bytes were refused with the file.
         let read = || Packed::read(self.table, self.shapes, &self.bytes).unwrap_or_default();
         self.unpacked.get_or_init(read)
     }
@@ -111,13 +116,13 @@ impl Section {
         self.shapes
     }
 
-    /// The axes of each shape, in order.
+    /// Axes of each shape, in order of the file.
     #[cfg(test)]
     pub(super) fn shapes(&self) -> impl Iterator<Item = Vec<u32>> {
         self.unpacked().axes(self.table).map(<[u32]>::to_vec)
     }
 
-    /// The shape with the least `distance`, among shapes for which it is defined.
+    /// Shape with the smallest `distance`, among shapes for which a distance is defined.
     pub(crate) fn nearest(&self, distance: impl Fn(&[u32]) -> Option<f64>) -> Option<(usize, Vec<u32>)> {
         let axes = self.unpacked().axes(self.table).enumerate();
         let measured = axes.filter_map(|(i, shape)| Some((distance(shape)?, i, shape)));
@@ -125,12 +130,12 @@ impl Section {
         Some((best.1, best.2.to_vec()))
     }
 
-    /// Seconds of the shape at `index` over the grid.
+    /// Curve of seconds over the grid, for the shape at `index`.
     pub fn curve(&self, index: usize) -> Option<Curve> {
         curve(self.table.grid(), self.unpacked().seconds(self.table, index))
     }
 
-    /// Lines over context of the shape at `index`, for a table that has slopes.
+    /// Lines over context, for the shape at `index` of a table that has slopes.
     pub(crate) fn lines(&self, index: usize) -> Option<Lines> {
         let part = |at| {
             let columns = self.unpacked().seconds(self.table, index);
@@ -140,14 +145,14 @@ impl Section {
     }
 }
 
-/// The measured points of a grid.
+/// Curve through the measured points of a grid.
 fn curve(grid: &[u32], values: impl Iterator<Item = Option<f64>>) -> Option<Curve> {
     let points = grid.iter().zip(values).filter_map(|(size, value)| Some((f64::from(*size), value?)));
     Curve::new(points.collect::<Vec<_>>())
 }
 
 impl Profiles {
-    /// The embedded times.
+    /// Returns the embedded kernel times.
     pub(crate) fn embedded() -> Result<&'static Profiles> {
         static READ: OnceLock<Result<Profiles>> = OnceLock::new();
         let read = || {
@@ -158,7 +163,7 @@ impl Profiles {
         READ.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
-    /// Reads the bytes of a file.
+    /// Reads the bytes of a file; `place` names the file in errors.
     pub fn read(place: &str, bytes: &[u8]) -> Result<Profiles> {
         let mut at = 0;
         let section = |(section, bytes): (Section, &[u8])| {
@@ -175,7 +180,7 @@ impl Profiles {
         Ok(Profiles { sections: heads.into_iter().map(section).collect::<Result<_>>()? })
     }
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file that [`Profiles::read`] reads back.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend((self.sections.len() as u32).to_le_bytes());
@@ -194,7 +199,7 @@ impl Profiles {
     }
 }
 
-/// State of reading a file.
+/// Position in the bytes of a file, and the file's name for errors.
 struct Reader<'a> {
     place: &'a str,
     bytes: &'a [u8],
@@ -202,7 +207,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Each section without its shapes, and the bytes of its shapes.
+    /// Reads each section without its shapes, and the bytes of its shapes.
     fn heads(mut self) -> Result<Vec<(Section, &'a [u8])>> {
         if self.take(4)? != MAGIC {
             return Err(self.error("other bytes", "a file of kernel times, which begins with RFK1"));
@@ -220,7 +225,7 @@ impl<'a> Reader<'a> {
         Ok(sections)
     }
 
-    /// A section without its shapes, and the number of bytes of its shapes.
+    /// Reads a section without its shapes, and the number of bytes of its shapes.
     fn head(&mut self) -> Result<(Section, usize)> {
         let code = self.take(1)?[0];
         let table = KernelTable::ALL.get(usize::from(code)).copied();
@@ -273,8 +278,8 @@ mod tests {
         Profiles { sections: vec![writer.section(KernelTable::Prefill, names)] }
     }
 
-    /// 64 tokens take 10 µs and 128 take 30: 96 take 20, within half a step, 0.27 %. A section prints equally before
-    /// and after its shapes are unpacked.
+    /// 64 tokens take 10 µs and 128 take 30 µs, so 96 take 20 µs, within half a step of the codes, 0.27 %. A section
+    /// prints equally before and after its shapes are unpacked.
     #[test]
     fn it_prints_alike_before_and_after_use() {
         let profiles = Profiles::read("times.bin", EMBEDDED).unwrap();
@@ -311,13 +316,13 @@ mod tests {
         );
     }
 
-    /// Files with random changes are read or refused without a panic, and the ones that are read can be queried.
+    /// Files with random changes are read or refused without a panic, and any file that is read can be queried.
     #[test]
     fn changed_bytes_are_read_or_refused() {
         let bytes = two_shapes().to_bytes();
         let mut state = 1_u64;
         let mut next = |below: usize| {
-            // Knuth's MMIX generator.
+            // Pseudorandom numbers by Knuth's MMIX generator.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };

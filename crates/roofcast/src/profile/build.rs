@@ -1,8 +1,9 @@
 //! Profiles built from tables of measured kernel times.
 //!
-//! Knows: the order of the rules: a reading of each table, the newest version of each shape, points above the limit,
-//! the table's grid, and shapes that others predict left out until the file is small enough. Knows nothing about
-//! files: columns are handed in, and [`super::Profiles::to_bytes`] returns bytes.
+//! Knows: the order of the rules: each table is read; of each shape the newest version is used; points faster than
+//! the limit are dropped; times are put on the table's grid; and shapes that others predict are left out until the
+//! file is small enough. Knows nothing about files: callers pass columns, and [`super::Profiles::to_bytes`] returns
+//! bytes.
 
 mod columns;
 mod grid;
@@ -33,77 +34,77 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use thin::Shapes;
 
-/// Times below this fraction of the limit came from caches and are not interpolated.
+/// Efficiency above which a time came from caches and is dropped: 5 % faster than the limit, as limit over time.
 const FASTEST: f64 = 1.0 / 1.05;
-/// Fewest points of a shape after the rules: a curve of one size predicts no others.
+/// Fewest points of a shape that remain after the rules; a curve through one size cannot predict other sizes.
 const FEWEST: usize = 2;
 
 /// Result of a build.
 #[derive(Debug)]
 pub struct Built {
-    /// The profiles.
+    /// Profiles that were built.
     pub profiles: Profiles,
     /// Report on the tables.
     pub report: BuildReport,
 }
 
-/// Report on the tables and the rules.
+/// Report on the tables that were read and the rules that were applied.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct BuildReport {
-    /// Bytes of the profiles as a file.
+    /// Size of the profiles' file in bytes.
     pub bytes: usize,
     /// Contents of each section, in the order of the file.
     pub sections: Vec<SectionReport>,
-    /// Counts of each rule over all tables.
+    /// Counts of each rule, over all tables.
     pub dropped: Dropped,
     /// Chip, engine, version and format of GEMM tables whose times include host overhead.
     pub host_bound: Vec<String>,
-    /// The tables that were read, in the order of their names.
+    /// Tables that were read, in the order of their names.
     pub files: Vec<FileReport>,
-    /// Accuracy of predictions for shapes that are left out as predicted.
+    /// Accuracy of the predictions for shapes that are left out.
     pub predictions: Predictions,
 }
 
-/// Contents of a section.
+/// Report on a section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SectionReport {
-    /// Name of the table, see [`super::Table::name`].
+    /// Name of the section's table, see [`super::KernelTable::name`].
     pub table: &'static str,
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub chip: String,
-    /// Owner of the kernel.
+    /// Owner of the kernel: an engine's name, or `nccl`.
     pub engine: String,
-    /// The newest version among the times.
+    /// Newest version of the engine among the times.
     pub version: String,
-    /// The kernel.
+    /// Name of the kernel.
     pub kernel: String,
-    /// The format of weights, or of the KV cache.
+    /// Format of weights, or of the KV cache.
     pub format: String,
-    /// Shapes in the file.
+    /// Number of shapes in the file.
     pub shapes: usize,
-    /// Shapes that others predict, which are not in the file.
+    /// Number of shapes that others predict, which are not in the file.
     pub predicted: usize,
-    /// Points that were faster than the limit.
+    /// Number of points that were faster than the limit.
     pub faster: usize,
     /// Median and 90th percentile of the errors of a decode's lines over context, as fractions; `None` for other
     /// tables.
     pub line_errors: Option<[f64; 2]>,
 }
 
-/// Contents of a table's file.
+/// Report on the file of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileReport {
     /// Path of the file.
     pub file: String,
-    /// The engine's version.
+    /// Version of the engine.
     pub version: String,
-    /// Rows of the file.
+    /// Number of rows in the file.
     pub rows: usize,
-    /// Points that the profiles use.
+    /// Number of points that the profiles use.
     pub used: usize,
 }
 
-/// Measurements of a shape by one version.
+/// Measurements of a shape by one version of the engine.
 #[derive(Debug, Clone, Default)]
 struct VersionTimes {
     file: usize,
@@ -112,10 +113,10 @@ struct VersionTimes {
     points: Vec<MeasuredTime>,
 }
 
-/// Every version's measurements of every shape of a section.
+/// Measurements of every shape of a section by every version.
 type Versions = BTreeMap<Vec<u32>, BTreeMap<Version, VersionTimes>>;
 
-/// A section before predicted shapes are left out.
+/// Section from which predicted shapes have not yet been left out.
 struct Draft {
     place: SectionKey,
     version: Option<(Version, String)>,
@@ -123,12 +124,12 @@ struct Draft {
     shapes: Shapes,
     faster: usize,
     errors: Vec<f64>,
-    /// Number of used points by file.
+    /// Number of used points, by file.
     used: BTreeMap<usize, usize>,
     dropped: Dropped,
 }
 
-/// Profiles of all readings, of at most `most` bytes as a file.
+/// Builds profiles from all readings, with at most `most` bytes as a file.
 pub fn build(mut readings: Vec<TableContents>, catalog: &Catalog, most: usize) -> Result<Built> {
     readings.sort_by(|a, b| a.file.cmp(&b.file));
     let mut report = BuildReport::default();
@@ -158,8 +159,8 @@ impl FileReport {
     }
 }
 
-/// Measured points by section, shape and version. Two kernels that one version ran for a shape are merged, because
-/// the engine chose between them by rows.
+/// Groups measured points by section, shape and version. Points of two kernels that one version ran for a shape are
+/// merged, because the engine chose between the kernels by rows.
 fn by_place(readings: Vec<TableContents>) -> BTreeMap<SectionKey, Versions> {
     let mut places: BTreeMap<SectionKey, Versions> = BTreeMap::new();
     for (file, reading) in readings.into_iter().enumerate() {
@@ -218,8 +219,8 @@ fn leave_out_host_bound(
     Ok(())
 }
 
-/// The newest version that measured at least half as many points as any, and the number of points of other versions
-/// that it makes redundant.
+/// Newest version that measured at least half as many points as any other, and the number of points of other versions
+/// that are therefore not used.
 fn newest(versions: BTreeMap<Version, VersionTimes>) -> Option<(Version, VersionTimes, usize)> {
     let most = versions.values().map(|m| m.points.len()).max()?;
     let all: usize = versions.values().map(|m| m.points.len()).sum();
@@ -229,7 +230,7 @@ fn newest(versions: BTreeMap<Version, VersionTimes>) -> Option<(Version, Version
     Some((version, measured, others))
 }
 
-/// A section by the newest measurements, on its table's grid.
+/// Builds a section from the newest measurements, on its table's grid.
 fn draft(place: SectionKey, shapes: Versions, limit: &Limit) -> Draft {
     let mut draft = Draft {
         version: None,
@@ -261,7 +262,7 @@ fn draft(place: SectionKey, shapes: Versions, limit: &Limit) -> Draft {
         }
     }
     draft.dropped.add(ExclusionReason::FasterThanLimit, draft.faster);
-    // The only kernel that ran, or none if the engine chose among several by rows or shape.
+    // The kernel's name if only one ran; empty if the engine chose among several by rows or shape.
     if draft.place.kernel.is_empty() {
         let one = draft.kernels.first().filter(|_| draft.kernels.len() == 1);
         draft.place.kernel = one.cloned().unwrap_or_else(|| "as-selected".to_owned());
@@ -269,7 +270,7 @@ fn draft(place: SectionKey, shapes: Versions, limit: &Limit) -> Draft {
     draft
 }
 
-/// The values of a shape at its table's grid; `None` if too few remain.
+/// Values of a shape on its table's grid; `None` if too few points remain.
 fn columns(
     shape: &[u32],
     points: &[MeasuredTime],
@@ -287,7 +288,7 @@ fn columns(
     (columns.iter().flatten().count() >= FEWEST).then_some(columns)
 }
 
-/// The sections with as many shapes as fit into `most` bytes.
+/// Keeps as many shapes of the sections as fit into `most` bytes.
 fn fitting(drafts: &[(Draft, Limit)], mut report: BuildReport, most: usize) -> Built {
     let neighbours: Vec<_> = drafts
         .par_iter()
@@ -323,7 +324,7 @@ fn section(draft: &Draft, kept: &[bool]) -> Section {
 }
 
 impl Draft {
-    /// The newest version among the times.
+    /// Newest version of the engine among the times.
     fn version(&self) -> &str {
         self.version.as_ref().map_or("", |(_, text)| text)
     }

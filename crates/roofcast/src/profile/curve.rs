@@ -1,27 +1,27 @@
 //! Times over a size: straight lines between measured sizes.
 //!
-//! Knows: between two sizes of a grid time is linear; beyond the last it continues the last line, at most in
-//! proportion to the size. Knows nothing about kernels.
+//! Knows: between two sizes of a grid, time is linear; beyond the last size it continues the last line, but grows at
+//! most in proportion to the size. Knows nothing about kernels.
 
-/// Seconds over a size.
+/// Seconds as a function of size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     sizes: Vec<f64>,
     seconds: Vec<f64>,
 }
 
-/// A line over context for each number of sequences: seconds = start + slope · tokens of context of all sequences.
-/// Between measured numbers of sequences the start is interpolated linearly, and so is the time of one more token in
-/// every sequence.
+/// Lines over context, one for each number of sequences: seconds = start + slope · tokens of context of all
+/// sequences. Between measured numbers of sequences, the start is interpolated linearly, and so is the time of one
+/// more token in every sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Lines {
     starts: Curve,
-    /// Seconds of one more token in each of the sequences.
+    /// Seconds that one more token in each of the sequences adds, over the number of sequences.
     tokens: Curve,
 }
 
 impl Curve {
-    /// Times at ascending sizes; `None` if there is no size, or a time is not above 0.
+    /// Creates a curve from times at ascending sizes; `None` if there are no sizes, or if a time is not above 0.
     pub(crate) fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Option<Curve> {
         let (sizes, seconds): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
         let ascending = sizes.windows(2).all(|pair| pair[0] < pair[1]);
@@ -44,7 +44,7 @@ impl Curve {
         y0 + (y1 - y0) * ((size - x0) / (x1 - x0))
     }
 
-    /// Seconds past the last size: continues the last line, but never steeper than in proportion to the size.
+    /// Seconds beyond the last size: continues the last line, but grows at most in proportion to the size.
     fn beyond(&self, size: f64) -> f64 {
         let last = self.sizes.len() - 1;
         let (x1, y1) = (self.sizes[last], self.seconds[last]);
@@ -56,14 +56,14 @@ impl Curve {
         y1 + slope.clamp(0.0, proportional) * (size - x1)
     }
 
-    /// The curve with `change` applied to every time; `change` receives the size and the seconds.
+    /// Returns the curve with `change` applied to every time; `change` receives the size and the seconds.
     #[must_use]
     pub(crate) fn map(&self, change: impl Fn(f64, f64) -> f64) -> Curve {
         let seconds = self.sizes.iter().zip(&self.seconds).map(|(size, s)| change(*size, *s)).collect();
         Curve { sizes: self.sizes.clone(), seconds }
     }
 
-    /// The lower of two curves at each size of this one.
+    /// Returns, at each size of this curve, the smaller of two curves' times.
     #[must_use]
     pub(crate) fn least(&self, other: &Curve) -> Curve {
         self.map(|size, seconds| seconds.min(other.at(size)))
@@ -71,17 +71,17 @@ impl Curve {
 }
 
 impl Lines {
-    /// Starts and slopes over sequences.
+    /// Creates lines from starts and slopes over the number of sequences.
     pub(crate) fn new(starts: Curve, slopes: &Curve) -> Lines {
         Lines { starts, tokens: slopes.map(|sequences, slope| sequences * slope) }
     }
 
-    /// Start in seconds, and slope in seconds per token, at `sequences` sequences.
+    /// Start in seconds, and slope in seconds per token of context, at `sequences` sequences.
     pub(crate) fn at(&self, sequences: f64) -> [f64; 2] {
         [self.starts.at(sequences), self.tokens.at(sequences) / sequences]
     }
 
-    /// The lines with `start` applied to every start, and `slope` to every slope.
+    /// Returns the lines with `start` applied to every start, and `slope` to every slope.
     #[must_use]
     pub(crate) fn map(&self, start: impl Fn(f64) -> f64, slope: impl Fn(f64) -> f64) -> Lines {
         Lines {
@@ -95,8 +95,8 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// 10 µs at 4 and 30 at 8: 20 at 6. Below the first size the first time; beyond, 5 a row would exceed proportion,
-    /// so 30/8 = 3.75.
+    /// 10 µs at size 4 and 30 µs at 8 give 20 µs at 6. Below the first size the time is constant. Beyond the last, 5
+    /// µs per row would exceed proportion, so that the slope is 30/8 = 3.75 µs.
     #[test]
     fn lines_between_sizes_by_hand() {
         let curve = Curve::new([(4.0, 10.0), (8.0, 30.0)]).unwrap();

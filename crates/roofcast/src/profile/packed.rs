@@ -1,17 +1,18 @@
 //! Shapes and their columns as bytes.
 //!
-//! Knows: an axis is in groups of seven bits, the lowest first, and all bytes but the last have the eighth bit set
-//! (LEB128). A column is a byte: 0 means not measured, 1 to 254 the code of the shape's last measured column plus
-//! this byte minus 64, 255 a code that follows as u16, little-endian. Where starts and slopes alternate, each refers
-//! to the last of its kind. Code c is 2^(c/128) picoseconds: steps of 0.54 %. Knows nothing about sections.
+//! Knows: an axis is written in groups of seven bits, the lowest first, and all bytes but the last have the eighth
+//! bit set (LEB128). A column is one byte: 0 means not measured; 1 to 254 mean the code of the shape's last measured
+//! column plus this byte minus 64; 255 means that the code follows as u16, little-endian. If starts and slopes
+//! alternate, each refers to the last of its kind. Code c means 2^(c/128) picoseconds, in steps of 0.54 %. Knows
+//! nothing about sections.
 
 use super::KernelTable;
 
-/// Codes per factor of two.
+/// Number of codes per factor of two.
 const OCTAVE: f64 = 128.0;
-/// Byte of a column whose code follows.
+/// Byte of a column whose code follows as u16.
 const FOLLOWS: u8 = 255;
-/// Byte of a column whose code equals the previous one.
+/// Byte of a column whose code equals the previous code.
 const UNCHANGED: i32 = 64;
 
 /// Shapes with the codes of their columns.
@@ -22,13 +23,13 @@ pub(super) struct Packed {
     codes: Vec<u16>,
 }
 
-/// Seconds as a code; 0 if there is no time.
+/// Converts seconds to a code; 0 if there is no time.
 fn code(seconds: Option<f64>) -> u16 {
     let code = |s: f64| (libm::log2(s * 1e12) * OCTAVE).round().clamp(1.0, f64::from(u16::MAX)) as u16;
     seconds.filter(|s| *s > 0.0).map_or(0, code)
 }
 
-/// A code as seconds.
+/// Converts a code to seconds.
 fn seconds(code: u16) -> Option<f64> {
     (code > 0).then(|| libm::exp2(f64::from(code) / OCTAVE) * 1e-12)
 }
@@ -45,19 +46,19 @@ impl Packed {
         self.axes.len() / table.axes().len()
     }
 
-    /// The numbers of each shape.
+    /// Axes of each shape.
     pub(super) fn axes(&self, table: KernelTable) -> impl Iterator<Item = &[u32]> {
         self.axes.chunks_exact(table.axes().len())
     }
 
-    /// The columns of the shape at `index`; empty if there is no such shape.
+    /// Columns of the shape at `index`, in seconds; empty if there is no such shape.
     pub(super) fn seconds(&self, table: KernelTable, index: usize) -> impl Iterator<Item = Option<f64>> {
         let columns = table.columns();
         let codes = self.codes.chunks_exact(columns).nth(index).unwrap_or_default();
         codes.iter().map(|code| seconds(*code))
     }
 
-    /// The bytes of all shapes.
+    /// Returns the bytes of all shapes.
     pub(super) fn to_bytes(&self, table: KernelTable) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (axes, codes) in self.axes(table).zip(self.codes.chunks_exact(table.columns())) {
@@ -67,7 +68,7 @@ impl Packed {
         bytes
     }
 
-    /// Reads `shapes` shapes from all of `bytes`; `None` if the bytes are invalid.
+    /// Reads `shapes` shapes, which must use all of `bytes`; `None` if the bytes are invalid.
     pub(super) fn read(table: KernelTable, shapes: usize, mut bytes: &[u8]) -> Option<Packed> {
         let mut packed = Packed::default();
         for _ in 0..shapes {
@@ -108,7 +109,7 @@ fn read_number(bytes: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// The columns of one shape.
+/// Writes the columns of one shape.
 fn write_codes(codes: &[u16], alternate: bool, bytes: &mut Vec<u8>) {
     let mut last: [Option<u16>; 2] = [None; 2];
     for (column, code) in codes.iter().enumerate() {
@@ -147,8 +148,9 @@ fn next(bytes: &mut &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// 10 µs is code 128 log2(10^7) = 2976.4, so 2976 (0xba0); 20 µs is 128 more, so byte 192; 100 µs is code 3401.7, so 3402 (0xd4a), 298 more
-    /// than the 3104 of 20 µs, which is more than a byte can say. 300 heads are 44 + 2 · 128.
+    /// 10 µs is code 128 log2(10^7) = 2976.4, rounded 2976 (0xba0); 20 µs is 128 codes more, byte 192; 100 µs is code
+    /// 3401.7, rounded 3402 (0xd4a), 298 more than the 3104 of 20 µs, which exceeds a byte. 300 heads are 44 + 2 ·
+    /// 128.
     #[test]
     fn bytes_by_hand() {
         let mut packed = Packed::default();
@@ -162,8 +164,8 @@ mod tests {
         assert_eq!(Packed::read(KernelTable::Prefill, 1, &bytes), Some(packed));
     }
 
-    /// Starts and slopes refer to the last of their kind: 1 ns is code 1275.6, so 1276 (0x4fc), and byte 64 repeats
-    /// it.
+    /// Starts and slopes refer to the last of their kind: 1 ns is code 1275.6, rounded 1276 (0x4fc), and byte 64
+    /// repeats it.
     #[test]
     fn starts_and_slopes_alternate() {
         let mut packed = Packed::default();
@@ -183,7 +185,7 @@ mod tests {
             |bytes: &[u8]| assert_eq!(Packed::read(KernelTable::AllReduce, 1, bytes), None, "{bytes:?}");
         none(&[]);
         none(&[0xff, 0xff, 0xff, 0xff, 0xff, 0]);
-        // A code below 0: byte 1 subtracts 63 from 0.
+        // A code must not be below 0: byte 1 would subtract 63 from 0.
         none(&[[8, 1].as_slice(), &[0; 16]].concat());
         none(&[[8].as_slice(), &[0; 18]].concat());
     }

@@ -2,32 +2,35 @@
 //!
 //! Knows: axes and grids. Knows nothing about files.
 
-/// A table of kernel times.
+/// Table of kernel times, for one kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelTable {
-    /// GEMM `C[m, n] = A[m, k] B[k, n]` in seconds over m, quantizing of activations included where the engine's kernel does.
+    /// GEMM `C[m, n] = A[m, k] B[k, n]`: seconds over m, quantization of activations included if the engine's kernel
+    /// does it.
     Gemm,
-    /// Routed experts of one layer on one rank, routing power law 1.01, in seconds over the tokens of the replica.
+    /// Routed experts of one layer on one rank, with a power law of 1.01 as routing: seconds over the tokens of the
+    /// replica.
     Experts,
-    /// Attention of decodes, one token per sequence: a start in seconds and a slope in seconds per token of context,
-    /// over sequences.
+    /// Attention of decodes with one token per sequence: a start in seconds, and a slope in seconds per token of
+    /// context, over sequences.
     Decode,
-    /// Causal attention of one prompt without cached tokens, in seconds over its tokens.
+    /// Causal attention of one prompt without cached tokens: seconds over its tokens.
     Prefill,
-    /// Latent attention (MLA) of decodes on the latent, the kernel alone; start and slope over sequences.
+    /// Latent attention (MLA) of decodes, absorbed, the attention kernel alone: start and slope over sequences.
     LatentDecode,
-    /// Latent attention of one prompt with expanded keys and values, the kernel alone; seconds over tokens.
+    /// Latent attention (MLA) of one prompt with expanded keys and values, the attention kernel alone: seconds over
+    /// tokens.
     LatentPrefill,
-    /// Recurrence and short convolution of decodes (gated delta, KDA, Mamba-2); seconds over sequences.
+    /// Recurrence and short convolution of decodes (gated delta, KDA, Mamba-2): seconds over sequences.
     RecurrentDecode,
-    /// Recurrence and short convolution of one prompt; seconds over tokens.
+    /// Recurrence and short convolution of one prompt: seconds over tokens.
     RecurrentPrefill,
-    /// All-reduce of 16-bit values among the ranks of one node; seconds over bytes.
+    /// All-reduce of 16-bit values among the ranks of one node: seconds over bytes.
     AllReduce,
 }
 
 impl KernelTable {
-    /// All tables, in the order of their codes in a file.
+    /// All tables, in the order of their codes in the file.
     pub(crate) const ALL: [KernelTable; 9] = [
         KernelTable::Gemm,
         KernelTable::Experts,
@@ -55,8 +58,8 @@ impl KernelTable {
         }
     }
 
-    /// Axes of a shape, in order. Heads, experts and widths are per rank unless `tp` or `ep` is an axis; a window of
-    /// 0 means none.
+    /// Names of the axes of a shape, in order. Heads, experts and widths are per rank unless `tp` or `ep` is an axis;
+    /// a window of 0 means no window.
     pub(crate) fn axes(self) -> &'static [&'static str] {
         match self {
             KernelTable::Gemm => &["n", "k"],
@@ -114,7 +117,7 @@ impl KernelTable {
         matches!(self, KernelTable::Decode | KernelTable::LatentDecode)
     }
 
-    /// Values of one shape.
+    /// Number of values of one shape.
     pub(crate) fn columns(self) -> usize {
         self.grid().len() * if self.has_slopes() { 2 } else { 1 }
     }

@@ -1,17 +1,18 @@
-//! A distribution of spans in bins so narrow that a quantile is off by less than 0.1 %, in bounded memory.
+//! A distribution of time spans, in bins so narrow that a quantile is off by less than 0.1 %, in bounded memory.
 //!
-//! A bin is a 512th of an octave: the exponent and the upper nine bits of the mantissa of a float. Sums are exact.
+//! Knows: a bin is a 512th of an octave: the exponent and the upper nine bits of the mantissa of a float. Sums are
+//! exact. Knows nothing about the meaning of spans.
 
 use crate::clock::{TICKS_PER_PS, Ticks, sum_of_run};
 use crate::spec::Percentile;
 use crate::summary::Statistics;
 use crate::units::float;
 
-/// Bits of the mantissa that index a bin.
+/// Number of bits of the mantissa that index a bin.
 const BITS: u32 = 9;
 const LOWER: u32 = 52 - BITS;
 
-/// Weighted spans.
+/// Distribution of weighted time spans.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Distribution {
     count: u64,
@@ -25,19 +26,19 @@ fn bin(span: Ticks) -> usize {
     (float(span.0).to_bits() >> LOWER) as usize
 }
 
-/// Smallest duration of a bin, in ticks.
+/// Smallest span of a bin, in ticks.
 fn floor(bin: usize) -> f64 {
     f64::from_bits((bin as u64) << LOWER)
 }
 
-/// The smallest whole number not below `ticks`.
+/// Rounds `ticks` up to a whole number.
 fn ceil(ticks: f64) -> u64 {
     let whole = ticks as u64;
     whole + u64::from((whole as f64) < ticks)
 }
 
 impl Distribution {
-    /// Adds `weight` spans.
+    /// Adds a span `weight` times.
     #[inline(always)]
     pub(crate) fn add(&mut self, span: Ticks, weight: u64) {
         if weight == 0 {
@@ -48,7 +49,7 @@ impl Distribution {
         *self.slot(bin(span)) += weight;
     }
 
-    /// Adds `weight` spans for each of `steps` steps that take `first`, `first + growth`, and so on.
+    /// Adds the spans of `steps` steps, `first`, `first + growth`, and so on, each `weight` times.
     #[inline(always)]
     pub(crate) fn add_run(&mut self, first: u64, growth: u64, steps: u64, weight: u64) {
         if weight == 0 || steps == 0 {
@@ -65,12 +66,12 @@ impl Distribution {
         }
     }
 
-    /// Adds a run's steps bin by bin.
+    /// Adds the spans of a run of steps, bin by bin.
     fn spread(&mut self, first: u64, growth: u64, steps: u64, weight: u64) {
         let (mut at, mut left) = (first, steps);
         while left > 0 {
             let bin = bin(Ticks::from(at));
-            // Number of steps that stay below the next bin.
+            // Number of steps whose spans are below the next bin.
             let here =
                 if left == 1 { left } else { (ceil(floor(bin + 1)) - at).div_ceil(growth).max(1).min(left) };
             *self.slot(bin) += weight * here;
@@ -79,7 +80,7 @@ impl Distribution {
         }
     }
 
-    /// Adds all durations of another distribution.
+    /// Adds all spans of another distribution.
     pub(crate) fn merge(&mut self, other: &Distribution) {
         self.count += other.count;
         self.sum += other.sum;
@@ -102,7 +103,8 @@ impl Distribution {
             self.first = bin;
         }
         if bin < self.first {
-            // Spare room for an octave in front, so that a falling series does not move the bins each time.
+            // Room for one octave is reserved in front, so that a falling series does not move all bins with each
+            // span.
             let first = bin.saturating_sub(1 << BITS);
             self.bins.splice(0..0, std::iter::repeat_n(0, self.first - first));
             self.first = first;
@@ -111,12 +113,12 @@ impl Distribution {
         self.bins.resize(most, 0);
     }
 
-    /// Number of durations.
+    /// Number of spans.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The `q` quantile in milliseconds: the middle of the bin that holds it.
+    /// The `q` quantile in milliseconds: the middle of the bin that contains it.
     pub(crate) fn quantile(&self, q: f64) -> f64 {
         let rank = (q * self.count.saturating_sub(1) as f64) as u64;
         let mut below = 0;
@@ -130,7 +132,7 @@ impl Distribution {
         0.0
     }
 
-    /// Mean (exact), spread and quantiles in milliseconds.
+    /// Exact mean, standard deviation and quantiles in milliseconds.
     pub(crate) fn statistics(&self) -> Statistics {
         if self.count == 0 {
             return Statistics::default();
@@ -181,14 +183,14 @@ mod tests {
     #[test]
     fn quantiles_are_within_a_thousandth() {
         let mut d = Distribution::default();
-        // 1 to 1000 ms.
+        // Spans from 1 to 1000 ms.
         let ms = |ms: u64| Ticks::from(Picoseconds(ms * 1_000_000_000));
         (1..=1000).rev().for_each(|n| d.add(ms(n), 1));
         let s = d.statistics();
         for (found, exact) in [(s.median, 500.0), (s.p99, 990.0), (s.mean, 500.5), (s.std, 288.675)] {
             assert!((found / exact - 1.0).abs() < 1e-3, "{found} {exact}");
         }
-        // A week exceeds a word of ticks.
+        // The ticks of a week exceed 64 bits.
         let mut long = Distribution::default();
         long.add(ms(7 * 86_400_000), 3);
         assert!(

@@ -1,8 +1,8 @@
-//! Time of a step's messages.
+//! Time of a step's messages between ranks.
 //!
-//! Knows: an all-reduce takes the measured time of one with equally many bytes and ranks, scaled by the links' rates
-//! on a sibling chip; without a measurement a start of three latencies of the link plus its bytes at a fraction of
-//! the link's rate. Knows nothing about which messages there are.
+//! Knows: an all-reduce lasts as long as a measured one with equally many bytes and ranks, scaled by the links' rates
+//! on a sibling chip; without a measurement, three latencies of the link plus its bytes at a fraction of the link's
+//! rate. Knows nothing about which messages there are.
 
 use crate::coefficients::{Coefficients, KernelTimes};
 use crate::deployment::Deployment;
@@ -14,36 +14,36 @@ use crate::profile::Curve;
 /// 15 GB/s of 64 (`all_reduce_perf` of nccl-tests; 64 MiB in 4.4 ms).
 const THROUGH_HOST: f64 = 0.24;
 
-/// Latencies of a link in one all-reduce without a measurement.
+/// Fixed time of one all-reduce without a measurement, as a multiple of the link's latency.
 const LATENCIES: f64 = 3.0;
 
-/// Bytes of a row in the all-reduce of a norm over all heads: the sums of squares of queries and of keys in 32 bits
+/// Bytes per row in the all-reduce of a norm over all heads: the sums of squares of queries and of keys in 32 bits
 /// (vLLM 0.18, `model_executor/layers/mamba/linear_attn.py`, `MiniMaxText01RMSNormTP.forward_qk`).
 const SQUARES: f64 = 8.0;
 
-/// The messages of a step.
+/// Times of the messages of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Messages {
     /// Number of all-reduces of a step.
     count: f64,
     /// Bytes per row in one all-reduce.
     row_bytes: f64,
-    /// Seconds over bytes, if measured.
+    /// Measured seconds of one all-reduce over its bytes, if there is a measurement.
     measured: Option<Curve>,
     /// Fixed seconds of one all-reduce, and seconds per row.
     formula: [f64; 2],
-    /// All-reduces of the squares of queries and keys in a step.
+    /// Number of all-reduces in a step that sum the squares of queries and keys.
     norms: f64,
-    /// Seconds per row in all other messages.
+    /// Seconds per row of all other messages.
     other_row: f64,
     /// Fixed seconds of all other messages.
     other: f64,
-    /// Basis of the time of all-reduces.
+    /// Measurement or assumption behind the time of all-reduces.
     pub basis: Option<Basis>,
 }
 
 impl Messages {
-    /// The messages of `deployment`, whose links are `links`.
+    /// Computes the times of the messages of `deployment`, whose amounts are in `links`.
     pub(crate) fn of(deployment: &Deployment, links: &Links, coefficients: &Coefficients) -> Messages {
         let count = links.all_reduces as f64;
         let KernelTimes::Measured { shares, .. } = &coefficients.kernels else {
@@ -78,7 +78,7 @@ impl Messages {
         }
     }
 
-    /// Seconds of a step's messages for `rows` rows.
+    /// Seconds of the messages of a step with `rows` rows.
     #[inline(always)]
     pub(crate) fn time(&self, rows: f64) -> f64 {
         if self.count == 0.0 {
@@ -119,8 +119,8 @@ mod tests {
         (Messages::of(&forecaster.deployment, &links, &forecaster.coefficients), links)
     }
 
-    /// Llama-3.1-8B on two H100 has 64 all-reduces of 8192 bytes a row. 32 rows, 262,144 bytes, take 64 times the
-    /// table's time, which is no less than the link allows: 262,144 bytes at 450 GB/s are 0.58 µs.
+    /// Llama-3.1-8B on two H100 has 64 all-reduces of 8192 bytes per row. 32 rows, 262,144 bytes, take 64 times the
+    /// table's time, which is at least the link's limit: 262,144 bytes at 450 GB/s are 0.58 µs.
     #[test]
     fn measured_all_reduces_are_no_faster_than_the_link() {
         let (messages, links) = messages(LLAMA, "h100-sxm", 2);
@@ -130,7 +130,7 @@ mod tests {
         assert!(messages.time(64.0) >= messages.time(32.0));
     }
 
-    /// An MI300X has no table: three latencies and the bytes at half of the link's rate.
+    /// No table covers an MI300X: an all-reduce takes three latencies, plus its bytes at half of the link's rate.
     #[test]
     fn all_reduces_without_a_table_by_hand() {
         let (messages, links) = messages(LLAMA, "mi300x", 8);
@@ -139,8 +139,8 @@ mod tests {
         assert!((messages.time(100.0) / expected - 1.0).abs() < 1e-9);
     }
 
-    /// MiniMax-M2 normalizes queries and keys over all heads: on eight H200 62 all-reduces of 8 bytes a row come beside 124 of
-    /// the residual stream. Qwen3 normalizes each head, and has none.
+    /// MiniMax-M2 normalizes queries and keys over all heads: on eight H200, 62 all-reduces of 8 bytes per row are
+    /// added to 124 of the residual stream. Qwen3 normalizes each head separately and has none.
     #[test]
     fn a_norm_over_all_heads_adds_an_all_reduce() {
         let (messages, links) = messages("MiniMaxAI/MiniMax-M2", "h200-sxm", 8);

@@ -1,9 +1,9 @@
 //! Times of a step outside its operators: small kernels, launches, the host, and messages between ranks.
 //!
-//! Knows: small kernels are counted by layer and take one time each; a step that no captured graph covers waits for
-//! its launches; the host's loop overlaps with the device. Messages are looked up by bytes where all-reduces over
-//! equally many ranks were timed, else they take a start plus their bytes at a fraction of the link's rate. Knows
-//! nothing about operators.
+//! Knows: small kernels are counted by layer, with one time for each; a step that no captured graph covers waits for
+//! its launches; the host's loop overlaps with the device. Times of all-reduces are looked up by bytes if all-reduces
+//! over equally many ranks were timed, else they are a fixed start plus their bytes at a fraction of the link's rate.
+//! Knows nothing about operators.
 
 use super::messages::Messages;
 use crate::coefficients::{Coefficients, busiest, waiting};
@@ -12,65 +12,68 @@ use crate::shares::BottleneckShares;
 use crate::step::{Pass, StepModel};
 use crate::units::number;
 
-/// Bandwidth efficiency of norms, activation functions and sampling, like that of cuBLAS and Triton copies.
+/// Efficiency of HBM traffic in norms, activation functions and sampling, similar to copies by cuBLAS and Triton.
 const ELEMENTWISE: f64 = 0.8;
-/// Bytes that sampling moves for each entry of the vocabulary and sampled row: fp32 logits written, read by softmax and by
-/// the draw.
+/// Bytes of HBM traffic in sampling, per vocabulary entry and sampled row: fp32 logits are written, read by softmax
+/// and read by the draw.
 const SAMPLED: f64 = 12.0;
-/// Seconds of sampling and of the embedding, final norm and copy of tokens around it: 10 and 20 µs.
+/// Fixed seconds of sampling (10 µs), and of the embedding, final norm and copies of tokens before and after it (20
+/// µs).
 const SAMPLER: f64 = 30e-6;
 
-/// Seconds of the host for a kernel that Python launches: a forward pass of DeepSeek-V3 without a graph takes 82.6 ms
-/// in SGLang, 61 layers of some 28 kernels (its pull request 12160), one of Qwen3-4B 16.6 ms in sfllm, 36 layers of
-/// 10 (its pull request 46), 46 to 48 µs each including the step's other time.
+/// Host seconds of a kernel that Python launches, less than measured totals per kernel: a forward pass of DeepSeek-V3
+/// without a graph takes 82.6 ms in SGLang, 61 layers of some 28 kernels (its pull request 12160), and one of
+/// Qwen3-4B 16.6 ms in sfllm, 36 layers of 10 (its pull request 46): 46 to 48 µs each, including the step's other
+/// time.
 const INTERPRETED: f64 = 40e-6;
 
-/// Seconds between two captured pieces, with the attention that Python launches there: a decode step of 32 layers takes 8.1 ms
-/// in pieces and 7.7 ms whole (vLLM's pull request 10058), one of 28 layers 7 % more in pieces (16072): 5 to 15 µs a layer.
+/// Seconds between two captured pieces, including the launch of attention by Python: a decode step of 32 layers takes
+/// 8.1 ms in pieces and 7.7 ms whole (vLLM's pull request 10058), and one of 28 layers takes 7 % more in pieces
+/// (16072): 5 to 15 µs a layer.
 const PIECE: f64 = 10e-6;
 
 /// Times of a step outside its operators, in seconds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Overhead {
-    /// Small kernels of a step in a captured graph.
+    /// Seconds of the small kernels of a step in a captured graph.
     pub small_kernels: f64,
-    /// Exposed host time: per step, per sequence, and in addition per step with prompts.
+    /// Exposed host seconds: per step, per sequence, and additionally per step with prompts.
     pub exposed: [f64; 3],
-    /// Overlapped host time: per step and per sequence.
+    /// Overlapped host seconds: per step, and per sequence.
     pub loops: [f64; 2],
-    /// Launches of a step that no captured graph covers.
+    /// Host seconds of the launches of a step that no captured graph covers.
     pub launches: f64,
-    /// Launches between captured pieces, and whether decodes have them.
+    /// Seconds of the launches between captured pieces, and true if decodes also run in pieces.
     pieces: (f64, bool),
-    /// True if no step is captured.
+    /// True if no step runs in a captured graph.
     eager: bool,
-    /// Tokens of the largest pass that a captured graph covers.
+    /// Tokens of the largest pass with prompts that a captured graph covers.
     captured: u64,
-    /// Seconds per token of a rank, in norms and activation functions.
+    /// Seconds per token of a rank in norms and activation functions.
     token: f64,
-    /// Seconds per sampled row.
+    /// Seconds of sampling per sampled row.
     sampled: f64,
-    /// Fixed seconds of a step's sampling.
+    /// Fixed seconds of sampling per step.
     sampler: f64,
-    /// Messages between ranks.
+    /// Times of the messages between ranks.
     pub messages: Messages,
 }
 
 /// Seconds of a pass outside its operators: small kernels, host, launches, links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct PassOverhead {
-    /// Small kernels, sampling included.
+    /// Seconds of small kernels, sampling included.
     pub small_kernels: f64,
-    /// Exposed host time.
+    /// Exposed host seconds.
     pub host: f64,
-    /// Exposed launch time.
+    /// Exposed seconds of launches.
     pub launches: f64,
-    /// Messages between ranks.
+    /// Exposed seconds of messages between ranks.
     pub links: f64,
 }
 
 impl Overhead {
-    /// Overhead of `model`; at a limit nothing but the links' bandwidth.
+    /// Computes the overhead of `model`; at a limit, only the bytes of messages at the links' bandwidth count.
     pub(crate) fn of(model: &StepModel, coefficients: &Coefficients, messages: Messages) -> Overhead {
         let KernelTimes::Measured { .. } = &coefficients.kernels else {
             return Overhead { messages, ..Overhead::default() };
@@ -110,7 +113,7 @@ impl Overhead {
         }
     }
 
-    /// Small kernels, host, launches and links of a pass whose GEMMs and experts take `operators` seconds.
+    /// Overhead of a pass in which GEMMs and experts take `operators` seconds.
     #[inline(always)]
     pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> PassOverhead {
         let (rows, sequences) = (number(pass.rows), number(pass.sequences));
@@ -134,7 +137,7 @@ impl Overhead {
 }
 
 impl PassOverhead {
-    /// The times attributed to bottlenecks.
+    /// Attributes the times to bottlenecks.
     #[inline(always)]
     pub(crate) fn shares(&self) -> BottleneckShares<f64> {
         BottleneckShares {
@@ -192,8 +195,8 @@ mod tests {
         }
     }
 
-    /// 160 small kernels of 2 µs are 320 µs, with 30 of sampling; a token moves 32 · 2 · 59,392 bytes at 0.8 · 3.35 TB/s,
-    /// 1.418 µs. 100 µs of a step and 3 of each of 10 sequences are waited for.
+    /// 160 small kernels of 2 µs are 320 µs, plus 30 µs of sampling; a token moves 32 · 2 · 59,392 bytes at 0.8 ·
+    /// 3.35 TB/s in 1.418 µs. Exposed are 100 µs per step, and 3 µs for each of 10 sequences.
     #[test]
     fn what_a_captured_step_adds_by_hand() {
         let engine = EngineTimes {
@@ -208,8 +211,8 @@ mod tests {
         assert!((found.host - 130e-6).abs() < 1e-12 && found.launches == 0.0, "{found:?}");
     }
 
-    /// 160 small and 129 large kernels are launched one by one, 10 µs each, and 32 of attention by Python, 40 µs
-    /// each: 4.17 ms; with 4.17 of the device the step takes the cube root of 2 times as long, 26 % more. vLLM's
+    /// 160 small and 129 large kernels are launched one by one in 10 µs each, and 32 attentions by Python in 40 µs
+    /// each: 4.17 ms. With 4.17 ms of the device, the step takes the cube root of 2 times as long, 26 % more. vLLM's
     /// graphs cover up to 512 tokens of prompts.
     #[test]
     fn a_prompt_beyond_the_captured_sizes_waits_for_launches() {
@@ -218,11 +221,12 @@ mod tests {
         let device = |rows: f64| 4.17e-3 - 30e-6 - rows * token;
         let waited = |rows: u64, longest| overhead.beside(&pass(rows, longest), device(rows as f64)).launches;
         assert!((waited(600, 600) / (4.17e-3 * 0.259_92) - 1.0).abs() < 1e-3, "{}", waited(600, 600));
-        // 512 tokens of prompts are captured in pieces, with 32 attentions of 10 µs between them; decodes are captured whole.
+        // 512 tokens of prompts are captured in pieces, with 32 attentions of 10 µs between the pieces; decodes are
+        // captured whole.
         assert!((waited(512, 512) / 320e-6 - 1.0).abs() < 1e-9 && waited(600, 0) == 0.0);
     }
 
-    /// A host of half the speed takes twice as long for all of its work; the device's time is unchanged.
+    /// A host with half the speed takes twice as long for all of its work; the device's time does not change.
     #[test]
     fn a_slower_host_takes_longer() {
         let engine = EngineTimes {

@@ -14,7 +14,7 @@ pub struct Columns {
     numbers: BTreeMap<String, Vec<f64>>,
 }
 
-/// A column of words: the distinct ones, and the code of each row.
+/// Column of words: the distinct words, and the code of each row's word.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Words {
     distinct: Vec<String>,
@@ -22,19 +22,19 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// The code of a row's word; 0 of every row of an absent column.
+    /// Code of a row's word; 0 for every row of an absent column.
     pub(super) fn code(&self, row: usize) -> u32 {
         self.codes.get(row).copied().unwrap_or(0)
     }
 
-    /// The word of a code; empty in an absent column.
+    /// Word of a code; empty for an absent column.
     pub(super) fn word(&self, code: u32) -> &str {
         self.distinct.get(code as usize).map_or("", String::as_str)
     }
 }
 
 impl Columns {
-    /// Empty columns for the table at `place`.
+    /// Creates an empty table; `place` names it in messages.
     pub fn new(place: impl Into<String>) -> Columns {
         Columns { place: place.into(), ..Columns::default() }
     }
@@ -54,17 +54,17 @@ impl Columns {
         self.words.insert(name.to_owned(), words);
     }
 
-    /// Adds a column of numbers; NaN marks missing values.
+    /// Adds a column of numbers; NaN marks a missing value.
     pub fn add_numbers(&mut self, name: &str, rows: Vec<f64>) {
         self.numbers.insert(name.to_owned(), rows);
     }
 
-    /// The column of words with this name; empty words if the table lacks it.
+    /// Column of words with this name; a column of empty words if the table lacks it.
     pub(super) fn words(&self, name: &str) -> Words {
         self.words.get(name).cloned().unwrap_or_default()
     }
 
-    /// Columns of numbers that every table of its kind has.
+    /// Returns columns of numbers that the table must have.
     pub(super) fn numbers<const N: usize>(&self, names: [&str; N]) -> Result<[Numbers<'_>; N]> {
         for name in names {
             if !self.numbers.contains_key(name) {
@@ -74,7 +74,7 @@ impl Columns {
         Ok(names.map(|name| self.numbers_if_any(name)))
     }
 
-    /// The column of numbers with this name, which some tables lack.
+    /// Column of numbers with this name; an empty column if the table lacks it.
     pub(super) fn numbers_if_any(&self, name: &str) -> Numbers<'_> {
         Numbers(self.numbers.get(name).map_or(&[], Vec::as_slice))
     }
@@ -85,9 +85,9 @@ impl Columns {
 pub(super) struct Numbers<'a>(pub(super) &'a [f64]);
 
 impl Numbers<'_> {
-    /// The value of a row as a whole number; 0 if missing.
+    /// Value of a row as a whole number; 0 if it is missing.
     pub(super) fn at(self, row: usize) -> u32 {
-        // A cast of NaN is 0.
+        // A cast of NaN to an integer gives 0.
         self.0.get(row).copied().unwrap_or(0.0).round() as u32
     }
 }

@@ -6,15 +6,16 @@
 use super::limit::within;
 use super::reading::MeasuredTime;
 
-/// Contexts at which decodes of more sequences must not be faster.
+/// Contexts in tokens at which decodes of more sequences must not be faster.
 pub(super) const CONTEXTS: [f64; 2] = [1024.0, 8192.0];
-/// Shortest context in the fit of a line: below it a decode's time is its launch and first tile of keys.
+/// Shortest context in tokens that enters the fit of a line; the time of shorter ones is dominated by the launch and
+/// the first tile of keys.
 const LEAST_CONTEXT: f64 = 128.0;
-/// Smallest start or slope that is written, because 0 means that nothing was measured.
+/// Smallest start or slope in seconds that is written, because 0 in the file means not measured.
 const LEAST: f64 = 1e-12;
 
-/// Times at the sizes of `grid` within the measured range, isotonic and none below `least` of its size; `points`
-/// ascend by size.
+/// Times at the sizes of `grid` within the measured range, made isotonic and raised to at least `least` of the size;
+/// `points` are in ascending order of size.
 pub(super) fn on_grid(points: &[MeasuredTime], grid: &[u32], least: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
     let at = |size: u32| {
         let above = points.partition_point(|p| p.size < size);
@@ -34,7 +35,7 @@ pub(super) fn on_grid(points: &[MeasuredTime], grid: &[u32], least: impl Fn(f64)
     measured.into_iter().map(|log| log.and_then(|_| rising.next()).map(libm::exp)).collect()
 }
 
-/// The nearest non-decreasing values, by pooling adjacent violators (Barlow and others, 1972).
+/// Nearest non-decreasing values, by pooling adjacent violators (Barlow and others, 1972).
 pub(super) fn isotonic(values: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for value in values {
@@ -49,26 +50,26 @@ pub(super) fn isotonic(values: &[f64]) -> Vec<f64> {
     pools.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean, count)).collect()
 }
 
-/// Lines of a shape: a start and a slope at each number of sequences of a grid, and their errors against the
+/// Lines of a shape: a start and a slope at each number of sequences of a grid, and the lines' errors against the
 /// measurements.
 pub(super) struct GridLines {
     pub(super) columns: Vec<Option<f64>>,
-    /// Absolute relative errors.
+    /// Absolute relative errors of the lines at the measured points.
     pub(super) errors: Vec<f64>,
 }
 
-/// The measured points of one number of sequences.
+/// Measured points with one number of sequences.
 struct Batch {
     column: usize,
     sequences: f64,
-    /// Tokens of context of all sequences, and seconds.
+    /// Tokens of context, over all sequences, and seconds.
     points: Vec<(f64, f64)>,
 }
 
-/// The line over tokens of context of all sequences that has the least squared relative error, at each number of
-/// sequences of `grid`; starts do not decrease with sequences, nor do the times of [`CONTEXTS`].
+/// Lines over the tokens of context of all sequences with the least squared relative error, one for each number of
+/// sequences of `grid`. Neither starts, nor times at [`CONTEXTS`], decrease with the number of sequences.
 pub(super) fn lines(points: &[MeasuredTime], window: f64, grid: &[u32]) -> GridLines {
-    // With a window of 128 keys the time is constant from context 128 on.
+    // With a window of 128 keys, the time is constant from context 128 on.
     let least = if window > 0.0 { LEAST_CONTEXT.min(window / 8.0) } else { LEAST_CONTEXT };
     let batch = |(column, size): (usize, &u32)| {
         let counted = points.iter().filter(|p| p.size == *size && f64::from(p.context) >= least);
@@ -94,10 +95,10 @@ pub(super) fn lines(points: &[MeasuredTime], window: f64, grid: &[u32]) -> GridL
     lines
 }
 
-/// Start and slope, neither below 0, of the line with the least sum of (line/seconds − 1)².
+/// Start and slope, neither below 0, of the line that minimizes the sum of (line/seconds − 1)².
 fn line(points: &[(f64, f64)]) -> [f64; 2] {
     let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, t)| of(*x, *t)).sum::<f64>();
-    // Normal equations in 1/t and x/t.
+    // Normal equations of least squares in 1/t and x/t.
     let [aa, ax, xx] = [sum(&|_, t| 1.0 / (t * t)), sum(&|x, t| x / (t * t)), sum(&|x, t| x * x / (t * t))];
     let [a, x] = [sum(&|_, t| 1.0 / t), sum(&|x, t| x / t)];
     let determinant = aa * xx - ax * ax;
@@ -113,7 +114,7 @@ fn line(points: &[(f64, f64)]) -> [f64; 2] {
     }
 }
 
-/// The slope, not below 0, of the line from `start` with the least sum of (line/seconds − 1)².
+/// Slope, not below 0, of the line with the given `start` that minimizes the sum of (line/seconds − 1)².
 fn slope(points: &[(f64, f64)], start: f64) -> f64 {
     let over = points.iter().map(|(x, t)| x * (t - start) / (t * t)).sum::<f64>();
     let under = points.iter().map(|(x, t)| x * x / (t * t)).sum::<f64>();
@@ -135,14 +136,15 @@ mod tests {
             .collect()
     }
 
-    /// 1 and 3 pooled are 2 and 2; the mean of 5, 4 and 3 is 4.
+    /// 1 and 3 in falling order are pooled to 2 and 2; 5, 4 and 3 to their mean, 4.
     #[test]
     fn falling_values_are_pooled() {
         assert_eq!(isotonic(&[3.0, 1.0, 5.0, 4.0, 3.0, 9.0]), [2.0, 2.0, 4.0, 4.0, 4.0, 9.0]);
     }
 
-    /// Between 10 µs at 4 and 40 µs at 16 time doubles from 4 to 8 in logarithms. 2 and 32 are outside. At 64 and 256
-    /// the geometric mean of 90 and 40, 60. Times below a bound of 25 µs are raised to it.
+    /// Between 10 µs at size 4 and 40 µs at 16, the time doubles from 4 to 8, in logarithms. Sizes 2 and 32 are
+    /// outside the measured range. At 64 and 256 the times fall and become their geometric mean, 60 of 90 and 40.
+    /// Times below a bound of 25 µs are raised to it.
     #[test]
     fn sizes_between_are_interpolated_and_times_do_not_fall() {
         let measured = points(&[(4, 0, 10e-6), (16, 0, 40e-6), (64, 0, 90e-6), (256, 0, 40e-6)]);
@@ -155,7 +157,8 @@ mod tests {
         assert!((above[1].unwrap() / 25e-6 - 1.0).abs() < 1e-12, "{above:?}");
     }
 
-    /// One sequence: 10 µs and 5 ns a token. Four: 12 µs and 4 ns a token of all.
+    /// Times made from lines: one sequence with 10 µs and 5 ns per token; four sequences with 12 µs and 4 ns per
+    /// token of all.
     #[test]
     fn lines_that_made_the_times_are_found() {
         let time = |size: u32, context: u32, start: f64, slope: f64| {
@@ -163,7 +166,7 @@ mod tests {
         };
         let mut times: Vec<_> = [128, 512, 2048].map(|c| time(1, c, 10e-6, 5e-9)).to_vec();
         times.extend([128, 512, 2048].map(|c| time(4, c, 12e-6, 4e-9)));
-        // Shorter contexts are left out of the fit.
+        // Contexts below the shortest are excluded from the fit.
         times.push((1, 64, 1.0));
         let found = lines(&points(&times), 0.0, &[1, 4, 16]);
         let by_hand = [10e-6, 5e-9, 12e-6, 4e-9];
@@ -173,8 +176,8 @@ mod tests {
         assert_eq!(found.columns[4..], [None, None]);
     }
 
-    /// Four sequences as fast as one at any context: their slope per token of all sequences is a quarter, so that the
-    /// times at 1,024 and at 8,192 tokens do not decrease: (10 + 5.12)/4096 µs less the start.
+    /// Four sequences that are as fast as one at any context: the slope per token of all sequences is raised so that
+    /// times at contexts of 1,024 and of 8,192 tokens do not decrease: (10 + 5.12)/4096 µs minus the start.
     #[test]
     fn more_sequences_are_not_faster() {
         let mut times: Vec<_> = [128, 512, 2048].map(|c| (1, c, 10e-6 + 5e-9 * f64::from(c))).to_vec();

@@ -1,26 +1,28 @@
 //! Detection of GEMM tables whose times include host overhead.
 //!
-//! Knows: such times do not rise with rows, are twice the times of another engine or version at equal shapes, and
-//! exceed any chain of launches. Knows nothing about other tables, because experts and attention have chains of
-//! launches as long.
+//! Knows: times with host overhead do not rise with rows, are at least twice the times of another engine or version
+//! at equal shapes, and exceed any chain of launches. Knows nothing about other tables, because experts and attention
+//! have equally long chains of launches.
 
 use super::limit::Limit;
 use super::reading::MeasuredTime;
 use std::collections::BTreeMap;
 
-/// Rows at which times are compared.
+/// Numbers of rows at which times are compared.
 const ROWS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Seconds below which a shape's limit is at all of [`ROWS`], so that its time is nearly all overhead.
+/// Seconds that the limit of a shape must not exceed at any of [`ROWS`], so that nearly all of a longer time is
+/// overhead.
 const LITTLE: f64 = 5e-6;
-/// Most seconds that activation quantization and a GEMM can take besides their work: three launches take 15 µs.
+/// Most seconds that activation quantization and a GEMM can take in addition to their work: three launches take 15
+/// µs.
 const CHAIN: f64 = 30e-6;
-/// Least ratio to the fastest of the other families.
+/// Least ratio of times with host overhead to the fastest of the other families.
 const SLOWER: f64 = 2.0;
-/// Largest ratio of the time of 16 to 64 rows to the time of 1 to 4: host overhead does not rise with rows, and falls
-/// as caches warm.
+/// Largest ratio of the time of 16 to 64 rows to the time of 1 to 4 rows with host overhead, which does not rise with
+/// rows, and falls as caches warm.
 const RISING: f64 = 2.0;
 
-/// The shapes that one engine's version measured.
+/// Shapes that one version of an engine measured.
 pub(super) type Family<'a> = BTreeMap<&'a [u32], &'a [MeasuredTime]>;
 
 /// Flags the families of one chip and format whose times include host overhead.
@@ -39,7 +41,7 @@ pub(super) fn host_bound(families: &[Family<'_>], limit: &Limit) -> Vec<bool> {
     (0..families.len()).map(suspect).collect()
 }
 
-/// The median time of small shapes at each of [`ROWS`]; empty if there are none.
+/// Median time of small shapes at each of [`ROWS`]; empty if there are no small shapes.
 fn medians(family: &Family<'_>, limit: &Limit) -> Vec<f64> {
     let most = f64::from(ROWS[ROWS.len() - 1]);
     let small = family.iter().filter(|(shape, _)| limit.seconds(shape, most, 0.0) < LITTLE);
@@ -54,7 +56,7 @@ fn medians(family: &Family<'_>, limit: &Limit) -> Vec<f64> {
     (0..ROWS.len()).map(|at| median(shapes.iter().map(|times| times[at]).collect())).collect()
 }
 
-/// The median of at least one value.
+/// Median of `values`, which must not be empty.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) / 2]

@@ -1,4 +1,4 @@
-//! The limit of a shape by the chip's datasheet, as a yardstick and scale for measured times.
+//! The limit of a shape according to the chip's datasheet, which bounds and scales measured times.
 //!
 //! Knows: FLOPs over the peak rate and bytes over the bandwidth of each table's work. [`crate::cost`] computes the
 //! limits of models.
@@ -9,33 +9,32 @@ use crate::accelerator::Accelerator;
 use crate::precision::Dtype;
 use crate::profile::KernelTable;
 
-/// Values of DeepSeek-V3's latent attention per token: the latent with its rotary part (`config.json` of
+/// Cached values per token of DeepSeek-V3's latent attention: the latent with its rotary part (`config.json` of
 /// deepseek-ai/DeepSeek-V3).
 const LATENT: f64 = 576.0;
 const LATENT_VALUE: f64 = 512.0;
 const EXPANDED: f64 = 192.0 + 128.0;
 
-/// Fraction of the experts computed by [`touched`] that counts as certainly touched, because draws of few tokens
-/// scatter.
+/// Fraction of the experts by [`touched`] that is taken as certainly read, because draws of few tokens scatter.
 const TOUCHED: f64 = 0.8;
 
 /// Limits of one section's shapes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     pub(super) table: KernelTable,
-    /// Bytes per second of memory, or of a link.
+    /// Bandwidth of memory, or of a link, in bytes per second.
     bandwidth: f64,
     link: Option<f64>,
-    /// FLOPs per second.
+    /// Peak rate in FLOPs per second.
     peak: f64,
-    /// Bytes of a weight, or of a cached value.
+    /// Bytes per weight, or per cached value.
     bytes: f64,
-    /// Matrices of an expert: two without a gate.
+    /// Number of matrices of an expert: 3, or 2 without a gate.
     matrices: f64,
 }
 
 impl Limit {
-    /// The limits of a section; `None` if the chip has no peak rate for its format.
+    /// Creates the limits of a section; `None` if the chip has no peak rate for its format.
     pub(super) fn of(place: &SectionKey, chip: &Accelerator) -> Option<Limit> {
         let table = place.table;
         let (dtype, bits) = match table {
@@ -54,13 +53,13 @@ impl Limit {
         Some(Limit { table, bandwidth, link, peak, bytes: bits / 8.0, matrices })
     }
 
-    /// Bytes of a weight, or of a cached value.
+    /// Bytes per weight, or per cached value.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> f64 {
         self.bytes
     }
 
-    /// Seconds at a size, and at a context for decodes.
+    /// Limit in seconds of a shape at a size, and for decodes at a context.
     pub(super) fn seconds(&self, shape: &[u32], size: f64, context: f64) -> f64 {
         let axis = |at: usize| f64::from(shape.get(at).copied().unwrap_or(0));
         let both = |flops: f64, bytes: f64| (flops / self.peak).max(bytes / self.bandwidth);
@@ -96,16 +95,17 @@ impl Limit {
     }
 }
 
-/// Tokens of a context within a window; a window of 0 means none.
+/// Number of tokens of a context that are within a window; a window of 0 means no window.
 pub(super) fn within(context: f64, window: f64) -> f64 {
     if window > 0.0 { context.min(window) } else { context }
 }
 
-/// Experts of a layer that T tokens touch in tables with a power law of 1.01. An expert's tokens are drawn from 1 to
-/// 0.8 T (from 0.01 to 2 if the T k copies are no more than the E experts), scaled to a sum of T k, and rounded
-/// (aiconfigurator, `collector/helper.py`): draws are uniform in the logarithm over L = ln(high/low), and the E (1 −
-/// ln(x0)/L) above the value that rounds to zero are touched, x0 = E (e^L − 1)/(2 L T k). With fewer copies than
-/// experts the number is E (1 − (1 − k/E)^T).
+/// Expected number of experts of a layer that T tokens choose in tables with a power law of 1.01.
+///
+/// The loads of experts are drawn from 1 to 0.8 T (from 0.01 to 2 if the T k copies are at most the E experts),
+/// scaled to a sum of T k, and rounded (aiconfigurator, `collector/helper.py`). Draws are uniform in the logarithm
+/// over L = ln(high/low), so that E (1 − ln(x0)/L) experts are above the value that rounds to zero, with x0 = E (e^L
+/// − 1)/(2 L T k). With fewer copies than experts the number is E (1 − (1 − k/E)^T).
 fn touched(tokens: f64, top_k: f64, experts: f64) -> f64 {
     let copies = tokens * top_k;
     let span = libm::log(if copies > experts { 0.8 * tokens } else { 200.0 });

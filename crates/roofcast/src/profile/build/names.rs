@@ -1,11 +1,11 @@
-//! Translation of the tables' names of engines, formats and kernels into this project's.
+//! Translation of names of engines, formats and kernels in the tables to this project's names.
 //!
-//! Knows: names of AIConfigurator's tables and of the engines' own classes and functions in them. Knows nothing about
-//! times.
+//! Knows: names of AIConfigurator's tables, and of the engines' own classes and functions in them. Knows nothing
+//! about times.
 
 use crate::precision::{Dtype, Format};
 
-/// A format of weights: its name, the dtype whose peak rate counts, bits of a weight with scales.
+/// Weight format: its name, the dtype whose peak rate applies, and the bits per weight with scales.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Weights {
     pub(super) name: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Weights {
     pub(super) bits: f64,
 }
 
-/// The format of a table's `gemm_dtype` or `moe_dtype`. Weight-only formats compute in bf16.
+/// Weight format of a table's `gemm_dtype` or `moe_dtype`; `None` if unknown. Weight-only formats compute in bf16.
 pub(super) fn weights(dtype: &str) -> Option<Weights> {
     let of = |name, dtype, format: Format| Some(Weights { name, dtype, bits: format.width.as_f64() });
     match dtype {
@@ -30,13 +30,13 @@ pub(super) fn weights(dtype: &str) -> Option<Weights> {
     }
 }
 
-/// The format of an engine's table. SGLang's `int8_wo` (0.5.6) computes in int8: it is up to 1.09 times as fast as the peak
-/// rate of bf16 on an H100 allows.
+/// Weight format in the table of an engine. SGLang's `int8_wo` (0.5.6) computes in int8: on an H100 it is up to 1.09
+/// times as fast as the peak rate of bf16 allows.
 pub(super) fn weights_of(engine: &str, dtype: &str) -> Option<Weights> {
     weights(if (engine, dtype) == ("sglang", "int8_wo") { "sq" } else { dtype })
 }
 
-/// The weight format of a section, by the name that [`weights`] gave it.
+/// Weight format of a section, by the name from [`weights`].
 pub(super) fn weights_named(name: &str) -> Option<Weights> {
     let all = [
         "bfloat16",
@@ -52,7 +52,7 @@ pub(super) fn weights_named(name: &str) -> Option<Weights> {
     all.into_iter().filter_map(weights).find(|format| format.name == name)
 }
 
-/// The KV-cache format of a table's `kv_cache_dtype`, with the bits of a value.
+/// KV-cache format of a table's `kv_cache_dtype`, with the bits per value; `None` if unknown.
 pub(super) fn cache(dtype: &str) -> Option<(&'static str, f64)> {
     match dtype {
         "bfloat16" | "bf16" => Some(("bf16", 16.0)),
@@ -61,22 +61,23 @@ pub(super) fn cache(dtype: &str) -> Option<(&'static str, f64)> {
     }
 }
 
-/// The engine of a folder.
+/// Name of the engine to which a folder belongs.
 pub(super) fn engine(folder: &str) -> &str {
     if folder == "trtllm" { "tensorrt-llm" } else { folder }
 }
 
-/// The first pair whose first text is in `source`.
+/// Second text of the first pair whose first text occurs in `source`.
 fn containing<'a>(source: &str, names: &[(&str, &'a str)]) -> Option<&'a str> {
     names.iter().find(|(part, _)| source.contains(part)).map(|(_, name)| *name)
 }
 
-/// The name of a kernel that no table here has, such as a user's own: in lower case with hyphens.
+/// Name of a kernel that no published table has, such as a user's own: in lower case with hyphens.
 fn own(source: &str) -> String {
     if source.is_empty() { "unnamed".to_owned() } else { source.to_lowercase().replace(['_', ' '], "-") }
 }
 
-/// Name of a GEMM kernel. `vllm_default` and `sglang` are tables that do not name it: PyTorch's linear layer in bf16.
+/// Name of a GEMM kernel. Tables with `vllm_default` or `sglang` do not name the kernel; it is PyTorch's linear layer
+/// in bf16.
 pub(super) fn gemm(source: &str, format: &str) -> String {
     if matches!(source, "vllm_default" | "sglang") {
         return if format == "bf16" { "cublas" } else { "unnamed" }.to_owned();
@@ -102,8 +103,8 @@ pub(super) fn gemm(source: &str, format: &str) -> String {
     containing(source, &names).map_or_else(|| own(source), str::to_owned)
 }
 
-/// Name of an expert kernel. vLLM's `vllm_fused_moe` (to 0.22) is its Triton kernel: in bf16 newer versions run it
-/// too, in fp8 other kernels replaced it.
+/// Name of an expert kernel. vLLM's `vllm_fused_moe` (to 0.22) is its Triton kernel, which newer versions still run
+/// in bf16; in fp8, other kernels replaced it.
 pub(super) fn experts(source: &str, format: &str) -> String {
     match source {
         "vllm_fused_moe" if format == "bf16" => return "triton".to_owned(),
@@ -131,13 +132,13 @@ pub(super) fn experts(source: &str, format: &str) -> String {
 
 /// True for a shape whose experts have no gate and thus two matrices: Nemotron 3's, whose `mlp_hidden_act` is `relu2`
 /// (`config.json` of nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, -Super-120B-A12B and -Ultra-550B-A55B).
-/// TensorRT-LLM's tables mark this in the kernel's name, other engines' do not.
+/// TensorRT-LLM's tables mark this in the kernel's name; other engines' tables do not.
 pub(super) fn is_nongated(hidden: u32, inter: u32, top_k: u32, experts: u32) -> bool {
     (top_k, experts) == (22, 512) || (hidden, inter, top_k, experts) == (2688, 1856, 6, 128)
 }
 
-/// Name of an attention kernel. vLLM's tables of versions that have only one FlashAttention do not number it: the
-/// second, as on the chips of those tables.
+/// Name of an attention kernel. vLLM's tables of versions with only one FlashAttention do not state its number; on
+/// the chips of these tables it is FlashAttention 2.
 pub(super) fn attention(source: &str) -> String {
     let names = [
         ("fa2", "fa2"),
@@ -153,12 +154,13 @@ pub(super) fn attention(source: &str) -> String {
     containing(source, &names).map_or_else(|| own(source), str::to_owned)
 }
 
-/// Name of a latent attention kernel. SGLang's `flash_attention` in these tables is FlashAttention 3.
+/// Name of a latent attention kernel. In these tables, SGLang's `flash_attention` is FlashAttention 3.
 pub(super) fn latent(source: &str) -> String {
     if source == "flash_attention" { "fa3".to_owned() } else { attention(source) }
 }
 
-/// Name of an all-reduce kernel. TensorRT-LLM's are launched from a graph, like other engines' `graph` ones.
+/// Name of an all-reduce kernel. TensorRT-LLM's all-reduces are launched from a graph, like the `graph` ones of other
+/// engines.
 pub(super) fn all_reduce(source: &str) -> String {
     let names = [
         ("eager", "eager"),

@@ -1,4 +1,4 @@
-//! Columns of a row that form its shape, size and context, and the rows that are left out.
+//! Shape, size and context of each row of a table, and rows that are left out.
 //!
 //! Knows: the columns of AIConfigurator's tables. Knows nothing about kernels or times.
 
@@ -6,23 +6,23 @@ use super::columns::{Columns, Words};
 use super::source::TimedWork;
 use crate::error::Result;
 
-/// The most axes of a shape.
+/// Most axes of a shape.
 pub(super) const AXES: usize = 6;
-/// Bytes of a value of an all-reduce in 16 bits; tables count messages in values.
+/// Bytes of a 16-bit value of an all-reduce; tables count messages in values.
 const WIDTH: u32 = 2;
 
-/// Columns of words of a table.
+/// Word columns of a table.
 pub(super) struct WordColumns {
     pub(super) kernel: Words,
     pub(super) format: Words,
-    /// A distribution, a dtype of queries or a collective.
+    /// Third word column: a distribution, a dtype of queries or a collective.
     pub(super) third: Words,
 }
 
-/// Shape, size and context of a row; `None` for rows that are left out.
+/// Function from a row to its shape, size and context; `None` for a row that is left out.
 pub(super) type Points<'a> = Box<dyn Fn(usize) -> Option<([u32; AXES], u32, u32)> + 'a>;
 
-/// The points of a table's rows.
+/// Returns the function that reads the rows of a table.
 pub(super) fn points<'a>(
     operator: TimedWork,
     columns: &'a Columns,
@@ -44,7 +44,7 @@ pub(super) fn points<'a>(
             let [heads, kv, dim] = columns.numbers(["num_heads", "num_key_value_heads", "head_dim"])?;
             let window = columns.numbers_if_any("window_size");
             let shape = move |i| {
-                // 0 KV heads means as many as query heads.
+                // In the tables 0 KV heads means as many as query heads.
                 let kv = if kv.at(i) == 0 { heads.at(i) } else { kv.at(i) };
                 axes([heads.at(i), kv, dim.at(i), window.at(i)])
             };
@@ -59,8 +59,8 @@ pub(super) fn points<'a>(
     }
 }
 
-/// Points of attention: a decode's sequences and context, a prompt's tokens. Prompts in batches or with cached tokens
-/// are left out.
+/// Rows of attention: sequences and context of a decode, or tokens of a prompt. Prompts in batches or with cached
+/// tokens are left out.
 fn sequences<'a>(
     decode: bool,
     columns: &'a Columns,
@@ -73,7 +73,7 @@ fn sequences<'a>(
     }))
 }
 
-/// Points of recurrences: a decode's sequences, a single prompt's tokens.
+/// Rows of recurrences: sequences of a decode, or tokens of a single prompt.
 fn recurrent<'a>(columns: &'a Columns, named: &'a WordColumns) -> Result<Points<'a>> {
     let shape = columns.numbers(["num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"])?;
     let [batch, tokens] = columns.numbers(["batch_size", "seq_len"])?;
@@ -87,7 +87,7 @@ fn recurrent<'a>(columns: &'a Columns, named: &'a WordColumns) -> Result<Points<
     }))
 }
 
-/// Points of all-reduces: bytes of 16-bit values.
+/// Rows of all-reduces: bytes of messages of 16-bit values.
 fn all_reduce<'a>(columns: &'a Columns, named: &'a WordColumns) -> Result<Points<'a>> {
     let [ranks, values] = columns.numbers(["num_gpus", "message_size"])?;
     Ok(Box::new(move |i| {
@@ -100,7 +100,7 @@ fn all_reduce<'a>(columns: &'a Columns, named: &'a WordColumns) -> Result<Points
     }))
 }
 
-/// A shape padded to the most axes.
+/// Pads a shape to the most axes.
 fn axes<const N: usize>(axes: [u32; N]) -> [u32; AXES] {
     let mut all = [0; AXES];
     all.iter_mut().zip(axes).for_each(|(to, from)| *to = from);

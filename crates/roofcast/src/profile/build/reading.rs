@@ -1,7 +1,7 @@
 //! Rows of a table as times of shapes: one time for each size, by kernel and format.
 //!
 //! Knows: several rows of one point are merged into their median. The minimum would be a run with a boosted clock or
-//! data in a cache, which a serving engine does not have. Knows nothing about other tables.
+//! with data in a cache, which a serving engine does not have. Knows nothing about other tables.
 
 use super::columns::{Columns, Words};
 use super::names;
@@ -14,16 +14,16 @@ use crate::profile::KernelTable;
 use crate::version::Version;
 use std::collections::BTreeMap;
 
-/// The distribution of tokens over experts that is nearest to traffic.
+/// Name of the distribution of tokens over experts that is nearest to real traffic.
 const DISTRIBUTION: &str = "power_law_1.01";
 
-/// Identity of a section, without its version.
+/// Identity of a section, except for its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SectionKey {
     pub(super) table: KernelTable,
     pub(super) chip: String,
     pub(super) engine: String,
-    /// Name of the kernel; empty for GEMM, whose engines choose a kernel by rows.
+    /// Name of the kernel; empty for GEMM, because engines choose a GEMM kernel by rows.
     pub(super) kernel: String,
     pub(super) format: String,
 }
@@ -31,9 +31,9 @@ pub(super) struct SectionKey {
 /// One measured time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct MeasuredTime {
-    /// Rows, tokens, sequences or bytes.
+    /// Number of rows, tokens, sequences or bytes.
     pub(super) size: u32,
-    /// Tokens of each sequence of a decode, the new one included; 0 for other work.
+    /// Tokens of each sequence of a decode, the new token included; 0 for other work.
     pub(super) context: u32,
     pub(super) seconds: f64,
 }
@@ -44,7 +44,7 @@ pub(super) struct ShapeMeasurements {
     pub(super) place: SectionKey,
     pub(super) kernel: String,
     pub(super) shape: Vec<u32>,
-    /// Points by size, then context, each pair once.
+    /// Points in ascending order of size, then context, without duplicates.
     pub(super) points: Vec<MeasuredTime>,
 }
 
@@ -52,14 +52,14 @@ pub(super) struct ShapeMeasurements {
 #[derive(Debug, Clone)]
 pub struct TableContents {
     pub(super) file: String,
-    /// Version of the engine; `None` if it cannot be ordered, in which case there are no groups.
+    /// Version of the engine and its text; `None` if it has no order, in which case there are no groups.
     pub(super) version: Option<(Version, String)>,
     pub(super) rows: usize,
     pub(super) groups: Vec<ShapeMeasurements>,
     pub(super) dropped: Dropped,
 }
 
-/// A row: codes of its kernel, its format and a third word, and its point.
+/// Row of a table: codes of its kernel, its format and its third word, with its shape, size, context and time.
 #[derive(Debug, Clone, Copy)]
 struct CodedRow {
     words: [u32; 3],
@@ -67,10 +67,10 @@ struct CodedRow {
     point: MeasuredTime,
 }
 
-/// Seconds of a convolution, of a recurrence, and of the one kernel that does both, by size.
+/// By size, the seconds of a convolution, of a recurrence, and of a kernel that computes both.
 type Parts = BTreeMap<u32, [f64; 3]>;
 
-/// Rows with equal words and shape.
+/// Consecutive rows with equal words and shape.
 struct Run<'a> {
     kernel: &'a str,
     format: &'a str,
@@ -80,7 +80,7 @@ struct Run<'a> {
 }
 
 impl TableSource<'_> {
-    /// The points of the table.
+    /// Reads the points of the table.
     pub fn read(&self, columns: &Columns) -> Result<TableContents> {
         let latency = columns.numbers(["latency"])?[0].0;
         let invalid = |s: &f64| !(s.is_finite() && *s > 0.0);
@@ -120,7 +120,7 @@ impl TableSource<'_> {
         Ok(reading)
     }
 
-    /// The rows of work that is modelled.
+    /// Reads the rows of work that is modelled.
     fn rows(&self, columns: &Columns, named: &WordColumns, latency: &[f64]) -> Result<Vec<CodedRow>> {
         let point = points(self.operator, columns, named)?;
         let rows = latency.iter().enumerate().filter_map(|(row, milliseconds)| {
@@ -135,7 +135,7 @@ impl TableSource<'_> {
         Ok(rows.collect())
     }
 
-    /// The points of rows with one kernel; `None` if their format is unknown or has no rate.
+    /// Points of the rows of one kernel; `None` if their format is unknown or has no peak rate.
     fn group(&self, run: &Run<'_>, dropped: &mut Dropped) -> Option<ShapeMeasurements> {
         let (table, kernel, format, dtype) = match self.named(run) {
             Some(named) => named,
@@ -148,13 +148,13 @@ impl TableSource<'_> {
             dropped.add(ExclusionReason::NoPeak, run.rows.len());
             return None;
         }
-        // An engine chooses a GEMM kernel by rows, so all of its kernels form one section.
+        // All GEMM kernels of an engine form one section, because it chooses among them by rows.
         let place = self.place(table, if table == KernelTable::Gemm { "" } else { &kernel }, format);
         let shape = run.shape[..table.axes().len()].to_vec();
         Some(ShapeMeasurements { place, kernel, shape, points: medians(run.rows.iter().map(|r| r.point)) })
     }
 
-    /// Table, kernel and format of rows, and the dtype that computes.
+    /// Table, kernel, format and compute dtype of rows.
     fn named(&self, run: &Run<'_>) -> Option<(KernelTable, String, &'static str, Dtype)> {
         Some(match self.operator {
             TimedWork::Gemm => {
@@ -179,7 +179,7 @@ impl TableSource<'_> {
                     (true, false) => KernelTable::LatentPrefill,
                 };
                 let kernel = if latent { names::latent(run.kernel) } else { names::attention(run.kernel) };
-                // Prompts whose queries are also in fp8 compute at its rate.
+                // Prompts whose queries are also in fp8 compute at the peak rate of fp8.
                 match run.third {
                     "fp8" => (table, format!("{kernel}-fp8"), format, Dtype::Fp8),
                     _ => (table, kernel, format, Dtype::Bf16),
@@ -196,8 +196,8 @@ impl TableSource<'_> {
         })
     }
 
-    /// Expert times of each kernel and shape, with the distribution that is nearest to traffic. Splits by tensor and
-    /// by expert at one time are left out, because an engine does one or the other.
+    /// Times of experts of each kernel and shape, with the distribution that is nearest to real traffic. Shapes that
+    /// are split both by tensor and by expert are left out, because engines split one way or the other.
     fn experts(&self, runs: Vec<Run<'_>>, dropped: &mut Dropped) -> Vec<ShapeMeasurements> {
         let mut shapes: BTreeMap<_, Vec<Run<'_>>> = BTreeMap::new();
         for run in runs {
@@ -218,8 +218,8 @@ impl TableSource<'_> {
         groups
     }
 
-    /// Sum of short convolution and recurrence of each shape, if both were timed, or the time of the one kernel that
-    /// does both; the fastest of several kernels for one job.
+    /// Sum of the times of short convolution and recurrence of each shape, if both were timed, or the time of a
+    /// kernel that computes both; of several kernels for one purpose, the fastest.
     fn recurrent(&self, kernel: &str, runs: Vec<Run<'_>>) -> Vec<ShapeMeasurements> {
         let mut shapes: BTreeMap<_, Parts> = BTreeMap::new();
         for run in &runs {
@@ -265,7 +265,7 @@ impl TableSource<'_> {
     }
 }
 
-/// Points by size and context, each pair once: the median of its times.
+/// Points without duplicates of size and context: each has the median of its times.
 pub(super) fn medians(points: impl IntoIterator<Item = MeasuredTime>) -> Vec<MeasuredTime> {
     let mut points: Vec<MeasuredTime> = points.into_iter().collect();
     let key = |p: &MeasuredTime| (p.size, p.context);

@@ -1,40 +1,42 @@
 //! Reasons for leaving out rows, points and shapes of tables, with counts.
 //!
-//! Knows: the rules by name. Knows nothing about how they are applied.
+//! Knows: the names of the rules. Knows nothing about how they are applied.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Reason for leaving something out.
+/// Reason for leaving out rows, points or shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExclusionReason {
-    /// Rows of a build without a version number: it cannot be ordered among others.
+    /// Rows of a build without a version number, which has no order.
     Unversioned,
-    /// Rows of a format that is not known here.
+    /// Rows of a format that this project does not know.
     UnknownFormat,
     /// Rows of a format for whose dtype the chip has no peak rate.
     NoPeak,
-    /// Rows of prompts in batches or with cached tokens, of drafts that are verified, and of other collectives.
+    /// Rows of work that is not modelled: prompts in batches or with cached tokens, verified drafts, and other
+    /// collectives.
     OtherWork,
-    /// Rows of experts whose tokens are distributed otherwise than by the power law of 1.01, where that was measured.
+    /// Rows of experts with another distribution of tokens than the power law of 1.01, if the power law was also
+    /// measured.
     OtherDistribution,
     /// Shapes of experts that are split both by tensor and by expert.
     MixedSplit,
-    /// Rows of versions that were timed with the host in them.
+    /// Rows of versions whose times include host overhead.
     HostBound,
     /// Points that a newer version has measured.
     Older,
-    /// Points that are more than 5 % faster than the chip's limit: data that stayed in caches.
+    /// Points more than 5 % faster than the chip's limit, whose data stayed in caches.
     FasterThanLimit,
     /// Shapes with too few points for a curve.
     TooFew,
-    /// Shapes that their neighbours predict.
+    /// Shapes whose times neighbouring shapes predict.
     Predicted,
 }
 
 impl ExclusionReason {
-    /// All rules, in the order in which they are applied.
+    /// All rules, in the order of their application.
     pub const ALL: [ExclusionReason; 11] = [
         ExclusionReason::Unversioned,
         ExclusionReason::UnknownFormat,
@@ -76,7 +78,7 @@ impl ExclusionReason {
 pub struct Dropped(pub BTreeMap<ExclusionReason, u64>);
 
 impl Dropped {
-    /// Counts `count` more.
+    /// Adds `count` to the count of `rule`.
     pub(super) fn add(&mut self, rule: ExclusionReason, count: usize) {
         if count > 0 {
             *self.0.entry(rule).or_default() += count as u64;

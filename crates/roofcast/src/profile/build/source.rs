@@ -45,19 +45,20 @@ impl TimedWork {
     }
 }
 
-/// A table by its path.
+/// Table of measured times, as its path describes it.
 #[derive(Debug)]
 pub struct TableSource<'a> {
     pub(super) path: String,
     pub(super) chip: &'a Accelerator,
     pub(super) engine: String,
-    /// The version with its text; `None` if it cannot be ordered.
+    /// Version of the engine with its text; `None` if it has no order.
     pub(super) version: Option<(Version, String)>,
     pub(super) operator: TimedWork,
 }
 
 impl<'a> TableSource<'a> {
-    /// The table at `path`, whose folders are separated by `/`; the inner `Err` names a table that is not used here.
+    /// Interprets `path`, whose folders are separated by `/`; the inner `Err` names a table that this project does
+    /// not use.
     pub fn of(path: &str, catalog: &'a Catalog) -> Result<std::result::Result<TableSource<'a>, String>> {
         let broken = || Error::field(path, "path", path, ACCEPTED_PATH);
         let mut parts = path.rsplit('/').filter(|p| !p.is_empty());
@@ -65,7 +66,7 @@ impl<'a> TableSource<'a> {
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
         let name = stem.strip_suffix(SUFFIX).unwrap_or(stem);
         let (version, engine) = (parts.next().ok_or_else(broken)?, parts.next().ok_or_else(broken)?);
-        // The system's folder contains the engine's, or a family's in between.
+        // The system's folder contains the folder of the engine, or the folder of a family that contains it.
         let above: Vec<&str> = parts.take(2).collect();
         let system = above.last().ok_or_else(broken)?;
         let Some(operator) = TimedWork::named(name) else {

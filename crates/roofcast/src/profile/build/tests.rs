@@ -1,4 +1,4 @@
-//! Each rule on hand-made rows.
+//! Tests of each rule on hand-made rows.
 
 use super::*;
 use crate::catalog::Catalog;
@@ -14,7 +14,7 @@ fn read(path: &str, words: &[(&str, &[&str])], numbers: &[(&str, &[f64])]) -> Re
     TableSource::of(path, Catalog::embedded()?)?.unwrap().read(&columns)
 }
 
-/// A table of GEMM of one kernel: m, n, k, dtype and microseconds.
+/// Table of GEMMs of one kernel; a row has m, n, k, dtype and microseconds.
 fn gemm(path: &str, kernel: &str, rows: &[(f64, f64, f64, &str, f64)]) -> TableContents {
     let kernels = vec![kernel; rows.len()];
     let dtypes: Vec<&str> = rows.iter().map(|r| r.3).collect();
@@ -25,7 +25,7 @@ fn gemm(path: &str, kernel: &str, rows: &[(f64, f64, f64, &str, f64)]) -> TableC
     read(path, &words, &[("m", &m), ("n", &n), ("k", &k), ("latency", &latency)]).unwrap()
 }
 
-/// A square of `side` in a dtype, `time` microseconds at each of seven rows.
+/// Rows of a square matrix of `side` in a dtype, with `time` microseconds at each of seven numbers of rows.
 fn flat(dtype: &str, side: f64, time: f64) -> Vec<(f64, f64, f64, &str, f64)> {
     [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].map(|m| (m, side, side, dtype, time)).to_vec()
 }
@@ -34,17 +34,18 @@ fn built(readings: Vec<TableContents>) -> Built {
     build(readings, Catalog::embedded().unwrap(), usize::MAX).unwrap()
 }
 
-/// Microseconds of a section's first shape at a size.
+/// Microseconds of the first shape of a section at a size.
 fn at(built: &Built, section: usize, size: f64) -> f64 {
     built.profiles.sections[section].curve(0).unwrap().at(size) * 1e6
 }
 
 fn near(value: f64, to: f64) -> bool {
-    // Half a step of the file is 0.27 %.
+    // Half a step of the file's codes is 0.27 %.
     (value / to - 1.0).abs() < 0.003
 }
 
-/// 10, 12 and 30 µs give 12, whatever their order; 14 and 18 give 16. The file has one point of each.
+/// Three rows of 10, 12 and 30 µs give 12 µs in any order; two rows of 14 and 18 µs give 16. The file has one point
+/// for each.
 #[test]
 fn several_rows_of_a_point_are_their_median() {
     let rows = [30.0, 10.0, 12.0].map(|time| (1.0, 512.0, 512.0, "bfloat16", time));
@@ -58,8 +59,8 @@ fn several_rows_of_a_point_are_their_median() {
     assert_eq!(names, ["h100-sxm", "vllm", "0.25.0", "cublas", "bf16"]);
 }
 
-/// 0.31 has the first shape, 0.25 both. One point of 0.32 is less than half of seven, and a build without a version
-/// number has no order.
+/// Version 0.31 measured the first shape, 0.25 both shapes. Version 0.32 measured one point, less than half of seven,
+/// and is not used; a build without a version number has no order.
 #[test]
 fn each_shape_is_of_the_newest_version_that_has_it() {
     let path = |version: &str| format!("h100_sxm/gemm/vllm/{version}/gemm_perf.parquet");
@@ -74,7 +75,7 @@ fn each_shape_is_of_the_newest_version_that_has_it() {
     let built = built(readings);
     assert!(near(at(&built, 0, 1.0), 6.0));
     assert_eq!((built.profiles.sections[0].len(), &*built.profiles.sections[0].version), (2, "0.31.0"));
-    // Seven points of 0.25 and one of 0.32; fourteen rows without a version.
+    // Seven points of 0.25 and one of 0.32 are older or too few; fourteen rows have no version.
     assert_eq!(
         (
             built.report.dropped.of(ExclusionReason::Older),
@@ -84,8 +85,9 @@ fn each_shape_is_of_the_newest_version_that_has_it() {
     );
 }
 
-/// Two versions take 160 and 170 µs for 512 × 512 at any rows, and another takes 8: the excess is host overhead. So
-/// it is on another chip without a version to compare with. 12 µs next to 5 is a chain of launches.
+/// Two versions take 160 and 170 µs for 512 × 512 at any number of rows, and another takes 8 µs: the excess is host
+/// overhead. So it is on another chip, which has no version to compare with. 12 µs compared with 5 µs is a chain of
+/// launches.
 #[test]
 fn times_with_the_host_in_them_are_left_out() {
     let path = |chip: &str, version: &str| format!("{chip}/gemm/vllm/{version}/gemm_perf.parquet");
@@ -109,7 +111,7 @@ fn times_with_the_host_in_them_are_left_out() {
     assert!(near(at(&built, 2, 64.0), 8.0));
 }
 
-/// 50 µs at 2 rows and 300 at 32 are a slow kernel, not a host.
+/// 50 µs at 2 rows and 300 µs at 32 rows are a slow kernel, not host overhead.
 #[test]
 fn times_that_rise_with_rows_are_not_the_hosts() {
     let slow = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
@@ -119,8 +121,8 @@ fn times_that_rise_with_rows_are_not_the_hosts() {
     assert_eq!((built.report.dropped.of(ExclusionReason::HostBound), built.profiles.sections.len()), (0, 2));
 }
 
-/// 8192² in bf16 are 134.2 MB, 40.06 µs of an H100's 3.35 TB/s. 37 µs is 8 % faster and is left out, 39 is 2.7 %
-/// faster and stays.
+/// 8192² weights in bf16 are 134.2 MB, which an H100 reads at 3.35 TB/s in 40.06 µs. 37 µs is 8 % faster and is left
+/// out; 39 µs is 2.7 % faster and stays.
 #[test]
 fn points_that_stayed_in_caches_are_left_out() {
     let side = 8192.0;
@@ -134,7 +136,8 @@ fn points_that_stayed_in_caches_are_left_out() {
     assert!(near(at(&built, 0, 1.0), 39.0));
 }
 
-/// FlashInfer below 32 rows, DeepGEMM from 32 on: one curve. An A100 has no fp8, and `ternary` is unknown.
+/// FlashInfer below 32 rows and DeepGEMM from 32 rows on form one curve. An A100 has no fp8 rate, and the format
+/// `ternary` is unknown.
 #[test]
 fn an_engines_choice_is_one_section_and_formats_need_a_rate() {
     let times = [(1.0, 6.0), (16.0, 7.0)].map(|(m, time)| (m, 512.0, 512.0, "fp8_block", time));
@@ -152,8 +155,8 @@ fn an_engines_choice_is_one_section_and_formats_need_a_rate() {
     assert_eq!((dropped.of(ExclusionReason::NoPeak), dropped.of(ExclusionReason::UnknownFormat)), (7, 7));
 }
 
-/// Experts with the power law of 1.01 if it was measured, else with the measured distribution; splits both ways are
-/// left out.
+/// Experts are read with the power law of 1.01 if it was measured, else with the distribution that was measured;
+/// shapes that are split both ways are left out.
 #[test]
 fn experts_have_the_distribution_of_traffic() {
     let rows = [
@@ -195,8 +198,8 @@ fn experts_have_the_distribution_of_traffic() {
     );
 }
 
-/// Nemotron 3's experts have two matrices in every engine's tables, other models' three; 8,192 tokens of 22 of 512
-/// experts are compute-bound.
+/// Nemotron 3's experts have two matrices in every engine's tables, other models' have three; 8,192 tokens that
+/// choose 22 of 512 experts are compute-bound.
 #[test]
 fn experts_that_nothing_gates_are_apart() {
     assert!(names::is_nongated(2688, 1856, 6, 128) && names::is_nongated(8192, 5120, 22, 512));
@@ -208,14 +211,14 @@ fn experts_that_nothing_gates_are_apart() {
         let limit = Limit::of(&place, catalog.accelerator("h100-sxm").unwrap()).unwrap();
         limit.seconds(&[8192, 5120, 22, 512, 1, 1], 8192.0, 0.0)
     };
-    // 2 · 8192 · 22 · 3 · 8192 · 5120 FLOPs at 989.4 TFLOP/s, and two thirds of that.
+    // The limit is 2 · 8192 · 22 · 3 · 8192 · 5120 FLOPs at 989.4 TFLOP/s, and two thirds of that without a gate.
     let by_hand = 2.0 * 8192.0 * 22.0 * 3.0 * 8192.0 * 5120.0 / 989.4e12;
     assert!((limit("triton") / by_hand - 1.0).abs() < 1e-12);
     assert!((limit("triton-nongated") / by_hand * 1.5 - 1.0).abs() < 1e-12);
 }
 
-/// A prompt of 1,024 tokens takes 2 µs of convolution and 10 of recurrence, and 30 in another recurrence kernel; a
-/// batch is left out. Decodes have a kernel for both, 5 µs, which is faster than 3 + 4.
+/// A prompt of 1,024 tokens takes 2 µs of convolution and 10 µs of recurrence, or 30 µs with another recurrence
+/// kernel; a batch is left out. For decodes, a kernel that computes both takes 5 µs, which is faster than 3 + 4.
 #[test]
 fn a_recurrence_is_with_its_convolution() {
     let rows = [
@@ -253,8 +256,8 @@ fn a_recurrence_is_with_its_convolution() {
     assert_eq!(built.report.dropped.of(ExclusionReason::OtherWork), 1);
 }
 
-/// Messages are counted in 16-bit values: 2,048 are 4,096 bytes. Other collectives, and all-reduces of bytes, are
-/// left out.
+/// Messages are counted in 16-bit values: 2,048 values are 4,096 bytes. Other collectives, and all-reduces of 8-bit
+/// values, are left out.
 #[test]
 fn messages_are_in_bytes() {
     let kernels = ["NCCL"; 4];
@@ -288,11 +291,11 @@ fn what_is_missing_or_cannot_be_is_named() {
     assert_eq!(unused("abacus/gemm/vllm/0.24.0/gemm_perf.parquet"), "accelerator abacus");
 }
 
-/// Twenty similar shapes: the file may be half as big, so shapes that others predict are left out.
+/// Twenty similar shapes: the file may have half of its size, so that shapes that others predict are left out.
 #[test]
 fn shapes_go_until_the_file_is_small_enough() {
     let sides = (1..=20).map(|at| 512.0 * f64::from(at));
-    // 3 µs and the weights at half of the bandwidth.
+    // 3 µs plus the time of reading the weights, at half of the bandwidth.
     let time = |side: f64| 2.0 * (3.0 + side * side * 2.0 / 3.35e6);
     let rows: Vec<_> = sides.flat_map(|side| flat("bfloat16", side, time(side))).collect();
     let readings = vec![gemm(VLLM, "torch.nn.functional.linear", &rows)];
@@ -304,9 +307,9 @@ fn shapes_go_until_the_file_is_small_enough() {
     assert!(half.report.predictions.p90_error < 0.01, "{:?}", half.report.predictions);
 }
 
-/// Every section of the embedded file unpacks, every shape has a curve, or lines, and no time is absurd: the
-/// efficiency of GEMMs of 10 MB of weights or more at 64 rows or more is 1.05 at most, and 0.02 at least except for a
-/// handful.
+/// Every section of the embedded file unpacks, every shape has a curve or lines, and no time is implausible: the
+/// efficiency of GEMMs with at least 10 MB of weights at 64 rows or more is at most 1.05, and at least 0.02 with a
+/// handful of exceptions.
 #[test]
 fn the_embedded_file_keeps_to_the_limits_of_its_chips() {
     let catalog = Catalog::embedded().unwrap();
@@ -344,7 +347,7 @@ fn the_embedded_file_keeps_to_the_limits_of_its_chips() {
             }
         }
     }
-    // The exceptions are TensorRT-LLM's nvfp4 and fp8 of few columns on Hopper: 64 rows in a kernel that is made for
-    // more.
+    // The exceptions are TensorRT-LLM's nvfp4 and fp8 GEMMs with few columns on Hopper: 64 rows in a kernel that is
+    // made for more.
     assert!(shares > 100_000 && slow < shares / 1000, "{slow} of {shares}");
 }

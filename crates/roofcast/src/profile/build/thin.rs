@@ -1,7 +1,7 @@
 //! Selection of shapes that predict their neighbours, to make the file small.
 //!
-//! Knows: a shape's predicted times are the nearest shape's, scaled by the ratio of the two limits, each plus the
-//! kernel's fixed time. Knows nothing about files.
+//! Knows: a shape's predicted times are the times of the nearest shape, scaled by the ratio of the two limits, each
+//! with the kernel's fixed time added. Knows nothing about files.
 
 use super::grid::CONTEXTS;
 use super::limit::{Limit, within};
@@ -11,21 +11,21 @@ use crate::summary::Statistics;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A section's shapes and their values.
+/// Shapes of a section with their values on the grid.
 pub(super) type Shapes = BTreeMap<Vec<u32>, Vec<Option<f64>>>;
 
-/// Errors that are tried in turn, until the remaining shapes are few enough: zero, one percent, and up.
+/// Tolerated errors, tried in turn until few enough shapes remain: zero, one percent, and up.
 pub(super) const TOLERANCES: [f64; 17] =
     [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3, 0.5, 1.0, f64::INFINITY];
 
-/// Accuracy of predictions for shapes that are left out.
+/// Accuracy of the predictions for shapes that are left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Predictions {
-    /// Number of shapes left out.
+    /// Number of shapes that are left out.
     pub shapes: usize,
-    /// Median of their errors, each the root mean square over a shape's sizes; a fraction.
+    /// Median of the shapes' errors, as a fraction; an error is the root mean square over the shape's sizes.
     pub median_error: f64,
-    /// 90th percentile of the errors.
+    /// 90th percentile of the shapes' errors, as a fraction.
     pub p90_error: f64,
 }
 
@@ -39,23 +39,23 @@ impl Predictions {
     }
 }
 
-/// Shapes of a section that are kept, and the errors of the others.
+/// Shapes of a section that are kept, and the errors of predictions for the others.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kept {
     pub(super) shapes: Vec<bool>,
     pub(super) errors: Vec<f64>,
 }
 
-/// A section's shapes with their distances.
+/// Shapes of a section, with their distances from each other.
 pub(super) struct Neighbours {
-    /// Logarithms of each shape's times over their limits, at the sizes that decide.
+    /// For each shape, the logarithms of its times over their limits at the sizes that are compared.
     shares: Vec<Vec<Option<f64>>>,
-    /// For each shape the others that may represent it, nearest first.
+    /// For each shape, the other shapes that may predict it, nearest first.
     nearest: Vec<Vec<usize>>,
 }
 
 impl Neighbours {
-    /// The neighbours among a section's shapes.
+    /// Computes the neighbours among a section's shapes.
     pub(super) fn of(place: &SectionKey, shapes: &Shapes, limit: &Limit) -> Neighbours {
         let table = place.table;
         let shares = shapes.iter().map(|(shape, columns)| shares(table, shape, columns, limit)).collect();
@@ -65,13 +65,14 @@ impl Neighbours {
             let apart = others.filter_map(|other| Some((distance(table, keys[of], keys[other])?, other)));
             let mut apart: Vec<(f64, usize)> = apart.collect();
             apart.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            // A shape whose nearest dozen were all left out is kept.
+            // A shape is kept if all of its nearest dozen have been left out.
             apart.into_iter().take(12).map(|(_, other)| other).collect()
         };
         Neighbours { shares, nearest: (0..keys.len()).map(nearest).collect() }
     }
 
-    /// Leaves out every shape that the nearest kept one predicts within `tolerance`, the best predicted first.
+    /// Leaves out every shape that the nearest kept shape predicts within `tolerance`, beginning with the best
+    /// predicted.
     pub(super) fn kept(&self, tolerance: f64) -> Kept {
         let count = self.shares.len();
         let mut kept = Kept { shapes: vec![true; count], errors: Vec::new() };
@@ -94,7 +95,7 @@ impl Neighbours {
         kept
     }
 
-    /// The root mean square error of a shape's times by another's; `None` if the other lacks one of its sizes.
+    /// Root mean square error of predicting shape `of` by shape `by`; `None` if `by` lacks one of its sizes.
     fn error(&self, of: usize, by: usize) -> Option<f64> {
         let (mut sum, mut count) = (0.0, 0.0);
         for (own, other) in self.shares[of].iter().zip(&self.shares[by]) {
@@ -106,7 +107,7 @@ impl Neighbours {
     }
 }
 
-/// Seconds that a kernel takes in addition to its work: its launches, and quantization or routing if included.
+/// Fixed seconds that a kernel takes in addition to its work: its launches, and quantization or routing if included.
 fn beside(table: KernelTable) -> f64 {
     match table {
         KernelTable::Gemm => 3e-6,
@@ -115,7 +116,7 @@ fn beside(table: KernelTable) -> f64 {
     }
 }
 
-/// Logarithms of times over limits; for a decode at [`CONTEXTS`].
+/// Logarithms of a shape's times over their limits; for a decode, at [`CONTEXTS`].
 fn shares(table: KernelTable, shape: &[u32], columns: &[Option<f64>], limit: &Limit) -> Vec<Option<f64>> {
     let share = |seconds: f64, size: f64, context: f64| {
         libm::log(seconds / (limit.seconds(shape, size, context) + beside(table)))
@@ -134,14 +135,14 @@ fn shares(table: KernelTable, shape: &[u32], columns: &[Option<f64>], limit: &Li
     sizes.zip(columns.chunks_exact(2)).flat_map(at).collect()
 }
 
-/// Distance of two shapes; `None` if one cannot represent the other.
+/// Distance of two shapes; `None` if one cannot predict the other.
 fn distance(table: KernelTable, a: &[u32], b: &[u32]) -> Option<f64> {
     let log = |at: usize| libm::log(f64::from(a[at].max(1)) / f64::from(b[at].max(1)));
     let weights: &[f64] = match table {
         KernelTable::Gemm => &[1.0, 1.0],
-        // A split changes less than another model does.
+        // Another degree of parallelism changes less than another model.
         KernelTable::Experts => &[1.0, 1.0, 1.0, 1.0, 0.7, 0.7],
-        // Heads of other sizes, and windows, are other kernels.
+        // Other head sizes and windows have other kernels.
         KernelTable::Decode | KernelTable::Prefill if a[2..] != b[2..] => return None,
         KernelTable::Decode => &[0.5, 1.0],
         KernelTable::Prefill => &[1.0, 0.5],
@@ -154,8 +155,8 @@ fn distance(table: KernelTable, a: &[u32], b: &[u32]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Shapes 1, 2 and 4 have log efficiencies 0, 0.02 and 0.5: 1 and 2 predict each other within 0.02, so one of
-    /// them is kept.
+    /// Shapes 1, 2 and 4 have log efficiencies of 0, 0.02 and 0.5: shapes 1 and 2 predict each other within 0.02, so
+    /// that only one of them is kept.
     #[test]
     fn one_of_two_alike_stays() {
         let shares = [0.0, 0.02, 0.5].map(|s| vec![Some(s), None]).to_vec();
@@ -167,7 +168,7 @@ mod tests {
         assert!((kept.errors[0] - 0.02).abs() < 1e-12);
     }
 
-    /// A shape that was measured where its neighbour was not is not predicted.
+    /// A shape that was measured at a size at which its neighbour was not is kept.
     #[test]
     fn sizes_that_only_one_has_are_kept() {
         let shares = vec![vec![Some(0.0), Some(0.0)], vec![Some(0.0), None]];
