@@ -81,8 +81,8 @@ impl Writer {
     }
 }
 
-/// Writes the head and a digest of the times. The text is the same before and after shapes are unpacked, because
-/// cache keys are derived from it.
+/// Writes the head and a digest of the times. Unpacking the shapes does not change the text, because cache keys are
+/// derived from it.
 impl fmt::Debug for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut digest = DefaultHasher::new();

@@ -34,7 +34,8 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use thin::Shapes;
 
-/// Efficiency above which a time came from caches and is dropped: 5 % faster than the limit, as limit over time.
+/// Smallest accepted ratio of a time to its limit. A time more than 5 % faster than the limit comes from data in caches
+/// and is dropped.
 const FASTEST: f64 = 1.0 / 1.05;
 /// Fewest points of a shape that remain after the rules; a curve through one size cannot predict other sizes.
 const FEWEST: usize = 2;
