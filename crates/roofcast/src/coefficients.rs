@@ -58,7 +58,7 @@ pub enum KernelTimes {
         /// Fraction of the memory bandwidth.
         mbu: f64,
     },
-    /// Measured times, and [`Shares`] for unmeasured kernels.
+    /// Measured times, and [`KernelEfficiency`] for unmeasured kernels.
     Measured {
         /// The measured times.
         profiles: Cow<'static, Profiles>,

@@ -210,25 +210,21 @@ pub struct Measurement {
     pub settings: RowSettings,
 }
 
-/// Beginning of the ids of models whose publisher's own fp8 checkpoints have one scale per 128 × 128 weights, as
-/// Qwen/Qwen3-32B-FP8 does.
+/// Beginning of ids of models whose publisher's fp8 checkpoints have one scale per 128 × 128 weights: Qwen3-32B-FP8.
 const BLOCK_SCALED: &str = "Qwen/Qwen3";
 
 impl Measurement {
-    /// Key of a group of rows: model, accelerator, engine and weights. Rows of a group are points of one deployment,
-    /// possibly from several sources.
+    /// Rows with an equal group (model, accelerator, engine, weights) are points of one deployment, across sources.
     pub fn group(&self) -> String {
         [&self.model, &self.hardware, &self.engine, &self.weights].map(String::as_str).join(" | ")
     }
 
-    /// True if a batch computes all its prompts before its first decode: in FasterTransformer, and in every benchmark
-    /// that times the phases separately.
+    /// True if all prompts precede the first decode: in FasterTransformer, and in benchmarks that time phases.
     pub(crate) fn has_phases(&self) -> bool {
         self.kind == MeasurementKind::StaticBatchPhases || self.engine == "fastertransformer"
     }
 
-    /// Number of sequences that certainly decode together: the sequences of a step, or of a static batch. `None` for
-    /// other loads, in which requests may wait for each other.
+    /// Number of sequences of a step or static batch; `None` for other loads, in which requests may have to wait.
     pub(crate) fn batch(&self) -> Option<u64> {
         let together = self.kind == MeasurementKind::DecodeStep || self.has_phases();
         together.then(|| self.concurrency.unwrap_or(1))
@@ -245,8 +241,7 @@ impl Measurement {
         recipe::source(self)
     }
 
-    /// Shared prefix of the prompts, if the server caches prefixes. If a client repeats a few prompts, each prompt is
-    /// shared except for its last token, which is computed again.
+    /// Prefix that prompts share, if the server caches prefixes: of a repeated prompt all but the last token.
     pub(crate) fn prefix(&self) -> Option<Prefix> {
         let input = self.input.filter(|_| self.settings.keeps_prefixes())?;
         let repeated = || Some([input.min.checked_sub(1)?, recipe::prompts(self)?]);
@@ -254,10 +249,8 @@ impl Measurement {
         (length > 0 && length < input.min).then_some(Prefix { length, count, share: 1.0, skew: 0.0 })
     }
 
-    /// Options of the row's deployment: engine and version, formats and parallelism, with the engine's own scheduler.
-    /// `checkpoint` is the format of the model's own checkpoint, if quantized. If the row states no KV format,
-    /// TensorRT-LLM is assumed to use 8 bits with 8- and 4-bit weights, and so is a vLLM server with a checkpoint
-    /// that ModelOpt derived from a 16-bit one, whose `kv_cache_quant_algo` is FP8.
+    /// Options of the row's deployment; `checkpoint` is the quantization of the model's own checkpoint. If the row
+    /// has no KV format, it is 8 bits in TensorRT-LLM with 4- and 8-bit weights and in vLLM servers with ModelOpt's.
     pub(crate) fn options(&self, checkpoint: Option<&str>) -> DeploymentOptions {
         let weights = self.weights.as_str();
         let quantized = checkpoint.is_some();
@@ -323,8 +316,7 @@ impl Measurement {
         let apart = self.has_phases();
         let scheduler = match EngineKind::of(&self.engine) {
             _ if apart => SchedulerKind::Static,
-            // Disaggregated rows of every engine use vLLM's scheduler, because no other scheduler is recorded for
-            // them.
+            // Disaggregated rows use vLLM's scheduler for every engine, because no other one is recorded.
             _ if self.pools.is_some() => SchedulerKind::Vllm,
             EngineKind::Sglang => SchedulerKind::Sglang,
             EngineKind::TensorrtLlm => SchedulerKind::TensorrtLlm,
@@ -376,7 +368,6 @@ mod tests {
             "a,closed_loop,m,h100-sxm,2,2,tensorrt-llm,x/y:v0.11.2,fp8,1024,819,1024,64,71.5,14.9,median\n";
         let rows = read("f.csv", &format!("{HEADER}{line}")).unwrap();
         let row = &rows[0];
-        // The mean of 819 and 1024 is 921.5.
         assert_eq!((row.input.unwrap().mean(), row.median), (921.5, true));
         let options = row.options(None);
         assert_eq!(options.precision.kv.as_deref(), Some("fp8"));
@@ -384,8 +375,7 @@ mod tests {
         assert_eq!(options.parallelism.tp, Some(2));
     }
 
-    /// fp8 is block-scaled if the model's checkpoint is, or its publisher's own fp8 checkpoint is; in both cases vLLM
-    /// keeps an unquantized cache.
+    /// fp8 is block-scaled if the model's or its publisher's own fp8 checkpoint is; vLLM's cache is then unquantized.
     #[test]
     fn fp8_in_blocks() {
         let precision = |model: &str, checkpoint| {
@@ -399,8 +389,7 @@ mod tests {
         assert_eq!(precision("meta-llama/Llama-3.1-70B-Instruct", None), ["fp8", "fp8"]);
     }
 
-    /// A batch computes its prompts before its decodes in FasterTransformer, and in every benchmark that times the
-    /// phases.
+    /// A batch computes its prompts before its decodes in FasterTransformer, and in benchmarks that time phases.
     #[test]
     fn batches_whose_phases_are_apart() {
         let scheduler = |kind: &str, engine: &str| {
@@ -412,7 +401,7 @@ mod tests {
         assert_eq!(scheduler("offline_static_batch", "vllm"), SchedulerKind::Vllm);
     }
 
-    /// 8-bit KV caches that rows do not state: in TensorRT-LLM, and in vLLM servers with ModelOpt's checkpoints.
+    /// 8-bit caches that rows do not state: TensorRT-LLM's, and vLLM's for ModelOpt (`kv_cache_quant_algo` FP8).
     #[test]
     fn caches_that_rows_do_not_name() {
         let kv = |kind: &str, engine: &str, weights: &str, quantized: bool| {
