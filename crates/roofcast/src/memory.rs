@@ -39,8 +39,8 @@ const COMMUNICATOR: Bytes = Bytes(500_000_000);
 /// Bytes that sampling holds per vocabulary entry and sequence, for engines without a measurement: 16-bit logits,
 /// their fp32 copy, probabilities, and a sort with 64-bit indices (2 + 4 + 4 + 4 + 8).
 const SAMPLER_BYTES: u64 = 22;
-/// Assumed bytes per vocabulary entry and sequence in TensorRT-LLM, which chooses the largest logit without a sort: 2
-/// + 4.
+/// Assumed bytes per vocabulary entry and sequence in TensorRT-LLM, which chooses the largest logit without a sort:
+/// 2 + 4.
 const GREEDY_SAMPLER_BYTES: u64 = 6;
 
 /// Bytes of the CUDA context: 78.57 of the 79.18 GiB of an H100 are free when an engine starts

@@ -91,9 +91,9 @@ mod tests {
         Constant { us, prior: 2.0, least: 1.0, most: 4.0 }
     }
 
-    /// One residual of ln 1.1 = 0.0953 with slope 1 and weight 1 pulls with 1/0.15² = 44.44 per unit, 0.0953 · 44.44
-    /// = 4.236 in all; the prior pulls back with 1/(ln 4/4)² = 8.326 per unit. The minimum is a step of −4.236/(44.44
-    /// + 8.326) = −0.0803.
+    /// One residual of ln 1.1 = 0.0953 with slope 1 and weight 1 pulls with 1/0.15² = 44.44 per unit,
+    /// 0.0953 · 44.44 = 4.236 in all; the prior pulls back with 1/(ln 4/4)² = 8.326 per unit. The minimum is a step
+    /// of −4.236/(44.44 + 8.326) = −0.0803.
     #[test]
     fn a_number_moves_between_its_row_and_its_prior() {
         let mut problem = Problem::new(vec![number(2.0)]);

@@ -1,9 +1,9 @@
 //! Times of attention and recurrences: decodes as lines over context, prompts over query-key pairs.
 //!
 //! Knows: the attention of a decode step lasts `start(n) + slope(n) · tokens of context` for n sequences. A prompt
-//! chunk lasts as long as a whole prompt of x tokens with equally many query-key pairs: x² = 2 · pairs, or x = (pairs
-//! + w²/2) / w with a window of w tokens. The time of a recurrence depends on the number of sequences, or of prompt
-//! tokens. Knows nothing about schedules.
+//! chunk lasts as long as a whole prompt of x tokens with equally many query-key pairs: x² = 2 · pairs, or
+//! x = (pairs + w²/2) / w with a window of w tokens. The time of a recurrence depends on the number of sequences, or
+//! of prompt tokens. Knows nothing about schedules.
 
 use super::choice::{MeasuredKernel, candidates};
 use super::scale::apart;

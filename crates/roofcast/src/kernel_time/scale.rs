@@ -58,8 +58,8 @@ fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
     moving.max(2.0 * m * n * k / rate(chip, dtype))
 }
 
-/// Limit in seconds of routed experts with even routing; `shape` has the axes of [`KernelTable::Experts`]: hidden, inner,
-/// top-k, experts, tp, ep.
+/// Limit in seconds of routed experts with even routing; `shape` has the axes of [`KernelTable::Experts`]: hidden,
+/// inner, top-k, experts, tp, ep.
 fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
     let [hidden, inner, top_k, experts, tp, ep] = shape;
     let (bits, dtype) = format(name);

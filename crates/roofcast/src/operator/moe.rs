@@ -139,9 +139,9 @@ mod tests {
         assert!(form.uneven(1) == 1.0 && form.uneven(1_000_000) > 0.9999);
     }
 
-    /// 16 tokens are a small-M GEMM: each of their 128 copies reads an expert. 64 tokens have 512 copies on 512/(1 +
-    /// 4) = 102.4 experts, which compute 102.4 · 32 rows, 6.4 times the copies. 512 tokens have 4096 copies on
-    /// 4096/33 = 124.12 experts, which each compute 16 rows too many, 1.4848 times the copies.
+    /// 16 tokens are a small-M GEMM: each of their 128 copies reads an expert. 64 tokens have 512 copies on
+    /// 512/(1 + 4) = 102.4 experts, which compute 102.4 · 32 rows, 6.4 times the copies. 512 tokens have 4096 copies
+    /// on 4096/33 = 124.12 experts, which each compute 16 rows too many, 1.4848 times the copies.
     #[test]
     fn blocks_of_rows_by_hand() {
         let (form, blocks) =
