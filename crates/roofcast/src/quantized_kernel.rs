@@ -57,7 +57,7 @@ pub(crate) struct QuantizedKernel {
     crossings: Option<[f64; 2]>,
     #[serde(default)]
     launches: u64,
-    /// FLOPs per multiprocessor and cycle that remain for the GEMM beside dequantization in the kernel.
+    /// FLOPs per multiprocessor and cycle of the GEMM in a kernel that also dequantizes.
     flops_a_cycle: Option<f64>,
     /// True if the GEMM of dequantized weights accumulates in 16 bits (`cublasHgemm`).
     #[serde(default)]
@@ -117,8 +117,7 @@ pub struct Regimes {
     pub compute: Option<f64>,
     /// Fraction of the shorter of arithmetic and HBM traffic that is exposed in GEMMs; `None` for 0.
     pub exposed: Option<f64>,
-    /// FLOP/s that remain for the GEMM beside dequantization in the kernel; GEMMs reach this rate, or the 16-bit rate
-    /// if it is lower.
+    /// FLOP/s of the GEMM in a kernel that also dequantizes, an upper bound in addition to the 16-bit rate.
     pub beside_unpacking: Option<FlopRate>,
 }
 
