@@ -1,4 +1,4 @@
-//! The library's tests against its public interface, one binary.
+//! Tests of the library through its public interface, in one binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests are tests too
 
 #[path = "suite/admission.rs"]

@@ -1,4 +1,4 @@
-//! Requests that vLLM's server turns away, and prefill intervals of a data-parallel engine.
+//! Requests that vLLM's server refuses because of its queue limits, and prefill intervals of a data-parallel engine.
 
 use super::fleets::{deployment, holds, spec};
 use super::runs::workloads;
@@ -7,8 +7,8 @@ use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Outcome;
 use roofcast::spec::{EngineSpec, FleetSpec};
 
-/// Ten requests of 100 tokens come at once. With room for four requests the first four are accepted; with room for
-/// 250 prompt tokens the fourth finds 300 waiting and is turned away.
+/// Ten requests of 100 tokens arrive at once. With room for four requests the first four are accepted. With room for
+/// 250 prompt tokens the first three are: the fourth finds 300 waiting tokens and is refused.
 #[test]
 fn who_comes_beyond_a_limit_is_turned_away() {
     let workload =
@@ -27,15 +27,16 @@ fn who_comes_beyond_a_limit_is_turned_away() {
         let let_in = |r: &&roofcast::record::Record| r.outcome == Outcome::Completed;
         assert!(run.records.iter().filter(let_in).map(|r| r.id).eq(0..served), "{limit}");
     }
-    // A request counts until its last token is generated, its prompt until the first: of two that come 1 ms apart and
-    // take longer than that, the second finds the first.
+    // A request counts until its last token is generated, and its prompt until the first. Two requests arrive 1 ms
+    // apart, which is shorter than either, so the second finds the first.
     let apart = "[workload]\nrequests = 2\ninput_len = 1000\noutput_len = 50\narrivals = { kind = \"constant\", rate = 1000.0 }\n";
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{apart}")).unwrap().rejected, 1);
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_tokens = 1000\n{apart}")).unwrap().rejected, 1);
-    // A second later it does not.
+    // Two requests that arrive a second apart do not find one another.
     let late = apart.replace("1000.0", "1.0");
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{late}")).unwrap().rejected, 0);
-    // 100 ms later the first decodes: 50 tokens take longer, 1000 of a prompt do not.
+    // When the second arrives after 100 ms, the first decodes: 50 output tokens take longer than that, a prompt of 1000
+    // does not.
     let between = apart.replace("1000.0", "10.0");
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{between}")).unwrap().rejected, 1);
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_tokens = 1000\n{between}")).unwrap().rejected, 0);
@@ -74,7 +75,7 @@ proptest! {
         prop_assert!(run.activity.max_running <= requests.unwrap_or(u64::MAX));
     }
 
-    /// Prompts that wait for their step are computed in the end.
+    /// Prompts that wait for the next prefill step are all computed in the end.
     #[test]
     fn nothing_is_lost_between_prefill_steps(
         workload in workloads(),

@@ -1,4 +1,4 @@
-//! Recorded sessions of agents: published files whole, and replayed on replicas.
+//! Recorded sessions of agents: published files read whole, and replayed on replicas.
 
 use super::fleets::{deployment, holds};
 use super::support::shared;
@@ -11,7 +11,7 @@ use roofcast::{Error, Spec};
 
 const WEKA: &str = "traces/agentic/weka";
 
-/// The workload of `text`, with as many sessions in progress as `concurrency`.
+/// The workload that replays `text` with `concurrency` sessions in progress.
 fn replayed(text: &str, concurrency: u64) -> Workload {
     let keys = format!(
         "[workload]\narrivals = {{ kind = \"trace\", path = \"t.jsonl\", concurrency = {concurrency} }}\n"
@@ -28,8 +28,8 @@ fn served(workload: &Workload, replicas: u64, router: Routing) -> Simulation {
     holds(&deployment(parallelism, engine), workload, FleetSpec { router, ..FleetSpec::default() })
 }
 
-/// Counts and the hit rate of an unlimited cache as computed from the files by other code (`weka_summary.csv`): requests,
-/// sub-agents, prompt tokens, output tokens, share of prompt blocks found.
+/// Counts, and the hit rate of an unlimited cache, as other code computed them from the files (`weka_summary.csv`):
+/// requests, sub-agents, prompt tokens, output tokens, fraction of prompt blocks found.
 #[test]
 fn published_sessions_are_read_whole_and_find_what_they_repeat() {
     let published = [
@@ -48,22 +48,24 @@ fn published_sessions_are_read_whole_and_find_what_they_repeat() {
             .fold((0, 0), |(i, o), r| (i + u64::from(r.input_len), o + u64::from(r.output_len)));
         assert_eq!((trace.requests.len(), sums), (requests, (input, output)), "{file}");
         let run = served(&replayed(&text, 1), 1, Routing::RoundRobin);
-        // Blocks of 16 tokens find a little more than those of 64; the last token is always computed.
+        // Blocks of 16 tokens find slightly more than the file's blocks of 64, and the last token of a prompt is always
+        // computed.
         let found = run.activity.cached_tokens as f64 / input as f64;
         assert!((found - hits).abs() < 0.01, "{file}: {found} found, {hits} published");
         assert_eq!(run.sessions.unwrap().completed, 1);
     }
 }
 
-/// Two sessions of two turns; the second turns wait 4 s and 2 s after their answers.
+/// Two sessions of two turns; the second turns begin 4 s and 2 s after the answers before them.
 const TURNS: &str = r#"{"session_id":"a","input_length":1024,"output_length":20,"hash_ids":[0,1],"timestamp":0}
 {"session_id":"a","input_length":100,"output_length":20,"delay":4000}
 {"session_id":"b","input_length":1024,"output_length":20,"hash_ids":[0,2],"timestamp":0}
 {"session_id":"b","input_length":100,"output_length":20,"delay":2000}
 "#;
 
-/// One session at a time: each takes its wait and its answers, and the second starts when the first ends. Shared blocks 0 and what a
-/// session said before are found: 1024 + 20 of 1144 tokens in a second turn, less the part of a block, and 512 of b's first.
+/// One session is in progress at a time: it lasts its waits and its answers, and the second begins when the first ends.
+/// A second turn finds the shared block 0 and everything said before, 1024 + 20 of 1144 tokens, less the last partial
+/// block; b's first turn finds 512 tokens.
 #[test]
 fn a_task_lasts_its_waits_and_its_answers() {
     let run = served(&replayed(TURNS, 1), 1, Routing::RoundRobin);
@@ -71,13 +73,13 @@ fn a_task_lasts_its_waits_and_its_answers() {
     assert_eq!(sessions.completed, 2);
     let answers: f64 = run.records.iter().map(|r| (r.finished.0 - r.sent.0) as f64 / 1e12).sum();
     assert!((sessions.mean_task_s - (4.0 + 2.0 + answers) / 2.0).abs() < 1e-3, "{sessions:?} {answers}");
-    // 1044 tokens are 65 blocks of 16, of which the last generated token is not in the cache: 65 blocks are 1040.
+    // 1044 tokens fill 65 blocks of 16, 1040 tokens; the last generated token is never in the cache.
     let found: Vec<u64> = run.records.iter().map(|r| r.cached_tokens).collect();
     assert_eq!(found, [0, 1040, 512, 1040]);
 }
 
-/// Several sessions on two replicas: leaping equals stepping, and routing a session to its own replica finds more
-/// cached tokens.
+/// Several sessions on two replicas: leaping equals stepping, and routing a session to one replica finds more cached
+/// tokens.
 #[test]
 fn sessions_that_stay_find_more() {
     let text: String = (0..12)

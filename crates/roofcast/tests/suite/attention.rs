@@ -10,7 +10,7 @@ use roofcast::spec::{AttentionBackend, EngineSpec};
 use roofcast::{Catalog, Deployment};
 use std::sync::Arc;
 
-/// One layer of 16 query heads of 128 over 2 KV heads: the example that the chapter asks about.
+/// One layer of 16 query heads of 128 over 2 KV heads: the example of the book's chapter.
 fn layer(chip: &str, engine: EngineSpec) -> Result<Deployment, roofcast::Error> {
     let text = std::fs::read_to_string("../../examples/one-layer-of-codellama/config.json").unwrap();
     let model = Arc::new(config::parse("one layer", "example", &text).unwrap());
@@ -23,7 +23,7 @@ fn layer(chip: &str, engine: EngineSpec) -> Result<Deployment, roofcast::Error> 
     Deployment::resolve(model, chip, &options)
 }
 
-/// Under vLLM as it was in October 2023, when these kernels were measured.
+/// The two backends under vLLM's version of October 2023, when these kernels were measured.
 fn compared(batch: u64, context: u64) -> Vec<Alternative> {
     let question = LimitsQuestion { batch, context, prefill: 1, utilization: Utilization::FULL };
     let then = EngineSpec { version: Some("0.2.0".into()), ..EngineSpec::default() };
@@ -31,7 +31,8 @@ fn compared(batch: u64, context: u64) -> Vec<Alternative> {
     alternatives(&deployment, Comparison::Attention, &question)
 }
 
-/// pytorch.org/blog/flash-decoding: FlashAttention 2.0.9 and Flash-Decoding on an A100 in µs, by sequences and context.
+/// Published times of FlashAttention 2.0.9 and Flash-Decoding on an A100 in µs, by sequences and context. Source:
+/// pytorch.org/blog/flash-decoding.
 const MEASURED: [(u64, u64, f64, f64); 10] = [
     (256, 256, 390.5, 63.4),
     (128, 512, 366.3, 67.7),
@@ -45,7 +46,7 @@ const MEASURED: [(u64, u64, f64, f64); 10] = [
     (1, 131_072, 4592.2, 106.6),
 ];
 
-/// Forecasts of the two backends in µs.
+/// Forecast times of the two backends in µs.
 fn forecast(batch: u64, context: u64) -> [f64; 2] {
     let found = compared(batch, context);
     let names: Vec<&str> = found.iter().map(|a| a.name.as_str()).collect();
@@ -53,10 +54,10 @@ fn forecast(batch: u64, context: u64) -> [f64; 2] {
     [1, 2].map(|index| found[index].attention.seconds() * 1e6)
 }
 
-/// The table of vLLM 0.14's kernel on this chip, which saw none of these points, is slower than the announcement of 2023: 18 %
-/// in their geometric mean. No point of two sequences or more is farther off than 1.46 times, by which the measured share of
-/// the bandwidth varies between them; one sequence of 65,536 or more tokens takes up to 1.65
-/// times as long, by the table of that very chip.
+/// The forecast uses the table of vLLM 0.14's kernel on this accelerator, which does not include these points; by it a
+/// kernel is slower than the announcement of 2023 by 18 % in the geometric mean. With two or more sequences no point is
+/// off by more than a factor of 1.46, by which the measured fraction of the bandwidth varies between points. One
+/// sequence of 65,536 or more tokens takes up to 1.65 times as long, by the table of this very accelerator.
 #[test]
 fn split_contexts_take_what_was_measured() {
     let ratio = |(batch, context, _, decoding): (u64, u64, f64, f64)| forecast(batch, context)[1] / decoding;
@@ -71,9 +72,9 @@ fn split_contexts_take_what_was_measured() {
     }
 }
 
-/// The time of a kernel with one block per sequence and head follows the occupancy over sequences and contexts:
-/// within 12.5 % of one constant, and within 1.3 % from one to four sequences, where the fewest blocks run and the
-/// constant shows best.
+/// The time of a kernel with one block per sequence and head follows its occupancy over sequences and contexts: within
+/// 12.5 % of one constant, and within 1.3 % from one to four sequences, where the fewest blocks run and the constant is
+/// most visible.
 #[test]
 fn occupancy_is_what_was_measured() {
     let ratios = MEASURED.map(|(batch, context, flash, _)| (batch, forecast(batch, context)[0] / flash));
@@ -84,7 +85,7 @@ fn occupancy_is_what_was_measured() {
     }
 }
 
-/// The chapter's table is of these points and forecasts; UPDATE_DOCS writes it.
+/// The chapter's table has these points and forecasts; UPDATE_DOCS writes it.
 #[test]
 fn the_chapter_has_these_forecasts() {
     let off = |forecast: f64, measured: f64| {
@@ -112,9 +113,9 @@ fn the_chapter_has_these_forecasts() {
     }
 }
 
-/// One block per sequence and head does not fill 108 multiprocessors better at twice the context: except for
-/// starting, it takes twice the time, so that each further 8192 tokens add an equal time. A split context reads the
-/// cache at the calibration's efficiency, so that its time is the calibration's.
+/// One block per sequence and head fills 108 multiprocessors no better at twice the context: without its start the
+/// kernel takes twice the time, so that every further 8192 tokens add an equal time. A split context reads the cache at
+/// the calibration's efficiency, so its time is the calibration's.
 #[test]
 fn backends_differ_in_what_they_read() {
     let attention =
@@ -122,7 +123,8 @@ fn backends_differ_in_what_they_read() {
     let longer = attention(16_384).into_iter().zip(attention(24_576));
     for (once, (twice, thrice)) in attention(8192).into_iter().zip(longer) {
         assert!(((thrice - twice) / (twice - once) - 1.0).abs() < 1e-6, "{once} {twice} {thrice}");
-        // A kernel starts once, in 4 µs where nobody timed it; vLLM's on this chip takes 13 to 17 µs with hardly any context.
+        // The start of a kernel counts once, 4 µs if it was not measured; vLLM's kernel on this accelerator takes 13 to
+        // 17 µs at nearly no context.
         let start = 2.0 * once - twice;
         assert!((0.0..20e-6).contains(&start), "{start}");
     }

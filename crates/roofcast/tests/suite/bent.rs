@@ -1,4 +1,5 @@
-//! Configs that someone bent: numbers, types, keys and nesting changed at random end in an answer or an error, soon.
+//! Configs that were bent at random: changed numbers, types, keys and nesting lead to an answer or an error, in bounded
+//! time.
 
 use proptest::prelude::*;
 use roofcast::model::config;
@@ -77,7 +78,7 @@ const KEYS: &[&str] = &[
     "vocab_size",
 ];
 
-/// One change: a key (of the config, or a new one) and its new value.
+/// One change: a key, of the config or new, and its new value.
 #[derive(Debug, Clone)]
 enum Change {
     Set(usize, Value),
@@ -95,7 +96,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// The object that decides dimensions: the text part where there is one.
+/// The object that has the dimensions: the text part if there is one, else the config.
 fn inner(config: &mut Value) -> Option<&mut Map<String, Value>> {
     let nested = config.get("text_config").is_some_and(Value::is_object);
     if nested { config["text_config"].as_object_mut() } else { config.as_object_mut() }

@@ -19,10 +19,11 @@ use roofcast::spec::{CostKind, EngineSpec, KvLayout};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prompt, Workload};
 use std::sync::Arc;
 
-/// A request of 100 tokens that generates 50, in blocks of 16: 49 steps decode it with contexts of 101 to 149 tokens,
-/// which occupy 7 blocks (101 to 112, 12 steps), 8 (113 to 128, 16), 9 (129 to 144, 16) and 10 (145 to 149, 5): 406
-/// blocks. vLLM's kernel reads 4 bytes for each, FlashInfer's 4 more per step for a pointer, vAttention's none. The
-/// host sends rows for 1024 tokens, 64 blocks; or the entries that FlashInfer reads; or nothing.
+/// A request of 100 tokens generates 50, in blocks of 16. Its 49 decode steps have contexts of 101 to 149 tokens, which
+/// occupy 7 blocks (101 to 112, 12 steps), 8 (113 to 128, 16), 9 (129 to 144, 16) and 10 (145 to 149, 5): 406 blocks in
+/// all. vLLM's kernel reads 4 bytes per block, FlashInfer's 4 more per step for a pointer, vAttention's none. The host
+/// sends rows for 1024 tokens, 64 blocks (vLLM), or the entries that the kernel reads (FlashInfer), or nothing
+/// (vAttention).
 #[test]
 fn tables_of_a_request_by_hand() {
     for (layout, read, sent) in [("paged", 406, 49 * 64), ("flashinfer", 455, 455), ("vattention", 0, 0)] {
@@ -49,7 +50,8 @@ fn tables_of_a_request_by_hand() {
     }
 }
 
-/// A table adds its own HBM traffic to a step: 40 sequences of 1000 tokens have 63 blocks of 16 each, in 32 layers.
+/// Reading a block table adds HBM traffic to a step: 40 sequences of 1000 tokens have 63 blocks of 16 each, in 32
+/// layers.
 #[test]
 fn tables_are_read_like_the_cache() {
     let step = |layout| {
@@ -65,7 +67,7 @@ fn tables_are_read_like_the_cache() {
     assert_eq!(step(Some(KvLayout::Contiguous)), cache);
 }
 
-/// The share of vAttention's pages that is empty is half a page a sequence, in the mean.
+/// In the mean, half a page per sequence is empty in vAttention's layout.
 #[test]
 fn half_a_page_of_a_sequence_is_empty() {
     let spec = EngineSpec { kv_layout: Some(KvLayout::Vattention), ..EngineSpec::default() };
@@ -87,17 +89,17 @@ fn half_a_page_of_a_sequence_is_empty() {
     };
     let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
     let tally = fleet.replicas[0].tally();
-    // Inputs are spread over whole pages, so contexts are spread over a page: 0 to 1023 of 1024 tokens are empty
-    // before a token comes in, ⌈(c + 1)/b⌉ b − c in general, b/2 + 1/2 on average. 2000 lengths of standard deviation
+    // Inputs are spread evenly over whole pages, and so are contexts. Before a token is added, a page of b = 1024
+    // tokens has ⌈(c + 1)/b⌉ b − c empty places at context c, b/2 + 1/2 on average. 2000 lengths of standard deviation
     // b/√12 put the mean within five standard errors: 5 × 296/√2000 = 33.
     let empty = tally.slack_steps as f64 / tally.decoding_steps as f64;
     assert!((empty - 512.5).abs() < 33.0, "{empty}");
 }
 
-/// gpt-oss-20b has 12 layers that see all and 12 with a window of 128 tokens: a group of each. 12 layers of 8 heads × 64 ×
-/// K and V × 2 bytes × 16 tokens are a block. 1000 tokens take ⌈1000/16⌉ = 63 blocks and ⌈127/16⌉ + 1 = 9.
-/// Gemma 3 27B has 10 and 52 with a window of 1024: groups of 10 layers, one that sees all and six that do not. 1000 tokens
-/// fill no window: 7 × 63; 4000 take 250 + 6 × (⌈1023/16⌉ + 1 = 65).
+/// gpt-oss-20b has 12 layers with full attention and 12 with a window of 128 tokens: one group each. A block of a group
+/// is 12 layers of 8 heads × 64 × K and V × 2 bytes × 16 tokens. 1000 tokens take ⌈1000/16⌉ = 63 blocks and ⌈127/16⌉ +
+/// 1 = 9. Gemma 3 27B has 10 full layers and 52 with a window of 1024: groups of 10 layers, one full and six with a
+/// window. 1000 tokens do not fill a window: 7 × 63 blocks; 4000 take 250 + 6 × (⌈1023/16⌉ + 1 = 65).
 #[test]
 fn groups_of_models_by_hand() {
     let groups = |name: &str| layer_groups(&deployment(name, EngineSpec::default()), 16).unwrap();
@@ -106,7 +108,7 @@ fn groups_of_models_by_hand() {
     let (gemma, bytes) = groups("google/gemma-3-27b-it");
     assert_eq!((gemma.count(), bytes.0), (7, 10 * 16 * 128 * 2 * 2 * 16));
     assert_eq!([1000, 4000].map(|tokens| gemma.blocks(tokens)), [441, 640]);
-    // If all layers see all tokens there is one group; likewise if they keep latents.
+    // There is one group if all layers attend to all tokens, and if layers keep latents.
     for name in ["meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"] {
         assert!(layer_groups(&deployment_of_eight(name), 16).is_none());
     }
@@ -126,8 +128,8 @@ fn deployment_of_eight(name: &str) -> Deployment {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// After every step exactly the blocks are taken that the tokens of those running need in their groups, and none in
-    /// the end, where no step is decided ahead; leaping is stepping.
+    /// After every step, the taken blocks are exactly those that the running requests' tokens need in each group; at
+    /// the end none are taken, unless steps are decided ahead. Leaping equals stepping.
     #[test]
     fn windows_give_their_blocks_back(
         workload in workloads(),
@@ -137,7 +139,7 @@ proptest! {
     ) {
         let (blocks, seqs, budget, size) = sizes;
         let size = [1, 4, 16, 48][size];
-        // Six groups' blocks stand for one in Gemma.
+        // In Gemma six windowed groups have blocks for each block of the full group.
         let scale = if gemma { 6 } else { 1 } * (48 / size);
         let spec = EngineSpec {
             num_gpu_blocks: Some(blocks * scale),
@@ -186,8 +188,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// For every scheduler, with shared prefixes, preemption and swapping: no more blocks are taken than exist, no
-    /// fewer than are needed, and none remain taken at the end.
+    /// For every scheduler, with shared prefixes, preemption and swapping: the taken blocks never exceed the existing
+    /// ones, suffice for the requests, and are all free at the end.
     #[test]
     fn every_block_comes_back(
         spec in schedulers(),
@@ -212,7 +214,7 @@ proptest! {
             let state = &engine.state;
             prop_assert!(state.used() <= state.config.blocks);
             let held = state.held_tokens() - state.shared_tokens();
-            // Rows of a static batch that have ended compute on, beyond their reservation.
+            // Rows of a static batch compute on after their request has ended, beyond their reservation.
             let kept = held <= state.used() * u64::from(state.config.block_size);
             prop_assert!(kept || reserves && state.tally.idle_tokens > 0, "{held} {}", state.used());
         }

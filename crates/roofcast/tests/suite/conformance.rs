@@ -1,10 +1,10 @@
-//! vLLM's and SGLang's own decisions, step for step.
+//! Recorded decisions of vLLM's and SGLang's own schedulers, reproduced step for step.
 
 use super::support::{data, shared};
 use roofcast::conformance::{compare, parse};
 use std::path::Path;
 
-/// Replays every trace of a folder; returns their number.
+/// Replays every trace in a folder; returns the number of traces.
 fn replayed(folder: &Path) -> usize {
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ext| ext == "json"));
@@ -34,21 +34,22 @@ fn every_recorded_step_of_vllm_is_reproduced() {
     assert_eq!(replayed(&root.join("public")) + replayed(&root.join("async")), 23);
 }
 
-/// 0.33's, of which four of the plain ones differ from 0.32 by its rules, and those with windows, groups, adapters, an
-/// interval of prompts and drafts.
+/// Recordings of vLLM 0.33: four of the basic ones differ from 0.32 by its rules; others have windows, groups,
+/// adapters, a prefill interval and drafts.
 #[test]
 fn every_recorded_step_of_the_newest_vllm_is_reproduced() {
     let Some(root) = shared("conformance/vllm-0.33") else { return };
     assert_eq!((replayed(&root.join("plain")), replayed(&root.join("extended"))), (9, 6));
 }
 
-/// Replays the few traces that a clone of the repository contains.
+/// Replays the few traces that are in the repository.
 #[test]
 fn recorded_steps_beside_the_tests_are_reproduced() {
     assert_eq!((replayed(&data("conformance/vllm-0.32")), replayed(&data("conformance/vllm-0.33"))), (4, 2));
 }
 
-/// Copies of three recordings of SGLang's, for who has no others: retraction, the overlap loop, pages of 16.
+/// Three recordings of SGLang, copied into the repository for readers without the others: retraction, the overlap loop,
+/// pages of 16.
 #[test]
 fn recordings_beside_the_tests_are_reproduced() {
     assert_eq!(replayed(&data("conformance/sglang-0.5.23")), 3);
@@ -56,15 +57,15 @@ fn recordings_beside_the_tests_are_reproduced() {
     assert_eq!(replayed(&data("conformance/vllm-0.33-tier")), 1);
 }
 
-/// Scenarios that no recording reaches (pages with mixed batches, the overlap loop, retraction and preemption, without a
-/// radix tree, older versions), decided by `scripts/sglang_rules.py`: the rules written once more, token by token, which
-/// agrees with the 23 recordings, too. On 2,859 random scenarios both agree.
+/// Scenarios that no recording covers (pages with mixed batches, the overlap loop, retraction and preemption, without a
+/// radix tree, older versions), decided by `scripts/sglang_rules.py`. The script implements the rules a second time,
+/// token by token, and agrees with the 23 recordings, too. On 2,859 random scenarios both implementations agree.
 #[test]
 fn scenarios_of_the_rules_written_twice_are_reproduced() {
     assert_eq!(replayed(&data("conformance/sglang-rules")), 15);
 }
 
-/// A decision changed by hand is found, with its step and field.
+/// A decision that was changed by hand is found, with its step and field.
 #[test]
 fn a_changed_decision_is_found() {
     let text = include_str!("../data/conformance/sglang-0.5.23/p02_tiny_retract.json");
@@ -80,7 +81,7 @@ fn a_changed_decision_is_found() {
     assert!(error.contains("config.page_size"), "{error}");
 }
 
-/// A host-tier event changed by hand is found: a load of one token fewer, and a copy that begins elsewhere.
+/// A host-tier event that was changed by hand is found: a load of one token less, and a copy that begins elsewhere.
 #[test]
 fn a_changed_move_between_tiers_is_found() {
     let text = include_str!("../data/conformance/sglang-0.5.23-hicache/c01_tiny.json");

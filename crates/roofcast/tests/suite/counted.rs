@@ -1,6 +1,6 @@
-//! Parameters of the catalog's models against an independent count: Hugging Face transformers 5.23 builds the modules
-//! of each entry's keys without weights, and their elements are added up. Second column: learned parameters; third:
-//! the buffers that a checkpoint stores in addition, the routers' correction biases.
+//! Parameters of the catalog's models against an independent count. Hugging Face transformers 5.23 builds the modules
+//! from each entry's keys without weights, and the elements of the modules are added up. Second column: learned
+//! parameters; third: buffers that a checkpoint has in addition, the routers' correction biases.
 
 use crate::support::model;
 

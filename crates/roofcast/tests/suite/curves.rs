@@ -6,7 +6,7 @@ use roofcast::{Error, Spec};
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-/// Fixed lengths at the limits, which are computed by hand.
+/// A load of fixed lengths at the limit, which can be computed by hand.
 const LIMIT: &str = "[engine]\ncost = \"limit\"\n[workload]\ninput_len = 1\noutput_len = 1001\n\
                      arrivals = { kind = \"poisson\", rate = 1 }\n[slo]\ntpot_p99_ms = 5\n";
 const FORECAST: &str = "[workload]\ninput_len = 1000\noutput_len = 200\narrivals = { kind = \"poisson\", rate = 1 }\n\
@@ -25,10 +25,11 @@ fn near(found: f64, expected: f64, share: f64) {
     assert!((found / expected - 1.0).abs() < share, "{found} is not {expected}");
 }
 
-/// Llama-3.1-8B has 8,030,261,248 parameters; the 128,256 × 4096 of the input embedding are looked up. A step reads
-/// 7,504,924,672 · 2 B of weights and, of each user, 32 · 8 · 128 · 2 · 2 B = 131,072 B for each of 501.5 tokens in the mean
-/// (1 of the prompt, and half of 1001), at 3.35 TB/s: 4.4806 ms and 0.01962 ms a user. Of 4 users TPOT is 4.5590 ms, 219.3
-/// tokens/s of a user and 4 · 219.3 = 877.4 in all, less 1001 tokens in 1000 steps, a first step, and a wait for it.
+/// Llama-3.1-8B has 8,030,261,248 parameters, of which the input embedding's 128,256 × 4096 are only looked up. A step
+/// reads 7,504,924,672 · 2 B of weights and, for each user, 32 · 8 · 128 · 2 · 2 B = 131,072 B for each of 501.5 tokens
+/// in the mean (1 of the prompt, and half of 1001), at 3.35 TB/s: 4.4806 ms and 0.01962 ms per user. With 4 users TPOT
+/// is 4.5590 ms, 219.3 tokens/s of one user, 4 · 219.3 = 877.4 in all. The throughput is slightly lower: 1001 tokens
+/// take 1000 steps, a prefill step, and a wait for it.
 #[test]
 fn throughput_is_users_times_speed() {
     let text = format!("{LIMIT}[search]\naccelerators = [\"h100-sxm\"]\nmax_accelerators = 1\n");
@@ -40,16 +41,17 @@ fn throughput_is_users_times_speed() {
         near(point.interactivity_tok_s, 1e3 / tpot_ms, 5e-4);
         near(point.output_tok_s_per_accelerator, users as f64 * 1e3 / tpot_ms, 2e-3);
     }
-    // 5 ms are 16.75 GB: (16.75 − 15.0098) / 0.06573 = 26.5 users.
+    // 5 ms are 16.75 GB of traffic: (16.75 − 15.0098) / 0.06573 = 26.5 users.
     let best = curve.best.as_ref().unwrap();
     assert_eq!(best.users, 26);
-    // $3.99 an hour for some 26 · 1000 / 4.99 = 5209 tokens/s: 3.99 / 3600 / 5209 · 1e6 = $0.2128; 700 W / 5209 = 0.1344 J.
+    // $3.99 an hour for 26 · 1000 / 4.99 = 5209 tokens/s: 3.99 / 3600 / 5209 · 1e6 = $0.2128; 700 W / 5209 = 0.1344 J.
     near(best.cost_per_million_tokens.unwrap(), 0.2128, 4e-3);
     near(best.joules_per_token.unwrap(), 0.1344, 4e-3);
     assert!(at(curve, 32).missed.as_ref().unwrap().starts_with("TPOT p99"), "{:?}", at(curve, 32).missed);
 }
 
-/// In steady state n users get n answers of 200 tokens in the time of one and 1 ms until the next request is there.
+/// In steady state n users get n answers of 200 tokens in the time of one answer plus 1 ms, after which a user's next
+/// request arrives.
 #[test]
 fn points_hold_for_each_accelerator_of_a_replica() {
     let text =
@@ -66,7 +68,7 @@ fn points_hold_for_each_accelerator_of_a_replica() {
     }
 }
 
-/// A point that is not simulated, as it is estimated to be far below a curve, would not have been on it.
+/// A point that is skipped, because it is estimated to be far below a curve, would not have been on the curve.
 #[test]
 fn what_is_not_simulated_is_on_no_curve() {
     let text = format!("{FORECAST}[search]\naccelerators = [\"h100-sxm\", \"l40s\"]\nmax_accelerators = 4\n");
@@ -75,7 +77,8 @@ fn what_is_not_simulated_is_on_no_curve() {
     assert_eq!(some.curves, all.curves);
 }
 
-/// On a curve less speed is more throughput, and no point of all curves is cheaper and faster than one of the front.
+/// Along a curve throughput rises as speed falls, and no point of any curve is both cheaper and faster than a point of
+/// the front.
 #[test]
 fn curves_fall() {
     let text = format!(
@@ -83,7 +86,7 @@ fn curves_fall() {
     );
     let found = drawn(&text, false).unwrap();
     for curve in &found.curves {
-        // The best of a curve may lie beside it.
+        // The best point of a curve need not be on the curve.
         let on = |p: &&CurvePoint| curve.best.as_ref() != Some(*p);
         let points: Vec<&CurvePoint> = curve.points.iter().filter(on).collect();
         assert!(points.windows(2).all(|two| {

@@ -1,4 +1,4 @@
-//! The engine driven as requests come is the engine of a simulation.
+//! The engine driven by arriving requests behaves as the engine of a simulation.
 
 use super::runs::{deployment, records, served};
 use super::sglang;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-/// The request's tokens: tokens of a shared segment are the segment's, all others are unique to the request.
+/// Converts a request to tokens: a shared segment has the segment's tokens, all other tokens are unique to the request.
 fn asked(number: u64, request: &Request) -> OnlineRequest {
     let shared = match &request.prompt {
         Prompt::Shared { segment, length } => (*segment, *length),
@@ -37,7 +37,7 @@ fn asked(number: u64, request: &Request) -> OnlineRequest {
     }
 }
 
-/// The fate of each request: times of its first and last token, number of preemptions, cached tokens.
+/// Fate of a request: times of its first and last token, number of preemptions, cached tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Life {
     first: Ticks,
@@ -47,7 +47,7 @@ struct Life {
     cached: u64,
 }
 
-/// Drives an engine as a server would: requests that arrive during a step are handed over before the next one.
+/// Drives an engine as a server does: requests that arrive during a step are handed over before the next step.
 fn driven(
     online: &mut Online,
     mut coming: Vec<OnlineRequest>,
@@ -112,7 +112,8 @@ fn engines() -> impl Strategy<Value = EngineSpec> {
     )
 }
 
-/// Requests of up to 120 + 60 tokens for blocks that hold 128 and more: nearly all are served, and few blocks are fought over.
+/// Requests of up to 120 + 60 tokens for caches of 128 tokens and more: nearly all are served, and preemptions are
+/// frequent.
 fn workloads() -> impl Strategy<Value = Workload> {
     let prefix = (1_u64..60, 1_u64..4, 0.0_f64..1.0).prop_map(|(length, count, share)| Prefix {
         length,
@@ -140,7 +141,7 @@ fn all(workload: &Workload) -> Vec<OnlineRequest> {
     std::iter::from_fn(|| traffic.next()).zip(0..).map(|(request, number)| asked(number, &request)).collect()
 }
 
-/// SGLang's, over pages, both loops, mixed chunks, retraction and priorities.
+/// SGLang's engines, over page sizes, both loops, mixed chunks, retraction and priorities.
 fn sglang_engines() -> impl Strategy<Value = EngineSpec> {
     sglang::specs(150..900).prop_map(|spec| {
         let ranked = spec.policy == QueuePolicy::Sjf;
@@ -148,7 +149,8 @@ fn sglang_engines() -> impl Strategy<Value = EngineSpec> {
     })
 }
 
-/// Requests with real tokens, handed over as they come, meet the fate that a simulation forecasts, to the tick.
+/// Asserts that requests with real tokens, handed over as they arrive, meet the fate that a simulation forecasts, to
+/// the tick.
 fn simulated(engine: EngineSpec, workload: &Workload) -> Result<(), TestCaseError> {
     let deployment = deployment(MODEL, engine);
     let mut online =
@@ -185,7 +187,7 @@ proptest! {
         simulated(engine, &Workload { max_tokens: bound, ..workload })?;
     }
 
-    /// Clients that go away leave nothing behind: those who stay get all their tokens, and every block comes back.
+    /// Aborted requests leave nothing behind: the others get all their tokens, and every block is free at the end.
     #[test]
     fn aborted_requests_leave_nothing_behind(engine in prop_oneof![engines(), sglang_engines()], workload in workloads(), every in 1_u64..4) {
         let deployment = deployment(MODEL, engine);
@@ -201,8 +203,8 @@ proptest! {
     }
 }
 
-/// A second turn repeats the first's prompt and answer, token by token: of 40 + 24 tokens in blocks of 16, the 63 that were
-/// computed (the last one said was never) fill 3 blocks, 48 tokens, that are found again. SGLang's tree finds all 63.
+/// A second turn repeats the first turn's prompt and answer. Of 40 + 24 tokens, 63 were computed (the last generated
+/// token never is), which fill 3 blocks of 16: 48 tokens are found. SGLang's tree finds all 63.
 #[test]
 fn answers_are_found_in_the_next_turns_prompt() {
     let turn = |number, at, prompt: Vec<u32>, output: std::ops::Range<u32>| OnlineRequest {
@@ -244,8 +246,8 @@ fn ten_tokens(number: u64, prompt: u32) -> OnlineRequest {
     }
 }
 
-/// A prompt of 1000 tokens whose cache was computed elsewhere computes only its last token here: 1 + 9 decoded are 10
-/// tokens, against 1009 if it computes its own, and its first token comes sooner.
+/// A prompt of 1000 tokens whose KV cache another instance computed computes only its last token here: 1 + 9 decoded
+/// are 10 tokens, against 1009 without the transfer, and its first token is earlier.
 #[test]
 fn what_came_from_elsewhere_is_not_computed() {
     let run = |transferred: u64| {
@@ -265,7 +267,8 @@ fn what_came_from_elsewhere_is_not_computed() {
     assert!(given.1 < own.1, "{given:?} after {own:?}");
 }
 
-/// Two requests with equal tokens, one after the other: the second finds the first's blocks if both use one adapter.
+/// Two requests with equal tokens, one after the other: the second finds the first's blocks only if both use one
+/// adapter.
 #[test]
 fn adapters_share_no_blocks() {
     let cached = |adapters: [u32; 2]| {
@@ -281,12 +284,12 @@ fn adapters_share_no_blocks() {
         };
         events.iter().find_map(admitted).unwrap()
     };
-    // 64 tokens are four blocks of 16; the last block is computed again for its last token.
+    // 64 tokens are four blocks of 16; the last block is computed again because of its last token.
     assert_eq!([[0, 0], [3, 3], [0, 3], [2, 3]].map(cached), [48, 48, 0, 0]);
 }
 
-/// Two requests at one time after a pause are both in the first step. With asynchronous scheduling its results come
-/// with the decision of the second step.
+/// Two requests that arrive together after a pause are both in the first step. With asynchronous scheduling the first
+/// step's results arrive with the decision of the second.
 #[test]
 fn requests_at_once_are_in_one_step() {
     let second = Ticks::from(roofcast::units::Picoseconds(1_000_000_000_000));
@@ -298,14 +301,14 @@ fn requests_at_once_are_in_one_step() {
         if ahead.is_none() {
             assert_eq!(online.step(&mut Vec::new()).unwrap(), Done { end: second, tokens: 0 });
         }
-        // Three blocks of the second's 64 tokens are the first's: 64 + 16.
+        // Three blocks of the second request's 64 tokens are the first's, so 64 + 16 tokens are computed.
         assert_eq!(online.step(&mut Vec::new()).unwrap().tokens, 80);
         assert!(online.clock() > second);
     }
 }
 
-/// With one slot for adapters, requests for a second adapter wait, while requests for the first adapter and for none
-/// run.
+/// With one slot for adapters, requests for a second adapter wait, while requests for the first adapter and without an
+/// adapter run.
 #[test]
 fn adapters_wait_for_a_slot() {
     let mut online = online(EngineSpec::default());
@@ -342,7 +345,7 @@ fn adapters_take_time() {
     };
     let weights = 81_920.0 * 16.0 * 32.0;
     let (reading, computing) = (2.0 * weights / 3.35e12, 2.0 * weights / 989.4e12);
-    // A step with all prompts, then nine in which each decodes.
+    // One step computes all prompts, then each request decodes in nine steps.
     for (adapters, prompt, expected) in [
         (&[1][..], 8, 10.0 * reading),
         (&[1, 0], 8, 10.0 * reading),
@@ -356,7 +359,7 @@ fn adapters_take_time() {
     }
 }
 
-/// An empty engine forgets its prefix cache on demand; one with requests does not.
+/// An engine without requests empties its prefix cache on demand; an engine with requests does not.
 #[test]
 fn a_cache_is_emptied_on_demand() {
     let mut online = online(EngineSpec::default());

@@ -1,4 +1,4 @@
-//! The engine: leaping is stepping, counting is vLLM block by block, and nothing is lost.
+//! The engine: leaping equals stepping, counting blocks equals vLLM's block by block, and nothing is lost.
 
 use super::runs::{
     conserved, deployment, records, replica, same, same_over_time, schedulers, served, spread, workloads,
@@ -14,10 +14,11 @@ use roofcast::spec::{
 };
 use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 
-/// A row of a static batch computes on after its request has ended, but has no more room than it reserved.
+/// A row of a static batch computes on after its request has ended, but keeps no more memory than it reserved.
 #[test]
 fn an_ended_row_holds_no_more_than_its_room() {
-    // Blocks of 16; prompts of a token. One output of a token reserves 1 + 1, a block; one of 45 reserves 1 + 64, five.
+    // Blocks of 16, prompts of one token. An output of one token reserves 1 + 1 tokens, a block; an output of 45
+    // reserves 1 + 64, five blocks.
     let spec = EngineSpec {
         scheduler: Some(SchedulerKind::Static),
         reservation: ReservationKind::Pow2,
@@ -30,9 +31,10 @@ fn an_ended_row_holds_no_more_than_its_room() {
     workload.load("test", |_| Ok::<_, roofcast::Error>(two.to_owned())).unwrap();
     let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
     let tally = fleet.replicas[0].tally();
-    // 44 steps with 1 to 44 tokens each: Σ min(c, 16) = 120 + 29 × 16 and Σ c = 990.
+    // The short row has 44 steps with 1 to 44 tokens, of which its block holds 16: Σ min(c, 16) = 120 + 29 × 16; the
+    // long row Σ c = 990.
     assert_eq!(tally.token_steps, 120 + 464 + 990);
-    // Room without tokens: Σ (16 − c) over c < 16 = 120, and 44 × 80 − 990.
+    // Reserved room without tokens: Σ (16 − c) over c < 16 = 120, and 44 × 80 − 990.
     assert_eq!(tally.slack_steps, 120 + 2530);
 }
 
@@ -58,14 +60,14 @@ proptest! {
         prop_assert_eq!((a.attempts, a.scattered, a.cached_tokens), (b.attempts, b.scattered, b.cached_tokens));
         prop_assert_eq!((a.shared_steps, a.slack_steps), (b.shared_steps, b.slack_steps));
         prop_assert_eq!((a.decoding_steps, a.spanned_blocks, a.spread_steps), (b.decoding_steps, b.spanned_blocks, b.spread_steps));
-        // The empty room in held blocks is at most the held room, with shared prefixes as well.
+        // The empty room in held blocks is at most the held room, also with shared prefixes.
         let most = u128::from(b.steps * b.blocks_peak) * block_size;
         prop_assert!((b.token_steps + b.slack_steps) as i128 + b.spread_steps <= (most + b.shared_steps) as i128);
     }
 
-    /// The engine that counts takes the decisions of vLLM's own scheduler, which conformance holds to recorded ones, and
-    /// gives its answers to the last tick: with steps decided ahead and without, with a prefix cache and without, by the
-    /// rules of both versions.
+    /// The engine that only counts blocks takes the decisions of vLLM's own scheduler, which conformance compares with
+    /// recordings, and gives equal times to the last tick: with and without steps decided ahead, with and without a
+    /// prefix cache, by the rules of both versions.
     #[test]
     fn counting_is_vllms_scheduler(
         workload in workloads(),
@@ -110,9 +112,9 @@ proptest! {
     }
 }
 
-/// Seven sequences decode, 93 of 100 tokens of the budget are left, and a prompt of 94 may not be split: it waits for the
-/// budget. All seven end with one step, so that the next, decided before their results, has 100 tokens: 94 for this
-/// prompt, and one for a prompt of one token that arrived meanwhile.
+/// Seven sequences decode, so 93 of the budget's 100 tokens are left, and a prompt of 94, which may not be split,
+/// waits. All seven end with one step. The next step, decided before their results, has 100 tokens: 94 for this prompt,
+/// and one for a prompt of one token that arrived meanwhile.
 #[test]
 fn an_end_leaves_budget_before_its_results_are_there() {
     let spec = EngineSpec {
@@ -138,7 +140,7 @@ fn an_end_leaves_budget_before_its_results_are_there() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However many replicas and whoever chooses: nothing is lost, and leaping is stepping.
+    /// For any number of replicas and any router nothing is lost, and leaping equals stepping.
     #[test]
     fn fleets_lose_nothing(workload in workloads(), replicas in 2_usize..5, kind in 0_usize..9, spec in schedulers()) {
         use Routing::*;
@@ -162,7 +164,7 @@ proptest! {
     }
 }
 
-/// The defaults that the book gives are the engine's.
+/// The defaults in the book are the engine's.
 #[test]
 fn the_books_defaults_are_the_engines() {
     use SchedulerKind::*;
@@ -207,7 +209,7 @@ fn the_books_defaults_are_the_engines() {
     }
 }
 
-/// Whatever is combined either serves and loses nothing, or is refused with the key that does not fit.
+/// Every combination of settings either serves and loses nothing, or is refused with the key that does not fit.
 #[test]
 fn every_combination_serves_or_is_refused() {
     use SchedulerKind::*;
@@ -275,14 +277,14 @@ fn every_combination_serves_or_is_refused() {
     served_by.dedup();
     served_by.sort();
     served_by.dedup();
-    // By layout: all eleven as they are; ten with tables, of which llama.cpp has none; four by pages of memory; three in
-    // one piece.
+    // Schedulers by layout: eleven with the default; ten with block tables, which llama.cpp lacks; four with pages of
+    // memory; three contiguous.
     let by = |name: &str| served_by.iter().filter(|(_, layout)| *layout == name).count();
     assert_eq!(["", "paged", "flashinfer", "vattention", "contiguous"].map(by), [11, 10, 10, 4, 3]);
     assert!(refused > 1000, "{refused}");
 }
 
-/// While `max_num_seqs` requests run, a leap goes on beyond the steps at which requests are received.
+/// While `max_num_seqs` requests run, a leap continues past the steps at which requests are received. The test
 /// `leaping_is_stepping` found this case.
 #[test]
 fn a_leap_receives_requests_when_a_step_does() {

@@ -16,7 +16,7 @@ fn read(config: &Value) -> Model {
     config::parse("test", "config.json", &config.to_string()).unwrap()
 }
 
-/// Exact totals: LFM2-1.2B and mamba-130m as their model pages on Hugging Face print them.
+/// Exact totals of LFM2-1.2B and mamba-130m, as their model pages on Hugging Face print them.
 #[test]
 fn totals_that_are_published_exactly() {
     let lfm2 = json!({"model_type": "lfm2", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32,
@@ -24,7 +24,7 @@ fn totals_that_are_published_exactly() {
         "block_ffn_dim_multiplier": 1.0, "conv_L_cache": 3, "conv_bias": false, "vocab_size": 65536,
         "full_attn_idxs": [2, 5, 8, 10, 12, 14]});
     assert_eq!(read(&lfm2).parameters().total, 1_170_340_608);
-    // Six layers attend: 2 · 8 · 64 elements; ten keep two inputs of 2048 channels.
+    // Six layers attend, with 2 · 8 · 64 elements a token; ten keep two inputs of 2048 channels.
     assert_eq!(read(&lfm2).kv_bytes_per_token(KvFormat::BF16, 100).0, 6 * 1024 * 2);
     assert_eq!(read(&lfm2).kv_bytes_per_sequence(KvFormat::BF16, 100).0, 100 * 12_288 + 10 * 4096 * 2);
     let mamba = json!({"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16,
@@ -97,7 +97,8 @@ fn totals_of_names() {
     }
 }
 
-/// Totals of catalog entries. Qwen3-Next has 3.6B active parameters with lm_head; its name counts neither table.
+/// Totals of catalog entries. Qwen3-Next has 3.6B active parameters with lm_head; the figure in its name counts neither
+/// embedding nor lm_head.
 #[test]
 fn totals_of_names_in_the_catalog() {
     for (name, total, active) in [
@@ -118,8 +119,8 @@ fn agree(name: &str, model: &Model, total: f64, active: f64, apart: u64) {
     assert!(off(p.active - apart, active) <= 0.15, "{name}: {} active", p.active);
 }
 
-/// gemma-4-E2B: 2.3B effective parameters by its card, which is the total without the table of per-layer inputs; 20
-/// of 35 layers keep no keys and have an MLP of twice the width.
+/// gemma-4-E2B: 2.3B effective parameters by its model card, which is the total without the table of per-layer inputs.
+/// 20 of 35 layers keep no keys and have an MLP of twice the width.
 #[test]
 fn per_layer_inputs_and_shared_caches() {
     let local: Vec<&str> =
@@ -133,13 +134,13 @@ fn per_layer_inputs_and_shared_caches() {
     let table = 262_144 * 35 * 256;
     let effective = (model.parameters().total - table) as f64 / 1e9;
     assert!((effective / 2.3 - 1.0).abs() <= 0.02, "{effective}");
-    // Among the first 15 layers 3 are global, with one head of 512; 12 see 512 tokens, with one head of 256.
+    // Of the first 15 layers 3 are global, with one head of 512, and 12 see 512 tokens, with one head of 256.
     assert_eq!(model.kv_elements_per_sequence(1000), 3 * 1000 * 1024 + 12 * 512 * 512);
     assert_eq!(model.kv_elements_per_token(1000), 3 * 1024);
 }
 
-/// gemma-3n-E4B-it: 6.87B in its text part (7.85B on its model page with about 0.3B of vision and 0.68B of audio), 15 of
-/// 35 layers on the caches of earlier ones.
+/// gemma-3n-E4B-it: 6.87B in its text part (7.85B on its model page, with about 0.3B of vision and 0.68B of audio); 15
+/// of 35 layers use the caches of earlier layers.
 #[test]
 fn alternating_streams() {
     let local: Vec<&str> =
@@ -152,11 +153,12 @@ fn alternating_streams() {
     let model = read(&gemma);
     let total = model.parameters().total as f64 / 1e9;
     assert!((total / 6.87 - 1.0).abs() <= 0.01, "{total}");
-    // Among the first 20 layers 4 are global.
+    // Of the first 20 layers 4 are global.
     assert_eq!(model.kv_elements_per_token(1000), 4 * 1024);
 }
 
-/// A searched model: a block may lose attention or FFN, or have one matrix there. hidden 4096, 32 heads of 128.
+/// A model from an architecture search: a block may lack attention or FFN, or have a single matrix instead. Hidden size
+/// 4096, 32 heads of 128.
 #[test]
 fn searched_blocks_by_hand() {
     let whole = json!({"attention": {"no_op": false, "replace_with_linear": false, "n_heads_in_group": 8},
@@ -173,8 +175,8 @@ fn searched_blocks_by_hand() {
     assert!(matches!(model.layers[1].mixer, Mixer::None));
 }
 
-/// LongCat: a block is two layers of attention and MLP, with experts parallel to the first. hidden 8, 2 heads, ranks
-/// of 4; 2 of 6 experts compute nothing, so that 3 choices compute 2 on average.
+/// LongCat: a block is two layers of attention and MLP, with experts parallel to the first. Hidden size 8, 2 heads,
+/// low-rank projections of rank 4; 2 of 6 experts compute nothing, so 3 choices compute 2 experts on average.
 #[test]
 fn zero_experts_by_hand() {
     let longcat = json!({"model_type": "longcat_flash", "hidden_size": 8, "ffn_hidden_size": 16,
@@ -192,8 +194,8 @@ fn zero_experts_by_hand() {
     assert!(model.assumptions.iter().any(|a| a == said), "{:?}", model.assumptions);
 }
 
-/// LongCat's tables of n-grams: 2 hashes for each n of 2 and 3 are 4 tables of 5 times the vocabulary of 10 and 1, 3, 5, 7 rows,
-/// each 8/4 wide and projected to 8. With LongCat-Flash-Lite's sizes they are the 31.4B of its paper.
+/// LongCat's n-gram tables: 2 hashes for each n of 2 and 3 give 4 tables, with 5 times the vocabulary of 10 plus 1, 3,
+/// 5 and 7 rows, each 8/4 wide and projected to 8. With LongCat-Flash-Lite's sizes they have the 31.4B of its paper.
 #[test]
 fn tables_of_ngrams_by_hand() {
     let mut longcat = json!({"model_type": "longcat_flash", "hidden_size": 8, "ffn_hidden_size": 16,
@@ -221,13 +223,14 @@ fn tables_of_ngrams_by_hand() {
     }
     let lite = read(&longcat).parameters().embedding - 131_072 * 3072;
     assert_eq!((lite as f64 / 1e8).round(), 314.0);
-    // Tables that do not share the width out are none.
+    // A number of tables that does not divide the width is refused.
     longcat["emb_neighbor_num"] = 8.into();
     let told = config::parse("m", "config.json", &longcat.to_string()).unwrap_err().to_string();
     assert!(told.contains("emb_neighbor_num"), "{told}");
 }
 
-/// Step3: the queries of 2 heads of 4 come from a vector of 6 with a norm; one key and value head.
+/// Step3: the queries of 2 heads of 4 are computed from a vector of rank 6 with a norm; there is one key and value
+/// head.
 #[test]
 fn queries_of_a_rank_by_hand() {
     let mut step = json!({"model_type": "step3_text", "hidden_size": 8, "intermediate_size": 16,
@@ -243,7 +246,8 @@ fn queries_of_a_rank_by_hand() {
     assert_eq!(read(&step).parameters().total, model.parameters().total - 2 * (8 * 6 + 6 + 6 * 8 - 8 * 8));
 }
 
-/// GPT-Neo 125M by its parts, as its page prints the total: q, k and v without bias; every other layer sees 256 tokens.
+/// GPT-Neo 125M by its parts, with the total of its model page: q, k and v have no bias, and every other layer sees 256
+/// tokens.
 #[test]
 fn local_layers_of_gpt_neo() {
     let neo = model("EleutherAI/gpt-neo-125m");
@@ -279,7 +283,7 @@ fn layers_in_groups() {
     let mut other = json!({"model_type": "bailing_moe_linear", "hidden_size": 8, "intermediate_size": 16,
         "num_hidden_layers": 5, "layer_group_size": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
         "vocab_size": 10});
-    // Whole groups of two, and the layer that is left over.
+    // Whole groups of two, and the remaining layer.
     let attends =
         read(&other).layers.iter().map(|l| matches!(l.mixer, Mixer::Attention(_))).collect::<Vec<_>>();
     assert_eq!(attends, [false, true, false, true, true]);
@@ -288,8 +292,8 @@ fn layers_in_groups() {
     assert!(read(&other).layers.iter().step_by(2).take(2).all(|l| matches!(l.mixer, Mixer::Kda(_))));
 }
 
-/// Laguna: 2 and 4 query heads on 2 KV heads of 4, a gate a head, norms on queries and keys; a dense layer, then 4 experts
-/// with a correction each and a shared one.
+/// Laguna: layers with 2 and 4 query heads on 2 KV heads of 4, a gate per head, norms on queries and keys; a dense
+/// layer, then 4 experts with a correction bias each and a shared expert.
 #[test]
 fn heads_a_layer_by_hand() {
     let laguna = json!({"model_type": "laguna", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2,
@@ -297,15 +301,15 @@ fn heads_a_layer_by_hand() {
         "gating": "per-head", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 3,
         "shared_expert_intermediate_size": 3, "mlp_layer_types": ["dense", "sparse"], "sliding_window": 6,
         "layer_types": ["full_attention", "sliding_attention"], "vocab_size": 10});
-    // q and o of a head 32 each, k and v 2 · 64, gate 8 a head, norms 2 · 4 + 2 · 8.
+    // For each head q and o have 32 each and the gate 8; k and v have 2 · 64, norms 2 · 4 + 2 · 8.
     let attention = |heads: u64| heads * (32 + 32 + 8) + 128 + 8 + 16;
     let dense = 3 * 8 * 16;
     let experts = 4 * 8 + 4 + 4 * 3 * 8 * 3 + 3 * 8 * 3;
     let model = read(&laguna);
     assert_eq!(model.parameters().total, attention(2) + dense + attention(4) + experts + 2 * 10 * 8 + 8);
-    // Either layer keeps 2 · 2 · 4 elements a token, the second of 6 tokens.
+    // Each of the two layers keeps 2 · 2 · 4 elements a token, the second for at most 6 tokens.
     assert_eq!(model.kv_elements_per_sequence(100), 16 * (100 + 6));
-    // `true` is a gate a head, any other word one an element.
+    // `true` is a gate per head, any other word a gate per element.
     let total = |gating: Value| {
         let mut other = laguna.clone();
         other["gating"] = gating;
@@ -315,7 +319,8 @@ fn heads_a_layer_by_hand() {
     assert_eq!(total(json!("per-element")), model.parameters().total + (2 + 4) * (4 - 1) * 8);
 }
 
-/// Seed-OSS has biases on q, k and v, and a separate key for o's; Muse has a gate for each element and four norms.
+/// Seed-OSS has biases on q, k and v, and a separate config key for o's bias; Muse has a gate for each element and four
+/// norms.
 #[test]
 fn biases_and_gates_by_hand() {
     let config = |model_type: &str| {
@@ -331,7 +336,8 @@ fn biases_and_gates_by_hand() {
     assert_eq!(read(&config("muse_glimmer_text")).parameters().total, matrices + 64 + mlp + 4 * 8 + outer);
 }
 
-/// EXAONE's letters: of 8 layers by `LLLG` two see all; one KV head of 4 keeps 8 elements a token.
+/// EXAONE's pattern of letters: of 8 layers, `LLLG` gives two with full attention; one KV head of 4 keeps 8 elements a
+/// token.
 #[test]
 fn windows_by_letters() {
     let config = |pattern: &str| {
@@ -346,7 +352,7 @@ fn windows_by_letters() {
     }
 }
 
-/// Hunyuan lists a figure a layer: where all are equal they are read, else refused by key.
+/// Hunyuan lists a value for each layer: equal values are accepted, different ones are refused with the key.
 #[test]
 fn a_figure_for_every_layer() {
     let config = |topk: Value, shared: Value| {
@@ -355,7 +361,7 @@ fn a_figure_for_every_layer() {
             "num_shared_expert": shared, "moe_intermediate_size": [3, 3], "vocab_size": 10})
     };
     let model = read(&config(json!([2, 2]), json!([1, 1])));
-    // Attention 192 and two norms of 4, norms 16, router 32, experts 4 · 72, one shared of 72.
+    // Attention 192 and two norms of 4, norms 16, router 32, four experts of 72, one shared expert of 72.
     assert_eq!(model.parameters().total, 2 * (192 + 8 + 16 + 32 + 4 * 72 + 72) + 2 * 10 * 8 + 8);
     assert_eq!(model.parameters().total, read(&config(json!(2), json!(1))).parameters().total);
     let uneven = config(json!([2, 1]), json!(1)).to_string();
@@ -363,7 +369,7 @@ fn a_figure_for_every_layer() {
     assert!(error.contains("moe_topk"), "{error}");
 }
 
-/// The works of one family on one H100, all layers together.
+/// The operators of one family in a step on an H100, summed over all layers.
 fn works(name: &str, batch: &Batch, family: Family) -> Vec<OperatorCost> {
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap().clone());
     let d = Deployment::resolve(model(name), chip, &DeploymentOptions::default()).unwrap();
@@ -385,20 +391,21 @@ fn the_work_of_a_hybrid_by_hand() {
     let name = "Qwen/Qwen3-Next-80B-A3B-Instruct";
     let decode = works(name, &Batch::decode(2, 1000), Family::Attention);
     let state = 32 * 128 * 128;
-    // Per token 6 operations a state element and 2 · 4 taps a channel; 4 · 16 · 256 a pair.
+    // Per token 6 operations for each state element and 2 · 4 taps for each channel; attention 4 · 16 · 256 for each
+    // pair of query and key.
     let linear = 36 * 2 * (6 * state + 8 * 8192);
     let attention = 12 * 2 * 1000 * 4 * 16 * 256;
     assert_eq!(flops(&decode), linear + attention);
-    // States are read and written; 1000 tokens of 2 · 2 · 256 elements are read.
+    // States are read and written; attention reads 2 · 2 · 256 elements for each of 1000 tokens.
     let (bytes, kv) = (u64::try_from(state).unwrap() * 4 + 3 * 8192 * 2, 1000 * 1024 * 2);
     assert_eq!(kv_bytes(&decode), 2 * (36 * 2 * bytes + 12 * kv));
-    // A prompt of 5 writes its state once: five tokens' operations, one state's bytes.
+    // A prompt of 5 writes each state once: five tokens' operations, one state's bytes.
     let prompt = works(name, &Batch::prefill(1, 5), Family::Attention);
     assert_eq!(flops(&prompt), 36 * 5 * (6 * state + 8 * 8192) + 12 * 15 * 4 * 16 * 256);
     assert_eq!(kv_bytes(&prompt), 36 * bytes + 12 * 5 * 1024 * 2);
 }
 
-/// DeepSeek-V3.2 at 10,000 tokens: 61 layers read the best 2048, absorbed, and score all 10,000.
+/// DeepSeek-V3.2 at 10,000 tokens: 61 layers read the best 2048 tokens, with absorbed MLA, and score all 10,000.
 #[test]
 fn the_work_of_an_indexer_by_hand() {
     let name = "deepseek-ai/DeepSeek-V3.2";
@@ -408,13 +415,13 @@ fn the_work_of_an_indexer_by_hand() {
     let index = works(name, &Batch::decode(1, 10_000), Family::Indexer);
     assert_eq!(flops(&index), 61 * 10_000 * 2 * 64 * 128);
     assert_eq!(kv_bytes(&index), 61 * 10_000 * 132);
-    // Shorter than the choice there is nothing to leave out.
+    // At a context below the number of chosen tokens, all tokens are read.
     let short = works(name, &Batch::decode(1, 1000), Family::Attention);
     assert_eq!(kv_bytes(&short), 61 * 1000 * 576 * 2);
     // GLM-5.3: only 21 of 78 layers score.
     let shared = works("zai-org/GLM-5.3-FP8", &Batch::decode(1, 10_000), Family::Indexer);
     assert_eq!(kv_bytes(&shared), 21 * 10_000 * 132);
-    // GLM-5.3-Flash: 11 of 45 layers attend, and score a key for every four tokens with 32 heads.
+    // GLM-5.3-Flash: 11 of 45 layers attend, and score one key for every four tokens, with 32 heads.
     let name = "zai-org/GLM-5.3-Flash";
     let pooled = works(name, &Batch::decode(1, 10_000), Family::Indexer);
     assert_eq!((flops(&pooled), kv_bytes(&pooled)), (11 * 2500 * 2 * 32 * 128, 11 * 2500 * 132));
@@ -432,15 +439,16 @@ fn the_work_of_block_choice_by_hand() {
     assert_eq!((flops(&index), kv_bytes(&index)), (57 * 10_000 * 2 * 4 * 128, 57 * 10_000 * 128 * 2));
 }
 
-/// DeepSeek-V4-Flash at 8192 tokens: 2 window layers, 21 with the best 512 of 2048 entries, 20 with all 64 of theirs.
+/// DeepSeek-V4-Flash at 8192 tokens: 2 layers with only a window, 21 with the best 512 of 2048 compressed entries, 20
+/// with all of their 64.
 #[test]
 fn the_work_of_compressed_entries_by_hand() {
     let name = "deepseek-ai/DeepSeek-V4-Flash";
     let attention = works(name, &Batch::decode(1, 8192), Family::Attention);
     let pairs = 2 * 128 + 21 * (128 + 512) + 20 * (128 + 64);
     assert_eq!(flops(&attention), pairs * 4 * 64 * 512);
-    // Compressor states are read and written: 2 · 4 · (8 · 1280) and 2 · 4 · (128 · 512) bytes. In the step that
-    // closes a window the new entry is written in addition to the 512 that are read.
+    // Compressor states are read and written: 2 · 4 · (8 · 1280) and 2 · 4 · (128 · 512) bytes. The step that completes
+    // a window also writes the new entry, in addition to reading 512.
     let state = 21 * 2 * 4 * 8 * 1280 + 20 * 2 * 4 * 128 * 512;
     let rows = 2 * 128 + 21 * (128 + 513) + 20 * (128 + 64);
     assert_eq!(kv_bytes(&attention), rows * 512 * 2 + 2 * state);
@@ -448,7 +456,8 @@ fn the_work_of_compressed_entries_by_hand() {
     assert_eq!((flops(&index), kv_bytes(&index)), (21 * 2048 * 2 * 64 * 128, 21 * 2048 * 132));
 }
 
-/// Llama 4 Scout: chunks of 8192 in 36 of 48 layers. At 10,000 tokens a decode sees 1808 of its chunk.
+/// Llama 4 Scout: 36 of 48 layers attend within chunks of 8192. At 10,000 tokens a decode reads 1808 tokens of its
+/// chunk.
 #[test]
 fn the_work_of_chunks_by_hand() {
     let name = "meta-llama/Llama-4-Scout-17B-16E-Instruct";
@@ -458,7 +467,7 @@ fn the_work_of_chunks_by_hand() {
     assert_eq!(model(name).kv_elements_per_sequence(10_000), (36 * 8192 + 12 * 10_000) * 2048);
 }
 
-/// States split over heads, index keys and latents do not.
+/// Tensor parallelism divides states by heads, but neither index keys nor latents.
 #[test]
 fn shares_of_what_is_kept() {
     let on = |name: &str, tp: u64, ideal: bool| {
@@ -471,7 +480,7 @@ fn shares_of_what_is_kept() {
         );
         memory::sequence_bytes(&d.unwrap(), 0, 800).0
     };
-    // Qwen3-Next over 8 ranks: 4 of 32 value heads in 36 layers, of channels a part; one of 2 KV heads in 12.
+    // Qwen3-Next over 8 ranks: 4 of 32 value heads and an eighth of the channels in 36 layers; one of 2 KV heads in 12.
     let state = (32 * 128 * 128 * 4 + 3 * 8192 * 2) / 8;
     assert_eq!(on("Qwen/Qwen3-Next-80B-A3B-Instruct", 8, false), 36 * state + 12 * 800 * 512 * 2);
     assert_eq!(on("deepseek-ai/DeepSeek-V3.2", 8, false), 61 * 800 * (576 * 2 + 132));

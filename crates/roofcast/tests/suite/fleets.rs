@@ -1,4 +1,4 @@
-//! Replicas that are more than one accelerator, and fleets that are more than equal replicas.
+//! Replicas of more than one accelerator, and fleets of unequal replicas.
 
 use super::runs::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
@@ -29,8 +29,8 @@ pub(super) fn run(deployment: &Deployment, workload: &Workload, fleet: FleetSpec
     simulate(&Forecaster::embedded(deployment.clone()).unwrap(), &spec, "test", options).unwrap()
 }
 
-/// Asserts that stepping, leaping and leaping again agree, that nothing is lost, and that every token is accounted
-/// for.
+/// Asserts that stepping, leaping and a second leaping run agree, that nothing is lost, and that every token is
+/// accounted for.
 pub(super) fn holds(deployment: &Deployment, workload: &Workload, fleet: FleetSpec) -> Simulation {
     let all = [false, true, true].map(|leap| run(deployment, workload, fleet.clone(), leap));
     let [stepping, leaping, again] = &all;
@@ -78,7 +78,7 @@ fn pools() -> impl Strategy<Value = FleetSpec> {
     })
 }
 
-/// Schedulers whose replicas hand caches over.
+/// Schedulers that support disaggregated pools.
 fn pooled() -> impl Strategy<Value = SchedulerKind> {
     use SchedulerKind::{TensorrtLlm, TensorrtLlmMaxUtilization, Vllm};
     proptest::sample::select(vec![Vllm, Vllm, TensorrtLlm, TensorrtLlmMaxUtilization])
@@ -87,7 +87,7 @@ fn pooled() -> impl Strategy<Value = SchedulerKind> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A pool on the accelerator that the others have is a pool like any other, to the last digit.
+    /// Naming the pool's accelerator explicitly, although it is the others', changes nothing, to the last digit.
     #[test]
     fn one_kind_named_twice_is_one_kind(workload in workloads(), fleet in pools()) {
         let plain = deployment(RequestedParallelism::default(), EngineSpec::default());
@@ -115,18 +115,18 @@ proptest! {
         let engine = EngineSpec { scheduler: Some(scheduler), ..EngineSpec::default() };
         let deployment = deployment(RequestedParallelism::default(), engine);
         let run = holds(&deployment, &workload, fleet);
-        // Whoever has more than one token was handed over, once.
+        // Every request with more than one token was handed over, once.
         let handed = run.records.iter().filter(|r| r.first_token.is_some() && r.output_len > 1).count();
         prop_assert_eq!(run.fleet.transfers.unwrap().count, handed as u64);
     }
 }
 
-/// A run of `text` after the model and an H100.
+/// Simulates a spec: Llama-3.1-8B on an H100, followed by `text`.
 pub(super) fn spec(text: &str) -> roofcast::Result<Simulation> {
     on("h100-sxm", text)
 }
 
-/// A run of `text` after the model and `accelerator`.
+/// Simulates a spec: Llama-3.1-8B on `accelerator`, followed by `text`.
 fn on(accelerator: &str, text: &str) -> roofcast::Result<Simulation> {
     let head = format!("[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"{accelerator}\"\n");
     let mut spec = Spec::parse("test", &format!("{head}{text}"))?;
@@ -149,13 +149,13 @@ pub(super) fn close(found: f64, expected: f64) {
 
 pub(super) const ONE: &str = "[workload]\nrequests = 1\ninput_len = 1000\noutput_len = 3\narrivals = { kind = \"constant\", rate = 1.0 }\n";
 
-/// One request: prompt, way, two decodes.
+/// One request: its prompt, the transfer of its cache, two decodes.
 #[test]
 fn a_cache_travels_at_the_rate_of_its_link() {
     let together = spec(ONE).unwrap().summary;
-    // 1000 tokens of 131,072 bytes are 131.072 MB. On one rank at each end they take, at the catalog's rates, over NVLink
-    // (450 GB/s) 0.291271 ms, over the network (50 GB/s) 2.62144 ms, through the host (25 GB/s) 5.24288 ms; two ranks carry
-    // half each, where both ends have two.
+    // 1000 tokens of 131,072 bytes are 131.072 MB. From one rank to one rank they take, at the catalog's rates,
+    // 0.291271 ms over NVLink (450 GB/s), 2.62144 ms over the network (50 GB/s), 5.24288 ms through the host (25 GB/s).
+    // If both ends have two ranks, each transfers half.
     let chip = catalog().accelerator("h100-sxm").unwrap();
     let (link, network) = (chip.link.as_ref().unwrap(), chip.network.as_ref().unwrap());
     assert_eq!((link.bytes_per_s.0, network.bytes_per_s.0), (450e9, 50e9));
@@ -171,7 +171,8 @@ fn a_cache_travels_at_the_rate_of_its_link() {
         let transfers = apart.fleet.transfers.unwrap();
         assert_eq!((transfers.count, apart.fleet.accelerators), (1, 2));
         close(transfers.mean_ms, travel);
-        // The first gap is the way and a decode, the second a decode: the mean gap is longer by half the way.
+        // The first gap is the transfer and a decode, the second a decode, so the mean gap is longer by half of the
+        // transfer.
         close(apart.summary.itl.mean, together.itl.mean + (travel + latency * 1e3) / 2.0);
         let both = spec(&format!(
             "{ONE}[fleet]\nlink = \"{name}\"\nprefill = {{ tp = 2 }}\ndecode = {{ tp = 2, replicas = 3 }}\n"
@@ -182,7 +183,7 @@ fn a_cache_travels_at_the_rate_of_its_link() {
     }
 }
 
-/// One request: its prompt on an H100, its way over the slower of two networks, its decodes on an A100.
+/// One request: its prompt on an H100, its transfer over the slower of two networks, its decodes on an A100.
 #[test]
 fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     let fleet =
@@ -191,7 +192,7 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     let [h100, a100] = ["h100-sxm", "a100-sxm-80gb"].map(|name| catalog().accelerator(name).unwrap().clone());
     let [fast, slow] = [&h100, &a100].map(|chip| chip.network.as_ref().unwrap());
     assert!(fast.bytes_per_s.0 > slow.bytes_per_s.0);
-    // 1000 tokens of 131,072 bytes leave the one rank of the H100.
+    // 1000 tokens of 131,072 bytes leave the H100's only rank.
     let travel = 131.072e6 / slow.bytes_per_s.0 * 1e3;
     close(apart.fleet.transfers.unwrap().mean_ms, travel);
     let prompt = spec(ONE).unwrap().summary.ttft.mean;
@@ -199,7 +200,8 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     close(apart.summary.ttft.mean, prompt);
     let latency = fast.latency_s.max(slow.latency_s) * 1e3;
     close(apart.summary.e2el.mean, prompt + travel + latency + decodes.e2el.mean - decodes.ttft.mean);
-    // Dollars: one H100 and two A100. Joules: each side's watts over its busy time, and a fifth over its idle time.
+    // Dollars: one H100 and two A100. Joules: each pool's power over its busy time, and a fifth of that over its idle
+    // time.
     let [dollars, watts] = [
         [&h100, &a100].map(|chip| chip.price.as_ref().unwrap().usd_per_hour),
         [&h100, &a100].map(|chip| chip.power_w.unwrap()),
@@ -218,15 +220,16 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     close(sides[0].joules.unwrap(), joules(sides[0], watts[0], 1.0));
     close(sides[1].joules.unwrap(), joules(sides[1], watts[1], 2.0));
     close(apart.expense.joules.unwrap(), sides.iter().map(|side| side.joules.unwrap()).sum());
-    // The A100 has less memory left after weights than the H100: 80 GB less half of the weights, against 80 GB less
-    // all.
+    // Each of the two A100 has more memory left after weights than the H100: 80 GB less half of the weights, against 80
+    // GB less all of the weights.
     assert!(sides.iter().all(|side| side.blocks > 0) && sides[0].blocks < sides[1].blocks);
     let message = on("a100-sxm-80gb", &format!("{ONE}{}", fleet.replace("network", "nvlink"))).unwrap_err();
     let accepted = "network or pcie, which h100-sxm and a100-sxm-80gb have both";
     assert!(message.to_string().contains(accepted), "{message}");
 }
 
-/// A client that is to send far more than is served, with 4 in flight at most, is 4 users; with as many as requests it is none.
+/// A client sends far more requests than are served. With at most 4 in flight it behaves as 4 users; with a cap as high
+/// as the number of requests, as an open loop.
 #[test]
 fn a_capped_client_is_between_users_and_an_open_loop() {
     let with = |arrivals: &str, cap: &str| {
@@ -239,15 +242,14 @@ fn a_capped_client_is_between_users_and_an_open_loop() {
     close(capped.summary.duration, users.summary.duration);
     close(capped.summary.ttft.mean, users.summary.ttft.mean);
     let capped = with(flood, "max_concurrency = 4\n");
-    // Requests that wait at the client are not in the server's queue: the server is not overloaded, and no first
-    // token is late.
+    // Requests wait at the client, not in the server's queue: the server is not overloaded, and no first token is late.
     assert!(!capped.load.overloaded && capped.load.offered_per_s.is_none());
     let [free, open] = [with(flood, "max_concurrency = 60\n"), with(flood, "")];
     assert_eq!(free.records, open.records);
     assert!(open.summary.ttft.mean > 5.0 * capped.summary.ttft.mean);
 }
 
-/// One H100 of weight 1 and two L40S of weight 0.25: of 600 requests they get 400 and twice 100.
+/// One H100 of weight 1 and two L40S of weight 0.25: of 600 requests they receive 400, 100 and 100.
 #[test]
 fn two_kinds_of_replicas_get_their_shares() {
     let with = |more: &str| {
@@ -262,7 +264,7 @@ fn two_kinds_of_replicas_get_their_shares() {
     assert_eq!([0, 1, 2].map(served), [400, 100, 100]);
     assert_eq!((run.fleet.accelerators, run.fleet.serving.accelerator.as_str()), (3, "h100-sxm"));
     assert_eq!(run.fleet.beside.as_ref().unwrap().accelerator, "l40s");
-    // At the limit a step reads the weights: 3.35 TB/s over 0.864 TB/s is 3.9.
+    // At the limit a step reads the weights, so speeds differ by 3.35 TB/s over 0.864 TB/s, 3.9.
     let mean = |replicas: &[u64]| {
         let times = run.records.iter().filter(|r| replicas.contains(&r.replica)).filter_map(|r| r.tpot());
         let all: Vec<f64> = times.map(|t| t.ms()).collect();
@@ -277,8 +279,8 @@ fn two_kinds_of_replicas_get_their_shares() {
     }
 }
 
-/// A prefill replica keeps caches that are not fetched: with room for one prompt and `max_num_seqs = 1` where it
-/// decodes, prompts wait.
+/// A prefill replica keeps a cache until the decode replica fetches it: with room for one prompt, and `max_num_seqs =
+/// 1` on the decode replica, prompts wait.
 #[test]
 fn a_full_decode_pool_holds_prefill_back() {
     let load = "[workload]\nrequests = 4\ninput_len = 1000\noutput_len = 100\narrivals = { kind = \"constant\", rate = 1e6 }\n";
@@ -288,20 +290,22 @@ fn a_full_decode_pool_holds_prefill_back() {
         );
         spec(&text).unwrap().records
     };
-    // 63 blocks of 16 tokens a prompt, and vLLM's null block.
+    // A prompt takes 63 blocks of 16 tokens, and vLLM keeps a null block.
     let (narrow, wide) = (fleet(64), fleet(1000));
     let first = |r: &[roofcast::record::Record], n: usize| r[n].first_token.unwrap();
     assert_eq!(first(&narrow, 0), first(&wide, 0));
-    // The second prompt is computed when the first cache has left, 131.072 MB at 450 GB/s and the link's latency later.
+    // The second prompt is computed after the first cache has left, which takes 131.072 MB at 450 GB/s and the link's
+    // latency.
     let latency = catalog().accelerator("h100-sxm").unwrap().link.as_ref().unwrap().latency_s;
     close(first(&narrow, 1).ms(), 2.0 * first(&narrow, 0).ms() + 0.131_072e3 / 450.0 + latency * 1e3);
-    // The third when the decode replica is free: after the first request has ended and the second cache has left.
+    // The third prompt is computed after the decode replica is free: after the first request has ended and the second
+    // cache has left.
     assert!(first(&narrow, 2) > narrow[0].finished && first(&wide, 2) < wide[0].finished);
     assert!(first(&narrow, 3) > narrow[1].finished);
 }
 
 /// 1000 and 3 tokens need 63 blocks of 16, in addition to vLLM's null block; a prompt with its first token needs as
-/// many.
+/// many, so either pool can be too small.
 #[test]
 fn what_one_pool_cannot_hold_is_refused() {
     for (prefill, decode, refused) in [(64, 64, 0), (63, 64, 1), (64, 63, 1), (2, 1000, 1)] {
@@ -314,15 +318,15 @@ fn what_one_pool_cannot_hold_is_refused() {
     }
 }
 
-/// Two prompts meet at one decode replica: the second cache follows the first over its link.
+/// Two prompts go to one decode replica: the second cache is transferred after the first on one link.
 #[test]
 fn caches_follow_one_another() {
     let load = "[workload]\nrequests = 2\ninput_len = 1000\noutput_len = 2\narrivals = { kind = \"constant\", rate = 1e9 }\n";
     let text = "[fleet]\nlink = \"pcie\"\nprefill = { replicas = 2 }\ndecode = {}\n";
     let records = spec(&format!("{load}{text}")).unwrap().records;
-    // The prompts are computed in parallel, 1 ns apart; each cache takes 131.072 MB / 25 GB/s = 5.24288 ms and
-    // arrives 10 µs after its last byte was sent. One decode reads 15 GB at 3.35 TB/s, some 4.5 ms, and is over
-    // before the second cache arrives.
+    // The prompts are computed in parallel, 1 ns apart. Each cache takes 131.072 MB / 25 GB/s = 5.24288 ms and arrives
+    // 10 µs after its last byte was sent. A decode reads 15 GB at 3.35 TB/s in 4.5 ms, and so ends before the second
+    // cache arrives.
     let gap = |n: usize| records[n].finished.ms() - records[n].first_token.unwrap().ms();
     assert!((4.4..5.24).contains(&(gap(0) - 5.24288 - 0.01)), "{}", gap(0));
     close(gap(1) - gap(0), 5.24288 - 1e-6);
@@ -359,9 +363,9 @@ fn what_cannot_be_a_fleet_is_refused() {
     }
 }
 
-/// The server takes 2 ms for a request and 1 µs for each of its 1,000 tokens one after the other, and 5 ms in
-/// parallel to others: a single request is 8 ms later. Of three at once the first is in a step alone, while without a
-/// server all three would share one.
+/// The server takes 2 ms for a request and 1 µs for each of its 1,000 tokens, serially, and 5 ms in parallel with other
+/// requests: a single request is 8 ms later. Of three simultaneous requests the first is in a step by itself, while
+/// without a server all three would be in one step.
 #[test]
 fn a_server_takes_its_time_of_each_request() {
     let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
@@ -400,8 +404,8 @@ fn a_server_takes_its_time_of_each_request() {
     assert!((first - alone[0]).abs() < 1e-6 && at_once > without[0] * 1.5, "{first} {at_once}");
 }
 
-/// vLLM takes 0.92 of the memory and keeps its cache in the part that weights and activations leave; TensorRT-LLM's
-/// cache takes nine tenths of the memory that they leave.
+/// vLLM uses 0.92 of the memory and puts its cache in the part that weights and activations leave; TensorRT-LLM's cache
+/// takes nine tenths of the memory that is then free.
 #[test]
 fn tensorrt_llm_takes_its_share_of_what_is_free() {
     let rank = |name: &str| {
@@ -411,15 +415,14 @@ fn tensorrt_llm_takes_its_share_of_what_is_free() {
     };
     let ((vllm, usable), (trt, _)) = (rank("vllm"), rank("tensorrt-llm"));
     let rest_of = |rank: Rank| rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
-    // To the byte that rounding takes.
+    // Rounding may take a byte.
     let same = |bytes: Bytes, expected: u64| bytes.0.abs_diff(expected) <= 1;
     assert!(same(vllm.kv_bytes, usable.0 * 92 / 100 - rest_of(vllm).0), "{vllm:?}");
     assert!(same(trt.kv_bytes, (usable.0 - rest_of(trt).0) * 9 / 10), "{trt:?}");
 }
 
-/// 4096 sequences sample from 128,256 tokens: 22 bytes for each are 11.6 GB in vLLM (38 bytes in versions that
-/// sorted), in addition to the output of 8192 tokens, 4096 values of 2 bytes each; TensorRT-LLM's 6 bytes are 3.15
-/// GB.
+/// 4096 sequences sample from 128,256 tokens: vLLM takes 22 bytes for each, 11.6 GB (38 bytes in versions that sorted),
+/// in addition to the output of 8192 tokens, 4096 values of 2 bytes each; TensorRT-LLM's 6 bytes are 3.15 GB.
 #[test]
 fn tensorrt_llm_samples_without_a_sort() {
     let activations = |name: &str, version: Option<&str>| {
@@ -433,7 +436,7 @@ fn tensorrt_llm_samples_without_a_sort() {
     assert_eq!(activations("tensorrt-llm", None), Bytes(4096 * 128_256 * 6));
 }
 
-/// vLLM's defaults leave the A100 out of the chips of 70 GiB and more; other engines' do not.
+/// vLLM's defaults for accelerators of 70 GiB or more exclude the A100; other engines' do not.
 #[test]
 fn an_a100_has_the_defaults_of_small_chips_under_vllm() {
     let settings = |chip: &str, engine: &str| {
@@ -444,12 +447,13 @@ fn an_a100_has_the_defaults_of_small_chips_under_vllm() {
         (settings.max_num_batched_tokens, settings.max_num_seqs)
     };
     assert_eq!(settings("a100-sxm-80gb", "vllm"), (2048, 256));
-    // SGLang caps requests at 2,048 (`resolve_max_num_reqs`) and takes chunks of 8,192 tokens on this card.
+    // SGLang caps requests at 2,048 (`resolve_max_num_reqs`) and computes chunks of 8,192 tokens on this card.
     assert_eq!(settings("a100-sxm-80gb", "sglang"), (8192, 2048));
     assert_eq!(settings("h100-sxm", "vllm"), (8192, 1024));
 }
 
-/// vLLM captures steps with prompts up to twice its sequences, 512 tokens at most, since 0.8; an eager host and others none.
+/// Since 0.8, vLLM captures CUDA graphs of steps with prompts up to twice its sequences, 512 tokens at most; an eager
+/// engine and other engines capture none.
 #[test]
 fn graphs_hold_what_the_engine_captures() {
     let captured = |name: &str, version: &str, max_num_seqs, eager, asked| {

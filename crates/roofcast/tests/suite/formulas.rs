@@ -1,4 +1,4 @@
-//! The engine against formulas: the limits of one request and of a steady batch, and two of seed 004's.
+//! The engine against formulas: the limits of one request and of a steady batch, and two formulas of seed 004.
 
 use super::runs::{deployment, served};
 use super::support::{catalog, model};
@@ -12,7 +12,7 @@ use roofcast::spec::{CostKind, EngineSpec};
 use roofcast::workload::{Arrivals, Length, Prefix, Workload};
 use std::sync::Arc;
 
-/// One request alone takes the limit of its prefill, and the limit of a decode at every following context.
+/// A single request takes the limit of its prefill, and the limit of a decode at every following context.
 #[test]
 fn one_request_is_the_limits() {
     for (name, chip, tp, layout) in [
@@ -33,7 +33,7 @@ fn one_request_is_the_limits() {
             Deployment::resolve(model(name), accelerator, &DeploymentOptions::of(&spec)).unwrap();
         let one = |batch: Batch| limit(&deployment, &batch, Utilization::FULL).limit_with_communication.ms();
         let prompt = one(Batch::prefill(1, 1000));
-        // The second token is computed with 1001 tokens of context, the last of the 200 with 1199.
+        // The second token is computed with 1001 tokens of context, the last of 200 with 1199.
         let decodes: f64 = (1001..=1199).map(|context| one(Batch::decode(1, context))).sum();
         let options = simulate::RunOptions { leap: true, ..Default::default() };
         let run =
@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A steady batch at the limit takes the times that `limits` gives, for every parallelism: each round of `users`
-    /// sequences takes a decode step of the batch, pipeline stages and data-parallel ranks included. No forecast is
+    /// sequences takes one decode step of the batch, with pipeline stages and data-parallel ranks. No forecast is
     /// faster.
     #[test]
     fn a_steady_batch_is_the_limits(
@@ -83,7 +83,7 @@ proptest! {
             (simulate::simulate(&forecaster, &spec, "test", options).unwrap().summary, forecaster)
         };
         let (at_limit, forecaster) = run("limit");
-        // All 70 · 20 prompt tokens fit a step, so that all decode from 21 tokens of context to 49.
+        // All 70 · 20 prompt tokens fit in a step, so all sequences decode from 21 tokens of context to 49.
         let step = |context| {
             let batch = Batch::decode(users, context);
             limit(&forecaster.deployment, &batch, Utilization::FULL).limit_with_communication.ms()
@@ -99,8 +99,8 @@ proptest! {
     }
 }
 
-/// Seed 004: where B requests of P prompt and G output tokens are always generating, B (P + G)/G tokens of KV leave the
-/// cache with every step. Each request holds P + G − 1 tokens at its end: its last one is never computed.
+/// Seed 004: while B requests of P prompt and G output tokens are always generating, B (P + G)/G tokens of KV leave the
+/// cache in every step. Each request holds P + G − 1 tokens at its end, because its last token is never computed.
 #[test]
 fn a_batch_evicts_its_share_of_the_cache_every_step() {
     for (batch, prompt, output) in [(32_u64, 1024_u64, 512_u64), (43, 8192, 512), (16, 100, 900)] {
@@ -126,9 +126,8 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
         let tally = fleet.replicas[0].tally();
         let evicted = (batch * 40 * (prompt + output - 1)) as f64 / tally.decode_steps as f64;
         let formula = (batch * (prompt + output)) as f64 / output as f64;
-        // Prompts are computed together with decodes, in steps in which their own request does not yet generate: at
-        // most one step for each of the G output tokens, and one for each token budget that the prompts of a wave
-        // fill.
+        // Prompts are computed together with decodes, in steps in which their own request does not generate yet: at
+        // most one step for each of the G output tokens, and one for each token budget that a wave's prompts fill.
         let prefills = (batch * prompt).div_ceil(8192) as f64;
         let most = 1.0 + (1.0 + prefills) / output as f64;
         assert!(
@@ -138,7 +137,7 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
     }
 }
 
-/// One server only prefills, one only decodes: the throughput of the first over the second's is
+/// One server only prefills and one only decodes: the first one's throughput over the second's is
 /// B·t_prefill/(G·t_step).
 #[test]
 fn servers_of_prompts_for_one_that_generates() {
@@ -170,7 +169,7 @@ fn servers_of_prompts_for_one_that_generates() {
             };
             (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
         };
-        // The one that generates finds all of a prompt but a block in its prefix cache.
+        // The decode server finds all of a prompt except a block in its prefix cache.
         let (prefill, generate) = (rate(2, prompt, 1, 0), rate(batch, 16, output, prompt - 16));
         let limit =
             |batch: &Batch| limit(&deployment, batch, Utilization::FULL).limit_with_communication.seconds();
@@ -178,7 +177,7 @@ fn servers_of_prompts_for_one_that_generates() {
         let t_step = limit(&Batch::decode(batch, prompt + output / 2));
         let formula = batch as f64 * t_prefill / (output as f64 * t_step);
         let found = generate / prefill;
-        // The one that generates also computes a block of each prompt, in one step of G, and the prefix once in twenty
+        // The decode server also computes a block of each prompt, in one of G steps, and the prefix once in twenty
         // waves: less than a percent of its time.
         assert!((found / formula - 1.0).abs() < 0.01, "{found} {formula}");
     }

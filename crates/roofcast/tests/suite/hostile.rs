@@ -1,12 +1,12 @@
-//! Malformed input: configs and specs with keys removed, changed or cut off. Nothing may panic, and nothing may take
-//! long; errors name the key or file.
+//! Malformed input: configs and specs with keys removed, changed or cut off. Nothing panics or takes long; errors name
+//! the key or file.
 
 use proptest::prelude::*;
 use roofcast::record::{RecordFormat, Records};
 use roofcast::{Spec, model::config, testing};
 use serde_json::{Value, json};
 
-/// Keys that decide something, with values that could are there or could not.
+/// Changes of keys that affect the model, to possible and impossible values.
 fn changes() -> impl Strategy<Value = Vec<(usize, Value)>> {
     let value = prop_oneof![
         Just(json!(null)),
@@ -94,7 +94,7 @@ fn base(model_type: &str) -> Value {
     })
 }
 
-/// Two thousand patterns over two thousand layers would take seconds at every resolution.
+/// Two thousand patterns over two thousand layers would take seconds at every resolution, so such configs are refused.
 #[test]
 fn patterns_without_end_are_refused() {
     let mut config = base("llama");

@@ -1,5 +1,5 @@
-//! The house rules that a compiler does not hold: files and modules import one another in one direction, engines are compared
-//! by kind, and no file is long.
+//! The project's rules that a compiler does not check: files and modules import one another in one direction, engines
+//! are compared by kind, and no file is long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn sources(folder: &Path, module: &[String], found: &mut BTreeMap<Module, String
     }
 }
 
-/// The paths of a `use` tree, as `a::{b, c::d}` has `a::b` and `a::c::d`.
+/// The paths of a `use` tree: `a::{b, c::d}` gives `a::b` and `a::c::d`.
 fn paths(tree: &str, base: &[String], into: &mut Vec<Module>) {
     let (head, rest) = tree.split_once('{').unwrap_or((tree, ""));
     let own: Module = head.split("::").map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()).collect();
@@ -52,7 +52,8 @@ fn paths(tree: &str, base: &[String], into: &mut Vec<Module>) {
     }
 }
 
-/// The files that `module` names, by `use` and by paths from the crate's root; a parent and its child are one room.
+/// The files that `module` names, by `use` and by paths from the crate's root. A parent module and its child count as
+/// one, so imports between them are left out.
 fn imports(module: &Module, text: &str, all: &BTreeMap<Module, String>) -> BTreeSet<Module> {
     let mut named = Vec::new();
     for tree in text.split("use ").skip(1) {
@@ -99,7 +100,8 @@ fn edges(folder: &Path, root: &str) -> BTreeMap<Module, BTreeSet<Module>> {
     all.iter().map(|(module, text)| (module.clone(), imports(module, text, &all))).collect()
 }
 
-/// The modules under a crate's root, each with all its files as one: circles that a parent hides among its children.
+/// The modules directly under a crate's root, each merged with its submodules, because a circle between modules may
+/// lead through different files of each.
 fn modules(edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut all: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
     for (file, imported) in edges {
@@ -118,11 +120,11 @@ fn assert_no_circles(edges: &BTreeMap<Module, BTreeSet<Module>>) {
 #[test]
 fn no_file_or_module_imports_itself_through_others() {
     let edges = edges(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "lib");
-    // The reader finds existing imports: the forecaster applies a calibration's coefficients to a deployment.
+    // Checks that the reader finds a known import: the forecaster applies a calibration's coefficients to a deployment.
     let names = |m: &str| vec![m.to_owned()];
     assert!(edges[&names("forecaster")].contains(&names("deployment")));
     assert_no_circles(&edges);
-    // Modules are seen whole: the scheduler's state, not the scheduler itself, imports the timeline.
+    // Checks that submodules count: the scheduler's state, not the scheduler itself, imports the timeline.
     let modules = modules(&edges);
     assert!(modules[&names("scheduler")].contains(&names("timeline")));
     assert_no_circles(&modules);
@@ -147,8 +149,8 @@ fn compares(code: &str, name: &str) -> bool {
     })
 }
 
-/// Engines are compared by [`roofcast::spec::EngineKind`]; names of engines are compared where one is found by its name, and
-/// in words of kernel tables, which are data.
+/// Engines are compared by [`roofcast::spec::EngineKind`]. Names of engines are compared only where an engine is found
+/// by its name, and in the labels of kernel tables, which are data.
 #[test]
 fn no_file_compares_names_of_engines() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -168,7 +170,7 @@ fn no_file_compares_names_of_engines() {
     assert!(!compares("Kind::Vllm => \"vllm\",", "vllm"));
 }
 
-/// Lines of the source files of a folder, tests in them too, the longest file first.
+/// Number of lines of each source file in a folder, including its tests, the longest file first.
 fn lengths(folder: &Path) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

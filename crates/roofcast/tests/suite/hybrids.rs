@@ -4,7 +4,8 @@
 use crate::support::model;
 use roofcast::precision::KvFormat;
 
-/// Ling 3.0 flash, published as 124B with 5.1B active: in 42 layers Kimi delta attention, and MLA in every sixth.
+/// Ling 3.0 flash, published as 124B with 5.1B active: 42 layers, of which every sixth has MLA and the others Kimi
+/// delta attention.
 #[test]
 fn ling_3_flash_by_hand() {
     let ling = model("inclusionAI/Ling-3.0-flash");
@@ -21,16 +22,17 @@ fn ling_3_flash_by_hand() {
     let outside = 35 * kda + 7 * mla + 2 * dense + norms;
     assert_eq!(ling.parameters().total, outside + 40 * (513 * expert + router) + 2 * table);
     assert_eq!(ling.parameters().active, outside + 40 * (9 * expert + router) + table);
-    // 124,414,211,552 and 5,103,302,112.
+    // The totals are 124,414,211,552 and 5,103,302,112.
     assert_eq!((ling.parameters().total / 100_000_000, ling.parameters().active / 100_000_000), (1244, 51));
-    // Seven layers keep 512 + 64 elements a token, 35 a square fp32 matrix per head and 3 inputs of 3 · 4096 channels.
+    // Seven layers keep 512 + 64 elements a token; 35 keep a square fp32 matrix per head and 3 inputs of 3 · 4096
+    // channels.
     assert_eq!(ling.kv_bytes_per_token(KvFormat::BF16, 1000).0, 7 * 576 * 2);
     let state = 35 * (32 * 128 * 128 * 4 + 3 * 12_288 * 2);
     assert_eq!(ling.kv_bytes_per_sequence(KvFormat::BF16, 1000).0, 1000 * 7 * 576 * 2 + state);
 }
 
-/// Hy4-preview, published as 770B with 49B active: gated MLA with sinks, where 21 of 78 layers choose tokens for the next
-/// ones, and hyper-connections of four streams.
+/// Hy4-preview, published as 770B with 49B active: gated MLA with sinks, where 21 of 78 layers choose tokens for the
+/// layers after them, and hyper-connections of four streams.
 #[test]
 fn hy4_preview_by_hand() {
     let hy4 = model("tencent/Hy4-preview");
@@ -38,22 +40,23 @@ fn hy4_preview_by_hand() {
     let mla: u64 = 12_582_912 + 2048 + 33_554_432 + 3_538_944 + 512 + 14_680_064 + 2 * 100_663_296 + 64;
     // wq_b 4096 · 2048, wk 128 · 6144, a LayerNorm of 128, weights 32 · 6144; in layers 0, 1, 5, …, 77.
     let indexer: u64 = 8_388_608 + 786_432 + 256 + 196_608;
-    // Twice eight rows over four streams of 6144, eight biases and two scales; at the end four rows, biases and a scale.
+    // Per layer two times eight rows over four streams of 6144, eight biases and two scales; at the end four rows,
+    // biases and a scale.
     let (streams, head): (u64, u64) = (2 * (8 * 24_576 + 8 + 2), 4 * 24_576 + 4 + 1);
     let (expert, router, dense) = (37_748_736_u64, 1_572_864 + 256, 339_738_624_u64);
     let norms = 157 * 6144;
     let table = 120_832 * 6144;
     let outside = 78 * (mla + streams) + 21 * indexer + head + dense + norms;
     assert_eq!(hy4.parameters().total, outside + 77 * (257 * expert + router) + 2 * table);
-    // 769,907,408,797, and 49.06B active with both tables.
+    // The total is 769,907,408,797, of which 49.06B are active, with embedding and lm_head.
     assert_eq!(hy4.parameters().total / 100_000_000, 7699);
     assert_eq!((hy4.parameters().active + table) / 100_000_000, 490);
-    // 576 elements a token and layer; 21 keys of 128 fp8 values and a scale.
+    // Each layer keeps 576 elements a token; 21 layers also keep a key of 128 fp8 values and a scale.
     assert_eq!(hy4.kv_bytes_per_token(KvFormat::BF16, 1000).0, 78 * 576 * 2 + 21 * 132);
 }
 
-/// Granite with windows, at the defaults of its configuration: every fourth layer sees everything, the others 128 tokens,
-/// all with sinks.
+/// Granite with windows, at the defaults of its configuration: every fourth layer has full attention, the others a
+/// window of 128 tokens, all with sinks.
 #[test]
 fn granite_with_windows_by_hand() {
     let config = r#"{"model_type": "granite_swa", "hidden_size": 2560, "intermediate_size": 8192, "num_hidden_layers": 24,
@@ -65,8 +68,8 @@ fn granite_with_windows_by_hand() {
     assert_eq!(granite.kv_bytes_per_token(KvFormat::BF16, 1000).0, 6 * 2 * 4 * 128 * 2);
 }
 
-/// MiniCPM-SALA, published as 9B: eight layers of InfLLM-v2 and 24 of lightning attention. Vocabulary and KV heads are those
-/// of MiniCPM4, from which it was distilled, the index that of SGLang's defaults.
+/// MiniCPM-SALA, published as 9B: eight layers of InfLLM-v2 and 24 of lightning attention. Vocabulary and KV heads are
+/// MiniCPM4's, from which it was distilled; the index has SGLang's defaults.
 #[test]
 fn minicpm_sala_by_hand() {
     let kinds: Vec<&str> = (0..32).map(|l| if l % 4 == 0 { "minicpm4" } else { "lightning-attn" }).collect();
@@ -82,16 +85,17 @@ fn minicpm_sala_by_hand() {
     let (sparse, lightning) = (3 * square + 2 * 256 * 4096, 5 * square + 4096 + 256);
     let layers = 8 * sparse + 24 * lightning + 32 * (3 * 4096 * 16_384 + 2 * 4096);
     assert_eq!(sala.parameters().total, layers + 2 * 73_448 * 4096 + 4096);
-    // 9,477,203,968.
+    // The total is 9,477,203,968.
     assert_eq!(sala.parameters().total / 100_000_000, 94);
-    // At 6400 tokens eight layers keep 6400 slots, 400 means and 100 coarse ones, 2 · 2 · 128 elements each; 24 keep 32
-    // square fp32 matrices.
+    // At 6400 tokens eight layers keep 6400 slots, 400 means and 100 coarse means of 2 · 2 · 128 elements each; 24
+    // layers keep 32 square fp32 matrices.
     let slots = 6400 + 400 + 100;
     let state = 24 * 32 * 128 * 128 * 4;
     assert_eq!(sala.kv_bytes_per_sequence(KvFormat::BF16, 6400).0, 8 * slots * 512 * 2 + state);
-    // A token is a slot, a sixteenth and a sixty-fourth: 1024 B in each of eight layers, and 5/64 of that.
+    // A token adds a slot, a sixteenth of a mean and a sixty-fourth of a coarse mean: 1024 B in each of eight layers,
+    // and 5/64 of that.
     assert_eq!(sala.kv_bytes_per_token(KvFormat::BF16, 6400).0, 8 * 1024 + 8 * 80);
-    // A query reads 96 blocks of 64 tokens at most: 64 chosen, 32 of the window.
+    // A query reads at most 96 blocks of 64 tokens: 64 chosen blocks, and 32 of the window.
     let roofcast::model::Mixer::Attention(attention) = &sala.layers[0].mixer else { panic!() };
     assert_eq!((attention.reach(), attention.seen(1, 100_000)), (Some(6144), 6144));
     let said =

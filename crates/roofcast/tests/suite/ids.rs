@@ -1,4 +1,4 @@
-//! Ids of measured points against the catalog: every format that an id says is the one that was measured.
+//! Ids of measured points against the catalog: the format in an id is the format that was measured.
 
 use crate::support::{catalog, shared};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const FILES: [&str; 3] =
     ["validation/measurements.csv", "validation/measurements-2.csv", "validation/disaggregated.csv"];
 
-/// `model`, `hardware` and `weights` of every row, each once.
+/// The distinct `model`, `hardware` and `weights` of the measured rows.
 fn rows() -> Option<BTreeSet<[String; 3]>> {
     let mut all = BTreeSet::new();
     for file in FILES {
@@ -25,7 +25,7 @@ fn rows() -> Option<BTreeSet<[String; 3]>> {
     Some(all)
 }
 
-/// The catalog with an entry, of some shape, for the model that `id` names without its last word.
+/// A catalog with an entry, of an arbitrary shape, for the id without its last word, which names the format.
 fn with_base(id: &str) -> (Catalog, String) {
     let (base, _) = id.rsplit_once('-').unwrap();
     let entry = catalog().model("meta-llama/Llama-3.1-8B").unwrap();
@@ -34,7 +34,7 @@ fn with_base(id: &str) -> (Catalog, String) {
     (mine, base.to_owned())
 }
 
-/// Checks every id, whether its base is in the catalog or not.
+/// Checks every id, no matter if its base model is in the catalog.
 #[test]
 fn formats_of_measured_ids_are_what_was_measured() {
     let Some(rows) = rows() else { return };
@@ -71,7 +71,7 @@ fn formats_in_the_middle_of_measured_ids() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any text is answered, by an entry or an error that shows it.
+    /// Any text resolves to an entry, or to an error that shows the text.
     #[test]
     fn any_name_is_answered(name in "(\\PC{0,20}|[a-z]{1,5}/)?(qwen|llama|-|\\.|:|[0-9]b|fp8|gguf|q4_k_m|\\PC){0,8}") {
         if let Err(error) = catalog().named(&name) {
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// Names without formats get their entry's formats.
+/// An id that is an entry's, without a format, has the entry's formats.
 #[test]
 fn ids_of_entries_say_nothing_more() {
     for entry in catalog().models().unwrap() {
@@ -91,7 +91,7 @@ fn ids_of_entries_say_nothing_more() {
     }
 }
 
-/// Names as benchmarks, posts and tools write them.
+/// Names as benchmarks, posts and tools write them resolve to catalog entries.
 #[test]
 fn names_as_people_write_them() {
     for (name, id, weights) in [
@@ -156,7 +156,7 @@ fn names_as_people_write_them() {
     }
 }
 
-/// Families with an unmodelled part are refused with the reason, rather than with similar names.
+/// Families with a part that is not modelled are refused with the reason, rather than with similar names.
 #[test]
 fn families_that_are_not_modelled_say_why() {
     for (name, why) in [
@@ -179,7 +179,7 @@ fn families_that_are_not_modelled_say_why() {
     }
 }
 
-/// Every model and accelerator that something was measured on is in the catalog, by itself or as a base with a format.
+/// Every model and accelerator with a measured row is in the catalog, by itself or as a base model with a format.
 #[test]
 fn every_measured_id_resolves() {
     let Some(rows) = rows() else { return };

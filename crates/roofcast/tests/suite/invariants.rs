@@ -50,7 +50,7 @@ fn batches() -> impl Strategy<Value = Batch> {
     })
 }
 
-/// The deployment on a chip with other rates.
+/// The deployment on an accelerator with scaled memory bandwidth and compute rate.
 fn faster(d: &Deployment, memory: f64, compute: f64) -> Deployment {
     let mut chip = (*d.accelerator).clone();
     chip.bandwidth_bytes_per_s = ByteRate(chip.bandwidth_bytes_per_s.0 * memory);
@@ -81,7 +81,7 @@ proptest! {
     #[test]
     fn the_limit_lies_between_its_longest_term_and_their_sum(d in deployments(), batch in batches()) {
         let c = cost(&Forecaster::embedded(d.clone()).unwrap(), &batch, Utilization::FULL);
-        // Each term rounds once an operator: a picosecond each.
+        // Each term of an operator is rounded to a picosecond.
         let slack = 1e-9 * 10_000.0;
         let longest = c.terms.flops.ms().max((c.terms.weights + c.terms.kv).ms());
         prop_assert!(c.limit.ms() >= longest - slack, "{} < {longest}", c.limit.ms());
@@ -97,8 +97,8 @@ proptest! {
 
     #[test]
     fn a_prompt_in_one_piece_has_the_flops_of_its_tokens(model in models(), tokens in 1..200_u64) {
-        // Prefill of P tokens and P decodes of 1 .. P do equal GEMM and attention work per layer, if attention stores
-        // separate keys and values; lm_head runs once against P times.
+        // Prefill of P tokens and P decodes at contexts 1 to P do equal GEMM and attention work per layer, if attention
+        // stores separate keys and values; lm_head runs once against P times.
         let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
         let d = Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap();
         let latent = d.model.layers.iter().any(|l| matches!(l.mixer, roofcast::model::Mixer::Latent(_)));

@@ -1,6 +1,6 @@
 //! Public rows that judge the cost model, and the maximum error of its forecasts on them.
 //!
-//! `scripts/judge.py` chooses the rows, by hashes. They are shown as a table by kind only: single residuals are not
+//! `scripts/judge.py` chooses the rows by hashes. They are shown only as a table by kind; single residuals are not
 //! read.
 
 use crate::support::{catalog, data};
@@ -14,9 +14,9 @@ use roofcast::validate::{ErrorReport, point, points, report};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Times of its bound that a median may be.
+/// Largest ratio of a median error to its bound.
 const SLACK: f64 = 1.1;
-/// Rows from which on a median is bounded.
+/// Number of rows from which a median error is bounded.
 const FEWEST: u64 = 8;
 const BOUNDS: &str = "judge_bounds.csv";
 const HEADER: &str = "kind,metric,rows,median_ape";
@@ -25,7 +25,7 @@ fn rows() -> Vec<Measurement> {
     read("judge.csv", &std::fs::read_to_string(data("judge.csv")).unwrap()).unwrap()
 }
 
-/// Rows and median error of a kind's metric.
+/// Number of rows and median error, by kind and metric.
 type Bounds = BTreeMap<(String, String), (u64, f64)>;
 
 fn bounds(text: &str) -> Bounds {
@@ -36,7 +36,7 @@ fn bounds(text: &str) -> Bounds {
     text.lines().skip(1).map(line).collect()
 }
 
-/// The bounds that `report` would set, with a tenth of a percent as the last digit.
+/// The bounds that the errors in `report` would set, rounded to a tenth of a percent.
 fn written(report: &ErrorReport) -> String {
     let mut text = format!("{HEADER}\n");
     for (kind, part) in &report.kinds {
@@ -61,7 +61,7 @@ fn table(report: &ErrorReport) -> String {
     text
 }
 
-/// Violations of `bounds`: a median that is a tenth larger, or fewer rows with a forecast.
+/// Violations of `bounds`: a median error more than a tenth larger, or fewer rows with a forecast.
 fn worse(bounds: &Bounds, found: &Bounds) -> Vec<String> {
     let mut all = Vec::new();
     for ((kind, metric), (rows, bound)) in bounds {
@@ -75,7 +75,8 @@ fn worse(bounds: &Bounds, found: &Bounds) -> Vec<String> {
     all
 }
 
-/// `UPDATE_BOUNDS=1 cargo test -p roofcast --test main judge` writes the bounds: a landing that widens one says why.
+/// Forecasts keep the bounds. `UPDATE_BOUNDS=1 cargo test -p roofcast --test main judge` writes them; a commit that
+/// widens a bound says why.
 #[test]
 fn forecasts_of_rows_that_judge_keep_their_bounds() {
     let rows = rows();
@@ -90,9 +91,9 @@ fn forecasts_of_rows_that_judge_keep_their_bounds() {
     assert!(worse.is_empty(), "{}\n\n{table}", worse.join("\n"));
 }
 
-/// Bounds that a plan says are kept with a chance of nine in ten: what a closed loop's rows are forecast at the 90th percentile
-/// of the step times, and of TTFT of its own band. Of the rows as they were measured nine in ten keep them, but for chance:
-/// two standard errors. Only the shares are told.
+/// A plan states that bounds are met with a chance of nine in ten. The bounds here are the forecasts of closed-loop
+/// rows at the 90th percentile of the step times, and of TTFT at the 90th percentile of its own band. Of the rows as
+/// measured, nine in ten meet them, within two standard errors. Only the fractions are printed.
 #[test]
 fn plans_that_are_likely_meet() {
     let rows = rows();
@@ -120,7 +121,7 @@ fn plans_that_are_likely_meet() {
     assert!(all >= 50.0 && met / all >= 0.9 - 2.0 * (0.9 * 0.1 / all).sqrt(), "{told:?}");
 }
 
-/// About 500 rows of every kind, none of which may be looked at.
+/// The table has about 500 rows of every kind, which must not be read one by one.
 #[test]
 fn the_rows_judge() {
     let rows = rows();
@@ -132,7 +133,8 @@ fn the_rows_judge() {
     assert_eq!(kinds.len(), 9, "{kinds:?}");
 }
 
-/// 0.1 · 1.1 is 0.11: 0.11 keeps the bound and 0.112 does not, nor do nine rows of ten, nor a kind that is gone.
+/// With a bound of 0.1, 0.1 · 1.1 = 0.11: an error of 0.11 passes and 0.112 does not; nor do nine rows where there were
+/// ten, nor a missing kind.
 #[test]
 fn a_median_worse_by_a_tenth_is_found() {
     let of = |cells: &str| bounds(&format!("{HEADER}\n{cells}"));

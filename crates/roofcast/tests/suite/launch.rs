@@ -1,4 +1,4 @@
-//! Launch commands start the planned deployment, or give the reason for having none.
+//! Launch commands start the planned deployment, or give the reason why there is none.
 
 use roofcast::Spec;
 use roofcast::catalog::Catalog;
@@ -7,7 +7,8 @@ use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::plan::{Launch, ReplicaRole, launches};
 use std::sync::Arc;
 
-/// The launch command for a replica of `model` on `chip` with the keys of `spec`, by engine.
+/// Returns a function from an engine's name to the launch command of a replica of `name` on `chip` with the keys of
+/// `spec`.
 fn started(name: &str, chip: &str, spec: &str, role: ReplicaRole) -> impl Fn(&str) -> Launch + use<> {
     let spec = Spec::parse("launch.toml", spec).unwrap();
     let chip = Arc::new(Catalog::embedded().unwrap().accelerator(chip).unwrap().clone());
@@ -30,7 +31,7 @@ fn commands_start_what_was_planned() {
          --max-num-batched-tokens 8192"
     );
     assert!(of("sglang").command.unwrap().contains("--tp-size 2 --pp-size 2"));
-    // No engine but those two makes fp8 of a 16-bit checkpoint, and llama.cpp serves GGUF.
+    // Only these two engines quantize a 16-bit checkpoint to fp8, and llama.cpp serves GGUF files.
     assert!(
         of("tensorrt-llm").note.unwrap().contains("name it as the model")
             && of("llama.cpp").command.is_none()
@@ -46,7 +47,7 @@ fn experts_and_data_parallel_attention_have_their_flags() {
         vllm.contains("--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel"),
         "{vllm}"
     );
-    // Both settings are each rank's own (SGLang has the sum of four), and the connector is one word of the shell.
+    // Both settings are per rank (SGLang has the sum of four ranks), and the connector is one word for the shell.
     assert!(vllm.contains("--max-num-seqs 1024 --max-num-batched-tokens 8192"), "{vllm}");
     assert!(vllm.ends_with("'{\"kv_connector\":\"NixlConnector\",\"kv_role\":\"kv_both\"}'"), "{vllm}");
     let sglang = of("sglang").command.unwrap();
@@ -55,7 +56,8 @@ fn experts_and_data_parallel_attention_have_their_flags() {
     assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
 }
 
-/// A published checkpoint in the format is named, not started: it may be of another model of this shape.
+/// A published checkpoint in the format is mentioned but not started, because it may belong to another model of this
+/// shape.
 #[test]
 fn a_known_checkpoint_in_the_format_is_named() {
     let asked = "[precision]\nweights = \"nvfp4\"\n[parallelism]\ntp = 8\n";
@@ -71,7 +73,7 @@ fn a_known_checkpoint_in_the_format_is_named() {
     assert!(vllm.starts_with("vllm serve openai/gpt-oss-120b"), "{vllm}");
 }
 
-/// The base is never started in the place of a checkpoint that the name only describes.
+/// The base model is never started instead of a checkpoint that the name only describes.
 #[test]
 fn a_described_checkpoint_is_not_its_base() {
     let command = |name: &str, chip: &str, spec: &str, engine: &str| {
@@ -85,11 +87,11 @@ fn a_described_checkpoint_is_not_its_base() {
     for described in ["qwen3-32b-awq", "llama-3.1-8b-w8a8", "llama-3.1-8b:q4_k_m"] {
         assert!(vllm(described).starts_with("none: "), "{}", vllm(described));
     }
-    // A model with another model's shape keeps its own id.
+    // A model whose shape equals another model's keeps its own id.
     let of = |name: &str| Catalog::embedded().unwrap().named(name).unwrap().model().unwrap().name;
     assert_eq!(of("deepseek-r1-distill-qwen-32b"), "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B");
     assert_eq!(of("deepseek-r1-fp8"), "deepseek-ai/DeepSeek-R1");
-    // The checkpoint's own format may be said again.
+    // Stating the checkpoint's own format changes nothing.
     let own = |name: &str, weights: &str| {
         command(name, "h200-sxm", &format!("[precision]\nweights = \"{weights}\"\n"), "vllm")
     };
@@ -104,7 +106,7 @@ fn a_described_checkpoint_is_not_its_base() {
     }
 }
 
-/// V100 has no bf16 and no integer tensor cores: vLLM computes in fp16 there, the others do not run.
+/// V100 has no bf16 and no integer tensor cores: vLLM computes in fp16 there, and the other engines do not run.
 #[test]
 fn commands_are_those_of_the_chip_and_the_schedule() {
     let command = |chip: &str, spec: &str, engine: &str| {
@@ -115,16 +117,16 @@ fn commands_are_those_of_the_chip_and_the_schedule() {
     for engine in ["sglang", "tensorrt-llm"] {
         assert!(command("v100-32gb", "", engine).contains("does not run on v100"), "{engine}");
     }
-    // Another engine's plan splits prompts, which TensorRT-LLM does only with a flag.
+    // Prompts are split by default in plans of other engines; TensorRT-LLM splits them only with a flag.
     assert!(command("h100-sxm", "", "tensorrt-llm").ends_with("--enable_chunked_prefill"));
     let own = "[engine]\nname = \"tensorrt-llm\"\n";
-    // TensorRT-LLM's fraction applies to free memory, as the spec's does for this engine: vLLM's 0.9 · 85.0 GB would
-    // leave it less.
+    // TensorRT-LLM's fraction is of the free memory, as in the spec of this engine; vLLM's 0.9 of 85.0 GB would leave
+    // TensorRT-LLM less.
     assert!(command("h100-sxm", own, "tensorrt-llm").contains("--kv_cache_free_gpu_memory_fraction 0.9 "));
     assert!(!command("h100-sxm", own, "tensorrt-llm").contains("--enable_chunked_prefill"));
     let fp8_cache = format!("[precision]\nkv = \"fp8\"\n{own}");
     assert!(command("h100-sxm", &fp8_cache, "tensorrt-llm").contains("YAML file"));
-    // Four slots where nothing is said, each with a quarter of the cache, as they are simulated.
+    // By default there are four slots, each with a quarter of the cache, as in the simulation.
     let gguf = "[engine]\nname = \"llama.cpp\"\n[precision]\nweights = \"q4_k_m\"\n";
     let slots = command("rtx-4090", gguf, "llama.cpp");
     assert!(slots.contains(" -np 4 "), "{slots}");
@@ -162,7 +164,7 @@ fn there_is_no_command_without_its_checkpoint_or_engine() {
     assert!(of("vllm").command.unwrap().contains("--tensor-parallel-size 4"));
 }
 
-/// vLLM's and SGLang's parsers accept every flag of the commands: the flags are in `catalog/engines`.
+/// vLLM's and SGLang's parsers, whose flags are in `catalog/engines`, accept every flag of the commands.
 #[test]
 fn commands_are_read_back() {
     let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n[engine]\nmax_num_queued_reqs = 100\n\
@@ -196,7 +198,7 @@ fn commands_are_read_back() {
     assert!(fp8("sglang").command.unwrap().contains("--chunked-prefill-size -1 --disable-radix-cache"));
 }
 
-/// Sixteen ranks are two nodes of eight: each engine's own way to find the other one.
+/// Sixteen ranks take two nodes of eight: each engine has its own way to find the other node.
 #[test]
 fn a_replica_over_two_nodes_is_started_on_both() {
     let on = |spec: &str, engine: &str| {
@@ -214,12 +216,12 @@ fn a_replica_over_two_nodes_is_started_on_both() {
     let (whole, none) = on(stages, "tensorrt-llm");
     let srun = "srun -N 2 --ntasks 16 --ntasks-per-node 8 --mpi=pmix trtllm-llmapi-launch trtllm-serve ";
     assert!(whole.starts_with(srun) && none.is_empty(), "{whole}{none}");
-    // Sixteen data-parallel ranks, eight on each node: the other's first is the eighth.
+    // Sixteen data-parallel ranks, eight on each node: the second node's first rank is number eight.
     let (first, other) = on("[parallelism]\ntp = 1\nattention_dp = 16\nep = 16\n", "vllm");
     let local = " --data-parallel-size-local 8 --data-parallel-address LEADER --data-parallel-rpc-port 13345";
     assert!(first.ends_with(local) && first.contains(" --data-parallel-size 16 "), "{first}");
     assert!(other.ends_with(&format!("{local} --data-parallel-start-rank 8*RANK --headless")), "{other}");
-    // A replica that fits a node is started there alone.
+    // A replica that fits on a node is started only there.
     let one = started(LLAMA, "h100-sxm", "[parallelism]\ntp = 8\n", ReplicaRole::Replica)("vllm");
     assert_eq!((one.nodes, one.on_others), (1, None));
 }

@@ -1,4 +1,5 @@
-//! The catalog's accelerators: that measured rows find theirs, that entries are plausible, that rates are the printed ones.
+//! The catalog's accelerators: measured rows resolve to the right entry, entries are plausible, and rates agree with
+//! the printed ones.
 
 use crate::support::{catalog, shared};
 use roofcast::accelerator::Accelerator;
@@ -7,7 +8,7 @@ use roofcast::precision::Dtype;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Rate in tera-operations per second; 0 where there is none.
+/// Rate in tera-operations per second; 0 if the accelerator lacks the format.
 fn tera(chip: &Accelerator, dtype: Dtype) -> f64 {
     chip.peak_flops.get(&dtype).map_or(0.0, |rate| rate.0 / 1e12)
 }
@@ -56,7 +57,7 @@ fn what_people_type_finds_the_machine() {
 
 #[test]
 fn entries_are_plausible() {
-    // Google prints decimal sizes for these.
+    // Google prints decimal sizes for these accelerators.
     let decimal = ["tpu-v5e", "tpu-v5p", "tpu-v6e"];
     for chip in catalog().accelerators().unwrap() {
         let id = &chip.id;
@@ -67,7 +68,7 @@ fn entries_are_plausible() {
         assert!((4.0..=1024.0).contains(&gib), "{id}: {gib} GiB");
         assert!(gib.fract() == 0.0 || decimal.contains(&id.as_str()), "{id}: {gib} GiB is no whole number");
         let usable = chip.usable_bytes.as_f64() / chip.memory_bytes.as_f64();
-        // macOS leaves the GPU two thirds, the firmware of Strix Halo three quarters.
+        // macOS lets the GPU use two thirds of the memory, Strix Halo's firmware three quarters.
         let least = if ["apple", "amd"].contains(&chip.vendor.as_str()) { 0.66 } else { 0.89 };
         assert!((least..=1.0).contains(&usable), "{id}: {usable} of the memory is usable");
         let bandwidth = chip.bandwidth_bytes_per_s.0 / 1e9;
@@ -82,10 +83,10 @@ fn entries_are_plausible() {
 
 #[test]
 fn fewer_bits_are_no_slower() {
-    // B300's and GB300's int8 units are cut by the maker.
+    // NVIDIA reduced the int8 units of B300 and GB300.
     let cut = ["b300-sxm", "gb300"];
-    // CPUs widen formats for which they have no instructions, as engines do on the P40, whose fp16 is slower than its
-    // fp32.
+    // CPUs compute formats without instructions in a wider format, as engines do on the P40, whose fp16 is slower than
+    // its fp32.
     let has_sixteen = |chip: &&&Accelerator| chip.vendor != "cpu" && chip.id != "p40";
     for chip in catalog().accelerators().unwrap().iter().filter(has_sixteen) {
         let id = &chip.id;
@@ -103,7 +104,7 @@ fn fewer_bits_are_no_slower() {
     }
 }
 
-/// Entries are cores times clock; NVIDIA also prints AI TOPS: sparse int8 on Ada, sparse fp4 on Blackwell, so twice
+/// Rates are cores times clock. NVIDIA prints them as AI TOPS: sparse int8 on Ada, sparse fp4 on Blackwell, so twice
 /// the dense rate.
 #[test]
 fn ai_tops_of_geforce_are_the_printed_ones() {
@@ -130,7 +131,8 @@ fn ai_tops_of_geforce_are_the_printed_ones() {
     }
 }
 
-/// Dense fp32, fp16 with fp32 accumulation and int8 of the tables in NVIDIA's architecture papers (Turing, GA102, Ada).
+/// Dense fp32, fp16 with fp32 accumulation, and int8, as in the tables of NVIDIA's architecture papers (Turing, GA102,
+/// Ada).
 #[test]
 fn rates_are_those_of_the_architecture_papers() {
     for (id, fp32, fp16, int8) in [
@@ -157,7 +159,7 @@ fn memory_options_differ_in_memory_alone() {
     let small = catalog().accelerator("m4-max-64gb").unwrap();
     assert_eq!(small.name, "Apple M4 Max (40-core GPU, 64 GB)");
     assert_eq!(small.memory_bytes.0, 64 << 30);
-    // Three quarters of 64 GiB.
+    // The GPU may use three quarters of 64 GiB.
     assert_eq!(small.usable_bytes.0, 48 << 30);
     let sized = Accelerator {
         id: large.id.clone(),
@@ -181,7 +183,8 @@ fn a_power_limit_lowers_energy_and_clock_but_not_bandwidth() {
         let options = DeploymentOptions { power_limit_w: Some(watts), ..DeploymentOptions::default() };
         Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options)
     };
-    // 450 W on the board, 90 of them idle: at 270 W half of the other 360 are left, and the clock is their cube root.
+    // 450 W on the board, 90 of them idle: at 270 W half of the other 360 W are left, and the clock is the cube root of
+    // a half.
     let deployment = limited(270.0).unwrap();
     assert_eq!(deployment.accelerator.power_w, Some(270.0));
     assert_eq!(deployment.accelerator.bandwidth_bytes_per_s, chip.bandwidth_bytes_per_s);
@@ -189,7 +192,7 @@ fn a_power_limit_lowers_energy_and_clock_but_not_bandwidth() {
         assert!((rate.0 / chip.peak_flops[dtype].0 - 0.5_f64.cbrt()).abs() < 1e-12, "{dtype}");
     }
     assert_eq!(deployment.accelerator.held_back(), chip.held_back());
-    // A variation of the deployment is limited once, and the board power is no limit.
+    // A variation of a limited deployment is not limited again, and the board's own power is no limit.
     let varied = deployment.varied(|options| options.engine.max_num_seqs = Some(8)).unwrap();
     assert_eq!(varied.accelerator.peak_flops, deployment.accelerator.peak_flops);
     assert_eq!(limited(450.0).unwrap().accelerator.peak_flops, chip.peak_flops);
@@ -202,7 +205,8 @@ fn a_power_limit_lowers_energy_and_clock_but_not_bandwidth() {
     assert!(message.contains("m3 has no `power_w`"), "{message}");
 }
 
-/// Google prints 918 TFLOP/s in bf16 and 1836 TOP/s in int8 for a v6e, 459 and 918 for a v5p; fp8 runs at the bf16 rate.
+/// Google prints 918 TFLOP/s in bf16 and 1836 TOP/s in int8 for a v6e, 459 and 918 for a v5p; fp8 runs at the bf16
+/// rate.
 #[test]
 fn the_list_shows_the_faster_of_the_8_bit_rates() {
     for (id, rate) in [("tpu-v6e", 1836e12), ("tpu-v5p", 918e12), ("h100-sxm", 1978.9e12)] {

@@ -1,12 +1,12 @@
-//! The limit against thousands of measured steps: none may be faster.
+//! The limit against thousands of measured steps: no step is faster than its limit.
 
 use crate::support::{catalog, data, shared};
 use roofcast::calibration::Calibration;
 use roofcast::measurement::{MeasurementKind, read};
 use roofcast::validate::{Resolver, point, points, report};
 
-/// Requests beyond the memory's capacity wait: the batch is the number that fits. The rows were measured by others;
-/// no figure here was fitted to them.
+/// Requests beyond the memory's capacity wait, so the batch is the number that fits. Others measured the rows; no
+/// figure here was fitted to them.
 #[test]
 fn no_measured_step_beats_its_limit() {
     let Some(file) = shared("validation/measurements.csv") else { return };
@@ -24,7 +24,7 @@ fn no_measured_step_beats_its_limit() {
     assert!(compared > 2000, "only {compared} rows");
 }
 
-/// One row of each hundred: nearly all are forecast, and none of those faster than its limit.
+/// Of one row in a hundred nearly all are forecast, and no measurement is faster than its limit.
 #[test]
 fn forecasts_stand_beside_measurements_and_above_limits() {
     let Some(file) = shared("validation/measurements.csv") else { return };
@@ -44,7 +44,7 @@ fn forecasts_stand_beside_measurements_and_above_limits() {
     assert!(report.whole.predicted * 100 >= report.whole.rows * 95, "{:?}", report.skipped);
 }
 
-/// 4224 tokens of a model of 4096: its engine ran with the maximum raised.
+/// A run of 4224 tokens with a model of 4096 is forecast, because its engine ran with a raised maximum.
 #[test]
 fn what_ran_beyond_its_models_maximum_is_forecast() {
     let text = "source,kind,model,hardware,tp,engine,weights,input_len,output_len,concurrency,ttft_ms,tpot_ms\n\
@@ -55,7 +55,8 @@ fn what_ran_beyond_its_models_maximum_is_forecast() {
     assert!(forecast.ttft_ms > points[0].limit.ttft_ms && forecast.tpot_ms > points[0].limit.tpot_ms);
 }
 
-/// Points of engines and chips of 2025 and 2026: at least 95 in 100 are forecast. Skipped rows give the reason.
+/// Of rows about engines and accelerators of 2025 and 2026 at least 95 in 100 are forecast. Skipped rows give the
+/// reason.
 #[test]
 fn newer_measurements_are_forecast() {
     let Some(file) = shared("validation/measurements-2.csv") else { return };
@@ -70,7 +71,7 @@ fn newer_measurements_are_forecast() {
 
 const HEADER: &str = "kind,model,hardware,gpus,tp,ep,attention_dp,engine,engine_version,weights,kv_cache,input_len,output_len,concurrency,request_rate,ttft_ms,tpot_ms\n";
 
-/// Formats, versions and rates in the words of sources.
+/// Formats, versions and rates in the words of their sources.
 #[test]
 fn labels_as_sources_write_them_are_forecast() {
     let llama = "meta-llama/Llama-3.1-8B-Instruct";
@@ -135,7 +136,7 @@ fn labels_as_sources_write_them_are_forecast() {
             "open_loop,{llama},a100-sxm-80gb,2,1,,2,{engine},,fp8,,508.7,64.4,{concurrency},{rate},5000,500\n"
         );
     }
-    // A benchmark of steps begins with an empty cache.
+    // A benchmark of decode steps begins with an empty cache.
     lines += &format!("decode_step,{llama},m2-ultra,1,1,,,llama.cpp,b6123,q4_k_m,f16,0,32,1,,,500\n");
     let rows = read("f.csv", &format!("{HEADER}{lines}")).unwrap();
     let left_out: Vec<_> = points(&rows, catalog(), Calibration::embedded().unwrap())
@@ -145,10 +146,10 @@ fn labels_as_sources_write_them_are_forecast() {
     assert!(left_out.is_empty(), "{left_out:#?}");
 }
 
-/// The limit of Llama-3.1-8B in 16 bits on an H100 for one sequence of 512 + 64/2 tokens: 8,030,261,248 parameters
-/// less the embedding's 525,336,576 are 15.01 GB, the cache's 544 · 131,072 B 0.07 GB, at 3.35 TB/s 4.50 ms. Requests
-/// in flight may wait, so the limit for 64 users is equal; the other 63 sequences of one step read 4.49 GB more, 1.34
-/// ms.
+/// The limit of Llama-3.1-8B in 16 bits on an H100 for one sequence of 512 + 64/2 tokens: 8,030,261,248 parameters less
+/// the embedding's 525,336,576 are 15.01 GB, the cache's 544 · 131,072 B are 0.07 GB, which take 4.50 ms at 3.35 TB/s.
+/// In a run requests in flight may wait, so the limit for 64 users is equal. In a measured step of 64 sequences the
+/// other 63 read 4.49 GB more, 1.34 ms.
 #[test]
 fn limits_are_of_what_surely_decodes_together() {
     let mut resolver = Resolver::new(catalog());
@@ -164,7 +165,7 @@ fn limits_are_of_what_surely_decodes_together() {
     assert!((step - one - 1.34).abs() < 0.01, "{step}");
 }
 
-/// 24 GB less 15 of weights do not hold 512 sequences of 8,192 tokens (131,072 B each: 550 GB).
+/// 24 GB less 15 GB of weights do not hold 512 sequences of 8,192 tokens (131,072 B each: 550 GB).
 #[test]
 fn batches_that_do_not_fit_are_left_out() {
     let row = |kind: &str, batch: u64| {
@@ -185,11 +186,11 @@ fn batches_that_do_not_fit_are_left_out() {
         assert!(reason.contains("512") && reason.contains("8224 tokens"), "{reason}");
     }
     assert!(points[2].forecast.is_ok(), "{:?}", points[2].forecast);
-    // Users that do not fit wait.
+    // Users that do not fit in memory wait, so the row has a forecast.
     assert!(points[3].forecast.is_ok(), "{:?}", points[3].forecast);
 }
 
-/// A client that sends all requests at once makes a burst of that size, under either name.
+/// A client that sends all requests at once sends a burst of that size, under either name.
 #[test]
 fn a_burst_is_all_that_its_client_sends() {
     let header = "kind,model,hardware,engine,weights,input_len,output_len,concurrency,settings,ttft_ms\n";
@@ -204,7 +205,7 @@ fn a_burst_is_all_that_its_client_sends() {
     assert!(points[3].forecast.as_ref().unwrap_err().contains("num_prompts"));
 }
 
-/// Formats without hardware support run weight-only, and a configuration that ran is taken to fit.
+/// A measured configuration is assumed to fit, and formats without hardware support to run weight-only.
 #[test]
 fn what_ran_is_believed() {
     let row = |model: &str, hardware: &str, weights: &str, input: u64| {
@@ -218,19 +219,19 @@ fn what_ran_is_believed() {
         let row = row("meta-llama/Llama-3.1-8B-Instruct", "a100-sxm-80gb", weights, 512);
         point::limits(&row, &resolver.deployment(&row).unwrap())
     };
-    // An A100 has no fp8: 8 bits a weight, computed in 16.
+    // An A100 has no fp8: weights have 8 bits, arithmetic 16.
     assert_eq!(limits("fp8"), limits("w8"));
     let mut utilization = |input: u64| {
         let row = row("Qwen/Qwen3-32B", "h100-sxm", "bf16", input);
         resolver.deployment(&row).unwrap().engine.gpu_memory_utilization
     };
-    // By default 77.0 GB of 85.5 are used; less 65.5 for weights and 4.4 for the rest, 7.0 remain, while 32,064
-    // tokens of 262,144 B take 8.4 GB. Using all memory leaves 15.6.
+    // By default 77.0 of 85.5 GB are used; less 65.5 for weights and 4.4 for the rest, 7.0 remain, while 32,064 tokens
+    // of 262,144 B take 8.4 GB. With all memory used 15.6 remain.
     assert_eq!((utilization(8000), utilization(32_000)), (0.9, 1.0));
 }
 
-/// Every 131st row, which a clone carries: nearly all are forecast, half of their times per output token within 15 %, the bar of
-/// accelerators left out. How near kinds of rows come, the rows that judge say.
+/// Every 131st row, which the repository contains: nearly all are forecast, half of their times per output token within
+/// 15 %, the aim for held-out accelerators. The rows that judge show the accuracy by kind.
 #[test]
 fn measured_rows_beside_the_tests() {
     let rows = read("measured.csv", &std::fs::read_to_string(data("measured.csv")).unwrap()).unwrap();

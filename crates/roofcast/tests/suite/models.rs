@@ -31,22 +31,22 @@ fn kv_bytes_per_token_by_hand() {
     assert_eq!(model("huggyllama/llama-13b").kv_elements_per_token(2048) * 2, 819_200);
     assert_eq!(model("huggyllama/llama-65b").kv_elements_per_token(2048) * 2, 2_621_440);
     assert_eq!(model("meta-llama/Meta-Llama-3-70B").kv_elements_per_token(8192), 163_840);
-    // MLA: 61 · (512 + 64) · 2 bytes.
+    // MLA: 61 layers · (512 + 64) elements · 2 bytes.
     assert_eq!(model("deepseek-ai/DeepSeek-V3").kv_elements_per_token(4096) * 2, 70_272);
 }
 
 #[test]
 fn windows_cap_what_a_sequence_keeps() {
-    // gpt-oss-20b: 12 of 24 layers see 128 tokens; 8 KV heads of 64: 1024 elements a token and layer.
+    // gpt-oss-20b: 12 of 24 layers have a window of 128 tokens; 8 KV heads of 64 give 1024 elements a token and layer.
     let model = model("openai/gpt-oss-20b");
     assert_eq!(model.kv_elements_per_token(100), 24 * 1024);
     assert_eq!(model.kv_elements_per_token(4096), 12 * 1024);
     assert_eq!(model.kv_elements_per_sequence(4096), 12 * 1024 * (4096 + 128));
 }
 
-/// The real Gemma 3 270M in Q4_K_M holds 169,246,720 values in q8_0 (34/32 B), 63,406,080 in q5_0 (22/32), 23,592,960 in
-/// q4_k (144/256), 11,796,480 in q6_k (210/256) and 55,936 in f32, by its header: 246,587,904 bytes. (640 columns do not
-/// fill blocks of 256, so most tensors fall back.)
+/// The published Gemma 3 270M in Q4_K_M has, by its header, 169,246,720 values in q8_0 (34/32 B), 63,406,080 in q5_0
+/// (22/32), 23,592,960 in q4_k (144/256), 11,796,480 in q6_k (210/256) and 55,936 in f32: 246,587,904 bytes. (640
+/// columns do not fill blocks of 256, so most tensors fall back to other formats.)
 #[test]
 fn q4_k_m_is_what_llama_cpp_writes() {
     use roofcast::{Deployment, deployment::DeploymentOptions, spec::PrecisionSpec};
@@ -63,7 +63,7 @@ fn q4_k_m_is_what_llama_cpp_writes() {
     assert_eq!(deployment.weight_bytes.0, expected);
 }
 
-/// Total and active parameters in billions, as the maker prints them: in the name, or on the model card.
+/// Total and active parameters in billions, as the maker prints them in the name or on the model card.
 const CONFIGS: [(&str, f64, f64); 48] = [
     ("MiniMaxAI--MiniMax-M2.5", 230.0, 10.0),
     ("MiniMaxAI--MiniMax-M2.7", 230.0, 10.0),
@@ -124,9 +124,9 @@ const EXACT: [(&str, u64); 5] = [
     ("openai--gpt-oss-20b", 20_914_757_184),
 ];
 
-/// Totals within 6 % of the maker's figure, active parameters within 15 %. Sources in addition to the names: the
+/// Totals are within 6 % of the maker's figure, active parameters within 15 %. Sources in addition to the names: the
 /// model cards of MiniMax-M3 (428B with its vision tower, 23B), DeepSeek-V4 (1.6T, 49B; 284B, 13B), Step-3.7-Flash
-/// (196B language backbone, 11B). For Kimi K3 no figure by the maker is known here, so it is only parsed.
+/// (196B language backbone, 11B). For Kimi K3 no figure by the maker is known here, so its config is only parsed.
 #[test]
 fn real_configs_have_the_parameters_of_their_names() {
     let Some(root) = real_configs() else { return };
@@ -146,7 +146,7 @@ fn real_configs_have_the_parameters_of_their_names() {
     }
 }
 
-/// The folder of real configs; prints a line and returns `None` if it is not next to the checkout.
+/// The folder of real configs; prints a note and returns `None` if it is not next to the checkout.
 fn real_configs() -> Option<std::path::PathBuf> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/configs");
     if !root.exists() {
@@ -156,7 +156,7 @@ fn real_configs() -> Option<std::path::PathBuf> {
     Some(root)
 }
 
-/// A figure as makers print it, `3.6B`, and half a unit of its last digit.
+/// Value of a figure as makers print it, as in `3.6B`, and half a unit of its last digit.
 fn printed(figure: &str) -> (f64, f64) {
     let (digits, suffix) = figure.split_at(figure.len() - 1);
     let unit = match suffix {
@@ -176,7 +176,8 @@ fn printed_figures_have_the_precision_of_their_last_digit() {
     assert_eq!(printed("135M"), (1.35e8, 5e5));
 }
 
-/// Active figures count both tables, lm_head alone, or neither: a maker does one of the three.
+/// Makers count active parameters with embedding and lm_head, with lm_head only, or with neither; one of the three
+/// rounds to the printed figure.
 #[test]
 fn counts_round_to_the_printed_figures() {
     let (mut totals, mut actives) = (0, 0);
@@ -199,7 +200,7 @@ fn counts_round_to_the_printed_figures() {
     assert!(totals > 25 && actives > 35, "only {totals} totals and {actives} active figures were checked");
 }
 
-/// Suffixes of ids that name a number format; which format they mean is not tested here.
+/// Suffixes of ids that name a number format, whose meaning is not tested here.
 const FORMATS: [&str; 4] = ["-FP8-dynamic", "-FP8-KV", "-FP8", "-NVFP4"];
 
 #[test]
@@ -228,7 +229,7 @@ fn every_machine_of_the_measurements_is_in_the_catalog() {
     }
 }
 
-/// State in addition to keys and values. Qwen3.5-27B: 48 of 64 layers keep 48 · 128 · 128 · 4 B of state and 3 ·
+/// States in addition to keys and values. Qwen3.5-27B: 48 of 64 layers keep 48 · 128 · 128 · 4 B of state and 3 ·
 /// 10,240 · 2 B of convolution inputs; 16 keep 2 · 4 · 256 · 2 B per token.
 #[test]
 fn states_do_not_grow_with_context() {
@@ -241,8 +242,8 @@ fn states_do_not_grow_with_context() {
     assert_eq!(model.kv_bytes_per_sequence(KvFormat::FP8, 8192).0, state + 8192 * 32_768);
 }
 
-/// DeepSeek-V3.2: 61 layers of (512 + 64) elements in 16 bits, and an indexer's key of 128 B and a 4 B scale. With
-/// shared indexers (GLM-5.3, 21 full ones of 78) only their own layers keep keys.
+/// DeepSeek-V3.2: 61 layers keep (512 + 64) elements of 16 bits, and an indexer's key of 128 B with a scale of 4 B. If
+/// indexers are shared (GLM-5.3, 21 full ones of 78), only the layers of full indexers keep keys.
 #[test]
 fn indexers_keep_keys_of_their_own() {
     use roofcast::precision::KvFormat;
@@ -251,9 +252,10 @@ fn indexers_keep_keys_of_their_own() {
     assert_eq!(per_token("zai-org/GLM-5.3-FP8"), 78 * 576 * 2 + 21 * 132);
 }
 
-/// DeepSeek-V4-Flash at 8192: layers of ratio 4 keep 128 + 2048 vectors of 512, layers of ratio 128 keep 128 + 64,
-/// two keep the window; an indexer 2048 keys of 132 B. 43 layers: 2 of ratio 0, 21 of 4, 20 of 128. Unfinished blocks
-/// in fp32, values and gates: 128 · 512 for a layer of 128; 8 · (1024 + 256) for one of 4, where blocks overlap.
+/// DeepSeek-V4-Flash at 8192 tokens: layers of ratio 4 keep 128 + 2048 vectors of 512, layers of ratio 128 keep 128 +
+/// 64, two layers keep the window; an indexer keeps 2048 keys of 132 B. Of 43 layers 2 have ratio 0, 21 ratio 4, 20
+/// ratio 128. Unfinished blocks are in fp32, values and gates: 128 · 512 in a layer of ratio 128; 8 · (1024 + 256) in a
+/// layer of ratio 4, where blocks overlap.
 #[test]
 fn compressed_layers_keep_blocks() {
     use roofcast::precision::KvFormat;
@@ -264,13 +266,14 @@ fn compressed_layers_keep_blocks() {
         model.kv_bytes_per_sequence(KvFormat::BF16, 8192).0,
         vectors * 512 * 2 + 21 * 2048 * 132 + under_way
     );
-    // 128 tokens more are 32 blocks of 4 in 21 layers, one of 128 in 20: the mean of a token.
+    // 128 more tokens are 32 blocks of 4 in 21 layers and one block of 128 in 20, from which the mean of a token
+    // follows.
     let added: u64 = 21 * 32 * (512 * 2 + 132) + 20 * 512 * 2;
     assert_eq!(model.kv_bytes_per_token(KvFormat::BF16, 8192).0, added / 128);
 }
 
-/// Qwen3.5-27B in 16 bits: a state of 3,207,168 B against 4 · 2 · 256 · 2 = 4096 B a token and attention layer: 783 tokens hold it,
-/// 784 in blocks of 16. Llama keeps its 16.
+/// Qwen3.5-27B in 16 bits: a state has 3,207,168 B, and a token 4 · 2 · 256 · 2 = 4096 B in an attention layer, so that
+/// 783 tokens hold a state: blocks have 784 tokens, a multiple of 16. Llama keeps its blocks of 16.
 #[test]
 fn blocks_of_hybrids_hold_a_state() {
     use roofcast::{Deployment, deployment::DeploymentOptions, memory};
@@ -282,7 +285,8 @@ fn blocks_of_hybrids_hold_a_state() {
     assert_eq!((of("Qwen/Qwen3.5-27B"), of("meta-llama/Llama-3.1-8B")), (784, 16));
 }
 
-/// GPT-2's config says float32: 124,439,808 parameters in 16 bits, 2 · 12 · 768 elements a token. An older card has no bf16.
+/// GPT-2's config says float32: its 124,439,808 parameters are served in 16 bits, with 2 · 12 · 768 elements a token.
+/// An older card has no bf16.
 #[test]
 fn float32_checkpoints_are_served_in_16_bits() {
     use roofcast::precision::Dtype;
@@ -301,9 +305,9 @@ fn float32_checkpoints_are_served_in_16_bits() {
     assert!(model("openai-community/gpt2").assumptions.iter().any(|a| a.contains("--weights fp32")));
 }
 
-/// Solar Open 2: 12 of 48 layers attend, with a gate as wide as the queries; 36 are Kimi delta attention with 64
-/// heads of 128, whose decay and output gate have rank 128, with 4 taps on q, k and v and a bias for each channel.
-/// 321 experts of 1280 in each layer, one shared.
+/// Solar Open 2: 12 of 48 layers attend, with a gate as wide as the queries; 36 have Kimi delta attention with 64 heads
+/// of 128, whose decay and output gate have rank 128, with 4 taps on q, k and v and a bias for each channel. Each layer
+/// has 321 experts of 1280, one of them shared.
 #[test]
 fn solar_open_2_by_hand() {
     let (hidden, wide) = (4096, 64 * 128);
@@ -317,8 +321,8 @@ fn solar_open_2_by_hand() {
     assert_eq!(solar.kv_elements_per_token(4096), 12 * 2 * 8 * 128);
 }
 
-/// DeepSeek-OCR as its file writes it: the decoder nested, latents that are null or 0. A dense layer, 11 with 64 experts of 896 and two
-/// shared; 10 heads of 128.
+/// DeepSeek-OCR as its file is written: the decoder is nested, latent dimensions are null or 0. One dense layer, 11
+/// with 64 experts of 896 and two shared; 10 heads of 128.
 #[test]
 fn deepseek_ocr_by_hand() {
     let text = r#"{"model_type": "deepseek_vl_v2", "language_config": {"first_k_dense_replace": 1, "hidden_size": 1280,
@@ -336,7 +340,7 @@ fn deepseek_ocr_by_hand() {
     assert_eq!(read.kv_elements_per_token(100), 12 * 2 * 1280);
 }
 
-/// HyperCLOVA X also norms the outputs of attention and MLP: 4 norms of 8 per layer, 2 if its config says so.
+/// HyperCLOVA X also has norms on the outputs of attention and MLP: 4 norms of 8 per layer, or 2 if its config says so.
 #[test]
 fn norms_of_hyperclova_x() {
     let of = |key: &str| {
@@ -359,8 +363,8 @@ fn weights(name: &str, chip: &str, weights: Option<&str>) -> Deployment {
     Deployment::resolve(model, accelerator, &options).unwrap()
 }
 
-/// Requesting a checkpoint's own format leaves it unchanged: in gpt-oss only the experts are in 4 bits, likewise in
-/// Kimi K2.5; in NVIDIA's Gemma 4 attention is not.
+/// Requesting a checkpoint's own format leaves it unchanged: in gpt-oss and Kimi K2.5 only the experts have 4 bits, in
+/// NVIDIA's Gemma 4 all but attention.
 #[test]
 fn a_checkpoints_format_by_name_is_the_checkpoint() {
     for (name, format) in [
@@ -374,9 +378,9 @@ fn a_checkpoints_format_by_name_is_the_checkpoint() {
     }
 }
 
-/// DeepSeek-R1 in nvfp4 is NVIDIA's: 671.026e9 parameters, of which q_a, q_b, kv_a and kv_b (61 · (7168 · 1536 + 1536 · 24,576 +
-/// 7168 · 576 + 512 · 32,768) = 4.249e9), embedding and lm_head (2 · 129,280 · 7168 = 1.853e9) and routers (58 · 256 · 7168 =
-/// 0.106e9) are in 16 bits, 12.42 GB, and 664.816e9 in 4.5 bits, 373.96 GB.
+/// DeepSeek-R1 in nvfp4 is NVIDIA's checkpoint: of 671.026e9 parameters q_a, q_b, kv_a and kv_b (61 · (7168 · 1536 +
+/// 1536 · 24,576 + 7168 · 576 + 512 · 32,768) = 4.249e9), embedding and lm_head (2 · 129,280 · 7168 = 1.853e9) and
+/// routers (58 · 256 · 7168 = 0.106e9) have 16 bits, 12.42 GB; 664.816e9 have 4.5 bits, 373.96 GB.
 #[test]
 fn published_checkpoints_say_what_a_format_leaves() {
     for name in ["deepseek-ai/DeepSeek-R1", "nvidia/DeepSeek-R1-0528-NVFP4"] {
@@ -385,12 +389,12 @@ fn published_checkpoints_say_what_a_format_leaves() {
     }
     let said = weights("deepseek-ai/DeepSeek-R1", "b200-sxm", Some("nvfp4")).assumptions;
     assert!(said.contains(&"weights nvfp4 as in nvidia/DeepSeek-R1-0528-NVFP4-v2".to_owned()), "{said:?}");
-    // Unquantized the published checkpoints say nothing.
+    // A published checkpoint does not affect the unquantized model.
     assert_eq!(weights("deepseek-ai/DeepSeek-R1", "b200-sxm", Some("bf16")).weights, "bf16");
 }
 
-/// Configs of an unmodelled architecture are refused by one of their types or keys; configs like a known one are
-/// read.
+/// Configs of an architecture that is not modelled are refused by one of their types or keys; configs similar to a
+/// known one are accepted.
 #[test]
 fn configs_that_are_not_read_right_are_refused() {
     let Some(root) = real_configs().map(|root| root.with_file_name("configs-unread")) else { return };
@@ -418,8 +422,8 @@ fn configs_that_are_not_read_right_are_refused() {
     }
 }
 
-/// Ouro-1.4B passes its 24 layers four times. A layer: 4 · 2048² of attention, 3 · 2048 · 5632 of the MLP, four norms
-/// of 2048: 51,388,416. In total: 24 layers, two tables of 49152 · 2048, a norm of 2048 and a gate of 2049:
+/// Ouro-1.4B computes its 24 layers four times. A layer has 4 · 2048² of attention, 3 · 2048 · 5632 of the MLP, four
+/// norms of 2048: 51,388,416. In total: 24 layers, two tables of 49152 · 2048, a norm of 2048 and a gate of 2049:
 /// 1,434,652,673. A token keeps 4 · 24 · 2 · 16 · 128 elements of 2 bytes.
 #[test]
 fn layers_that_are_passed_again_by_hand() {
@@ -439,7 +443,7 @@ fn layers_that_are_passed_again_by_hand() {
         Deployment::resolve(Arc::new(model.clone()), Arc::clone(&chip), &DeploymentOptions::default())
             .unwrap();
     assert_eq!(whole.weight_bytes, Bytes(2 * total));
-    // Weights read by a step: the layers four times, the head once; the embedding is looked up.
+    // Weights that a step reads: the layers four times, lm_head once; the embedding is only looked up.
     let utilization = Utilization { mfu: 1.0, mbu: 1.0 };
     let question = LimitsQuestion { batch: 1, context: 1000, prefill: 1000, utilization };
     let step = limits(&Forecaster::ideal(whole), &question).decode;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
-/// Requests of 1000 and 100 tokens: `per_s[k]` of them in each second of minute `k`.
+/// Requests of 1000 prompt and 100 output tokens, `per_s[k]` in each second of minute `k`.
 fn minutes(per_s: &[u64]) -> String {
     let mut text = "arrival_s,input_len,output_len\n".to_owned();
     for (minute, rate) in per_s.iter().enumerate() {
@@ -41,7 +41,7 @@ fn over_time(trace: &str, search: &str) -> OverTime {
     planned(trace, search).unwrap().over_time.unwrap()
 }
 
-/// A busy minute between two quiet ones.
+/// A busy minute between two quiet ones: the schedule follows the load and meets the SLO.
 #[test]
 fn replicas_follow_the_load_and_the_whole_keeps_the_slo() {
     let trace = minutes(&[1, 16, 1]);
@@ -55,13 +55,14 @@ fn replicas_follow_the_load_and_the_whole_keeps_the_slo() {
         assert!(interval.bounds.iter().all(|bound| bound.ms <= bound.most_ms), "{interval:?}");
     }
     assert_eq!(found.peak_accelerators, busy);
-    // No more than the peak all the time, no less than what takes requests for 180 s, but for the last answers.
+    // At most the peak's replicas all the time; at least the replicas that accept requests for 180 s. The rest is the
+    // time of the last answers.
     let hours = replicas.iter().sum::<u64>() as f64 * 60.0 / 3600.0;
     assert!(found.accelerator_hours > 0.95 * hours && found.accelerator_hours < 1.1 * hours, "{found:?}");
     assert!(found.accelerator_hours < found.constant_accelerator_hours);
 }
 
-/// Each replica but the first starts 20 s earlier: 20 s more per replica.
+/// Each replica except the first starts 20 s earlier than it is needed, and costs 20 s more.
 #[test]
 fn a_start_up_is_paid_for() {
     let trace = minutes(&[1, 16, 1]);
@@ -73,7 +74,7 @@ fn a_start_up_is_paid_for() {
     assert!((more - started * 20.0).abs() < 1e-6, "{more} s, {started} started");
 }
 
-/// The plan's schedule, simulated by itself, keeps the SLO, and two replicas less at the peak do not.
+/// The plan's schedule, simulated by itself, meets the SLO; with two replicas less at the peak it does not.
 #[test]
 fn a_schedule_is_simulated() {
     let trace = minutes(&[1, 16, 1]);
@@ -96,7 +97,7 @@ fn a_schedule_is_simulated() {
     let used = whole.fleet.autoscale.unwrap();
     assert_eq!(used.replica_seconds / 3600.0, found.accelerator_hours);
     assert_eq!(used.started, replicas[1] - replicas[0]);
-    // No request of the first minute is on a replica beyond the first.
+    // In the first minute only the first replica serves requests.
     let first = whole.records.iter().filter(|r| r.sent.seconds() < 60.0);
     assert!(first.map(|r| r.replica).all(|replica| replica < replicas[0]));
     replicas[1] = replicas[1].saturating_sub(2).max(1);

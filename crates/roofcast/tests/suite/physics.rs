@@ -1,5 +1,5 @@
-//! Bounds that no forecast may violate, over the chips of the catalog, engines, models and weight formats. A failing
-//! case is printed with its seed.
+//! Bounds that no forecast may violate, over the accelerators of the catalog, engines, models and weight formats. A
+//! failing case is printed with its seed.
 
 use crate::support::{catalog, model};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ const MODELS: [&str; 6] = [
 const ENGINES: [&str; 4] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp"];
 const FORMATS: [&str; 4] = ["bf16", "fp8", "nvfp4", "gptq-int4"];
 
-/// Releases of engines, oldest first.
+/// Releases of each engine, oldest first.
 const RELEASES: [(&str, &[&str]); 3] = [
     (
         "vllm",
@@ -50,7 +50,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// The forecaster of the case; `None` if the machine or the engine refuses it.
+    /// The forecaster of the case; `None` if the accelerator or the engine refuses it.
     fn forecaster(&self, format: &str) -> Option<Forecaster> {
         let engine = EngineSpec { name: Some(ENGINES[self.engine].into()), ..EngineSpec::default() };
         self.forecaster_of(format, engine)
@@ -74,7 +74,7 @@ fn priced(forecaster: &Forecaster, batch: &Batch) -> Cost {
     cost(forecaster, batch, Utilization::FULL)
 }
 
-/// Bytes that a kernel reads in some 10 µs, from which on its work takes the time and not its launch.
+/// Bytes above which reading, about 10 µs, outweighs the launch of a kernel.
 const AT_WORK: f64 = 30e6;
 
 /// Bytes that an operator reads in one layer.
@@ -82,7 +82,7 @@ fn read(operator: &OperatorCost) -> f64 {
     (operator.weight_bytes.0 + operator.kv_bytes.0) as f64 / operator.layers as f64
 }
 
-/// True if the operator's time is based on a kernel that was timed.
+/// True if the operator's time is from a kernel that was measured.
 fn timed(operator: &OperatorCost) -> bool {
     operator.rests_on.as_ref().is_some_and(|basis| basis.evidence != Evidence::Nothing)
 }
@@ -118,7 +118,7 @@ proptest! {
         for operator in step.operators.iter().filter(|o| read(o) > AT_WORK) {
             prop_assert!((0.02..=1.0).contains(&operator.share), "{operator:?}");
         }
-        // A measured kernel may be as slow as it was measured, and the answer names it.
+        // A measured kernel may be slow, and the answer names it.
         let slow = |o: &&OperatorCost| timed(o) && o.share < 1.0 / 6.0;
         let measured = step.operators.iter().filter(slow).map(|o| o.forecast.0).sum::<u64>();
         let kernels = step.operators.iter().map(|o| o.forecast.0).sum::<u64>();
@@ -126,8 +126,8 @@ proptest! {
         prop_assert!(!at_work || kernels <= 6 * step.limit_with_communication.0 + measured, "{step:?}");
     }
 
-    /// A step of a newer release is no slower but where an operator runs another kernel, which the answer names: all beside the
-    /// operators takes as long at most. Releases before V1 are others: they captured whole graphs.
+    /// A newer release is no slower, unless an operator runs another kernel, which the answer names. The time outside
+    /// of operators is no longer. Releases before V1 are excluded, because they captured whole graphs.
     #[test]
     fn a_newer_release_is_no_slower_unless_another_kernel_runs(
         case in cases(), engine in 0..RELEASES.len(), at in 0..16_usize, n in 1..300_u64, tokens in 1..9000_u64,
@@ -147,7 +147,7 @@ proptest! {
             }
             prop_assert!(new.beside.small_kernels <= old.beside.small_kernels, "{pair:?}");
             let host = |cost: &Cost| cost.beside.host + cost.beside.launches;
-            // A shorter step hides less of the host's work: what both take together is no longer.
+            // In a shorter step less of the host's work is overlapped, so the sum of both times is compared.
             let kernels = |cost: &Cost| cost.operators.iter().map(|o| o.forecast.0).sum::<u64>();
             let slower = kernels(&new) > kernels(&old);
             prop_assert!(slower || new.forecast <= old.forecast || host(&new) <= host(&old), "{pair:?} {old:?} {new:?}");

@@ -1,4 +1,4 @@
-//! The planner: its best deployment meets the SLO when simulated, nothing cheaper does, and pruning does not lose the
+//! The planner: its best deployment meets the SLO when simulated, no cheaper one does, and pruning does not lose the
 //! best.
 
 use crate::support::model;
@@ -25,7 +25,7 @@ fn plan_of(spec: &Spec, model: &Arc<roofcast::Model>, question: &PlanQuestion) -
     plan(spec, model, Catalog::embedded().unwrap(), question).unwrap()
 }
 
-/// The keys of `over` in the place of those in `table`.
+/// Overrides keys of `table` by the keys of `over`.
 fn lay(table: &mut toml::Table, over: &toml::Table) {
     for (key, value) in over {
         match (table.get_mut(key).and_then(toml::Value::as_table_mut), value.as_table()) {
@@ -38,7 +38,7 @@ fn lay(table: &mut toml::Table, over: &toml::Table) {
 const LEAP: simulate::RunOptions =
     simulate::RunOptions { leap: true, records: false, series: false, trace: None, end_when_missed: false };
 
-/// A choice simulated through its own spec, with `fewer` replicas less.
+/// Simulates a choice through its own spec, with `fewer` replicas less.
 fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {
     let (forecaster, spec) = proof(text, choice, fewer);
     simulate(&forecaster, &spec, "best.toml", LEAP).unwrap()
@@ -65,7 +65,7 @@ fn proof_of(name: &str, text: &str, choice: &Choice, fewer: u64) -> (Forecaster,
     (Forecaster::embedded(deployment).unwrap(), spec)
 }
 
-/// True if a run meets the SLO of `text`, judged only by its printed figures.
+/// True if a run meets the SLO of `text`, judged only by the printed figures.
 fn meets(text: &str, run: &Simulation) -> bool {
     let slo = Spec::parse("plan.toml", text).unwrap().slo;
     let s = &run.summary;
@@ -76,7 +76,8 @@ fn meets(text: &str, run: &Simulation) -> bool {
     kept && !run.load.overloaded && run.refused == 0
 }
 
-/// The number of problems, equal in every run; failures are reported without shrinking.
+/// The proptest settings for `cases` problems, equal in every run; failures are reported without shrinking, because
+/// each case is slow.
 fn few(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -87,7 +88,7 @@ fn few(cases: u32) -> ProptestConfig {
     }
 }
 
-/// A problem of one to three kinds of chips.
+/// A problem with one to three kinds of accelerators.
 fn problem() -> impl Strategy<Value = String> {
     let chips = ["l4", "rtx-4090", "l40s", "a100-sxm-80gb", "h100-sxm", "h200-sxm"];
     let chips = prop::sample::subsequence(chips.to_vec(), 1..=3);
@@ -119,7 +120,7 @@ fn problem() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(few(30))]
 
-    /// The best meets the SLO through its own spec, and with a replica less it does not.
+    /// The best deployment meets the SLO when its own spec is simulated, and with a replica less it does not.
     #[test]
     fn the_best_meets_the_slo_and_the_next_cheaper_does_not(text in problem()) {
         let plan = planned(&text, false).unwrap();
@@ -140,7 +141,7 @@ proptest! {
 proptest! {
     #![proptest_config(few(12))]
 
-    /// Simulating every deployment that fits yields the best that pruning by limit and estimate yields.
+    /// Simulating every deployment that fits gives the best deployment that pruning by limit and estimate gives.
     #[test]
     fn pruning_never_loses_the_best(text in problem()) {
         let text = text.replace("max_accelerators = 4", "max_accelerators = 2");
@@ -159,8 +160,8 @@ fn every_deployment_is_accounted_for() {
     let plan =
         planned(&format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n"), false)
             .unwrap();
-    // Shapes of tp 1, 2 and 4 with 4, 2 and 1 numbers of replicas, with three budgets on H100 and two on L4, whose
-    // engine default is one of the searched values.
+    // tp 1, 2 and 4 have 4, 2 and 1 numbers of replicas; H100 have three token budgets and L4 two, because their
+    // engine's default is one of the searched values.
     assert_eq!(plan.considered, (3 + 2) * (4 + 2 + 1));
     let left: u64 = plan.left_out.iter().map(|l| l.count).sum();
     assert_eq!(left + plan.feasible + plan.dearer, plan.considered, "{:?}", plan.left_out);
@@ -168,11 +169,12 @@ fn every_deployment_is_accounted_for() {
     let best = plan.best.unwrap();
     assert!(plan.pareto.contains(&best) && plan.ranked[0] == best && best.stage == SearchStage::Simulation);
     assert!(plan.ranked.iter().all(|row| row.cost_per_hour >= best.cost_per_hour));
-    // A deployment that carries more than the load also carries the load: 10 requests/s.
+    // The deployment carries 10 requests/s, the load, and may carry more.
     assert!(best.max_requests_per_s.unwrap() >= 10.0);
 }
 
-/// H100 were timed under vLLM; L4 have a sibling at most, and no kernel times stand behind a limit.
+/// Kernels were measured on H100 under vLLM; for L4 there is at most a similar accelerator, and a limit needs no kernel
+/// times.
 #[test]
 fn rows_say_whose_kernels_they_rest_on() {
     let search = "accelerators = [\"h100-sxm\", \"rtx-4090\"]\nmax_accelerators = 1\nmax_num_batched_tokens = [8192]\n";
@@ -195,7 +197,7 @@ fn pools_apart_are_planned_and_their_spec_is_simulated() {
     let text = format!("{CHAT}{search}max_num_batched_tokens = [8192]\n").replace("rate = 10", "rate = 20");
     let text = text.replace("tpot_p99_ms = 50", "tpot_p99_ms = 10");
     let plan = planned(&text, true).unwrap();
-    // 1, 2 or 3 replicas alike; 1P1D, 1P2D and 2P1D.
+    // 1, 2 or 3 equal replicas; 1P1D, 1P2D and 2P1D.
     assert_eq!(plan.considered, 6);
     let apart = plan.ranked.iter().find(|row| row.prefill.is_some()).unwrap();
     let run = simulated(&text, apart, 0);
@@ -204,7 +206,7 @@ fn pools_apart_are_planned_and_their_spec_is_simulated() {
     assert_eq!(run.fleet.accelerators, apart.count);
 }
 
-/// Two kinds of accelerators, one for prompts and one for decodes.
+/// Disaggregated serving on two kinds of accelerators, one for prompts and one for decodes.
 #[test]
 fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {
     let search = "accelerators = [\"h100-sxm\", \"h200-sxm\"]\nmax_accelerators = 2\ntp = [1]\ndisaggregated = true\n\
@@ -212,14 +214,14 @@ fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {
                   power_w = { h100-sxm = 700, h200-sxm = 800 }\n";
     let text = format!("{CHAT}{search}").replace("rate = 10", "rate = 2");
     let plan = planned(&text, true).unwrap();
-    // One or two replicas of each chip; 1P1D on each, and with either chip for prompts.
+    // One or two replicas of each kind; 1P1D on each kind, and with prompts on either kind.
     assert_eq!(plan.considered, 2 * 2 + 2 + 2);
     let mixed: Vec<&Choice> = plan.ranked.iter().filter(|row| row.accelerators().contains('+')).collect();
     assert_eq!(mixed.len(), 2);
     for row in mixed {
         let prefill = row.prefill.as_ref().unwrap();
         assert_ne!(prefill.accelerator, row.accelerator);
-        // One of each: 2 + 3 dollars, 700 + 800 watts; 2 answers of 200 tokens a second.
+        // One of each kind: 2 + 3 dollars, 700 + 800 watts; 2 answers of 200 tokens per second.
         assert_eq!((row.count, row.cost_per_hour), (2, Some(5.0)));
         assert_eq!(row.joules_per_token, Some(1500.0 / 400.0));
         let run = simulated(&text, row, 0);
@@ -241,7 +243,7 @@ fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {
     assert_eq!(why[0].cost_per_hour, Some(5.0));
 }
 
-/// Two kinds of accelerators that both serve whole requests: each number of either, and the spec of each repeats its
+/// Two kinds of accelerators both serve whole requests: all numbers of either are considered, and each spec repeats its
 /// proof.
 #[test]
 fn two_kinds_of_replicas_share_a_load() {
@@ -249,7 +251,7 @@ fn two_kinds_of_replicas_share_a_load() {
                   max_num_batched_tokens = [8192]\nprices = { l40s = 1, h100-sxm = 3 }\n";
     let text = format!("{CHAT}{search}").replace("rate = 10", "rate = 24");
     let plan = planned(&text, true).unwrap();
-    // One to three of each alone; 1 + 1, 1 + 2 and 2 + 1 of both.
+    // One to three of each kind by itself; 1 + 1, 1 + 2 and 2 + 1 of both.
     assert_eq!(plan.considered, 3 + 3 + 3);
     let mixed: Vec<&Choice> = plan.ranked.iter().filter(|row| row.beside.is_some()).collect();
     assert!(!mixed.is_empty());
@@ -274,8 +276,8 @@ fn two_kinds_of_replicas_share_a_load() {
     assert!(planned(&users, false).unwrap_err().to_string().contains("search.mixed"));
 }
 
-/// A chip that misses the limit of one side is not combined for it: no L4 decodes 8 B weights in 16 bits, 16 GB at
-/// 300 GB/s, within 10 ms, but it computes prompts.
+/// An accelerator that misses the limit of one pool is not combined for that pool: an L4 cannot decode 8 B weights in
+/// 16 bits, 16 GB at 300 GB/s, within 10 ms, but it can compute prompts.
 #[test]
 fn two_chips_are_combined_only_where_the_limit_of_each_side_allows_it() {
     let search = "accelerators = [\"h100-sxm\", \"l4\"]\nmax_accelerators = 2\ntp = [1]\ndisaggregated = true\n\
@@ -283,7 +285,7 @@ fn two_chips_are_combined_only_where_the_limit_of_each_side_allows_it() {
     let text = format!("{CHAT}{search}").replace("rate = 10", "rate = 0.5");
     let text = text.replace("tpot_p99_ms = 50", "tpot_p99_ms = 10");
     let plan = planned(&text, true).unwrap();
-    // One or two replicas and 1P1D of each chip, and L4 for the prompts of an H100.
+    // One or two replicas and 1P1D of each kind, and L4 for the prompts of an H100.
     assert_eq!(plan.considered, 2 * 3 + 1);
 }
 
@@ -292,7 +294,7 @@ fn engines_without_pools_are_named_with_the_reason() {
     let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\ntp = [1]\ndisaggregated = true\n\
                   max_num_batched_tokens = [8192]\nengines = [\"vllm\", \"sglang\", \"tensorrt-llm\"]\n";
     let plan = planned(&format!("{CHAT}{search}"), false).unwrap();
-    // One or two replicas of each engine; 1P1D of the two that have pools.
+    // One or two replicas of each engine; 1P1D of the two engines that support pools.
     assert_eq!(plan.considered, 3 * 2 + 2);
     assert_eq!(plan.not_apart.len(), 1);
     assert!(
@@ -304,8 +306,8 @@ fn engines_without_pools_are_named_with_the_reason() {
     assert!(together.not_apart.is_empty());
 }
 
-/// Requests arrive for 20 times the longest decode time of one request: 20 · 200 · 0.05 s · 10/s = 2000; a larger
-/// requested number is used. A workload's own number makes a proof longer, never shorter.
+/// Requests arrive for 20 times the longest decode time of one request: 20 · 200 · 0.05 s · 10/s = 2000. A workload's
+/// own number of requests is used only if it is larger, so that it never shortens a proof.
 #[test]
 fn a_proof_has_the_requests_that_were_asked_for() {
     let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 1\nmax_num_batched_tokens = [8192]\n";
@@ -333,7 +335,7 @@ fn a_proof_has_the_requests_that_were_asked_for() {
 #[test]
 fn what_cannot_be_met_is_answered_with_what_came_nearest() {
     let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n";
-    // A step of 8 B weights in 16 bits at 3.35 TB/s takes 16 GB / 3.35 TB/s = 4.8 ms: on two chips 2.4, above 1.
+    // A step of 8 B weights in 16 bits takes 16 GB / 3.35 TB/s = 4.8 ms, on two accelerators 2.4 ms, above 1.
     let text = format!("{CHAT}{search}").replace("tpot_p99_ms = 50", "tpot_p99_ms = 1");
     let plan = planned(&text, false).unwrap();
     assert!(plan.best.is_none() && plan.pruned.limit == plan.considered && plan.simulated == 0);
@@ -360,8 +362,8 @@ fn a_named_deployment_is_accounted_for() {
     assert!(ask("colour=red").unwrap_err().to_string().contains("accelerator, count, tp"));
 }
 
-/// Between 10 and 20 ms no bound of a median is above a bound of the 99th percentile, and with a goodput each metric
-/// has one bound.
+/// With bounds of 10 and 20 ms: a bound on a median may not exceed one on the 99th percentile, and with a goodput each
+/// metric has one bound.
 #[test]
 fn bounds_that_contradict_each_other_are_refused() {
     let slo = |keys: &str| Spec::parse("plan.toml", &format!("[slo]\n{keys}")).map(|spec| spec.slo);
@@ -379,7 +381,7 @@ fn bounds_that_contradict_each_other_are_refused() {
     assert!(refused("ttft_p90_ms = -1").contains("slo.ttft_p90_ms"));
 }
 
-/// 50 tokens per second of a user are 1000 / 50 = 20 ms a token.
+/// A bound of 50 tokens per second of a user is 1000 / 50 = 20 ms per token.
 #[test]
 fn a_bound_on_tokens_per_second_is_one_on_tpot() {
     let slo = |keys: &str| Spec::parse("plan.toml", &format!("[slo]\n{keys}")).map(|spec| spec.slo);
@@ -394,7 +396,8 @@ fn a_bound_on_tokens_per_second_is_one_on_tpot() {
     }
 }
 
-/// Without a bound on TTFT a plan is of decodes alone; gaps between tokens and tails have bounds as others do.
+/// Without a bound on TTFT a plan is about decoding only; inter-token latencies and other percentiles can be bounded,
+/// too.
 #[test]
 fn every_latency_and_percentile_can_be_bounded_alone() {
     let with =
@@ -410,7 +413,7 @@ fn every_latency_and_percentile_can_be_bounded_alone() {
         assert_eq!((found.metric, found.percentile, found.most_ms), (metric, percentile, most));
         assert!(found.ms <= most, "{bound}: {found:?}");
     }
-    // A step of 8 B weights in 16 bits takes 2.4 ms on two H100 at the limit: gaps of 1 ms are ruled out by it.
+    // At the limit a step of 8 B weights in 16 bits takes 2.4 ms on two H100, which rules out gaps of 1 ms.
     let text = CHAT.replace("ttft_p99_ms = 2000\ntpot_p99_ms = 50", "itl_p50_ms = 1");
     let none =
         planned(&format!("{text}accelerators = [\"h100-sxm\"]\nmax_accelerators = 2\n"), false).unwrap();
@@ -418,7 +421,7 @@ fn every_latency_and_percentile_can_be_bounded_alone() {
     assert!(none.nearest[0].reason.starts_with("ITL"), "{:?}", none.nearest[0]);
 }
 
-/// One request in a thousand is beyond a 99.9th percentile.
+/// Judging a 99.9th percentile needs enough requests: one in a thousand is beyond it.
 #[test]
 fn a_tail_needs_requests() {
     let text = CHAT.replace("ttft_p99_ms", "ttft_p999_ms").replace("requests = 1000", "requests = 999");
@@ -426,7 +429,8 @@ fn a_tail_needs_requests() {
     assert!(told.contains("search.requests") && told.contains("1000 to 10000000"), "{told}");
 }
 
-/// A run ends when more are beyond a bound than its percentile lets be: a median only when half of the requests are.
+/// A run ends early when more requests are beyond a bound than its percentile allows: for a median, half of the
+/// requests.
 #[test]
 fn a_median_may_be_kept_where_a_99th_percentile_is_not() {
     let with = |bound: &str| planned(&CHAT.replace("ttft_p99_ms = 2000", bound), false).unwrap();
@@ -460,7 +464,7 @@ fn own_prices_and_powers_take_the_place_of_the_catalogs() {
     assert_eq!(best.accelerator, "h100-sxm");
     let count = best.count as f64;
     assert_eq!(best.cost_per_hour, Some(2.5 * count));
-    // The rate of the load: 10 answers of 200 tokens a second.
+    // Throughput is the load's: 10 answers of 200 tokens per second.
     assert_eq!(best.cost_per_million_tokens, Some(2.5 * count / 3600.0 / 2000.0 * 1e6));
     assert_eq!(best.joules_per_token, Some(1200.0 * count / 2000.0));
     for (wrong, said) in [
@@ -474,8 +478,8 @@ fn own_prices_and_powers_take_the_place_of_the_catalogs() {
     }
 }
 
-/// A search that is stopped after a number of progress checks: its proofs hold, and no deployment below its bound
-/// meets the SLO.
+/// A search is stopped after a number of progress checks: its proofs are valid, and no deployment cheaper than its
+/// lower bound meets the SLO.
 #[test]
 fn a_plan_that_is_stopped_keeps_what_it_knows() {
     let text = format!("{CHAT}accelerators = [\"l4\", \"h100-sxm\"]\nmax_accelerators = 4\n");
@@ -491,7 +495,8 @@ fn a_plan_that_is_stopped_keeps_what_it_knows() {
         let model = model(LLAMA);
         let found = plan(&spec, &model, Catalog::embedded().unwrap(), &question).unwrap();
         assert!(found.interrupted, "{stop}");
-        // Stopped after the search itself, while the best is asked how much more it carries, nothing is open any more.
+        // If it is stopped after the search itself, while the largest load of the best is sought, no deployment is
+        // unjudged.
         assert!(found.at_least.is_none_or(|value| value <= least), "{stop}: {:?}", found.at_least);
         match &found.best {
             Some(best) => {
@@ -502,7 +507,7 @@ fn a_plan_that_is_stopped_keeps_what_it_knows() {
     }
 }
 
-/// Nine of ten requests, and of a thousand 950.
+/// Nine tenths of 10 requests are 9, and 95 % of a thousand are 950.
 #[test]
 fn a_share_of_requests_is_a_number_of_them() {
     let share = |goodput: f64| {
@@ -513,7 +518,8 @@ fn a_share_of_requests_is_a_number_of_them() {
     assert_eq!(Slo::default().needed(10), None);
 }
 
-/// An engine that runs on none of the accelerators, and a tensor parallelism that no count has, are refused.
+/// A search is refused if its engine runs on none of the accelerators, or if no number of accelerators allows its
+/// tensor parallelism.
 #[test]
 fn a_search_that_has_nothing_to_choose_from_is_refused() {
     let refused = |search: &str| {
@@ -532,7 +538,8 @@ fn a_search_that_has_nothing_to_choose_from_is_refused() {
     assert!(cut.contains("nothing to choose from"), "{cut}");
 }
 
-/// A load on H100, of which the best, by cost, is as likely to meet its bounds as is asked.
+/// A spec for H100 with this confidence, and its plan, whose best deployment is the cheapest that meets the SLO with
+/// this probability.
 fn likely(confidence: f64) -> (String, Plan) {
     let search =
         "accelerators = [\"h100-sxm\"]\nmax_accelerators = 6\ntp = [1]\nmax_num_batched_tokens = [8192]\n";
@@ -542,8 +549,8 @@ fn likely(confidence: f64) -> (String, Plan) {
     (text, plan)
 }
 
-/// The normal deviate of 0.8 is 0.8416: at the 80th percentile of the step times the best meets the SLO; what is cheaper
-/// misses it there.
+/// The normal deviate of 0.8 is 0.8416: at the 80th percentile of the step times the best deployment meets the SLO, and
+/// cheaper ones miss it.
 #[test]
 fn the_best_is_as_likely_as_is_asked() {
     let (text, plan) = likely(0.8);
@@ -559,19 +566,21 @@ fn the_best_is_as_likely_as_is_asked() {
         assert!(choice.chance.unwrap() < 0.8 && choice.cost_per_hour < best.cost_per_hour);
     }
     assert!(!at(&plan.cheaper[0]), "{:?}", plan.cheaper[0].chance);
-    // Without confidence the cheapest that meets the SLO as forecast is the best.
+    // Without confidence the best is the cheapest deployment that meets the SLO as forecast.
     let (_, cheap) = likely(0.0);
     let cheap = cheap.best.unwrap();
     assert_eq!(cheap.count, plan.cheaper[0].count);
-    // Its chance by two runs, which suffice to reject it at 0.8, is near the one by runs at three quantiles.
+    // A probability from two runs, which suffice to reject a deployment at 0.8, is near the probability from runs at
+    // three quantiles.
     let [by_two, by_three] = [&plan.cheaper[0], &cheap].map(|choice| choice.chance.unwrap());
     assert!((by_two - by_three).abs() < 0.1, "{by_two} {by_three}");
-    // More replicas are never less likely.
+    // More replicas never lower the probability.
     let (_, sure) = likely(0.97);
     assert!(sure.best.unwrap().count >= best.count);
 }
 
-/// A bound 0.2 ms below the simulated value, both 20 in whole milliseconds: the reason has two figures, not "20 ms, 20 ms are allowed".
+/// The simulated value exceeds the bound by 0.2 ms, and both round to 20 ms: the reason shows more digits, not "20 ms,
+/// 20 ms are allowed".
 #[test]
 fn a_near_miss_has_two_figures() {
     let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 1\n";
@@ -586,7 +595,8 @@ fn a_near_miss_has_two_figures() {
     assert!(miss(20.2).is_none());
 }
 
-/// Of users' deployments, all of one group by cost per token, the eight first in rank have a chance: one of them is likely enough.
+/// Deployments for users are of one group, ordered by cost per token. The probability is computed for the first eight,
+/// of which one is likely enough.
 #[test]
 fn chances_are_computed_in_order_of_rank() {
     let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 8\ntp = [1]\nmax_num_batched_tokens = [2048, 8192]\n\
@@ -603,7 +613,8 @@ fn chances_are_computed_in_order_of_rank() {
     assert_eq!(plan.ranked[0], *likely[0]);
 }
 
-/// A choice through its own spec on steps at a normal deviate of their band: its closed loops' TPOT, 10th and 90th percentile.
+/// Simulates a choice through its own spec with step times at normal deviate `z` of their band: TPOT of its closed
+/// loops is at the 10th or 90th percentile.
 fn slowed(text: &str, choice: &Choice, z: f64) -> Simulation {
     let (forecaster, spec) = proof(text, choice, 0);
     let band = forecaster.coefficients.band.unwrap().factors(roofcast::coefficients::Load::Closed).tpot;
@@ -612,7 +623,7 @@ fn slowed(text: &str, choice: &Choice, z: f64) -> Simulation {
     simulate(&forecaster.slowed(factor), &spec, "best.toml", LEAP).unwrap()
 }
 
-/// 256 users begin one after another: how many requests prove it is no part of the answer.
+/// 256 users begin one after another; the number of requests in a proof does not change the answer.
 #[test]
 fn users_get_one_answer_whatever_the_number_of_requests() {
     let answer = |requests: u64| {
@@ -623,12 +634,12 @@ fn users_get_one_answer_whatever_the_number_of_requests() {
     };
     let [few, some, many] = [2000, 10_000, 20_000].map(answer);
     assert_eq!((few.count, some.count), (some.count, many.count));
-    // What is not judged comes on top of the requests that were asked for, and the spec repeats the proof.
+    // Requests that are not judged are added to the requested number, and the spec repeats the proof.
     assert!(some.spec["workload"]["arrivals"]["ramp_s"].as_float().unwrap() > 0.0);
 }
 
-/// Llama-3.1-70B at 20 requests/s on H100: what is proved at 60 % holds for six of ten other seeds and twice as many requests, at
-/// the times that are forecast.
+/// Llama-3.1-70B at 20 requests/s on H100: a deployment proved at 60 % meets the SLO for six of ten other seeds with
+/// twice as many requests, at the forecast step times.
 #[test]
 fn a_proof_holds_for_other_seeds_at_its_confidence() {
     const MODEL: &str = "meta-llama/Llama-3.1-70B-Instruct";

@@ -1,18 +1,19 @@
-//! Time that a new request waits until a scheduler considers it, counted in steps of decodes.
+//! Time that a new request waits until a scheduler considers it, in decode steps.
 
 use crate::runs::{deployment, records, served};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};
 
-/// A step of one decode: all weights but the embedding's, 128,256 × 4096, in 2 bytes.
+/// Milliseconds of a decode step of one sequence: all weights but the embedding's 128,256 × 4096, in 2 bytes.
 pub(super) const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e12 * 1e3;
 
-/// When the second of two requests of 16 tokens has its first token, in milliseconds; it comes `after` the first one's.
+/// Time of the first token of the second of two requests of 16 tokens, in milliseconds; it arrives `after_s` seconds
+/// after the first.
 pub(super) fn second(engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     second_on(RequestedParallelism::default(), engine, after_s, leap)
 }
 
-/// As [`second`], on accelerators with this parallelism.
+/// Time of the first token as [`second`] returns it, on accelerators with this parallelism.
 fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64, leap: bool) -> f64 {
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
     let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
@@ -27,8 +28,9 @@ fn second_on(parallelism: RequestedParallelism, engine: EngineSpec, after_s: f64
     records(&fleet)[1].first_token.unwrap().ms()
 }
 
-/// Steps of decodes that a new request waits with `paced` and not without. A step of one decode takes 4.49 ms at the limit
-/// (15.0 GB over 3.35 TB/s), a prompt of 16 tokens as long: at 6 ms the first decode of the first request is under way.
+/// Number of decode steps that a new request waits with `paced` but not with `plain`. A decode step takes 4.49 ms at
+/// the limit (15.0 GB over 3.35 TB/s), and so does a prompt of 16 tokens: at 6 ms the first request is in its first
+/// decode.
 fn later(paced: EngineSpec, plain: EngineSpec) -> f64 {
     let wait = |leap| (second(paced.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / STEP_MS;
     assert_eq!(wait(true), wait(false));
@@ -39,9 +41,10 @@ pub(super) fn near(found: f64, steps: f64) {
     assert!((found - steps).abs() < 0.02, "{found} steps, not {steps}");
 }
 
-/// Looks are before the steps 0, 5, 10 after a prompt: who comes in step 0 waits for four steps more than without. In the
-/// overlap loop step 0 is decided while the prompt is computed and step 1 when it ends; who comes then is looked at before
-/// step 2 without, and before step 5 with.
+/// SGLang looks for new requests before steps 0, 5, 10 after a prompt, so a request that arrives in step 0 waits four
+/// steps longer than without polling. In the overlap loop step 0 is decided while the prompt is computed, and step 1
+/// when the prompt ends: a request that arrives then is considered before step 2 without polling, and before step 5
+/// with it.
 #[test]
 fn sglang_looks_every_so_many_steps() {
     for (disable, steps) in [(true, 4.0), (false, 3.0)] {
@@ -55,7 +58,7 @@ fn sglang_looks_every_so_many_steps() {
     }
 }
 
-/// The step after the one in which it comes was scheduled before it came.
+/// TensorRT-LLM schedules the step after the current one before a new request arrives, which therefore waits a step.
 #[test]
 fn tensorrt_llm_schedules_beside_the_step_before() {
     let overlapped = EngineSpec { scheduler: Some(SchedulerKind::TensorrtLlm), ..EngineSpec::default() };
@@ -63,7 +66,7 @@ fn tensorrt_llm_schedules_beside_the_step_before() {
     near(later(overlapped, alone), 1.0);
 }
 
-/// vLLM does so by default from 0.14 on, and before only if set.
+/// vLLM schedules a step ahead by default from 0.14 on, and before that only if set.
 #[test]
 fn vllm_schedules_beside_the_step_before_since_0_14() {
     let of = |version: Option<&str>, ahead| EngineSpec {
@@ -80,7 +83,8 @@ fn vllm_schedules_beside_the_step_before_since_0_14() {
     near(later(of(Some("0.11.0"), Some(true)), alone), 1.0);
 }
 
-/// 16 tokens and a decode are far from half of 8192: held for all seven steps. They are more than a thousandth, 8: not at all.
+/// 16 tokens and a decode are far below half of 8192, so the prompt is held for all seven steps. They are above a
+/// thousandth, 8, so with that threshold it is not held.
 #[test]
 fn tensorrt_llm_holds_prompts_together() {
     let plain = EngineSpec {
@@ -97,7 +101,8 @@ fn tensorrt_llm_holds_prompts_together() {
     near(later(held(0.001), plain.clone()), 0.0);
 }
 
-/// Two data-parallel ranks, one prompt: held for all seven steps. Alone, or where the ranks need no balance: not at all.
+/// With two data-parallel ranks, a single prompt is held for all seven steps. With one rank, or if ranks need not be
+/// balanced, it is not held.
 #[test]
 fn tensorrt_llm_waits_for_a_prompt_on_every_rank() {
     let balanced = |ranks, balance| {

@@ -1,13 +1,13 @@
-//! Comparison of the architectures that transformers, vLLM and SGLang register for text generation with the ones that
-//! are read here: `docs/registered.md` is the table of `tests/registered.csv`, which `scripts/registered-models`
-//! writes.
+//! Comparison of the architectures that transformers, vLLM and SGLang register for text generation with the
+//! architectures that the library reads. `docs/registered.md` is the table of `tests/registered.csv`, which
+//! `scripts/registered-models` writes.
 
 use roofcast::model::config::{Standing, standing};
 use std::fmt::Write;
 
 const REGISTERED: &str = include_str!("../registered.csv");
 
-/// A row: class, model_type and the registries that have it.
+/// A row of the table: class, model_type and the registries that have it.
 struct Registered {
     class: &'static str,
     model_type: &'static str,
@@ -23,7 +23,7 @@ fn rows() -> Vec<Registered> {
     REGISTERED.lines().skip(2).map(row).collect()
 }
 
-/// The chapter, from the rows and what the reader makes of each type.
+/// The chapter, from the rows and the reader's result for each type.
 fn chapter() -> String {
     let versions = REGISTERED.lines().next().unwrap().trim_start_matches("# ");
     let rows = rows();
@@ -69,7 +69,7 @@ fn the_table_of_registered_architectures() {
     assert!(kept == fresh, "docs/registered.md is stale, UPDATE_DOCS=1 writes it: {stale:?}");
 }
 
-/// Families that people ask for: none may fall out of what is read unnoticed.
+/// Families that users ask for: the test fails if one is no longer read.
 #[test]
 fn types_that_all_three_register_are_mostly_read() {
     let everywhere: Vec<_> = rows().into_iter().filter(|r| r.registries == [true; 3]).collect();

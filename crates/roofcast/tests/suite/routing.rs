@@ -1,4 +1,5 @@
-//! Routers that weigh caches, on the load of a published ladder: which policy finds more of the prompts.
+//! Routers that weigh caches, on the load of a published comparison: the order of policies by the prompt tokens that
+//! they find.
 
 use super::fleets::{deployment, holds};
 use roofcast::parallelism::RequestedParallelism;
@@ -7,8 +8,8 @@ use roofcast::simulate::Simulation;
 use roofcast::spec::{EngineSpec, FleetSpec, PoolSpec, RoutingSpec, SchedulerKind};
 use roofcast::{Forecaster, Spec};
 
-/// 60 shared prefixes of 2,000 tokens: 120,000 tokens, of which one replica of 2,000 blocks of 16 tokens holds 32,000 and four
-/// hold all.
+/// 60 shared prefixes of 2,000 tokens: 120,000 tokens, of which one replica of 2,000 blocks of 16 tokens holds 32,000
+/// and four replicas hold all.
 fn workload() -> roofcast::workload::Workload {
     let keys = "[workload]\nseed = 3\nrequests = 600\narrivals = { kind = \"poisson\", rate = 12.0 }\ninput_len = 200\n\
                 output_len = 20\nprefix = { length = 2000, count = 60, share = 1.0 }\n";
@@ -16,7 +17,7 @@ fn workload() -> roofcast::workload::Workload {
 }
 
 fn served(scheduler: SchedulerKind, router: Routing) -> Simulation {
-    // Pages of SGLang have one token.
+    // SGLang's pages have one token.
     let blocks = if scheduler == SchedulerKind::Sglang { 32_000 } else { 2000 };
     let engine =
         EngineSpec { scheduler: Some(scheduler), num_gpu_blocks: Some(blocks), ..EngineSpec::default() };
@@ -29,9 +30,9 @@ fn found(s: &Simulation) -> f64 {
     prefixes.found_tokens as f64 / prefixes.prompt_tokens as f64
 }
 
-/// A policy that follows caches keeps each prefix on few replicas: 15 of the 60 on each, 30,000 of its 32,000 tokens. Turns
-/// spread all 60 over all four, of which each holds a quarter. Dynamo's cost counts the blocks in use, so that a busy holder loses to an idle replica: it finds less
-/// than the others.
+/// A policy that follows caches keeps each prefix on few replicas: 15 of the 60 on each, 30,000 of its 32,000 tokens.
+/// Round robin spreads all 60 over all four, each of which holds a quarter. Dynamo's cost counts the blocks in use, so
+/// that a busy holder loses to an idle replica, and it finds less than the others.
 #[test]
 fn routers_that_weigh_caches_find_more_than_turns() {
     for scheduler in [SchedulerKind::Vllm, SchedulerKind::Sglang] {
@@ -45,7 +46,7 @@ fn routers_that_weigh_caches_find_more_than_turns() {
     }
 }
 
-/// The best replica has at least the chosen one's tokens, and the whole fleet at most all shared tokens.
+/// The best replica has at least the tokens of the chosen one, and the whole fleet at most all shared tokens.
 #[test]
 fn the_choice_is_held_beside_the_best() {
     let turns = served(SchedulerKind::Vllm, Routing::RoundRobin);

@@ -33,14 +33,14 @@ pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
     .unwrap()
 }
 
-/// The deployment with data-parallel attention.
+/// The deployment with attention data parallelism over `ranks`.
 pub(super) fn spread(deployment: Deployment, ranks: u64) -> Deployment {
     let parallelism =
         RequestedParallelism { tp: Some(1), attention_dp: Some(ranks), ..RequestedParallelism::default() };
     deployment.varied(|options| options.parallelism = parallelism).unwrap()
 }
 
-/// A replica of `deployment` for requests of 1000 tokens without common prompts.
+/// A replica of `deployment` for requests of 1000 tokens without common prefixes.
 pub(super) fn replica(
     deployment: &Deployment,
     seed: u64,
@@ -66,7 +66,7 @@ pub(super) fn records(fleet: &Fleet) -> &[Record] {
     fleet.results.records.as_ref().unwrap()
 }
 
-/// The first record in which two runs differ.
+/// Asserts that two runs have equal records; fails with the first difference.
 pub(super) fn same(ours: &[Record], theirs: &[Record]) {
     assert_eq!(ours.len(), theirs.len());
     if let Some((a, b)) = ours.iter().zip(theirs).find(|(a, b)| a != b) {
@@ -95,7 +95,7 @@ pub(super) fn conserved(fleet: &Fleet, requests: u64) {
     assert!(replica.is_empty());
 }
 
-/// The recorded timeline: levels, the phases of requests and the steps.
+/// The recorded timeline: gauges over time, the phases of requests, and the steps.
 pub(super) fn shown(fleet: &mut Fleet) -> (Vec<SeriesPoint>, Vec<(Ticks, TraceEvent)>, Vec<Segment>) {
     let end = fleet.replicas[0].clock();
     let timeline = fleet.replicas[0].timeline().take().unwrap();
@@ -107,7 +107,7 @@ pub(super) fn shown(fleet: &mut Fleet) -> (Vec<SeriesPoint>, Vec<(Ticks, TraceEv
         .copied()
         .filter(|(_, e)| !matches!(e, TraceEvent::Steps(_) | TraceEvent::Idle))
         .collect();
-    // Events at one time are in the order in which they were recorded.
+    // Events at equal times are in the order of recording, which may differ, so they are sorted by their text.
     phases.sort_by_cached_key(|(at, event)| (*at, format!("{event:?}")));
     let steps = events.into_iter().filter_map(|(_, event)| match event {
         TraceEvent::Steps(segment) => Some(segment),
@@ -116,8 +116,8 @@ pub(super) fn shown(fleet: &mut Fleet) -> (Vec<SeriesPoint>, Vec<(Ticks, TraceEv
     (points, phases, steps.collect())
 }
 
-/// A leap shows the data of its steps: running and waiting counts are exact; tokens and blocks within it rise
-/// steadily.
+/// Asserts that a leap shows the values of its steps: numbers of running and waiting requests are exact; tokens and
+/// blocks rise steadily within the leap.
 pub(super) fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
     let ((a, phases, steps), (b, same_phases, leaps)) = (shown(stepping), shown(leaping));
     assert_eq!(phases, same_phases);
@@ -135,8 +135,8 @@ pub(super) fn same_over_time(stepping: &mut Fleet, leaping: &mut Fleet) {
         );
         assert_eq!(a.preemptions, b.preemptions);
         assert!(a.running >= 0.0 && a.waiting >= 0.0 && a.blocks >= -1e-6, "{a:?}");
-        // A straight line is off a sequence's stairs by a block, and by another where it rises within the last step;
-        // the whole is rounded to blocks.
+        // A straight line differs from a sequence's staircase by at most a block, and by another if the staircase rises
+        // in the last step; the sum is rounded to blocks.
         assert!((a.blocks - b.blocks).abs() <= 2.0 * most + 1.0, "{a:?} {b:?}");
     }
 }

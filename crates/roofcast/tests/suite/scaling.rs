@@ -1,4 +1,4 @@
-//! Autoscaling: replicas over time, and their cost.
+//! Autoscaling: the number of replicas over time, and their cost.
 
 use super::fleets::{ONE, close, deployment, holds, run, spec};
 use super::runs::{same, workloads};
@@ -9,7 +9,7 @@ use roofcast::spec::{AutoscaleSpec, EngineSpec, FleetSpec};
 use roofcast::units::Picoseconds;
 use roofcast::{Error, Spec};
 
-/// Requests of 100 tokens, of which 64 are everybody's, and 10 more, at the times given.
+/// Requests of 100 prompt tokens, of which all share 64, and 10 output tokens, at the given times in seconds.
 fn at(times: &[f64]) -> roofcast::workload::Workload {
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\ninput_len = 36\noutput_len = 10\n\
                 prefix = { length = 64, count = 1, share = 1.0 }\n";
@@ -28,7 +28,7 @@ fn seconds(time: Picoseconds) -> f64 {
     time.ms() / 1e3
 }
 
-/// A request takes some 50 ms.
+/// A day with at most two replicas; a request takes about 50 ms.
 #[test]
 fn a_day_of_two_replicas() {
     let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
@@ -37,12 +37,12 @@ fn a_day_of_two_replicas() {
     let workload = at(&[1.0, 1.01, 9.0, 21.0, 30.0, 30.01, 42.0, 42.01, 60.0, 60.01, 72.0, 72.01]);
     let run = run(&deployment, &workload, scaled(autoscale, Routing::LeastLoaded), true);
     let records = &run.records;
-    // 1.01: two are in flight, so the second replica starts, to be ready at 11.01; until then the first serves alone.
-    // At 9 and 21 one is in flight, so the first serves, and the second stops at 16.01, after 5 s without a request.
-    // 30.01: two are in flight, so it starts again, ready at 40.01. 42: one is in flight, so the first serves. 42.01:
-    // the second serves, and stops 5 s after its answer. 60.01, 72 and 72.01 repeat this.
+    // 1.01: two requests are in flight, so the second replica starts, and is ready at 11.01; until then the first
+    // serves alone. 9 and 21: one is in flight, so the first serves, and the second stops at 16.01, after 5 s without a
+    // request. 30.01: two are in flight, so the second starts again, ready at 40.01. 42: one is in flight, so the first
+    // serves. 42.01: the second serves, and stops 5 s after its answer. 60.01, 72 and 72.01 repeat this.
     assert!(records.iter().map(|r| r.replica).eq([0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]), "{records:?}");
-    // Its cache is lost when it stops: 64 tokens are found by all requests but the first after each start.
+    // A replica loses its cache when it stops: all requests find 64 tokens, except the first after each start.
     let found = records.iter().map(|r| r.cached_tokens / 64);
     assert!(found.eq([0, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0]), "{records:?}");
     let finished = |n: usize| seconds(records[n].finished);
@@ -52,7 +52,7 @@ fn a_day_of_two_replicas() {
     close(used.replica_seconds, up);
     close(used.mean_replicas, up / (end - 1.0));
     assert_eq!((used.max_replicas, used.started, used.stopped), (2, 3, 2));
-    // Replicas cost while they are up, start-ups included, and compute or wait for that time.
+    // Replicas cost while they are up, including start-up, and use busy or idle power for that time.
     let price = deployment.accelerator.price.as_ref().unwrap().usd_per_hour;
     close(run.expense.dollars_per_million_output_tokens.unwrap(), price * up / 3600.0 / 120.0 * 1e6);
     close(run.time.busy_s() + run.time.idle_s, up);
@@ -78,7 +78,8 @@ fn routers() -> impl Strategy<Value = Routing> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Stepping, leaping and leaping again agree, nothing is lost, and the number of replicas is within the bounds.
+    /// Stepping, leaping and a second leaping run agree, nothing is lost, and the number of replicas is within its
+    /// bounds.
     #[test]
     fn scaling_loses_nothing(workload in workloads(), autoscale in autoscales(), router in routers()) {
         let engine = EngineSpec { num_gpu_blocks: Some(200), max_num_seqs: Some(8), ..EngineSpec::default() };
@@ -95,7 +96,7 @@ proptest! {
         prop_assert!((time - used.replica_seconds).abs() <= 1e-9 * time.max(1.0), "{time} {used:?}");
     }
 
-    /// With equal bounds, nothing starts or stops: it is a fleet of that size.
+    /// With equal bounds nothing starts or stops: the fleet is one of that size.
     #[test]
     fn a_fixed_number_is_a_plain_fleet(workload in workloads(), count in 1_u64..5, router in routers()) {
         let autoscale =

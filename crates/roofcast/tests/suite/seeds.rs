@@ -1,6 +1,7 @@
-//! Every figure of the seeds against arithmetic by hand: `shared/seeds/ledger.md`, worked out again for the exact models.
+//! Every figure of the seeds against arithmetic by hand: `shared/seeds/ledger.md`, computed again for the exact models.
 //!
-//! Each row is (claim, by the seed's rules, by roofcast); the line above it shows the arithmetic for the two.
+//! Each row is (claim, by the seed's rules, by roofcast); the comment above it has the arithmetic of the two figures,
+//! separated by a semicolon.
 
 #[path = "seeds/arithmetic_001.rs"]
 mod arithmetic_001;
@@ -19,17 +20,17 @@ use roofcast::seeds::{Claim, Seed, SeedVerdict, claims};
 use roofcast::spec::{Convention, PrecisionSpec};
 use std::sync::Arc;
 
-/// Claim, recomputed, roofcast.
+/// A claim, its figure by the seed's rules, and its figure by roofcast.
 type Golden = (&'static str, f64, f64);
 
-/// No figure.
+/// Mark of a figure that is absent.
 const NONE: f64 = f64::NAN;
 
 fn of(seed: Seed) -> Vec<Claim> {
     claims(catalog(), seed).unwrap()
 }
 
-/// Whole numbers must be equal, others to four digits.
+/// True if a figure agrees with the expected one: whole numbers exactly, others to four digits.
 fn near(found: Option<f64>, expected: f64) -> bool {
     match found {
         None => expected.is_nan(),
@@ -72,15 +73,15 @@ fn seed_004_by_hand() {
     hold(&of(Seed::Tpu004), tpu_004::GOLDENS);
 }
 
-/// The two measured tables, which have tests of their own.
+/// True for claims of the two measured tables, which have their own tests.
 fn is_table(claim: &Claim) -> bool {
     claim.section.starts_with("2.5 KV tokens, measured") || claim.section.starts_with("8 asyncio")
 }
 
-/// tokens = floor((24·2^30 − Ap·w/8) / (KV·16/8)), the text's formula through the capacity of the library.
+/// The text's formula, through the capacity of the library: tokens = floor((24·2^30 − Ap·w/8) / (KV·16/8)).
 #[test]
 fn all_twelve_cells_of_seed_003_are_exact() {
-    // Ap and KV elements a token by hand: 24·(1025·1024·3 + 1024² + 3·1024·2816) + 1024·151936 = 463,937,536 and
+    // Ap and KV elements per token by hand: 24·(1025·1024·3 + 1024² + 3·1024·2816) + 1024·151936 = 463,937,536 and
     // 2·24·1024 = 49,152 for 0.5B; (24·2^30 − 463,937,536)/98,304 = 257,424.
     let cells = [
         ("0.5B", 257_424, 259_784),
@@ -88,7 +89,7 @@ fn all_twelve_cells_of_seed_003_are_exact() {
         ("4B", 54_220, 58_567),
         ("7B", 35_612, 42_382),
         ("14B", 15_114, 23_285),
-        // 31,732,989,952 bytes of 8 bits are 5.96e9 more than 24 GiB.
+        // 31,732,989,952 bytes of 8-bit weights are 5.96e9 more than 24 GiB.
         ("32B", 0, 37_778),
     ];
     for (size, w8, w4) in cells {
@@ -113,8 +114,8 @@ fn all_twelve_cells_of_seed_003_are_exact() {
     }
 }
 
-/// llama.cpp's allocation stays below the capacity of 24 GiB, and the forecast is within 3.2 % of the allocation, 17
-/// % for 32B, whose weights leave little.
+/// llama.cpp's allocation is below the capacity of 24 GiB, and the forecast is within 3.2 % of the allocation, 17 % for
+/// 32B, whose weights leave little memory.
 #[test]
 fn no_measured_column_beats_its_limit() {
     let claims: Vec<Claim> =
@@ -129,21 +130,22 @@ fn no_measured_column_beats_its_limit() {
             assert!(said > ours, "{}: {said} ms beat {ours}", claim.claim);
             continue;
         }
-        // The largest error: 11,611 tokens against 11,250 are 3.21 %; slots of llama.cpp have no blocks to round to.
+        // The largest error is 3.21 %, 11,611 tokens against 11,250; llama.cpp's slots are not rounded to blocks.
         let most = if claim.claim.starts_with("32B") { 0.17 } else { 0.0322 };
         assert!((ours / said - 1.0).abs() < most, "{}: {said}, forecast {ours}", claim.claim);
         let limit: f64 = claim.why.rsplit(' ').next().unwrap().parse().unwrap();
         assert!(said < limit && ours < limit, "{}: {said} of {limit}", claim.claim);
     }
-    // 7B q8_0: 8.5 bits on 7,720,665,088 matrix elements, 32 on 659,456 others: (24·2^30 − 8.206e9)/524,288 = 33,500. The
-    // forecast has 23.55 GiB, 1e9 B less for the runtime, 8.206e9 − 622,329,856 · 8.5/8 = 7.545e9 of weights and
-    // 4 · 4096 · 512 · 4 = 33.6e6 of activations: 16.71e9 for 524,288 + 33 · 512 · 4 bytes a token, 28,229.
+    // 7B q8_0: 8.5 bits for 7,720,665,088 matrix elements, 32 for 659,456 others: (24·2^30 − 8.206e9)/524,288 = 33,500.
+    // The forecast has 23.55 GiB, less 1e9 B for the runtime, 8.206e9 − 622,329,856 · 8.5/8 = 7.545e9 of weights and 4
+    // · 4096 · 512 · 4 = 33.6e6 of activations: 16.71e9 at 524,288 + 33 · 512 · 4 bytes a token, 28,229.
     let q8 = claims.iter().find(|c| c.claim == "7B q8_0").unwrap();
     assert!(q8.why.ends_with("the limit is 33500"), "{}", q8.why);
     assert_eq!((q8.said.as_str(), q8.roofcast), ("28398", Some(28_229.0)));
 }
 
-/// Behind gevent, forecasts are within 8 % up to 16 users, 8 for 32B: as many as the cache holds to the end.
+/// With the server gevent, forecasts are within 8 % up to 16 users, or 8 for 32B, as many as the cache holds until the
+/// end.
 #[test]
 fn gevents_cells_are_forecast() {
     let cells: Vec<Claim> =
@@ -157,7 +159,7 @@ fn gevents_cells_are_forecast() {
     }
 }
 
-/// 42 cells, 8 of which the text rounded before it subtracted.
+/// 42 cells; in 8 of them the text rounded before it subtracted.
 #[test]
 fn overheads_are_differences_to_a_hundredth() {
     let claims: Vec<Claim> =
@@ -181,7 +183,7 @@ fn said(claim: &Claim) -> Result<f64, std::num::ParseFloatError> {
     text[..end].parse()
 }
 
-/// "Exact" means: its own rules give the digits that the seed prints, rounded or cut.
+/// "Exact" means that the seed's own rules give the digits that it prints, rounded or truncated.
 #[test]
 fn exact_claims_are_exact() {
     let mut checked = 0;

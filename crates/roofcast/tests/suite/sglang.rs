@@ -1,4 +1,5 @@
-//! SGLang's policy: leaping is stepping over all that its scheduler does, nothing is lost, every token comes back.
+//! SGLang's policy: leaping equals stepping for all of its scheduler's features, nothing is lost, every token of the
+//! pool is free at the end.
 
 use super::polling::{STEP_MS, near, second};
 use super::runs::{conserved, deployment, records, same, same_over_time, served, workloads};
@@ -10,7 +11,7 @@ use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, Schedule
 use roofcast::spec::{RetractionPolicy, WritePolicy};
 use roofcast::workload::request::Run;
 
-/// Specs over pages, both loops, mixed chunks, whole prompts, retraction, priorities and polling.
+/// Specs over page sizes, both loops, mixed chunks, whole prompts, retraction, priorities and polling.
 pub(super) fn specs(pools: std::ops::Range<u64>) -> impl Strategy<Value = EngineSpec> {
     let sizes = (pools, 1_u64..40, 0_usize..4, 0_usize..3, 0_usize..4);
     let flags = any::<[bool; 6]>();
@@ -73,7 +74,7 @@ proptest! {
         prop_assert_eq!((a.recomputed_tokens, a.idle_tokens, a.decoding_steps), (b.recomputed_tokens, b.idle_tokens, b.decoding_steps));
         prop_assert_eq!((a.loaded_tokens, a.stored_tokens, a.dropped_tokens), (b.loaded_tokens, b.stored_tokens, b.dropped_tokens));
         prop_assert_eq!(a.swapping, b.swapping);
-        // A gap for every token but the first of each answer.
+        // Every token of an answer except the first has a gap before it.
         let gaps: u64 = records(&leaping).iter().filter(|r| r.first_token.is_some()).map(|r| r.output_len - 1).sum();
         prop_assert_eq!(b.itl.count(), gaps);
     }
@@ -121,7 +122,7 @@ fn configs() -> impl Strategy<Value = ServerArgs> {
             let [lpm, mixed, radix, priority, low, still, overlap, by_priority] = flags;
             let chunked_prefill_size = [None, Some(64), Some(128), Some(256)][chunk];
             ServerArgs {
-                // SGLang takes priorities with fcfs alone.
+                // SGLang accepts priorities only with the policy fcfs.
                 schedule_policy: if lpm && !priority { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
                 schedule_conservativeness: conservativeness,
                 max_total_tokens: pool,
@@ -176,7 +177,7 @@ proptest! {
                 prop_assert_eq!(scheduler.add(requests[next].1.clone()), next);
                 next += 1;
             }
-            // Copies to the host take two iterations, loads three.
+            // Copies to the host take two iterations, loads take three.
             while under_way[0].first().is_some_and(|at| at + 2 <= index) {
                 under_way[0].remove(0);
                 scheduler.stored();
@@ -228,7 +229,7 @@ proptest! {
             prop_assert!(index + 1 < 40_000, "{} wait for ever", scheduler.in_flight());
         }
         prop_assert!(done[..requests.len()].iter().all(|done| *done));
-        // Each has its first token once, and another after each time that it lost its place.
+        // Each request has its first token once, and once more after each retraction.
         prop_assert!(sampled[..requests.len()].iter().all(|times| *times > 0));
         let [available, evictable] = scheduler.kv();
         prop_assert_eq!((available + evictable, scheduler.protected()), (pool, 0));
@@ -236,7 +237,8 @@ proptest! {
     }
 }
 
-/// In the overlap loop a batch is decided while another runs: who comes waits for one batch more than in the plain loop.
+/// In the overlap loop a batch is decided while another runs, so a new request waits one batch longer than in the plain
+/// loop.
 #[test]
 fn the_overlap_loop_decides_a_batch_ahead() {
     let plain = EngineSpec {
@@ -250,9 +252,10 @@ fn the_overlap_loop_decides_a_batch_ahead() {
     assert_eq!(wait(true), wait(false));
 }
 
-/// A pool of 1000 tokens, one row. The second request has higher priority and never was a candidate: preemption on
-/// its behalf counts only its bound, 98, which is free. The one row that decodes together with prompts stays counted
-/// in that pass, so that 900 + 98 + 1 tokens do not fit in 1000 - 1. Nothing runs then; the next pass admits it.
+/// A pool of 1000 tokens and one row. The second request has higher priority and was never a candidate: preemption for
+/// it counts only its bound, 98 tokens, which is free. The one row that decodes together with prompts still counts in
+/// that pass, so that 900 + 98 + 1 tokens do not fit in 1000 - 1. Nothing runs then, and the next pass admits the
+/// request.
 #[test]
 fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
     for (overlap, leap) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -279,9 +282,9 @@ fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
     }
 }
 
-/// Five distinct prompts of 1000 tokens, one after another and then all again, in a device pool of 2500 tokens and a
-/// host pool of 5251. Two and a half prompts are on the device, so the first ones of the second round are lost
-/// without a host tier, and on the host with it; every token of a prompt is loaded except the one that has to be
+/// Five different prompts of 1000 tokens, one after another and then all again, with a device pool of 2500 tokens and a
+/// host pool of 5251. The device holds two and a half prompts, so without a host tier the first prompts of the second
+/// round are lost; with it they are on the host. Every token of a prompt is loaded except the last, which has to be
 /// computed.
 #[test]
 fn a_host_tier_keeps_what_leaves_the_device() {

@@ -1,4 +1,4 @@
-//! Speculative decoding: accepted tokens, their cost, and that nothing is lost.
+//! Speculative decoding: accepted tokens, their cost, and the conservation of requests and tokens.
 
 use super::runs::{conserved, deployment, records, same, served, workloads};
 use super::support::{catalog, model};
@@ -15,7 +15,8 @@ use std::sync::Arc;
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 const SMALL: &str = "meta-llama/Llama-3.2-1B-Instruct";
 
-/// A run of `requests` of 1000 tokens and `output` on an H100, one after the other, with `[engine.speculative]` as given.
+/// Simulates `requests` requests of 1000 prompt and `output` output tokens on an H100, one after the other, with the
+/// keys `speculative` of `[engine.speculative]`.
 fn run(requests: u64, output: u64, speculative: &str) -> roofcast::Result<Simulation> {
     let text = format!(
         "[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n[workload]\nrequests = {requests}\n\
@@ -45,46 +46,49 @@ fn reading(bytes: f64) -> f64 {
     bytes / 3.35e12 * 1e3
 }
 
-/// 8,030,261,248 weights without the 128,256 × 4096 of the embedding, in 2 bytes.
+/// Bytes of the weights that a step reads: 8,030,261,248 without the embedding's 128,256 × 4096, in 2 bytes.
 const WEIGHTS: f64 = (8_030_261_248.0 - 128_256.0 * 4096.0) * 2.0;
-/// Keys and values of a token, 2 × 8 × 128 × 32 × 2 bytes, and its row of the embedding.
+/// Bytes of a token's keys and values, 2 × 8 × 128 × 32 × 2; the next constant is a token's row of the embedding.
 const KV: f64 = 131_072.0;
 const ROW: f64 = 8192.0;
 
-/// One request of 1 + 50 tokens; the prompt's step says the first.
+/// One request of 1 + 50 tokens, of which the prefill step generates the first.
 #[test]
 fn all_or_nothing_is_accepted() {
-    // With every draft accepted a step says 4 + 1 tokens.
+    // If every draft is accepted, a step generates 4 + 1 tokens.
     let all = run(1, 51, &drafts(4, 1.0, 0.0)).unwrap();
     let a = all.activity;
     assert_eq!((a.steps, a.drafted_tokens, a.rejected_tokens), (1 + 10, 40, 0));
     assert_eq!(a.scheduled_tokens, 1000 + 50);
-    // With none, 1: the others are computed for nothing.
+    // If none is accepted, a step generates 1 token; the drafts are computed for nothing.
     let none = run(1, 51, &drafts(4, 0.0, 0.0)).unwrap();
     let a = none.activity;
     assert_eq!((a.steps, a.drafted_tokens, a.rejected_tokens), (1 + 50, 200, 200));
     assert_eq!(a.scheduled_tokens, 1000 + 50 + 200);
-    // 53 = 1 + 10 × 5 + 2: of the last step's drafts one is said, and three are beyond the end.
+    // 53 = 1 + 10 × 5 + 2: of the last step's drafts one is used, and three are beyond the end.
     let a = run(1, 53, &drafts(4, 1.0, 0.0)).unwrap().activity;
     assert_eq!((a.steps, a.drafted_tokens, a.rejected_tokens), (1 + 11, 44, 3));
-    // Gaps are those between steps, whatever they bring; time per token counts tokens.
+    // Inter-token latency is between steps, however many tokens they bring; TPOT counts tokens.
     close(all.summary.itl.mean, all.summary.tpot.mean * 5.0);
 }
 
-/// A step reads the weights once, the cache of the tokens before it and its own, and a row for each of these.
+/// A step reads the weights once, the cache of earlier tokens and of its own, and for each of its own a row of the
+/// embedding.
 #[test]
 fn steps_by_hand() {
     for share in [0.0, 0.1] {
         let s = run(1, 51, &drafts(4, 1.0, share)).unwrap().summary;
-        // Ten steps that end with 1005, 1010, …, 1050 tokens in the cache: 10,275 in all. Four drafts take four shares.
+        // Ten steps end with 1005, 1010, …, 1050 tokens in the cache, 10,275 in all. Four drafts cost four times the
+        // fraction `share` of a step.
         let steps = reading(10.0 * (WEIGHTS + 5.0 * ROW) + 10_275.0 * KV);
         close(s.e2el.mean - s.ttft.mean, steps * (1.0 + 4.0 * share));
-        // So does the prompt's step, after which four tokens are drafted, too.
+        // The prefill step is followed by four drafts, too.
         close(s.ttft.mean, run(1, 51, "").unwrap().summary.ttft.mean * (1.0 + 4.0 * share));
     }
 }
 
-/// (1 − α^(k+1))/(1 − α) tokens a step (Leviathan et al. 2023, equation 1), and the speed-up of their theorem 3.8.
+/// The mean number of tokens per step is (1 − α^(k+1))/(1 − α) (Leviathan et al. 2023, equation 1), and the speed-up
+/// follows their theorem 3.8.
 #[test]
 fn the_mean_advance_is_leviathans() {
     let plain = run(20, 1001, "").unwrap().summary;
@@ -92,20 +96,21 @@ fn the_mean_advance_is_leviathans() {
         let share = 0.05;
         let s = run(20, 1001, &drafts(count, acceptance, share)).unwrap();
         let advance = (1.0 - f64::powi(acceptance, count as i32 + 1)) / (1.0 - acceptance);
-        // 20,000 tokens in 20,000/advance steps, each of which says 1 to k + 1: a deviation of k/2 at most, and of the mean
-        // k/2 · √(advance/20,000), for k = 8 and 4.3 tokens a step 1.4 %. Three of these, and half a step a request at its end.
+        // 20,000 tokens take 20,000/advance steps, each of 1 to k + 1 tokens: their deviation is at most k/2, and the
+        // deviation of the mean k/2 · √(advance/20,000), 1.4 % for k = 8 and 4.3 tokens per step. The tolerance is
+        // three of these, and half a step per request at its end.
         let said = 20_000.0 / (s.activity.steps - 20) as f64;
         let deviation = count as f64 / 2.0 * (advance / 20_000.0).sqrt();
         let end = 20.0 * advance / 20_000.0;
         assert!((said / advance - 1.0).abs() < 3.0 * deviation / advance + end, "{said} {advance}");
-        // Verifying reads a few rows more than a decode does, below 0.1 % of its bytes; nothing else is in the way.
+        // Verification reads some more rows than a decode, below 0.1 % of its bytes; otherwise times are equal.
         let speedup = plain.tpot.mean / s.summary.tpot.mean;
         let expected = said / (count as f64 * share + 1.0);
         assert!((speedup / expected - 1.0).abs() < 1e-3, "{speedup} {expected}");
     }
 }
 
-/// A draft model takes a pass for each token, and its weights and cache are held in addition to the target's.
+/// A draft model takes a forward pass for each draft, and its weights and cache are held in addition to the target's.
 #[test]
 fn a_small_model_drafts_for_a_large_one() {
     let text = format!(
@@ -117,17 +122,18 @@ fn a_small_model_drafts_for_a_large_one() {
         Deployment::resolve(model(name), Arc::clone(&chip), &DeploymentOptions::default()).unwrap()
     };
     let (small, large) = (alone(SMALL), alone(LLAMA));
-    // One step ends with 1003 tokens and says the 1002nd to 1004th; then drafts see 1004 and 1005.
+    // One step ends with 1003 tokens and generates tokens 1002 to 1004; the next drafts have contexts of 1004 and 1005.
     let pass = |context: u64| {
         limit(&small, &Batch::decode(1, context), Utilization::FULL).limit_with_communication.ms()
     };
     let step = reading(WEIGHTS + 3.0 * ROW + 1003.0 * KV) + pass(1004) + pass(1005);
     close(run.summary.e2el.mean - run.summary.ttft.mean, step);
-    // The room for KV is smaller by the small model's 1,235,814,400 weights of 2 bytes (its embedding is its
-    // lm_head), and a token takes 2 × 8 × 64 × 16 × 2 = 32,768 bytes more. One block is vLLM's own.
+    // The room for KV is reduced by the draft model's 1,235,814,400 weights of 2 bytes (its embedding is its lm_head),
+    // and a token takes 2 × 8 × 64 × 16 × 2 = 32,768 bytes more. One block is vLLM's own.
     let room = memory::ranks(&large)[0].kv_bytes.0 - 2 * 1_235_814_400;
     assert_eq!(run.kv_cache.blocks, room / ((131_072 + 32_768) * 16) - 1);
-    // It has room for the next two drafts: 1003 tokens and two are 63 blocks of 16. With four drafts 1005 and four are 64.
+    // A request holds room for the next two drafts: 1003 tokens and two are 63 blocks of 16. With four drafts, 1005 and
+    // four are 64.
     assert_eq!(run.kv_cache.max_blocks, 63);
     let four = text.replace("tokens = 2", "tokens = 4");
     assert_eq!(self::run(1, 6, &four).unwrap().kv_cache.max_blocks, 64);
@@ -180,7 +186,7 @@ fn what_cannot_be_drafted_is_refused() {
     }
 }
 
-/// The deployment with a small model as drafter.
+/// The deployment with a small model that drafts.
 fn drafted(mut engine: EngineSpec) -> Deployment {
     let speculative = engine.speculative.as_mut().unwrap();
     (speculative.draft_model, speculative.draft_cost) = (Some(SMALL.to_owned()), None);
@@ -213,7 +219,7 @@ fn speculative() -> impl Strategy<Value = EngineSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Tokens scheduled = Σ (prompt + output − 1) − hits + recomputed + rejected drafts, and two runs agree.
+    /// Scheduled tokens = Σ (prompt + output − 1) − hits + recomputed + rejected drafts, and two runs agree.
     #[test]
     fn drafts_lose_nothing(workload in workloads(), spec in speculative(), modelled in any::<bool>()) {
         let deployment = if modelled { drafted(spec) } else { deployment(LLAMA, spec) };
@@ -224,11 +230,11 @@ proptest! {
         same(records(&fleet), records(&served(&deployment, &workload, true)));
     }
 
-    /// The accepted drafts of a request do not depend on the requests that run with it, if neither budget nor memory
-    /// cuts drafts.
+    /// The accepted drafts of a request do not depend on the requests that run with it, unless budget or memory limits
+    /// drafts.
     #[test]
     fn acceptance_is_the_requests_own(workload in workloads(), spec in speculative(), max_num_seqs in 1_u64..20) {
-        // In a closed loop requests are numbered as answers come.
+        // In a closed loop requests are numbered in the order of answers, which drafts change.
         prop_assume!(workload.arrivals.rate().is_some());
         let wide = EngineSpec { max_num_batched_tokens: Some(8192), num_gpu_blocks: Some(20_000), ..spec };
         let narrow = EngineSpec { max_num_seqs: Some(max_num_seqs), ..wide.clone() };

@@ -15,10 +15,10 @@ const GIB: f64 = 1_073_741_824.0;
 
 /// Memory that a rank holds outside PyTorch: 0.13 GiB.
 const NOT_TORCH: Bytes = Bytes(139_586_437);
-/// A row on the smaller of two cards of one name; another has the larger.
+/// Row on the smaller of two cards of one name; row 85 is the case on the larger card.
 const WRONG_CARD: &str = "43";
 
-/// One row of the file, by column.
+/// A row of the file, by column.
 type Row = BTreeMap<String, String>;
 
 fn rows(text: &str) -> Vec<Row> {
@@ -31,7 +31,7 @@ fn number<T: std::str::FromStr>(row: &Row, column: &str) -> Option<T> {
     row[column].parse().ok()
 }
 
-/// A plain version of `b9600?` or `2026`, which have none.
+/// The version in `text`; `None` for forms such as `b9600?` or `2026`.
 fn version(text: &str) -> Option<String> {
     text.contains('.').then(|| text.to_owned())
 }
@@ -61,7 +61,7 @@ fn engine(row: &Row) -> EngineSpec {
     }
 }
 
-/// The formats of a row, in the words of `--weights` and `--kv`; `None` if the model's id says them.
+/// The formats of a row, as values of `--weights` and `--kv`; without weights if the model's id states them (`said`).
 fn precision(row: &Row, said: bool) -> PrecisionSpec {
     let weights = match row["weights"].as_str() {
         _ if said => None,
@@ -103,7 +103,7 @@ struct Compared {
     kv: Option<f64>,
     weights: Option<f64>,
     refused: bool,
-    /// True if the engine started; `None` if the log gives no longest request.
+    /// True if the engine started; `None` if the log does not state the longest request.
     started: Option<bool>,
 }
 
@@ -120,9 +120,9 @@ fn compare(row: &Row) -> Compared {
     };
     let kv = over(start.kv_tokens as f64, "measured_kv_tokens");
     let kv = kv.or_else(|| over(gib(start.kv_bytes), "measured_kv_gib"));
-    // For llama.cpp, the file's size is known.
+    // For llama.cpp the size of the file is known.
     let weights = if row["engine"] == "llama.cpp" { d.weight_bytes } else { start.weight_bytes };
-    // "W is weights + non-torch".
+    // In such rows the logged weights include the memory outside PyTorch ("W is weights + non-torch").
     let weights = weights + if row["note"].contains("non-torch") { NOT_TORCH } else { Bytes::ZERO };
     // Row 85 is case 43, which failed, on the right card.
     let failed = row["note"].contains("fail") || row["note"].contains("case 43");
@@ -137,7 +137,7 @@ fn compare(row: &Row) -> Compared {
     compared
 }
 
-/// The terms of a row, to read with `--nocapture`.
+/// Prints the terms of a row, for reading with `--nocapture`.
 fn print(row: &Row, d: &Deployment, start: &Start, compared: &Compared) {
     let rank = memory::ranks(d)[0];
     let percent = |error: Option<f64>| error.map_or("     -".to_owned(), |e| format!("{:+6.1}", e * 100.0));
@@ -165,7 +165,7 @@ fn print(row: &Row, d: &Deployment, start: &Start, compared: &Compared) {
     );
 }
 
-/// The middle and the ninth tenth of absolute errors, and their mean with its sign.
+/// Median and 90th percentile of the absolute errors, and the mean of the signed errors.
 fn spread(errors: &[f64]) -> [f64; 3] {
     let mut sizes: Vec<f64> = errors.iter().map(|e| e.abs()).collect();
     sizes.sort_by(f64::total_cmp);
@@ -187,7 +187,7 @@ fn start_up_logs_of_real_engines() {
         kv.len()
     );
     eprintln!("weights of {} logs: median {half:.3}, 90th percentile {tenth:.3}", weights.len());
-    // The aim is a median of 2 % for KV.
+    // The aim for KV is a median error of 2 %.
     assert!(kv_half < 0.028 && kv_tenth < 0.12 && kv_bias.abs() < 0.01);
     assert!(half < 0.01 && tenth < 0.06);
     for row in &compared {
@@ -195,7 +195,7 @@ fn start_up_logs_of_real_engines() {
     }
 }
 
-/// Llama-3.1-8B on an H100 under vLLM 0.11: 0.9 of 79.18 GiB less 16,060,522,496 B of weights, the sampler's 38 ·
+/// Llama-3.1-8B on an H100 under vLLM 0.11: 0.9 of 79.18 GiB, less 16,060,522,496 B of weights, the sampler's 38 ·
 /// 128,256 · 1024 B together with 8192 tokens of 4096 values in 2 B, and 0.13 GiB.
 #[test]
 fn llama_on_an_h100_by_hand() {
@@ -206,14 +206,14 @@ fn llama_on_an_h100_by_hand() {
     assert_eq!(rank.activation_bytes, Bytes(38 * 128_256 * 1024 + 8192 * 4096 * 2));
     let kv = 0.9 * 85_018_542_080.0 - 16_060_522_496.0 - rank.activation_bytes.as_f64() - NOT_TORCH.as_f64();
     assert!((rank.kv_bytes.as_f64() - kv).abs() < 2.0, "{rank:?}");
-    // 16 · 131,072 B a block, and ⌈16,000/16⌉ blocks a request.
+    // A block has 16 · 131,072 B, a request ⌈16,000/16⌉ blocks.
     let start = memory::start(&d, 4096);
     let blocks = rank.kv_bytes.0 / (16 * 131_072);
     assert_eq!((start.max_model_len, start.kv_tokens), (16_000, blocks * 16));
     assert!((start.max_concurrency - blocks as f64 / 1000.0).abs() < 1e-9);
 }
 
-/// Two ranks over PCIe have two channels that send and receive through 4 MiB; over NVLink much more.
+/// Two ranks over PCIe have two channels that send and receive through 4 MiB; over NVLink buffers are much larger.
 #[test]
 fn ranks_hold_buffers_by_their_link() {
     let runtime = |chip: &str, tp| {
@@ -238,7 +238,8 @@ fn llama(engine: EngineSpec) -> Deployment {
     Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() }).unwrap()
 }
 
-/// A cache of 1 GiB holds 8192 tokens of 131,072 B: not one request of 8208, and no utilization or fewer sequences help.
+/// A cache of 1 GiB holds 8192 tokens of 131,072 B, and no request of 8208: neither a higher utilization nor fewer
+/// sequences help.
 #[test]
 fn a_refusal_says_what_would_do() {
     let asked = |max_model_len, kv_cache_memory_bytes, gpu_memory_utilization| EngineSpec {
@@ -252,7 +253,7 @@ fn a_refusal_says_what_would_do() {
     assert_eq!((refusal.needed_bytes, refusal.available_bytes), (Bytes(513 * 16 * 131_072), Bytes(1 << 30)));
     assert_eq!((refusal.longest, refusal.gpu_memory_utilization, refusal.max_num_seqs), (8192, None, None));
     assert!(memory::starts(&llama(asked(8192, Some(1 << 30), None))).is_ok());
-    // 131,072 tokens need 16 GiB. With 0.42 · 79.18 GiB some are left; the suggested value is just enough.
+    // 131,072 tokens need 16 GiB. With 0.42 · 79.18 GiB some memory is left; the suggested value is just enough.
     let tight = memory::start(&llama(asked(131_072, None, Some(0.42))), 0).refusal.unwrap();
     let (share, fewer) = (tight.gpu_memory_utilization.unwrap(), tight.max_num_seqs);
     assert!(memory::starts(&llama(asked(131_072, None, Some(share)))).is_ok(), "{share}");
@@ -264,9 +265,10 @@ fn a_refusal_says_what_would_do() {
     assert!(told.contains("131072 tokens needs 16.00 GiB") && told.contains("max_model_len up to"), "{told}");
 }
 
-/// Llama-3.1-8B on an H100 of 79.18 GiB, of which other processes hold 20. vLLM from 0.9.1 on asks for 0.9 of the whole,
-/// 71.26 GiB, finds 59.18 and refuses; 0.74 of the whole is 58.59, and then its cache is as large as on an empty card. vLLM
-/// 0.9.0 has 20 GiB less for its cache, SGLang and TensorRT-LLM 20 times their share, llama.cpp 20.
+/// Llama-3.1-8B on an H100 of 79.18 GiB, of which other processes hold 20. vLLM from 0.9.1 on asks for 0.9 of the
+/// whole, 71.26 GiB, finds 59.18 and refuses; 0.74 of the whole is 58.59, with which its cache is as large as on an
+/// empty card. The cache is smaller by 20 GiB in vLLM 0.9.0 and llama.cpp, and by 20 GiB times their fraction in SGLang
+/// and TensorRT-LLM.
 #[test]
 fn other_processes_leave_less() {
     let of = |name: &str, version: Option<&str>, share: f64, used: Option<f64>| {
@@ -321,8 +323,9 @@ fn other_processes_leave_less() {
     }
 }
 
-/// gpt-oss-20b under vLLM: of 32,768 tokens 12 layers keep 2048 blocks of 16; 12 with a window of 128 keep ⌈(127 + 8192)/16⌉ + 1
-/// = 521 up to 0.25, and from 0.26 on, which counts both steps in flight, ⌈(127 + 16,384)/16⌉ + 1 = 1033.
+/// gpt-oss-20b under vLLM: of 32,768 tokens 12 layers keep 2048 blocks of 16. The 12 layers with a window of 128 keep
+/// ⌈(127 + 8192)/16⌉ + 1 = 521 up to version 0.25; from 0.26 on, which counts both steps in flight, ⌈(127 + 16,384)/16⌉
+/// + 1 = 1033.
 #[test]
 fn windows_keep_the_tokens_in_flight() {
     let concurrency = |version: &str, asynchronous| {
@@ -351,10 +354,10 @@ fn windows_keep_the_tokens_in_flight() {
     }
 }
 
-/// gpt-oss-20b under llama.cpp: the file has 24 · 32 experts of 2880 · (5760 + 2880) values in 4.25 bits, 1,795,276,800 other
-/// values (2 · 201,088 · 2880 at the ends, 26,542,080 of attention in each layer) in 8.5 bits, and biases, sinks, router and norms in
-/// 32. Of a sequence of 4096 tokens 12 layers keep all, 12 the window of 128 and a micro-batch of 512, as 768 cells; a
-/// token has 2 · 8 · 64 values of 2 B in each.
+/// gpt-oss-20b under llama.cpp: the file has 24 · 32 experts of 2880 · (5760 + 2880) values in 4.25 bits, 1,795,276,800
+/// other values (2 · 201,088 · 2880 at the ends, 26,542,080 of attention in each layer) in 8.5 bits, and biases, sinks,
+/// router and norms in 32 bits. Of a sequence of 4096 tokens 12 layers keep all, and 12 the window of 128 and a
+/// micro-batch of 512, as 768 cells; a token has 2 · 8 · 64 values of 2 B in each layer.
 #[test]
 fn gpt_oss_in_llama_cpp_by_hand() {
     let of = |weights: Option<&str>| {
@@ -378,13 +381,13 @@ fn gpt_oss_in_llama_cpp_by_hand() {
     assert!((gib(d.weight_bytes) - 11.27).abs() < 0.01, "{}", gib(d.weight_bytes));
     assert_eq!(of(Some("mxfp4_moe")).weight_bytes, d.weight_bytes);
     assert_eq!(memory::sequence_bytes(&d, 0, 4096), Bytes(12 * (4096 + 768) * 2048));
-    // A context shorter than window and micro-batch is whole, in multiples of 256.
+    // A context shorter than window and micro-batch is kept whole, in multiples of 256.
     assert_eq!(memory::sequence_bytes(&d, 0, 300), Bytes(12 * (300 + 512) * 2048));
 }
 
-/// Qwen3.6-27B in fp8 on an H200 under SGLang 0.5.16: 48 of 64 layers keep 48 matrices of 128 × 128 in fp32 and three inputs
-/// of (2 · 16 + 48) · 128 channels in bf16. Of the room 0.9 of 1.9 are states, five of which a running request holds; with
-/// 0.5.9 three, without the radix cache one, and in 16 bits nearly twice as many.
+/// Qwen3.6-27B in fp8 on an H200 under SGLang 0.5.16: 48 of 64 layers keep 48 matrices of 128 × 128 in fp32 and three
+/// inputs of (2 · 16 + 48) · 128 channels in bf16. States take 0.9/1.9 of the room, and a running request holds five;
+/// with 0.5.9 three, without the radix cache one. In 16 bits nearly twice as many fit.
 #[test]
 fn sglang_pools_recurrent_states() {
     let of = |version: &str, other: EngineSpec| {
@@ -409,7 +412,8 @@ fn sglang_pools_recurrent_states() {
         (memory::running(&by_default), memory::start(&by_default, 0).max_running_requests),
         (Some(states / 5), Some(states / 5))
     );
-    // 16 layers of 2 · 4 · 256 values of 2 B a token, and no state in what a request takes of the cache.
+    // 16 layers have 2 · 4 · 256 values of 2 B a token; the bytes that a request takes of the KV cache include no
+    // state.
     assert_eq!(memory::tokens(&by_default, 9216), rank.kv_bytes.0 / 65_536);
     assert_eq!(memory::sequences(&by_default, 9216), states / 5);
     let (config, _) = EngineConfig::resolve(&by_default, 9216, false).unwrap();
@@ -435,7 +439,7 @@ fn sglang_pools_recurrent_states() {
     assert!(
         EngineConfig::resolve(&none, 9216, false).unwrap_err().to_string().contains("max_mamba_cache_size")
     );
-    // vLLM and others page states beside keys and values.
+    // vLLM and other engines keep states in pages of the KV cache.
     let vllm = Deployment::resolve(
         by_default.model.clone(),
         by_default.accelerator.clone(),
@@ -445,8 +449,9 @@ fn sglang_pools_recurrent_states() {
     assert_eq!((memory::running(&vllm), memory::ranks(&vllm)[0].state_bytes), (None, Bytes::ZERO));
 }
 
-/// SGLang's share on an H200 of 139.8 GiB: 512 + 1.5 · 8192 + 2 · 256 + 1024/8 MiB stay free, and since 0.5.10 8 MiB for each
-/// of 58 captured chunks; a tower whose size its plain keys do not say counts as 24 layers of its width.
+/// Memory that SGLang leaves free on an H200 of 139.8 GiB: 512 + 1.5 · 8192 + 2 · 256 + 1024/8 MiB, and since 0.5.10 8
+/// MiB for each of 58 captured chunks. A vision tower whose size the config's plain keys do not state counts as 24
+/// layers of its width.
 #[test]
 fn sglang_leaves_room_by_its_rule() {
     let share = |model: &str, version: &str| {
@@ -475,7 +480,7 @@ fn sglang_leaves_room_by_its_rule() {
     assert!((of_images - rounded(kept + 8.0 * f64::from(sizes)) * tower).abs() < 1e-9, "{of_images}");
 }
 
-/// Each of 8 ranks of vLLM runs 256; SGLang's ranks share them.
+/// Each of 8 ranks of vLLM runs 256 sequences; SGLang's ranks share that number.
 #[test]
 fn sequences_are_each_ranks_own() {
     let seats = |name: &str| {

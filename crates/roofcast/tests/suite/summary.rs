@@ -1,4 +1,4 @@
-//! Our summary against vLLM's own, for one set of requests.
+//! The library's summary of a run against vLLM's own, for one set of requests.
 
 use super::support::shared;
 use roofcast::record::{Outcome, Record};
@@ -47,7 +47,7 @@ fn vllms_aggregates_come_out_of_its_own_requests() {
         let ours = serde_json::to_value(RunSummary::of(&records(&run), &Slo::default())).unwrap();
         let mut compared = 0;
         for (key, value) in ours.as_object().unwrap() {
-            // Its duration also includes the client's own start and end.
+            // vLLM's duration also includes the start and end of its client.
             let (Some(ours), Some(theirs)) = (value.as_f64(), run[key].as_f64()) else { continue };
             let off = (ours - theirs).abs() / theirs.abs().max(1e-9);
             let most = if key == "duration" || key.ends_with("throughput") { 0.01 } else { 1e-9 };

@@ -8,18 +8,18 @@ pub(crate) fn catalog() -> &'static Catalog {
     Catalog::embedded().unwrap()
 }
 
-/// A catalog model.
+/// The catalog model of this name.
 pub(crate) fn model(name: &str) -> Arc<Model> {
     let entry = catalog().model(name).unwrap();
     Arc::new(model::config::read(&entry.id, "catalog", &entry.config).unwrap())
 }
 
-/// A file of the tests' own.
+/// Path of a file of the tests' own data.
 pub(crate) fn data(path: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
 }
 
-/// A file or folder of the shared data; prints a line if it is absent.
+/// Path of a file or folder of the shared data; prints a note and returns `None` if it is absent.
 pub(crate) fn shared(path: &str) -> Option<std::path::PathBuf> {
     let found = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
     if found.exists() {

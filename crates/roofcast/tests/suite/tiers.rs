@@ -1,4 +1,4 @@
-//! vLLM's host tier over a run: tokens by tier, bytes within what the link carries, no tier at size 0.
+//! vLLM's host tier over a run: tokens by tier, bytes within the link's rate, no tier at size 0.
 
 use super::runs::{conserved, deployment, records, same, served, workloads};
 use proptest::prelude::*;
@@ -47,10 +47,10 @@ fn replica(fleet: &Fleet) -> &dyn Replica {
     fleet.replicas[0].as_ref()
 }
 
-/// Five prompts of 64 blocks, one after another and then all again, on a device of 160 blocks and a host of 320: when
-/// a prompt comes again, the others have pushed it off the device, and the host has all of it. All 1024 tokens are loaded,
-/// and the last is computed again. Of an H100's PCIe 5 link copies reach 0.8 × 63 GB/s, and of its host's memory
-/// (76.8 GB/s) more than that: a load takes 1024 × 131,072 bytes / 50.4 GB/s = 2.663 ms.
+/// Five prompts of 64 blocks, one after another and then all again, with 160 blocks on the device and 320 on the host:
+/// when a prompt comes again, other prompts have pushed it off the device, and the host has all of it. All 1024 tokens
+/// are loaded, and the last is computed again. Copies reach 0.8 × 63 GB/s of an H100's PCIe 5 link, less than its
+/// host's memory (76.8 GB/s): a load takes 1024 × 131,072 bytes / 50.4 GB/s = 2.663 ms.
 #[test]
 fn a_host_tier_gives_back_what_left_the_device() {
     let twice: Vec<u64> = (0..5).chain(0..5).collect();
@@ -62,7 +62,7 @@ fn a_host_tier_gives_back_what_left_the_device() {
     let load_ms = 1024.0 * TOKEN / 50.4e9 * 1e3;
     assert!((tally.loading.ms() / (5.0 * load_ms) - 1.0).abs() < 1e-6, "{}", tally.loading.ms());
     assert!(tally.spared > Ticks::ZERO);
-    // A prompt that is loaded has its first token once it is loaded and one token is computed.
+    // A loaded prompt has its first token after the load and the computation of one token.
     let ttft = |index: usize| {
         let record = &records(&fleet)[index];
         (record.first_token.unwrap().0 - record.sent.0) as f64 / 1e9
@@ -70,7 +70,8 @@ fn a_host_tier_gives_back_what_left_the_device() {
     assert!(ttft(5) > load_ms && ttft(5) < ttft(0), "{} {}", ttft(5), ttft(0));
 }
 
-/// Without the tier nothing is found again; with room for four prompts of five, least recently used last, neither.
+/// Without the tier nothing is found again; nor is it with room for four of the five prompts, because the least
+/// recently used prompt is always the next one.
 #[test]
 fn a_tier_that_is_too_small_gives_nothing_in_a_circle() {
     let twice: Vec<u64> = (0..5).chain(0..5).collect();
@@ -83,8 +84,8 @@ fn a_tier_that_is_too_small_gives_nothing_in_a_circle() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Tokens by tier and computed ones are those of the prompts, the link carries no more than its rate, and nothing
-    /// waits for ever.
+    /// The prompts' tokens are those of each tier plus the computed ones, the link carries no more than its rate, and
+    /// nothing waits for ever.
     #[test]
     fn tokens_and_bytes_are_conserved(
         workload in workloads(),
@@ -105,13 +106,13 @@ proptest! {
         let seconds = replica(&fleet).clock().seconds();
         prop_assert!(tally.host_hits <= tally.cached_tokens && tally.host_hits <= tally.loaded_tokens);
         for tokens in [tally.loaded_tokens, tally.stored_tokens] {
-            // Stores of the last step may still be on the link.
+            // Stores of the last step may still be in transfer at the end.
             let last = if tokens == tally.stored_tokens { host + 600 } else { 0 };
             prop_assert!(tokens.saturating_sub(last) as f64 * TOKEN <= 50.4e9 * seconds * (1.0 + 1e-9));
         }
     }
 
-    /// A tier of size 0 is none.
+    /// A tier of size 0 equals no tier.
     #[test]
     fn no_size_is_no_tier(workload in workloads(), blocks in 60_u64..400) {
         let with = EngineSpec { kv_offloading_size: Some(0.0), ..engine(blocks, 0) };
@@ -120,8 +121,8 @@ proptest! {
         same(records(&a), records(&b));
     }
 
-    /// Inclusion: what a least-recently-used tier of some size holds, a larger one holds too, so that requests that do not
-    /// meet find at least as much.
+    /// Inclusion: the content of a least-recently-used tier is contained in a larger one's, so that requests that do
+    /// not overlap find at least as much.
     #[test]
     fn a_larger_tier_finds_no_less(order in proptest::collection::vec(0_u64..8, 2..30), few in 1_u64..8, more in 0_u64..4) {
         let found = |prompts_held: u64| {

@@ -1,4 +1,5 @@
-//! Recorded traffic: each format by hand, the published files whole, presets against their data, every bad line.
+//! Recorded traffic: each format by hand, the published files whole, presets against their data, and every kind of bad
+//! line.
 
 use crate::support::{catalog, shared};
 use roofcast::preset::{PROBABILITIES, Quantiles};
@@ -11,7 +12,7 @@ fn read(text: &str) -> roofcast::Result<Trace> {
     Trace::parse("t", text, None)
 }
 
-/// Milliseconds, prompt and answer tokens of each request.
+/// Arrival in milliseconds, prompt tokens and answer tokens of each request.
 fn rows(text: &str) -> Vec<(f64, u32, u32)> {
     read(text).unwrap().requests.iter().map(|r| (r.at.ms(), r.input_len, r.output_len)).collect()
 }
@@ -31,7 +32,7 @@ fn each_format_is_seen_and_read() {
     assert_eq!(tags, [(-1, 7), (4, 8)]);
     assert_eq!(rows("arrival_s,input_len,output_len\n1,2,3\n"), [(1000.0, 2, 3)]);
     assert_eq!(rows("input_length,output_length\n146,195\n\n122,366\n"), [(0.0, 146, 195), (0.0, 122, 366)]);
-    // 5 bytes are 2 tokens, 12 are 3; é has two bytes.
+    // 5 bytes are 2 tokens, 12 are 3; é takes two bytes.
     let sharegpt = "{\"conversations\":[{\"from\":\"human\",\"value\":\"abcé\"},{\"from\":\"gpt\",\"value\":\"abcdefghijkl\"}]}\n\
                     {\"prompt_tokens\":9,\"completion_tokens\":8}\n";
     assert_eq!(rows(sharegpt), [(0.0, 2, 3), (0.0, 9, 8)]);
@@ -41,13 +42,13 @@ fn each_format_is_seen_and_read() {
 #[test]
 fn equal_block_hashes_are_equal_tokens() {
     let run = |start, length| Run { segment: 0, start, length };
-    // Blocks of 512 tokens in ms: 0, 1 and 5 hold 512 + 512 + 76 = 1100 tokens; 0 and 1 follow one another.
+    // Blocks of 512 tokens, times in ms: blocks 0, 1 and 5 hold 512 + 512 + 76 = 1100 tokens; 0 and 1 are consecutive.
     let text =
         "{\"timestamp\": 1500, \"input_length\": 1100, \"output_length\": 9, \"hash_ids\": [0, 1, 5]}\n";
     let request = &read(text).unwrap().requests[0];
     assert_eq!(request.at, Picoseconds::from_seconds(1.5));
     assert_eq!(request.prompt, Prompt::Runs([run(0, 1024), run(2560, 76)].into()));
-    // vLLM's of 16 in seconds: 40 tokens have three.
+    // Blocks of 16 tokens as vLLM's, times in seconds: 40 tokens have three blocks.
     let text = text.replace("1100", "40");
     let request = &read(&text).unwrap().requests[0];
     assert_eq!(request.at, Picoseconds::from_seconds(1500.0));
@@ -115,11 +116,12 @@ fn a_trace_is_replayed_scaled_and_mixed() {
     let found: Vec<_> =
         all(&workload).iter().map(|r| (r.at.ms(), r.input_len, r.output_len, r.priority)).collect();
     assert_eq!(found, [(500.0, 2, 3, 4), (1000.0, 20, 30, 5), (3000.0, 4, 6, 0)]);
-    // Gaps of 1 and 4 s, at half the time: 2 in 2.5 s. Mean 2.5, variance 2.25: cv² = 0.36. Mean prompt 26/3.
+    // Gaps of 1 and 4 s, replayed in half the time: 2 requests in 2.5 s. Mean gap 2.5, variance 2.25: cv² = 0.36. Mean
+    // prompt 26/3.
     assert_eq!(workload.arrivals.rate(), Some(0.8));
     assert!((workload.arrivals.cv2() - 0.36).abs() < 1e-9);
     assert!((workload.input_mean() - 26.0 / 3.0).abs() < 1e-9 && workload.output_mean() == 13.0);
-    // The first two; with lengths of one's own; pairs of the file at another pace.
+    // Only the first two requests; other lengths than the file's; the file's lengths at another pace.
     let first = load("requests = 2\narrivals = { kind = \"trace\", path = \"t.csv\" }", file).unwrap();
     assert_eq!(all(&first).len(), 2);
     let own = load("input_len = 9\narrivals = { kind = \"trace\", path = \"t.csv\" }", file).unwrap();
@@ -145,7 +147,7 @@ fn what_a_trace_cannot_do_is_said() {
     assert!(long.unwrap_err().to_string().contains("scale"));
 }
 
-/// Prompt and answer tokens of a file's rows, read here without the parsers.
+/// Prompt and answer tokens of a file's rows, read here without the library's parsers.
 fn columns(text: &str, separator: char, names: [&str; 2]) -> Vec<(u64, u64)> {
     let header: Vec<_> = text.lines().next().unwrap().split(separator).map(str::trim).collect();
     let at = names.map(|name| header.iter().position(|h| *h == name));
@@ -169,7 +171,7 @@ fn the_published_traces_are_read_whole() {
         let found: Vec<_> =
             trace.requests.iter().map(|r| (u64::from(r.input_len), u64::from(r.output_len))).collect();
         assert_eq!(found, rows);
-        // Within a day the span is the difference of the times of day.
+        // Within a day the span is the difference between two times of day.
         let seconds = |line: &str| {
             let time: Vec<f64> = line[11..27].split(':').map(|part| part.parse().unwrap()).collect();
             time[0] * 3600.0 + time[1] * 60.0 + time[2]
@@ -188,7 +190,7 @@ fn the_published_traces_are_read_whole() {
         assert_eq!(row["timestamp"].as_f64(), Some(request.at.ms()));
         let Prompt::Runs(runs) = &request.prompt else { panic!("{line}") };
         assert_eq!(runs.iter().map(|run| run.length).sum::<u64>(), u64::from(request.input_len));
-        // Every block starts where its id says.
+        // Every block starts at the position that its id defines.
         let starts: Vec<u64> = runs.iter().flat_map(|r| (r.start..r.start + r.length).step_by(512)).collect();
         let ids: Vec<u64> =
             row["hash_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() * 512).collect();
@@ -207,7 +209,7 @@ fn quantiles(values: impl Iterator<Item = u64>) -> Quantiles {
     })
 }
 
-/// Mean ranks, ties sharing theirs.
+/// Mean ranks of the values; ties have the mean of their ranks.
 fn ranks(values: &[u64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -286,7 +288,7 @@ fn every_preset_draws_its_own_means() {
         let workload = Spec::parse("w.toml", &keys).unwrap().workload.unwrap();
         let requests = all(&workload);
         let mean = |f: fn(&Request) -> u32| requests.iter().map(|r| f64::from(f(r))).sum::<f64>() / 20_000.0;
-        // Within 5 standard errors of the quantiles' own mean, and half a token of rounding.
+        // Within 5 standard errors of the mean that the quantiles define, and half a token of rounding.
         let deviation = workload.input_mean() * workload.input_cv2().sqrt();
         let error = 5.0 * deviation / 20_000_f64.sqrt() + 0.5;
         let found = mean(|r| r.input_len);
@@ -298,7 +300,8 @@ fn every_preset_draws_its_own_means() {
     }
 }
 
-/// vLLM's paper has answers of 338 tokens in the mean (figure 11), by another tokenizer: one turn's, not a conversation's.
+/// vLLM's paper states answers of 338 tokens in the mean (figure 11), by another tokenizer: these are answers of one
+/// turn, not of a whole conversation.
 #[test]
 fn an_answer_of_sharegpt_is_one_turn() {
     let sharegpt = catalog().workload("sharegpt").unwrap();

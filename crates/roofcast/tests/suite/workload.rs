@@ -6,7 +6,7 @@ use roofcast::units::Picoseconds;
 use roofcast::workload::request::{OWN_SEGMENTS, Run};
 use roofcast::workload::{Prompt, Request, Traffic, Workload};
 
-/// A `[workload]` with these keys.
+/// Parses a `[workload]` with these keys.
 fn parse(keys: &str) -> roofcast::Result<Workload> {
     Spec::parse("w.toml", &format!("[workload]\n{keys}\n")).map(|spec| spec.workload.unwrap())
 }
@@ -15,7 +15,7 @@ fn traffic(keys: &str) -> Traffic {
     Traffic::new(&parse(keys).unwrap(), "w.toml").unwrap()
 }
 
-/// Every request, answered as soon as it comes.
+/// Every request of the traffic, if each is answered as soon as it arrives.
 fn all(mut traffic: Traffic) -> Vec<Request> {
     let mut requests = Vec::new();
     while let Some(request) = traffic.next() {
@@ -27,7 +27,7 @@ fn all(mut traffic: Traffic) -> Vec<Request> {
 
 const LENGTHS: &str = "input_len = 100\noutput_len = 10\n";
 
-/// A mean of n values with this deviation is within 5 standard errors of the true one.
+/// Asserts that a mean of n values with this deviation is within 5 standard errors of the true mean.
 fn near(found: f64, mean: f64, deviation: f64, n: f64) {
     let error = deviation / n.sqrt();
     assert!((found - mean).abs() < 5.0 * error, "{found} for {mean} ± {error}");
@@ -112,7 +112,7 @@ fn thinking_takes_its_mean() {
 
 #[test]
 fn a_session_by_hand() {
-    // One conversation at a time, 3 turns of 10 in, 4 out, behind a prefix of 20 tokens.
+    // One conversation at a time: 3 turns of 10 input and 4 output tokens, after a prefix of 20 tokens.
     let mut traffic = traffic(
         "requests = 5\ninput_len = 10\noutput_len = 4\nprefix = { length = 20, count = 2, skew = 10 }\n\
          arrivals = { kind = \"sessions\", concurrency = 1, turns = 3 }",
@@ -125,17 +125,17 @@ fn a_session_by_hand() {
         other => panic!("{other:?}"),
     };
     assert!(prefix.segment < 2 && prefix.length == 20);
-    // Sessions' segments follow the two prefixes'.
+    // The numbers of sessions' segments follow the two prefixes'.
     assert_eq!(first.prompt, Prompt::Runs([prefix, run(2, 0, 10)].into()));
     assert_eq!((traffic.peek(), traffic.next()), (None, None));
     traffic.completed(0, Picoseconds(7), 1000);
     let second = traffic.next().unwrap();
-    // 20 + 10 + 4 + 10 = 44.
+    // 20 + 10 + 4 + 10 = 44 prompt tokens.
     assert_eq!((second.at, second.input_len), (Picoseconds(7), 44));
     assert_eq!(second.prompt, Prompt::Runs([prefix, run(2, 0, 10), run(1000, 0, 4), run(2, 10, 10)].into()));
     traffic.completed(0, Picoseconds(9), 1001);
     assert_eq!(traffic.next().unwrap().input_len, 58);
-    // After three turns the next conversation begins when the answer is there.
+    // After three turns the next conversation begins when the last answer is complete.
     traffic.completed(0, Picoseconds(11), 1002);
     let fourth = traffic.next().unwrap();
     assert_eq!((fourth.at, fourth.input_len, fourth.user), (Picoseconds(11), 30, 1));
@@ -151,7 +151,7 @@ fn a_session_by_hand() {
 fn what_a_session_says_does_not_depend_on_the_server() {
     let keys = "requests = 300\ninput_len = { kind = \"uniform\", min = 1, max = 99 }\noutput_len = 5\n\
                 arrivals = { kind = \"sessions\", rate = 1, turns = { kind = \"uniform\", min = 1, max = 6 } }";
-    // The quick server answers in 1 ms, the slow one in 30 s.
+    // One server answers in 1 ms, the other in 30 s.
     let said = |delay: f64| {
         let mut traffic = traffic(keys);
         let mut waiting = Vec::new();
@@ -237,7 +237,7 @@ fn a_trace_that_is_not_loaded_is_no_traffic() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever is in a line of a trace, nothing panics.
+    /// Any line of a trace is read or refused; nothing panics.
     #[test]
     fn any_line_is_read_or_refused(head in 0..7_usize, line in "[-+:. ,0-9Tenaé\"{}\\[\\]]{0,40}") {
         let heads = [
@@ -252,7 +252,7 @@ proptest! {
         roofcast::testing::workload(&format!("{}{line}", heads[head]));
     }
 
-    /// Whatever the rate, the seed and the lengths: in order, within bounds, as many as asked for.
+    /// For any rate, seed and lengths, requests are in order, within bounds, and as many as requested.
     #[test]
     fn any_open_traffic_is_in_order(
         rate in 0.01..1e6_f64,

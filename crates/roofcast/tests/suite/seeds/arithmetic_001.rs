@@ -1,4 +1,4 @@
-//! Seed 001, inference arithmetic, by hand.
+//! Seed 001, inference arithmetic, computed by hand.
 
 use super::{Golden, NONE};
 

@@ -1,4 +1,4 @@
-//! Seed 000, inference latency, by hand.
+//! Seed 000, inference latency, computed by hand.
 
 use super::{Golden, NONE};
 

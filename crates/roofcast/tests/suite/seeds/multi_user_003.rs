@@ -1,4 +1,4 @@
-//! Seed 003, many users on one card, by hand.
+//! Seed 003, many users on one card, computed by hand.
 
 use super::{Golden, NONE};
 

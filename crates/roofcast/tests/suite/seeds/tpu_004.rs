@@ -1,4 +1,4 @@
-//! Seed 004, Llama-3-70B on TPUs, by hand.
+//! Seed 004, Llama-3-70B on TPUs, computed by hand.
 
 use super::Golden;
 
