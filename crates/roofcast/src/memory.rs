@@ -1,5 +1,4 @@
-//! Memory: the bytes that remain for the KV cache beside weights, activations and the runtime, and the tokens that
-//! fit.
+//! Memory: the bytes that weights, activations and the runtime leave for the KV cache, and the tokens that fit.
 //!
 //! Knows: `KV room = usable × utilization − weights/rank − activation peak − runtime`, per rank of each stage, in
 //! whole blocks; a draft model's weights and KV are counted in addition. Other memory of an engine is described in

@@ -1,4 +1,6 @@
 //! Overlap of device and host: each sometimes waits for the other.
+//!
+//! Knows: the seconds of both sides. Knows nothing about their origin.
 
 /// Seconds that overlapped host work of `host` seconds adds to a step of `device` seconds: the cube root of the sum
 /// of both cubes, minus the device's time. If both times are similar, the step takes longer than either, because each

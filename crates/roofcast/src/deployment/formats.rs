@@ -1,4 +1,6 @@
 //! Number format of each tensor on a given chip: the user's request, else the checkpoint's format, else 16 bits.
+//!
+//! Knows: requested formats, the formats of checkpoints, and the dtypes of a chip. Knows nothing about ranks.
 
 use super::DeploymentOptions;
 use crate::accelerator::Accelerator;

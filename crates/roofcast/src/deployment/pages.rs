@@ -1,4 +1,6 @@
 //! The pages of device memory that vAttention allocates, in tokens.
+//!
+//! Knows: the bytes of a page, and the bytes of a token on a rank. Knows nothing about requests.
 
 use super::Deployment;
 use crate::error::{Error, Result};

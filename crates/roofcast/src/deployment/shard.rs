@@ -1,4 +1,6 @@
 //! Sharding of a model's tensors over pipeline stages and ranks.
+//!
+//! Knows: the part of each tensor on the busiest rank of a stage. Knows nothing about batches.
 
 use super::formats::Formats;
 use super::{Block, Deployment, ExpertShard, Gemm, Held, PipelineStage};
