@@ -147,6 +147,7 @@ export interface RunAnswer {
     sessions: unknown;
     bands: Bands | null;
   };
+  question: string;
   slo: Slo;
   distributions: Distribution[];
   series: Point[][];
@@ -192,6 +193,7 @@ export interface PlanAnswer {
     spec: string | null;
     bench: string | null;
   };
+  question: string;
   ttft_p99_ms: number | null;
   tpot_p99_ms: number | null;
   e2el_p99_ms: number | null;

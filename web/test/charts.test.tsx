@@ -3,7 +3,7 @@
 import { render } from "preact-render-to-string";
 import { describe, expect, it } from "vitest";
 import { Curves } from "../src/charts/curves";
-import { across, apart, box, scale, ticks, timeTick, timeTicks, upward } from "../src/charts/frame";
+import { across, box, scale, ticks, timeTick, timeTicks, upward } from "../src/charts/frame";
 import { Roofline, rooflineData } from "../src/charts/roofline";
 import { Scatter, front, type Dot } from "../src/charts/scatter";
 import { Bars, Stack } from "../src/charts/stack";
@@ -68,12 +68,6 @@ it("two questions differ in the keys that are not alike", () => {
   expect(differing(spec(4), spec(4))).toEqual([]);
 });
 
-it("labels are pushed apart in their order and stay within", () => {
-  expect(apart([10, 12, 50], 15, [0, 100])).toEqual([10, 25, 50]);
-  // Three of 15 end at 30: the last is at 30, the others above it.
-  expect(apart([28, 29, 30], 15, [0, 30])).toEqual([0, 15, 30]);
-});
-
 describe("roofline", () => {
   const operator = (name: string, flops: number, intensity: number, limit: number, forecast: number) =>
     ({ name, dtype: "bf16", flops, intensity, bound: "memory", limit_ms: limit, forecast_ms: forecast });
@@ -120,6 +114,15 @@ describe("bars", () => {
     expect(forecast / limit).toBeCloseTo(2, 9);
     expect(svg.match(/class="whisker"/g)).toHaveLength(1);
   });
+});
+
+it("names of curves stand above the plot, beside one another", () => {
+  const curve = (name: string) => ({ name, tone: "s0", points: [[0, 1], [10, 1]] as [number, number][] });
+  const svg = render(<Curves curves={[curve("this run"), curve("kept run")]} width={400} title="t" x={{ label: "x" }} y={{ label: "y" }} />);
+  const names = [...svg.matchAll(/<text x="([\d.]+)" y="30">/g)].map((m) => Number(m[1]));
+  // 56 of the axis, 22 behind the line; the second begins 8 letters and 44 further.
+  expect(names).toEqual([78, 78 + 8 * 6.6 + 44]);
+  expect(Math.min(...attribute(svg, /<line/, "y1"))).toBeGreaterThan(30);
 });
 
 it("curves go through their points, and marks stand where they say", () => {

@@ -2,7 +2,7 @@
 
 import { area, curveStepAfter, line } from "d3-shape";
 import type { JSX } from "preact";
-import { Frame, across, apart, box, scale, upward, type Axis, type Scale } from "./frame";
+import { Frame, across, box, scale, upward, type Axis, type Scale } from "./frame";
 
 export interface Curve {
   name: string;
@@ -30,7 +30,7 @@ interface Props {
 }
 
 export function Curves({ curves, width, height = 240, title, x: ax, y: ay, marks = [], step = false }: Props): JSX.Element {
-  const b = box(width, height);
+  const b = { ...box(width, height), top: curves.length > 1 ? 40 : 22 };
   const points = curves.flatMap((c) => c.points);
   const x = scale([...points.map((p) => p[0]), ...marks.map((m) => m.at)], across(b), ax.log ?? false);
   const y = scale(ay.most === undefined ? points.map((p) => p[1]) : [ay.most], upward(b));
@@ -42,8 +42,8 @@ export function Curves({ curves, width, height = 240, title, x: ax, y: ay, marks
     stroke.curve(curveStepAfter);
     fill.curve(curveStepAfter);
   }
-  // A name stands at the middle of its curve, where cumulative curves are apart.
-  const heights = apart(curves.map((_, i) => upward(b)[1] + 14 + i * 16), 15, [upward(b)[1] + 8, upward(b)[0]]);
+  // Names stand in a row above the plot, off every curve.
+  const lefts = curves.map((_, i) => curves.slice(0, i).reduce((left, c) => left + c.name.length * 6.6 + 44, b.left));
   const axis = (a: { label: string; tick?: (v: number) => string; whole?: boolean }, s: Scale): Axis =>
     ({ label: a.label, scale: s, ...(a.tick ? { tick: a.tick } : {}), whole: a.whole ?? false });
   return (
@@ -64,8 +64,8 @@ export function Curves({ curves, width, height = 240, title, x: ax, y: ay, marks
         <g class="legend" aria-hidden="true">
           {curves.map((c, i) => (
             <g key={c.name}>
-              <path class={`stroke-${c.tone} ${c.dashed ? "dashed" : ""}`} d={`M${b.left + 8},${(heights[i] ?? 0) - 4}h16`} />
-              <text x={b.left + 30} y={heights[i]}>{c.name}</text>
+              <path class={`stroke-${c.tone} ${c.dashed ? "dashed" : ""}`} d={`M${lefts[i]},26h16`} />
+              <text x={(lefts[i] ?? 0) + 22} y={30}>{c.name}</text>
             </g>
           ))}
         </g>

@@ -123,21 +123,3 @@ export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): J
     </svg>
   );
 }
-
-/** Labels pushed apart so that none covers another: tops in, tops out, in the same order. */
-export function apart(tops: readonly number[], gap: number, [low, high]: [number, number]): number[] {
-  const order = tops.map((top, index) => ({ top, index })).sort((a, b) => a.top - b.top);
-  let last = low - gap;
-  for (const one of order) {
-    one.top = Math.max(one.top, last + gap);
-    last = one.top;
-  }
-  let next = high + gap;
-  for (const one of order.reverse()) {
-    one.top = Math.min(one.top, next - gap);
-    next = one.top;
-  }
-  const placed: number[] = new Array(tops.length);
-  for (const { top, index } of order) placed[index] = top;
-  return placed;
-}

@@ -66,7 +66,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
           {d.best ? <circle class="ringed" cx={x(d.x)} cy={y(d.y)} r={10} /> : null}
           {choose ? null : <title>{say(d)}</title>}
           {placed.has(d.key) ? (
-            <text class="mark-name" aria-hidden="true" x={x(d.x) + (x(d.x) > width * 0.66 ? -9 : 9)} y={y(d.y) + 4} text-anchor={x(d.x) > width * 0.66 ? "end" : "start"}>{d.name}</text>
+            <text class="mark-name" aria-hidden="true" x={x(d.x) + (x(d.x) > width * 0.66 ? -1 : 1) * (d.best ? 14 : 9)} y={y(d.y) + 4} text-anchor={x(d.x) > width * 0.66 ? "end" : "start"}>{d.name}</text>
           ) : null}
         </g>
       ))}

@@ -160,6 +160,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
       <header class="headline">
         {best && !report.confident ? <p role="status">{`No deployment of this search meets the SLO with a chance of ${percent(report.confidence)}: this is the most likely one.`}</p> : null}
         <p class="deployment" id="best">{best ? `${nameOf(best)}, ${best.weights} weights, ${best.kv} KV cache` : "Nothing that was looked at meets the SLO."}</p>
+        <p class="quiet-text question">{`${report.model}; ${answer.question}`}</p>
         {best ? (
           <Facts
             facts={[

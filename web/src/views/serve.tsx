@@ -229,6 +229,7 @@ function Headline({ name, answer }: { name: string; answer: RunAnswer }): JSX.El
   return (
     <>
       <p class="deployment">{`${name ? `${name}: ` : ""}${shortName(r.model)} on ${r.fleet.accelerators} × ${r.hardware}, ${r.settings.scheduler}, ${r.weights} weights, ${r.kv} KV cache`}</p>
+      <p class="quiet-text question">{answer.question}</p>
       <Facts
         facts={[
           ["requests", <><b data-figure="completed">{grouped(r.completed)}</b> <small>{`of ${grouped(r.requests)} in ${time(r.duration * 1e3)}`}</small></>],

@@ -103,7 +103,7 @@ impl Api {
         Ok(self.desk.start(move |work| {
             let trace = Some(simulate::view::EVENTS);
             let (forecaster, run) = run(&scenario, work, RunOptions { series: true, trace, ..LEAPING })?;
-            let view = simulate::view::View::of(&forecaster.deployment, &run, &scenario.spec.slo);
+            let view = simulate::view::View::of(&forecaster.deployment, &run, &scenario.spec);
             Ok(serde_json::to_string(&view)?)
         }))
     }

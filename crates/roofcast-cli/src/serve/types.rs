@@ -41,7 +41,7 @@ fn of_run(spec: &str) -> Shape {
     let forecaster = Forecaster::embedded(scenario.deployment().unwrap()).unwrap();
     let options = RunOptions { leap: true, series: true, trace: Some(2000), ..RunOptions::default() };
     let run = roofcast::simulate::simulate(&forecaster, &scenario.spec, "spec", options).unwrap();
-    Shape::of(&simulate::view::View::of(&forecaster.deployment, &run, &scenario.spec.slo))
+    Shape::of(&simulate::view::View::of(&forecaster.deployment, &run, &scenario.spec))
 }
 
 fn of_plan(spec: &str, why: Option<&str>) -> Shape {

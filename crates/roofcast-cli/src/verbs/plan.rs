@@ -16,6 +16,7 @@ use crate::input::scenario::{Base, Scenario, Source};
 use crate::page::Alone;
 use crate::show::progress::Progress;
 use crate::show::{self, target::Target};
+use crate::verbs::question::asked;
 use anyhow::Result;
 use rayon::prelude::*;
 use roofcast::Model;
@@ -116,7 +117,8 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(e))?;
     drop(progress);
     if let Some(picture) = &picture {
-        picture.text(&tradeoff::svg(&model.name, &found, &spec.slo))?;
+        let question = asked(spec.workload.as_ref(), &spec.slo);
+        picture.text(&tradeoff::svg(&model.name, &question, &found, &spec.slo))?;
     }
     if let Some(page) = &page {
         page.write("plan", &View::of(&scenario, &model, &found))?;

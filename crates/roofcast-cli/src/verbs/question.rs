@@ -11,6 +11,13 @@ pub(super) fn load(workload: &Workload) -> String {
     format!("{}, {}", arrivals(workload), lengths(workload))
 }
 
+/// The load and the SLO in words, as in `10 requests/s, 1000 prompt and 200 output tokens on average; SLO: TPOT p99 ≤
+/// 50 ms`.
+pub(super) fn asked(workload: Option<&Workload>, bounds: &Slo) -> String {
+    let load = workload.map(|workload| load(workload) + "; ").unwrap_or_default();
+    format!("{load}SLO: {}", slo(bounds))
+}
+
 /// The arrivals in words, as in `10 requests/s`.
 pub(super) fn arrivals(workload: &Workload) -> String {
     match &workload.arrivals {

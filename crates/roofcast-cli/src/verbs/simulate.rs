@@ -15,12 +15,12 @@ use crate::show;
 use crate::show::progress::Progress;
 use crate::show::records::Records;
 use crate::show::target::Target;
+use crate::verbs::question::asked;
 use crate::{exit, host};
 use anyhow::Result;
 use roofcast::report::{chrome, run};
 use roofcast::simulate::{RunOptions, Simulation, TpotComparison, simulate_while};
-use roofcast::spec::Slo;
-use roofcast::{Deployment, Error, Forecaster};
+use roofcast::{Deployment, Error, Forecaster, Spec};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -87,9 +87,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         .map_err(|e| scenario.told(e))?;
     drop(progress);
     if let Some(page) = &files.page {
-        page.write("serve", &View::of(deployment, &simulation, &scenario.spec.slo))?;
+        page.write("serve", &View::of(deployment, &simulation, &scenario.spec))?;
     }
-    files.write(&about(deployment, &simulation).name(), &scenario.spec.slo, &mut simulation)?;
+    files.write(&about(deployment, &simulation).name(), &scenario.spec, &mut simulation)?;
     host::recorded(&mut simulation.records);
     let measured = args.measured_tpot.and_then(|ms| TpotComparison::of(&simulation, ms));
     let title = about(deployment, &simulation);
@@ -147,7 +147,7 @@ impl Files {
         })
     }
 
-    fn write(&self, title: &str, slo: &Slo, simulation: &mut Simulation) -> Result<()> {
+    fn write(&self, title: &str, spec: &Spec, simulation: &mut Simulation) -> Result<()> {
         if let Some(records) = &self.records {
             records.write(&simulation.records)?;
         }
@@ -159,7 +159,8 @@ impl Files {
             file.lines(chrome::lines(traces, simulation.kv_cache.blocks))?;
         }
         if let Some(file) = &self.picture {
-            file.text(&run::svg(title, simulation, slo))?;
+            let question = asked(spec.workload.as_ref(), &spec.slo);
+            file.text(&run::svg(title, &question, simulation, &spec.slo))?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ const INTERVALS: usize = 120;
 
 /// Picture of a simulated run: latencies above; below, requests and KV cache of all replicas, if levels over time were
 /// recorded.
-pub fn svg(title: &str, simulation: &Simulation, slo: &Slo) -> String {
+pub fn svg(title: &str, question: &str, simulation: &Simulation, slo: &Slo) -> String {
     let s = &simulation.summary;
     let bounds = Metric::ALL.map(|metric| slo.of(metric).next());
     let statistics = [&s.ttft, &s.tpot, &s.e2el];
@@ -26,7 +26,8 @@ pub fn svg(title: &str, simulation: &Simulation, slo: &Slo) -> String {
     };
     let all = simulation.latencies.iter().map(|(name, sample)| (*name, sample));
     let curves: Vec<Latency> = all.zip(statistics).zip(bounds).map(curve).collect();
-    let note = format!("{} simulated requests in {}", s.completed, shown(s.duration, Unit::Seconds));
+    let note =
+        format!("{question}; {} simulated requests in {}", s.completed, shown(s.duration, Unit::Seconds));
     let mut charts = vec![latencies(title, &note, &curves)];
     if let Some(end) = simulation.series.iter().flatten().map(|p| p.end_ms).max_by(f64::total_cmp) {
         charts.extend([queue(simulation, end / 1e3), cache(simulation, end / 1e3)]);

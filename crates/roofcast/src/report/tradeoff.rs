@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 /// and the best candidate of every other accelerator. Hollow points are limits, each joined to its forecast; the line
 /// is the Pareto front. If no candidate meets the SLO, the chart shows the nearest candidates by the factor by which
 /// they exceed it.
-pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
+pub fn svg(model: &str, question: &str, plan: &Plan, slo: &Slo) -> String {
     if plan.ranked.is_empty() {
-        return page(&[misses(model, plan)]);
+        return page(&[misses(model, question, plan)]);
     }
     let shown = || plan.pareto.iter().chain(&plan.by_accelerator);
     let priced = shown().all(|c| c.cost_per_hour.is_some());
@@ -23,7 +23,7 @@ pub fn svg(model: &str, plan: &Plan, slo: &Slo) -> String {
     let y = Axis::around("time per output token", Unit::Milliseconds, times);
     let right = x.most();
     let mut chart =
-        Chart::new(&format!("{model}: what a deployment costs and how fast it is"), &note(plan), x, y);
+        Chart::new(&format!("{model}: what a deployment costs and how fast it is"), &note(question, plan), x, y);
     if let Some(bound) = tpot {
         chart.bound(bound.ms, &format!("SLO: {} {} ms", bound.name(), bound.ms));
     }
@@ -119,7 +119,7 @@ fn throughput(model: &str, plan: &Plan) -> Option<Chart> {
 }
 
 /// Chart of the factor by which the nearest candidates exceed the SLO, over cost.
-fn misses(model: &str, plan: &Plan) -> Chart {
+fn misses(model: &str, question: &str, plan: &Plan) -> Chart {
     let near: Vec<(&Near, f64)> = plan.nearest.iter().filter_map(|n| Some((n, n.factor?))).collect();
     let priced = near.iter().all(|(n, _)| n.cost_per_hour.is_some());
     let cost = |n: &Near| if priced { n.cost_per_hour.unwrap_or(0.0) } else { n.count as f64 };
@@ -130,7 +130,7 @@ fn misses(model: &str, plan: &Plan) -> Chart {
     let y = Axis::around("times what the SLO allows", Unit::Plain, factors);
     let open = if plan.is_open() { " of those that were looked at" } else { "" };
     let title = format!("{model}: no deployment{open} meets the SLO");
-    let mut chart = Chart::new(&title, &note(plan), x, y);
+    let mut chart = Chart::new(&title, &note(question, plan), x, y);
     chart.bound(1.0, "SLO");
     let mut named = BTreeSet::new();
     for (n, factor) in &near {
@@ -146,7 +146,7 @@ fn misses(model: &str, plan: &Plan) -> Chart {
 /// Number of deployments that are named if none meets the SLO.
 const NEAREST: usize = 2;
 
-fn note(plan: &Plan) -> String {
+fn note(question: &str, plan: &Plan) -> String {
     let (all, kept) = (plan.considered, plan.feasible);
     let shown = if kept == 0 {
         ""
@@ -156,7 +156,7 @@ fn note(plan: &Plan) -> String {
     let nearest: String =
         plan.nearest.iter().take(NEAREST).map(|n| format!("; {}: {}", n.deployment, n.reason)).collect();
     let nearest = if nearest.is_empty() { nearest } else { format!("; nearest came{}", &nearest[1..]) };
-    format!("{all} deployments considered, {kept} fit and keep the SLO{shown}{nearest}")
+    format!("{question}; {all} deployments considered, {kept} fit and keep the SLO{shown}{nearest}")
 }
 
 fn name(c: &Choice) -> String {

@@ -3,6 +3,7 @@
 use super::{Answer, SCHEMA};
 use crate::input::scenario::Scenario;
 use crate::show::Document;
+use crate::verbs::question::asked;
 use roofcast::Model;
 use roofcast::plan::Plan;
 use roofcast::spec::{Metric, Percentile};
@@ -12,6 +13,8 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
+    /// The load and the SLO, in words.
+    question: String,
     ttft_p99_ms: Option<f64>,
     tpot_p99_ms: Option<f64>,
     e2el_p99_ms: Option<f64>,
@@ -26,6 +29,7 @@ impl<'a> View<'a> {
         let workload = scenario.spec.workload.as_ref();
         View {
             report: Document { schema: SCHEMA, body: Answer::of(scenario, model, plan, None) },
+            question: asked(workload, slo),
             ttft_p99_ms: slo.get(Metric::Ttft, Percentile::P99),
             tpot_p99_ms: slo.get(Metric::Tpot, Percentile::P99),
             e2el_p99_ms: slo.get(Metric::E2el, Percentile::P99),

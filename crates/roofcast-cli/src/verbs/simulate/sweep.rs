@@ -299,11 +299,11 @@ fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
     let text = table::fitted(&header, &rows, keys.len(), &spare);
-    format!("{title}{}{text}{}{note}{}", asked(runs), caches(&keys, runs), spans(runs))
+    format!("{title}{}{text}{}{note}{}", table::pairs(&asked(runs)), caches(&keys, runs), spans(runs))
 }
 
-/// The load and SLO that all runs have in common; the varied keys are in the table.
-fn asked(runs: &[Run]) -> String {
+/// The load and SLO that all runs have in common, by name; the varied keys are in the table.
+fn asked(runs: &[Run]) -> Vec<(&'static str, String)> {
     let common = |of: &dyn Fn(&Run) -> Option<String>| {
         let first = of(runs.first()?)?;
         runs.iter().all(|run| of(run).as_ref() == Some(&first)).then_some(first)
@@ -313,7 +313,7 @@ fn asked(runs: &[Run]) -> String {
         [part(question::arrivals), part(question::lengths)].into_iter().flatten().collect();
     let load = (!load.is_empty()).then(|| ("load", load.join(", ")));
     let slo = common(&|run| Some(question::slo(&run.slo))).map(|slo| ("SLO", slo));
-    table::pairs(&load.into_iter().chain(slo).collect::<Vec<_>>())
+    load.into_iter().chain(slo).collect()
 }
 
 /// The bands of the forecasts, one line for all values with equal bands.

@@ -4,7 +4,8 @@
 use super::{Answer, SCHEMA, about};
 use crate::show::Document;
 use crate::show::distribution::Distribution;
-use roofcast::Deployment;
+use crate::verbs::question::asked;
+use roofcast::{Deployment, Spec};
 use roofcast::clock::Ticks;
 use roofcast::simulate::Simulation;
 use roofcast::spec::Slo;
@@ -20,6 +21,8 @@ pub(crate) const EVENTS: u64 = 12_000;
 #[derive(Serialize)]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
+    /// The load and the SLO, in words.
+    question: String,
     slo: Slo,
     distributions: Vec<Distribution>,
     /// Levels over time of each replica.
@@ -72,10 +75,11 @@ struct Stay {
 
 impl<'a> View<'a> {
     /// The view of a run that recorded its series and [`EVENTS`] events.
-    pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, slo: &Slo) -> View<'a> {
+    pub(crate) fn of(deployment: &'a Deployment, simulation: &'a Simulation, spec: &Spec) -> View<'a> {
         View {
             report: Document { schema: SCHEMA, body: Answer::of(about(deployment, simulation), simulation) },
-            slo: *slo,
+            question: asked(spec.workload.as_ref(), &spec.slo),
+            slo: spec.slo,
             distributions: simulation
                 .latencies
                 .iter()

@@ -1,9 +1,10 @@
 //! A sweep as a picture: latencies with the SLO's bounds, then throughput.
 
-use super::{Run, about};
+use super::{Run, about, asked};
 use crate::input::dimensions::{self, Dimension, number, word};
 use roofcast::report::sweep::{Look, Panel, Quantity, SweepCurve, SweepPicture, Values};
 use roofcast::simulate::Simulation;
+use roofcast::spec::keys::KEYS;
 use roofcast::spec::{Metric, SloBound};
 use roofcast::summary::RunSummary;
 
@@ -51,8 +52,8 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> SweepPicture {
         } else {
             format!("Sweep of {}", shorts.join(", "))
         },
-        note: "simulated".to_owned(),
-        key: key.to_owned(),
+        note: asked(runs).iter().map(|(name, said)| format!("{name}: {said}")).collect::<Vec<_>>().join("; "),
+        key: titled(key),
         values,
         panels: vec![
             panel(
@@ -66,6 +67,14 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> SweepPicture {
             panel("output tokens a second", Quantity::Count, rates, None),
         ],
     }
+}
+
+/// The key with the first words of its meaning, which name its unit: `rate: requests per second`.
+fn titled(path: &str) -> String {
+    let short = path.rsplit('.').next().unwrap_or(path);
+    let about = KEYS.iter().find(|key| key.path == path).map(|key| key.about);
+    let words = about.and_then(|about| about.split([',', ';', '[']).next()).map(str::trim);
+    words.map_or_else(|| path.to_owned(), |words| format!("{short}: {words}"))
 }
 
 /// The runs, grouped by their values in all dimensions except the x axis.
