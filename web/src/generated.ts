@@ -2,8 +2,8 @@
 
 export interface CatalogAnswer {
   version: string;
-  models: Line[];
-  accelerators: Line[];
+  models: EntryLine[];
+  accelerators: EntryLine[];
   workloads: Traffic[];
 }
 
@@ -67,7 +67,7 @@ export interface LimitsAnswer {
     users: number;
     deployments_for_users: unknown;
     min_accelerators: number | null;
-    smallest_topology: Smallest | null;
+    smallest_topology: SmallestTopology | null;
     in_stages: unknown;
     ranks: Rank[];
   };
@@ -136,7 +136,7 @@ export interface RunAnswer {
     p95_e2el_ms: number | null;
     p99_e2el_ms: number | null;
     p999_e2el_ms: number | null;
-    settings: Settings;
+    settings: ReportedSettings;
     activity: Activity;
     kv_cache: CacheUse;
     time: TimeShares;
@@ -150,7 +150,7 @@ export interface RunAnswer {
   question: string;
   slo: Slo;
   distributions: Distribution[];
-  series: Point[][];
+  series: SeriesPoint[][];
   timelines: Timeline[];
 }
 
@@ -182,7 +182,7 @@ export interface PlanAnswer {
     not_searched: string[];
     left_out: LeftOut[];
     not_apart: string[];
-    smallest: Smallest[];
+    smallest: SmallestCount[];
     what_if: WhatIf[];
     over_time?: OverTime | null;
     why: Near[];
@@ -231,10 +231,10 @@ export interface ValidateAnswer {
     predicted: number;
     metrics: Record<string, Errors>;
     skipped: Skipped[];
-    kinds: Record<string, Part>;
-    sources: Record<string, Part>;
-    engines: Record<string, Part>;
-    hardware: Record<string, Part>;
+    kinds: Record<string, ErrorStatistics>;
+    sources: Record<string, ErrorStatistics>;
+    engines: Record<string, ErrorStatistics>;
+    hardware: Record<string, ErrorStatistics>;
     groups: {
       group: string;
       rows: number;
@@ -271,8 +271,8 @@ export interface Accelerator {
   link: Link | null;
   network: Network | null;
   host_link?: HostLink | null;
-  price: Price | null;
-  sources: Source[];
+  price: HourlyPrice | null;
+  sources: Citation[];
   fp16_accumulate_flops?: number | null;
 }
 
@@ -289,6 +289,13 @@ export interface Activity {
   idle_tokens: number;
   drafted_tokens: number;
   rejected_tokens: number;
+}
+
+export interface AddedTimes {
+  small_kernels_ms: number;
+  launches_ms: number;
+  host_ms: number;
+  links_ms: number;
 }
 
 export interface AllReduce {
@@ -320,13 +327,6 @@ export interface Basis {
   evidence: string;
   exact: boolean;
   kernel: string;
-}
-
-export interface Beside {
-  small_kernels_ms: number;
-  launches_ms: number;
-  host_ms: number;
-  links_ms: number;
 }
 
 export interface Bounded {
@@ -414,6 +414,11 @@ export interface Choice {
   spec: Record<string, Record<string, string | number | Record<string, string | number>>>;
 }
 
+export interface Citation {
+  of: string;
+  url: string;
+}
+
 export interface Communication {
   all_reduces: number;
   message_bytes: number;
@@ -435,8 +440,8 @@ export interface Cost {
   mbu: number;
   intensity: number;
   communication: Communication;
-  operators: Operator[];
-  beside: Beside;
+  operators: OperatorCost[];
+  beside: AddedTimes;
 }
 
 export interface CriticalBatch {
@@ -527,6 +532,31 @@ export interface EngineSettings {
   kv_layout?: string | null;
 }
 
+export interface EntryLine {
+  kind: string;
+  id: string;
+  family: string;
+  vendor: string;
+  bytes: number;
+  formats: string;
+  parameters: number | null;
+  active: number | null;
+  usd_per_hour: number | null;
+  bandwidth_bytes_per_s: number | null;
+  sixteen_bit: number | null;
+  eight_bit: number | null;
+  four_bit: number | null;
+  link: string | null;
+  link_bytes_per_s: number | null;
+  node_size: number | null;
+}
+
+export interface ErrorStatistics {
+  rows: number;
+  predicted: number;
+  metrics: Record<string, Errors>;
+}
+
 export interface Errors {
   n: number;
   median_ape: number;
@@ -563,7 +593,7 @@ export interface FleetUse {
   prefill: PoolUse | null;
   serving: PoolUse;
   beside: PoolUse | null;
-  transfers: Transfers | null;
+  transfers: TransferUse | null;
   autoscale: ScalingUse | null;
   prefixes: unknown;
 }
@@ -586,13 +616,10 @@ export interface HostLink {
   memory_bytes_per_s: number | null;
 }
 
-export interface Interval {
-  from_s: number;
-  requests: number;
-  alone: number | null;
-  replicas: number;
-  meets: boolean;
-  bounds: Bounded[];
+export interface HourlyPrice {
+  usd_per_hour: number;
+  date: string;
+  source: string;
 }
 
 export interface KvCache {
@@ -622,25 +649,6 @@ export interface Life {
   input: number;
   output: number;
   phases: Stay[];
-}
-
-export interface Line {
-  kind: string;
-  id: string;
-  family: string;
-  vendor: string;
-  bytes: number;
-  formats: string;
-  parameters: number | null;
-  active: number | null;
-  usd_per_hour: number | null;
-  bandwidth_bytes_per_s: number | null;
-  sixteen_bit: number | null;
-  eight_bit: number | null;
-  four_bit: number | null;
-  link: string | null;
-  link_bytes_per_s: number | null;
-  node_size: number | null;
 }
 
 export interface Link {
@@ -699,7 +707,7 @@ export interface OfferedLoad {
   too_short_below: unknown;
 }
 
-export interface Operator {
+export interface OperatorCost {
   name: string;
   family: string;
   layers: number;
@@ -725,7 +733,7 @@ export interface OverTime {
   constant_accelerator_hours: number;
   dollars: number | null;
   meets: boolean;
-  intervals: Interval[];
+  intervals: ScheduleInterval[];
 }
 
 export interface Parallelism {
@@ -743,26 +751,9 @@ export interface Parameters {
   lm_head: number;
 }
 
-export interface Part {
-  rows: number;
-  predicted: number;
-  metrics: Record<string, Errors>;
-}
-
 export interface Picture {
   width: number;
   svg: string;
-}
-
-export interface Point {
-  start_ms: number;
-  end_ms: number;
-  running: number;
-  waiting: number;
-  blocks: number;
-  preemptions: number;
-  prefill_tokens_per_s: number;
-  output_tokens_per_s: number;
 }
 
 export interface PoolUse {
@@ -773,12 +764,6 @@ export interface PoolUse {
   blocks: number;
   dollars_per_hour: number | null;
   joules: number | null;
-}
-
-export interface Price {
-  usd_per_hour: number;
-  date: string;
-  source: string;
 }
 
 export interface Pruned {
@@ -815,6 +800,17 @@ export interface Refusal {
   longest: number;
   gpu_memory_utilization: number | null;
   max_num_seqs: number | null;
+}
+
+export interface ReportedSettings {
+  scheduler: string;
+  policy: string;
+  max_num_seqs: number;
+  max_num_batched_tokens: number;
+  max_model_len: number;
+  enable_chunked_prefill: boolean;
+  enable_prefix_caching: boolean;
+  leap: boolean;
 }
 
 export interface Ridge {
@@ -872,15 +868,24 @@ export interface ScalingUse {
   stopped: number;
 }
 
-export interface Settings {
-  scheduler: string;
-  policy: string;
-  max_num_seqs: number;
-  max_num_batched_tokens: number;
-  max_model_len: number;
-  enable_chunked_prefill: boolean;
-  enable_prefix_caching: boolean;
-  leap: boolean;
+export interface ScheduleInterval {
+  from_s: number;
+  requests: number;
+  alone: number | null;
+  replicas: number;
+  meets: boolean;
+  bounds: Bounded[];
+}
+
+export interface SeriesPoint {
+  start_ms: number;
+  end_ms: number;
+  running: number;
+  waiting: number;
+  blocks: number;
+  preemptions: number;
+  prefill_tokens_per_s: number;
+  output_tokens_per_s: number;
 }
 
 export interface Skipped {
@@ -896,19 +901,18 @@ export interface Slo {
   tpot_p90_ms?: number | null;
 }
 
-export interface Smallest {
-  accelerator?: string;
+export interface SmallestCount {
+  accelerator: string;
   count: number;
-  weights?: string;
-  tp?: number;
-  pp?: number;
-  decode_bound?: string;
-  shape?: number[] | null;
+  weights: string;
 }
 
-export interface Source {
-  of: string;
-  url: string;
+export interface SmallestTopology {
+  count: number;
+  tp: number;
+  pp: number;
+  decode_bound: string;
+  shape?: number[] | null;
 }
 
 export interface Span {
@@ -998,7 +1002,7 @@ export interface Traffic {
   rate: number | null;
 }
 
-export interface Transfers {
+export interface TransferUse {
   count: number;
   mean_ms: number;
 }
@@ -1010,10 +1014,10 @@ export interface View {
     predicted: number;
     metrics: Record<string, Errors>;
     skipped: Skipped[];
-    kinds: Record<string, Part>;
-    sources: Record<string, Part>;
-    engines: Record<string, Part>;
-    hardware: Record<string, Part>;
+    kinds: Record<string, ErrorStatistics>;
+    sources: Record<string, ErrorStatistics>;
+    engines: Record<string, ErrorStatistics>;
+    hardware: Record<string, ErrorStatistics>;
     groups: {
       group: string;
       rows: number;

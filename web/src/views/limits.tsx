@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { Roofline, rooflineData } from "../charts/roofline";
 import { Bars, Stack } from "../charts/stack";
 import { bytes, grouped, percent, scaled, significant, shortName, time } from "../format";
-import type { Accelerator, Cost, LimitsAnswer, Operator, Rank } from "../generated";
+import type { Accelerator, Cost, LimitsAnswer, OperatorCost, Rank } from "../generated";
 import { useAnswer } from "../parts/asking";
 import { Choice, Measured, Picker, Select, Slider, powers } from "../parts/controls";
 import { model as dropped, type Known } from "../parts/dropped";
@@ -161,15 +161,15 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
 const peaks = (chip: Accelerator): Record<string, number> => chip.peak_flops;
 
 /** An operator's formula with its figures. */
-export function reading(o: Operator, chip: Accelerator): string {
+export function reading(o: OperatorCost, chip: Accelerator): string {
   const peak = peaks(chip)[o.dtype];
   const moved = o.weight_bytes + o.kv_bytes;
   const bandwidth = chip.bandwidth_bytes_per_s;
   return `${o.name} (${o.dtype}, ${o.layers} layers): max(${scaled(o.flops, "FLOP")} / ${scaled(peak, "FLOP/s")}, ${bytes(moved)} / ${scaled(bandwidth, "B/s")}) = limit ${time(o.limit_ms)}, ${o.bound}-bound; forecast ${time(o.forecast_ms)}, ${significant(o.forecast_ms / o.limit_ms)} times the limit.`;
 }
 
-function columns(chip: Accelerator): Column<Operator>[] {
-  const formula = (o: Operator) => reading(o, chip);
+function columns(chip: Accelerator): Column<OperatorCost>[] {
+  const formula = (o: OperatorCost) => reading(o, chip);
   return [
     { name: "operator", show: (o) => o.name, value: (o) => o.name, title: formula },
     { name: "dtype", show: (o) => o.dtype, value: (o) => o.dtype },
@@ -187,7 +187,7 @@ function columns(chip: Accelerator): Column<Operator>[] {
   ];
 }
 
-const formulaOf = (o: Operator, chip: Accelerator): string =>
+const formulaOf = (o: OperatorCost, chip: Accelerator): string =>
   `max(${scaled(o.flops, "")} / ${scaled(peaks(chip)[o.dtype], "")}, ${scaled(o.weight_bytes + o.kv_bytes, "")} / ${scaled(chip.bandwidth_bytes_per_s, "")})`;
 
 /** The fewest of these accelerators that hold the model and the batch. */

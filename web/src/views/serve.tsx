@@ -7,7 +7,7 @@ import { Curves, type Curve } from "../charts/curves";
 import { Timeline, during, stepAt, tokensOf } from "../charts/timeline";
 import { save } from "../csv";
 import { counted, dollars, grouped, percent, significant, shortName, signed, time } from "../format";
-import type { Point, RunAnswer, Timeline as Events } from "../generated";
+import type { SeriesPoint, RunAnswer, Timeline as Events } from "../generated";
 import { useWork } from "../parts/asking";
 import { Field, Measured, Picker, Select, Slider, powers } from "../parts/controls";
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
@@ -260,15 +260,15 @@ function Cdf({ metric, runs, width }: { metric: "ttft" | "tpot" | "e2el"; runs: 
 }
 
 /** All replicas together, at most `most` intervals. */
-export function levels(series: readonly (readonly Point[])[], most = 400): Point[] {
+export function levels(series: readonly (readonly SeriesPoint[])[], most = 400): SeriesPoint[] {
   const [first = []] = series;
   const size = Math.max(1, Math.ceil(first.length / most));
-  const all: Point[] = [];
+  const all: SeriesPoint[] = [];
   for (let i = 0; i < first.length; i += size) {
-    const sum: Point = { start_ms: first[i]?.start_ms ?? 0, end_ms: 0, running: 0, waiting: 0, blocks: 0, preemptions: 0, prefill_tokens_per_s: 0, output_tokens_per_s: 0 };
+    const sum: SeriesPoint = { start_ms: first[i]?.start_ms ?? 0, end_ms: 0, running: 0, waiting: 0, blocks: 0, preemptions: 0, prefill_tokens_per_s: 0, output_tokens_per_s: 0 };
     for (const points of series) {
       const some = points.slice(i, i + size);
-      const mean = (of: (p: Point) => number) => some.reduce((total, p) => total + of(p), 0) / Math.max(1, some.length);
+      const mean = (of: (p: SeriesPoint) => number) => some.reduce((total, p) => total + of(p), 0) / Math.max(1, some.length);
       sum.end_ms = some[some.length - 1]?.end_ms ?? sum.end_ms;
       sum.running += mean((p) => p.running);
       sum.waiting += mean((p) => p.waiting);
@@ -285,7 +285,7 @@ export function levels(series: readonly (readonly Point[])[], most = 400): Point
 function Levels({ answer }: { answer: RunAnswer }): JSX.Element {
   const points = levels(answer.series);
   const blocks = answer.report.kv_cache.blocks * Math.max(1, answer.series.length);
-  const over = (of: (p: Point) => number): [number, number][] => points.map((p) => [p.start_ms, of(p)]);
+  const over = (of: (p: SeriesPoint) => number): [number, number][] => points.map((p) => [p.start_ms, of(p)]);
   const x = { label: "time", tick: time };
   return (
     <div class="pair">
