@@ -22,8 +22,12 @@ pub fn svg(model: &str, question: &str, plan: &Plan, slo: &Slo) -> String {
     let times = shown().flat_map(|c| [c.forecast.tpot_ms, c.limit.tpot_ms]).chain(tpot.map(|b| b.ms));
     let y = Axis::around("time per output token", Unit::Milliseconds, times);
     let right = x.most();
-    let mut chart =
-        Chart::new(&format!("{model}: what a deployment costs and how fast it is"), &note(question, plan), x, y);
+    let mut chart = Chart::new(
+        &format!("{model}: what a deployment costs and how fast it is"),
+        &note(question, plan),
+        x,
+        y,
+    );
     if let Some(bound) = tpot {
         chart.bound(bound.ms, &format!("SLO: {} {} ms", bound.name(), bound.ms));
     }

@@ -5,12 +5,12 @@ use super::{Answer, SCHEMA, about};
 use crate::show::Document;
 use crate::show::distribution::Distribution;
 use crate::verbs::question::asked;
-use roofcast::{Deployment, Spec};
 use roofcast::clock::Ticks;
 use roofcast::simulate::Simulation;
 use roofcast::spec::Slo;
 use roofcast::timeline::series::SeriesPoint;
 use roofcast::timeline::trace::{EventTrace, TraceEvent};
+use roofcast::{Deployment, Spec};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
