@@ -64,6 +64,10 @@ pub trait Replica {
     /// Tokens of a prompt that are in the prefix cache, in whole blocks; 0 for caches that do not find blocks by
     /// content.
     fn cached(&self, prompt: &Prompt) -> u64;
+    /// Tokens of a prompt in vLLM's host tier after those in the prefix cache.
+    fn cached_on_host(&self, _prompt: &Prompt) -> u64 {
+        0
+    }
     /// Number of KV blocks that requests hold, and number of all KV blocks.
     fn blocks(&self) -> (u64, u64);
     /// Start time of the next step; `None` if there is no work.

@@ -833,6 +833,7 @@ class Choice(Part):
     prefill_per_decode: float | None
     bands: Bands | None
     spec: dict[str, Any]
+    host_tier_gib: float | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

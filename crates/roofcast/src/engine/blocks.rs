@@ -368,6 +368,10 @@ impl Replica for Blocks {
         self.scheduler.cached(prompt)
     }
 
+    fn cached_on_host(&self, prompt: &Prompt) -> u64 {
+        self.scheduler.cached_on_host(prompt)
+    }
+
     fn blocks(&self) -> (u64, u64) {
         (self.config.usable_blocks() - self.scheduler.free_blocks(), self.config.usable_blocks())
     }

@@ -53,4 +53,8 @@ impl Replicas for Caches<'_> {
     fn cached(&self, index: usize) -> u64 {
         self.replicas[index].cached(self.prompt)
     }
+
+    fn cached_on_host(&self, index: usize) -> u64 {
+        self.replicas[index].cached_on_host(self.prompt)
+    }
 }

@@ -301,15 +301,14 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
             None => {}
         }
     }
+    if let Some(tier) = asked.offload() {
+        line.set("--kv-offloading-size", tier.gib);
+    }
     if asked.policy == QueuePolicy::Priority {
         line.set("--scheduling-policy", "priority");
     }
-    if asked.enforce_eager {
-        line.flag("--enforce-eager");
-    }
-    if asked.language_model_only {
-        line.flag("--language-model-only");
-    }
+    let on = [("--enforce-eager", asked.enforce_eager), ("--language-model-only", asked.language_model_only)];
+    on.into_iter().filter(|(_, on)| *on).for_each(|(flag, _)| line.flag(flag));
     // 0 would capture no decodes either.
     if let Some(tokens) = asked.requested.max_cudagraph_capture_size.filter(|tokens| *tokens > 0) {
         line.set("--max-cudagraph-capture-size", tokens);

@@ -9,7 +9,8 @@
 use super::chance::{Case, ChanceRun, Doubt, Met, Outlook, SEEDS, deviate, excess};
 use super::feasibility::{Judge, Miss, SearchStage, deployment};
 use super::proof::{Runner, Trial, is_certain, missed};
-use super::space::{Candidate, Cut, ReplicaSettings};
+use super::space::{Candidate, Cut};
+use super::told::ReplicaSettings;
 use crate::error::Result;
 use crate::fleet::results::Sample;
 use crate::simulate::Simulation;
@@ -88,9 +89,11 @@ impl Search<'_> {
         }
     }
 
-    /// Dollars per hour; `None` if an accelerator has no price.
+    /// Dollars per hour, host tiers included; `None` if an accelerator has no price.
     pub(super) fn per_hour(&self, candidate: &Candidate) -> Option<f64> {
-        self.judge.space.total(candidate, |chip| Some(chip.price.as_ref()?.usd_per_hour))
+        let accelerators =
+            self.judge.space.total(candidate, |chip| Some(chip.price.as_ref()?.usd_per_hour))?;
+        Some(accelerators + self.judge.space.host_dollars(candidate))
     }
 
     /// Total board power in watts; `None` if an accelerator has none.

@@ -6,6 +6,7 @@
 use super::chips::{chips, not_searched};
 use super::launch::vendors;
 use super::link::{between, within};
+use super::told::{ReplicaSettings, listed, told};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::deployment::batch_defaults;
@@ -13,9 +14,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::parallelism::indivisible;
 use crate::precision::{KvFormat, WeightFormat};
-use crate::router::Routing;
 use crate::spec::{EngineKind, PoolSpec, SchedulerKind, SearchSpec, Spec};
-use crate::workload::Arrivals;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -64,62 +63,6 @@ pub(super) struct ReplicaShape {
     pub(super) max_num_batched_tokens: Option<u64>,
     pub(super) max_num_seqs: Option<u64>,
     pub(super) told: ReplicaSettings,
-}
-
-/// Settings of engine and router other than numbers; `None` values are taken from the spec.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ReplicaSettings {
-    pub(super) engine: Option<String>,
-    pub(super) router: Option<Routing>,
-    pub(super) enable_chunked_prefill: Option<bool>,
-    pub(super) enable_prefix_caching: Option<bool>,
-    /// True if drafts are made, if the spec has drafts.
-    pub(super) speculative: Option<bool>,
-}
-
-impl ReplicaSettings {
-    /// `spec` with these settings over it.
-    fn lay(&self, spec: &mut Spec) {
-        if let Some(name) = &self.engine {
-            spec.engine.scheduler = EngineKind::of(name).scheduler();
-            if spec.engine.name() != name {
-                spec.engine.version = None;
-            }
-            spec.engine.name = Some(name.clone());
-        }
-        spec.fleet.router = self.router.unwrap_or(spec.fleet.router);
-        spec.engine.enable_chunked_prefill =
-            self.enable_chunked_prefill.or(spec.engine.enable_chunked_prefill);
-        spec.engine.enable_prefix_caching = self.enable_prefix_caching.or(spec.engine.enable_prefix_caching);
-        if self.speculative == Some(false) {
-            spec.engine.speculative = None;
-        }
-    }
-
-    /// True if the engine named here or in the spec runs on `chip`, as far as that is known.
-    fn runs_on(&self, chip: &Accelerator, spec: &Spec) -> bool {
-        let named =
-            self.engine.as_deref().or(spec.engine.name.as_deref()).map(|name| vendors(EngineKind::of(name)));
-        named.is_none_or(|vendors| vendors.is_empty() || vendors.contains(&chip.vendor.as_str()))
-    }
-
-    /// The settings in words, if there are any.
-    pub(super) fn words(&self) -> Vec<String> {
-        let switched = |on: Option<bool>, what: &str| {
-            on.map(|on| if on { format!("with {what}") } else { format!("without {what}") })
-        };
-        let router = self.router.map(|router| format!("router {}", router.name()));
-        [
-            self.engine.clone(),
-            router,
-            switched(self.enable_chunked_prefill, "chunked prefill"),
-            switched(self.enable_prefix_caching, "prefix caching"),
-            switched(self.speculative, "drafts"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
 }
 
 impl ReplicaShape {
@@ -193,6 +136,10 @@ pub(super) struct SearchSpace {
     pub(super) shapes: Vec<ReplicaShape>,
     pub(super) least: u64,
     pub(super) most: u64,
+    /// Dollars per GiB of host memory and hour.
+    host_price: f64,
+    /// GiB of the host tier of the spec's engine.
+    host_gib: f64,
 }
 
 /// The error if a search is empty: its engines run on none of its accelerators, or no number of accelerators allows
@@ -249,7 +196,15 @@ impl SearchSpace {
         if shapes.is_empty() {
             return Err(nothing(spec, &search, &chips, most));
         }
-        Ok(SearchSpace { chips, not_searched, shapes, least: search.min_accelerators.unwrap_or(1), most })
+        Ok(SearchSpace {
+            chips,
+            not_searched,
+            shapes,
+            least: search.min_accelerators.unwrap_or(1),
+            most,
+            host_price: search.host_memory_price.unwrap_or(0.0),
+            host_gib: spec.engine.kv_offloading_size.unwrap_or(0.0),
+        })
     }
 
     /// The numbers of replicas with `ranks` accelerators that the search allows.
@@ -276,6 +231,16 @@ impl SearchSpace {
     ) -> Option<f64> {
         let sides = self.sides(candidate).into_iter();
         sides.flatten().map(|(chip, count)| Some(of(chip)? * count as f64)).sum()
+    }
+
+    /// Dollars per hour of the host tiers of a deployment.
+    pub(super) fn host_dollars(&self, candidate: &Candidate) -> f64 {
+        let engines = |pool: CandidatePool| {
+            let shape = &self.shapes[pool.shape];
+            let gib = shape.told.kv_offloading_size.map_or(self.host_gib, |gib| gib as f64);
+            gib * (pool.replicas * shape.cut.attention_dp) as f64
+        };
+        self.host_price * (engines(candidate.serving) + candidate.beside.map_or(0.0, engines))
     }
 
     /// The accelerators of a deployment by kind: first the decoding ones, then the other pool's if they are of
@@ -333,10 +298,6 @@ impl SearchSpace {
     }
 }
 
-fn listed(list: &[String]) -> Vec<Option<String>> {
-    if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() }
-}
-
 /// Combinations of token budget and maximum number of running requests; `None` leaves the spec's or the engine's.
 fn settings(
     search: &SearchSpec,
@@ -384,57 +345,20 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
     cuts
 }
 
-/// The settings of engines and routers: every combination of the search's values. If prompts share tokens and no
-/// router is given, a prefix-aware router is considered as well.
-fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<ReplicaSettings>> {
-    const ENGINES: [EngineKind; 3] = [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm];
-    if let Some(name) = search.engines.iter().find(|name| !ENGINES.contains(&EngineKind::of(name))) {
-        return Err(Error::field(
-            "spec",
-            "search.engines",
-            format!("{name:?}"),
-            ENGINES.map(EngineKind::name).join(", "),
-        ));
-    }
-    if search.speculative.contains(&true) && spec.engine.speculative.is_none() {
-        let accepted = "with [engine.speculative], which has the measured acceptance_rate";
-        return Err(Error::field("spec", "search.speculative", true, accepted));
-    }
-    let sessions = spec.workload.as_ref().is_some_and(|w| matches!(w.arrivals, Arrivals::Sessions { .. }));
-    let mut routers: Vec<Option<Routing>> = search.routers.iter().copied().map(Some).collect();
-    if routers.is_empty() {
-        routers.push(None);
-        let finds = if sessions { Routing::SessionSticky } else { Routing::PrefixAware };
-        routers.extend((shared && spec.fleet.router == Routing::default()).then_some(Some(finds)));
-    }
-    let switch = |list: &[bool]| -> Vec<Option<bool>> {
-        if list.is_empty() { vec![None] } else { list.iter().copied().map(Some).collect() }
-    };
-    let mut all = Vec::new();
-    for engine in listed(&search.engines) {
-        for router in &routers {
-            for enable_chunked_prefill in switch(&search.enable_chunked_prefill) {
-                for enable_prefix_caching in switch(&search.enable_prefix_caching) {
-                    all.extend(switch(&search.speculative).into_iter().map(|speculative| ReplicaSettings {
-                        engine: engine.clone(),
-                        router: *router,
-                        enable_chunked_prefill,
-                        enable_prefix_caching,
-                        speculative,
-                    }));
-                }
-            }
-        }
-    }
-    Ok(all)
-}
-
 fn check(search: &SearchSpec) -> Result<()> {
     search.weights.iter().try_for_each(|w| w.parse::<WeightFormat>().map(drop))?;
     search.kv.iter().filter(|k| *k != "auto").try_for_each(|k| k.parse::<KvFormat>().map(drop))?;
     let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
     if most == 0 || most > 4096 {
         return Err(Error::field("spec", "search.max_accelerators", most, "1 to 4096"));
+    }
+    if let Some(price) = search.host_memory_price.filter(|price| !(0.0..=1e3).contains(price)) {
+        return Err(Error::field(
+            "spec",
+            "search.host_memory_price",
+            price,
+            "0 to 1000 dollars per GiB and hour",
+        ));
     }
     let least = search.min_accelerators.unwrap_or(1);
     if least == 0 || least > most {

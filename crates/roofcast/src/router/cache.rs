@@ -3,7 +3,7 @@
 //! Knows: the formulas and settings ([`RoutingSpec`]) of NVIDIA Dynamo's KV router, llm-d's inference scheduler,
 //! SGLang's model gateway and vLLM production stack's `kvaware`. Dynamo, llm-d and `kvaware` read the replicas' caches
 //! (KV events that arrive at once); SGLang's gateway remembers the prompts that it sent. Ties are broken at random.
-//! Knows nothing about delays of events, tokenization in the router, or caches below HBM.
+//! Knows nothing about delays of events, tokenization in the router, or caches below vLLM's host tier.
 
 use super::Routing;
 use super::history::History;
@@ -33,6 +33,10 @@ pub(crate) trait Replicas {
     fn blocks(&self, index: usize) -> (u64, u64);
     /// Tokens of the routed request's prompt that are in the prefix cache, in whole blocks.
     fn cached(&self, index: usize) -> u64;
+    /// Tokens of the request's prompt in the host tier after those in the prefix cache.
+    fn cached_on_host(&self, _index: usize) -> u64 {
+        0
+    }
 }
 
 /// A cache-aware policy with its settings and its memory.
@@ -85,32 +89,36 @@ impl CachePolicy {
     }
 
     /// Negated costs in blocks, by Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`). Cost =
-    /// `prefill_load_scale` × max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks, 0)
-    /// + blocks in use + `decode_active_request_weight` × requests.
+    /// `prefill_load_scale` × max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks −
+    /// `host_cache_hit_weight` × blocks on the host, 0) + blocks in use + `decode_active_request_weight` × requests.
     fn costs(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let cost = |&index: &usize| {
             let prefill = (replicas.prompt_tokens(index) + asked.input) as f64 / self.block;
-            let credit = s.overlap_score_credit * replicas.cached(index) as f64 / self.block;
+            let host = s.host_cache_hit_weight * replicas.cached_on_host(index) as f64;
+            let credit = (s.overlap_score_credit * replicas.cached(index) as f64 + host) / self.block;
             let requests = s.decode_active_request_weight * replicas.in_flight(index) as f64;
             s.prefill_load_scale * (prefill - credit).max(0.0) + replicas.blocks(index).0 as f64 + requests
         };
         candidates.iter().map(cost).collect()
     }
 
-    /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score over three scores within 0
-    /// and 1. Prefix: cached tokens / prompt tokens. Queue: (longest queue − own queue) / (longest − shortest), 1 if
-    /// all are equal. Cache: 1 − fraction of KV cache in use.
+    /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score over four scores within 0
+    /// and 1. Prefix: cached tokens / prompt tokens. Host: tokens cached on any tier / prompt tokens. Queue: (longest
+    /// queue − own queue) / (longest − shortest), 1 if all are equal. Cache: 1 − fraction of KV cache in use.
     fn scores(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
         let queues: Vec<f64> = candidates.iter().map(|index| replicas.waiting(*index) as f64).collect();
         let [shortest, longest] = extremes(&queues);
         let score = |(&index, queue): (&usize, &f64)| {
-            let prefix = replicas.cached(index) as f64 / asked.input.max(1) as f64;
+            let cached = replicas.cached(index);
+            let prefix = cached as f64 / asked.input.max(1) as f64;
+            let any_tier = (cached + replicas.cached_on_host(index)) as f64 / asked.input.max(1) as f64;
             let queue = if longest > shortest { (longest - queue) / (longest - shortest) } else { 1.0 };
             let (held, all) = replicas.blocks(index);
             let room = 1.0 - held as f64 / all.max(1) as f64;
-            s.prefix_cache_weight * prefix + s.queue_weight * queue + s.kv_cache_utilization_weight * room
+            let prefixes = s.prefix_cache_weight * prefix + s.host_prefix_cache_weight * any_tier;
+            prefixes + s.queue_weight * queue + s.kv_cache_utilization_weight * room
         };
         candidates.iter().zip(&queues).map(score).collect()
     }
@@ -189,7 +197,7 @@ mod tests {
     use crate::router::Router;
 
     /// For each replica: requests in flight, waiting requests, queued prompt tokens, blocks in use of 1000, cached
-    /// tokens.
+    /// tokens. A replica with 7 waiting requests has 800 tokens more on its host.
     struct Reported(Vec<[u64; 5]>);
 
     impl Replicas for Reported {
@@ -207,6 +215,9 @@ mod tests {
         }
         fn cached(&self, index: usize) -> u64 {
             self.0[index][4]
+        }
+        fn cached_on_host(&self, index: usize) -> u64 {
+            if self.0[index][1] == 7 { 800 } else { 0 }
         }
     }
 
@@ -237,6 +248,21 @@ mod tests {
         assert_eq!(chosen(Routing::LlmD, RoutingSpec::default(), 1600, &reported), 0);
         let prefix = RoutingSpec { prefix_cache_weight: 4.0, ..RoutingSpec::default() };
         assert_eq!(chosen(Routing::LlmD, prefix, 1600, &reported), 1);
+    }
+
+    /// 1600 tokens are 100 blocks of 16, and B has 800 of them, 50 blocks, on its host. Dynamo: A costs 100 + 10 = 110. B
+    /// costs 100 − 0.75 × 50 + 60 = 122.5 with 60 blocks in use, and 100 − 1 × 50 + 55 = 105 with 55 and a weight of 1.
+    /// llm-d: A scores 2 + 2 × 0.99 = 3.98. B scores 2 × 0.945 = 1.89, 3.39 with 3 × 0.5 more, 4.39 with 5 × 0.5 more.
+    #[test]
+    fn tokens_on_the_host_count() {
+        let weighed = |weight| RoutingSpec { host_cache_hit_weight: weight, ..RoutingSpec::default() };
+        let reported = [[1, 0, 0, 10, 0], [4, 7, 0, 60, 0]];
+        assert_eq!(chosen(Routing::DynamoKv, weighed(0.75), 1600, &reported), 0);
+        let reported = [[1, 0, 0, 10, 0], [4, 7, 0, 55, 0]];
+        assert_eq!(chosen(Routing::DynamoKv, weighed(1.0), 1600, &reported), 1);
+        let any = |weight| RoutingSpec { host_prefix_cache_weight: weight, ..RoutingSpec::default() };
+        assert_eq!(chosen(Routing::LlmD, any(3.0), 1600, &reported), 0);
+        assert_eq!(chosen(Routing::LlmD, any(5.0), 1600, &reported), 1);
     }
 
     #[test]

@@ -93,6 +93,8 @@ impl Routing {
 pub struct RoutingSpec {
     /// Dynamo: credit in blocks for one cached block (`overlap_score_credit`).
     pub overlap_score_credit: f64,
+    /// Dynamo: credit in blocks for one block on the host.
+    pub host_cache_hit_weight: f64,
     /// Dynamo: weight of the blocks that remain to prefill.
     pub prefill_load_scale: f64,
     /// Dynamo: weight of one request in flight, in blocks.
@@ -102,6 +104,8 @@ pub struct RoutingSpec {
     pub router_temperature: f64,
     /// llm-d: weight of the cached fraction of the prompt.
     pub prefix_cache_weight: f64,
+    /// llm-d: weight of the fraction of the prompt that is cached on any tier.
+    pub host_prefix_cache_weight: f64,
     /// llm-d: weight of the shorter queue.
     pub queue_weight: f64,
     /// llm-d: weight of the free fraction of the KV cache.
@@ -124,10 +128,12 @@ impl Default for RoutingSpec {
     fn default() -> RoutingSpec {
         RoutingSpec {
             overlap_score_credit: 1.0,
+            host_cache_hit_weight: 0.75,
             prefill_load_scale: 1.0,
             decode_active_request_weight: 0.0,
             router_temperature: 0.0,
             prefix_cache_weight: 3.0,
+            host_prefix_cache_weight: 0.0,
             queue_weight: 2.0,
             kv_cache_utilization_weight: 2.0,
             cache_threshold: 0.3,
@@ -146,6 +152,8 @@ impl RoutingSpec {
     pub(crate) fn check(&self, place: &str) -> Result<()> {
         let values = [
             ("overlap_score_credit", self.overlap_score_credit, MOST_WEIGHT),
+            ("host_cache_hit_weight", self.host_cache_hit_weight, MOST_WEIGHT),
+            ("host_prefix_cache_weight", self.host_prefix_cache_weight, MOST_WEIGHT),
             ("prefill_load_scale", self.prefill_load_scale, MOST_WEIGHT),
             ("decode_active_request_weight", self.decode_active_request_weight, MOST_WEIGHT),
             ("router_temperature", self.router_temperature, MOST_WEIGHT),

@@ -37,6 +37,10 @@ pub struct SearchSpec {
     pub enable_chunked_prefill: Vec<bool>,
     /// Values of enable_prefix_caching; the value of `[engine]` if empty.
     pub enable_prefix_caching: Vec<bool>,
+    /// Sizes of vLLM's host tier of each engine in GiB, 0 for none; the size of `[engine]` if empty.
+    pub kv_offloading_size: Vec<u64>,
+    /// Dollars per GiB of host memory and hour, for the host tiers of a deployment; 0 if absent.
+    pub host_memory_price: Option<f64>,
     /// True to use speculative decoding by `[engine.speculative]`, false not to; only true if empty.
     pub speculative: Vec<bool>,
     /// True to search disaggregated fleets as well, with prefill and decode pools.

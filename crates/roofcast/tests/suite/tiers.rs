@@ -132,3 +132,29 @@ proptest! {
         prop_assert!(found(few) <= found(few + more));
     }
 }
+
+/// Sizes of host tiers are choices of a plan with a price: 64 GiB for each of the replicas at 0.01 dollars a GiB and hour
+/// cost 0.64 dollars a replica more than none. An H100 costs 3.99.
+#[test]
+fn a_plan_chooses_among_sizes_of_a_host_tier() {
+    let text = "[workload]\nrequests = 200\nseed = 1\ninput_len = 200\noutput_len = 20\n\
+                arrivals = { kind = \"constant\", rate = 4.0 }\nprefix = { length = 2000, count = 20 }\n\
+                [slo]\nttft_p99_ms = 2000\n\
+                [engine]\nname = \"vllm\"\ncost = \"limit\"\nmax_num_batched_tokens = 8192\n\
+                [search]\naccelerators = [\"h100-sxm\"]\nmax_accelerators = 2\nrequests = 200\ntp = [1]\nrouters = [\"round_robin\"]\n\
+                kv_offloading_size = [0, 64]\nhost_memory_price = 0.01\n";
+    let spec = roofcast::Spec::parse("plan.toml", text).unwrap();
+    let catalog = roofcast::Catalog::embedded().unwrap();
+    let question = roofcast::plan::PlanQuestion { exhaustive: true, ..Default::default() };
+    let found = roofcast::plan::plan(&spec, &super::support::model(LLAMA), catalog, &question).unwrap();
+    assert_eq!(found.ranked.len(), 4, "{:?}", found.left_out);
+    for choice in &found.ranked {
+        let gib = choice.host_tier_gib.unwrap_or(0.0);
+        let dollars = choice.count as f64 * (3.99 + 0.01 * gib);
+        assert!((choice.cost_per_hour.unwrap() - dollars).abs() < 1e-9, "{choice:?}");
+        let own = choice.spec["engine"]["kv_offloading_size"].as_float();
+        assert_eq!(own, Some(gib));
+    }
+    let best = found.best.unwrap();
+    assert_eq!((best.count, best.host_tier_gib), (1, None));
+}

@@ -5,7 +5,7 @@ use crate::show::table;
 use roofcast::plan::{Choice, Near, Plan, PoolChoice};
 use roofcast::spec::Metric;
 
-pub(super) const CSV: [&str; 43] = [
+pub(super) const CSV: [&str; 44] = [
     "accelerator",
     "count",
     "tp",
@@ -25,6 +25,7 @@ pub(super) const CSV: [&str; 43] = [
     "router",
     "enable_chunked_prefill",
     "enable_prefix_caching",
+    "host_tier_gib",
     "num_speculative_tokens",
     "max_num_batched_tokens",
     "max_num_seqs",
@@ -72,6 +73,7 @@ fn csv_row(c: &Choice) -> Vec<String> {
     row.extend([c.weights.clone(), c.kv.clone()]);
     row.extend([c.engine.clone(), c.router.to_owned()]);
     row.extend([c.enable_chunked_prefill, c.enable_prefix_caching].map(|on| on.to_string()));
+    row.push(some(c.host_tier_gib));
     row.push(c.num_speculative_tokens.map_or_else(String::new, |n| n.to_string()));
     row.extend([c.max_num_batched_tokens, c.max_num_seqs].map(|n| n.to_string()));
     row.extend([word(c.stage), c.bound.to_owned(), c.evidence.map_or_else(String::new, word)]);

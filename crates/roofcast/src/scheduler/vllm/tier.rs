@@ -11,7 +11,7 @@ mod lookup;
 use super::blocks::{Admission, Table};
 use super::transfers::{OffloadConfig, StoredChunk, Transfers};
 use super::{Pass, RequestId, Scheduler, Step};
-use crate::kv_cache::offload::{Chunk, Offload};
+use crate::kv_cache::offload::{Chunk, Offload, Residence};
 use crate::kv_cache::paged::Block;
 use crate::kv_cache::prefix::Content;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -104,6 +104,15 @@ impl Tier {
 
     pub(super) fn add(&mut self, id: RequestId, number: u64) {
         self.states.insert(id, State { number, ..State::default() });
+    }
+
+    /// Tokens of `contents`, blocks of `block` tokens, that the host has after the first `local` tokens.
+    pub(super) fn found(&self, contents: &[Content], block: u64, local: u64) -> u64 {
+        let per = self.config.blocks_per_chunk;
+        let chunk = per as u64 * block;
+        let last = contents.chunks_exact(per).filter_map(<[Content]>::last).skip((local / chunk) as usize);
+        let run = last.take_while(|content| self.host.residence(**content) != Residence::Absent).count();
+        ((local / chunk + run as u64) * chunk).saturating_sub(local)
     }
 
     /// Begins a step.

@@ -5,12 +5,21 @@
 
 use super::{Job, Phase, window_chunks};
 use crate::kv_cache::offload::{Chunk, Residence};
-use crate::kv_cache::prefix::Content;
+use crate::kv_cache::prefix::{Content, Tokens};
 use crate::scheduler::vllm::transfers::{External, Load};
 use crate::scheduler::vllm::{RequestId, Scheduler};
+use crate::workload::Prompt;
 use std::ops::Range;
 
 impl Scheduler {
+    /// Tokens of `prompt` on the host after those in the prefix cache, in whole chunks.
+    pub(crate) fn cached_on_host(&self, prompt: &Prompt) -> u64 {
+        let Some(tier) = &self.tier else { return 0 };
+        let contents =
+            Tokens::of_prompt(prompt).contents((self.config.block_size, self.config.hash_lookahead()));
+        tier.found(&contents, self.config.block_size, self.cached(prompt))
+    }
+
     /// Tokens of a waiting request that the host has after `local` tokens on the device.
     pub(in crate::scheduler::vllm) fn external(&mut self, id: RequestId, local: u64) -> External {
         if self.tier.is_none() {
