@@ -88,7 +88,7 @@ impl CachePolicy {
         by_weight(candidates, &values.iter().map(weight).collect::<Vec<f64>>(), draw)
     }
 
-    /// Negated costs in blocks, by Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`). Cost =
+    /// Costs in blocks, by Dynamo 1.6.1 (`dynamo-custom-policy-builtin/src/default/scorer.rs`). Cost =
     /// `prefill_load_scale` × max((queued prompt tokens + prompt) / block − `overlap_score_credit` × cached blocks −
     /// `host_cache_hit_weight` × blocks on the host, 0) + blocks in use + `decode_active_request_weight` × requests.
     fn costs(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
