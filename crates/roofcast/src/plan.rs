@@ -1,7 +1,7 @@
 //! The planner: finds the cheapest deployment that meets the SLO, proven by simulation.
 //!
-//! Knows the stages and their order: the space is enumerated ([`space`]); memory, the limit and a steady state on
-//! means rule out infeasible deployments ([`feasibility`]); the remaining ones are simulated, cheapest first, until
+//! Knows: the stages of a search and their order. [`space`] enumerates the deployments; memory, the limit and a steady
+//! state on means rule out infeasible ones ([`feasibility`]); the remaining ones are simulated, cheapest first, until
 //! one meets the SLO ([`search`], [`proof`]); for the best one, the maximum load and the effects of changes are then
 //! determined. Knows nothing about cores: a [`Runner`] runs simulations, and returns their results in order.
 
@@ -63,22 +63,22 @@ use space::{Candidate, CandidatePool, SearchSpace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of nearest misses that are reported.
+/// Most misses that are reported if no deployment meets the SLO.
 const NEAREST: usize = 5;
 
 /// Options of a plan.
 pub struct PlanQuestion<'a> {
-    /// Simulate every deployment that fits, ignoring the limit and the estimate.
+    /// True to simulate every deployment that fits, without ruling out any by the limit or the estimate.
     pub exhaustive: bool,
-    /// Deployments to explain, as in `accelerator=h100-sxm,tp=4,replicas=2`.
+    /// Name of deployments to explain, as in `accelerator=h100-sxm,tp=4,replicas=2`.
     pub why: Option<&'a str>,
-    /// Runs simulations.
+    /// Function that runs simulations.
     pub runner: Runner<'a>,
-    /// Called with the number of simulations, and the number of judged deployments.
+    /// Function that is called with the number of simulations and the number of judged deployments.
     pub progress: &'a dyn Fn(u64, u64),
-    /// Returns false to stop; the plan then holds the results up to that point.
+    /// Function that returns false to stop; the plan then holds the results up to that point.
     pub goes_on: &'a dyn Fn() -> bool,
-    /// Factor of measured over forecast step times, from the current deployment.
+    /// Factor of measured over forecast step times, measured on the current deployment.
     pub slower: f64,
 }
 
@@ -95,10 +95,10 @@ impl Default for PlanQuestion<'_> {
     }
 }
 
-/// Searches for the best deployment, as `spec` asks.
+/// Searches for the best deployment for the workload and SLO of `spec`.
 ///
 /// # Errors
-/// If the spec has no workload, or sets keys that a plan decides; if the search contradicts itself; if formats or chips are
+/// The spec has no workload, or sets keys that a plan decides; the search contradicts itself; a format or chip is
 /// unknown.
 pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQuestion) -> Result<Plan> {
     let missing =
@@ -182,7 +182,7 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
     }
 }
 
-/// All deployments of the search. Disaggregated ones are combined from shapes that hold the model.
+/// All deployments of the search. Disaggregated deployments are combined from shapes that hold the model.
 fn candidates(judge: &Judge) -> Result<Vec<Candidate>> {
     let fit = |shape: &usize| judge.estimate(*shape).is_some();
     let shapes: Vec<usize> = (0..judge.space.shapes.len()).filter(fit).collect();
@@ -231,7 +231,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         considered: found.candidates.len() as u64,
         pruned,
         simulated: found.simulated,
-        // A search that was stopped may also have skipped cheaper deployments.
+        // A search that was stopped may also have skipped deployments with a lower objective.
         dearer: dearer - open.map_or(0, |(_, count)| count),
         feasible: ranked.len() as u64,
         requests: found.base.workload.as_ref().map_or(0, Workload::total),
@@ -262,8 +262,8 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     })
 }
 
-/// Choices that no other one dominates in output tokens per second per accelerator and interactivity; most tokens
-/// first.
+/// Choices that no other choice beats in both output tokens per second per accelerator and interactivity, in order of
+/// descending tokens.
 fn by_throughput(ranked: &[Choice]) -> Vec<Choice> {
     let axes = |c: &Choice| vec![-c.output_tok_s_per_accelerator, -c.interactivity_tok_s];
     let mut all = front(ranked.to_vec(), axes);
@@ -271,9 +271,9 @@ fn by_throughput(ranked: &[Choice]) -> Vec<Choice> {
     all
 }
 
-/// The pools of a deployment, with the models that they serve.
+/// The pools of a deployment, each with the model that it serves.
 fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
-    // The Hugging Face id that the user gave, which may be a fine-tune of the catalog's entry.
+    // The Hugging Face id that the user gave; it may be a fine-tune of the catalog's entry.
     let named = found.base.model.name.as_deref().filter(|name| name.contains('/'));
     let decode = if candidate.prefill.is_some() { ReplicaRole::Decode } else { ReplicaRole::Replica };
     let prefill = candidate.prefill.map(|pool| (pool, ReplicaRole::Prefill));
@@ -288,14 +288,14 @@ fn served<'a>(found: &'a Search, candidate: &Candidate) -> Vec<Served<'a>> {
         .collect()
 }
 
-/// The assumptions about the served deployments, without repetitions.
+/// The assumptions about the served deployments, each once.
 fn assumptions(served: &[Served]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let all = served.iter().flat_map(|pool| &pool.deployment.assumptions);
     all.filter(|assumption| seen.insert(*assumption)).cloned().collect()
 }
 
-/// A deployment that met the SLO in `run`.
+/// The reported form of a deployment that met the SLO in a simulation.
 fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
     let run = &proven.run;
     let judge = found.judge;
@@ -374,7 +374,7 @@ fn pool_choice(space: &SearchSpace, pool: CandidatePool) -> PoolChoice {
     PoolChoice { accelerator: shape.chip.id.clone(), replicas: pool.replicas, cut: shape.cut }
 }
 
-/// The kernel times behind a forecast.
+/// The measured kernel times on which a forecast is based; `None` at the limit.
 fn timed(forecaster: &Forecaster, cost: CostKind) -> Option<kernel_time::Timed> {
     let d = &forecaster.deployment;
     let kernels = &forecaster.coefficients.kernels;
@@ -382,7 +382,7 @@ fn timed(forecaster: &Forecaster, cost: CostKind) -> Option<kernel_time::Timed> 
         .filter(|_| cost == CostKind::Forecast)
 }
 
-/// Reasons for skipped deployments, the most frequent first: by chip, stage and metric.
+/// Reasons for skipped deployments by chip, stage and metric, in order of descending frequency.
 fn left_out(found: &Search) -> Vec<LeftOut> {
     let space = found.judge.space;
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -418,7 +418,7 @@ fn left_out(found: &Search) -> Vec<LeftOut> {
     all
 }
 
-/// For each accelerator, the smallest replica that holds the model and a request.
+/// For each accelerator, the smallest replica that holds the model and one request.
 fn smallest(found: &Search) -> Vec<SmallestCount> {
     let judge = found.judge;
     let holds = |shape: &usize| judge.estimate(*shape).is_some() && judge.holds(*shape).is_none();
@@ -433,7 +433,7 @@ fn smallest(found: &Search) -> Vec<SmallestCount> {
     judge.space.chips.iter().filter_map(of).collect()
 }
 
-/// Peak 16-bit operations per second × 3600 over the hourly price; `None` without a price.
+/// Peak 16-bit operations that one dollar buys: peak per second × 3600 / hourly price; `None` without a price.
 pub(crate) fn flops_per_dollar(chip: &Accelerator) -> Option<FlopsPerDollar> {
     let usd_per_hour = chip.price.as_ref()?.usd_per_hour;
     let peak = chip.peak(chip.sixteen_bit(crate::precision::Dtype::Bf16)).ok()?;

@@ -1,7 +1,7 @@
 //! Simulates a workload on an engine in virtual time, and reports the results.
 //!
-//! Knows: the replicas of a deployment, the sums of their counts, and whether the offered load exceeded their
-//! capacity. Latencies as clients see them are in [`results`].
+//! Knows: the replicas of a deployment, the sums of their counters, and whether the offered load exceeded their
+//! capacity. Knows nothing about scheduling. Latencies as clients see them are in [`results`].
 
 mod beside;
 mod provision;
@@ -30,69 +30,69 @@ use serde::Serialize;
 /// Options of a run: speed, recorded data and early end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunOptions {
-    /// Simulate equal steps at once; this does not change the results.
+    /// True to simulate equal steps at once, which does not change the results.
     pub leap: bool,
-    /// Keep a record for each request.
+    /// True to keep a record of each request.
     pub records: bool,
-    /// Keep each replica's levels over time.
+    /// True to keep each replica's levels over time.
     pub series: bool,
-    /// Maximum number of step and request events to keep, over all replicas.
+    /// Most events of steps and requests to keep, over all replicas; `None` to keep none.
     pub trace: Option<u64>,
-    /// End the run when the bound on a 99th percentile is certain to be missed. Such a run reports only on its
+    /// True to end the run when the bound on a 99th percentile is certain to be missed. Such a run reports only the
     /// requests until then.
     pub end_when_missed: bool,
 }
 
-/// A run and its results.
+/// A simulated run and its results.
 #[derive(Debug, Clone, Serialize)]
 pub struct Simulation {
     /// Cost model of a step.
     pub cost: CostKind,
-    /// True if the run was interrupted; the other fields then count the requests that had ended.
+    /// True if the run was interrupted; the other fields then count only the requests that had ended.
     pub interrupted: bool,
-    /// Requests that came.
+    /// Number of requests that arrived.
     pub requests: u64,
-    /// Requests that no engine with these settings could serve.
+    /// Number of requests that no engine with these settings could serve.
     pub refused: u64,
-    /// Requests turned away because the queue was too long.
+    /// Number of requests that were rejected because the queue was too long.
     pub rejected: u64,
     /// Latencies and throughput as clients see them, by vLLM's keys.
     #[serde(flatten)]
     pub summary: RunSummary,
     /// Resolved settings of the engine.
     pub settings: ReportedSettings,
-    /// Work of the engines, over all replicas.
+    /// Work of the engines, summed over replicas.
     pub activity: Activity,
     /// Use of the KV cache.
     pub kv_cache: CacheUse,
-    /// Seconds of the replicas' time by bottleneck, summed over the replicas.
+    /// Seconds of the replicas' time by bottleneck, summed over replicas.
     pub time: TimeShares,
-    /// Limit of a decode step, in milliseconds, at the mean batch and context of the run; of a microbatch if several
+    /// Limit of a decode step in milliseconds, at the mean batch and context of the run; of a microbatch if several
     /// pipeline stages work at one time.
     pub limit_tpot_ms: f64,
     /// Cost and energy.
     pub expense: Expense,
-    /// The serving replicas, and KV transfers between them.
+    /// Replicas of the fleet, and KV transfers between them.
     pub fleet: FleetUse,
-    /// The offered load, and whether it exceeded the capacity.
+    /// The offered load, and the verdict on overload.
     pub load: OfferedLoad,
-    /// Recorded sessions that ended, if the traffic has sessions.
+    /// Recorded sessions that ended; `None` if the traffic has no sessions.
     pub sessions: Option<RecordedSessions>,
-    /// True if the run ended before its last request because a bound of the SLO was certain to be missed.
+    /// True if the run ended before its last request because an SLO bound was certain to be missed.
     #[serde(skip)]
     pub ended_early: bool,
-    /// Error bands of the means; `None` if steps are priced at the limit.
+    /// Bands of the means; `None` if steps are priced at the limit.
     pub bands: Option<Bands>,
-    /// Latencies of every completed request.
+    /// Latencies of all completed requests, by name of the metric.
     #[serde(skip)]
     pub latencies: [(&'static str, Sample); 3],
-    /// One record for each request, if records were kept.
+    /// One record for each request; empty if records were not kept.
     #[serde(skip)]
     pub records: Vec<Record>,
-    /// Levels over time of each replica, at common intervals, if they were kept.
+    /// Levels over time of each replica, at common intervals; empty if they were not kept.
     #[serde(skip)]
     pub series: Vec<Vec<SeriesPoint>>,
-    /// First events of each replica, if they were kept.
+    /// First events of each replica; empty if they were not kept.
     #[serde(skip)]
     pub traces: Vec<EventTrace>,
 }
@@ -104,147 +104,147 @@ pub struct ReportedSettings {
     pub scheduler: SchedulerKind,
     /// The order of the queue.
     pub policy: QueuePolicy,
-    /// Maximum number of requests that run at one time.
+    /// Most requests that run at one time.
     pub max_num_seqs: u64,
     /// Token budget of a step, over all data-parallel ranks.
     pub max_num_batched_tokens: u32,
-    /// Maximum tokens of a request, prompt and output.
+    /// Most tokens of a request, prompt and output together.
     pub max_model_len: u32,
     /// True if a prompt may be split over steps (chunked prefill).
     pub enable_chunked_prefill: bool,
-    /// True if blocks are found again by their content (prefix cache).
+    /// True if blocks are found by their content (prefix cache).
     pub enable_prefix_caching: bool,
     /// True if equal steps were simulated at once, which does not change the results.
     pub leap: bool,
 }
 
-/// Work of the engines.
+/// Work of the engines, summed over replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Activity {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
     /// Mean number of running requests in a step.
     pub mean_running: f64,
-    /// Maximum number of running requests in a step of one replica.
+    /// Most running requests in a step of one replica.
     pub max_running: u64,
-    /// Maximum number of waiting requests at one replica.
+    /// Most waiting requests at one replica.
     pub max_waiting: u64,
-    /// Preemptions.
+    /// Number of preemptions.
     pub preemptions: u64,
-    /// Tokens computed.
+    /// Number of computed tokens.
     pub scheduled_tokens: u64,
-    /// Tokens of preempted requests that were computed again.
+    /// Number of tokens that preempted requests recomputed.
     pub recomputed_tokens: u64,
-    /// Tokens moved to the host's memory and back.
+    /// Number of tokens moved to host memory and back by swapping.
     pub swapped_tokens: u64,
-    /// Tokens found in the prefix cache.
+    /// Number of prompt tokens found in the prefix cache.
     pub cached_tokens: u64,
-    /// Tokens computed for rows of a static batch whose request had ended.
+    /// Number of tokens computed for rows of a static batch whose requests had ended.
     pub idle_tokens: u64,
-    /// Drafts verified.
+    /// Number of drafts that were verified.
     pub drafted_tokens: u64,
-    /// Drafts that were rejected.
+    /// Number of drafts that were rejected.
     pub rejected_tokens: u64,
 }
 
 /// Use of the KV cache of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CacheUse {
-    /// Blocks that requests can hold.
+    /// Number of blocks that requests can hold.
     pub blocks: u64,
-    /// Tokens of a block.
+    /// Tokens per block.
     pub block_size: u64,
-    /// Number of groups of layers that each take blocks for the tokens, as in vLLM when some layers have a sliding
-    /// window.
+    /// Number of groups of layers that have separate blocks, as in vLLM if some layers have a sliding window.
     pub groups: u64,
-    /// Maximum number of held blocks.
+    /// Most blocks that were held at one time.
     pub max_blocks: u64,
     /// Mean fraction of the blocks that were held, over steps.
     pub mean_usage: f64,
-    /// Mean fraction of the held room without a token, over steps.
+    /// Mean fraction of the held token slots without a token, over steps.
     pub internal_fragmentation: f64,
     /// Mean fraction of the free room outside its longest gap, over attempts to admit; 0 for a cache of equal blocks.
     pub external_fragmentation: f64,
-    /// Attempts that failed although enough room was free in total.
+    /// Number of attempts to admit that failed although the total free room was sufficient.
     pub scattered_refusals: u64,
-    /// Mean external fragmentation at these attempts.
+    /// Mean external fragmentation over these failed attempts.
     pub scattered_fragmentation: f64,
-    /// Use of block tables, if the spec names a layout.
+    /// Use of block tables; `None` unless the spec names a layout.
     pub tables: Option<Tables>,
-    /// Use of the host's memory, if it is a tier of the cache.
+    /// Use of the host tier; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostUse>,
 }
 
-/// Use of the host's memory as a tier of the cache, over all replicas.
+/// Use of the host tier, over all replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HostUse {
-    /// Tokens that the host pool of one replica holds.
+    /// Number of tokens that the host pool of one replica holds.
     pub tokens: u64,
-    /// Share of the tokens of admitted requests that were found on the device.
+    /// Fraction of the tokens of admitted requests that were found on the device.
     pub device_hit_rate: f64,
-    /// Share that was loaded from the host.
+    /// Fraction of the tokens of admitted requests that were loaded from the host.
     pub host_hit_rate: f64,
-    /// Tokens loaded from the host.
+    /// Number of tokens loaded from the host.
     pub loaded_tokens: u64,
-    /// Bytes loaded, over all ranks.
+    /// Bytes loaded from the host, over all ranks.
     pub loaded_bytes: Bytes,
-    /// Tokens copied to the host.
+    /// Number of tokens copied to the host.
     pub stored_tokens: u64,
     /// Bytes copied to the host, over all ranks.
     pub stored_bytes: Bytes,
-    /// Tokens evicted from the device that the host did not have; `None` if every token is offered to the host first.
+    /// Number of tokens evicted from the device without a copy on the host; `None` if every token is first offered to
+    /// the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_tokens: Option<u64>,
-    /// Seconds from the start of a load to its end, queues on the link included: sum over loads.
+    /// Seconds from the start of a load to its end, including queueing for the link; summed over loads.
     pub loading_s: f64,
-    /// Seconds that computing the loaded tokens would have added to steps.
+    /// Seconds that recomputation of the loaded tokens would have added to steps.
     pub spared_s: f64,
 }
 
-/// HBM traffic and transfers of block tables for the decodes of a step, on average.
+/// HBM traffic and host transfers of block tables for the decodes of one step, on average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tables {
-    /// Layout of a request's tokens in memory.
+    /// Layout of the KV cache in memory.
     pub layout: KvLayout,
-    /// Bytes that a layer with full attention reads.
+    /// Bytes of block tables that one layer with full attention reads.
     pub read_bytes: f64,
-    /// Bytes that the host sends to each device.
+    /// Bytes of block tables that the host sends to each device.
     pub sent_bytes: f64,
 }
 
-/// Recorded sessions.
+/// Recorded sessions that ended in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RecordedSessions {
-    /// Sessions whose last answer came.
+    /// Number of sessions whose last answer arrived.
     pub completed: u64,
-    /// Seconds from a session's first turn to its last answer, waits included: mean.
+    /// Mean seconds from a session's first turn to its last answer, including waits.
     pub mean_task_s: f64,
-    /// Median.
+    /// Median of the seconds from a session's first turn to its last answer.
     pub median_task_s: f64,
-    /// 90th percentile.
+    /// 90th percentile of the seconds from a session's first turn to its last answer.
     pub p90_task_s: f64,
 }
 
-/// Seconds by bottleneck.
+/// Seconds of the replicas' time, by bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct TimeShares {
-    /// Bound by memory bandwidth.
+    /// Seconds bound by memory bandwidth.
     pub memory_s: f64,
-    /// Bound by arithmetic.
+    /// Seconds bound by arithmetic.
     pub compute_s: f64,
-    /// Bound by links.
+    /// Seconds bound by links.
     pub communication_s: f64,
-    /// Bound by the host and kernel launches.
+    /// Seconds bound by the host and kernel launches.
     pub host_s: f64,
-    /// Spent moving KV caches between device and host.
+    /// Seconds for moving KV cache between device and host.
     pub swap_s: f64,
-    /// Idle.
+    /// Seconds without work.
     pub idle_s: f64,
 }
 
 impl TimeShares {
-    /// Seconds that are not idle.
+    /// Seconds with work.
     pub fn busy_s(&self) -> f64 {
         self.memory_s + self.compute_s + self.communication_s + self.host_s + self.swap_s
     }
@@ -264,13 +264,13 @@ impl TimeShares {
 /// Cost and energy of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Expense {
-    /// Dollars per hour of all accelerators, if the price is known.
+    /// Dollars per hour of all accelerators; `None` if a price is unknown.
     pub dollars_per_hour: Option<f64>,
-    /// Dollars per million output tokens of the run.
+    /// Dollars per million output tokens of the run; `None` if a price is unknown.
     pub dollars_per_million_output_tokens: Option<f64>,
-    /// Joules: board power over busy time and a fifth of it over idle time, if the power is known.
+    /// Joules: board power over busy time and a fifth of it over idle time; `None` if the power is unknown.
     pub joules: Option<f64>,
-    /// Joules per output token.
+    /// Joules per output token; `None` if the power is unknown.
     pub joules_per_output_token: Option<f64>,
 }
 
@@ -284,8 +284,8 @@ pub fn simulate(
     simulate_while(forecaster, spec, place, options, &mut |_, _| true)
 }
 
-/// As [`simulate`], but ends early when `watch` returns false; `watch` is called now and then with the number of
-/// ended requests and the number of all requests.
+/// Like [`simulate`], but ends early when `watch` returns false; `watch` is called repeatedly with the number of ended
+/// requests and the number of all requests.
 pub fn simulate_while(
     forecaster: &Forecaster,
     spec: &Spec,
@@ -304,7 +304,7 @@ pub fn simulate_while(
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &forecaster.deployment.engine;
     let ranking = QueueOrder::new(engine, workload.seed);
-    // With a cap on concurrency, a client waits for answers, so that it does not send at the offered rate.
+    // With a bound on concurrency a client waits for answers, so that it does not send at the offered rate.
     let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());
     let open = paced.map(|_| traffic.total());
     let mut results = Results::new(spec.slo, options.records, open).judged_from(workload.arrivals.ramped());
@@ -337,7 +337,7 @@ pub fn simulate_while(
     Ok(Simulation { sessions: sessions(traffic.tasks()), ..sums::report(&provision, settings, fleet) })
 }
 
-/// Times of the sessions that ended.
+/// Statistics of the durations of ended sessions; `None` without sessions.
 fn sessions(tasks: &[Picoseconds]) -> Option<RecordedSessions> {
     let times = Sample::from_iter(tasks.iter().copied()).statistics();
     let [mean_task_s, median_task_s, p90_task_s] = [times.mean, times.median, times.p90].map(|ms| ms / 1e3);
@@ -345,7 +345,7 @@ fn sessions(tasks: &[Picoseconds]) -> Option<RecordedSessions> {
     (completed > 0).then_some(RecordedSessions { completed, mean_task_s, median_task_s, p90_task_s })
 }
 
-/// The timeline that each of `replicas` records; the events are divided evenly.
+/// The timeline that each of `replicas` replicas records; the events are divided evenly.
 fn timeline(replicas: u64, options: RunOptions) -> Option<Box<Timeline>> {
     let trace = options.trace.map(|most| EventTrace::new(most / replicas));
     let series = options.series.then(Series::default);

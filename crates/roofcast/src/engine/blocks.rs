@@ -1,8 +1,9 @@
-//! vLLM's engine block by block: every decision of its scheduler, with prefix caching, priorities and asynchronous
-//! scheduling.
+//! vLLM's engine with identified blocks: every decision of its scheduler, with prefix caching, priorities and
+//! asynchronous scheduling.
 //!
-//! Knows: the loop around [`vllm::Scheduler`]. It touches every running request in every step; where decodes advance in
-//! lockstep, [`super::Engine`] comes to equal answers by counting.
+//! Knows: the loop around [`vllm::Scheduler`]. Every running request is updated in every step; if decodes advance in
+//! lockstep, [`super::Engine`] gives equal answers faster by counting blocks. Knows nothing about where requests come
+//! from.
 
 mod account;
 mod offloading;
@@ -36,30 +37,30 @@ pub(crate) struct Blocks {
     clock: Ticks,
     tally: Tally,
     requests: Vec<Life>,
-    /// Steps decided and not completed yet: one, or two with asynchronous scheduling.
+    /// Steps that are decided and not completed: one, or two with asynchronous scheduling.
     pending: VecDeque<Step>,
-    /// Use of the cache by the oldest of them, after the results of the step before it.
+    /// Use of the KV cache by the oldest pending step, after the results of the step before it.
     held: Held,
-    /// Requests that ended with the last step: the step in flight may still refer to them.
+    /// Requests that ended with the last step; they are kept because the step in flight may still refer to them.
     leaving: Vec<RequestId>,
     outputs: Outputs,
     timeline: Option<Box<Timeline>>,
-    /// Events of single requests, if they are recorded.
+    /// Events of single requests; `None` if they are not recorded.
     events: Option<Vec<Event>>,
-    /// Prompt tokens of requests without their first token.
+    /// Prompt tokens of the requests that have no output token yet.
     prompt_tokens: u64,
-    /// Most concurrent LoRA adapters, and the work of one, if adapters are served.
+    /// Most adapters that run at one time, and the work of one adapter; `None` if no adapters are served.
     adapters: Option<(usize, Operator)>,
-    /// Link to the host tier, if there is one.
+    /// Link to the host tier; `None` without one.
     link: Option<Link>,
 }
 
-/// Use of the cache by a step.
+/// Use of the KV cache by one step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
-    /// Blocks that requests hold.
+    /// Number of blocks that requests hold.
     blocks: u64,
-    /// Tokens that requests hold in addition to the first holder.
+    /// Number of tokens that requests hold in addition to a token's first holder.
     shared: u64,
     /// Number of waiting requests.
     waiting: u64,
@@ -72,13 +73,13 @@ struct Life {
     last: Ticks,
     preemptions: u32,
     cached: u64,
-    /// Tokens found on the device before a load from the host.
+    /// Number of tokens found on the device before a load from the host; `None` if nothing was loaded.
     before_load: Option<u64>,
-    /// Tokens sampled.
+    /// Number of sampled tokens.
     generated: u64,
-    /// True if it was aborted while a step with it was in flight.
+    /// True if the request was aborted while a step with it was in flight.
     aborted: bool,
-    /// LoRA adapter of the request; 0 is none.
+    /// LoRA adapter of the request; 0 without one.
     adapter: u32,
 }
 
@@ -109,7 +110,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the engine with the host tier of its settings, which `host` describes.
+    /// Returns the engine with the host tier of its settings; `host` describes the tier.
     pub(super) fn tiered(self, host: Option<HostTier>) -> Blocks {
         Blocks { link: host.map(Link::new), ..self }
     }
@@ -119,17 +120,17 @@ impl Blocks {
         Blocks { events: Some(Vec::new()), ..self }
     }
 
-    /// Moves the events since the last call to `into`.
+    /// Moves the events recorded since the last call to `into`.
     pub(super) fn take_events(&mut self, into: &mut Vec<Event>) {
         into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
     }
 
-    /// Records stored and removed blocks of the cache until they are read.
+    /// Starts to record the blocks that are stored in and removed from the prefix cache.
     pub(super) fn watch_cache(&mut self) {
         self.scheduler.pool().watch();
     }
 
-    /// Moves the records of stored and removed blocks to `into`; owners are requests by number.
+    /// Moves the records of stored and removed blocks to `into`. The owner of a block is a request number.
     pub(super) fn take_changes(&mut self, into: &mut Vec<Change>) {
         let Some(changes) = self.scheduler.pool().changes() else { return };
         for mut change in changes.drain(..) {
@@ -146,8 +147,8 @@ impl Blocks {
         }
     }
 
-    /// Adds a request to the queue, with its shareable prefix, the number of tokens transferred from another
-    /// instance, and its adapter.
+    /// Adds a request to the queue, with the part of its prompt that others can share, the number of tokens transferred
+    /// from another instance, and its adapter.
     pub(super) fn join(
         &mut self,
         arrival: Arrival,
@@ -176,7 +177,7 @@ impl Blocks {
         id
     }
 
-    /// Removes a request; the step in flight may still refer to it.
+    /// Removes a request in any state; the step in flight may still refer to it.
     pub(super) fn abort(&mut self, id: RequestId) {
         self.scheduler.abort(id);
         let life = &mut self.requests[id];
@@ -187,13 +188,13 @@ impl Blocks {
         self.leaving.push(id);
     }
 
-    /// Allows requests of at most `most` adapters at one time, each with the work of `adapter`.
+    /// Allows requests of at most `most` adapters at one time; each adapter has the work of `adapter`.
     pub(super) fn serve_adapters(&mut self, most: usize, adapter: Operator) {
         self.scheduler.set_max_loras(most);
         self.adapters = Some((most, adapter));
     }
 
-    /// Time that the adapters of a step add.
+    /// Time that the adapters of a step's requests add to the step.
     fn adapting(&mut self, step: &Step) -> Ticks {
         let Some((_, adapter)) = &self.adapters else { return Ticks::ZERO };
         let adapted = step.work.iter().map(|work| (self.requests[work.id].adapter, work.new));
@@ -208,7 +209,7 @@ impl Blocks {
         Ticks::from(shares.total())
     }
 
-    /// Number of waiting requests that the scheduler skipped without blocking the queue.
+    /// Number of waiting requests that the scheduler skipped, so that later ones could be admitted.
     pub(super) fn deferred(&self) -> u64 {
         self.scheduler.deferred_count()
     }
@@ -217,7 +218,7 @@ impl Blocks {
         self.config.usable_blocks() - self.scheduler.free_blocks()
     }
 
-    /// Number of accepted drafts of each sequence of a step, at most the output tokens that its request has left.
+    /// Sets the number of accepted drafts of each sequence of a step, at most the output tokens that remain.
     fn verify(&mut self, step: &mut Step) {
         for work in step.work.iter_mut().filter(|w| w.samples) {
             let life = &mut self.requests[work.id];
@@ -308,7 +309,7 @@ impl Blocks {
             self.report(*id, |number| Event::Admitted { number, cached, loaded, resumed });
         }
         for &(id, cached) in &step.cached {
-            // Tokens that a request finds again after its own preemption are no hit of its prompt.
+            // Tokens that a request finds again after its own preemption are not counted as a hit of its prompt.
             if step.new.contains(&id) {
                 self.requests[id].cached = cached;
             }

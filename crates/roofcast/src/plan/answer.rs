@@ -1,6 +1,6 @@
 //! The answer of a plan.
 //!
-//! Knows: the data reported for simulated deployments, and for others. Knows nothing about the search.
+//! Knows: the data that are reported for simulated deployments and for others. Knows nothing about the search.
 
 use super::bounded::Bounded;
 use super::feasibility::SearchStage;
@@ -23,71 +23,74 @@ use serde::Serialize;
 pub struct Plan {
     /// Number of deployments in the search.
     pub considered: u64,
-    /// Deployments that were ruled out without a simulation.
+    /// Numbers of deployments that were ruled out without a simulation, by stage.
     pub pruned: Pruned,
     /// Number of simulated deployments.
     pub simulated: u64,
-    /// Number of deployments skipped because their objective is worse than the best one's.
+    /// Number of deployments that were skipped because their objective is worse than the best one's.
     pub dearer: u64,
     /// Number of simulated deployments that met the SLO.
     pub feasible: u64,
-    /// Requests of a simulation.
+    /// Number of requests in a simulation.
     pub requests: u64,
-    /// Requested probability of meeting the SLO.
+    /// Required probability of meeting the SLO.
     pub confidence: f64,
-    /// True if the best deployment reaches it; otherwise the best is the most likely one.
+    /// True if the best deployment has the required probability; otherwise the best is the most likely one.
     pub confident: bool,
     /// True if the search was stopped before it ended.
     pub interrupted: bool,
-    /// For a search that was stopped: lower bound of the objective over all deployments that meet the SLO.
+    /// Lower bound of the objective over all deployments that meet the SLO, for a search that was stopped.
     pub at_least: Option<f64>,
-    /// For a search that was stopped: number of unjudged deployments whose objective is at most the best one's.
+    /// Number of unjudged deployments whose objective is at most the best one's, for a search that was stopped.
     pub unjudged: u64,
-    /// Assumptions about the best's deployments; about the model if none met the SLO.
+    /// Assumptions about the best deployment; about the model if no deployment met the SLO.
     pub assumptions: Vec<String>,
-    /// The deployment with the lowest objective among the ones that reach the requested confidence.
+    /// The deployment with the lowest objective among the ones with the required probability; `None` if no deployment
+    /// met the SLO.
     pub best: Option<Choice>,
-    /// Deployments with a lower objective that meet the SLO as forecast, but do not reach the requested confidence.
+    /// Deployments with a lower objective that meet the SLO in the forecast, but with less than the required
+    /// probability.
     pub cheaper: Vec<Choice>,
-    /// Deployments that no other one dominates in objective, TPOT and TTFT; best first.
+    /// Pareto front over objective, TPOT and TTFT, in order of ascending objective.
     pub pareto: Vec<Choice>,
-    /// Deployments that no other one dominates in output tokens per second per accelerator and interactivity; most
-    /// tokens first.
+    /// Pareto front over output tokens per second per accelerator and interactivity, in order of descending tokens.
     pub pareto_throughput: Vec<Choice>,
-    /// For each accelerator, the deployment with the lowest objective; best first.
+    /// For each accelerator the deployment with the lowest objective, in order of ascending objective.
     pub by_accelerator: Vec<Choice>,
-    /// All deployments that met the SLO as forecast, best first: first the ones that reach the requested confidence.
+    /// All deployments that met the SLO in the forecast, best first; the ones with the required probability precede the
+    /// others.
     pub ranked: Vec<Choice>,
     /// The nearest misses, if no deployment met the SLO.
     pub nearest: Vec<Near>,
-    /// Accelerators that were not looked at: with a price, if the search lists its own; without one, if it lists none.
+    /// Accelerators outside the search: if the search lists accelerators, other ones with a price; else accelerators
+    /// without a price.
     pub not_searched: Vec<String>,
-    /// Reasons for skipped deployments, with counts.
+    /// Reasons for skipped deployments, each with a count.
     pub left_out: Vec<LeftOut>,
-    /// Engines that were not considered for disaggregation, with the reason; empty if disaggregation was not
+    /// Engines that were not considered for disaggregation, each with the reason; empty if disaggregation was not
     /// requested.
     pub not_apart: Vec<String>,
-    /// For each accelerator, the smallest number that holds the model and a request.
+    /// For each accelerator, the smallest number that holds the model and one request.
     pub smallest: Vec<SmallestCount>,
     /// Effects of changes on the best deployment.
     pub what_if: Vec<WhatIf>,
     /// Replicas of the best deployment over time, if `search.interval_s` asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<OverTime>,
-    /// Results for the deployments requested by name.
+    /// Results of the deployments that the user asked about by name.
     pub why: Vec<Near>,
-    /// Commands that start the best deployment, for each pool and engine.
+    /// Commands that start the best deployment, for each pool and each engine.
     pub launch: Vec<Launch>,
     /// Manifests that start the best deployment on clusters.
     pub manifests: Vec<Manifest>,
-    /// Effects of the considered formats on quality.
+    /// Measured effects of the considered formats on quality.
     pub quality: Vec<Quality>,
-    /// Arithmetic per dollar.
+    /// Peak arithmetic per dollar, by accelerator.
     pub flops_per_dollar: Vec<FlopsPerDollar>,
 }
 
 impl Plan {
-    /// True if the search was stopped while some deployments were unjudged.
+    /// True if the search was stopped before all deployments were judged.
     pub fn is_open(&self) -> bool {
         self.interrupted && self.unjudged + self.dearer > 0
     }
@@ -96,44 +99,44 @@ impl Plan {
 /// Number of deployments that each stage ruled out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Pruned {
-    /// Ruled out because they do not fit.
+    /// Deployments that do not fit in memory.
     pub memory: u64,
-    /// Ruled out because their limit misses the SLO.
+    /// Deployments whose limit misses the SLO.
     pub limit: u64,
-    /// Ruled out because their steady state misses the SLO.
+    /// Deployments whose steady state misses the SLO.
     pub estimate: u64,
 }
 
-/// A reason, and the number of deployments skipped for it.
+/// A reason, and the number of deployments that were skipped for this reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// The reason in words.
+    /// Text of the reason.
     pub reason: String,
     /// Number of deployments.
     pub count: u64,
 }
 
-/// A deployment that misses the SLO, or was requested by name.
+/// A deployment that misses the SLO, or that the user asked about by name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Near {
-    /// The deployment in words.
+    /// Description of the deployment.
     pub deployment: String,
     /// Total number of accelerators.
     pub count: u64,
     /// Dollars per hour; `None` if the catalog has no price.
     pub cost_per_hour: Option<f64>,
-    /// The stage that judged it; `None` if it was not judged.
+    /// The stage that judged the deployment; `None` if it was not judged.
     pub stage: Option<SearchStage>,
-    /// The result in words.
+    /// Text of the result.
     pub reason: String,
-    /// Found value over allowed value; `None` if it meets the SLO or does not run.
+    /// Found value over accepted value; `None` if the deployment meets the SLO or does not run.
     pub factor: Option<f64>,
 }
 
-/// The smallest number of accelerators of a kind.
+/// The smallest number of accelerators of one kind that holds the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SmallestCount {
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub accelerator: String,
     /// Number of accelerators.
     pub count: u64,
@@ -144,65 +147,67 @@ pub struct SmallestCount {
 /// A change, and its effect on the best deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// The change.
+    /// Text of the change.
     pub change: String,
-    /// True if the best deployment still meets the SLO.
+    /// True if the best deployment still meets the SLO after the change.
     pub meets: bool,
-    /// The margin by which it does, or the reason for which it does not.
+    /// Text of the margin, or of the reason if the SLO is missed.
     pub because: String,
-    /// The probability of meeting the SLO, by the bands; `None` if it is missed as forecast, and at the limit.
+    /// Probability of meeting the SLO, from the bands of forecasts; `None` if the forecast misses the SLO, and at the
+    /// limit.
     pub chance: Option<f64>,
-    /// Number of replicas with which it would; `None` if it does already, or if no number that was tried does.
+    /// Number of replicas with which the SLO is met; `None` if it is met already, or with none of the numbers that were
+    /// tried.
     pub replicas: Option<u64>,
 }
 
 /// One pool of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolChoice {
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub accelerator: String,
-    /// Replicas.
+    /// Number of replicas in the pool.
     pub replicas: u64,
     /// Parallelism of each replica.
     #[serde(flatten)]
     pub cut: Cut,
 }
 
-/// One simulated deployment under the workload.
+/// One simulated deployment, with its results under the workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
-    /// Index in the search.
+    /// Index of the deployment in the search.
     #[serde(skip)]
     pub(super) index: usize,
-    /// Catalog id of the accelerator, for replicas that decode.
+    /// Catalog id of the accelerator of the decode replicas.
     pub accelerator: String,
     /// Total number of accelerators.
     pub count: u64,
-    /// Tensor parallelism, for replicas that decode.
+    /// Tensor-parallel degree of the decode replicas.
     pub tp: u64,
-    /// Pipeline stages.
+    /// Number of pipeline stages.
     pub pp: u64,
-    /// Expert-parallel ranks.
+    /// Number of expert-parallel ranks.
     pub ep: u64,
-    /// Data parallelism of attention.
+    /// Number of data-parallel ranks of attention.
     pub attention_dp: u64,
-    /// Replicas that decode, and compute prompts unless others do.
+    /// Number of replicas that decode; they also compute prompts unless prefill is disaggregated.
     pub replicas: u64,
-    /// Replicas that compute prompts for others, if prefill is disaggregated.
+    /// Pool of replicas that only compute prompts; `None` unless prefill is disaggregated.
     pub prefill: Option<PoolChoice>,
-    /// Replicas on another accelerator that serve whole requests as well.
+    /// Pool of replicas on another accelerator that also serve whole requests; `None` without one.
     pub beside: Option<PoolChoice>,
     /// Weight format.
     pub weights: String,
-    /// KV format.
+    /// Format of the KV cache.
     pub kv: String,
-    /// The engine, as in `vllm`.
+    /// Name of the engine, as in `vllm`.
     pub engine: String,
-    /// Routing of requests to replicas.
+    /// Name of the router policy.
     pub router: &'static str,
     /// True if prompts may be split over steps (chunked prefill).
     pub enable_chunked_prefill: bool,
-    /// True if blocks are found again by their content (prefix cache).
+    /// True if blocks are found by their content (prefix cache).
     pub enable_prefix_caching: bool,
     /// GiB of host memory in which each engine keeps KV, too (`kv_offloading_size`); `None` without a host tier.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,79 +216,83 @@ pub struct Choice {
     pub num_speculative_tokens: Option<u64>,
     /// Token budget of a step.
     pub max_num_batched_tokens: u64,
-    /// Maximum number of running requests.
+    /// Most requests that run at one time.
     pub max_num_seqs: u64,
-    /// Mean number of running requests in a step of a replica.
+    /// Mean number of running requests in a step of one replica.
     pub batch: f64,
     /// Number of requests of full length that fit in the memory of one replica.
     pub max_batch: u64,
-    /// Time per output token, mean and 99th percentile.
+    /// Mean time per output token in milliseconds.
     pub tpot_ms: f64,
-    /// 99th percentile of the time per output token.
+    /// 99th percentile of the time per output token in milliseconds.
     pub tpot_p99_ms: f64,
-    /// Time to first token, mean and 99th percentile.
+    /// Mean time to first token in milliseconds.
     pub ttft_ms: f64,
-    /// 99th percentile of the time to first token.
+    /// 99th percentile of the time to first token in milliseconds.
     pub ttft_p99_ms: f64,
-    /// End-to-end latency, mean and 99th percentile.
+    /// Mean end-to-end latency in milliseconds.
     pub e2el_ms: f64,
-    /// 99th percentile of the end-to-end latency.
+    /// 99th percentile of the end-to-end latency in milliseconds.
     pub e2el_p99_ms: f64,
-    /// 99th percentile of the gaps between tokens.
+    /// 99th percentile of the gaps between tokens in milliseconds.
     pub itl_p99_ms: f64,
-    /// Times of a decode step and a prefill at the hardware's limits.
+    /// Times of a decode step and of a prefill at the hardware's limits.
     pub limit: Times,
-    /// Times of a decode step and a prefill by the cost model.
+    /// Times of a decode step and of a prefill by the chosen cost model.
     pub forecast: Times,
-    /// The bottleneck of most busy time: `memory`, `compute`, `communication` or `host`.
+    /// Bottleneck of most of the busy time: `memory`, `compute`, `communication` or `host`.
     pub bound: &'static str,
-    /// The stage that judged it.
+    /// The stage that judged the deployment.
     pub stage: SearchStage,
-    /// The evidence behind the forecast of its steps; `None` at the limit.
+    /// Measurements that support the forecast of step times; `None` at the limit.
     pub evidence: Option<Evidence>,
-    /// Kernel times behind the forecast of its steps; `None` if no kernel of its format was timed, and at the limit.
+    /// Measured kernel times on which the forecast of step times is based; `None` if no kernel with this format was
+    /// measured, and at the limit.
     pub kernels: Option<Timed>,
-    /// Every bound with the run's value.
+    /// Every bound of the SLO, with the run's value.
     pub bounds: Vec<Bounded>,
-    /// The metric that is nearest to its bound, and the remaining fraction of the bound; `None` without bounds.
+    /// The metric that is nearest to its bound, with the remaining fraction of the bound; `None` without bounds.
     pub headroom: Option<Headroom>,
-    /// The probability of meeting the SLO, by simulations at quantiles of the band of step times; `None` at the
-    /// limit, without bounds, and if a better deployment of equal objective is likely enough.
+    /// Probability of meeting the SLO, from simulations at quantiles of the band of step times; `None` at the limit,
+    /// without bounds, and if a better deployment with equal objective has the required probability.
     pub chance: Option<f64>,
-    /// Highest rate, found by simulation, at which the deployment meets the SLO; `None` if it was not searched.
+    /// Highest rate in requests per second at which the deployment meets the SLO in simulations; `None` if it was not
+    /// searched.
     pub max_requests_per_s: Option<f64>,
-    /// Load divided by the highest rate.
+    /// Offered rate divided by the highest rate.
     pub utilization: Option<f64>,
-    /// Output tokens per second at the load.
+    /// Output tokens per second at the offered load.
     pub output_tok_s: f64,
-    /// Output tokens per second per accelerator.
+    /// Output tokens per second per accelerator, at the offered load.
     pub output_tok_s_per_accelerator: f64,
     /// Mean output tokens per second of one request.
     pub interactivity_tok_s: f64,
     /// Dollars per hour; `None` if the catalog has no price.
     pub cost_per_hour: Option<f64>,
-    /// Dollars per million output tokens at the load.
+    /// Dollars per million output tokens, at the offered load.
     pub cost_per_million_tokens: Option<f64>,
-    /// Joules per output token at the load and board power.
+    /// Joules per output token, at the offered load and board power.
     pub joules_per_token: Option<f64>,
-    /// Mean ratio of prefill to decode replicas of this shape, if the two are disaggregated.
+    /// Ratio of prefill to decode replicas of this shape that balances the two, if prefill and decode were
+    /// disaggregated.
     pub prefill_per_decode: f64,
-    /// Error bands of the means; `None` at the limit.
+    /// Bands of the means; `None` at the limit.
     pub bands: Option<Bands>,
-    /// Keys that a spec has in addition to the plan's own, as TOML: with them `roofcast simulate` repeats the proof.
+    /// Keys to add to the plan's spec, as TOML, so that `roofcast simulate` repeats the proof.
     pub spec: toml::Table,
-    /// Keys of the plan's spec that are removed from this one, as in `engine.speculative`.
+    /// Keys to remove from the plan's spec, as in `engine.speculative`.
     #[serde(skip)]
     pub dropped: Vec<&'static str>,
 }
 
 impl Choice {
-    /// Names of its accelerators: `h200-sxm`, or `h100-sxm + h200-sxm` if the first computes prompts or both serve.
+    /// Catalog ids of the accelerators: `h200-sxm`, or `h100-sxm + h200-sxm` if the first kind computes prompts or both
+    /// serve.
     pub fn accelerators(&self) -> String {
         self.kinds().join(" + ")
     }
 
-    /// Numbers of its accelerators: `14 × h100-sxm`, `2 × l40s + 1 × h100-sxm`.
+    /// Numbers of accelerators with their ids: `14 × h100-sxm`, `2 × l40s + 1 × h100-sxm`.
     pub fn hardware(&self) -> String {
         let own = self.tp * self.pp * self.attention_dp * self.replicas;
         let serving = self.accelerator.as_str();
@@ -296,7 +305,7 @@ impl Choice {
         }
     }
 
-    /// Catalog ids of its one or two kinds of accelerators, as their pools are listed.
+    /// Catalog ids of the one or two kinds of accelerator, in the order in which pools are listed.
     pub fn kinds(&self) -> Vec<&str> {
         let [prefill, beside] =
             [&self.prefill, &self.beside].map(|p| p.as_ref().map(|p| p.accelerator.as_str()));
@@ -307,7 +316,7 @@ impl Choice {
     }
 }
 
-/// TTFT and TPOT in words, and E2EL and ITL if they are bounded, each at the highest percentile that `slo` bounds:
+/// Text of TTFT and TPOT, and of E2EL and ITL if they are bounded, each at the highest percentile that `slo` bounds:
 /// `TTFT p99 361 ms, TPOT p90 43.2 ms`.
 pub(super) fn told(summary: &RunSummary, slo: &Slo) -> String {
     let one = |metric: Metric| {
@@ -320,27 +329,27 @@ pub(super) fn told(summary: &RunSummary, slo: &Slo) -> String {
     [Metric::Ttft, Metric::Tpot].into_iter().chain(rest).map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Times of a decode step and a prefill by one cost model.
+/// Times of a decode step and of a prefill by one cost model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
-    /// TPOT at the load.
+    /// Time per output token at the offered load in milliseconds.
     pub tpot_ms: f64,
-    /// Time of one long prompt alone.
+    /// Time of one long prompt alone in milliseconds.
     pub prefill_ms: f64,
 }
 
 /// Peak 16-bit operations that a dollar buys.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlopsPerDollar {
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub accelerator: String,
     /// Dollars per hour.
     pub usd_per_hour: f64,
-    /// Peak × 3600 / price.
+    /// Peak FLOP/s × 3600 / price.
     pub flops_per_dollar: f64,
 }
 
-/// The bottleneck with most of the busy time.
+/// Name of the bottleneck with most of the busy time.
 pub(super) fn bound(time: &TimeShares) -> &'static str {
     let shares = [
         ("memory", time.memory_s),
@@ -351,7 +360,7 @@ pub(super) fn bound(time: &TimeShares) -> &'static str {
     shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("memory", |(name, _)| name)
 }
 
-/// A deployment in words: `4 × h200-sxm as 2 replicas of tp 2, fp8 weights, fp8 KV`.
+/// Text of a deployment: `4 × h200-sxm as 2 replicas of tp 2, fp8 weights, fp8 KV`.
 pub(super) fn name(space: &SearchSpace, candidate: &Candidate) -> String {
     let shape = &space.shapes[candidate.serving.shape];
     let cut = |pool: CandidatePool| space.shapes[pool.shape].cut;

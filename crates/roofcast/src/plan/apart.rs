@@ -1,9 +1,9 @@
 //! Deployments with disaggregated prefill and decode.
 //!
-//! Knows: the shapes that can be the two sides of a fleet, the numbers of replicas on each side, and the engines that
-//! support it. Sides on one chip are combined in every number; sides on two chips only if the limit of each meets its
-//! part of the SLO and of the load, which is exact: the limit would rule out all combinations that are skipped here.
-//! Knows nothing about queues.
+//! Knows: the shapes that can form the two sides of a fleet, the numbers of replicas on each side, and the engines that
+//! support disaggregation. Sides on one chip are combined in every number. Sides on two chips are combined only if the
+//! limit of each meets its part of the SLO and of the load, which loses no solution: the limit would rule out all
+//! combinations that are skipped here. Knows nothing about queues.
 
 use super::feasibility::Judge;
 use super::space::{Candidate, CandidatePool, ReplicaShape};
@@ -12,11 +12,11 @@ use crate::simulate::has_pools;
 use crate::spec::LinkKind;
 use std::collections::BTreeSet;
 
-/// Maximum number of deployments in a search.
+/// Most deployments of a search.
 const MOST_CANDIDATES: usize = 2_000_000;
 
-/// Disaggregated deployments of `shapes`, which hold the model: both sides have equal formats and engines, each side
-/// has its own chip, parallelism and number of replicas. The scheduler's settings are the first requested ones.
+/// Disaggregated deployments of `shapes`, all of which hold the model. Both sides have equal formats and engines; each
+/// side has its own chip, parallelism and number of replicas. The scheduler's settings are the first requested ones.
 pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     let space = judge.space;
     let shape = |index: usize| &space.shapes[index];
@@ -53,9 +53,9 @@ pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     Ok(found)
 }
 
-/// The smallest numbers of prefill and decode replicas for which two shapes are considered; `None` if they cannot
-/// form a fleet. Two chips must be from one vendor whose engines hand KV caches over, have equal cache formats, and
-/// have a link between them.
+/// The smallest numbers of prefill and decode replicas for which two shapes are considered; `None` if they cannot form
+/// a fleet. Two chips must be from one vendor whose engines hand over KV caches, have equal cache formats, and have a
+/// link between them.
 fn least(judge: &Judge, prefill: usize, decode: usize) -> Option<[u64; 2]> {
     let [prompts, others] = [prefill, decode].map(|index| &judge.space.shapes[index].chip);
     if prompts.id == others.id {
@@ -74,7 +74,7 @@ fn least(judge: &Judge, prefill: usize, decode: usize) -> Option<[u64; 2]> {
     judge.least_at_the_limit(prefill, decode)
 }
 
-/// Engines of the search that have no pools, each with the reason.
+/// Engines of the search that cannot disaggregate, each with the reason.
 pub(super) fn left_out(judge: &Judge) -> Vec<String> {
     let without = judge.space.shapes.iter().filter_map(|shape| {
         let reason = has_pools(shape.scheduler(judge.spec)).err()?;

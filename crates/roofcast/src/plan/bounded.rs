@@ -1,13 +1,13 @@
 //! Comparison of the bounds of an SLO with the values of a run.
 //!
-//! Knows: each bounded percentile, and its span over seeds. Knows nothing about whether a run meets the SLO.
+//! Knows: each bounded percentile, and its range over seeds. Knows nothing about whether a run meets the SLO.
 
 use super::search::Proven;
 use crate::spec::{Metric, Slo, SloBound};
 use crate::summary::RunSummary;
 use serde::Serialize;
 
-/// A percentile of a run with its bound.
+/// A bounded percentile of a run, with its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bounded {
     /// Name of the metric, as in `TTFT`.
@@ -18,11 +18,11 @@ pub struct Bounded {
     pub ms: f64,
     /// Bound in milliseconds.
     pub most_ms: f64,
-    /// Lowest and highest value over five seeds; `None` if the deployment does not reach the requested confidence.
+    /// Lowest and highest value over five seeds; `None` if the deployment does not have the required probability.
     pub over_seeds: Option<[f64; 2]>,
 }
 
-/// Each bound of `slo` with the value of a run, the highest percentile of a metric first.
+/// Each bound of `slo` with the value of a run, in order of metric and descending percentile.
 pub fn against(summary: &RunSummary, slo: &Slo) -> Vec<Bounded> {
     let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
     let one = |bound: SloBound| Bounded {
@@ -35,7 +35,7 @@ pub fn against(summary: &RunSummary, slo: &Slo) -> Vec<Bounded> {
     all.map(one).collect()
 }
 
-/// Each bound of `slo` with the value of a proof, and the span over seeds of a deployment that was simulated with
+/// Each bound of `slo` with the value of a proof, and with the range over seeds if the deployment was simulated with
 /// several.
 pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
     let mut all = against(&proven.run.summary, slo);

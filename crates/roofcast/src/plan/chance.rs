@@ -1,16 +1,16 @@
 //! The probability that a deployment meets the SLO, given the error bands of forecasts.
 //!
-//! Knows: the times of all steps of a run share one factor of measured over forecast, log-normal with the 10th and
-//! 90th percentile of the closed-loop TPOT band ([`crate::coefficients::Band`]). A run is simulated again at the
-//! quantile of the requested probability, and at [`QUANTILES`] if it meets the SLO there, so that queues grow with
-//! the steps. Between simulated quantiles the logarithm of a latency over its bound is linear in the normal deviate z
-//! of the factor. The excess of the bands of TTFT and E2EL over the band of steps, and the variation of a percentile
-//! over seeds, add a log-normal factor:
+//! Knows: one factor of measured over forecast applies to the times of all steps of a run; it is log-normal with the
+//! 10th and 90th percentile of the closed-loop TPOT band ([`crate::coefficients::Band`]). A run is simulated again at
+//! the quantile of the required probability and, if it meets the SLO there, at [`QUANTILES`], so that queues grow with
+//! the step times. Between simulated quantiles the logarithm of a latency over its bound is linear in the normal
+//! deviate z of the factor. The part of the bands of TTFT and E2EL that exceeds the band of steps, and the variation of
+//! a percentile over seeds, add a log-normal factor:
 //!
 //! `chance = ∫ φ(z) · min over bounds Φ(−(ln(latency(z) / bound) + m) / s) dz`
 //!
-//! with middle m and deviation s of the added factors; 0 above the midpoint between the last quantile whose load is
-//! sustained and the first whose load is not. Knows nothing about the order of the search.
+//! with middle m and deviation s of the added factors; 0 above the midpoint between the last quantile at which the load
+//! is sustained and the first at which it is not. Knows nothing about the order of the search.
 
 use super::demand::TrafficDemand;
 use super::proof::{Trial, carried, shortened};
@@ -21,25 +21,26 @@ use crate::forecaster::Forecaster;
 use crate::simulate::Simulation;
 use crate::spec::{Metric, Slo, SloBound, Spec};
 
-/// The 90th percentile of a standard normal.
+/// Normal deviate of the 90th percentile.
 const Z90: f64 = 1.281_551_565_544_6;
-/// Quantiles of the step-time band that are simulated for a likely deployment: 10th, 50th and 90th percentile, as
-/// normal deviates.
+/// Quantiles of the step-time band that are simulated for a promising deployment, as normal deviates: 10th, 50th and
+/// 90th percentile.
 const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
-/// Smallest distance of the requested quantile from the forecast at which both alone determine a probability.
+/// Smallest distance of the required quantile from the forecast, in normal deviates, at which these two runs suffice
+/// for a probability.
 const APART: f64 = 0.5;
-/// Number of seeds in addition to the proof's own.
+/// Number of seeds that are simulated in addition to the proof's.
 pub(super) const SEEDS: u64 = 4;
-/// Range of the integral in normal deviates, to either side, and its step.
+/// Half of the range of the integral, in normal deviates; `STEP` is its step.
 const REACH: f64 = 4.0;
 const STEP: f64 = 0.01;
 
-/// A log-normal factor.
+/// A log-normal factor on times.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Factor {
-    /// Mean of its logarithm.
+    /// Mean of the factor's logarithm.
     middle: f64,
-    /// Standard deviation of its logarithm.
+    /// Standard deviation of the factor's logarithm.
     deviation: f64,
 }
 
@@ -50,35 +51,35 @@ impl Factor {
         Factor { middle: low.midpoint(high), deviation: ((high - low) / (2.0 * Z90)).max(0.0) }
     }
 
-    /// The factor at a normal deviate.
+    /// Value of the factor at the normal deviate `z`.
     fn at(self, z: f64) -> f64 {
         libm::exp(self.middle + z * self.deviation)
     }
 
-    /// The normal deviate of the factor 1, which is the forecast's; `None` if the factor is constant.
+    /// Normal deviate of the factor 1, which is the forecast; `None` if the factor is constant.
     fn own(self) -> Option<f64> {
         (self.deviation > 0.0).then(|| -self.middle / self.deviation)
     }
 
-    /// The independent factor that turns `inner` into this one; constant if `inner` is wider.
+    /// The independent factor whose product with `inner` is this factor; constant if `inner` is wider.
     fn over(self, inner: Factor) -> Factor {
         let left = self.deviation.powi(2) - inner.deviation.powi(2);
         Factor { middle: self.middle - inner.middle, deviation: left.max(0.0).sqrt() }
     }
 }
 
-/// Uncertainty of a deployment's forecast.
+/// Uncertainty of a deployment's forecast, from its bands.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Doubt {
     /// Ratio of measured to forecast step times.
     step: Factor,
-    /// By bound: ratio of measured to forecast latencies, given the measured step times.
+    /// For each bound, the ratio of measured to forecast latencies, given the measured step times.
     beyond: Vec<Factor>,
 }
 
 impl Doubt {
-    /// The uncertainty of `forecaster`, by the bands of its calibration; `None` without bands. If step times were
-    /// `fitted` to a measured run, their factor has no shift.
+    /// The uncertainty of `forecaster`'s forecasts, from the bands of its calibration; `None` without bands. If step
+    /// times were `fitted` to a measured run, their factor has its middle at 1.
     pub(super) fn of(forecaster: &Forecaster, slo: &Slo, fitted: bool) -> Option<Doubt> {
         let own = forecaster.coefficients.band?.factors(Load::Closed);
         let other = forecaster.elsewhere().coefficients.band?.factors(Load::Closed);
@@ -98,14 +99,14 @@ impl Doubt {
     }
 }
 
-/// A run at one factor on the times of its steps.
+/// Results of a run whose step times are multiplied by one factor.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ChanceRun {
-    /// The factor's normal deviate.
+    /// Normal deviate of the factor.
     z: f64,
-    /// By bound: the logarithm of latency over bound.
+    /// For each bound, the logarithm of latency over bound.
     excess: Vec<f64>,
-    /// True if the load was sustained, as far as the run went.
+    /// True if the load was sustained for as long as the run lasted.
     carried: bool,
 }
 
@@ -116,8 +117,8 @@ impl ChanceRun {
             Ok(run) if !run.ended_early => {
                 ChanceRun { z, excess: excess(run, slo), carried: carried(run, slo) }
             }
-            // In a run that ended early, the bound that was certain to be missed is also exceeded among the requests
-            // so far, unless other requests were refused.
+            // In a run that ended early, the bound that was certain to be missed is also exceeded among the requests so
+            // far, unless requests were refused instead.
             Ok(run) => {
                 let excess = excess(run, slo);
                 let carried = excess.iter().any(|excess| *excess >= 0.0);
@@ -132,8 +133,8 @@ impl ChanceRun {
     }
 }
 
-/// By bound: the logarithm of latency over bound; for a goodput, of the required number of good requests over their
-/// number.
+/// For each bound, the logarithm of latency over bound; for a goodput, the logarithm of the required over the actual
+/// number of good requests.
 pub(super) fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
     let ln = |ratio: f64| libm::log(ratio.max(f64::MIN_POSITIVE));
     if let Some(needed) = slo.needed(run.requests) {
@@ -143,16 +144,16 @@ pub(super) fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
     slo.bounds().map(|bound| ln(run.summary.bounded(&bound) / bound.ms)).collect()
 }
 
-/// Results of a deployment at quantiles of its step times and with other seeds.
+/// Results of a deployment at quantiles of its step times, and with other seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outlook {
-    /// Points in order of z; a later excess is never below an earlier one.
+    /// Runs in order of z. The excess at a larger z is never below the excess at a smaller one.
     points: Vec<ChanceRun>,
-    /// By bound: the factor in addition to step times.
+    /// For each bound, the factor in addition to the factor on step times.
     beyond: Vec<Factor>,
-    /// Fraction of the seeds whose load was sustained.
+    /// Fraction of the seeds with which the load was sustained.
     sustained: f64,
-    /// By bound: lowest and highest milliseconds over seeds; `None` if only one seed was simulated.
+    /// For each bound, the lowest and highest milliseconds over seeds; `None` if only one seed was simulated.
     pub(super) seeds: Option<Vec<[f64; 2]>>,
 }
 
@@ -169,7 +170,7 @@ impl Outlook {
         Outlook { points, beyond, sustained: 1.0, seeds: None }
     }
 
-    /// Adds the variation of `others`, with other seeds, against `own`.
+    /// Adds the variation over seeds: `others` are runs with other seeds, `own` are the excesses of the proof's seed.
     pub(super) fn varied(&mut self, own: &[f64], others: &[ChanceRun], slo: &Slo) {
         let all = others.len() as f64 + 1.0;
         let carried: Vec<&ChanceRun> = others.iter().filter(|point| point.carried).collect();
@@ -182,7 +183,7 @@ impl Outlook {
             let mean = values.iter().sum::<f64>() / n;
             let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
             beyond.deviation = (beyond.deviation.powi(2) + variance).sqrt();
-            // The proof's own seed may be a lucky one.
+            // Shift by the mean over seeds, because the proof's seed may be a lucky one.
             beyond.middle += mean - own[bound];
             let least = values.iter().copied().fold(f64::INFINITY, f64::min);
             let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -219,7 +220,7 @@ impl Outlook {
         kept / all * self.sustained
     }
 
-    /// The z from which on the load is not sustained.
+    /// The normal deviate above which the load is not sustained.
     fn edge(&self) -> f64 {
         match self.points.iter().position(|point| !point.carried) {
             None => f64::INFINITY,
@@ -228,7 +229,7 @@ impl Outlook {
         }
     }
 
-    /// A bound's excess at z, linear between points and beyond the last.
+    /// The excess of a bound at `z`; linear between the simulated points and beyond the last one.
     fn excess(&self, bound: usize, z: f64) -> f64 {
         let above = self.points.iter().position(|point| point.z > z).unwrap_or(self.points.len());
         let high = above.clamp(1, self.points.len() - 1);
@@ -238,12 +239,12 @@ impl Outlook {
     }
 }
 
-/// Φ(z).
+/// Φ(z), the probability of a normal deviate below `z`.
 fn below(z: f64) -> f64 {
     0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
 }
 
-/// The z with Φ(z) = `share`.
+/// The normal deviate z with Φ(z) = `share`.
 pub(super) fn deviate(share: f64) -> f64 {
     let (mut low, mut high) = (-REACH, REACH);
     while high - low > 1e-6 {
@@ -253,31 +254,31 @@ pub(super) fn deviate(share: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// A deployment that met the SLO under a spec, and its run.
+/// A deployment that met the SLO, the spec under which it did, and its run.
 pub(super) type Met<'a> = (Candidate, &'a Spec, &'a Simulation);
 
-/// A deployment whose probability is computed.
+/// A deployment whose probability is being computed.
 pub(super) struct Case<'a> {
     pub(super) trial: Trial,
     pub(super) doubt: Doubt,
-    /// The run of the forecast.
+    /// The run of the forecast, without a factor on step times.
     pub(super) run: &'a Simulation,
-    /// The points simulated so far.
+    /// Results of the runs so far.
     points: Vec<ChanceRun>,
-    /// Quantiles to simulate next.
+    /// Normal deviates of the quantiles to simulate next.
     pub(super) open: Vec<f64>,
 }
 
 impl<'a> Case<'a> {
-    /// A deployment to be simulated at the quantile of the requested probability first: if it misses there, its bound
-    /// is crossed between the forecast and that quantile.
+    /// A case that is first simulated at the quantile of the required probability `asked`: if it misses the SLO there,
+    /// a bound is crossed between the forecast and that quantile.
     pub(super) fn new(trial: Trial, doubt: Doubt, run: &'a Simulation, asked: f64) -> Case<'a> {
         let alone = doubt.step.own().is_some_and(|own| asked - own >= APART);
         let open = if alone { vec![asked] } else { QUANTILES.to_vec() };
         Case { trial, doubt, run, points: Vec::new(), open }
     }
 
-    /// Adds the runs at the open quantiles. After the first run it opens [`QUANTILES`] if that run meets the SLO, and
+    /// Adds the runs at the open quantiles. After the first run, opens [`QUANTILES`] if that run meets the SLO, and
     /// otherwise the middle between the forecast and that run.
     pub(super) fn add<'r>(&mut self, runs: impl Iterator<Item = &'r Result<Simulation>>, slo: &Slo) {
         let simulated = std::mem::take(&mut self.open);
@@ -287,7 +288,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The run at a quantile of the step times, with half of the requests if these are enough.
+    /// The simulation at a quantile of the step times, with half of the requests if these suffice.
     pub(super) fn slowed(&self, z: f64, demand: &TrafficDemand) -> Trial {
         let mut trial = self.trial.clone();
         trial.forecaster = trial.forecaster.slowed(self.doubt.step.at(z));
@@ -298,7 +299,7 @@ impl<'a> Case<'a> {
 
     pub(super) fn outlook(&self) -> Outlook {
         let step = self.doubt.step;
-        // The forecast's own run is one more point.
+        // The forecast's own run is one further point.
         let own = step.own().map(|z| ChanceRun {
             z,
             excess: excess(self.run, &self.trial.spec.slo),
@@ -323,12 +324,14 @@ mod tests {
         for (share, value) in [(0.1, 0.8), (0.5, 1.0), (0.9, 1.25)] {
             assert!((factor.at(deviate(share)) - value).abs() < 1e-5, "{share}");
         }
-        // A TTFT of [0.5, 2] around steps of [0.8, 1.25]: ln 2 = 0.693 and ln 1.25 = 0.223 over 1.2816, √(0.541² − 0.174²) = 0.512.
+        // A TTFT band of [0.5, 2] around a step band of [0.8, 1.25]: ln 2 = 0.693 and ln 1.25 = 0.223 over 1.2816,
+        // √(0.541² − 0.174²) = 0.512.
         let beyond = Factor::of([0.5, 2.0]).over(factor);
         assert!((beyond.deviation - 0.512).abs() < 1e-3 && beyond.middle.abs() < 1e-12);
     }
 
-    /// Latency that is proportional to the steps: at 1.25 times the bound the chance of [0.8, 1.25] is its 10th percentile, at 0.8 times its 90th.
+    /// With latency in proportion to step times, the chance for a band of [0.8, 1.25] is 0.1 at 1.25 times the bound,
+    /// and 0.9 at 0.8 times.
     #[test]
     fn the_chance_without_a_queue_is_that_of_the_band() {
         let deviation = Factor::of([0.8, 1.25]).deviation;
@@ -336,28 +339,30 @@ mod tests {
             let points = QUANTILES.map(|z| (z, over.ln() + z * deviation));
             let found = outlook(&points, Factor::default());
             assert!((found.chance() - chance).abs() < 5e-3, "{over}: {}", found.chance());
-            // With bounds 1.25 times as wide 0.1 becomes 0.5.
+            // With bounds 1.25 times as wide the chance of 0.1 becomes 0.5.
             if over == 1.25 {
                 assert!((found.chance_within(1.25) - 0.5).abs() < 5e-3);
             }
         }
     }
 
-    /// A latency that doubles from the median to the 90th percentile of steps reaches its bound halfway: Φ(0.64) = 0.739.
+    /// A latency that doubles from the median to the 90th percentile of step times reaches its bound halfway: Φ(0.64) =
+    /// 0.739.
     #[test]
     fn a_queue_makes_the_chance_less_than_the_band_alone() {
         let bound = -0.5 * 2_f64.ln();
         let points = [(-Z90, bound - 0.1), (0.0, bound), (Z90, -bound)];
         let chance = outlook(&points, Factor::default()).chance();
         assert!((chance - below(Z90 / 2.0)).abs() < 5e-3, "{chance}");
-        // Where the load is not sustained at the 90th percentile, the edge is halfway, too, whatever the latency.
+        // If the load is not sustained at the 90th percentile, the edge is halfway as well, whatever the latency.
         let mut stuck = outlook(&[(-Z90, -1.0), (0.0, -1.0), (Z90, -1.0)], Factor::default());
         assert!(stuck.chance() > 0.999);
         stuck.points[2].carried = false;
         assert!((stuck.chance() - below(Z90 / 2.0)).abs() < 5e-3);
     }
 
-    /// A constant forecast at its bound over e^s, with a deviation of s beyond steps: Φ(1) = 0.841.
+    /// A forecast that is constant at its bound over e^s, with a deviation of s that step times do not explain: Φ(1) =
+    /// 0.841.
     #[test]
     fn what_steps_do_not_explain_counts_by_itself() {
         let beyond = Factor { middle: 0.0, deviation: 0.2 };

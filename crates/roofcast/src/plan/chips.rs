@@ -1,7 +1,7 @@
 //! The accelerators of a search.
 //!
-//! Knows: the ones that the spec names, or all rentable ones, and the spec's prices and powers that replace the
-//! catalog's. Knows nothing about their use.
+//! Knows: the accelerators that the spec names, or else all that can be rented, and the spec's prices and powers, which
+//! replace the catalog's. Knows nothing about how the accelerators are used.
 
 use crate::accelerator::{Accelerator, HourlyPrice};
 use crate::catalog::Catalog;
@@ -10,13 +10,13 @@ use crate::spec::SearchSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum of a spec's price in dollars per hour, and of a power in watts.
+/// Largest price in dollars per hour, and largest power in watts, that a spec may set.
 const MOST_OWN: f64 = 1e6;
 
-/// Vendors whose accelerators are rented one by one.
+/// Vendors whose accelerators are rented singly.
 const RENTED: [&str; 3] = ["nvidia", "amd", "google"];
 
-/// The accelerators of the search, with the spec's own prices and powers.
+/// The accelerators of the search, with prices and powers of the spec applied.
 pub(super) fn chips(
     search: &SearchSpec,
     catalog: &Catalog,
@@ -54,7 +54,8 @@ pub(super) fn chips(
     Ok(chips.into_iter().map(Arc::new).collect())
 }
 
-/// Catalog ids of accelerators of rentable vendors that are not among `chips`: with a price if `listed`, else without.
+/// Catalog ids of accelerators of rentable vendors that are not among `chips`: the ones with a price if the search has
+/// a list (`listed`), else the ones without.
 pub(super) fn not_searched(
     catalog: &Catalog,
     chips: &[Arc<Accelerator>],
@@ -68,7 +69,7 @@ pub(super) fn not_searched(
     Ok(catalog.accelerators()?.into_iter().filter(other).map(|a| a.id.clone()).collect())
 }
 
-/// The spec's own values by catalog id.
+/// The spec's values by catalog id of the accelerator.
 fn owned(key: &str, values: &BTreeMap<String, f64>, catalog: &Catalog) -> Result<BTreeMap<String, f64>> {
     let one = |(name, value): (&String, &f64)| match *value {
         value if value > 0.0 && value <= MOST_OWN => Ok((catalog.accelerator(name)?.id.clone(), value)),

@@ -1,10 +1,10 @@
 //! The current deployment: its measurement compared with forecast and limit, and the effect of single changes to its
 //! settings.
 //!
-//! Knows: a measured run calibrates the forecast of its own deployment by one factor on step times, so that the run's
-//! TPOT (or else its E2EL, or else its TTFT) is forecast as measured. Changes use no more accelerators than there
-//! are, one change at a time, and are simulated under the plan's workload. Knows nothing about the search for other
-//! deployments.
+//! Knows: a measured run calibrates the forecast of its own deployment by one factor on step times, so that the
+//! forecast of the run's TPOT (else of its E2EL, else of its TTFT) equals the measurement. Changes are made singly, use
+//! no more accelerators than exist, and are simulated under the plan's workload. Knows nothing about the search for
+//! other deployments.
 
 use super::demand::TrafficDemand;
 use super::feasibility::deployment;
@@ -22,7 +22,7 @@ use crate::validate::point;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Iterations of fitting the factor; at a given rate, the number of running requests depends on the factor.
+/// Most iterations for fitting the factor; at a given rate, the number of running requests depends on the factor.
 const FITS: usize = 8;
 /// The fit ends when the factor changes by less than this fraction.
 const CLOSE: f64 = 1e-3;
@@ -34,7 +34,7 @@ const BUDGETS: [u64; 4] = [1024, 2048, 8192, 16_384];
 pub struct Current {
     /// Total number of accelerators.
     pub count: u64,
-    /// Catalog id.
+    /// Catalog id of the accelerator.
     pub accelerator: String,
     /// Dollars per hour; `None` if the catalog has no price.
     pub cost_per_hour: Option<f64>,
@@ -46,37 +46,37 @@ pub struct Current {
     pub limit: Metrics,
     /// Factor of measured over forecast step times.
     pub slower: f64,
-    /// Results under the plan's workload, calibrated.
+    /// Results under the plan's workload, with the fitted factor.
     pub now: Alternative,
     /// Results of single changes, the best first.
     pub changes: Vec<Alternative>,
 }
 
-/// A deployment on the existing accelerators.
+/// A deployment on the existing accelerators, with one setting changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
-    /// The change, as keys of the spec.
+    /// Text of the change, as keys of the spec.
     pub change: String,
-    /// True if it meets the SLO.
+    /// True if the alternative meets the SLO.
     pub meets: bool,
-    /// The reason if it does not.
+    /// Text of the reason if it misses the SLO.
     pub because: Option<String>,
-    /// Time to first token, 99th percentile.
+    /// 99th percentile of the time to first token in milliseconds.
     pub ttft_p99_ms: f64,
-    /// Time per output token, 99th percentile.
+    /// 99th percentile of the time per output token in milliseconds.
     pub tpot_p99_ms: f64,
-    /// Mean end-to-end latency.
+    /// Mean end-to-end latency in milliseconds.
     pub e2el_ms: f64,
     /// Output tokens per second.
     pub output_tok_s: f64,
-    /// Fraction by which answers are faster than now, on average.
+    /// Fraction by which answers are faster than now: mean end-to-end latency now over the alternative's, less 1.
     pub gain: f64,
 }
 
 /// Compares the measurement `row` with the deployment of `spec`, and simulates changes under the spec's workload.
 ///
 /// # Errors
-/// If the spec has no accelerator or workload, the deployment does not fit, or the run is faster than its limit.
+/// The spec has no accelerator or workload, the deployment does not fit, or the run is faster than its limit.
 pub fn current(
     spec: &Spec,
     model: &Arc<Model>,
@@ -99,7 +99,7 @@ pub fn current(
     let forecast = point::forecast(row, &forecaster)?;
     let slower = slower(row, &forecaster, &least)?;
     let mut trials = vec![trial("as it is".to_owned(), &base, model, chip, slower)?];
-    // Settings that are invalid on this chip are not offered as changes.
+    // Do not offer settings that are invalid on this chip.
     trials.extend(
         changed(&base, &forecaster)
             .into_iter()
@@ -134,7 +134,7 @@ pub fn current(
     })
 }
 
-/// One of the figures of a run.
+/// Function that returns one of the figures of a run.
 type Figure = fn(&Metrics) -> Option<f64>;
 
 /// The factor on step times with which the forecast equals the run's measured figure.
@@ -188,7 +188,7 @@ fn alternative(change: String, because: Option<String>, run: &Simulation) -> Alt
     }
 }
 
-/// Specs that differ from `base` in one setting and use as many accelerators.
+/// Specs that differ from `base` in one setting and use at most its number of accelerators.
 fn changed(base: &Spec, forecaster: &Forecaster) -> Vec<(String, Spec)> {
     let d = &forecaster.deployment;
     let mut all: Vec<(String, Spec)> = Vec::new();

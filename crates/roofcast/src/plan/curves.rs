@@ -1,11 +1,11 @@
-//! Curves of throughput per accelerator against tokens per second of a user, over the number of users.
+//! Curves of throughput per accelerator against interactivity, over the number of users.
 //!
-//! Knows: the replicas of a search, each under closed loops of 1, 2, 4, … users, up to the requests that its memory
-//! and engine hold; the points in which no other point of a curve has more of both; and the cheapest point of a curve
-//! that meets the SLO. In steady state n users with answers of G tokens get `n · G / (E2EL + turn-round)` tokens per
-//! second, which a run's ramp and end do not lower. Points that the estimate on means puts far below the curve are
-//! not simulated. Knows nothing about numbers of replicas: a replica's figures per accelerator hold for any number of
-//! replicas under as many times the users.
+//! Knows: the replicas of a search, each under closed loops of 1, 2, 4, … users, up to the number of requests that its
+//! memory and engine hold; the Pareto front of each curve; and the cheapest point of a curve that meets the SLO. In
+//! steady state n users with answers of G tokens get `n · G / (E2EL + turn-round)` tokens per second; the start and the
+//! end of a run do not lower this figure. Points that the estimate on means puts far below the curve are not simulated.
+//! Knows nothing about numbers of replicas: a replica's figures per accelerator hold for any number of replicas with
+//! users in proportion.
 
 mod point;
 
@@ -32,25 +32,26 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Smallest number of requests of a run; users send 20 each where the SLO has bounds.
+/// Fewest requests of a run; if the SLO has bounds, each user sends 20.
 const REQUESTS: u64 = 200;
-/// Factor by which another point must be estimated to have more of both, for a point not to be simulated.
+/// Factor by which another point must exceed a point in both estimated figures, for the point not to be simulated.
 const FAR: f64 = 1.1;
-/// Number of simulations requested at one time.
+/// Number of simulations that are requested at one time.
 const WAVE: usize = 64;
 
-/// A replica under a number of users.
+/// One replica with a number of users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Load {
     shape: usize,
     users: u64,
 }
 
-/// Draws the curves that `spec` asks for: of each accelerator and format of its search, or of each parallelism if it
-/// names one accelerator and format.
+/// Simulates the curves for `spec`: one for each accelerator and format of its search, or one for each parallelism if
+/// the search names one accelerator and format.
 ///
 /// # Errors
-/// As [`super::plan()`]; also if the workload is a trace or has conversations, whose pace is not a number of users.
+/// Errors of [`super::plan()`]; also a workload from a trace or of conversations, whose pace is not set by a number of
+/// users.
 pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQuestion) -> Result<Curves> {
     let missing =
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
@@ -78,7 +79,7 @@ pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Pla
     })
 }
 
-/// Refuses specs that have no curves.
+/// Refuses specs for which there are no curves.
 fn check(spec: &Spec, workload: &Workload) -> Result<()> {
     super::check(spec, workload)?;
     let search = spec.search.as_ref();
@@ -100,8 +101,8 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
     }
 }
 
-/// The shapes of each curve by its name: the accelerator, with formats if several are searched; the parallelism if
-/// all shapes are of one accelerator and format.
+/// Shapes by the name of their curve: the accelerator, with formats if several are searched; or the parallelism if all
+/// shapes have one accelerator and format.
 fn named(space: &SearchSpace, shapes: &[usize]) -> Vec<(String, Vec<usize>)> {
     let words = |s: &ReplicaShape| [s.weights.clone(), s.kv.clone(), s.told.engine.clone()];
     let all = || shapes.iter().map(|index| &space.shapes[*index]);
@@ -127,19 +128,19 @@ fn named(space: &SearchSpace, shapes: &[usize]) -> Vec<(String, Vec<usize>)> {
 
 type Runs = BTreeMap<Load, Result<Simulation>>;
 
-/// The curves on their way to an answer.
+/// State while curves are simulated.
 struct Drawing<'a> {
     judge: &'a Judge<'a>,
     workload: &'a Workload,
-    /// Smallest number of requests of a run.
+    /// Fewest requests of a run, by the spec or by default.
     asked: u64,
     question: &'a PlanQuestion<'a>,
     simulated: Cell<u64>,
 }
 
 impl Drawing<'_> {
-    /// Shapes that hold the model, without those that differ only in what the search adds for many replicas: a
-    /// router, and token budgets that were not asked for.
+    /// Shapes that hold the model. Shapes that differ only in settings for many replicas are omitted: in the router,
+    /// and in token budgets that the spec does not ask for.
     fn shapes(&self) -> Vec<usize> {
         let space = self.judge.space;
         let budgets = self.judge.spec.search.as_ref().is_some_and(|s| !s.max_num_batched_tokens.is_empty());
@@ -157,7 +158,7 @@ impl Drawing<'_> {
             .collect()
     }
 
-    /// The workload of `users` users who begin one after another.
+    /// The workload with `users` users, who begin one after another.
     fn load(&self, users: u64) -> Result<Workload> {
         let turn_round_s = match self.workload.arrivals {
             Arrivals::ClosedLoop { turn_round_s, .. } => turn_round_s,
@@ -169,14 +170,14 @@ impl Drawing<'_> {
         Ok(proof::lengthened(&workload, &demand, &self.judge.spec.slo, Some(self.asked)))
     }
 
-    /// Powers of two up to the requests that a replica holds, and that number.
+    /// Numbers of users of a curve: powers of two up to the number of requests that a replica holds, and that number.
     fn users(&self, shape: usize) -> Vec<u64> {
         let most = self.judge.estimate(shape).map_or(0, |estimate| estimate.batch);
         let powers = (0..63).map(|n| 1_u64 << n).take_while(|users| *users < most);
         powers.chain((most > 0).then_some(most)).collect()
     }
 
-    /// Runs of the points of every curve; without those far below it, unless `all` are asked for.
+    /// Runs of the points of every curve, without the points far below it unless `all` is set.
     fn grid(&self, by_name: &[(String, Vec<usize>)], all: bool) -> Result<Runs> {
         let mut loads: Vec<Load> = Vec::new();
         for (_, shapes) in by_name {
@@ -203,7 +204,7 @@ impl Drawing<'_> {
         Ok(runs)
     }
 
-    /// Simulates `loads`; what was stopped is left out.
+    /// Simulates `loads`; runs that were stopped are omitted.
     fn run(&self, loads: &[Load], runs: &mut Runs) -> Result<()> {
         if !(self.question.goes_on)() {
             return Ok(());
@@ -236,8 +237,8 @@ impl Drawing<'_> {
         Ok(runs.get(&load).map(|run| missed(run, &self.judge.spec.slo).is_none()))
     }
 
-    /// The load of a curve with most tokens per accelerator that meets the SLO: the best point of the grid, and from
-    /// there more users of its replica, by bisection. `None` if no point meets it.
+    /// The load of a curve with the most tokens per accelerator that meets the SLO: starts from the best point of the
+    /// grid and adds users of its replica by bisection. `None` if no point meets the SLO.
     fn best(&self, shapes: &[usize], runs: &mut Runs) -> Result<Option<Load>> {
         let slo = &self.judge.spec.slo;
         let met =
@@ -268,16 +269,17 @@ impl Drawing<'_> {
         load.users as f64 * tokens / (s.e2el.mean / 1e3 + turn_round_s)
     }
 
-    /// The points of a curve that no other one beats, and its best, by users' speed; `None` if nothing was simulated.
+    /// The Pareto front of a curve with its best point, in order of descending interactivity; `None` if nothing was
+    /// simulated.
     fn curve(&self, name: &str, shapes: &[usize], runs: &Runs, best: Option<Load>) -> Option<Curve> {
-        // Of the bisection, only its result is a point.
+        // Only the result of the bisection is a point of the curve.
         let grid = |load: &Load| self.users(load.shape).contains(&load.users) || Some(*load) == best;
         let own = runs.iter().filter(|(load, _)| shapes.contains(&load.shape) && grid(load));
         let all: Vec<(Load, CurvePoint)> =
             own.filter_map(|(load, run)| Some((*load, self.point(*load, run)?))).collect();
         let own = all.iter().find(|(load, _)| Some(*load) == best).cloned();
         let mut points = front(all, |(_, p)| vec![-p.output_tok_s_per_accelerator, -p.interactivity_tok_s]);
-        // The best stands on its curve, whatever a neighbour that misses the SLO gives.
+        // The best point belongs to its curve even if a neighbour that misses the SLO beats it.
         points.extend(own.filter(|own| !points.contains(own)));
         points.sort_by(|(_, a), (_, b)| b.interactivity_tok_s.total_cmp(&a.interactivity_tok_s));
         let chip = &self.judge.space.shapes[*shapes.first()?].chip;

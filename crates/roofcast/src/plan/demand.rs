@@ -9,26 +9,26 @@ use crate::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 /// Number of requests drawn as a sample.
 const SAMPLE: usize = 4096;
 
-/// The demand of the requests.
+/// Rates and lengths of the requests of a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TrafficDemand {
-    /// Requests per second; `None` if answers set the pace.
+    /// Requests per second; `None` if arrivals depend on answers.
     pub(super) rate: Option<f64>,
-    /// Number of requests always in flight, if the arrivals keep it constant.
+    /// Constant number of requests in flight; `None` if arrivals do not keep it constant.
     pub(super) users: Option<u64>,
     /// Mean number of prompt tokens.
     pub(super) input: f64,
-    /// Mean number of prompt tokens that cannot be cached beforehand.
+    /// Mean number of prompt tokens that cannot be in the prefix cache.
     pub(super) fresh: f64,
     /// Mean number of generated tokens.
     pub(super) output: f64,
     /// True if prompts share tokens.
     pub(super) shared: bool,
-    /// Prompt tokens that cannot be cached, ascending.
+    /// Numbers of prompt tokens that cannot be in the prefix cache, in ascending order.
     inputs: Vec<u64>,
-    /// Generated tokens, ascending.
+    /// Numbers of generated tokens, in ascending order.
     outputs: Vec<u64>,
-    /// Tokens of the longest request drawn.
+    /// Number of tokens of the longest request of the sample.
     pub(super) longest: u64,
 }
 
@@ -60,28 +60,28 @@ impl TrafficDemand {
         })
     }
 
-    /// The demand of `users` who always have a request in flight.
+    /// The demand if `users` users always have one request in flight each.
     pub(super) fn of_users(&self, users: u64) -> TrafficDemand {
         TrafficDemand { rate: None, users: Some(users), ..self.clone() }
     }
 
-    /// Uncached tokens of a long prompt, if a fraction `kept` of the requests must meet a bound: twice as many
-    /// requests exceed it as may miss the bound.
+    /// Uncached tokens of a long prompt, for a bound that a fraction `kept` of the requests must meet: two times as
+    /// many requests are longer as may miss the bound.
     pub(super) fn long_input(&self, kept: f64) -> u64 {
         long(&self.inputs, kept)
     }
 
-    /// Tokens of a long output, by the quantile of [`Demand::long_input`].
+    /// Tokens of a long output, at the quantile of [`Demand::long_input`].
     pub(super) fn long_output(&self, kept: f64) -> u64 {
         long(&self.outputs, kept)
     }
 
-    /// Tokens of a request when half of its output is generated.
+    /// Mean number of tokens of a request when half of its output is generated.
     pub(super) fn context(&self) -> u64 {
         (self.input + self.output / 2.0).round().max(1.0) as u64
     }
 
-    /// Tokens of a whole request.
+    /// Mean number of tokens of a whole request.
     pub(super) fn full(&self) -> u64 {
         (self.input + self.output).round().max(1.0) as u64
     }
@@ -99,7 +99,7 @@ fn long(ascending: &[u64], kept: f64) -> u64 {
     ascending.get(at).or(ascending.last()).copied().unwrap_or(1)
 }
 
-/// Number of requests always in flight, if the arrivals of `workload` keep it constant.
+/// Constant number of requests in flight; `None` if the arrivals of `workload` do not keep it constant.
 pub(super) fn users(workload: &Workload) -> Option<u64> {
     match workload.arrivals {
         Arrivals::ClosedLoop { concurrency, think_s, .. } if think_s.unwrap_or(0.0) == 0.0 => {
@@ -109,7 +109,7 @@ pub(super) fn users(workload: &Workload) -> Option<u64> {
     }
 }
 
-/// `workload` with `factor` times the rate or users; `None` if its pace is not given by one number.
+/// `workload` with `factor` times the rate or the users; `None` if its pace is not one number.
 pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
     let arrivals = match &workload.arrivals {
         Arrivals::Poisson { rate } => Arrivals::Poisson { rate: rate * factor },
@@ -138,7 +138,7 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
     Some(Workload { arrivals, ..workload.clone() })
 }
 
-/// `workload` with prompts twice as long, their shared beginnings included; `None` if they are recorded.
+/// `workload` with prompts of twice the length, including their shared prefixes; `None` if lengths are recorded.
 pub(super) fn longer(workload: &Workload) -> Option<Workload> {
     let input_len = match &workload.input_len {
         Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Length::Tokens(2 * n),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::spec::Spec;
 
-    /// A prompt of 1000 shared and 100 own tokens becomes one of 2000 and 200.
+    /// A prompt of 1000 shared and 100 unique tokens becomes one of 2000 and 200.
     #[test]
     fn prompts_grow_with_their_shared_beginning() {
         let text = "[workload]\ninput_len = 100\noutput_len = 10\nprefix = { length = 1000, share = 0.5 }\n\

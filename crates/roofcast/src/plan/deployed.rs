@@ -1,13 +1,13 @@
 //! The keys that a deployment adds to the plan's spec.
 //!
-//! Knows: the keys of a spec that a search sets, and their notation. Knows nothing about the search.
+//! Knows: the keys of a spec that a search sets, and how they are written. Knows nothing about the search.
 
 use crate::model::{Checkpoint, Model};
 use crate::spec::Spec;
 use serde::Serialize;
 
-/// The keys of `spec` that turn `base` into the deployment, as sections of TOML. A server answers to its checkpoint's
-/// id, so a benchmark must use that id, whatever name the plan was given.
+/// The keys of `spec` that turn `base` into the deployment, as sections of TOML. The model's name becomes its
+/// checkpoint's id, because a server answers to that id and a benchmark must use it.
 pub(super) fn sections(base: &Spec, spec: &Spec, model: Option<&Model>) -> toml::Table {
     let mut all = toml::Table::new();
     let mut put = |section: &str, key: &str, value: Option<toml::Value>| {
@@ -74,7 +74,7 @@ pub(super) fn sections(base: &Spec, spec: &Spec, model: Option<&Model>) -> toml:
     all
 }
 
-/// Keys of `base` that are missing in `spec`.
+/// Keys of `base` that `spec` lacks.
 pub(super) fn dropped(base: &Spec, spec: &Spec) -> Vec<&'static str> {
     let gone = [
         ("engine.version", base.engine.version.is_some() && spec.engine.version.is_none()),
@@ -83,7 +83,7 @@ pub(super) fn dropped(base: &Spec, spec: &Spec) -> Vec<&'static str> {
     gone.into_iter().filter(|(_, gone)| *gone).map(|(key, _)| key).collect()
 }
 
-/// A unit variant as written in a spec.
+/// A unit variant as a spec writes it.
 fn word(value: impl Serialize) -> Option<toml::Value> {
     toml::Value::try_from(value).ok()
 }

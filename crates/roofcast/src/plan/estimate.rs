@@ -1,12 +1,12 @@
-//! One replica in steady state, on the workload's means: capacity of the memory, limits, and forecast.
+//! One replica in steady state with the workload's mean lengths: requests that memory holds, limits, and forecast.
 //!
-//! Knows: with B requests in flight, each of G output tokens and t_prefill of a prompt's share of a step,
+//! Knows: with B requests in flight, G output tokens each, and t_prefill for the time that one prompt adds to a step,
 //!
-//! * a step that also carries its share of prompts takes `τ(B) = t_decode(B) + B/G · t_prefill`, which is the TPOT;
+//! * a step that also computes its share of prompts takes `τ(B) = t_decode(B) + B/G · t_prefill`, which is the TPOT;
 //! * B requests in flight are served at `B / (G · τ(B))` requests per second.
 //!
-//! At the limit no request takes less than its FLOPs over the peak rate, nor less than its KV bytes and its share of
-//! the weights in the fullest batch over the bandwidth: a replica's rate is below the inverse of the larger. Knows
+//! At the limit a request takes at least its FLOPs over the peak rate, and at least its KV bytes and its share of the
+//! weights in the fullest batch over the bandwidth: a replica's rate is below the inverse of the larger time. Knows
 //! nothing about queues, which are simulated.
 
 use super::demand::TrafficDemand;
@@ -19,42 +19,42 @@ use crate::memory;
 use crate::spec::{CostKind, Metric, Percentile, Slo, SloBound};
 use crate::timing::Timing;
 
-/// Maximum number of prompts computed together, for their share of a step.
+/// Most prompts that are computed together when a step's share of prompts is priced.
 const MOST_PROMPTS: u64 = 16;
 
-/// The capabilities of a replica.
+/// Capacity and rates of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Estimate {
     /// Number of requests of full length that fit in memory.
     pub(super) held: u64,
     /// Tokens of the longest served request; `None` without a bound.
     pub(super) longest: Option<u64>,
-    /// Number of requests with a mean context that memory and the engine hold.
+    /// Number of requests with mean context that memory and the engine hold.
     pub(super) batch: u64,
-    /// Shortest step at the limit, in milliseconds.
+    /// Shortest step at the limit in milliseconds.
     pub(super) step_limit_ms: f64,
-    /// The long prompt for the highest bounded percentile of TTFT; without a bound, for the goodput or the 99th
+    /// The long prompt for the highest bounded percentile of TTFT; without such a bound, for the goodput or the 99th
     /// percentile.
     pub(super) prompt: LongPrompt,
-    /// The long prompt of every bound on TTFT.
+    /// The long prompt for every bound on TTFT.
     pub(super) prompts: Vec<(SloBound, LongPrompt)>,
-    /// Requests per second at the limit: for whole requests, for prefill only, and for decode only.
+    /// Limit of the requests per second: for whole requests, for prefill only, and for decode only.
     pub(super) limit_rates: ReplicaRates,
     /// Forecast requests per second with the fullest batch.
     pub(super) rates: ReplicaRates,
-    /// Requests in flight and rate at the highest load that meets the bound on TPOT on average; `None` if one request
+    /// Number of requests in flight and rate at the highest load whose mean TPOT meets the bound; `None` if one request
     /// already misses it.
     pub(super) within: Option<(u64, f64)>,
-    /// As [`Estimate::within`], for decode only.
+    /// Like [`Estimate::within`], for decode only.
     pub(super) within_decode: Option<(u64, f64)>,
 }
 
-/// Time of a long prompt alone, in milliseconds.
+/// Times in milliseconds of a long prompt that is computed alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LongPrompt {
-    /// Limit.
+    /// Limit of the time in milliseconds.
     pub(super) limit_ms: f64,
-    /// Time by the chosen cost model.
+    /// Time by the chosen cost model in milliseconds.
     pub(super) ms: f64,
 }
 
@@ -67,8 +67,8 @@ pub(super) struct ReplicaRates {
 }
 
 impl Estimate {
-    /// The estimate of `forecaster`'s replica by the chosen cost model; `slack` is the factor by which the bound on
-    /// TPOT may be exceeded.
+    /// The estimate for `forecaster`'s replica by the chosen cost model; `slack` is the factor by which TPOT may exceed
+    /// its bound.
     pub(super) fn of(
         forecaster: &Forecaster,
         demand: &TrafficDemand,
@@ -105,13 +105,14 @@ impl Estimate {
         }
     }
 
-    /// Ratio of prefill to decode replicas of this shape, if the two are disaggregated.
+    /// Ratio of prefill to decode replicas of this shape that balances the two, if prefill and decode were
+    /// disaggregated.
     pub(super) fn prefill_per_decode(&self) -> f64 {
         if self.rates.prefill > 0.0 { self.rates.decode / self.rates.prefill } else { 0.0 }
     }
 }
 
-/// TPOT in steady state with each of `users` requests in flight, in milliseconds.
+/// TPOT in milliseconds in steady state, for each of `users` as the number of requests in flight.
 pub(super) fn tpots(
     forecaster: &Forecaster,
     demand: &TrafficDemand,
@@ -127,7 +128,7 @@ struct Pricer {
     timing: Timing,
     context: u64,
     output: f64,
-    /// Time of a prompt when computed together with others, in milliseconds; 0 if it may be cached.
+    /// Time in milliseconds of a prompt that is computed together with others; 0 if it may be in the prefix cache.
     prompt_ms: f64,
 }
 
@@ -154,12 +155,12 @@ impl Pricer {
         self.ms(&Batch::decode(batch, context))
     }
 
-    /// Time of a prompt of `tokens` alone, in milliseconds.
+    /// Time in milliseconds of a prompt of `tokens` tokens that is computed alone.
     fn alone_ms(&self, tokens: u64) -> f64 {
         self.ms(&Batch::prefill(1, tokens.max(1)))
     }
 
-    /// TPOT with `batch` requests in flight, with or without prompts among the decodes.
+    /// TPOT in milliseconds with `batch` requests in flight; `prompts` is true if steps also compute prompts.
     fn tpot_ms(&self, batch: u64, prompts: bool) -> f64 {
         let prompts = if prompts { batch as f64 / self.output * self.prompt_ms } else { 0.0 };
         self.step_ms(batch, self.context) + prompts
@@ -178,8 +179,8 @@ impl Pricer {
         }
     }
 
-    /// The largest number of requests in flight whose TPOT is within `bound`, and their rate: both grow with the
-    /// requests in flight.
+    /// The largest number of requests in flight whose TPOT is within `bound`, and their rate. Bisection, because TPOT
+    /// grows with the number.
     fn highest(&self, most: u64, bound: Option<f64>, prompts: bool) -> Option<(u64, f64)> {
         let keeps = |batch: u64| bound.is_none_or(|ms| self.tpot_ms(batch, prompts) <= ms);
         let most = most.max(1);
@@ -209,7 +210,7 @@ fn limit_rates(deployment: &Deployment, demand: &TrafficDemand, batch: u64) -> R
         tokens => terms(&Batch::prefill(lanes, tokens)).flops.seconds() / lanes as f64,
     };
     let step = terms(&Batch::decode(batch, demand.context()));
-    // The first token comes with the prefill.
+    // Subtract the first token, which comes with the prefill.
     let tokens = (demand.output - 1.0).max(0.0) / batch as f64;
     let computing = step.flops.seconds() * tokens;
     let moving = (step.weights.seconds() + step.kv.seconds()) * tokens;

@@ -1,13 +1,13 @@
-//! Stages that need no simulation: memory, the limit and a steady state on means rule out deployments.
+//! Stages without simulation: memory, the limit and a steady state on means rule out deployments.
 //!
-//! Knows, in this order and each with its reason:
+//! Knows: the stages in this order, each with its reason. Knows nothing about simulations.
 //!
-//! * memory: requests of full length must fit a replica; if a fixed number is always in flight and nothing bounds their
-//!   waiting time, all of them must fit at one time. The engine's own utilization counts.
+//! * memory: requests of full length must fit in a replica; if a constant number is in flight and no bound limits their
+//!   waiting time, all of them must fit at one time. The engine's own utilization applies.
 //! * limit: if the limit of a long prompt, of the shortest step or of the rate already misses the SLO or the load, no
-//!   engine can meet it. This is exact.
-//! * estimate: if the steady state on means, with [`SLACK`] granted, misses them. This is a forecast; `--exhaustive`
-//!   skips this stage, and a test checks that the best deployment does not change.
+//!   engine can meet it. This stage is exact.
+//! * estimate: the steady state on means, with [`SLACK`] granted, misses the SLO or the load. This stage is a forecast;
+//!   `--exhaustive` skips it, and a test checks that the best deployment does not change.
 
 use super::demand::TrafficDemand;
 use super::estimate::{Estimate, ReplicaRates};
@@ -29,44 +29,45 @@ pub(super) const SLACK: f64 = 1.2;
 /// Margin for rounding, so that a load exactly at the limit is not ruled out.
 const ROUNDING: f64 = 1.001;
 
-/// Stages that judge a deployment.
+/// Stages that judge a deployment, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchStage {
-    /// Ruled out: it does not fit.
+    /// Ruled out, because the deployment does not fit in memory.
     Memory,
-    /// Ruled out: the limit misses the SLO.
+    /// Ruled out, because the limit misses the SLO.
     Limit,
-    /// Ruled out: the steady state on means misses the SLO.
+    /// Ruled out, because the steady state on means misses the SLO.
     Estimate,
-    /// Simulated.
+    /// Judged by a simulation.
     Simulation,
 }
 
-/// The reason for which a deployment misses the SLO.
+/// The reason why a deployment misses the SLO.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Miss {
-    /// The stage that ruled it out.
+    /// The stage that ruled the deployment out.
     pub stage: SearchStage,
-    /// The reason in words.
+    /// Text of the reason.
     pub reason: String,
-    /// Found value over allowed value; above 1.
+    /// Found value over accepted value; above 1.
     pub factor: f64,
 }
 
-/// A shape with its model.
+/// A shape with the resolved model and its estimate.
 #[derive(Debug, Clone)]
 pub(super) struct Fitted {
     pub(super) forecaster: Forecaster,
     pub(super) estimate: Estimate,
 }
 
-/// The shapes of a search with their models, and the demand on them.
+/// The shapes of a search with their models, and the demand that they must serve.
 pub(super) struct Judge<'a> {
     pub(super) spec: &'a Spec,
     pub(super) space: &'a SearchSpace,
     pub(super) demand: &'a TrafficDemand,
-    /// One entry for each shape of the space; an error if formats or parallelism are impossible on the chip.
+    /// For each shape of the space, the resolved model, or the error if formats or parallelism are impossible on the
+    /// chip.
     pub(super) fitted: Vec<Result<Fitted, String>>,
     /// Factor of measured over forecast step times.
     pub(super) slower: f64,
@@ -76,7 +77,7 @@ impl<'a> Judge<'a> {
     /// Resolves `model` on every shape; steps take `slower` times the forecast.
     ///
     /// # Errors
-    /// If no shape can hold the model, the first shape's error.
+    /// The first shape's error, if no shape can hold the model.
     pub(super) fn new(
         spec: &'a Spec,
         model: &Arc<Model>,
@@ -104,12 +105,12 @@ impl<'a> Judge<'a> {
         self.spec.search.as_ref().is_some_and(|search| search.disaggregated)
     }
 
-    /// The estimate of a shape's replica, if the model can be resolved on the shape.
+    /// The estimate for a replica of the shape; `None` if the model cannot be resolved on the shape.
     pub(super) fn estimate(&self, shape: usize) -> Option<&Estimate> {
         self.fitted.get(shape)?.as_ref().ok().map(|fitted| &fitted.estimate)
     }
 
-    /// The miss of a shape whose replica does not hold the model and whole requests; `None` if it does.
+    /// The miss of a shape whose replica does not hold the model and whole requests; `None` if it holds them.
     pub(super) fn holds(&self, shape: usize) -> Option<Miss> {
         let estimate = self.estimate(shape)?;
         let full = self.demand.full();
@@ -133,7 +134,8 @@ impl<'a> Judge<'a> {
         Some(Miss { stage: SearchStage::Memory, reason, factor: f64::INFINITY })
     }
 
-    /// The miss of `candidate` that is known without a simulation, if any; with `memory_only` only memory is checked.
+    /// The miss of `candidate` that is known without a simulation; `None` if there is none. With `memory_only`, checks
+    /// only memory.
     pub(super) fn miss(&self, candidate: &Candidate, memory_only: bool) -> Option<Miss> {
         let mut pools = candidate.prefill.iter().chain([&candidate.serving]).chain(&candidate.beside);
         let room = pools
@@ -145,8 +147,8 @@ impl<'a> Judge<'a> {
         self.limit(candidate).or_else(|| self.steady(candidate))
     }
 
-    /// `base` for `candidate`. With two kinds of replicas, each gets load in proportion to its capacity within the
-    /// bound on TPOT.
+    /// The spec of `candidate`, from `base`. With two kinds of replicas, each gets load in proportion to its rate
+    /// within the bound on TPOT.
     pub(super) fn deployed(&self, base: &Spec, candidate: &Candidate) -> Spec {
         let mut spec = self.space.spec(base, candidate);
         let within =
@@ -157,13 +159,13 @@ impl<'a> Judge<'a> {
         spec
     }
 
-    /// Bytes that are missing on the fullest accelerator of a shape's replica for weights and one request.
+    /// Bytes that are missing for weights and one request on the fullest accelerator of a shape's replica.
     pub(super) fn lacks(&self, shape: usize) -> Bytes {
         let fitted = self.fitted.get(shape).and_then(|fitted| fitted.as_ref().ok());
         fitted.map_or(Bytes::ZERO, |f| missing(&f.forecaster.deployment, self.demand.full()))
     }
 
-    /// The miss if `users` requests are always in flight, do not fit, and may not wait.
+    /// The miss if `users` requests are always in flight, do not all fit, and may not wait.
     pub(super) fn crowded(&self, candidate: &Candidate, users: Option<u64>) -> Option<Miss> {
         let slo = &self.spec.slo;
         let each = users?.div_ceil(candidate.serving.replicas);
@@ -204,7 +206,7 @@ impl<'a> Judge<'a> {
             .or_else(|| slo.of(Metric::E2el).find_map(answer))
     }
 
-    /// True if a replica of a shape can meet the SLO by itself, at the limit and in steady state.
+    /// True if one replica of a shape can meet the SLO, at the limit and in steady state.
     pub(super) fn keeps(&self, shape: usize) -> bool {
         self.estimate(shape).is_some_and(|e| {
             let prompts = e.prompts.iter().all(|(bound, prompt)| prompt.ms <= bound.ms * 1.02);
@@ -212,7 +214,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// The smallest numbers of replicas on either side with which, at the limit, pools of these shapes can serve the
+    /// The smallest numbers of replicas on each side with which, at the limit, pools of these shapes can serve the
     /// load; `None` if they miss the SLO in any number.
     pub(super) fn least_at_the_limit(&self, prefill: usize, decode: usize) -> Option<[u64; 2]> {
         let pool = |shape| CandidatePool { shape, replicas: u64::MAX };
@@ -265,7 +267,7 @@ impl<'a> Judge<'a> {
                 factor: running as f64 / in_flight as f64,
             });
         }
-        // Replicas of the other kind count as an equivalent number of this kind.
+        // Convert replicas of the other kind to an equivalent number of this kind.
         let beside =
             |pool: CandidatePool| Some(self.estimate(pool.shape)?.within?.1 / rate * pool.replicas as f64);
         let alike = candidate.serving.replicas as f64 + candidate.beside.and_then(beside).unwrap_or(0.0);
@@ -280,7 +282,7 @@ impl<'a> Judge<'a> {
             .or_else(|| self.rate(candidate, stage, |e| e.rates, SLACK))
     }
 
-    /// The miss if the load exceeds `slack` times the pools' capacity.
+    /// The miss if the load exceeds `slack` times the rate of the pools.
     fn rate(
         &self,
         candidate: &Candidate,
@@ -307,7 +309,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The deployment of `spec` on `chip`, by the spec's convention.
+/// The deployment of `spec` on `chip`, by the spec's counting convention.
 pub(super) fn deployment(spec: &Spec, model: &Arc<Model>, chip: &Accelerator) -> Result<Deployment> {
     let (options, chip) = DeploymentOptions::of(spec).counted(spec.hardware.convention, chip);
     Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)
@@ -317,7 +319,7 @@ fn shown(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
 }
 
-/// The miss if `ms` exceeds `most`, for `bound`.
+/// The miss of `bound` if `ms` exceeds `most`.
 fn exceeds(stage: SearchStage, bound: &SloBound, what: &str, ms: f64, most: f64) -> Option<Miss> {
     let at = if stage == SearchStage::Limit { " at the limit" } else { "" };
     let reason =

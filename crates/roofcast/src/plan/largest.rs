@@ -1,21 +1,21 @@
-//! The largest value of a setting that keeps the SLO.
+//! The largest value of a setting with which the SLO is met.
 //!
-//! Knows: the values that are tried. From the upper end each is half of the one before, until one keeps the SLO; what
-//! lies between that and the last miss is bisected by ratio. So a value that keeps the SLO below one that misses it is
-//! found only where it is within a factor of two of it, and nothing is assumed of smaller values. Knows nothing about
-//! the setting, or about how a value is judged.
+//! Knows: the values that are tried. Starting at the upper end, each value is half of the one before, until one meets
+//! the SLO; the range from this value to the last miss is bisected by ratio. A value below a miss is therefore found
+//! only if it is within a factor of two of a tried value, and smaller values are not assumed to be better. Knows
+//! nothing about the setting, or about how a value is judged.
 
 use crate::error::Result;
 
-/// The ends of the bisection differ by at most this factor, or are neighbouring whole numbers.
+/// The bisection ends when its ends differ by at most this factor, or are neighbouring whole numbers.
 const CLOSE: f64 = 1.01;
 
 /// The range of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range {
-    /// Smallest value that is tried.
+    /// The smallest value that may be tried.
     pub low: f64,
-    /// Largest value that is tried, the first one.
+    /// The largest value, which is tried first.
     pub high: f64,
     /// True if only whole numbers are valid.
     pub whole: bool,
@@ -24,15 +24,15 @@ pub struct Range {
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Largest {
-    /// The largest value that keeps the SLO; `None` if none does.
+    /// The largest value that meets the SLO; `None` if none does.
     pub best: Option<f64>,
-    /// The smallest value above it that misses the SLO; `None` if the upper end keeps it.
+    /// The smallest tried value above `best` that misses the SLO; `None` if the upper end meets it.
     pub missed: Option<f64>,
 }
 
 impl Range {
-    /// The value to try below `bad`, the smallest known to miss the SLO; `good` is the largest known to keep it below
-    /// that.
+    /// The value to try next. `bad` is the smallest value known to miss the SLO, and `good` the largest below it known
+    /// to meet the SLO.
     fn next(self, good: Option<f64>, bad: f64) -> Option<f64> {
         let Some(good) = good else {
             let half = if self.whole { (bad / 2.0).floor() } else { bad / 2.0 };
@@ -45,7 +45,8 @@ impl Range {
         Some(if self.whole { middle.round().clamp(good + 1.0, bad - 1.0) } else { middle })
     }
 
-    /// Finds the largest value of the range that `keeps` the SLO. `keeps` returns `None` to end the search.
+    /// Finds the largest value of the range with which `keeps` returns true: the SLO is met. `keeps` returns `None` to
+    /// end the search.
     pub fn largest(self, keeps: &mut dyn FnMut(f64) -> Result<Option<bool>>) -> Result<Largest> {
         let mut found = Largest { best: None, missed: None };
         let mut next = Some(self.high);
@@ -77,11 +78,11 @@ mod tests {
     #[test]
     fn halves_down_then_bisects_up() {
         let users = Range { low: 1.0, high: 64.0, whole: true };
-        // 64, 32 and 16 miss 11, 8 keeps; √(8·16) = 11.3; √(11·16) = 13.3; √(11·13) = 11.96.
+        // 64, 32 and 16 miss the SLO, 8 meets it; √(8·16) = 11.3; √(11·16) = 13.3; √(11·13) = 11.96.
         let (found, values) = tried(users, |n| n <= 11.0);
         assert_eq!(found, Largest { best: Some(11.0), missed: Some(12.0) });
         assert_eq!(values, [64.0, 32.0, 16.0, 8.0, 11.0, 13.0, 12.0]);
-        // √(2·2.0001…): rates end within 1 %.
+        // Between 2 and 2.0001…: rates are found within 1 %.
         let rate = Range { low: 0.5, high: 8.0, whole: false };
         let (found, _) = tried(rate, |n| n <= 3.0);
         let (best, missed) = (found.best.unwrap(), found.missed.unwrap());
@@ -92,12 +93,12 @@ mod tests {
     fn ends_of_the_range() {
         let range = Range { low: 3.0, high: 20.0, whole: true };
         assert_eq!(tried(range, |_| true), (Largest { best: Some(20.0), missed: None }, vec![20.0]));
-        // 20, 10, 5, and 2 is below the range.
+        // 20, 10 and 5 are tried; 2 is below the range.
         let (found, values) = tried(range, |_| false);
         assert_eq!((found, values), (Largest { best: None, missed: Some(3.0) }, vec![20.0, 10.0, 5.0, 3.0]));
     }
 
-    /// A budget of tokens that is too small misses a bound, too: smaller values are never taken for better.
+    /// A token budget that is too small also misses a bound: smaller values are not assumed to be better.
     #[test]
     fn small_values_may_miss_as_well() {
         let range = Range { low: 1.0, high: 4096.0, whole: true };

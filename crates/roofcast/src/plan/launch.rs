@@ -1,10 +1,10 @@
 //! Commands that start the planned deployment.
 //!
-//! Knows: the flags by which engines take a replica's parallelism, formats and settings, and the cases without a
-//! command: the weight format requires a quantized checkpoint, or no engine runs on the chip. Clusters are covered by
-//! [`super::manifest`]. Knows nothing about the deployment's performance. Sources of flags:
-//! `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml` (0.5), against which a test checks the
-//! commands, TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
+//! Knows: the flags by which engines set a replica's parallelism, formats and settings, and the cases without a
+//! command: the weight format requires a quantized checkpoint, or no engine runs on the chip. Files for clusters are in
+//! [`super::manifest`]. Knows nothing about the deployment's performance. Sources of flags: `catalog/engines/vllm.toml`
+//! (0.32) and `catalog/engines/sglang.toml` (0.5), against which a test checks the commands, TensorRT-LLM
+//! `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
 
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
@@ -15,17 +15,17 @@ use crate::scheduler;
 use crate::spec::{EngineKind, QueuePolicy, SchedulerKind};
 use serde::Serialize;
 
-/// Roles of a replica in its fleet.
+/// Role of a replica in its fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaRole {
     /// Computes prompts and decodes.
     Replica,
-    /// Computes prompts for others.
+    /// Computes prompts for decode replicas.
     Prefill,
-    /// Decodes for others.
+    /// Decodes requests of prefill replicas.
     Decode,
-    /// Computes prompts and decodes, on another accelerator.
+    /// Computes prompts and decodes, on the fleet's second kind of accelerator.
     Beside,
 }
 
@@ -39,26 +39,28 @@ impl ReplicaRole {
 /// The command that starts one replica with one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Launch {
-    /// Role of the replicas.
+    /// Role of the replicas that the command starts.
     pub role: ReplicaRole,
-    /// Number of replicas.
+    /// Number of replicas to start.
     pub replicas: u64,
     /// Name of the engine, as in `vllm`.
     pub engine: &'static str,
-    /// Number of nodes of each replica.
+    /// Number of nodes per replica.
     pub nodes: u64,
     /// The command, on the first node if there are several; `None` if the engine cannot start this deployment.
     pub command: Option<String>,
-    /// The command on each other node, if any: `LEADER` is the first node's address, `RANK` a node's number from 1.
+    /// The command on each other node: `LEADER` is the first node's address, `RANK` the node's number from 1. `None`
+    /// with one node.
     pub on_others: Option<String>,
-    /// The reason for having no command.
+    /// The reason why there is no command.
     pub note: Option<String>,
 }
 
-/// Words of a command, or the reason for having none.
+/// Words of a command, or the reason why there is none.
 pub(super) type Words = Result<Vec<String>, String>;
 
-/// Commands for one of `replicas` in `role` with the checkpoint `model`; the deployment's own engine comes first.
+/// Commands that start one of `replicas` replicas in `role` with the checkpoint `model`, for each engine; the
+/// deployment's own engine comes first.
 pub fn launches(deployment: &Deployment, model: &str, role: ReplicaRole, replicas: u64) -> Vec<Launch> {
     let mut launches: Vec<Launch> = commands(deployment, model, role)
         .into_iter()
@@ -94,14 +96,14 @@ pub(super) fn commands(d: &Deployment, model: &str, role: ReplicaRole) -> [(Engi
     ]
 }
 
-/// The words quoted for a shell.
+/// Text of a command, with words quoted for a shell.
 fn quoted(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,*".contains(c);
     let word = |w: &String| if w.chars().all(plain) { w.clone() } else { format!("'{w}'") };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The words of a command that is being built.
+/// The words of a command while it is built.
 struct CommandLine(Vec<String>);
 
 impl CommandLine {
@@ -117,7 +119,7 @@ impl CommandLine {
         self.0.extend([flag.to_owned(), value.to_string()]);
     }
 
-    /// Adds the flag unless the value is the engine's default.
+    /// Adds the flag unless the value is `own`, the engine's default.
     fn beyond(&mut self, flag: &str, value: u64, own: u64) {
         if value != own {
             self.set(flag, value);
@@ -125,14 +127,14 @@ impl CommandLine {
     }
 }
 
-/// Origins of the weight format.
+/// Origin of the weights in their format.
 #[derive(PartialEq, Eq)]
 enum Weights {
-    /// The checkpoint is unquantized, and stays so.
+    /// The checkpoint is unquantized, and the engine does not quantize it.
     Unquantized,
-    /// The checkpoint has the format.
+    /// The checkpoint is stored in the format.
     Own,
-    /// The engine makes 8-bit floats of an unquantized checkpoint.
+    /// The engine converts an unquantized checkpoint to 8-bit floats.
     Converted,
 }
 
@@ -155,7 +157,8 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
     }
 }
 
-/// The error for a format without a checkpoint; a published one may be a sibling's, and is only mentioned.
+/// The error for a format without a checkpoint. A published checkpoint may be a sibling model's, so the error only
+/// mentions it.
 fn unnamed(d: &Deployment, format: &str) -> String {
     let known = d.model.published.iter().find(|(_, quantization)| quantization.format.name == format);
     let known = known.map_or(String::new(), |(id, _)| format!(" ({id} is one)"));
@@ -164,7 +167,7 @@ fn unnamed(d: &Deployment, format: &str) -> String {
     )
 }
 
-/// Vendors whose chips an engine runs on.
+/// Vendors of the chips on which an engine runs.
 pub(super) fn vendors(engine: EngineKind) -> &'static [&'static str] {
     match engine {
         EngineKind::Vllm => &["nvidia", "amd", "intel", "google", "cpu"],
@@ -174,7 +177,7 @@ pub(super) fn vendors(engine: EngineKind) -> &'static [&'static str] {
     }
 }
 
-/// Checks that an engine runs on the chip, reads its format, and schedules as planned. SGLang needs compute
+/// Checks that an engine runs on the chip, reads the weight format, and schedules as planned. SGLang needs compute
 /// capability 7.5 (docs.sglang.io, quick start); TensorRT-LLM needs Ampere (its page "Supported Hardware").
 fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     let chip = &d.accelerator;
@@ -190,7 +193,7 @@ fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     if ["mlx-", "exl-"].iter().any(|family| format.starts_with(family)) {
         return Err(format!("{engine} does not read {format} weights"));
     }
-    // `q4_k_m`, `iq2_xs`.
+    // GGUF formats have names like `q4_k_m` and `iq2_xs`.
     let gguf =
         format.trim_start_matches('i').strip_prefix('q').is_some_and(|f| f.starts_with(char::is_numeric));
     if kind != EngineKind::Vllm && gguf {
@@ -199,7 +202,7 @@ fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     planned(d)
 }
 
-/// Checks that any of the engines schedules as planned in `d`.
+/// Checks that some engine schedules as `d` plans.
 fn planned(d: &Deployment) -> Result<(), String> {
     if d.engine.kind().scheduler().is_none() {
         return Err(format!("the plan is for {}, which has no server here", d.engine.name()));
@@ -215,7 +218,7 @@ fn planned(d: &Deployment) -> Result<(), String> {
     Ok(())
 }
 
-/// Format flags of vLLM and SGLang, which have equal names; with `auto` the engine chooses the cache's format.
+/// Adds the format flags of vLLM and SGLang, which have equal names; with `auto` the engine chooses the cache's format.
 fn formats(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
     match weights(d)? {
         Weights::Converted if d.accelerator.vendor == "google" => {
@@ -264,11 +267,11 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
             ));
         }
     }
-    // llama.cpp uses all of the memory, which vLLM cannot.
+    // A utilization of 1 stands for llama.cpp, which uses all of the memory; vLLM cannot.
     if d.engine.gpu_memory_utilization < 1.0 {
         line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
     }
-    // vLLM counts both on each data-parallel rank.
+    // vLLM applies both bounds to each data-parallel rank.
     line.set("--max-num-seqs", d.seats().div_ceil(p.attention_dp));
     line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
     let asked = &d.engine;
@@ -309,7 +312,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     }
     let on = [("--enforce-eager", asked.enforce_eager), ("--language-model-only", asked.language_model_only)];
     on.into_iter().filter(|(_, on)| *on).for_each(|(flag, _)| line.flag(flag));
-    // 0 would capture no decodes either.
+    // A value of 0 would also disable graphs of decodes.
     if let Some(tokens) = asked.requested.max_cudagraph_capture_size.filter(|tokens| *tokens > 0) {
         line.set("--max-cudagraph-capture-size", tokens);
     }
@@ -319,7 +322,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     Ok(line.0)
 }
 
-/// The longest request with which vLLM starts, if it would refuse the model's own maximum length.
+/// The longest request with which vLLM starts; `None` if it starts with the model's own maximum length.
 fn longest_that_starts(d: &Deployment) -> Option<u64> {
     let longest = d.longest()?;
     memory::start(d, longest).refusal.map(|refusal| refusal.longest).filter(|tokens| *tokens > 0)
@@ -330,7 +333,7 @@ fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     let p = d.parallelism;
     let mut line = CommandLine::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
     formats(&mut line, d)?;
-    // With data-parallel attention SGLang's tp counts all ranks.
+    // With data-parallel attention SGLang's tp is the number of all ranks.
     line.set("--tp-size", p.stage_ranks());
     line.beyond("--pp-size", p.pp, 1);
     if p.attention_dp > 1 {
@@ -338,7 +341,7 @@ fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
         line.flag("--enable-dp-attention");
     }
     line.beyond("--ep-size", p.ep, 1);
-    // SGLang's fraction covers weights and cache only; vLLM's also includes activations.
+    // SGLang's fraction covers only weights and KV cache; vLLM's also covers activations.
     let own = d.engine.kind() == EngineKind::Sglang;
     let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);
     let fraction = if own { d.engine.gpu_memory_utilization } else { share(d, both) };
@@ -364,13 +367,14 @@ fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     Ok(line.0)
 }
 
-/// Smallest fraction, over the ranks, of a part in the memory that is not taken; rounded down to hundredths.
+/// Smallest fraction, over the ranks, of a part of the memory in the memory that is not taken; rounded down to
+/// hundredths.
 fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
     let shares = memory::ranks(d).into_iter().map(|rank| {
         let (part, taken) = of(&rank);
         part / (d.accelerator.usable_bytes.as_f64() - taken)
     });
-    // Bytes are integers, so that 0.9 may become slightly less by their rounding.
+    // Bytes are whole numbers, so that 0.9 may become slightly less by rounding.
     (shares.fold(1.0, f64::min) * 100.0 + 1e-6).floor() / 100.0
 }
 
@@ -407,7 +411,7 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     );
     line.set("--max_batch_size", d.engine.max_num_seqs);
     line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
-    // TensorRT-LLM splits prompts only with a flag, unlike other engines.
+    // TensorRT-LLM, unlike other engines, splits prompts only with a flag.
     let own = d.engine.scheduler == SchedulerKind::TensorrtLlm;
     if d.engine.enable_chunked_prefill.unwrap_or(!own) {
         line.flag("--enable_chunked_prefill");

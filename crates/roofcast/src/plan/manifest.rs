@@ -1,9 +1,9 @@
 //! Files that start the planned deployment on a cluster: a Kubernetes manifest, values of llm-d's chart, a graph of
 //! NVIDIA Dynamo.
 //!
-//! Knows: how a pool is mapped to pods, and the cases that one of the three cannot express. The arguments of the
-//! engine are [`super::launch`]'s. Sources: Kubernetes `apps/v1` Deployment; docs.vllm.ai "LWS"
-//! (`$(LWS_LEADER_ADDRESS)`, `$(LWS_WORKER_INDEX)`); llm-d-incubation/llm-d-modelservice
+//! Knows: how a pool is mapped to pods, and the cases that one of the three file formats cannot express.
+//! [`super::launch`] gives the engine's arguments. Knows nothing about performance. Sources: Kubernetes `apps/v1`
+//! Deployment; docs.vllm.ai "LWS" (`$(LWS_LEADER_ADDRESS)`, `$(LWS_WORKER_INDEX)`); llm-d-incubation/llm-d-modelservice
 //! `charts/llm-d-modelservice/values.yaml` and `templates/_helpers.tpl`; ai-dynamo/dynamo
 //! `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
 
@@ -13,27 +13,27 @@ use crate::deployment::Deployment;
 use crate::spec::EngineKind;
 use serde::Serialize;
 
-/// vLLM's image, of the version whose flags are used.
+/// vLLM's container image, of the version whose flags are used.
 const VLLM_IMAGE: &str = "vllm/vllm-openai:v0.32.0";
-/// SGLang's image, of the version whose flags are used.
+/// SGLang's container image, of the version whose flags are used.
 const SGLANG_IMAGE: &str = "lmsysorg/sglang:v0.5.23";
-/// TensorRT-LLM's image, of the version whose flags are used.
+/// TensorRT-LLM's container image, of the version whose flags are used.
 const TENSORRT_LLM_IMAGE: &str = "nvcr.io/nvidia/tensorrt-llm/release:1.2.0";
-/// Dynamo's image with vLLM, also used for its frontend.
+/// Dynamo's container image with vLLM, which is also used for its frontend.
 const DYNAMO_IMAGE: &str = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.6.1";
 
 /// One file for a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Manifest {
-    /// The cluster software: `kubernetes`, `llm-d`, `dynamo`.
+    /// Name of the cluster software: `kubernetes`, `llm-d` or `dynamo`.
     pub kind: &'static str,
-    /// YAML; `None` if it cannot start this deployment.
+    /// Text of the file in YAML; `None` if this software cannot start the deployment.
     pub text: Option<String>,
-    /// The reason for having no file.
+    /// The reason why there is no file.
     pub note: Option<String>,
 }
 
-/// Replicas of a deployment in a role, with the checkpoint that they serve.
+/// Replicas of a deployment in one role, with the checkpoint that they serve.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Served<'a> {
     pub(super) deployment: &'a Deployment,
@@ -43,12 +43,12 @@ pub(super) struct Served<'a> {
 }
 
 impl Served<'_> {
-    /// Accelerators of a replica.
+    /// Number of accelerators of a replica.
     fn ranks(&self) -> u64 {
         nodes::ranks(self.deployment)
     }
 
-    /// Nodes that a replica spans.
+    /// Number of nodes of a replica.
     fn nodes(&self) -> u64 {
         nodes::count(self.deployment)
     }
@@ -78,7 +78,7 @@ impl Served<'_> {
     }
 }
 
-/// Kubernetes' name of a vendor's chips.
+/// Kubernetes' resource name for the chips of a vendor.
 fn resource(vendor: &str) -> Result<&'static str, String> {
     match vendor {
         "nvidia" => Ok("nvidia.com/gpu"),
@@ -89,7 +89,8 @@ fn resource(vendor: &str) -> Result<&'static str, String> {
     }
 }
 
-/// A comment with the accelerator of a pool, if the pools differ: the labels of a cluster's nodes are unknown.
+/// A comment with the accelerator of a pool, if the pools differ. A node selector is not written, because the labels of
+/// a cluster's nodes are unknown.
 fn place(pools: &[Served], pool: &Served) -> String {
     let id = &pool.deployment.accelerator.id;
     let alike = pools.iter().all(|other| other.deployment.accelerator.id == *id);
@@ -100,7 +101,7 @@ fn place(pools: &[Served], pool: &Served) -> String {
     }
 }
 
-/// The files for `pools`, one for each kind of cluster.
+/// The files for `pools`, one for each cluster software.
 pub(super) fn manifests(pools: &[Served]) -> Vec<Manifest> {
     let all = [("kubernetes", kubernetes(pools)), ("llm-d", llm_d(pools)), ("dynamo", dynamo(pools))];
     let manifest = |(kind, text): (&'static str, Result<String, String>)| match text {
@@ -110,15 +111,15 @@ pub(super) fn manifests(pools: &[Served]) -> Vec<Manifest> {
     all.into_iter().map(manifest).collect()
 }
 
-/// A YAML list of words, each quoted as JSON, which YAML takes.
+/// A YAML list of words, each quoted as JSON, which is valid YAML.
 fn list(words: &[String], indent: usize) -> String {
     let pad = " ".repeat(indent);
     let item = |word: &String| format!("{pad}- {}\n", serde_json::Value::from(word.as_str()));
     words.iter().map(item).collect()
 }
 
-/// A Deployment and a Service for each pool, with the planned engine; replicas over several nodes use a
-/// LeaderWorkerSet instead of the Deployment.
+/// A Deployment and a Service for each pool, with the planned engine; for replicas over several nodes a LeaderWorkerSet
+/// in place of the Deployment.
 fn kubernetes(pools: &[Served]) -> Result<String, String> {
     let mut text = String::new();
     for pool in pools {
@@ -151,7 +152,7 @@ fn kubernetes(pools: &[Served]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The containers and volumes of a pod, starting at `spec:`; a container with a port gets a readiness probe.
+/// The containers and volumes of a pod, from the key `spec:` on; a container with a port gets a readiness probe.
 fn container(pool: &Served, image: &str, port: Option<u16>, words: &[String]) -> Result<String, String> {
     let resource = resource(&pool.deployment.accelerator.vendor)?;
     let each = pool.ranks().div_ceil(pool.nodes());
@@ -185,8 +186,8 @@ fn deployment(pool: &Served, name: &str, pod: &str) -> String {
     )
 }
 
-/// A LeaderWorkerSet: a replica is a group of pods, whose first one answers requests. Each pod gets the first one's
-/// address and its own number.
+/// A LeaderWorkerSet: a replica is a group of pods, of which the first answers requests. Each pod gets the address of
+/// the first pod and its own number.
 fn group(
     pool: &Served,
     name: &str,
@@ -213,7 +214,7 @@ fn group(
     ))
 }
 
-/// Values of llm-d's modelservice chart, which writes model, port, tensor and data parallelism itself.
+/// Values of llm-d's modelservice chart, which itself sets model, port, tensor and data parallelism.
 fn llm_d(pools: &[Served]) -> Result<String, String> {
     let Some(first) = pools.first() else { return Err("there is no pool".to_owned()) };
     let accelerator = match first.deployment.accelerator.vendor.as_str() {
@@ -259,7 +260,7 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
     Ok(text)
 }
 
-/// A DynamoGraphDeployment: a frontend, and a worker for each pool; the connector is Dynamo's own.
+/// A DynamoGraphDeployment with a frontend and a worker for each pool; the connector is Dynamo's own.
 fn dynamo(pools: &[Served]) -> Result<String, String> {
     let head = |name: &str, replicas: u64| {
         format!("    {name}:\n      dynamoNamespace: roofcast\n      replicas: {replicas}\n")

@@ -1,6 +1,6 @@
 //! Margins of the best deployment: the highest rate that it can serve, and the effects of changes.
 //!
-//! Knows: the best deployment is simulated under other loads, and with more or fewer replicas. Knows nothing about
+//! Knows: simulations of the best deployment under other loads, and with more or fewer replicas. Knows nothing about
 //! other deployments.
 
 use super::answer::{Choice, Plan, WhatIf, told};
@@ -15,14 +15,14 @@ use crate::simulate::Simulation;
 use crate::spec::Spec;
 use crate::workload::Workload;
 
-/// Loads that are tried, as factors on the offered one.
+/// Loads that are tried, as factors on the offered load.
 const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 4.0];
-/// Number of loads that are tried between the last served and the first missed one.
+/// Number of loads that are tried between the last that meets the SLO and the first that misses it.
 const BETWEEN: usize = 4;
-/// Number of additional replicas that are tried.
+/// Most additional replicas that are tried.
 const MORE: u64 = 8;
 
-/// The plan with the highest rates of its first choices, and the effects of changes on the best.
+/// The plan with the highest rates of its first choices, and the effects of changes on the best one, added.
 pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
     if plan.interrupted {
         return Ok(plan);
@@ -47,8 +47,8 @@ pub(super) fn explored(found: &mut Search, mut plan: Plan) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The factor by which the load of `candidate` can grow: the last one at which it meets the SLO. `None` if the load
-/// is not given by one number, or answers set its pace.
+/// The largest factor on the load of `candidate` at which the SLO is met. `None` if the load is not one number, or
+/// depends on answers.
 fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
     let Some(workload) = found.base.workload.clone().filter(|_| found.judge.demand.rate.is_some()) else {
         return Ok(None);
@@ -70,7 +70,7 @@ fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
     Ok(Some(carried))
 }
 
-/// The reasons for which `candidate` misses each of `loads`, if it does.
+/// For each of `loads`, the reason why `candidate` misses the SLO; `None` if it meets the SLO.
 fn verdicts(
     found: &mut Search,
     candidate: &Candidate,
@@ -84,7 +84,7 @@ fn verdicts(
 
 type Verdict = (Option<Miss>, Option<Box<Simulation>>);
 
-/// For each of `trials`, the miss of the SLO, or the run; `None` if the search was stopped.
+/// For each of `trials`, the miss of the SLO or the run; `None` if the search was stopped.
 fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
     let slo = found.base.slo;
     let verdict = |run| match missed(&run, &slo) {
@@ -94,8 +94,8 @@ fn run(found: &mut Search, trials: &[Trial]) -> Option<Vec<Verdict>> {
     found.runs(trials).map(|runs| runs.into_iter().map(verdict).collect())
 }
 
-/// The miss of `candidate` under the workload of `base`, or its run; `None` if the search was stopped. Users beyond the
-/// memory of `candidate` need no simulation.
+/// The miss of `candidate` under the workload of `base`, or its run; `None` if the search was stopped. A number of
+/// users that exceeds the memory of `candidate` needs no simulation.
 fn verdict(found: &mut Search, candidate: &Candidate, base: &Spec) -> Result<Option<Verdict>> {
     let users = base.workload.as_ref().and_then(users);
     if let Some(miss) = found.judge.crowded(candidate, users) {
@@ -127,7 +127,7 @@ fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     Ok(all)
 }
 
-/// Effect on the best deployment if every bound is a tenth tighter.
+/// Effect on the best deployment if every bound is one tenth tighter.
 fn tighter(found: &Search, best: &Choice) -> Option<WhatIf> {
     const TENTH: f64 = 0.1;
     let headroom = best.headroom.filter(|h| h.metric != GOODPUT)?;
@@ -148,8 +148,8 @@ fn tighter(found: &Search, best: &Choice) -> Option<WhatIf> {
     })
 }
 
-/// The effect of `workload` on `candidate`; if it misses the SLO and `grows` is set, also the number of replicas that
-/// would meet it.
+/// The effect of `workload` on `candidate`. If the SLO is missed and `grows` is set, also the number of replicas that
+/// meets it.
 fn changed(
     found: &mut Search,
     candidate: &Candidate,
@@ -164,7 +164,7 @@ fn changed(
     let outlook = outlooks(found, &asked, false)?.pop().flatten();
     let met = met.map(|run| told(&run.summary, &base.slo));
     let mut replicas = None;
-    // Refusals have an infinite factor: more replicas refuse as much.
+    // Refusals have an infinite factor: with more replicas as many requests are refused.
     let helps = miss.as_ref().is_some_and(|miss| miss.factor.is_finite());
     if helps && grows && candidate.prefill.is_none() {
         for more in 1..=MORE {

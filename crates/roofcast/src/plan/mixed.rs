@@ -1,16 +1,17 @@
-//! Fleets of replicas on two accelerators behind one router.
+//! Fleets with replicas on two kinds of accelerator behind one router.
 //!
-//! Knows: the shapes that are combined, in every number of either: two chips with equal formats and engine, each of
-//! which meets the SLO by itself at the limit and in steady state. The division of the load is [`Judge::deployed`]'s.
+//! Knows: the shapes that are combined, in every number of each: two chips with equal formats and engine, each of which
+//! meets the SLO alone at the limit and in steady state. [`Judge::deployed`] divides the load. Knows nothing about
+//! queues.
 
 use super::feasibility::Judge;
 use super::space::{Candidate, CandidatePool};
 use crate::error::{Error, Result};
 
-/// Fleets of two kinds out of `shapes`, with the first requested settings.
+/// Fleets of two kinds from `shapes`, with the first requested settings.
 ///
 /// # Errors
-/// If the load has no rate, so that it cannot be divided between the kinds.
+/// The load has no rate, so that it cannot be divided between the kinds.
 pub(super) fn mixed(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     if judge.demand.rate.is_none() {
         let accepted = "arrivals with a rate, which two kinds of replicas can share";

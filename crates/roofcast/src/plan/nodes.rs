@@ -1,8 +1,9 @@
 //! A replica over several nodes: the command of its engine on each node.
 //!
-//! Knows: how vLLM, SGLang and TensorRT-LLM find the other nodes. The number of accelerators per node is the
-//! catalog's. Sources: vLLM, docs/serving/parallelism_scaling.md (`--nnodes`) and data_parallel_deployment.md;
-//! SGLang, docs/references/multi_node_deployment; TensorRT-LLM, docs `trtllm-serve`, "Multi-node Serving with Slurm".
+//! Knows: how vLLM, SGLang and TensorRT-LLM find the other nodes; the catalog gives the number of accelerators per
+//! node. Knows nothing about performance. Sources: vLLM, docs/serving/parallelism_scaling.md (`--nnodes`) and
+//! data_parallel_deployment.md; SGLang, docs/references/multi_node_deployment; TensorRT-LLM, docs `trtllm-serve`,
+//! "Multi-node Serving with Slurm".
 
 use crate::deployment::Deployment;
 use crate::spec::EngineKind;
@@ -12,22 +13,22 @@ const RPC_PORT: u64 = 13_345;
 /// Port at which SGLang's nodes connect.
 const INIT_PORT: u64 = 20_000;
 
-/// Placeholders for the first node's address, and for another node's number from 1.
+/// Placeholders: the first node's address, and the number of another node from 1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
     pub(super) leader: &'static str,
     pub(super) rank: &'static str,
 }
 
-/// A command for the first node, and one for each other node, if needed.
+/// The command for the first node, and the command for each other node; `None` with one node.
 pub(super) type Commands = (Vec<String>, Option<Vec<String>>);
 
-/// Number of nodes of a replica.
+/// Number of nodes of one replica.
 pub(super) fn count(d: &Deployment) -> u64 {
     ranks(d).div_ceil(d.accelerator.node_size)
 }
 
-/// Number of accelerators of a replica.
+/// Number of accelerators of one replica.
 pub(super) fn ranks(d: &Deployment) -> u64 {
     d.parallelism.count() / d.parallelism.replicas
 }
@@ -35,7 +36,7 @@ pub(super) fn ranks(d: &Deployment) -> u64 {
 /// Converts `words`, which start a replica of `engine` on one node, to commands for all of its nodes.
 ///
 /// # Errors
-/// The reason if the replica cannot be spread over its nodes.
+/// The reason why the replica cannot be spread over its nodes.
 pub(super) fn spread(
     d: &Deployment,
     engine: EngineKind,

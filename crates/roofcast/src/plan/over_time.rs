@@ -1,10 +1,10 @@
-//! Replicas over time: what an ideal autoscaler runs of a deployment.
+//! Replicas over time: the numbers of replicas that an ideal autoscaler runs.
 //!
-//! Knows: arrivals are cut into equal intervals. The fewest replicas that serve the requests of an interval by
-//! themselves within the SLO are found by simulation. Then the whole load is simulated with these numbers as the
-//! fleet's schedule, so that requests in flight carry over, and each interval whose requests miss the SLO gets a
-//! replica more, until all keep it. What is ideal: arrivals are known in advance, a replica is ready exactly when its
-//! interval begins, and stops as soon as its last request is answered.
+//! Knows: arrivals are divided into equal intervals. Simulations find the fewest replicas that serve the requests of
+//! one interval alone within the SLO. Then the whole load is simulated with these numbers as the fleet's schedule, so
+//! that requests in flight carry over, and each interval whose requests miss the SLO gets one replica more, until all
+//! meet it. The autoscaler is ideal: arrivals are known in advance, and a replica is ready exactly when its interval
+//! begins and stops as soon as its last request is answered. Knows nothing about other deployments.
 
 use super::bounded::{Bounded, against};
 use super::feasibility::deployment;
@@ -20,64 +20,65 @@ use crate::units::Picoseconds;
 use crate::workload::{Arrivals, Request, Traffic, Workload};
 use serde::Serialize;
 
-/// Maximum number of intervals.
+/// Most intervals.
 const MOST_INTERVALS: usize = 2000;
-/// Maximum number of times that the whole load is simulated.
+/// Most simulations of the whole load.
 const ROUNDS: usize = 24;
 
-/// Replicas of a deployment over time.
+/// Replicas of a deployment over time, with their cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OverTime {
-    /// Seconds of an interval.
+    /// Length of an interval in seconds.
     pub interval_s: f64,
-    /// Seconds from the start of a replica until it takes requests.
+    /// Seconds from the start of a replica until it accepts requests.
     pub startup_s: f64,
-    /// Accelerators of a replica.
+    /// Number of accelerators of one replica.
     pub accelerators_each: u64,
-    /// Most accelerators that take requests at one time.
+    /// Most accelerators that accept requests at one time.
     pub peak_accelerators: u64,
-    /// Mean number of accelerators that are up, start-up and last answers included.
+    /// Mean number of accelerators that are up, including start-up and last answers.
     pub mean_accelerators: f64,
-    /// Accelerator-hours of the whole load.
+    /// Accelerator-hours for the whole load.
     pub accelerator_hours: f64,
-    /// Accelerator-hours of the plan's best deployment, up all the time.
+    /// Accelerator-hours of the plan's best deployment, which is always up.
     pub constant_accelerator_hours: f64,
-    /// Dollars of `accelerator_hours`; `None` if the catalog has no price.
+    /// Dollars for `accelerator_hours`; `None` if the catalog has no price.
     pub dollars: Option<f64>,
-    /// True if the requests of every interval keep the SLO in one simulation of the whole load.
+    /// True if the requests of every interval meet the SLO in one simulation of the whole load.
     pub meets: bool,
     /// The intervals, in order of time.
     pub intervals: Vec<ScheduleInterval>,
 }
 
-/// One interval.
+/// Replicas and results of one interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScheduleInterval {
-    /// Start in seconds.
+    /// Start of the interval in seconds.
     pub from_s: f64,
-    /// Requests that arrive in it.
+    /// Number of requests that arrive in the interval.
     pub requests: u64,
-    /// Fewest replicas that serve these requests alone; 0 without requests, `None` if the most of the search do not.
+    /// Fewest replicas that serve the interval's requests alone within the SLO; 0 without requests, `None` if the most
+    /// replicas of the search do not suffice.
     pub alone: Option<u64>,
-    /// Replicas that take requests in it.
+    /// Number of replicas that accept requests in the interval.
     pub replicas: u64,
-    /// True if its requests keep the SLO in the simulation of the whole load.
+    /// True if the interval's requests meet the SLO in the simulation of the whole load.
     pub meets: bool,
-    /// Each bound with the value of its requests.
+    /// Each bound of the SLO, with its value for the interval's requests.
     pub bounds: Vec<Bounded>,
 }
 
-/// The question: intervals and start-up.
+/// The length of intervals and the start-up time that a spec asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScheduleQuestion {
     interval_s: f64,
     startup_s: f64,
 }
 
-/// `search.interval_s` and `search.startup_s`, if they are set.
+/// Reads `search.interval_s` and `search.startup_s`; `None` if the interval is not set.
 ///
 /// # Errors
-/// If they are out of range, or load and SLO have no replicas over time.
+/// A value is out of range, or replicas over time are not defined for the load or the SLO.
 pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<ScheduleQuestion>> {
     let Some(search) = &spec.search else { return Ok(None) };
     let startup_s = search.startup_s.unwrap_or(0.0);
@@ -110,7 +111,7 @@ pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<ScheduleQ
     Ok(Some(ScheduleQuestion { interval_s, startup_s }))
 }
 
-/// The requests of `workload`, by interval, with times from the start of the run.
+/// The requests of `workload` by interval, with times from the start of the run.
 fn cut(workload: &Workload, interval_s: f64) -> Result<Vec<Vec<Request>>> {
     let mut traffic = Traffic::new(workload, "spec")?;
     let mut intervals: Vec<Vec<Request>> = Vec::new();
@@ -126,12 +127,12 @@ fn cut(workload: &Workload, interval_s: f64) -> Result<Vec<Vec<Request>>> {
     Ok(intervals)
 }
 
-/// Number of the interval at a time.
+/// Number of the interval that contains a time.
 fn number(at: Picoseconds, interval_s: f64) -> usize {
     (at.0 / Picoseconds::from_seconds(interval_s).0) as usize
 }
 
-/// Replicas over time of the candidate with this index; `None` if the search was stopped.
+/// Replicas over time for the candidate with this index; `None` if the search was stopped.
 pub(super) fn over_time(
     found: &mut Search,
     index: usize,
@@ -164,8 +165,8 @@ pub(super) fn over_time(
     Ok(None)
 }
 
-/// For each interval, the fewest replicas of at most `most` that serve its requests by themselves, by bisection of all
-/// intervals together. `None` if the search was stopped.
+/// For each interval, the fewest replicas, at most `most`, that serve its requests alone within the SLO; found by
+/// bisection of all intervals together. `None` if the search was stopped.
 fn fewest(
     found: &mut Search,
     candidate: &Candidate,
@@ -180,7 +181,7 @@ fn fewest(
         Spec { workload: Some(workload.replayed(shifted.collect())), ..found.base.clone() }
     };
     let specs: Vec<Spec> = intervals.iter().enumerate().map(alone).collect();
-    // The most that is known to miss, and the fewest that is known to keep.
+    // For each interval, the largest number known to miss the SLO, and the smallest known to meet it.
     let mut open: Vec<(u64, u64)> =
         intervals.iter().map(|requests| (0, if requests.is_empty() { 0 } else { most + 1 })).collect();
     loop {
@@ -205,7 +206,7 @@ fn fewest(
     }
 }
 
-/// The run of all requests with these replicas over time; `None` if the search was stopped.
+/// The run of all requests with these numbers of replicas over time; `None` if the search was stopped.
 fn scheduled(
     found: &mut Search,
     candidate: &Candidate,
@@ -228,7 +229,7 @@ fn scheduled(
     Ok(Some(run).filter(|run| !run.interrupted))
 }
 
-/// The summary of each interval's requests.
+/// A summary of the requests of each interval.
 fn judged(records: &[Record], slo: &Slo, interval_s: f64, count: usize) -> Vec<RunSummary> {
     let mut by: Vec<Vec<Record>> = vec![Vec::new(); count];
     for record in records {
@@ -239,7 +240,7 @@ fn judged(records: &[Record], slo: &Slo, interval_s: f64, count: usize) -> Vec<R
     by.iter().map(|records| RunSummary::of(records, slo)).collect()
 }
 
-/// True if the requests of `summary` keep `slo`.
+/// True if the requests of `summary` meet `slo`.
 fn kept(summary: &RunSummary, slo: &Slo) -> bool {
     let all = summary.completed + summary.failed;
     match slo.needed(all) {

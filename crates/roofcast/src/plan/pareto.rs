@@ -1,8 +1,9 @@
 //! The Pareto front.
 
-/// The items that no other is at least as good as in every value and better in one; less is better.
+/// The Pareto front of `items`: an item is omitted if another item is at least as good in every value and better in
+/// one. Smaller values are better.
 ///
-/// Items equal in every value are all kept out but the first.
+/// Of items that are equal in every value only the first is kept.
 pub(crate) fn front<T>(items: Vec<T>, values: impl Fn(&T) -> Vec<f64>) -> Vec<T> {
     let points: Vec<Vec<f64>> = items.iter().map(&values).collect();
     let beats = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(x, y)| x <= y);

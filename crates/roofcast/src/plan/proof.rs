@@ -1,10 +1,10 @@
-//! The proof of a deployment: its own spec, simulated.
+//! The proof of a deployment: a simulation of its own spec.
 //!
-//! Knows: the necessary length of a run, and the conditions under which a run meets the SLO: every bounded percentile
-//! is within its bound and at most a hundredth of the requests is refused, or, with a goodput, that fraction of the
-//! requests is within every bound; and neither the queue nor the requests in flight grow while requests arrive
-//! ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is certain to be missed. Knows nothing
-//! about threads, or about the number of parallel simulations.
+//! Knows: the necessary length of a run, and the conditions under which a run meets the SLO. Every bounded percentile
+//! must be within its bound and at most one hundredth of the requests refused; with a goodput, that fraction of the
+//! requests must be within every bound instead. Neither the queue nor the number of requests in flight may grow while
+//! requests arrive ([`crate::simulate::Simulation::load`]). A run ends early when a percentile is certain to be missed.
+//! Knows nothing about threads, or about the number of parallel simulations.
 
 use super::demand::TrafficDemand;
 use super::feasibility::{Miss, SearchStage};
@@ -15,10 +15,10 @@ use crate::spec::{Metric, Percentile, Slo, SloBound, Spec};
 use crate::workload::{Arrivals, Workload};
 use serde::Serialize;
 
-/// Metric name of a headroom if the SLO is a goodput.
+/// Name of the metric in a headroom if the SLO is a goodput.
 pub(super) const GOODPUT: &str = "goodput";
 
-/// The distance to a bound.
+/// Distance to the nearest bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Headroom {
     /// Name of the metric, as in `TTFT`, or `goodput`.
@@ -31,9 +31,9 @@ pub struct Headroom {
 
 /// Default number of requests of a run.
 const REQUESTS: u64 = 10_000;
-/// Maximum accepted number of requests.
+/// Largest number of requests that a spec may ask for.
 const MOST_ASKED: u64 = 10_000_000;
-/// Maximum to which a run is lengthened.
+/// Largest number of requests to which a run is lengthened.
 const MOST_REQUESTS: u64 = 200_000;
 /// Duration of the arrivals, in multiples of the longest decode time of a request within the SLO.
 const DECODES: f64 = 20.0;
@@ -45,9 +45,9 @@ const USUAL_TPOT_S: f64 = 0.05;
 pub struct Trial {
     /// Spec to simulate.
     pub spec: Spec,
-    /// Forecaster of its deployment.
+    /// Forecaster of the spec's deployment.
     pub forecaster: Forecaster,
-    /// True if it may end when a bound is certain to be missed.
+    /// True if the run may end when a bound is certain to be missed.
     pub end_when_missed: bool,
 }
 
@@ -57,8 +57,8 @@ impl Trial {
         self.run_while(&mut |_, _| true)
     }
 
-    /// As [`Trial::run`], but ends early when `watch` returns false; `watch` is called now and then with the number
-    /// of ended requests and the number of all requests.
+    /// Like [`Trial::run`], but ends early when `watch` returns false; `watch` is called repeatedly with the number of
+    /// ended requests and the number of all requests.
     pub fn run_while(&self, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Simulation> {
         let options =
             RunOptions { leap: true, end_when_missed: self.end_when_missed, ..RunOptions::default() };
@@ -66,21 +66,21 @@ impl Trial {
     }
 }
 
-/// Runs trials and returns their results in order.
+/// Function that runs trials and returns their results in order.
 pub type Runner<'a> = &'a dyn Fn(&[Trial]) -> Vec<Result<Simulation>>;
 
-/// Runs trials one after the other.
+/// Runs trials one after another.
 pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
     trials.iter().map(Trial::run).collect()
 }
 
-/// `search.requests`, within bounds.
+/// Reads `search.requests`.
 ///
 /// # Errors
-/// If it is too small for a bounded percentile, the 99th without bounds, or too large.
+/// The number is too large, or too small for a bounded percentile (for the 99th without bounds).
 pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
     let tail = spec.slo.bounds().any(|bound| bound.percentile == Percentile::P999);
-    // One request in a hundred, or in a thousand, is beyond the percentile.
+    // With this number, one request in a hundred or in a thousand exceeds the percentile.
     let least = if tail { 1000 } else { 100 };
     match spec.search.as_ref().and_then(|search| search.requests) {
         Some(n) if !(least..=MOST_ASKED).contains(&n) => {
@@ -92,11 +92,11 @@ pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
     }
 }
 
-/// `workload` with the number of requests that a proof needs: the requested number, or else [`REQUESTS`] or the
-/// workload's number if that is larger; at least so that requests arrive for [`DECODES`] times a request's decode
-/// time, and that each user in a closed loop with bounds sends [`DECODES`] requests. Users begin one after another,
-/// over the longest time of a request within the SLO: all at one instant would be an unrealistic burst, which would
-/// decide the 99th percentile. A trace is used whole.
+/// `workload` with the number of requests that a proof needs: the requested number, or else the larger of [`REQUESTS`]
+/// and the workload's number. At the least, requests arrive for [`DECODES`] times a request's decode time, and each
+/// user in a closed loop with bounds sends [`DECODES`] requests. Users begin one after another, over the longest time
+/// of a request within the SLO, because a simultaneous start would be an unrealistic burst that decides the 99th
+/// percentile. A trace is used whole.
 pub(super) fn lengthened(
     workload: &Workload,
     demand: &TrafficDemand,
@@ -116,11 +116,11 @@ pub(super) fn lengthened(
     Workload { requests: Some(least.max(enough(demand, slo))), arrivals, ..workload.clone() }
 }
 
-/// The workload of `spec` with the requests that a verdict on its SLO needs: its own number, or [`REQUESTS`], and
-/// enough for growth to show. Users begin one after another.
+/// The workload of `spec` with the number of requests that a verdict on its SLO needs: its own number or else
+/// [`REQUESTS`], and enough to show a growing queue. Users begin one after another.
 ///
 /// # Errors
-/// If the spec has no workload, or one that cannot be drawn.
+/// The spec has no workload, or a workload whose requests cannot be drawn.
 pub fn judged_load(spec: &Spec, place: &str) -> Result<Workload> {
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
@@ -128,8 +128,8 @@ pub fn judged_load(spec: &Spec, place: &str) -> Result<Workload> {
     Ok(lengthened(workload, &TrafficDemand::of(workload, place)?, &spec.slo, workload.requests))
 }
 
-/// `workload`, as [`lengthened`], with half of the requests, as long as these are enough: probabilities need less
-/// precision.
+/// `workload` lengthened as by [`lengthened`], but with half of the requests if these suffice, because probabilities
+/// need less precision.
 pub(super) fn shortened(workload: &Workload, demand: &TrafficDemand, slo: &Slo) -> Workload {
     let half = |requests: u64| (requests / 2).max(enough(demand, slo)).min(requests);
     Workload { requests: workload.requests.map(half), ..workload.clone() }
@@ -142,13 +142,13 @@ fn decode_s(demand: &TrafficDemand, slo: &Slo) -> f64 {
     whole_s.min(tpot_s * demand.output)
 }
 
-/// True if nothing can be missed: users wait for their answers, and no bound is set on these.
+/// True if no bound can be missed: users wait for their answers, and latencies have no bounds.
 pub(super) fn is_certain(demand: &TrafficDemand, slo: &Slo) -> bool {
     demand.users.is_some() && slo.bounds().next().is_none()
 }
 
-/// Number of requests that arrive during [`DECODES`] decode times, or [`DECODES`] for each user whose requests have
-/// bounds.
+/// Number of requests that arrive during [`DECODES`] decode times; for users whose requests have bounds, [`DECODES`]
+/// requests each.
 fn enough(demand: &TrafficDemand, slo: &Slo) -> u64 {
     let for_growth = demand.rate.map_or(0.0, |rate| rate * decode_s(demand, slo) * DECODES);
     let users = demand.users.filter(|_| !is_certain(demand, slo));
@@ -156,7 +156,7 @@ fn enough(demand: &TrafficDemand, slo: &Slo) -> u64 {
     (for_growth as u64).max(for_users).min(MOST_REQUESTS)
 }
 
-/// The reason for which a run misses `slo`; `None` if it meets it.
+/// The reason why a run misses `slo`; `None` if it meets the SLO.
 pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     let miss = |reason: String, factor: f64| Some(Miss { stage: SearchStage::Simulation, reason, factor });
     let run = match run {
@@ -185,7 +185,7 @@ pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     let worst = beyond(run, slo);
     if let Some((bound, found)) = worst.filter(|(bound, found)| *found > bound.ms) {
         let early = if run.ended_early { " when the run was ended" } else { "" };
-        // Hundredths where whole milliseconds would be equal.
+        // Show hundredths if whole milliseconds would be equal.
         let digits = if found.round() == bound.ms.round() { 2 } else { 0 };
         let reason =
             format!("{} {found:.digits$} ms{early}, {:.digits$} ms are allowed", bound.name(), bound.ms);
@@ -197,14 +197,14 @@ pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     grows(run)
 }
 
-/// True if `run` sustained its load: its queue did not grow, and, unless the SLO is a goodput, at most a hundredth of
+/// True if `run` sustained its load: its queue did not grow and, unless the SLO is a goodput, at most one hundredth of
 /// the requests was refused.
 pub(super) fn carried(run: &Simulation, slo: &Slo) -> bool {
     let refused = run.refused + run.rejected;
     grows(run).is_none() && (slo.goodput.is_some() || refused * 100 <= run.requests)
 }
 
-/// The miss if the load exceeds the rate at which `run` served it.
+/// The miss if the load exceeds the rate at which `run` served requests.
 fn grows(run: &Simulation) -> Option<Miss> {
     let served = run.load.stable_per_s.zip(run.load.offered_per_s).filter(|_| run.load.overloaded);
     served.map(|(stable, offered)| {
@@ -226,7 +226,8 @@ pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
     })
 }
 
-/// The bound that is missed most, or nearest to being missed, and the run's value in milliseconds.
+/// The bound that is missed by the largest factor, or else is nearest to being missed, and the run's value in
+/// milliseconds.
 fn beyond(run: &Simulation, slo: &Slo) -> Option<(SloBound, f64)> {
     let found = slo.bounds().map(|bound| (bound, run.summary.bounded(&bound)));
     found.max_by(|(a, found), (b, other)| (found / a.ms).total_cmp(&(other / b.ms)))

@@ -1,7 +1,7 @@
-//! Effects of formats on the quality of answers, as far as they were measured.
+//! Measured effects of formats on the quality of answers.
 //!
 //! Knows: one line for each format, with its source, from `catalog/quality.toml`, and the formats without an entry.
-//! Nothing is computed from it: a plan shows it together with its rows.
+//! Knows nothing about performance: a plan shows these notes together with its rows, and no number follows from them.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,19 @@ const WHOLE: [&str; 3] = ["bf16", "fp16", "fp32"];
 /// The note on a format without an entry.
 const UNKNOWN: &str = "no measurement was found";
 
-/// The effect of a format.
+/// The effect of one format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quality {
     /// Name of the format, as in `fp8`.
     pub format: String,
-    /// `weights` or `kv`, for formats of the KV cache.
+    /// Subject of the format: `weights`, or `kv` for the KV cache.
     pub of: String,
-    /// The measured effect, or a note that there is no measurement.
+    /// The measured effect, or a note that no measurement is known.
     pub note: String,
     /// Author of the measurement; `None` without a measurement.
     pub source: Option<String>,
-    /// Address of the source.
+    /// Web address of the source.
     pub url: Option<String>,
 }
 
@@ -37,7 +37,7 @@ struct File {
 }
 
 impl Quality {
-    /// True if the entry applies to one of the formats `weights` or `kv`, named as in a choice.
+    /// True if the entry applies to one of the formats `weights` and `kv`, which are named as in a choice.
     pub fn is_of(&self, weights: &str, kv: &str) -> bool {
         match self.of.as_str() {
             "kv" => self.format == kv,
@@ -46,13 +46,13 @@ impl Quality {
     }
 }
 
-/// The formats of a checkpoint, which may have several.
+/// The formats of a checkpoint, whose name may combine several.
 fn parts(weights: &str) -> impl Iterator<Item = &str> {
     weights.split('+')
 }
 
-/// A note on each of these formats of weights and KV caches: first the file's entries in order, then formats without
-/// an entry.
+/// A note on each of these formats of weights and KV caches: first the entries of the file, in order, and then formats
+/// without an entry.
 pub(super) fn notes(weights: &[String], kv: &[String]) -> Result<Vec<Quality>> {
     let file: File = toml::from_str(FILE).map_err(|e| Error::toml(PLACE, FILE, "", &e))?;
     let weights = weights.iter().flat_map(|weights| parts(weights)).map(|format| ("weights", format));

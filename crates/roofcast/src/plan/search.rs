@@ -1,10 +1,11 @@
 //! The order in which deployments are proven.
 //!
 //! Knows: deployments are simulated in order of the objective, in groups of equal objective, until one meets the SLO
-//! with the requested confidence: then no cheaper one does, and the best of the group is the answer. In a group,
-//! probabilities are computed in order of rank, until one is high enough. A few costlier deployments are also proven,
-//! for the table. A search that is stopped keeps its results. Waves have a fixed size, so that
-//! the simulated deployments do not depend on the number of cores. Knows nothing about judging a deployment.
+//! with the required probability; no deployment with a lower objective does, and the best of the group is the answer.
+//! Within a group, probabilities are computed in order of rank, until one is high enough. A few more expensive
+//! deployments are also proven, for the table. A search that is stopped keeps its results. Waves of simulations have a
+//! fixed size, so that the simulated deployments do not depend on the number of cores. Knows nothing about how a
+//! deployment is judged.
 
 use super::chance::{Case, ChanceRun, Doubt, Met, Outlook, SEEDS, deviate, excess};
 use super::feasibility::{Judge, Miss, SearchStage, deployment};
@@ -18,21 +19,21 @@ use crate::spec::{Objective, Spec};
 use crate::workload::Arrivals;
 use std::collections::BTreeMap;
 
-/// Number of simulations requested at one time.
+/// Number of simulations that are requested at one time.
 const WAVE: usize = 8;
-/// Number of simulations beyond the best, for the table.
+/// Most simulations after the best deployment is found, for the table.
 const BEYOND: usize = 32;
-/// Maximum number of attempts per kind for the table.
+/// Most attempts per kind of deployment, for the table.
 const TRIES: usize = 3;
 
-/// The result for a deployment.
+/// Judgement of one deployment.
 #[derive(Debug, Clone)]
 pub(super) enum Judged {
-    /// Misses the SLO.
+    /// The deployment misses the SLO.
     Missed(Miss),
-    /// It meets the SLO.
+    /// The deployment meets the SLO.
     Meets(Box<Proven>),
-    /// Not judged, because its objective is worse than the best one's.
+    /// The deployment was not judged, because its objective is worse than the best one's.
     MoreExpensive,
 }
 
@@ -40,43 +41,43 @@ pub(super) enum Judged {
 #[derive(Debug, Clone)]
 pub(super) struct Proven {
     pub(super) run: Simulation,
-    /// The probability of meeting the SLO; `None` without bands, and where a better one of equal objective is likely
-    /// enough.
+    /// Simulations for the probability of meeting the SLO; `None` without bands, and if a better deployment with equal
+    /// objective has the required probability.
     pub(super) outlook: Option<Outlook>,
 }
 
 impl Proven {
-    /// The probability of meeting the SLO, if it was computed.
+    /// Probability of meeting the SLO; `None` if it was not computed.
     pub(super) fn chance(&self) -> Option<f64> {
         self.outlook.as_ref().map(Outlook::chance)
     }
 }
 
-/// A chip, formats, the chip of another pool, a parallelism, and settings of engine and router.
+/// Kind of a deployment: chip, formats, chip of another pool, parallelism, and settings of engine and router.
 pub(super) type Kind = (String, [Option<String>; 2], Option<String>, Cut, ReplicaSettings);
 
 /// A search in progress.
 pub(super) struct Search<'a> {
     pub(super) judge: &'a Judge<'a>,
     pub(super) candidates: &'a [Candidate],
-    /// The spec with the workload of a proof.
+    /// The spec, with the workload that a proof simulates.
     pub(super) base: &'a Spec,
     pub(super) objective: Objective,
-    /// Minimum probability of meeting the SLO for the best deployment.
+    /// Probability of meeting the SLO that the best deployment must have.
     pub(super) confidence: f64,
     pub(super) runner: Runner<'a>,
-    /// Called with the number of simulations, and of judged candidates.
+    /// Function that is called with the number of simulations and the number of judged candidates.
     pub(super) progress: &'a dyn Fn(u64, u64),
-    /// Returns false to stop the search.
+    /// Function that returns false to stop the search.
     pub(super) goes_on: &'a dyn Fn() -> bool,
     pub(super) judged: Vec<Judged>,
     pub(super) simulated: u64,
 }
 
 impl Search<'_> {
-    /// The objective of `candidate`, as far as it is known beforehand: completely for an open load. If answers set
-    /// the pace, dollars per token and energy depend on the rate, and are ordered by the cost or power of the
-    /// accelerators.
+    /// The objective of `candidate`, as far as it is known before a simulation: exactly for an open load. If arrivals
+    /// depend on answers, dollars per token and energy depend on the rate, so that candidates are ordered by the cost
+    /// or power of the accelerators.
     pub(super) fn value(&self, candidate: &Candidate) -> Option<f64> {
         let count = candidate.accelerators as f64;
         let per_hour = self.per_hour(candidate);
@@ -96,7 +97,7 @@ impl Search<'_> {
         Some(accelerators + self.judge.space.host_dollars(candidate))
     }
 
-    /// Total board power in watts; `None` if an accelerator has none.
+    /// Total board power in watts; `None` if the power of an accelerator is unknown.
     pub(super) fn watts(&self, candidate: &Candidate) -> Option<f64> {
         self.judge.space.total(candidate, |chip| chip.power_w)
     }
@@ -129,7 +130,7 @@ impl Search<'_> {
         self.beyond(&open[from..])
     }
 
-    /// Simulates some deployments.
+    /// Simulates the deployments of `some`, given by objective and index.
     fn prove(&mut self, some: &[(f64, usize)]) -> Result<()> {
         for wave in some.chunks(WAVE) {
             if !(self.goes_on)() {
@@ -154,7 +155,7 @@ impl Search<'_> {
     }
 
     /// Computes the probabilities of the deployments of `some` that met the SLO, in order of rank, until one reaches
-    /// the requested confidence; with other seeds as well if `seeds` is set. True if one reaches it.
+    /// the required probability; with other seeds as well if `seeds` is set. Returns true if one reaches it.
     fn weigh(&mut self, some: &[(f64, usize)], seeds: bool) -> Result<bool> {
         let met: Vec<usize> = self.ranked().into_iter().map(|(index, _)| index).collect();
         let met: Vec<usize> =
@@ -167,7 +168,8 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// Computes the probabilities of `some`, which met the SLO; true if any reaches the requested confidence.
+    /// Computes the probabilities of the deployments `some`, which met the SLO; returns true if any reaches the
+    /// required probability.
     fn weigh_all(&mut self, some: &[usize], seeds: bool) -> Result<bool> {
         let met = |index: &usize| match &self.judged[*index] {
             Judged::Meets(proven) => Some((*index, proven.run.clone())),
@@ -194,7 +196,7 @@ impl Search<'_> {
         (self.goes_on)().then_some(runs)
     }
 
-    /// The result for a deployment, by its run.
+    /// Judges a deployment by its run.
     pub(super) fn outcome(&self, run: Result<Simulation>) -> Judged {
         match (missed(&run, &self.base.slo), run) {
             (None, Ok(mut run)) => {
@@ -227,8 +229,8 @@ impl Search<'_> {
         Ok(Trial { spec, forecaster, end_when_missed: true })
     }
 
-    /// Proves the next costlier deployments of each kind, until one meets the SLO, within [`BEYOND`] simulations in
-    /// all.
+    /// Proves the next more expensive deployments of each kind until one meets the SLO, within [`BEYOND`] simulations
+    /// in total.
     fn beyond(&mut self, rest: &[(f64, usize)]) -> Result<()> {
         let kind = |index: usize| self.kind(&self.candidates[index]);
         let proven: Vec<_> = (0..self.candidates.len())
@@ -265,7 +267,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The properties that candidates share if they differ only in numbers and settings.
+    /// The properties that candidates have in common if they differ only in numbers and scheduler settings.
     pub(super) fn kind(&self, candidate: &Candidate) -> Kind {
         let shape = &self.judge.space.shapes[candidate.serving.shape];
         let formats = [shape.weights.clone(), shape.kv.clone()];
@@ -274,8 +276,8 @@ impl Search<'_> {
         (shape.chip.id.clone(), formats, other, shape.cut, shape.told.clone())
     }
 
-    /// The lowest objective among unjudged candidates, and the number of these with an objective of at most `most`.
-    /// `None` if it is not known beforehand.
+    /// The lowest objective among unjudged candidates, and the number of these whose objective is at most `most`.
+    /// `None` if the objective is not known before a simulation.
     pub(super) fn open(&self, most: f64) -> Option<(f64, u64)> {
         let paced = self.judge.demand.rate.is_some()
             || matches!(self.objective, Objective::CostPerHour | Objective::Accelerators);
@@ -286,16 +288,17 @@ impl Search<'_> {
         Some((least, values.iter().filter(|value| **value <= most).count() as u64))
     }
 
-    /// Candidates that meet the SLO, best first: candidates with the requested confidence come first; then by
-    /// objective, number of accelerators, latency, and order in the space. If none has the confidence, by
-    /// probability.
+    /// Candidates that meet the SLO, best first: those with the required probability precede the others; then by
+    /// objective, number of accelerators, latency, and order in the space. If no candidate has the required
+    /// probability, candidates are ordered by their probability.
     pub(super) fn ranked(&self) -> Vec<(usize, &Proven)> {
         let meets = self.judged.iter().enumerate().filter_map(|(index, judged)| match judged {
             Judged::Meets(proven) => Some((index, proven.as_ref())),
             _ => None,
         });
         let meets: Vec<(usize, &Proven)> = meets.collect();
-        // Without a probability beside others with one: of equal objective with a better one that is likely enough.
+        // A candidate without a probability, where others have one, was not computed because a better candidate of
+        // equal objective has the required probability.
         let absent = if meets.iter().any(|(_, proven)| proven.outlook.is_some()) { 0.0 } else { 1.0 };
         let with_chance =
             meets.into_iter().map(|(index, proven)| (index, proven, proven.chance().unwrap_or(absent)));
@@ -314,7 +317,7 @@ impl Search<'_> {
         ranked.into_iter().map(|(index, proven, _)| (index, proven)).collect()
     }
 
-    /// The objective of a proven candidate.
+    /// The objective of a candidate that was proven by `run`.
     pub(super) fn value_of(&self, index: usize, run: &Simulation) -> f64 {
         let known = self.value(&self.candidates[index]).unwrap_or(f64::INFINITY);
         match (self.objective, self.judge.demand.rate) {
@@ -326,8 +329,8 @@ impl Search<'_> {
     }
 }
 
-/// The probability for each of `met`, with other seeds as well if `seeds` is set; `None` without bands, if nothing can
-/// be missed, or if the search was stopped.
+/// For each of `met`, the simulations for its probability, with other seeds as well if `seeds` is set; `None` without
+/// bands, if no bound can be missed, or if the search was stopped.
 pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<Vec<Option<Outlook>>> {
     let slo = found.base.slo;
     if is_certain(found.judge.demand, &slo) {
@@ -358,7 +361,7 @@ pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<V
     over_seeds(found, &cases)
 }
 
-/// The outlooks of `cases`; cases that reach the requested confidence are also simulated with other seeds.
+/// The outlooks of `cases`; cases that reach the required probability are also simulated with other seeds.
 fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<Outlook>>> {
     let mut all: Vec<Option<Outlook>> = cases.iter().map(|case| case.as_ref().map(Case::outlook)).collect();
     let likely = |outlook: &Outlook| outlook.chance() >= found.confidence;

@@ -1,7 +1,7 @@
 //! The deployments of a search.
 //!
-//! Knows: the replicas that can be formed on each chip, the numbers of replicas that the search allows, and the spec
-//! of a combination. Disaggregated combinations are built in [`super::apart`]. Knows nothing about their performance.
+//! Knows: the replicas that can be formed on each chip, the numbers of replicas that the search allows, and the spec of
+//! a combination. Disaggregated combinations are formed in [`super::apart`]. Knows nothing about performance.
 
 use super::chips::{chips, not_searched};
 use super::launch::vendors;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// Default maximum number of accelerators.
+/// Default of the most accelerators.
 const DEFAULT_MOST: u64 = 16;
 /// Default token budgets of a step: the engine's default, a small and a large one.
 const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
@@ -27,25 +27,25 @@ const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
 /// Parallelism of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cut {
-    /// Tensor parallelism.
+    /// Tensor-parallel degree.
     pub tp: u64,
-    /// Pipeline stages.
+    /// Number of pipeline stages.
     pub pp: u64,
-    /// Expert-parallel ranks.
+    /// Number of expert-parallel ranks.
     pub ep: u64,
-    /// Data parallelism of attention.
+    /// Number of data-parallel ranks of attention.
     pub attention_dp: u64,
 }
 
 impl Cut {
-    /// Accelerators of a replica.
+    /// Number of accelerators of a replica.
     pub(crate) fn ranks(&self) -> u64 {
         self.tp * self.pp * self.attention_dp
     }
 }
 
 impl fmt::Display for Cut {
-    /// Degrees above one behind tp: `tp 4 pp 2`.
+    /// Writes the tensor-parallel degree and all other degrees above one: `tp 4 pp 2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tp {}", self.tp)?;
         let others = [("pp", self.pp), ("dp", self.attention_dp), ("ep", self.ep)];
@@ -53,7 +53,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// A replica: a chip, formats, parallelism and the scheduler's settings; `None` values are taken from the spec.
+/// One replica: a chip, formats, parallelism and the scheduler's settings; the spec applies to `None` values.
 #[derive(Debug, Clone)]
 pub(super) struct ReplicaShape {
     pub(super) chip: Arc<Accelerator>,
@@ -66,7 +66,7 @@ pub(super) struct ReplicaShape {
 }
 
 impl ReplicaShape {
-    /// `base` for this shape, without the search.
+    /// The spec of a replica of this shape, from `base` without its search.
     pub(super) fn spec(&self, base: &Spec) -> Spec {
         let mut spec = base.clone();
         spec.search = None;
@@ -92,12 +92,12 @@ impl ReplicaShape {
         formats && self.told == other.told
     }
 
-    /// Name of its engine.
+    /// Name of the replica's engine.
     pub(super) fn engine<'a>(&'a self, base: &'a Spec) -> &'a str {
         self.told.engine.as_deref().unwrap_or(base.engine.name())
     }
 
-    /// Scheduler of its engine.
+    /// Scheduler of the replica's engine.
     pub(super) fn scheduler(&self, base: &Spec) -> SchedulerKind {
         self.told
             .engine
@@ -117,11 +117,11 @@ pub(super) struct CandidatePool {
 /// A deployment to judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// Replicas that compute prompts for others, if prefill is disaggregated.
+    /// Replicas that only compute prompts; `None` unless prefill is disaggregated.
     pub(super) prefill: Option<CandidatePool>,
-    /// Replicas that decode, and compute prompts unless others do.
+    /// Replicas that decode; they also compute prompts unless prefill is disaggregated.
     pub(super) serving: CandidatePool,
-    /// Replicas on another accelerator that serve whole requests as well.
+    /// Replicas on another kind of accelerator that also serve whole requests; `None` without them.
     pub(super) beside: Option<CandidatePool>,
     /// Total number of accelerators.
     pub(super) accelerators: u64,
@@ -131,7 +131,7 @@ pub(super) struct Candidate {
 #[derive(Debug, Clone)]
 pub(super) struct SearchSpace {
     pub(super) chips: Vec<Arc<Accelerator>>,
-    /// Catalog ids of accelerators that could be named as well.
+    /// Catalog ids of accelerators that the search does not include but could.
     pub(super) not_searched: Vec<String>,
     pub(super) shapes: Vec<ReplicaShape>,
     pub(super) least: u64,
@@ -142,8 +142,8 @@ pub(super) struct SearchSpace {
     host_gib: f64,
 }
 
-/// The error if a search is empty: its engines run on none of its accelerators, or no number of accelerators allows
-/// the requested parallelism.
+/// The error for an empty search: its engines run on none of its accelerators, or no number of accelerators allows the
+/// requested parallelism.
 fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u64) -> Error {
     let named: Vec<&str> = search.engines.iter().chain(&spec.engine.name).map(String::as_str).collect();
     let runs = |name: &&str| {
@@ -163,7 +163,7 @@ fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u
 }
 
 impl SearchSpace {
-    /// The space of `spec`; `shared` is true if prompts share tokens.
+    /// The space that `spec` searches; `shared` is true if prompts share tokens.
     pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog, shared: bool) -> Result<SearchSpace> {
         let search = spec.search.clone().unwrap_or_default();
         check(&search)?;
@@ -207,12 +207,12 @@ impl SearchSpace {
         })
     }
 
-    /// The numbers of replicas with `ranks` accelerators that the search allows.
+    /// The numbers of replicas, with `ranks` accelerators each, that the search allows.
     fn counts(&self, ranks: u64) -> std::ops::RangeInclusive<u64> {
         self.least.div_ceil(ranks).max(1)..=self.most / ranks
     }
 
-    /// Deployments of equal replicas of a shape.
+    /// Deployments of equal replicas of one shape.
     pub(super) fn together(&self, shape: usize) -> impl Iterator<Item = Candidate> {
         let ranks = self.shapes[shape].cut.ranks();
         self.counts(ranks).map(move |replicas| Candidate {
@@ -223,7 +223,7 @@ impl SearchSpace {
         })
     }
 
-    /// The sum of `of` over all accelerators of a deployment; `None` if one kind has none.
+    /// The sum of `of` over all accelerators of a deployment; `None` if `of` is unknown for one kind.
     pub(super) fn total(
         &self,
         candidate: &Candidate,
@@ -243,8 +243,8 @@ impl SearchSpace {
         self.host_price * (engines(candidate.serving) + candidate.beside.map_or(0.0, engines))
     }
 
-    /// The accelerators of a deployment by kind: first the decoding ones, then the other pool's if they are of
-    /// another kind.
+    /// The accelerators of a deployment by kind, with their number: first of the decode replicas, then of the other
+    /// pool if it is of another kind.
     pub(super) fn sides(&self, candidate: &Candidate) -> [Option<(&Accelerator, u64)>; 2] {
         let serving = &self.shapes[candidate.serving.shape];
         match self.elsewhere(candidate) {
@@ -257,14 +257,14 @@ impl SearchSpace {
         }
     }
 
-    /// The pool on other accelerators than the decoding ones, if any.
+    /// The pool on other accelerators than the decode replicas; `None` if there is none.
     pub(super) fn elsewhere(&self, candidate: &Candidate) -> Option<CandidatePool> {
         let chip = |pool: CandidatePool| &self.shapes[pool.shape].chip.id;
         let other = candidate.prefill.or(candidate.beside);
         other.filter(|pool| chip(*pool) != chip(candidate.serving))
     }
 
-    /// `base` for `candidate`.
+    /// The spec of `candidate`, from `base`.
     pub(super) fn spec(&self, base: &Spec, candidate: &Candidate) -> Spec {
         let serving = &self.shapes[candidate.serving.shape];
         let mut spec = serving.spec(base);
@@ -298,7 +298,7 @@ impl SearchSpace {
     }
 }
 
-/// Combinations of token budget and maximum number of running requests; `None` leaves the spec's or the engine's.
+/// Combinations of token budget and most running requests; `None` leaves the value to the spec or the engine.
 fn settings(
     search: &SearchSpec,
     spec: &Spec,
@@ -314,8 +314,8 @@ fn settings(
     budgets.into_iter().flat_map(move |tokens| seqs.clone().into_iter().map(move |seqs| (tokens, seqs)))
 }
 
-/// All parallelisms of a replica: tp within a node, pipeline stages over whole nodes, experts spread over all ranks
-/// or sliced, and data-parallel attention if the model has experts or the spec asks for it.
+/// All parallelisms of a replica: tensor parallelism within a node, pipeline stages over whole nodes, experts whole on
+/// ranks or sliced, and data-parallel attention if the model has experts or the spec asks for it.
 fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let asked = |list: &[u64], value: u64| list.is_empty() || list.contains(&value);

@@ -1,7 +1,7 @@
 //! Deployments that miss the SLO, and the reasons: the nearest misses, and deployments requested by name.
 //!
-//! Knows: their results so far; deployments that the search did not simulate are simulated now, to the end, so that
-//! their figures can be reported. Knows nothing about the search's order.
+//! Knows: the results of the search so far. Deployments that the search did not simulate are simulated now, to the end,
+//! so that their figures can be reported. Knows nothing about the order of the search.
 
 use super::answer::{Near, name, told};
 use super::feasibility::{Miss, SearchStage};
@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Maximum number of deployments that are explained for one name.
+/// Most deployments that are explained for one name.
 const MOST: usize = 5;
 
-/// The misses with the least excess, if no deployment meets the SLO: simulated ones, and the nearest of the ones that
-/// were ruled out.
+/// The misses with the smallest factors, for a search in which no deployment meets the SLO: simulated ones, and the
+/// nearest of the ones that were ruled out.
 pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
     if found.judged.iter().any(|judged| matches!(judged, Judged::Meets(_))) {
         return Ok(Vec::new());
@@ -27,20 +27,20 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
             missed.push((miss.factor, index));
         }
     }
-    // Deployments that do not fit are the farthest, by their missing memory.
+    // Order deployments that do not fit by their missing memory; they are the farthest from meeting the SLO.
     let lacks = |index: usize| found.judge.lacks(found.candidates[index].serving.shape);
     missed.sort_by(|a, b| {
         let further = if a.0 == f64::INFINITY { lacks(a.1).cmp(&lacks(b.1)) } else { Ordering::Equal };
         a.0.total_cmp(&b.0).then(further).then(a.1.cmp(&b.1))
     });
-    // Deployments that differ only in a scheduler's settings are represented by the nearest one.
+    // Report only the nearest of the deployments that differ in scheduler settings alone.
     let mut seen = BTreeSet::new();
     missed.retain(|(_, index)| {
         let candidate = &found.candidates[*index];
         seen.insert((found.kind(candidate), candidate.serving.replicas, candidate.accelerators))
     });
-    // A run that ended early looks nearer by its first requests than by all: more are run to their end than are
-    // reported.
+    // A run that ended early looks nearer by its first requests than by all of them, so more deployments are run to
+    // their end than are reported.
     let mut told: Vec<Near> = Vec::new();
     for (_, index) in missed.into_iter().take(2 * most) {
         told.push(near(found, index)?);
@@ -50,7 +50,7 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
     Ok(told)
 }
 
-/// The results for the deployments that `named` describes.
+/// The results of the deployments that `named` describes.
 pub(super) fn asked(found: &mut Search, named: &str) -> Result<Vec<Near>> {
     let wanted = parse(named)?;
     let mut matching: Vec<usize> =
@@ -126,7 +126,7 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
     }
 }
 
-/// One deployment and its result; it is simulated to the end if that has not been done, unless it cannot run.
+/// The result of one deployment; simulated to the end unless it was, or cannot run.
 fn near(found: &mut Search, index: usize) -> Result<Near> {
     let candidate = found.candidates[index];
     let runs = match &found.judged[index] {

@@ -1,8 +1,8 @@
-//! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recompute.
+//! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recomputation.
 //!
-//! Knows: the decisions of vLLM's `Scheduler` and `AsyncScheduler`, by version (0.32, 0.33), tested step for step
-//! against recorded traces by [`crate::conformance`], with sliding windows, adapters, drafts and prefill intervals.
-//! Knows nothing about time: its driver prices the steps.
+//! Knows: the decisions of vLLM's `Scheduler` and `AsyncScheduler`, by version (0.32, 0.33), which
+//! [`crate::conformance`] tests step by step against recorded traces, with sliding windows, adapters, drafts and
+//! prefill intervals. Knows nothing about time: the driver prices the steps.
 
 mod adapters;
 mod blocks;
@@ -28,27 +28,27 @@ use request::RequestState;
 use std::collections::{BTreeSet, VecDeque};
 use tier::Tier;
 
-/// A request as it arrives.
+/// A request as it arrives at the scheduler.
 #[derive(Debug, Clone)]
 pub(crate) struct NewRequest {
-    /// Prompt tokens.
+    /// Number of prompt tokens.
     pub input_len: u64,
-    /// Prompt tokens that other requests may share.
+    /// Tokens of the prompt that other requests can share.
     pub prefix: SharedPrefix,
-    /// Tokens to generate.
+    /// Number of tokens to generate.
     pub output_len: u64,
     /// Priority; smaller is served first.
     pub priority: i64,
-    /// Prompt tokens whose keys and values came from another instance.
+    /// Number of prompt tokens whose KV cache came from another instance.
     pub transferred: u64,
-    /// The LoRA adapter of the request; 0 is none.
+    /// LoRA adapter of the request; 0 without one.
     pub adapter: u32,
 }
 
-/// Remaining budget of a step.
+/// Remaining budget of one step.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
-    /// Tokens of all requests.
+    /// Number of tokens that the step may still compute.
     budget: u64,
     /// Most tokens of one request; `None` without a bound.
     threshold: Option<u64>,
@@ -56,11 +56,11 @@ struct Pass {
     decodes_alone: bool,
     /// True if this step computes prompts.
     prompts: bool,
-    /// True if a request with one token left to compute gets padding rows for drafts.
+    /// True if a request with one remaining token to compute gets padding rows for drafts.
     pads: bool,
 }
 
-/// The scheduler with its cache and queues.
+/// The scheduler with its prefix cache and its queues.
 #[derive(Debug, Clone)]
 pub(crate) struct Scheduler {
     config: SchedulerConfig,
@@ -70,12 +70,12 @@ pub(crate) struct Scheduler {
     interval: Interval,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
-    /// Adapters that may run at one time.
+    /// Most adapters that may run at one time.
     max_loras: usize,
-    /// Waiting requests that were skipped, because other adapters filled the slots or tokens from before a preemption
-    /// were in flight. A request stays here until it runs.
+    /// Waiting requests that were skipped because other adapters filled the slots, or because tokens from before a
+    /// preemption were in flight. A request stays here until it runs.
     deferred: BTreeSet<RequestId>,
-    /// The host tier, if there is one.
+    /// The host tier; `None` without one.
     tier: Option<Box<Tier>>,
 }
 
@@ -97,7 +97,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues a request.
+    /// Adds a request to the queue.
     pub(crate) fn add(&mut self, arrival: NewRequest) -> RequestId {
         let SharedPrefix { tokens, own_from, output_segment, output_tokens } = arrival.prefix;
         let request = RequestState {
@@ -138,7 +138,7 @@ impl Scheduler {
         self.requests.vacate(id);
     }
 
-    /// Removes a request in any state; its blocks are freed, and steps in flight no longer affect it.
+    /// Removes a request in any state; its blocks are freed, and steps in flight do not affect it any more.
     pub(crate) fn abort(&mut self, id: RequestId) {
         self.requests[id].finished = true;
         self.abort_transfers(id);
@@ -153,7 +153,7 @@ impl Scheduler {
         &mut self.pool
     }
 
-    /// Tokens of `prompt` in the prefix cache of the first group of layers, in whole blocks.
+    /// Number of tokens of `prompt` in the prefix cache of the first group of layers, in whole blocks.
     pub(crate) fn cached(&self, prompt: &Prompt) -> u64 {
         let block = self.config.block_size;
         let contents = Tokens::of_prompt(prompt).contents((block, self.config.hash_lookahead()));
@@ -177,12 +177,12 @@ impl Scheduler {
         self.waiting.iter().copied()
     }
 
-    /// Free blocks.
+    /// Number of free blocks.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.pool.free()
     }
 
-    /// Tokens that further requests hold in addition to the first holder.
+    /// Number of tokens that requests hold in addition to a token's first holder.
     pub(crate) fn shared_tokens(&self) -> u64 {
         self.pool.repeated() * self.config.block_size
     }
@@ -208,7 +208,8 @@ impl Scheduler {
         step
     }
 
-    /// Number of running requests with tokens left to compute that `step` does not compute, and their computed tokens.
+    /// Number of running requests with tokens left to compute that `step` does not compute, and the sum of their
+    /// computed tokens.
     fn paused(&self, step: &Step) -> [u64; 2] {
         let mut scheduled = step.scheduled.iter().map(|(id, _)| *id).peekable();
         let mut paused = [0, 0];
@@ -222,7 +223,7 @@ impl Scheduler {
         paused
     }
 
-    /// True if a request was preempted and has not run since.
+    /// True if a request was preempted and has not run since then.
     pub(crate) fn was_preempted(&self, id: RequestId) -> bool {
         self.requests[id].preempted
     }
@@ -233,7 +234,7 @@ impl Scheduler {
         !r.preempted && !r.finished
     }
 
-    /// Advances a request by its tokens in the step, and returns its work.
+    /// Advances a request by the tokens that the step computes for it, and returns its work.
     fn scheduled(&mut self, (id, tokens): (RequestId, u64), step: &Step) -> ScheduledRequest {
         let k = self.config.num_speculative_tokens;
         let r = &mut self.requests[id];
@@ -263,7 +264,7 @@ impl Scheduler {
         }
     }
 
-    /// Delivers the tokens that `step` sampled; the requests that this finishes, in order.
+    /// Delivers the tokens that `step` sampled; returns the requests that have finished, in order.
     pub(crate) fn update(&mut self, step: &Step) -> Vec<RequestId> {
         let mut finished = Vec::new();
         if !step.scheduled.is_empty() {
@@ -306,7 +307,7 @@ impl Scheduler {
         }
     }
 
-    /// The budget of this step.
+    /// The token budget of the next step.
     fn pass(&mut self) -> Pass {
         let held = self.interval.holds(self.running.is_empty());
         Pass {
@@ -338,7 +339,7 @@ impl Scheduler {
         let mut adapters = self.adapters_in_use(step);
         while pass.budget > 0 && (self.running.len() as u64) < most {
             if let Some(id) = self.tier.as_mut().and_then(|tier| tier.waiting.pop_front()) {
-                // Requests that hold blocks go first.
+                // Requests that hold blocks are considered first.
                 match self.admit_held(id, pass) {
                     Some(Some(admission)) => self.enter(id, admission, step, pass),
                     waits => {
@@ -352,7 +353,7 @@ impl Scheduler {
             }
             let Some(&id) = self.waiting.front() else { break };
             if self.requests[id].stale > 0 || !self.has_adapter_slot(id, &adapters) {
-                // Tokens from before its preemption are still in flight, or other adapters fill the slots: it waits
+                // Tokens from before its preemption are in flight, or other adapters fill the slots: the request waits
                 // without blocking the queue.
                 skipped.push(id);
                 self.deferred.insert(id);
@@ -390,7 +391,7 @@ impl Scheduler {
         }
     }
 
-    /// Adds a request that waited to the running requests.
+    /// Moves a waiting request to the running requests.
     fn enter(&mut self, id: RequestId, admission: Admission, step: &mut Step, pass: &mut Pass) {
         let Admission { tokens, cached, prompt } = admission;
         self.deferred.remove(&id);
@@ -415,7 +416,7 @@ impl Scheduler {
         let r = &mut self.requests[id];
         r.finished = true;
         if r.preempted {
-            // Its last token was in flight when it was preempted.
+            // The last token of the request was in flight when it was preempted.
             self.waiting.retain(|i| *i != id);
             self.deferred.remove(&id);
         } else {

@@ -1,8 +1,8 @@
-//! vLLM v0 (SOSP 2023, up to 0.8): prompts first, decodes when no prompt can be admitted.
+//! vLLM v0 (SOSP 2023, up to 0.8): prompts first; decodes only if no prompt can be admitted.
 //!
-//! Knows: a step computes whole prompts or decodes, never both, so that new prompts stall every running request; the
-//! last admitted is preempted when blocks run out, by recompute or by swap; swapped requests return before new ones are
-//! admitted.
+//! Knows: a step computes either whole prompts or decodes, so that new prompts stall every running request. When blocks
+//! run out, the request admitted last is preempted, by recomputation or by swapping; swapped requests return before new
+//! ones are admitted. Knows nothing about time.
 
 use super::{Policy, Profile};
 use crate::scheduler::config::Reservation;
@@ -35,7 +35,8 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     true
 }
 
-/// Admits whole prompts while budget, `max_num_seqs` and blocks above the watermark last; true if any was admitted.
+/// Admits whole prompts while budget, `max_num_seqs` and blocks above the watermark permit; returns true if any was
+/// admitted.
 fn admit<D: Decodes>(state: &mut State<D>) -> bool {
     let mut budget = state.config.max_num_batched_tokens;
     while state.running() < state.config.max_num_seqs {
@@ -51,7 +52,7 @@ fn admit<D: Decodes>(state: &mut State<D>) -> bool {
     !state.chunks.is_empty()
 }
 
-/// Swaps requests in while there is room for them and for the next token of every running one.
+/// Swaps requests in while there is room for them and for the next token of every running request.
 fn swap_in<D: Decodes>(state: &mut State<D>) {
     while let Some(&id) = state.swapped().first() {
         let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };

@@ -1,7 +1,7 @@
-//! Comparison of a measured TPOT with a simulated one: whether a server is as fast as it should be.
+//! Comparison of a measured TPOT with a simulated one, to judge whether a server is as fast as expected.
 //!
-//! Knows: a forecast has a band that held 8 of 10 measurements of sources that no fit saw, and nothing is faster than
-//! the limit. Knows nothing about how the TPOT was measured.
+//! Knows: a forecast has a band that contained 8 of 10 measurements from sources that no fit saw, and no measurement is
+//! below the limit. Knows nothing about how the TPOT was measured.
 
 use super::Simulation;
 use serde::Serialize;
@@ -17,25 +17,25 @@ pub struct TpotComparison {
     pub band_ms: Option<[f64; 2]>,
     /// Limit of the TPOT in milliseconds, at the mean batch and context of the run.
     pub limit_ms: f64,
-    /// Measured over forecast.
+    /// Measured over forecast TPOT.
     pub over_forecast: f64,
-    /// Measured over limit.
+    /// Measured TPOT over its limit.
     pub over_limit: f64,
-    /// The conclusion.
+    /// Verdict on the measured TPOT.
     pub verdict: TpotVerdict,
 }
 
-/// Place of a measured time in a forecast.
+/// Position of a measured time relative to limit and band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TpotVerdict {
-    /// Below the limit: deployment or load are not the ones described.
+    /// Below the limit, so that the deployment or the load differs from the description.
     BelowLimit,
-    /// Below the band.
+    /// Below the band of the forecast.
     Fast,
-    /// Within the band, or without a band.
+    /// Within the band; also if there is no band.
     AsForecast,
-    /// Above the band.
+    /// Above the band of the forecast.
     Slow,
 }
 

@@ -1,8 +1,8 @@
-//! The replicas that serve a workload, and their deployments.
+//! The replicas that serve a workload, and the deployments on which they run.
 //!
-//! Knows: equal replicas of one deployment, as many as autoscaling may start, or pools of two variations of it, on
-//! one or two kinds of accelerators: one pool for prefill and one for decode, or two that both serve whole requests.
-//! Knows nothing about traffic.
+//! Knows: equal replicas of one deployment, up to the most that autoscaling may start, or pools of two variations of
+//! the deployment, on one or two kinds of accelerator: either one for prefill and one for decode, or two that both
+//! serve whole requests. Knows nothing about traffic.
 
 use super::TimeShares;
 use crate::accelerator::{Accelerator, IDLE_POWER};
@@ -21,30 +21,30 @@ use serde::Serialize;
 use std::iter::repeat_n;
 use std::ops::Range;
 
-/// The replicas of a fleet.
+/// The replicas of a fleet, by pool.
 pub(super) struct Provision {
-    /// The replicas that compute prompts, if prefill and decode are disaggregated.
+    /// Replicas that only compute prompts; `None` unless prefill is disaggregated.
     pub(super) prefill: Option<ResolvedPool>,
-    /// The replicas that decode, and compute prompts unless prefill is disaggregated.
+    /// Replicas that decode; they also compute prompts unless prefill is disaggregated.
     pub(super) serving: ResolvedPool,
-    /// Replicas on other accelerators that serve whole requests as well.
+    /// Replicas on other accelerators that also serve whole requests; `None` without them.
     pub(super) beside: Option<ResolvedPool>,
     fleet: FleetSpec,
 }
 
-/// Equal replicas, resolved.
+/// A pool of equal replicas, with its resolved deployment.
 pub(super) struct ResolvedPool {
     pub(super) forecaster: Forecaster,
     pub(super) config: EngineConfig,
     policy: Policy,
-    /// Mean number of tokens of a request.
+    /// Mean context of a request in tokens.
     context: u64,
 }
 
-/// Properties of a workload's requests, on average.
+/// Mean properties of a workload's requests.
 #[derive(Clone, Copy)]
 pub(super) struct Requests {
-    /// Tokens of a request when half of its output is generated.
+    /// Mean number of tokens of a request when half of its output is generated.
     pub(super) context: u64,
     /// True if prompts share tokens.
     pub(super) shared: bool,
@@ -57,17 +57,17 @@ impl ResolvedPool {
         Ok(ResolvedPool { forecaster, config, policy, context })
     }
 
-    /// The accelerator.
+    /// The accelerator on which the pool runs.
     pub(super) fn chip(&self) -> &Accelerator {
         &self.forecaster.deployment.accelerator
     }
 
-    /// Number of replicas.
+    /// Number of replicas in the pool.
     fn count(&self) -> u64 {
         self.forecaster.deployment.parallelism.replicas
     }
 
-    /// Accelerators of each replica.
+    /// Number of accelerators of each replica.
     fn accelerators(&self) -> u64 {
         self.forecaster.deployment.parallelism.count() / self.count()
     }
@@ -79,41 +79,41 @@ impl ResolvedPool {
     }
 }
 
-/// The serving replicas of a run.
+/// The replicas of a run, by pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FleetUse {
-    /// Accelerators of all replicas.
+    /// Number of accelerators of all replicas.
     pub accelerators: u64,
-    /// The replicas that compute prompts for others, if prefill is disaggregated.
+    /// Replicas that only compute prompts; `None` unless prefill is disaggregated.
     pub prefill: Option<PoolUse>,
     /// All other replicas.
     pub serving: PoolUse,
-    /// Replicas on other accelerators that serve whole requests as well.
+    /// Replicas on other accelerators that also serve whole requests; `None` without them.
     pub beside: Option<PoolUse>,
-    /// KV transfers from prefill to decode replicas.
+    /// KV transfers from prefill to decode replicas; `None` without pools.
     pub transfers: Option<TransferUse>,
-    /// Number of replicas over time, with autoscaling.
+    /// Number of replicas over time; `None` without autoscaling.
     pub autoscale: Option<ScalingUse>,
-    /// Prompt tokens that the router's choices found in prefix caches, where there were choices.
+    /// Prompt tokens found in the prefix caches of chosen replicas; `None` if the router had no choice.
     pub prefixes: Option<FoundPrefixes>,
 }
 
-/// Replicas that started and stopped.
+/// Starts and stops of replicas in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ScalingUse {
-    /// Seconds that replicas were up, including their start-up.
+    /// Seconds that replicas were up, including start-up, summed over replicas.
     pub replica_seconds: f64,
     /// Mean number of replicas over the run.
     pub mean_replicas: f64,
-    /// Maximum number of replicas at one time.
+    /// Most replicas that were up at one time.
     pub max_replicas: u64,
-    /// Number of replicas started after the first ones.
+    /// Number of replica starts after the initial ones.
     pub started: u64,
-    /// Number of replicas stopped.
+    /// Number of replica stops.
     pub stopped: u64,
 }
 
-/// Use of autoscaling in a run of `duration` seconds.
+/// Summary of autoscaling in a run of `duration` seconds.
 fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
     let replica_seconds = (0..scaling.count()).map(|index| scaling.lasted(index).seconds()).sum();
     ScalingUse {
@@ -125,35 +125,35 @@ fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
     }
 }
 
-/// Replicas of one kind.
+/// Use of the replicas of one pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PoolUse {
     /// Catalog id of the accelerator.
     pub accelerator: String,
-    /// Number of replicas.
+    /// Number of replicas in the pool.
     pub replicas: u64,
-    /// Accelerators of each replica.
+    /// Number of accelerators of each replica.
     pub accelerators_each: u64,
-    /// Fraction of their time in which they computed.
+    /// Fraction of the replicas' time in which they computed.
     pub busy: f64,
-    /// KV blocks of each replica.
+    /// Number of KV blocks of each replica.
     pub blocks: u64,
-    /// Dollars per hour of all replicas while they are up, if the price is known.
+    /// Dollars per hour of all replicas while they are up; `None` if the price is unknown.
     pub dollars_per_hour: Option<f64>,
-    /// Joules: board power over busy time and a fifth of it over idle time, if the power is known.
+    /// Joules: board power over busy time and a fifth of it over idle time; `None` if the power is unknown.
     pub joules: Option<f64>,
 }
 
-/// KV transfers between replicas.
+/// KV transfers between replicas in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TransferUse {
-    /// Number of transfers.
+    /// Number of KV transfers.
     pub count: u64,
-    /// Mean time on the link, in milliseconds.
+    /// Mean time of a KV transfer on the link in milliseconds.
     pub mean_ms: f64,
 }
 
-/// The serving replicas, and the fraction of their time in which they computed.
+/// Use of the fleet: its pools, and the fraction of time in which each computed.
 pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
     let scaling = fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration));
     let pool = |pool: &ResolvedPool, times: &[TimeShares]| {
@@ -260,13 +260,13 @@ impl Provision {
             ResolvedPool::of(pool(forecaster.elsewhere(), prefill, "fleet.prefill", None)?, requests)?;
         prefill.config.hands_over = true;
         prefill.config.by_block = None;
-        // A decode replica does not look for prefixes in its cache, because caches are transferred whole.
+        // A decode replica does not look up prefixes in its cache, because whole KV caches are transferred.
         let mut serving = ResolvedPool::of(pool(forecaster, decode, "fleet.decode", Some(false))?, requests)?;
         serving.config.by_block = None;
         Ok(Provision { prefill: Some(prefill), serving, beside: None, fleet: fleet.clone() })
     }
 
-    /// Equal replicas, up to the maximum `most` of the autoscaling in `section`.
+    /// A pool of equal replicas, with at most `most` replicas of the autoscaling in `section`.
     fn scaling(
         forecaster: &Forecaster,
         fleet: &FleetSpec,
@@ -291,19 +291,19 @@ impl Provision {
         Ok(Provision { prefill: None, serving, beside: None, fleet: fleet.clone() })
     }
 
-    /// The autoscaler, if the fleet has one.
+    /// The autoscaler; `None` if the fleet has none.
     pub(super) fn autoscaler(&self) -> Option<Scaling> {
         let planned = self.fleet.schedule.as_ref().map(Scaling::planned);
         self.fleet.autoscale.map(Scaling::new).or(planned)
     }
 
-    /// The replicas: first the prefill pool, then the serving one, then the ones on other accelerators.
+    /// The replicas in order of pool: prefill, serving, on other accelerators.
     pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         pools.flat_map(|pool| pool.replicas(seed, leap)).collect()
     }
 
-    /// The API servers in front of the replicas, if they take time.
+    /// The API servers in front of the replicas; `None` if they add no time.
     pub(super) fn ingest(&self) -> Option<Servers> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         let server = |pool: &ResolvedPool| Ingest::of(&pool.forecaster, pool.config.cost);
@@ -311,12 +311,12 @@ impl Provision {
         each.collect::<Option<Vec<_>>>().map(Servers::new)
     }
 
-    /// Number of replicas that compute prompts for others.
+    /// Number of replicas that only compute prompts.
     pub(super) fn prefillers(&self) -> u64 {
         self.prefill.as_ref().map_or(0, ResolvedPool::count)
     }
 
-    /// The pools, if prefill and decode are disaggregated.
+    /// The prefill and decode pools; `None` unless prefill is disaggregated.
     pub(super) fn pools(&self, seed: u64, place: &str) -> Result<Option<Pools>> {
         let Some(prefill) = &self.prefill else { return Ok(None) };
         let Some(link) = self.fleet.link else {
@@ -333,7 +333,7 @@ impl Provision {
         Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
     }
 
-    /// The router over the replicas that take new requests.
+    /// The router over the replicas that accept new requests.
     pub(super) fn router(&self, seed: u64) -> Router {
         let routing = self.fleet.prefill.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         let block = u64::from(self.serving.config.block_size);
@@ -347,19 +347,20 @@ impl Provision {
         }
     }
 
-    /// Range, among all `replicas`, of the serving pool: neither prefill replicas nor replicas on other accelerators.
+    /// Range of the serving pool among all `replicas`, which are neither prefill replicas nor replicas on other
+    /// accelerators.
     pub(super) fn servers(&self, replicas: usize) -> Range<usize> {
         let beside = self.beside.as_ref().map_or(0, ResolvedPool::count) as usize;
         self.prefillers() as usize..replicas - beside
     }
 
-    /// The prefill pool, if it runs on other accelerators than the decode pool.
+    /// The prefill pool if it runs on other accelerators than the decode pool, else `None`.
     pub(super) fn elsewhere(&self) -> Option<&ResolvedPool> {
         self.prefill.as_ref().filter(|pool| pool.chip().id != self.serving.chip().id)
     }
 
-    /// `replicas` by accelerator: one range for a uniform fleet, two for prefill and decode, or for two kinds that
-    /// both serve.
+    /// Ranges of `replicas` by accelerator: one range for a uniform fleet, two for prefill and decode, or for two kinds
+    /// that both serve.
     pub(super) fn sides(&self, replicas: usize) -> Vec<(&Accelerator, Range<usize>)> {
         let serving = self.servers(replicas);
         let prompts = self.prefill.iter().map(|pool| (pool.chip(), 0..serving.start));
@@ -367,7 +368,7 @@ impl Provision {
         prompts.chain([(self.serving.chip(), serving.clone())]).chain(beside).collect()
     }
 
-    /// Accelerators of replica `index`.
+    /// Number of accelerators of replica `index`.
     pub(super) fn accelerators(&self, index: usize) -> u64 {
         match &self.prefill {
             Some(prefill) if (index as u64) < prefill.count() => prefill.accelerators(),
@@ -380,7 +381,7 @@ impl Provision {
     }
 }
 
-/// Refuses a weight that is out of range, or has no pool.
+/// Refuses a weight that is out of range, or whose pool is missing.
 fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
     let Some(weight) = fleet.beside_weight else { return Ok(()) };
     let accepted = match fleet.beside {
@@ -391,7 +392,7 @@ fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
     Err(Error::field(place, "fleet.beside_weight", weight, accepted))
 }
 
-/// Replicas on other accelerators that serve requests together with the ones of `forecaster`.
+/// The pool of replicas on other accelerators that serve requests together with `forecaster`'s.
 fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &str) -> Result<ResolvedPool> {
     if spec.router.is_some() {
         let accepted = "left out: fleet.router is that of all replicas";
@@ -400,10 +401,10 @@ fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &
     ResolvedPool::of(pool(forecaster.elsewhere(), spec, "fleet.beside", None)?, requests)
 }
 
-/// Schedulers whose replicas can hand KV caches to others.
+/// Schedulers whose replicas can hand over KV caches.
 const POOLED: &str = "vllm, tensorrt-llm or tensorrt-llm-max-utilization";
 
-/// Succeeds if a scheduler's replicas can hand KV caches to others, otherwise returns the reason.
+/// Succeeds if replicas with this scheduler can hand over KV caches; else returns the reason why not.
 pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static str> {
     match scheduler {
         SchedulerKind::Vllm | SchedulerKind::TensorrtLlm | SchedulerKind::TensorrtLlmMaxUtilization => Ok(()),
@@ -414,7 +415,8 @@ pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static s
     }
 }
 
-/// Refuses a number of replicas if `[fleet]` sets it, with the given reason.
+/// Refuses a number of replicas or accelerators that the spec of the deployment sets although `[fleet]` decides it; the
+/// error states `reason`.
 pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
     let asked = deployment.requested_shares();
     for (field, value) in [("replicas", asked.replicas), ("count", asked.count)] {
@@ -425,8 +427,8 @@ pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<(
     Ok(())
 }
 
-/// The deployment of a pool's replicas: `forecaster`'s with the pool's settings over it. `section` names the pool in
-/// errors; `prefix_caching`, if given, replaces the setting.
+/// The deployment of a pool's replicas: `forecaster`'s deployment with the pool's settings applied. `section` names the
+/// pool in errors; `prefix_caching` replaces the setting if it is given.
 pub fn pool(
     forecaster: &Forecaster,
     spec: &PoolSpec,

@@ -1,6 +1,7 @@
-//! Sums over a run: combines the counts of its replicas into one answer.
+//! Sums over a run: combines the counters of its replicas into one answer.
 //!
-//! Knows: the means and fractions that steps, blocks and times give. Knows nothing about the course of the run.
+//! Knows: the means and fractions that follow from counts of steps, blocks and times. Knows nothing about the course of
+//! the run.
 
 use super::provision::{self, Provision, ResolvedPool, ScalingUse};
 use super::{Activity, CacheUse, Expense, HostUse, ReportedSettings, Simulation, Tables, TimeShares};
@@ -39,7 +40,7 @@ pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut flee
     let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
     let used = provision::used(provision, &fleet, &times, summary.duration);
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
-    // Batch and cache are taken from the serving pool: the decode replicas, or the first of two kinds.
+    // Take batch and cache use from the serving pool: the decode replicas, or the first of two kinds.
     let serving = &tallies[provision.servers(tallies.len())];
     let decoding = activity(serving);
     let tokens: u128 = serving.iter().map(|t| t.token_steps).sum();
@@ -72,8 +73,8 @@ pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut flee
     }
 }
 
-/// The bands of a run; if all requests were served, the load sets the throughput. Times to the first token come from
-/// the replicas that compute prompts.
+/// The bands of a run. If all requests were served, the load sets the throughput. The band of times to first token
+/// comes from the replicas that compute prompts.
 fn bands(
     provision: &Provision,
     summary: &RunSummary,
@@ -98,7 +99,7 @@ fn bands(
     }
 }
 
-/// Limit of a decode step at the mean batch and context.
+/// Limit of a decode step in milliseconds, at the mean batch and context of the run.
 fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
     let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
     let batch = activity.mean_running.round().max(1.0) as u64;
@@ -151,7 +152,7 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
     }
 }
 
-/// Use of a host tier. A request has the tokens that were found, and the tokens computed before it decodes.
+/// Use of a host tier. The tokens of a request are the ones that were found and the ones computed before it decodes.
 fn host_use(config: &EngineConfig, host: HostTier, tallies: &[&Tally]) -> HostUse {
     let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
     let seconds = |of: fn(&Tally) -> Ticks| tallies.iter().map(|t| of(t).seconds()).sum::<f64>();
@@ -186,7 +187,7 @@ fn tables(layout: KvLayout, config: &EngineConfig, tallies: &[&Tally]) -> Tables
     }
 }
 
-/// A replica's time by bottleneck, over the `up` ticks that it was up.
+/// Time of a replica by bottleneck, over the `up` ticks that it was up.
 fn time(replica: &mut dyn Replica, up: Ticks) -> TimeShares {
     let BottleneckShares { memory, compute, communication, host } = replica.shares();
     let busy = memory + compute + communication + host + replica.tally().swapping;
@@ -207,7 +208,7 @@ fn expense(
     scaling: Option<ScalingUse>,
 ) -> Expense {
     let accelerators = |index: usize| provision.accelerators(index) as f64;
-    // Replicas that start and stop are paid for while they are up.
+    // Replicas with autoscaling are paid for only while they are up.
     let paid = |replicas: Range<usize>| -> f64 {
         scaling.map_or_else(|| replicas.map(accelerators).sum(), |s| accelerators(0) * s.mean_replicas)
     };

@@ -1,6 +1,6 @@
-//! Times and counts of the steps of vLLM's engine.
+//! Times and counters of the steps of vLLM's engine.
 //!
-//! Knows nothing about decisions.
+//! Knows: the price of a step, its counters and its segment of the timeline. Knows nothing about decisions.
 
 use super::{Blocks, Held};
 use crate::batch::{Seen, Sequences};
@@ -11,7 +11,7 @@ use crate::shares::BottleneckShares;
 use crate::timeline::Segment;
 
 impl Blocks {
-    /// Time of a step with its bottleneck, and its account.
+    /// Time of a step and its bottleneck; adds the step to the counters.
     pub(super) fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
         let reaches = self.price.reaches().to_vec();
         let (mut all, mut within) = (0, vec![0; reaches.len()]);
@@ -22,7 +22,7 @@ impl Blocks {
                 let blocks = work.context.div_ceil(self.config.block_size);
                 self.tally.decoding_steps += 1;
                 self.tally.spanned_blocks += u128::from(blocks);
-                // Slots without a token when the step begins.
+                // Count the token slots that are empty when the step begins.
                 let kept = work.context - work.new;
                 self.tally.slack_steps += u128::from(blocks * self.config.block_size - kept);
             }
@@ -65,13 +65,13 @@ impl Blocks {
         (Ticks::from(shares.total()), shares.largest())
     }
 
-    /// Measures the use of the cache.
+    /// Records the current use of the KV cache, for the oldest pending step.
     pub(super) fn measure(&mut self) {
         let (blocks, shared) = (self.held_blocks(), self.scheduler.shared_tokens());
         self.held = Held { blocks, shared, waiting: self.scheduler.waiting_count() };
     }
 
-    /// Records a step of duration `time` in the timeline.
+    /// Records a step that takes `time` in the timeline.
     pub(super) fn tell(&mut self, step: &Step, time: Ticks, bound: &'static str) {
         let Some(timeline) = &mut self.timeline else { return };
         let prompts = || step.work.iter().filter(|w| !decodes_one(w));
@@ -91,12 +91,12 @@ impl Blocks {
     }
 }
 
-/// True if a sequence continues from its last token, with or without drafts.
+/// True if a sequence only continues from its last token, with or without drafts.
 fn decodes_one(work: &ScheduledRequest) -> bool {
     work.decodes && work.samples && work.new == 1 + work.drafts
 }
 
-/// Time of drafting after a step with the times `shares`.
+/// Time of drafting after a step whose times by bottleneck are `shares`.
 fn drafting(
     speculation: &mut Speculation,
     step: &Step,

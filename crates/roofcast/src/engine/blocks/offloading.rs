@@ -1,9 +1,11 @@
-//! Copies between the device and vLLM's host tier in time: when they start, and when the scheduler learns of their ends.
+//! Times of copies between the device and vLLM's host tier: when they start, and when the scheduler learns of their
+//! ends.
 //!
-//! Knows: loads start with the step that decides them, stores when that step is computed; a step waits for the copies that
-//! it flushes and for loads of requests that run in it; ends are reported with the results of a step. While nothing can
-//! run, time passes to the end of the next copy. Source: vLLM 0.33, `v1/kv_offload/worker/worker.py` and
-//! `distributed/kv_transfer/kv_connector/v1/offloading/worker.py`.
+//! Knows: loads start with the step that decides them, stores start when that step is computed. A step waits for the
+//! copies that it flushes and for the loads of its requests; ends of copies are reported with the results of a step.
+//! While no request can run, time advances to the end of the next copy. Source: vLLM 0.33,
+//! `v1/kv_offload/worker/worker.py` and `distributed/kv_transfer/kv_connector/v1/offloading/worker.py`. Knows nothing
+//! about which chunks are copied.
 
 use super::Blocks;
 use crate::arrival::Departure;
@@ -12,7 +14,7 @@ use crate::engine::link::{Link, Way};
 use crate::scheduler::vllm::{SchedulerConfig, Step};
 
 impl Blocks {
-    /// Starts the loads of a step, and lets it wait for the copies that it needs.
+    /// Starts the loads of a step, and delays the step until the copies that it needs have ended.
     pub(super) fn begin_copies(&mut self, step: &Step) {
         let Some(link) = &mut self.link else { return };
         let transfers = &step.transfers;
@@ -32,7 +34,7 @@ impl Blocks {
         }
     }
 
-    /// Starts the stores of a step that is computed.
+    /// Starts the stores of a step, after the step is computed.
     pub(super) fn begin_stores(&mut self, step: &Step) {
         if self.link.is_none() || step.transfers.stores.is_empty() {
             return;
@@ -70,7 +72,7 @@ impl Blocks {
         self.scheduler.finish_jobs(&jobs);
     }
 
-    /// Lets time pass to the end of the next copy, or to `horizon`, while requests wait and nothing runs; false if no
+    /// Advances to the end of the next copy, or to `horizon`, while requests wait and none runs. Returns false if no
     /// copy is in flight.
     pub(super) fn await_copy(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
         if self.link.is_none() || self.pending.iter().any(|step| !step.work.is_empty()) {
@@ -88,7 +90,7 @@ impl Blocks {
     }
 }
 
-/// Tokens of a chunk.
+/// Number of tokens per chunk.
 fn chunk_tokens(config: &SchedulerConfig) -> u64 {
     config.offload.map_or(0, |offload| offload.blocks_per_chunk as u64 * config.block_size)
 }

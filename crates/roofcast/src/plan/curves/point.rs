@@ -1,6 +1,7 @@
-//! Curves as an answer.
+//! Reported curves, and the points that have the lowest cost.
 //!
-//! Knows: the figures of each point, and the cheapest points of several curves. Knows nothing about simulations.
+//! Knows: the figures of each point, and the least expensive points over several curves. Knows nothing about
+//! simulations.
 
 use crate::bands::Bands;
 use crate::coefficients::Evidence;
@@ -9,7 +10,7 @@ use crate::plan::pareto::front;
 use crate::plan::space::Cut;
 use serde::Serialize;
 
-/// Throughput per accelerator against interactivity, a curve for each kind of deployment.
+/// Curves of throughput per accelerator against interactivity, one for each kind of deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Curves {
     /// The curves, in the order of the search.
@@ -23,13 +24,14 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// The curve whose best point has the cheapest tokens, and that point; without prices, the one with most tokens per
-    /// accelerator. `None` if no point meets the SLO.
+    /// The curve whose best point has the lowest cost per token, and that point; without prices, the one with the most
+    /// tokens per accelerator. `None` if no point meets the SLO.
     pub(crate) fn cheapest(&self) -> Option<(&Curve, &CurvePoint)> {
         self.by_cost().first().copied()
     }
 
-    /// The curves with a best point, and that point: the cheapest tokens first, then most tokens per accelerator.
+    /// The curves with a best point, each with that point, in order of ascending cost per token, then of descending
+    /// tokens per accelerator.
     pub fn by_cost(&self) -> Vec<(&Curve, &CurvePoint)> {
         let mut all: Vec<_> =
             self.curves.iter().filter_map(|curve| Some((curve, curve.best.as_ref()?))).collect();
@@ -41,7 +43,7 @@ impl Curves {
         all
     }
 
-    /// Points that no point of any curve beats in dollars per token and in interactivity, fastest first.
+    /// Pareto front over all curves in dollars per token and interactivity, in order of descending interactivity.
     pub fn cost_front(&self) -> Vec<(&Curve, &CurvePoint)> {
         let all = self.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
         let priced = all.filter_map(|(curve, point)| Some((curve, point, point.cost_per_million_tokens?)));
@@ -56,35 +58,35 @@ impl Curves {
 /// One curve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Curve {
-    /// The accelerator, with format, engine or parallelism where curves differ in it: `h100-sxm, fp8`.
+    /// Name: the accelerator, with format, engine or parallelism if curves differ in these: `h100-sxm, fp8`.
     pub name: String,
     /// Catalog id of the accelerator.
     pub accelerator: String,
-    /// Dollars of one accelerator an hour; `None` if the catalog has no price.
+    /// Dollars per hour for one accelerator; `None` if the catalog has no price.
     pub usd_per_hour: Option<f64>,
-    /// Points of which none has more output tokens per accelerator at as much interactivity, and the best point; fastest
-    /// for a user first.
+    /// Pareto front of output tokens per accelerator and interactivity, and the best point; in order of descending
+    /// interactivity.
     pub points: Vec<CurvePoint>,
-    /// The point with most output tokens per accelerator that meets the SLO, found by bisection over users; `None` if
-    /// none meets it.
+    /// The point with the most output tokens per accelerator that meets the SLO, found by bisection over users; `None`
+    /// if no point meets it.
     pub best: Option<CurvePoint>,
 }
 
-/// One replica under a closed loop of users, simulated.
+/// Results of one simulated replica under a closed loop of users.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// Users of the replica, each with one request in flight.
+    /// Number of users of the replica, each with one request in flight.
     pub users: u64,
-    /// Accelerators of the replica.
+    /// Number of accelerators of the replica.
     pub count: u64,
     /// Parallelism of the replica.
     #[serde(flatten)]
     pub cut: Cut,
-    /// Weight format.
+    /// Format of the weights.
     pub weights: String,
-    /// KV format.
+    /// Format of the KV cache.
     pub kv: String,
-    /// The engine, as in `vllm`.
+    /// Name of the engine, as in `vllm`.
     pub engine: String,
     /// Mean output tokens per second of one user while an answer is generated: 1000 / TPOT.
     pub interactivity_tok_s: f64,
@@ -92,42 +94,43 @@ pub struct CurvePoint {
     pub output_tok_s: f64,
     /// Output tokens per second per accelerator.
     pub output_tok_s_per_accelerator: f64,
-    /// Mean time per output token.
+    /// Mean time per output token in milliseconds.
     pub tpot_ms: f64,
-    /// 99th percentile of the time per output token.
+    /// 99th percentile of the time per output token in milliseconds.
     pub tpot_p99_ms: f64,
-    /// Mean time per output token at the hardware's limits.
+    /// Mean time per output token at the hardware's limits in milliseconds.
     pub limit_tpot_ms: f64,
-    /// Mean time to first token.
+    /// Mean time to first token in milliseconds.
     pub ttft_ms: f64,
-    /// 99th percentile of the time to first token.
+    /// 99th percentile of the time to first token in milliseconds.
     pub ttft_p99_ms: f64,
-    /// Mean end-to-end latency.
+    /// Mean end-to-end latency in milliseconds.
     pub e2el_ms: f64,
     /// Dollars per million output tokens; `None` if the catalog has no price.
     pub cost_per_million_tokens: Option<f64>,
-    /// Joules per output token at board power; `None` if the catalog has none.
+    /// Joules per output token at board power; `None` if the catalog has no power.
     pub joules_per_token: Option<f64>,
-    /// The bottleneck of most busy time: `memory`, `compute`, `communication` or `host`.
+    /// Bottleneck of most of the busy time: `memory`, `compute`, `communication` or `host`.
     pub bound: &'static str,
-    /// The bound of the SLO that it misses, in words; `None` if it meets the SLO.
+    /// Text of the SLO bound that the point misses; `None` if it meets the SLO.
     pub missed: Option<String>,
-    /// The evidence behind the forecast of its steps; `None` at the limit.
+    /// Measurements that support the forecast of step times; `None` at the limit.
     pub evidence: Option<Evidence>,
-    /// Kernel times behind the forecast of its steps; `None` if no kernel of its format was timed, and at the limit.
+    /// Measured kernel times on which the forecast of step times is based; `None` if no kernel with this format was
+    /// measured, and at the limit.
     pub kernels: Option<Timed>,
-    /// Error bands of the means; `None` at the limit.
+    /// Bands of the means; `None` at the limit.
     pub bands: Option<Bands>,
 }
 
 impl CurvePoint {
-    /// Tokens per second of a user in eight cases of ten; `None` at the limit.
+    /// 80 % interval of output tokens per second of one user; `None` at the limit.
     pub fn interactivity_range(&self) -> Option<[f64; 2]> {
         let [fast, slow] = self.bands.as_ref()?.tpot_ms.range;
         (fast > 0.0).then(|| [1e3 / slow, 1e3 / fast])
     }
 
-    /// Output tokens per second per accelerator in eight cases of ten; `None` at the limit.
+    /// 80 % interval of output tokens per second per accelerator; `None` at the limit.
     pub fn throughput_range(&self) -> Option<[f64; 2]> {
         let span = self.bands.as_ref()?.output_tok_s?;
         Some(span.factors.map(|factor| factor * self.output_tok_s_per_accelerator))

@@ -1,20 +1,20 @@
-//! LoRA adapters: the limit on adapters that run at one time, and the requests that wait for a slot.
+//! LoRA adapters: the bound on adapters that run at one time, and the requests that wait for a slot.
 
 use super::{RequestId, Scheduler, Step};
 use std::collections::BTreeSet;
 
 impl Scheduler {
-    /// Sets the most adapters whose requests may run at one time.
+    /// Sets the largest number of adapters whose requests may run at one time.
     pub(crate) fn set_max_loras(&mut self, most: usize) {
         self.max_loras = most;
     }
 
-    /// Number of waiting requests that were skipped without blocking the queue.
+    /// Number of waiting requests that were skipped, so that later ones could be admitted.
     pub(crate) fn deferred_count(&self) -> u64 {
         self.deferred.len() as u64
     }
 
-    /// Adapters of running requests, or up to version 0.32 of requests that are computed in this step.
+    /// Adapters of running requests; up to version 0.32, adapters of requests that are computed in this step.
     pub(super) fn adapters_in_use(&self, step: &Step) -> BTreeSet<u32> {
         if self.max_loras == usize::MAX {
             return BTreeSet::new();
@@ -27,7 +27,7 @@ impl Scheduler {
         }
     }
 
-    /// True if the adapter of a waiting request is among `in_use`, or has a free slot.
+    /// True if the adapter of a waiting request is `in_use`, or has a free slot.
     pub(super) fn has_adapter_slot(&self, id: RequestId, in_use: &BTreeSet<u32>) -> bool {
         let adapter = self.requests[id].adapter;
         let others = in_use.iter().filter(|adapter| **adapter != 0).count();

@@ -1,7 +1,7 @@
-//! The blocks of a request: blocks that admission takes and finds cached, contents that others can find, and blocks
-//! that sliding windows free.
+//! The blocks of a request: blocks that admission allocates and finds cached, contents that other requests can find,
+//! and blocks that sliding windows free.
 //!
-//! Knows: groups of layers with sliding windows of their own take blocks from one pool, each group with its own
+//! Knows: groups of layers with different sliding windows allocate blocks from one pool, each group with its own
 //! hashes. Source: vLLM 0.33, `v1/core/kv_cache_manager.py`, `kv_cache_coordinator.py` and
 //! `single_type_kv_cache_manager.py`. Knows nothing about the order of requests.
 
@@ -11,16 +11,16 @@ use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;
 use std::ops::Range;
 
-/// The blocks of a request in one group.
+/// The blocks of a request in one group of layers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
-    /// Blocks in the order of the tokens.
+    /// Blocks in the order of the tokens that they hold.
     pub(super) blocks: Vec<Block>,
-    /// Number of blocks, from the first on, that fell out of the sliding window and were freed.
+    /// Number of blocks, from the first on, that are outside the sliding window and were freed.
     given_back: usize,
     /// Number of blocks, from the first on, whose contents are published to the prefix cache.
     cached: usize,
-    /// Blocks that it held before it was preempted.
+    /// Blocks that the request held before it was preempted.
     former: Vec<Block>,
 }
 
@@ -29,46 +29,47 @@ impl Table {
         &self.blocks[self.given_back..]
     }
 
-    /// Takes the blocks that it holds out of the table.
+    /// Takes all held blocks out of the table.
     pub(super) fn take(&mut self) -> Vec<Block> {
         let Table { mut blocks, given_back, .. } = std::mem::take(self);
         blocks.split_off(given_back)
     }
 }
 
-/// The result of an admission.
+/// Result of an admission.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admission {
-    /// Tokens computed in this step.
+    /// Number of tokens computed in this step.
     pub(super) tokens: u64,
-    /// Tokens found in the cache.
+    /// Number of tokens found in the prefix cache.
     pub(super) cached: u64,
-    /// True if more than the last token was left to compute.
+    /// True if more than the last token had to be computed.
     pub(super) prompt: bool,
 }
 
-/// Outcome for a waiting request.
+/// Outcome of considering a waiting request.
 pub(super) enum Admitted {
-    /// Neither it nor a later one is admitted.
+    /// Neither this request nor a later one is admitted.
     No,
-    /// It is considered again in a later step.
+    /// The request is considered again in a later step.
     Later,
-    /// It waits for a load.
+    /// The request waits for a load from the host.
     Loads,
-    /// It runs.
+    /// The request runs.
     Runs(Admission),
 }
 
-/// A group's blocks before the tokens that a step computes.
+/// The blocks of one group before the tokens that a step computes.
 struct Room {
     /// Number of blocks that are cached, or outside the window.
     start: u64,
-    /// Cached blocks within the window.
+    /// Range of the cached blocks within the window.
     hits: Range<usize>,
 }
 
 impl Scheduler {
-    /// Admits a waiting request if budget and blocks allow; `held` are requests that wait with blocks of this pass.
+    /// Admits a waiting request if budget and blocks allow; `held` are requests that wait with blocks allocated in this
+    /// pass.
     pub(super) fn admit(&mut self, id: RequestId, pass: &Pass, step: &Step, held: &[RequestId]) -> Admitted {
         let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { 0 };
@@ -79,7 +80,7 @@ impl Scheduler {
             External::Sync(tokens) => tokens,
         };
         let cached = local + loaded;
-        // Transferred tokens are lost with a preemption; the last token is always computed here.
+        // Transferred tokens are lost by a preemption; the last token is always computed here.
         let r = &self.requests[id];
         let given = if r.preempted { 0 } else { r.transferred.min(known - 1) };
         let computed = cached.max(given);
@@ -108,7 +109,8 @@ impl Scheduler {
         Admitted::Runs(Admission { tokens, cached, prompt: left > 1 })
     }
 
-    /// Takes the blocks of a request that waits for `tokens` tokens from the host, if `reserved` more blocks are free.
+    /// Allocates the blocks of a request that waits for `tokens` tokens from the host, if `reserved` further blocks are
+    /// free.
     fn admit_load(&mut self, id: RequestId, hits: usize, tokens: u64, reserved: u64) -> Admitted {
         let local = hits as u64 * self.config.block_size;
         let computed = local + tokens;
@@ -122,7 +124,7 @@ impl Scheduler {
         Admitted::Loads
     }
 
-    /// Takes blocks up to `end` for a request that holds blocks and waits, if there is room for all of its known tokens.
+    /// Allocates blocks up to `end` for a request that waits with blocks, if there is room for all of its known tokens.
     pub(super) fn extend(&mut self, id: RequestId, end: u64) -> bool {
         let (block, r) = (self.config.block_size, &self.requests[id]);
         let whole = if self.config.scheduler_reserve_full_isl { r.known().div_ceil(block) } else { 0 };
@@ -143,7 +145,7 @@ impl Scheduler {
         true
     }
 
-    /// Most blocks that a group of layers holds for a request: a sliding window frees blocks while a long prompt is
+    /// Most blocks that a group of layers holds for one request; a sliding window frees blocks while a long prompt is
     /// computed.
     pub(super) fn most_blocks(&self, window: Option<u64>) -> u64 {
         let config = &self.config;
@@ -154,7 +156,7 @@ impl Scheduler {
         })
     }
 
-    /// Blocks that stay free when admitting while others run.
+    /// Number of blocks that stay free when a request is admitted while others run.
     fn kept(&self) -> u64 {
         if self.running.is_empty() {
             return 0;
@@ -183,7 +185,7 @@ impl Scheduler {
         whole.max(needed + reserved) + overhead <= self.pool.free()
     }
 
-    /// Takes the cached blocks, then new ones for `tokens` more than `computed`.
+    /// Takes the cached blocks, and allocates blocks for `tokens` tokens after `computed` ones.
     fn take_in(&mut self, id: RequestId, rooms: &[Room], (computed, tokens): (u64, u64)) {
         let found: Vec<Vec<Block>> =
             rooms.iter().enumerate().map(|(group, room)| self.found(id, group, room.hits.clone())).collect();
@@ -203,8 +205,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes blocks for the tokens of a running request up to `end`; false if they are not free. Blocks that have
-    /// fallen out of its sliding windows are freed first.
+    /// Allocates blocks for the tokens of a running request up to `end`, after freeing the blocks outside its sliding
+    /// windows; returns false if too few blocks are free.
     pub(super) fn grow(&mut self, id: RequestId, end: u64) -> bool {
         let block = self.config.block_size;
         let r = &mut self.requests[id];
@@ -244,7 +246,7 @@ impl Scheduler {
         }
     }
 
-    /// Number of a request's first blocks that are cached in every group; at least its last token is computed again.
+    /// Number of a request's first blocks that are cached in every group; at least the last token is computed again.
     fn hits(&mut self, id: RequestId) -> usize {
         let full = self.requests[id].known().saturating_sub(1) / self.config.block_size;
         let full = self.name_contents(id, full as usize);
@@ -252,7 +254,7 @@ impl Scheduler {
         let mut hits = full;
         loop {
             let before = hits;
-            // Full attention is asked first, and equal groups are asked together.
+            // Check full attention first, and equal groups together.
             for (at, window) in windows
                 .iter()
                 .enumerate()
@@ -279,7 +281,7 @@ impl Scheduler {
         hits
     }
 
-    /// The largest number of blocks, up to `most`, whose blocks within a window of the next token are all cached.
+    /// The largest number of blocks, up to `most`, for which all blocks within a window of the next token are cached.
     fn window_hit(&self, window: u64, most: usize, has: impl Fn(usize) -> bool) -> usize {
         let within = window.saturating_sub(1).div_ceil(self.config.block_size) as usize;
         let (mut end, mut run) = (most, 0);
@@ -296,7 +298,7 @@ impl Scheduler {
         if run > 0 { end } else { 0 }
     }
 
-    /// The block that holds content `index` of a request in a group.
+    /// The block with content `index` of a request in a group.
     fn find(&self, id: RequestId, group: usize, index: usize) -> Option<Block> {
         let r = &self.requests[id];
         self.pool.find(r.contents[index].of_group(group), r.tables[group].former.get(index).copied())
@@ -311,7 +313,7 @@ impl Scheduler {
         if !self.config.enable_prefix_caching {
             return;
         }
-        // A placeholder's token is not known yet, so its block has no content.
+        // The token of a placeholder is not known yet, so its block has no content.
         let full = filled.min(self.requests[id].known()) / self.config.block_size;
         let full = self.name_contents(id, full as usize);
         let r = &mut self.requests[id];
@@ -328,8 +330,8 @@ impl Scheduler {
         }
     }
 
-    /// Names the contents of a request's first `count` blocks, as far as the tokens that their hashes cover are
-    /// known; returns the number of named blocks.
+    /// Computes the contents of a request's first `count` blocks, as far as the tokens that their hashes cover are
+    /// known; returns the number of these blocks.
     pub(super) fn name_contents(&mut self, id: RequestId, count: usize) -> usize {
         let (block, ahead) = (self.config.block_size, self.config.hash_lookahead());
         let r = &mut self.requests[id];
@@ -349,7 +351,7 @@ impl Scheduler {
     }
 }
 
-/// Number of `tokens`, from the first on, that no later token sees through the window.
+/// Number of `tokens`, from the first on, that are outside the window of every later token.
 fn below_window(window: Option<u64>, tokens: u64) -> u64 {
     window.map_or(0, |window| (tokens + 1).saturating_sub(window))
 }

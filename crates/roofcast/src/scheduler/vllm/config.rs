@@ -1,14 +1,14 @@
-//! Settings by vLLM's names, and differences between its versions.
+//! Settings by vLLM's names, and differences between vLLM's versions.
 
 use super::transfers::OffloadConfig;
 use crate::version::Version;
 
-/// Settings of a scheduler.
+/// Settings of vLLM's scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerConfig {
-    /// Tokens of a KV block.
+    /// Tokens per KV block.
     pub block_size: u64,
-    /// Number of blocks, the reserved null block included.
+    /// Number of blocks, including the reserved null block.
     pub num_gpu_blocks: u32,
     /// Most requests that run at one time.
     pub max_num_seqs: u64,
@@ -20,52 +20,53 @@ pub struct SchedulerConfig {
     pub max_model_len: u64,
     /// True if a prompt may be split over steps.
     pub enable_chunked_prefill: bool,
-    /// True if blocks are found again by their content.
+    /// True if blocks are found by their content.
     pub enable_prefix_caching: bool,
-    /// Most tokens of one request in a step while others wait; 0 means no bound.
+    /// Most tokens of one request in a step while other requests wait; 0 for no bound.
     pub long_prefill_token_threshold: u64,
-    /// True if the threshold grows as fewer requests share the budget.
+    /// True if the threshold grows when fewer requests share the budget.
     pub long_prefill_token_threshold_adaptive: bool,
     /// Order of the queue.
     pub policy: SchedulingPolicy,
-    /// True if admission needs room for the whole known sequence, not only for its first chunk.
+    /// True if admission needs memory for the whole known sequence instead of its first chunk.
     pub scheduler_reserve_full_isl: bool,
-    /// Fraction of the blocks kept free when admitting while others run.
+    /// Fraction of the blocks that stays free when a request is admitted while others run.
     pub watermark: f64,
-    /// Number of steps from one with prompts to the next while others decode; 1 is every step. Up to 0.32 vLLM
-    /// applies it only in data-parallel engines (`DPEngineCoreProc` of `v1/engine/core.py`).
+    /// Number of steps from one with prompts to the next while requests decode; 1 for every step. Up to 0.32, vLLM
+    /// applies this only in data-parallel engines (`DPEngineCoreProc` of `v1/engine/core.py`).
     pub prefill_schedule_interval: u64,
     /// True for asynchronous scheduling, with two batches in flight: a sampled token is counted before its value is
     /// known.
     pub async_scheduling: bool,
     /// Number of draft tokens proposed after each sampled token.
     pub num_speculative_tokens: u64,
-    /// Tokens beyond the current step's for which a running request has blocks: the drafts of the next step.
+    /// Number of tokens after the current step's for which a running request holds blocks: the drafts of the next step.
     pub num_lookahead_tokens: u64,
-    /// True if the drafts come from EAGLE or an MTP module, which compute a block's last token together with the
+    /// True if the drafts come from EAGLE or an MTP module, which compute the last token of a block together with the
     /// token after it.
     pub eagle: bool,
-    /// Sliding windows of the groups of layers that take their own blocks from the common pool; `None` is full
+    /// Sliding windows in tokens of the groups of layers, which have separate blocks from one pool; `None` is full
     /// attention.
     pub windows: Vec<Option<u64>>,
-    /// The host tier, if there is one.
+    /// The host tier; `None` without one.
     pub offload: Option<OffloadConfig>,
     /// Rules of the version.
     pub rules: Rules,
 }
 
 impl SchedulerConfig {
-    /// Tokens that a request has blocks for once it has computed `filled`.
+    /// Number of tokens for which a request holds blocks after computing `filled` tokens.
     pub(super) fn slots(&self, filled: u64) -> u64 {
         (filled + self.num_lookahead_tokens).min(self.max_model_len)
     }
 
-    /// Blocks that requests can hold: vLLM keeps one back as the null block.
+    /// Number of blocks that requests can hold: vLLM reserves one as the null block.
     pub(crate) fn usable_blocks(&self) -> u64 {
         u64::from(self.num_gpu_blocks) - 1
     }
 
-    /// Number of tokens after a block that its hash covers; the block can be shared once these are known.
+    /// Number of tokens after a block that the block's hash covers; the block can be shared when these tokens are
+    /// known.
     pub(super) fn hash_lookahead(&self) -> u64 {
         u64::from(self.eagle && self.rules.hashes_look_ahead)
     }
@@ -74,15 +75,17 @@ impl SchedulerConfig {
 /// Differences between vLLM's versions; true is the rule of 0.33.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// A request that preempts itself ends the pass over the running ones; otherwise the pass continues with the next
-    /// one (0.33).
+    /// True if a request that preempts itself ends the pass over the running requests (0.33); false if the pass
+    /// continues with the next request.
     pub self_preemption_ends_pass: bool,
-    /// With EAGLE, a block's hash covers the token after it; otherwise a hit drops its last block (0.33).
+    /// True if, with EAGLE, a block's hash covers the token after the block (0.33); false if a hit drops its last
+    /// block.
     pub hashes_look_ahead: bool,
-    /// Adapters of all running requests count as in use; otherwise only adapters of requests in this step (0.33).
+    /// True if the adapters of all running requests count as in use (0.33); false if only adapters of requests in this
+    /// step do.
     pub running_adapters_count: bool,
-    /// `prefill_schedule_interval` counts from the last step with prompts; otherwise from the first request of a busy
-    /// period (0.33).
+    /// True if `prefill_schedule_interval` counts from the last step with prompts (0.33); false if it counts from the
+    /// first request of a busy period.
     pub interval_since_prefill: bool,
 }
 
@@ -104,12 +107,12 @@ impl Rules {
     }
 }
 
-/// The order of the queue.
+/// Order of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchedulingPolicy {
-    /// First come, first served; the last admitted is preempted.
+    /// First come, first served; the request admitted last is preempted.
     Fcfs,
-    /// Smaller value first, ties by arrival; the largest is preempted.
+    /// Smaller priority values first, equal values by arrival; the request with the largest value is preempted.
     Priority,
 }
 

@@ -1,16 +1,18 @@
 //! `prefill_schedule_interval`: the steps that compute prompts together with decodes.
 //!
-//! Source: vLLM 0.33, `v1/core/sched/scheduler.py`; 0.32, `DPEngineCoreProc` of `v1/engine/core.py`.
+//! Knows: which steps may compute prompts. Knows nothing about blocks or budgets. Source: vLLM 0.33,
+//! `v1/core/sched/scheduler.py`; 0.32, `DPEngineCoreProc` of `v1/engine/core.py`.
 
-/// State of the interval: counts the steps so far.
+/// State of the interval, which counts the steps so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Interval {
-    /// Number of steps from one with prompts to the next; 1 is every step.
+    /// Number of steps from one with prompts to the next; 1 for every step.
     interval: u64,
     since_prefill: bool,
-    /// Steps that computed anything; up to 0.32, steps decided since a request arrived at the idle engine.
+    /// Number of steps that computed anything; up to 0.32, number of steps decided since a request arrived at the idle
+    /// engine.
     steps: u64,
-    /// Number of the last step with a prompt.
+    /// Number of the last step that computed a prompt.
     last: Option<u64>,
     /// True if a step that computed prompts left requests waiting, so that the next step computes prompts as well.
     wait: bool,
@@ -21,8 +23,7 @@ impl Interval {
         Interval { interval: interval.max(1), since_prefill, ..Interval::default() }
     }
 
-    /// True if the step that begins holds prompts back while sequences decode; `idle` is true if nothing ran before
-    /// it.
+    /// True if the next step holds prompts back while sequences decode; `idle` is true if no request ran before it.
     pub(super) fn holds(&mut self, idle: bool) -> bool {
         if self.interval == 1 {
             return false;
@@ -36,8 +37,8 @@ impl Interval {
         off_beat && !self.wait
     }
 
-    /// Records that a step without this restriction has considered the waiting requests; `left` is true if some still
-    /// wait.
+    /// Records that a step without this restriction has considered the waiting requests; `left` is true if some of
+    /// these still wait.
     pub(super) fn considered(&mut self, left: bool) {
         self.wait = left;
     }

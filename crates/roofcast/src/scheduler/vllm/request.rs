@@ -7,47 +7,48 @@ use std::sync::Arc;
 /// A request from its arrival until it is forgotten.
 #[derive(Debug, Clone)]
 pub(super) struct RequestState {
-    /// Number in order of arrival.
+    /// Number of the request in order of arrival.
     pub(super) number: u64,
     pub(super) tokens: Tokens,
     pub(super) own_from: u64,
     pub(super) prompt_len: u64,
     pub(super) output_len: u64,
     pub(super) priority: i64,
-    /// Prompt tokens whose keys and values came from another instance.
+    /// Number of prompt tokens whose KV cache came from another instance.
     pub(super) transferred: u64,
-    /// The LoRA adapter of the request; 0 is none.
+    /// LoRA adapter of the request; 0 without one.
     pub(super) adapter: u32,
     pub(super) output_segment: u32,
     pub(super) output_tokens: Option<Arc<[u32]>>,
-    /// Tokens whose keys and values are computed.
+    /// Number of tokens whose keys and values are computed.
     pub(super) computed: u64,
-    /// Tokens delivered.
+    /// Number of delivered tokens.
     pub(super) generated: u64,
-    /// Tokens sampled but not yet delivered that still count (async scheduling), drafts in flight included.
+    /// Number of tokens that are sampled or drafted in flight, not yet delivered, and count as known (async
+    /// scheduling).
     pub(super) placeholders: u64,
-    /// Tokens in flight from before a preemption, which no longer count (async scheduling).
+    /// Number of tokens in flight from before a preemption, which do not count any more (async scheduling).
     pub(super) stale: u64,
-    /// Tokens drafted to follow its last token.
+    /// Number of tokens drafted after the request's last token.
     pub(super) drafts: u64,
-    /// Its blocks, one table for each group.
+    /// Blocks of the request, one table for each group of layers.
     pub(super) tables: Vec<Table>,
     pub(super) contents: Vec<Content>,
     pub(super) preempted: bool,
-    /// Tokens that its last preemption dropped.
+    /// Number of tokens that the last preemption dropped.
     pub(super) dropped: u64,
-    /// True if its prompt, or what a preemption dropped, was incomplete after its last step.
+    /// True if the prompt, or the tokens that a preemption dropped, were incomplete after the request's last step.
     pub(super) in_prompt: bool,
     pub(super) finished: bool,
 }
 
 impl RequestState {
-    /// True if its last token is sampled and not yet delivered (async scheduling).
+    /// True if the last token is sampled but not yet delivered (async scheduling).
     pub(super) fn is_done(&self) -> bool {
         self.placeholders > 0 && self.computed + 2 >= self.prompt_len + self.output_len + self.placeholders
     }
 
-    /// Tokens of the request: prompt and delivered output.
+    /// Number of known tokens: prompt and delivered output.
     pub(super) fn known(&self) -> u64 {
         self.prompt_len + self.generated
     }

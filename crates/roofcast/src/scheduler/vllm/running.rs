@@ -1,6 +1,7 @@
 //! The running requests of a step: their tokens in order, and preemption when blocks run out.
 //!
-//! Source: vLLM 0.33, `v1/core/sched/scheduler.py`.
+//! Knows: the order of running requests, and which request is preempted. Knows nothing about waiting requests. Source:
+//! vLLM 0.33, `v1/core/sched/scheduler.py`.
 
 use super::{Pass, RequestId, Scheduler, SchedulingPolicy, Step};
 
@@ -22,7 +23,7 @@ impl Scheduler {
             }
             let Some(room) = self.make_room(id, want, step, &mut pass.budget, &mut index) else { break };
             if !room {
-                // A request that preempted itself has left the list, so the next one is now at its index.
+                // A request that preempted itself has left the list, so that the next request is now at its index.
                 if self.config.rules.self_preemption_ends_pass {
                     break;
                 }
@@ -35,8 +36,8 @@ impl Scheduler {
         }
     }
 
-    /// Blocks for `want` more tokens of a running request, preempting others as needed; false if it was preempted itself,
-    /// `None` if the request to preempt is in a step in flight.
+    /// Allocates blocks for `want` further tokens of a running request, and preempts other requests if needed. False if
+    /// the request itself was preempted, `None` if the request to preempt is in a step in flight.
     fn make_room(
         &mut self,
         id: RequestId,
@@ -53,7 +54,7 @@ impl Scheduler {
             }
             let Some(victim) = self.victim() else { return Some(false) };
             if let Some(at) = step.scheduled.iter().position(|(s, _)| *s == victim) {
-                // The victim's tokens return to the budget; it came before the request being scheduled.
+                // The victim was scheduled before this request; its tokens return to the budget.
                 *budget += step.scheduled.remove(at).1;
                 *index -= 1;
             }
@@ -67,7 +68,7 @@ impl Scheduler {
         Some(true)
     }
 
-    /// Removes the request to preempt from the running ones.
+    /// Removes the request to preempt from the running requests and returns it.
     fn victim(&mut self) -> Option<RequestId> {
         match self.config.policy {
             SchedulingPolicy::Fcfs => self.running.pop(),
@@ -92,7 +93,7 @@ impl Scheduler {
         }
     }
 
-    /// Order under priorities: smaller first.
+    /// Sort key of the order by priority: smaller is first.
     fn rank(&self, id: RequestId) -> (i64, u64) {
         (self.requests[id].priority, self.requests[id].number)
     }

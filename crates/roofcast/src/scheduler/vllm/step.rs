@@ -1,6 +1,6 @@
-//! What one call of the scheduler decides.
+//! Decision of one call of vLLM's scheduler.
 //!
-//! Contains data only.
+//! Knows: the data that the engine and conformance tests read. Knows nothing about how a decision is made.
 
 use super::Transfers;
 
@@ -10,7 +10,7 @@ pub(crate) type RequestId = usize;
 /// Decision of one call of [`super::Scheduler::schedule`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Requests with their tokens, running ones first.
+    /// Requests with the number of tokens computed for each, running requests first.
     pub scheduled: Vec<(RequestId, u64)>,
     /// Requests scheduled for the first time.
     pub new: Vec<RequestId>,
@@ -18,35 +18,36 @@ pub(crate) struct Step {
     pub resumed: Vec<RequestId>,
     /// Preempted requests, in order.
     pub preempted: Vec<RequestId>,
-    /// Tokens found in the prefix cache at admission; only non-zero ones.
+    /// Requests with tokens found in the prefix cache at admission, each with the number of tokens.
     pub cached: Vec<(RequestId, u64)>,
     /// Work of each scheduled request, in the order of `scheduled`.
     pub work: Vec<ScheduledRequest>,
-    /// Tokens of resumed requests that preemptions dropped and that are computed again.
+    /// Number of tokens of resumed requests that preemptions dropped and that are recomputed.
     pub recomputed: u64,
-    /// Running requests with tokens left to compute that the step does not compute, and their computed tokens.
+    /// Number of running requests with tokens left to compute that the step does not compute, and the sum of their
+    /// computed tokens.
     pub paused: [u64; 2],
-    /// Transfers to and from the host tier.
+    /// Copies to and from the host tier.
     pub transfers: Transfers,
 }
 
 /// Work of one request in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScheduledRequest {
-    /// The request.
+    /// The scheduled request.
     pub id: RequestId,
-    /// Tokens computed.
+    /// Number of tokens computed.
     pub new: u64,
     /// Context at the end of the step in tokens.
     pub context: u64,
-    /// True if it samples a token.
+    /// True if the request samples a token.
     pub samples: bool,
-    /// True if the step before it sampled one as well, or none since then computed the request.
+    /// True if the last step that computed the request also sampled a token for it.
     pub decodes: bool,
-    /// Drafts among the new tokens.
+    /// Number of drafts among the computed tokens.
     pub drafts: u64,
-    /// Padding rows in place of drafts, for a request that has no drafts yet.
+    /// Number of padding rows in place of drafts, for a request that has no drafts yet.
     pub padding: u64,
-    /// Number of accepted drafts, set by the scheduler's driver.
+    /// Number of accepted drafts; the scheduler's driver sets this.
     pub accepted: u64,
 }

@@ -26,11 +26,11 @@ fn config() -> SchedulerConfig {
     }
 }
 
-/// With an interval of 3 the steps 0, 3 and 6 compute prompts while others decode. The first prompt is alone: step 0.
+/// With an interval of 3 the steps 0, 3 and 6 compute prompts while requests decode. The first prompt is alone: step 0.
 /// The second arrives before step 1 and waits until step 3. The third, of 100 tokens, arrives before step 4; step 6
-/// computes 62 together with two decodes and leaves no request waiting, so the other 38 wait until step 9. Then the
-/// fourth and the fifth arrive together, of 70 each; step 12 has 61 tokens for them: the fifth is left waiting, so
-/// step 13 continues with both. Step 13 leaves none waiting: the fifth's other 18 wait until step 15.
+/// computes 62 of them together with two decodes and leaves no request waiting, so that the other 38 wait until step 9.
+/// Then the fourth and the fifth arrive together, with 70 each. Step 12 has 61 tokens for the two and leaves the fifth
+/// waiting, so that step 13 continues with both. Step 13 leaves none waiting: the fifth's other 18 wait until step 15.
 #[test]
 fn prompts_are_computed_in_every_third_step_beside_decodes() {
     let mut scheduler = Scheduler::new(config());

@@ -1,8 +1,8 @@
 //! The scheduler's side of vLLM's host tier (`--kv-offloading-size`, OffloadingConnector): look-ups at admission, loads
-//! that a request waits for, stores at the end of each step, and the jobs that the worker must finish before a step.
+//! for which a request waits, stores at the end of each step, and the jobs that the worker must finish before a step.
 //!
-//! Knows: whole chunks are loaded and stored; a request whose blocks are being loaded waits in a queue of its own; a
-//! store does not hold its blocks, so a step that reuses them flushes the store. Source: vLLM 0.33,
+//! Knows: whole chunks are loaded and stored. A request whose blocks are being loaded waits in a separate queue. A
+//! store does not keep its blocks allocated, so that a step that reuses them flushes the store. Source: vLLM 0.33,
 //! `distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py` and `v1/core/sched/scheduler.py`. Not modelled:
 //! priorities. Knows nothing about time: the driver reports the jobs that are done.
 
@@ -25,19 +25,19 @@ enum Phase {
     Arrived,
 }
 
-/// The connector's view of one request.
+/// State of one request in the connector.
 #[derive(Debug, Clone, Default)]
 struct State {
     number: u64,
-    /// Chunks offered so far.
+    /// Number of chunks offered to the host so far.
     next: usize,
     jobs: BTreeSet<u64>,
-    /// Its blocks in each group of layers.
+    /// Blocks of the request in each group of layers.
     tables: Vec<Vec<Block>>,
     phase: Phase,
     finished: bool,
     aborted: bool,
-    /// The last step that computes it.
+    /// Number of the last step that computes the request.
     last_step: u64,
 }
 
@@ -45,12 +45,12 @@ struct State {
 struct Job {
     id: RequestId,
     contents: Vec<Content>,
-    /// Blocks that a store reads; none for a load.
+    /// Blocks that a store reads; `None` for a load.
     blocks: Option<Vec<Block>>,
     sync: bool,
 }
 
-/// The host tier and its transfers.
+/// The host tier, and the copies to and from it.
 #[derive(Debug, Clone)]
 pub(super) struct Tier {
     config: OffloadConfig,
@@ -58,24 +58,24 @@ pub(super) struct Tier {
     states: BTreeMap<RequestId, State>,
     jobs: BTreeMap<u64, Job>,
     started: u64,
-    /// Stores that read a block which the request no longer holds.
+    /// For each block, the stores in flight that read it although the request does not hold it any more.
     fences: BTreeMap<Block, BTreeSet<u64>>,
-    /// Blocks of aborted requests that a load still writes, by its job.
+    /// For each load job, blocks of aborted requests that the load still writes.
     orphans: BTreeMap<u64, Vec<Block>>,
-    /// Chunks of asynchronous loads in flight.
+    /// Contents of the chunks that asynchronous loads in flight transfer.
     loading: BTreeSet<Content>,
-    /// Blocks taken in this step.
+    /// Blocks allocated in this step.
     taken: BTreeSet<Block>,
-    /// Tokens loaded within this step.
+    /// Number of tokens loaded synchronously in this step.
     sync_tokens: u64,
     /// Requests that ended since the last step, in order.
     ended: Vec<RequestId>,
-    /// Requests that hold blocks and wait, for a load or for room to run.
+    /// Requests that wait while they hold blocks, for a load or for room to run.
     pub(super) waiting: VecDeque<RequestId>,
-    /// Steps with tokens that were decided, and those whose output came.
+    /// Number of decided steps with tokens; `applied` is the number of these whose output has arrived.
     decided: u64,
     applied: u64,
-    /// Blocks that are freed once a step's output has come.
+    /// Blocks to be freed when the output of a step has arrived, with the number of that step.
     frees: VecDeque<(u64, Vec<Block>)>,
     transfers: Transfers,
 }
@@ -115,7 +115,7 @@ impl Tier {
         ((local / chunk + run as u64) * chunk).saturating_sub(local)
     }
 
-    /// Begins a step.
+    /// Begins a new step.
     pub(super) fn begin(&mut self) {
         self.taken.clear();
         self.sync_tokens = 0;
@@ -132,7 +132,7 @@ impl Tier {
         number
     }
 
-    /// Makes a step that takes a block which a store reads wait for the store.
+    /// Makes every step that allocates a block which store `job` reads wait for that store.
     fn fence(&mut self, job: u64) {
         let blocks = self.jobs.get(&job).and_then(|job| job.blocks.clone()).unwrap_or_default();
         self.fence_blocks(job, &blocks);
@@ -146,23 +146,23 @@ impl Tier {
 }
 
 impl Scheduler {
-    /// Chunks on the host: resident, idle, and on their way to it.
+    /// Numbers of chunks on the host: resident, idle, and being copied there; `None` without a host tier.
     pub(crate) fn host(&self) -> Option<[u64; 3]> {
         self.tier.as_ref().map(|tier| tier.host.counts())
     }
 
-    /// Requests that wait for a load, or have not been looked at since it arrived, in order of their indices.
+    /// Requests that wait for a load, or were not considered since it arrived, in order of their indices.
     pub(crate) fn loading(&self) -> Vec<RequestId> {
         let states = self.tier.iter().flat_map(|tier| &tier.states);
         states.filter(|(_, state)| state.phase != Phase::None).map(|(id, _)| *id).collect()
     }
 
-    /// Requests that hold blocks and wait, in order.
+    /// Requests that wait while they hold blocks, in order.
     pub(crate) fn holding(&self) -> Vec<RequestId> {
         self.tier.iter().flat_map(|tier| tier.waiting.iter().copied()).collect()
     }
 
-    /// True while a transfer or the end of a request is not known to the connector.
+    /// True while a copy is in flight, or the end of a request is not known to the connector.
     pub(crate) fn transfers(&self) -> bool {
         self.tier.as_ref().is_some_and(|tier| !tier.jobs.is_empty() || !tier.ended.is_empty())
     }
@@ -193,7 +193,7 @@ impl Scheduler {
             if let Some(blocks) = tier.orphans.remove(number) {
                 self.pool.release(&blocks);
             }
-            // The index of a request that has ended may be another's by now.
+            // The index of a request that has ended may have been reused.
             let Some(state) = tier.states.get_mut(&job.id) else { continue };
             if !state.jobs.remove(number) {
                 continue;
@@ -207,8 +207,8 @@ impl Scheduler {
         }
     }
 
-    /// The head of the requests that hold blocks runs if its load has arrived and there is room. `None` if the pass
-    /// ends, false if it waits on.
+    /// Admits the first of the requests that hold blocks, if its load has arrived and there is room. `None` if the pass
+    /// ends, `Some(None)` if the request continues to wait.
     pub(super) fn admit_held(&mut self, id: RequestId, pass: &Pass) -> Option<Option<Admission>> {
         let phase = self.tier.as_ref().and_then(|tier| tier.states.get(&id)).map(|state| state.phase);
         match phase {
@@ -236,7 +236,8 @@ impl Scheduler {
         Some(Some(Admission { tokens, cached: computed, prompt: known - computed > 1 }))
     }
 
-    /// Blocks that requests in their prompts, or waiting with blocks, still take for their whole sequences.
+    /// Number of blocks that requests with incomplete prompts, and requests that wait with blocks, will still allocate
+    /// for their whole sequences.
     pub(super) fn reserved(&self, step: &Step, held: &[RequestId]) -> u64 {
         let entered = |id: RequestId| step.new.contains(&id) || step.resumed.contains(&id);
         let in_prompt = |id: RequestId| {
@@ -263,7 +264,7 @@ impl Scheduler {
         .sum()
     }
 
-    /// Ends a step: flushes jobs whose blocks are taken, and stores chunks that it completes.
+    /// Ends a step: flushes jobs whose blocks the step allocated, and stores the chunks that the step completes.
     pub(super) fn connect(&mut self, step: &mut Step) {
         let Some(mut tier) = self.tier.take() else { return };
         for (id, _) in &step.scheduled {
@@ -317,7 +318,7 @@ impl Scheduler {
         self.tier = Some(tier);
     }
 
-    /// Offers the chunks that a request has completed.
+    /// Offers the chunks that a request has completed to the host.
     fn offer(&mut self, tier: &mut Tier, id: RequestId) {
         self.name_contents(id, usize::MAX);
         let r = &self.requests[id];
@@ -332,7 +333,7 @@ impl Scheduler {
         let content = |index: usize| r.contents[(index + 1) * per - 1];
         let mut offered: Vec<StoredChunk> = Vec::new();
         for (group, window) in self.config.windows.iter().enumerate() {
-            // A hit ends before the last known token, and needs the window before its end alone.
+            // A hit ends before the last known token, and needs only the window before its end.
             let (from, to) = match window {
                 None => (state.next, end),
                 Some(window) => {
@@ -368,7 +369,7 @@ impl Scheduler {
             });
             blocks.collect::<Vec<Block>>()
         };
-        // Blocks of a window may be freed while the request runs.
+        // Blocks outside a window may be freed while the request runs.
         let early = blocks_of(true);
         let blocks: Vec<Block> = blocks_of(false).into_iter().chain(early.iter().copied()).collect();
         let taken = r.finished && blocks.iter().any(|block| tier.taken.contains(block));
@@ -384,7 +385,7 @@ impl Scheduler {
         }
     }
 
-    /// The connector learns that a request ends, before its blocks are freed.
+    /// Reports the end of a request to the connector, before the request's blocks are freed.
     pub(super) fn end_transfers(&mut self, id: RequestId) {
         let Some(tier) = &mut self.tier else { return };
         tier.ended.push(id);
@@ -393,7 +394,7 @@ impl Scheduler {
         }
     }
 
-    /// A request leaves before its end: the blocks that its load writes are free once the load has arrived.
+    /// Removes a request before its end; blocks that its load writes are freed when the load has arrived.
     pub(super) fn abort_transfers(&mut self, id: RequestId) {
         self.end_transfers(id);
         let Some(tier) = &mut self.tier else { return };
@@ -412,14 +413,14 @@ impl Scheduler {
         tier.states.get(&id).is_some_and(|state| state.last_step > tier.applied)
     }
 
-    /// Frees blocks once the steps that were decided so far are applied.
+    /// Frees blocks when the steps that were decided so far are applied.
     pub(super) fn free_later(&mut self, blocks: Vec<Block>) {
         if let Some(tier) = &mut self.tier {
             tier.frees.push_back((tier.decided, blocks));
         }
     }
 
-    /// The output of a step with tokens has come: blocks that waited for it are free.
+    /// Applies the output of a step with tokens: frees the blocks that waited for it.
     pub(super) fn apply_frees(&mut self) {
         let Some(tier) = &mut self.tier else { return };
         tier.applied += 1;
@@ -429,7 +430,7 @@ impl Scheduler {
     }
 }
 
-/// Chunks that hold the part of a window before a hit's end.
+/// Number of chunks that hold the part of a window before a hit's end.
 fn window_chunks(window: u64, chunk: u64) -> usize {
     window.saturating_sub(1).div_ceil(chunk) as usize
 }

@@ -1,6 +1,6 @@
-//! Settings of vLLM's host tier, and the transfers of a step.
+//! Settings of vLLM's host tier, and the copies of one step.
 //!
-//! Does not contain: the decisions, which are [`super::tier`]'s.
+//! Knows: the settings and the form of decisions. Knows nothing about how [`super::tier`] makes them.
 
 use super::RequestId;
 use crate::kv_cache::offload::Chunk;
@@ -8,67 +8,67 @@ use crate::kv_cache::prefix::Content;
 use crate::spec::EvictionPolicy;
 use std::collections::BTreeSet;
 
-/// Settings of the host tier by vLLM's names.
+/// Settings of the host tier, by vLLM's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadConfig {
-    /// Chunks that the host holds.
+    /// Number of chunks that the host holds.
     pub chunks: usize,
-    /// Blocks of a chunk.
+    /// Number of blocks per chunk.
     pub blocks_per_chunk: usize,
-    /// Order in which chunks leave the host.
+    /// Order in which chunks are evicted from the host.
     pub eviction_policy: EvictionPolicy,
-    /// Offers from which on a chunk is stored; below 2 each chunk is.
+    /// Number of times that a chunk must be offered before it is stored; below 2 it is stored at once.
     pub store_threshold: u32,
     /// True if only prompts are stored.
     pub offload_prompt_only: bool,
-    /// Tokens that a step may load before it computes; 0 makes every load asynchronous.
+    /// Most tokens that a step may load before it computes; 0 makes every load asynchronous.
     pub sync_load_budget_tokens: u64,
 }
 
-/// A chunk that is stored, with its group of layers.
+/// A chunk that is stored, with the number of its group of layers.
 pub(crate) type StoredChunk = (usize, Chunk);
 
-/// Transfers that a step starts, and the connector's other decisions.
+/// Copies that a step starts, and the connector's other decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Transfers {
     /// Loads from the host.
     pub loads: Vec<Load>,
-    /// Stores to the host: job, request, chunks.
+    /// Stores to the host: number of the job, request, chunks.
     pub stores: Vec<(u64, RequestId, Vec<StoredChunk>)>,
-    /// Contents that left the host, in order.
+    /// Contents that were evicted from the host, in order.
     pub evicted: Vec<Content>,
-    /// Requests whose chunks did not fit.
+    /// Requests whose chunks did not fit on the host.
     pub refused: Vec<RequestId>,
-    /// Requests that the connector put off.
+    /// Requests that the connector postponed to a later step.
     pub later: Vec<RequestId>,
-    /// Jobs that the worker finishes before the step.
+    /// Jobs that the worker must finish before the step runs.
     pub flush: BTreeSet<u64>,
 }
 
-/// A load of one request.
+/// A load from the host for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Load {
     /// Number of the job.
     pub job: u64,
-    /// The request.
+    /// The request that loads.
     pub id: RequestId,
-    /// Tokens found on the device.
+    /// Number of tokens found on the device.
     pub local: u64,
-    /// Tokens to load.
+    /// Number of tokens to load.
     pub tokens: u64,
-    /// First block, and number of blocks, of each group of layers.
+    /// For each group of layers, its first block to load and the number of blocks.
     pub(crate) blocks: Vec<[u64; 2]>,
     /// True if the request runs in the same step.
     pub sync: bool,
 }
 
-/// Tokens of a waiting request that the host has.
+/// Result of looking up a waiting request's tokens on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum External {
-    /// Asked again in a later step.
+    /// The look-up is repeated in a later step.
     Later,
-    /// Loaded within the step; possibly none.
+    /// Number of tokens to load within the step; may be 0.
     Sync(u64),
-    /// Loaded while the request waits.
+    /// Number of tokens to load while the request waits.
     Async(u64),
 }

@@ -1,7 +1,8 @@
 //! Look-ups of waiting requests in vLLM's host tier, and the loads that follow.
 //!
-//! Knows: whole chunks are found, in every group of layers: a full group from the first chunk on until one is missing, a
-//! group with a window from the right, and only the window's are loaded. Knows nothing about stores.
+//! Knows: whole chunks are found, in every group of layers. In a group with full attention they are found from the
+//! first chunk on until one is missing; in a group with a window they are found from the end, and only the window's
+//! chunks are loaded. Knows nothing about stores.
 
 use super::{Job, Phase, window_chunks};
 use crate::kv_cache::offload::{Chunk, Residence};
@@ -20,7 +21,7 @@ impl Scheduler {
         tier.found(&contents, self.config.block_size, self.cached(prompt))
     }
 
-    /// Tokens of a waiting request that the host has after `local` tokens on the device.
+    /// Tokens of a waiting request that are on the host, after `local` tokens on the device.
     pub(in crate::scheduler::vllm) fn external(&mut self, id: RequestId, local: u64) -> External {
         if self.tier.is_none() {
             return External::Sync(0);
@@ -65,7 +66,7 @@ impl Scheduler {
         External::Async(tokens)
     }
 
-    /// Starts the load of `tokens` tokens after `local` ones, whose blocks the request has.
+    /// Starts the load of `tokens` tokens after `local` ones; the request has the blocks for them.
     pub(in crate::scheduler::vllm) fn start_load(
         &mut self,
         id: RequestId,
@@ -100,8 +101,8 @@ impl Scheduler {
     }
 }
 
-/// End of the longest run of chunks in `range`, from its start on, that every group has `found`: a full group all of
-/// them, a group with a window those in the window before the end.
+/// End of the longest run of chunks in `range`, from its start, for which every group has `found` the chunks that it
+/// needs: all of them for full attention, the chunks in the window before the end otherwise.
 fn agreed(
     windows: &[Option<u64>],
     range: Range<usize>,
@@ -133,7 +134,7 @@ fn agreed(
     }
 }
 
-/// Groups and chunks of `range` that a hit needs.
+/// The groups and chunks of `range` that a hit needs.
 fn needed(
     windows: &[Option<u64>],
     range: Range<usize>,
@@ -144,7 +145,7 @@ fn needed(
     })
 }
 
-/// The first chunk of `range` that a hit at its end needs in a group.
+/// The first chunk of `range` that a group needs for a hit at the end of `range`.
 fn from(window: Option<u64>, range: &Range<usize>, chunk: u64) -> usize {
     let within = window.map_or(usize::MAX, |window| window_chunks(window, chunk));
     range.start.max(range.end.saturating_sub(within))
