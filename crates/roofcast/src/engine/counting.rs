@@ -55,6 +55,17 @@ struct Decided {
     changes: bool,
 }
 
+/// Steps that were taken.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// Steps in which the decodes took part.
+    decodes: u64,
+    /// Start of the last step.
+    began: Ticks,
+    /// End of the last step.
+    end: Ticks,
+}
+
 impl<D: Decodes> Engine<D> {
     /// An idle engine; `swap` is the time to move one token's KV between device and host.
     pub fn new(config: EngineConfig, policy: Policy, price: StepPrices, swap: Ticks) -> Engine<D> {
@@ -73,7 +84,8 @@ impl<D: Decodes> Engine<D> {
     }
 
     /// Decides the next step.
-    #[inline(always)]
+    // Called from two places in every step's code: one copy is smaller than the processor's instruction cache.
+    #[inline(never)]
     fn decide(&mut self) -> Decided {
         let state = &mut self.state;
         state.chunks.clear();
@@ -102,7 +114,7 @@ impl<D: Decodes> Engine<D> {
 
     /// Takes at most `most` steps that only decode, up to the next event.
     #[inline(always)]
-    fn leap(&mut self, horizon: Ticks, most: u64, departed: &mut Vec<Departure>) {
+    fn leap(&mut self, horizon: Ticks, most: u64) -> Run {
         let state = &mut self.state;
         let n = state.decodes.len();
         let price = self.price.decode(n);
@@ -125,14 +137,12 @@ impl<D: Decodes> Engine<D> {
         let last = u128::from(first) + u128::from(growth) * u128::from(steps - 1);
         let began = Ticks(end.0 - last);
         state.polling.decoded(steps, began);
-        self.advance(steps);
-        self.decide_ahead(began, end);
-        self.finish(departed);
+        Run { decodes: steps, began, end }
     }
 
     /// Takes one step that computes chunks of prompts or moves KV cache between device and host.
     #[inline(always)]
-    fn mixed(&mut self, decode: bool, swapped: u64, departed: &mut Vec<Departure>) {
+    fn mixed(&mut self, decode: bool, swapped: u64) -> Run {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
         self.prompts.clear();
@@ -161,15 +171,26 @@ impl<D: Decodes> Engine<D> {
         }
         count(state, state.running(), n + new, 1);
         state.polling.prefilled(began);
-        if decode {
-            self.advance(1);
+        Run { decodes: u64::from(decode), began, end }
+    }
+
+    /// Applies the results of steps, after the next step is decided if steps are decided ahead.
+    #[inline(always)]
+    fn apply(&mut self, run: Run, departed: &mut Vec<Departure>) {
+        if run.decodes > 0 {
+            self.advance(run.decodes);
         }
-        self.apply_chunks(end);
-        self.decide_ahead(began, end);
-        for id in self.completed.drain(..) {
-            self.state.mark_decoding(id);
+        if !self.state.chunks.is_empty() {
+            self.apply_chunks(run.end);
         }
-        self.finish(departed);
+        self.decide_ahead(run.began, run.end);
+        if self.state.timeline.is_some() {
+            self.completed.iter().for_each(|id| self.state.mark_decoding(*id));
+        }
+        self.completed.clear();
+        for (id, _) in self.ended.drain(..) {
+            departed.push(self.state.finish(id));
+        }
     }
 
     /// Applies chunks whose computation ends at `end`; a request whose prompt is complete samples its first token.
@@ -198,14 +219,6 @@ impl<D: Decodes> Engine<D> {
         self.state.decodes.advance(steps, &mut self.ended);
         for (id, computed) in &self.ended {
             self.state.end(*id, *computed);
-        }
-    }
-
-    /// Removes the sequences that have ended, and appends them to `departed`.
-    #[inline(always)]
-    fn finish(&mut self, departed: &mut Vec<Departure>) {
-        for (id, _) in self.ended.drain(..) {
-            departed.push(self.state.finish(id));
         }
     }
 }
@@ -291,13 +304,14 @@ impl<D: Decodes> Replica for Engine<D> {
             return false;
         }
         let swapped = self.state.moved();
-        if self.state.chunks.is_empty() && swapped == 0 {
+        let run = if self.state.chunks.is_empty() && swapped == 0 {
             let landing = self.state.landing().max(self.state.clock);
             let once = self.fresh || changes && (self.state.waiting() > 0 || !self.state.config.ahead);
-            self.leap(horizon.min(landing), if once { 1 } else { u64::MAX }, departed);
+            self.leap(horizon.min(landing), if once { 1 } else { u64::MAX })
         } else {
-            self.mixed(decode, swapped, departed);
-        }
+            self.mixed(decode, swapped)
+        };
+        self.apply(run, departed);
         true
     }
 
