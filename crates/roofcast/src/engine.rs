@@ -64,7 +64,7 @@ pub trait Replica {
     /// Tokens of a prompt that are in the prefix cache, in whole blocks; 0 for caches that do not find blocks by
     /// content.
     fn cached(&self, prompt: &Prompt) -> u64;
-    /// Tokens of a prompt in vLLM's host tier after those in the prefix cache.
+    /// Number of a prompt's tokens in vLLM's host tier that follow its tokens in the prefix cache.
     fn cached_on_host(&self, _prompt: &Prompt) -> u64 {
         0
     }
@@ -99,7 +99,7 @@ pub trait Replica {
 /// Assumed rate of copies between device and host, in bytes per second: the part of PCIe 4.0 x16's 31.5 GB/s that large
 /// copies reach.
 pub(crate) const HOST_LINK: ByteRate = ByteRate(25e9);
-/// Assumed time to launch one copy: about that of a `cudaMemcpyAsync`. vLLM v0 swaps keys and values of every layer
+/// Assumed time to launch one copy, about the time of a `cudaMemcpyAsync`. vLLM v0 swaps keys and values of every layer
 /// block by block, each with a separate copy (`swap_blocks` in `csrc/cache_kernels.cu`).
 const COPY: Picoseconds = Picoseconds(5_000_000);
 

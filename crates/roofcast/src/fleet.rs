@@ -216,9 +216,10 @@ impl Fleet {
     }
 
     /// Time until which a replica may leap: the next arrival. In a closed loop a leap also ends with the last steps of
-    /// the other replicas, because their answers may cause requests, and with those of replicas that may hand over
-    /// prompts. For a lone replica with an unlimited queue in order of arrival, a waiting request changes nothing until
-    /// a running one leaves; in a closed loop even a refusal matters, because the next request follows it.
+    /// the other replicas, because their answers may cause requests; in a disaggregated fleet, with the last steps of
+    /// replicas that may hand over prompts. For a lone replica with an unlimited queue in order of arrival, a waiting
+    /// request changes nothing until a running one leaves; in a closed loop even a refusal matters, because the next
+    /// request follows it.
     #[inline(always)]
     fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
         if let [alone] = self.replicas.as_slice() {

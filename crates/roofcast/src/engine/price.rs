@@ -176,23 +176,23 @@ fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass)
 
 /// Times of the GEMMs with `rows` rows, from the cache if they are known.
 #[inline(always)]
-fn products(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
+fn products(timing: &Timing, cache: &mut Products, (kind, rows): (Rows, u64)) -> [f64; 2] {
     let index = rows as usize;
-    match met.get(index) {
+    match cache.get(index) {
         Some(known) if !known[0].is_nan() => *known,
-        _ => first_met(timing, met, (of, rows)),
+        _ => first_met(timing, cache, (kind, rows)),
     }
 }
 
 /// Computes and caches the times of the GEMMs with `rows` rows.
 #[cold]
-fn first_met(timing: &Timing, met: &mut Products, (of, rows): (Rows, u64)) -> [f64; 2] {
-    let (index, products) = (rows as usize, timing.products(of, rows));
+fn first_met(timing: &Timing, cache: &mut Products, (kind, rows): (Rows, u64)) -> [f64; 2] {
+    let (index, products) = (rows as usize, timing.products(kind, rows));
     if index < MOST_ROWS {
-        if met.len() <= index {
-            met.resize(index + 1, [f64::NAN; 2]);
+        if cache.len() <= index {
+            cache.resize(index + 1, [f64::NAN; 2]);
         }
-        met[index] = products;
+        cache[index] = products;
     }
     products
 }

@@ -329,12 +329,12 @@ impl<D: Decodes> Replica for Sglang<D> {
         let SglangConfig { scheduler: config, max_model_len, .. } = &self.config;
         let (input, output) = (u64::from(arrival.input), u64::from(arrival.output));
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
-        // `asked` is the number of tokens that admission needs in an empty pool.
-        let asked = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;
+        // `needed` is the number of tokens that admission needs in an empty pool.
+        let needed = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;
         // Exact lengths are counted in whole pages, whatever was generated before a retraction.
         let exact = arrival.ignore_eos && config.disable_radix_cache;
         let whole = if exact { input + self.bound(arrival) + 2 * config.page_size + 1 } else { 0 };
-        input + output <= *max_model_len && asked.max(whole) < pool && input + output + 2 <= pool
+        input + output <= *max_model_len && needed.max(whole) < pool && input + output + 2 <= pool
     }
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {

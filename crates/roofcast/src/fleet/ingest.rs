@@ -23,7 +23,7 @@ pub struct Ingest {
     each: f64,
     /// Seconds per prompt token during which the server reads no other request.
     token: f64,
-    /// Latency from the end of reading until the engine has the request; overlaps with that of other requests.
+    /// Latency from the end of reading until the engine has the request; overlaps with the latency of other requests.
     latency: Ticks,
     /// Time at which the server finishes reading its last request.
     free: Ticks,

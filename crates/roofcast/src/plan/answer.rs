@@ -209,7 +209,7 @@ pub struct Choice {
     pub enable_chunked_prefill: bool,
     /// True if blocks are found by their content (prefix cache).
     pub enable_prefix_caching: bool,
-    /// GiB of host memory in which each engine keeps KV, too (`kv_offloading_size`); `None` without a host tier.
+    /// GiB of host memory in which each engine also keeps KV cache (`kv_offloading_size`); `None` without a host tier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_tier_gib: Option<f64>,
     /// Number of draft tokens per step; `None` without drafts.

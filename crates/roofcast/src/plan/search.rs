@@ -90,7 +90,7 @@ impl Search<'_> {
         }
     }
 
-    /// Dollars per hour, host tiers included; `None` if an accelerator has no price.
+    /// Dollars per hour of all accelerators and host tiers; `None` if an accelerator has no price.
     pub(super) fn per_hour(&self, candidate: &Candidate) -> Option<f64> {
         let accelerators =
             self.judge.space.total(candidate, |chip| Some(chip.price.as_ref()?.usd_per_hour))?;

@@ -136,9 +136,9 @@ pub(super) struct SearchSpace {
     pub(super) shapes: Vec<ReplicaShape>,
     pub(super) least: u64,
     pub(super) most: u64,
-    /// Dollars per GiB of host memory and hour.
+    /// Dollars per hour for one GiB of host memory.
     host_price: f64,
-    /// GiB of the host tier of the spec's engine.
+    /// GiB of the host tier of each engine, as the spec sets it.
     host_gib: f64,
 }
 
@@ -233,7 +233,7 @@ impl SearchSpace {
         sides.flatten().map(|(chip, count)| Some(of(chip)? * count as f64)).sum()
     }
 
-    /// Dollars per hour of the host tiers of a deployment.
+    /// Dollars per hour for all host tiers of a deployment.
     pub(super) fn host_dollars(&self, candidate: &Candidate) -> f64 {
         let engines = |pool: CandidatePool| {
             let shape = &self.shapes[pool.shape];

@@ -1,6 +1,7 @@
-//! Settings of engine and router that a search chooses among, other than the sizes of a step.
+//! Settings of engine and router from which a search chooses, other than the sizes of a step.
 //!
-//! Knows: their combinations, how they are laid over a spec, and their words. Knows nothing about chips' shapes.
+//! Knows: the combinations of these settings, how they are applied to a spec, and their text. Knows nothing about the
+//! shapes of replicas.
 
 use super::launch::vendors;
 use crate::accelerator::Accelerator;
@@ -9,21 +10,21 @@ use crate::router::Routing;
 use crate::spec::{EngineKind, SearchSpec, Spec};
 use crate::workload::Arrivals;
 
-/// Settings of engine and router other than numbers; `None` values are taken from the spec.
+/// Settings of engine and router, other than sizes of a step; the spec applies to `None` values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReplicaSettings {
     pub(super) engine: Option<String>,
     pub(super) router: Option<Routing>,
     pub(super) enable_chunked_prefill: Option<bool>,
     pub(super) enable_prefix_caching: Option<bool>,
-    /// GiB of the host tier of each engine.
+    /// GiB of the host tier of each engine; 0 for none.
     pub(super) kv_offloading_size: Option<u64>,
-    /// True if drafts are made, if the spec has drafts.
+    /// True to use the drafts of the spec, false not to.
     pub(super) speculative: Option<bool>,
 }
 
 impl ReplicaSettings {
-    /// `spec` with these settings over it.
+    /// Applies these settings to `spec`.
     pub(super) fn lay(&self, spec: &mut Spec) {
         if let Some(name) = &self.engine {
             spec.engine.scheduler = EngineKind::of(name).scheduler();
@@ -43,14 +44,14 @@ impl ReplicaSettings {
         }
     }
 
-    /// True if the engine named here or in the spec runs on `chip`, as far as that is known.
+    /// False if the engine of these settings, or else of the spec, is known not to run on `chip`.
     pub(super) fn runs_on(&self, chip: &Accelerator, spec: &Spec) -> bool {
         let named =
             self.engine.as_deref().or(spec.engine.name.as_deref()).map(|name| vendors(EngineKind::of(name)));
         named.is_none_or(|vendors| vendors.is_empty() || vendors.contains(&chip.vendor.as_str()))
     }
 
-    /// The settings in words, if there are any.
+    /// Text of each setting that has a value.
     pub(super) fn words(&self) -> Vec<String> {
         let switched = |on: Option<bool>, what: &str| {
             on.map(|on| if on { format!("with {what}") } else { format!("without {what}") })
@@ -74,8 +75,8 @@ pub(super) fn listed(list: &[String]) -> Vec<Option<String>> {
     if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() }
 }
 
-/// The settings of engines and routers: every combination of the search's values. If prompts share tokens and no
-/// router is given, a prefix-aware router is considered as well.
+/// The settings of engines and routers: every combination of the search's values. If prompts share tokens and the spec
+/// names no router, a prefix-aware router is considered as well.
 pub(super) fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec<ReplicaSettings>> {
     const ENGINES: [EngineKind; 3] = [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm];
     if let Some(name) = search.engines.iter().find(|name| !ENGINES.contains(&EngineKind::of(name))) {
@@ -107,7 +108,7 @@ pub(super) fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec
     Ok(vary(all, &search.speculative, |told, on| told.speculative = Some(on)))
 }
 
-/// Every one of `all` with every one of `values`; `all` themselves if there are none.
+/// Every item of `all` combined with every item of `values`; `all` unchanged if `values` is empty.
 fn vary<T: Clone>(
     all: Vec<ReplicaSettings>,
     values: &[T],

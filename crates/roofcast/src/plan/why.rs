@@ -126,7 +126,7 @@ fn has(found: &Search, index: usize, (key, value): &(&str, &str)) -> bool {
     }
 }
 
-/// The result of one deployment; simulated to the end unless it was, or cannot run.
+/// The result of one deployment, which is simulated to the end unless it was already, or cannot run.
 fn near(found: &mut Search, index: usize) -> Result<Near> {
     let candidate = found.candidates[index];
     let runs = match &found.judged[index] {

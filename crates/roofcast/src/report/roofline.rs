@@ -12,7 +12,7 @@ const DECODE: usize = 0;
 const PREFILL: usize = 1;
 
 /// Most operators at one place that are named; of further ones only the number is printed.
-const SAID: usize = 2;
+const NAMED: usize = 2;
 
 /// An operator under the roofline.
 struct Spot {
@@ -98,7 +98,7 @@ fn draw(chart: &mut Chart, spots: &[Spot], series: usize) {
         }
     }
     for (spot, names) in labels {
-        let more = names.len().saturating_sub(SAID);
+        let more = names.len().saturating_sub(NAMED);
         let mut text = names[..names.len() - more].join(", ");
         if more > 0 {
             text += &format!(" and {more} more");

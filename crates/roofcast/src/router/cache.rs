@@ -33,7 +33,7 @@ pub(crate) trait Replicas {
     fn blocks(&self, index: usize) -> (u64, u64);
     /// Tokens of the routed request's prompt that are in the prefix cache, in whole blocks.
     fn cached(&self, index: usize) -> u64;
-    /// Tokens of the request's prompt in the host tier after those in the prefix cache.
+    /// Number of tokens of the routed request's prompt in the host tier that follow its tokens in the prefix cache.
     fn cached_on_host(&self, _index: usize) -> u64 {
         0
     }
@@ -250,9 +250,10 @@ mod tests {
         assert_eq!(chosen(Routing::LlmD, prefix, 1600, &reported), 1);
     }
 
-    /// 1600 tokens are 100 blocks of 16, and B has 800 of them, 50 blocks, on its host. Dynamo: A costs 100 + 10 = 110. B
-    /// costs 100 − 0.75 × 50 + 60 = 122.5 with 60 blocks in use, and 100 − 1 × 50 + 55 = 105 with 55 and a weight of 1.
-    /// llm-d: A scores 2 + 2 × 0.99 = 3.98. B scores 2 × 0.945 = 1.89, 3.39 with 3 × 0.5 more, 4.39 with 5 × 0.5 more.
+    /// 1600 tokens are 100 blocks of 16, and replica B has 800 tokens, 50 blocks, on its host. Dynamo: A costs 100 + 10
+    /// = 110. B costs 100 − 0.75 × 50 + 60 = 122.5 with 60 blocks in use, and 100 − 1 × 50 + 55 = 105 with 55 and a
+    /// weight of 1. llm-d: A scores 2 + 2 × 0.99 = 3.98. B scores 2 × 0.945 = 1.89, 3.39 with 3 × 0.5 more, 4.39 with 5
+    /// × 0.5 more.
     #[test]
     fn tokens_on_the_host_count() {
         let weighed = |weight| RoutingSpec { host_cache_hit_weight: weight, ..RoutingSpec::default() };

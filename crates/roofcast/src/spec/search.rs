@@ -39,7 +39,7 @@ pub struct SearchSpec {
     pub enable_prefix_caching: Vec<bool>,
     /// Sizes of vLLM's host tier of each engine in GiB, 0 for none; the size of `[engine]` if empty.
     pub kv_offloading_size: Vec<u64>,
-    /// Dollars per GiB of host memory and hour, for the host tiers of a deployment; 0 if absent.
+    /// Dollars per hour for one GiB of host memory, for the host tiers of a deployment; 0 if absent.
     pub host_memory_price: Option<f64>,
     /// True to use speculative decoding by `[engine.speculative]`, false not to; only true if empty.
     pub speculative: Vec<bool>,

@@ -27,9 +27,9 @@ impl Scheduler {
         self.memory.decodes_that_fit(most)
     }
 
-    /// Repeats the last decision `steps` times and processes the results that arrive meanwhile: those of all decisions
-    /// but the last, in the overlap loop but the last two. Returns the allocated tokens after each of these decisions,
-    /// summed.
+    /// Repeats the last decision `steps` times and processes the results that arrive meanwhile: the results of all
+    /// decisions but the last, in the overlap loop of all but the last two. Returns the allocated tokens after each of
+    /// these decisions, summed.
     pub(crate) fn repeat(&mut self, steps: u64) -> u128 {
         self.ratio.decay(steps);
         self.running.results += steps - u64::from(self.overlaps());

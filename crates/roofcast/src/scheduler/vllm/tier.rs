@@ -106,7 +106,8 @@ impl Tier {
         self.states.insert(id, State { number, ..State::default() });
     }
 
-    /// Tokens of `contents`, blocks of `block` tokens, that the host has after the first `local` tokens.
+    /// Number of tokens on the host that follow the first `local` tokens of `contents`, which are blocks of `block`
+    /// tokens each.
     pub(super) fn found(&self, contents: &[Content], block: u64, local: u64) -> u64 {
         let per = self.config.blocks_per_chunk;
         let chunk = per as u64 * block;

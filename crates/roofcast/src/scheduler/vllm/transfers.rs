@@ -58,7 +58,7 @@ pub(crate) struct Load {
     pub tokens: u64,
     /// For each group of layers, its first block to load and the number of blocks.
     pub(crate) blocks: Vec<[u64; 2]>,
-    /// True if the request runs in the same step.
+    /// True if the request runs in the step that loads.
     pub sync: bool,
 }
 

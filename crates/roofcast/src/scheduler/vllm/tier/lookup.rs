@@ -13,7 +13,7 @@ use crate::workload::Prompt;
 use std::ops::Range;
 
 impl Scheduler {
-    /// Tokens of `prompt` on the host after those in the prefix cache, in whole chunks.
+    /// Number of tokens of `prompt` on the host that follow its tokens in the prefix cache, in whole chunks.
     pub(crate) fn cached_on_host(&self, prompt: &Prompt) -> u64 {
         let Some(tier) = &self.tier else { return 0 };
         let contents =
