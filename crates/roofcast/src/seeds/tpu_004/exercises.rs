@@ -98,8 +98,8 @@ fn second(catalog: &Catalog) -> Result<Vec<Claim>> {
     ])
 }
 
-/// Time in seconds of a step of 405B on `chips` chips, with int8 weights and KV at 8192 tokens: max(2PB FLOPs, P bytes)
-/// + B · KV.
+/// Time in seconds of a step of 405B on `chips` chips, with int8 weights and KV at 8192 tokens:
+/// max(2PB FLOPs, P bytes) + B · KV.
 fn step(chips: f64, batch: u64, kv: f64) -> f64 {
     let batch = batch as f64;
     let matrices = (2.0 * BIG_PARAMETERS * batch / (chips * FLOPS)).max(BIG_PARAMETERS / (chips * BANDWIDTH));
