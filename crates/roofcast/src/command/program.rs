@@ -2,6 +2,9 @@
 //!
 //! Knows: how shells, `docker run` and images of engines wrap a server's arguments. Knows nothing about the meaning of
 //! flags.
+//!
+//! Sources: `docker run --help` of Docker 28; the `ENTRYPOINT` of the images `vllm/vllm-openai`, `rocm/vllm`,
+//! `ghcr.io/ggml-org/llama.cpp` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
 
 use super::{PLACE, ServeCommand, is_variable, words};
 use crate::error::{Error, Result};

@@ -1,4 +1,6 @@
 //! Caches of replicas as a cache-aware router sees them, and the prompt tokens that its choices find there.
+//!
+//! Knows: counts that replicas and their servers report. Knows nothing about policies ([`crate::router::cache`]).
 
 use super::Servers;
 use crate::engine::Replica;

@@ -1,4 +1,7 @@
 //! A chart: lines, points and labels, placed by values of the axes, and a legend.
+//!
+//! Knows: lines, bands, points, bounds and labels. Knows nothing about pixels, which [`draw`] computes, or about the
+//! meaning of values.
 
 mod axis;
 mod draw;

@@ -1,4 +1,7 @@
 //! The picture of measured points: each measured time over batch, prompt or context, with its forecast and its limit.
+//!
+//! Knows: the quantity over which points form curves, and the properties that distinguish curves. Knows nothing about
+//! how points were forecast.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page};
 use crate::measurement::{Lengths, Measurement, Metrics};

@@ -1,4 +1,6 @@
 //! One axis: its range, its scale and the ticks for which there is room.
+//!
+//! Knows: linear, logarithmic and named scales, SI prefixes. Knows nothing about SVG.
 
 use super::text;
 
