@@ -8,6 +8,7 @@ mod catalog;
 mod emulate;
 mod files;
 pub(crate) mod flags;
+pub(crate) mod foreign;
 mod help;
 mod keys;
 mod later;

@@ -1,5 +1,6 @@
 //! Exit codes: 0; 2 bad input; 3 invalid measurement or interrupted run; 4 a valid question without a feasible answer.
 
+use crate::args::foreign;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use roofcast::Error;
 use std::error::Error as _;
@@ -50,6 +51,9 @@ pub(crate) fn misused(
                 .into(),
         );
     }
+    if let Some((flag, instead)) = foreign_flag(error) {
+        return fail(&Error::field("arguments", flag, "not a flag here", instead).into());
+    }
     let Some(first) = value_error(error) else {
         // If stderr is closed, too, nothing can be reported.
         drop(error.print());
@@ -82,6 +86,17 @@ const WITH_IT: &str = "a build with it: `cargo install --locked --path crates/ro
 fn left_out(error: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     (!cfg!(feature = "network") && ["bench", "emulate", "serve"].contains(&verb.as_str())).then_some(verb)
+}
+
+/// A flag that this verb does not have, with its dashes, and the flags with that purpose.
+fn foreign_flag(error: &clap::Error) -> Option<(&str, &'static str)> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => {
+            let name = flag.strip_prefix("--")?.split('=').next()?;
+            Some((flag.split('=').next()?, foreign::counterpart(name)?))
+        }
+        _ => None,
+    }
 }
 
 /// The flag in the arguments that resembles no flag of the verb, without its dashes.
@@ -142,7 +157,14 @@ fn value_error(error: &clap::Error) -> Option<Error> {
     let accepted = match error.kind() {
         ErrorKind::ValueValidation => accepted(error)?,
         ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
-            Some(ContextValue::Strings(names)) if !found.is_empty() => names.join(", "),
+            Some(ContextValue::Strings(names)) if !found.is_empty() => {
+                let chips = if flag == "--compare" {
+                    "; for accelerators --sweep hardware=h100-sxm,mi300x"
+                } else {
+                    ""
+                };
+                names.join(", ") + chips
+            }
             _ => return None,
         },
         _ => return None,

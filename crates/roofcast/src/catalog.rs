@@ -174,6 +174,10 @@ impl Catalog {
     /// Finds an accelerator like [`Catalog::accelerator`], but returns `None` for an unknown name and saves the time
     /// of computing suggestions.
     pub fn find_accelerator(&self, name: &str) -> Result<Option<&Accelerator>> {
+        if machines::is_generic(name) {
+            let hint = "accepted: a name such as h100-sxm; `roofcast catalog` lists them".to_owned();
+            return Err(Error::Unknown { kind: "accelerator", found: name.to_owned(), hint });
+        }
         let found = match names::find(&self.accelerators, name) {
             Match::One(slot) | Match::Beginning(slot) => return slot.get().map(Some),
             Match::Several(slots) => slots,

@@ -2,6 +2,7 @@
 //!
 //! Knows: the command-line form of each kind of key. The library knows the meaning of keys and the valid values.
 
+use super::foreign;
 use super::help::{ENGINE, LOAD, MACHINE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, SpecKey, ValueType};
@@ -147,13 +148,10 @@ fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg
         ValueType::Toml => vec![],
     }
     .into_iter()
+    .map(|arg| arg.aliases(foreign::aliases(flag)))
     .map(|arg| match flag {
         "concurrency" => arg.visible_alias("users").conflicts_with("rate"),
-        "engine-version" => arg.alias("version"),
-        // Alias: `bench` uses this name for bounds on single requests.
-        "ttft-p99" => arg.alias("slo-ttft"),
-        "tpot-p99" => arg.alias("slo-tpot").conflicts_with("tokens-per-s-user"),
-        "e2el-p99" => arg.alias("slo-e2el"),
+        "tpot-p99" => arg.conflicts_with("tokens-per-s-user"),
         _ => arg,
     })
     .collect()

@@ -83,6 +83,35 @@ fn numbers_have_suffixes_exponents_and_underscores() {
     assert_eq!(set["engine"]["max_num_batched_tokens"].as_integer(), Some(8192));
 }
 
+/// Flags of engines, clients and planners are aliases where they mean the same, and name a flag where they do not.
+#[test]
+fn flags_of_other_programs_are_known() {
+    let ours = "--tp 2 --kv fp8 --rate 3 --requests 50 --input-len 300 --output-len 40 --count 2";
+    let theirs = "--tensor-parallel-size 2 --kv-cache-dtype fp8 --request-rate 3 --num-prompts 50 --isl 300 --osl 40 --gpus 2";
+    let spec = |flags: &str| {
+        roofcast(&format!("simulate --model llama-3.1-8b --hardware h100-sxm {flags} --dump-spec"))
+    };
+    let (ours, theirs) = (spec(ours), spec(theirs));
+    assert!(ours.code == 0 && theirs.out == ours.out, "{} {}", ours.err, theirs.err);
+    for (command, flag, instead) in [
+        ("simulate --draft llama-3.2-1b", "--draft", "--draft-model"),
+        ("plan --max-price 5", "--max-price", "--minimise"),
+        ("plan --ttft 300", "--ttft", "--ttft-p99"),
+        ("simulate --batch=8", "--batch", "--max-num-seqs"),
+        ("limits --users 8", "--users", "--batch"),
+        ("plan --data-parallel-size 2", "--data-parallel-size", "--replicas"),
+    ] {
+        let refused = roofcast(command);
+        assert!(refused.code == 2 && refused.err.lines().count() == 1, "{}", refused.err);
+        let told = format!("roofcast: arguments: `{flag}` is not a flag here; accepted: ");
+        assert!(refused.err.starts_with(&told) && refused.err.contains(instead), "{}", refused.err);
+    }
+    let generic = roofcast("plan --hardware gpu");
+    assert!(generic.code == 2 && generic.err.contains("a name such as h100-sxm"), "{}", generic.err);
+    let chips = roofcast("limits --model llama-3.1-8b --hardware h100-sxm --compare h100,mi300x");
+    assert!(chips.code == 2 && chips.err.contains("--sweep hardware="), "{}", chips.err);
+}
+
 #[test]
 fn a_files_first_mark_is_no_text_of_it() {
     let config = "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \
@@ -287,8 +316,8 @@ fn errors_are_of_a_readers_size() {
             "a spec, which ends in .toml; a model is --model, a trace --workload",
         ),
         (
-            "plan --rate 1 --budget 5".into(),
-            "`roofcast keys budget` searches every key of a spec and its flag",
+            "plan --rate 1 --surcharge 5".into(),
+            "`roofcast keys surcharge` searches every key of a spec and its flag",
         ),
     ] {
         let run = roofcast(&question);

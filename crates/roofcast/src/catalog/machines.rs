@@ -60,6 +60,12 @@ struct Device {
     cores: Option<u64>,
 }
 
+/// True for a name without a word that distinguishes devices, such as `gpu`.
+pub(super) fn is_generic(name: &str) -> bool {
+    let words = words(name);
+    !words.is_empty() && words.iter().all(|word| IDLE.contains(&word.as_str()))
+}
+
 /// Entries that a device name may mean; if the name states neither memory nor cores, the first entry of the chip.
 pub(super) fn find<'a>(entries: &'a Entries<Accelerator>, name: &str) -> Vec<&'a Slot<Accelerator>> {
     let wanted = Device::read(name);
