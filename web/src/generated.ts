@@ -563,6 +563,8 @@ export interface Errors {
   p90_ape: number;
   bias: number;
   in_band: number;
+  kept_at_80: number;
+  kept_at_90: number;
   groups: number;
   group_median_ape: number;
   group_p90_ape: number;

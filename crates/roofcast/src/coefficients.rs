@@ -15,6 +15,7 @@ use crate::profile::Profiles;
 use crate::quantized_kernel::Regimes;
 pub(crate) use attention::AttentionKernel;
 pub use band::{Band, Evidence, Factors, Load};
+pub(crate) use band::{Z90, at_deviate};
 pub use engine_times::{Constant, EngineTimes, ServerLoop};
 pub(crate) use launches::Launches;
 pub(crate) use skew::{SKEW, busiest};

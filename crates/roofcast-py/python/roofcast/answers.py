@@ -1048,6 +1048,8 @@ class Errors(Part):
     p90_ape: float
     bias: float
     in_band: float
+    kept_at_80: float
+    kept_at_90: float
     groups: int
     group_median_ape: float
     group_p90_ape: float

@@ -52,6 +52,15 @@ pub struct Factors {
     pub throughput: [f64; 2],
 }
 
+/// The 90th percentile of a standard normal.
+pub(crate) const Z90: f64 = 1.281_551_565_544_6;
+
+/// The value at the normal deviate `z` of the log-normal distribution with this 10th and 90th percentile.
+pub(crate) fn at_deviate([low, high]: [f64; 2], z: f64) -> f64 {
+    let weight = (1.0 + z / Z90) / 2.0;
+    libm::exp(libm::log(low) * (1.0 - weight) + libm::log(high) * weight)
+}
+
 impl Band {
     /// Returns the factors of a class of load.
     pub fn factors(&self, load: Load) -> Factors {
@@ -77,4 +86,17 @@ pub enum Evidence {
     Accelerator,
     /// The chip was measured with the engine.
     Engine,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A band of 0.5 to 2 has the median √(0.5 · 2) = 1; its ends are at ∓z90, and half of z90 is 2^0.5.
+    #[test]
+    fn deviates_of_a_band() {
+        for (z, value) in [(-Z90, 0.5), (0.0, 1.0), (Z90 / 2.0, 2f64.sqrt()), (Z90, 2.0)] {
+            assert!((at_deviate([0.5, 2.0], z) - value).abs() < 1e-12, "{z}");
+        }
+    }
 }

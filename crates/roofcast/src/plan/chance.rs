@@ -15,14 +15,12 @@
 use super::demand::TrafficDemand;
 use super::proof::{Trial, carried, shortened};
 use super::space::Candidate;
-use crate::coefficients::Load;
+use crate::coefficients::{Load, Z90};
 use crate::error::Result;
 use crate::forecaster::Forecaster;
 use crate::simulate::Simulation;
 use crate::spec::{Metric, Slo, SloBound, Spec};
 
-/// Normal deviate of the 90th percentile.
-const Z90: f64 = 1.281_551_565_544_6;
 /// Quantiles of the step-time band that are simulated for a promising deployment, as normal deviates: 10th, 50th and
 /// 90th percentile.
 const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];

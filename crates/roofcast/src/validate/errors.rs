@@ -5,12 +5,16 @@
 //! about how a row is forecast.
 
 use super::RowForecast;
+use crate::coefficients::{Z90, at_deviate};
 use crate::measurement::Metrics;
 use crate::summary::Statistics;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Errors of one metric over a set of rows.
+/// The 80th percentile of a standard normal.
+const Z80: f64 = 0.841_621_233_572_9;
+
+/// Errors of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Errors {
     /// Number of rows.
@@ -23,7 +27,12 @@ pub struct Errors {
     pub bias: f64,
     /// Fraction of the rows whose measured value is within the forecast's band, 10th to 90th percentile.
     pub in_band: f64,
-    /// Number of groups to which these rows belong.
+    /// Fraction of the rows that keep the bound which their forecast's band gives a chance of 80 %: the 80th percentile
+    /// of a time, the 20th of a throughput.
+    pub kept_at_80: f64,
+    /// Fraction of the rows that keep the bound which their forecast's band gives a chance of 90 %.
+    pub kept_at_90: f64,
+    /// Number of groups among these rows.
     pub groups: u64,
     /// Median over groups of each group's median absolute error; a group counts once, regardless of its number of rows.
     pub group_median_ape: f64,
@@ -167,14 +176,23 @@ struct Compared {
     error: f64,
     /// True if the measured value is within the forecast's band.
     in_band: bool,
+    /// True if the measured value keeps the bounds that have a chance of 80 and of 90 % by the band.
+    kept: [bool; 2],
 }
 
 impl RowForecast<'_> {
     /// Metric number `index` of a row, compared with its forecast; `None` if either is missing.
     fn compared(&self, index: usize) -> Option<Compared> {
         let ratio = self.ratio(index)?;
-        let in_band = self.band(index).is_some_and(|[low, high]| (low..=high).contains(&ratio.recip()));
-        Some(Compared { error: ratio - 1.0, in_band })
+        let measured = ratio.recip();
+        let in_band = self.band(index).is_some_and(|[low, high]| (low..=high).contains(&measured));
+        // Times have an upper bound, throughputs a lower one.
+        let keeps = |band: [f64; 2], z: f64| match Metrics::NAMES[index].ends_with("_ms") {
+            true => measured <= at_deviate(band, z),
+            false => measured >= at_deviate(band, -z),
+        };
+        let kept = [Z80, Z90].map(|z| self.band(index).is_some_and(|band| keeps(band, z)));
+        Some(Compared { error: ratio - 1.0, in_band, kept })
     }
 }
 
@@ -189,13 +207,16 @@ fn errors(groups: &[Vec<Compared>]) -> Option<Errors> {
     }
     let over_rows = Statistics::of(&mut rows().map(|c| c.error.abs()).collect::<Vec<f64>>());
     let median = |rows| Statistics::of(&mut absolute(rows)).median;
+    let fraction = |holds: &dyn Fn(&Compared) -> bool| rows().filter(|c| holds(c)).count() as f64 / n as f64;
     let over_groups = Statistics::of(&mut groups().map(median).collect::<Vec<f64>>());
     Some(Errors {
         n: n as u64,
         median_ape: over_rows.median,
         p90_ape: over_rows.p90,
         bias: Statistics::of(&mut rows().map(|c| c.error).collect::<Vec<f64>>()).median,
-        in_band: rows().filter(|c| c.in_band).count() as f64 / n as f64,
+        in_band: fraction(&|c| c.in_band),
+        kept_at_80: fraction(&|c| c.kept[0]),
+        kept_at_90: fraction(&|c| c.kept[1]),
         groups: over_groups.count,
         group_median_ape: over_groups.median,
         group_p90_ape: over_groups.p90,
@@ -207,7 +228,7 @@ mod tests {
     use super::*;
 
     fn row(error: f64, in_band: bool) -> Compared {
-        Compared { error, in_band }
+        Compared { error, in_band, kept: [in_band, error < 0.5] }
     }
 
     /// Absolute errors 0.1, 0.2, 0.3 and 0.8: the median is (0.2 + 0.3)/2, the 90th percentile 0.3 + 0.7 · 0.5. Signed
@@ -223,12 +244,16 @@ mod tests {
             p90_ape: 0.65,
             bias: 0.15,
             in_band: 0.75,
+            kept_at_80: 0.75,
+            kept_at_90: 0.75,
             groups: 2,
             group_median_ape: 0.5,
             group_p90_ape: 0.74,
         };
-        let figures =
-            |e: &Errors| [e.median_ape, e.p90_ape, e.bias, e.in_band, e.group_median_ape, e.group_p90_ape];
+        let figures = |e: &Errors| {
+            let chances = [e.in_band, e.kept_at_80, e.kept_at_90];
+            [[e.median_ape, e.p90_ape, e.bias], chances, [e.group_median_ape, e.group_p90_ape, 0.0]].concat()
+        };
         assert_eq!((found.n, found.groups), (expected.n, expected.groups));
         for (found, expected) in figures(&found).into_iter().zip(figures(&expected)) {
             assert!((found - expected).abs() < 1e-12, "{found} for {expected}");

@@ -12,7 +12,7 @@ use roofcast::validate::{ErrorReport, ErrorStatistics, Errors, RowForecast};
 const WORST: usize = 10;
 
 /// Columns of the CSV of errors; errors are fractions of the measured value.
-pub(crate) const CSV: [&str; 12] = [
+pub(crate) const CSV: [&str; 14] = [
     "set",
     "part",
     "metric",
@@ -21,6 +21,8 @@ pub(crate) const CSV: [&str; 12] = [
     "p90_ape",
     "bias",
     "in_band",
+    "kept_at_80",
+    "kept_at_90",
     "groups",
     "group_median_ape",
     "group_p90_ape",
@@ -35,6 +37,7 @@ pub(crate) fn csv_rows(set: &str, report: &ErrorReport, interrupted: bool) -> Ve
             let mut row = [set, name, metric].map(str::to_owned).to_vec();
             row.push(e.n.to_string());
             row.extend([e.median_ape, e.p90_ape, e.bias, e.in_band].map(|share| share.to_string()));
+            row.extend([e.kept_at_80, e.kept_at_90].map(|share| share.to_string()));
             row.push(e.groups.to_string());
             row.extend([e.group_median_ape, e.group_p90_ape].map(|share| share.to_string()));
             row.push(interrupted.to_string());
@@ -109,11 +112,14 @@ pub(super) fn counted(report: &ErrorReport) -> String {
 
 /// Text of the errors of every part, the errors by kind over groups, and the reasons for skipped rows.
 pub(super) fn errors(report: &ErrorReport) -> String {
-    let header = ["part", "metric", "rows", "median %", "p90 %", "bias %", "in band %"];
+    let header =
+        ["part", "metric", "rows", "median %", "p90 %", "bias %", "in band %", "80 % kept", "90 % kept"];
     let worst = report.groups.iter().take(WORST).map(|g| (g.group.as_str(), &g.part));
     let over_rows = |e: &Errors| {
-        let shares = [e.median_ape, e.p90_ape, e.bias, e.in_band].map(percent);
-        [vec![e.n.to_string()], shares.to_vec()].concat()
+        let errors = [e.median_ape, e.p90_ape, e.bias];
+        let shares = [errors, [e.in_band, e.kept_at_80, e.kept_at_90]].concat().into_iter().map(percent);
+        let shares: Vec<String> = shares.collect();
+        [vec![e.n.to_string()], shares].concat()
     };
     let mut text = table(&header, &by_metric(parts(report).chain(worst), over_rows), 2);
     let header = ["each group counts once", "metric", "groups", "median %", "p90 %"];
