@@ -1,6 +1,6 @@
-// Questions to the server, and long answers as they are worked on.
+// Requests to the server, and long answers that arrive as lines of progress.
 
-/** The server's refusal, in its own words. */
+/** A refusal by the server, with the server's message. */
 export class Refused extends Error {}
 
 async function sent(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
@@ -36,13 +36,13 @@ export interface Progress {
 
 type Line<T> = { progress: Progress } | { answer: T } | { error: string };
 
-/** Whole lines of `text`, and what is left behind the last. */
+/** Splits `text` into complete lines and the rest after the last line end. */
 export function lines(text: string): [string[], string] {
   const all = text.split("\n");
   return [all.slice(0, -1).filter(Boolean), all[all.length - 1] ?? ""];
 }
 
-/** The answer at the end of the lines; `hear` is told of progress. */
+/** Resolves to the answer in the last line; calls `hear` for each line of progress. */
 export async function follow<T>(path: string, body: unknown, signal: AbortSignal, hear: (progress: Progress) => void): Promise<T> {
   const response = await sent(path, body, signal);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();

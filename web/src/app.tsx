@@ -1,4 +1,4 @@
-// The frame around the views: which one is shown, the theme, and the state in the URL.
+// The frame around the views: the choice of the view, the theme, and the state in the URL.
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -17,7 +17,7 @@ import { MeasureView } from "./views/measure";
 import { PlanView } from "./views/plan";
 import { ServeView } from "./views/serve";
 
-/** An answer in a file of its own, as `--html` writes it. */
+/** The answer in a stand-alone file that `--html` wrote. */
 export type Shown =
   | { view: "limits"; answer: LimitsAnswer }
   | { view: "serve"; answer: RunAnswer }
@@ -34,7 +34,7 @@ const NAMES: Record<ViewName, [string, string]> = {
   accuracy: ["Accuracy", "How far forecasts are from what was measured, down to the row."],
 };
 
-/** The view that an answer belongs to. */
+/** The view that shows an answer; curves are shown by Plan. */
 const viewOf = ({ view }: Shown): ViewName => (view === "curves" ? "plan" : view);
 
 const EMPTY: Catalog = { models: [], accelerators: [], rented: [], workloads: [] };
@@ -53,7 +53,7 @@ function choices(answer: CatalogAnswer): Catalog {
 
 type Theme = "light" | "dark";
 
-/** The theme: as it was chosen, else as the system has it. */
+/** The theme: the user's choice, else the system's setting. */
 function useTheme(): [Theme, () => void] {
   const system = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const kept = (): Theme | null => {
@@ -61,7 +61,7 @@ function useTheme(): [Theme, () => void] {
       const text = localStorage.getItem("theme");
       return text === "dark" || text === "light" ? text : null;
     } catch {
-      return null; // a browser that keeps nothing
+      return null; // The browser blocks local storage.
     }
   };
   const [theme, setTheme] = useState<Theme>(() => kept() ?? system());
@@ -74,7 +74,7 @@ function useTheme(): [Theme, () => void] {
     try {
       localStorage.setItem("theme", next);
     } catch {
-      // Then it holds until the page is left.
+      // Without local storage the choice lasts until the page is closed.
     }
   };
   return [theme, turn];
@@ -94,7 +94,7 @@ export function App({ shown }: { shown: Shown | null }): JSX.Element {
   const toggle = (name: string, open: boolean) => setState((old) => ({ ...old, open: opened(old.open, name, open) }));
   useEffect(() => {
     const hash = write(state);
-    // What is asked in one view is one step of the history.
+    // All questions of one view share one entry of the browser's history.
     if (!shown && hash !== location.hash) history.replaceState(null, "", hash);
     document.title = `roofcast: ${NAMES[state.view][0]}`;
   }, [state]);
@@ -150,5 +150,5 @@ function View({ shown, props }: { shown: Shown | null; props: Omit<ViewProps<nev
   }
 }
 
-/** A file of `validate` has rows and nothing on the calibration. */
+/** Data for the view Accuracy from a file of `validate`, which has measured rows and nothing about the calibration. */
 const accuracyOf = (answer: ValidateAnswer): AccuracyAnswer => ({ bands: [], machines: [], tables: [], measured: answer as NonNullable<AccuracyAnswer["measured"]> });

@@ -1,4 +1,4 @@
-// What is shown, as CSV (RFC 4180), and how a browser saves it.
+// Tables as CSV (RFC 4180), and saving them from a browser.
 
 export type Cell = string | number | boolean | null | undefined;
 

@@ -1,4 +1,4 @@
-// The page starts here: with an answer that stands in its own file, or with a server to ask.
+// Start of the page: with the answer embedded in a stand-alone file, or with a server to ask.
 
 import { render } from "preact";
 import { App, type Shown } from "./app";

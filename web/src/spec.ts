@@ -1,14 +1,14 @@
-// What the controls ask, by the keys of a spec file, and as the command line that answers the same.
+// The question of the controls: as a spec, with the keys of a spec file, and as an equivalent command line.
 
 import { DEFAULTS, names, type State } from "./state";
 
 export type Value = string | number | boolean | Value[] | { [key: string]: Value };
 export type Spec = Record<string, Record<string, Value>>;
 
-/** An engine and its scheduler have one name. */
+/** Section `[engine]`: an engine and its scheduler have one name. */
 const engineOf = (state: State): Record<string, Value> => ({ name: state.engine, scheduler: state.engine });
 
-/** Sections that say what is served, on what. */
+/** Sections of the model, the hardware and the engine. */
 export function machine(state: State): Spec {
   const spec: Spec = {
     model: { name: state.model },
@@ -28,7 +28,7 @@ export const SIGMA = 0.7;
 
 function length(mean: number, spread: string): Value {
   if (spread !== "lognormal") return mean;
-  // The mean of a log-normal is exp(μ + σ²/2).
+  // The mean of a log-normal distribution is exp(μ + σ²/2), which is solved for μ.
   return { kind: "lognormal", mu: Number((Math.log(mean) - (SIGMA * SIGMA) / 2).toFixed(6)), sigma: SIGMA };
 }
 
@@ -48,7 +48,7 @@ function slo(state: State): Record<string, Value> {
   return bounds;
 }
 
-/** A run. */
+/** The spec of a simulation. */
 export function run(state: State): Spec {
   const engine: Record<string, Value> = { ...engineOf(state) };
   if (state.seqs) engine["max_num_seqs"] = state.seqs;
@@ -58,7 +58,7 @@ export function run(state: State): Spec {
   return { ...machine(state), engine, workload: workload(state), slo: slo(state) };
 }
 
-/** A plan. */
+/** The spec of a plan. */
 export function plan(state: State): Spec {
   const search: Record<string, Value> = {
     accelerators: names(state.chips),
@@ -74,7 +74,7 @@ export function plan(state: State): Spec {
   return { model: { name: state.model }, engine: engineOf(state), workload: traffic, slo: slo(state), search };
 }
 
-/** `id=2.1,other=3`; what is no number stays as it is, for the answer to say so. */
+/** Parses `id=2.1,other=3`. Text that is not a number is kept, so that the server refuses it with a message. */
 function values(text: string): Value {
   return Object.fromEntries(names(text).map((pair) => {
     const [id = "", value = ""] = pair.split("=").map((word) => word.trim());
@@ -91,7 +91,7 @@ function toml(value: Value): string {
   return String(value);
 }
 
-/** A spec as a TOML file. */
+/** Formats a spec as a TOML file. */
 export function file(spec: Spec): string {
   const section = ([name, keys]: [string, Record<string, Value>]) =>
     `[${name}]\n${Object.entries(keys).map(([key, value]) => `${key} = ${toml(value)}\n`).join("")}`;
@@ -100,7 +100,7 @@ export function file(spec: Spec): string {
 
 const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
-/** The command line of a spec: what has a flag of its own name is set by `--set`, which takes every key. */
+/** The command line of a spec. Keys are given by `--set`, which accepts every key, except those with a flag here. */
 export function command(verb: string, spec: Spec, more: readonly string[] = []): string {
   const flags: Record<string, string> = {
     "model.name": "--model", "hardware.accelerator": "--hardware", "hardware.count": "--count",

@@ -1,12 +1,12 @@
-// What is asked stands in the URL behind `#`: a link reproduces the view. Only what differs from the defaults is written.
+// The state of the controls, in the URL after `#`, so that a link reproduces the view. Only values that differ from the defaults are written.
 
 export const VIEWS = ["limits", "serve", "plan", "measure", "accuracy"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
-/** Every control of the page. Text stands as it was typed. */
+/** Default of every control of the page. Text is kept as it was typed. */
 export const DEFAULTS = {
   view: "limits" as ViewName,
-  // What is served, on what.
+  // Model, hardware and engine, common to all views.
   model: "meta-llama/Llama-3.1-8B-Instruct",
   hardware: "h100-sxm",
   count: 1,
@@ -14,12 +14,12 @@ export const DEFAULTS = {
   weights: "",
   kv: "auto",
   engine: "vllm",
-  // Limits.
+  // View Limits.
   batch: 32,
   context: 4096,
   phase: "decode",
   open: "",
-  // Serve.
+  // View Serve.
   load: "rate",
   rate: 10,
   users: 32,
@@ -33,10 +33,10 @@ export const DEFAULTS = {
   tokens: 0,
   chunked: "",
   prefix: "",
-  // SLO.
+  // SLO, common to Serve and Plan.
   ttft: 2000,
   tpot: 50,
-  // Plan.
+  // View Plan.
   chips: "rtx-4090,l4,l40s,a100-sxm-80gb,h100-sxm,h200-sxm,mi300x",
   most: 16,
   proof: 0,
@@ -52,9 +52,9 @@ export const DEFAULTS = {
   logy: false,
   pareto: false,
   labels: true,
-  // Measure.
+  // View Measure.
   version: "",
-  // Accuracy.
+  // View Accuracy.
   chip: "",
   subject: "",
   shape: "",
@@ -64,7 +64,7 @@ export const DEFAULTS = {
 export type State = typeof DEFAULTS;
 export type Key = keyof State;
 
-/** The state that a hash says; what is no value of its key is left at the default. */
+/** Parses the state from a URL's hash; a value that its key does not allow becomes the default. */
 export function parse(hash: string): State {
   const [view = "", query = ""] = hash.replace(/^#/, "").split("?", 2);
   const state: Record<string, unknown> = { ...DEFAULTS };
@@ -82,7 +82,7 @@ export function parse(hash: string): State {
   return state as State;
 }
 
-/** The hash of a state. */
+/** Formats a state as a URL's hash. */
 export function write(state: State): string {
   const query = new URLSearchParams();
   for (const key of Object.keys(DEFAULTS) as Key[]) {
@@ -90,10 +90,10 @@ export function write(state: State): string {
     if (key === "view" || value === DEFAULTS[key]) continue;
     query.set(key, typeof value === "boolean" ? (value ? "1" : "0") : String(value));
   }
-  // Commas and slashes are legal there and easier to read.
+  // Commas, slashes and colons are legal in a hash, and easier to read unescaped.
   const text = query.toString().replaceAll("%2C", ",").replaceAll("%2F", "/").replaceAll("%3A", ":");
   return `#${state.view}${text ? `?${text}` : ""}`;
 }
 
-/** Names in a list with commas. */
+/** Splits a list of names at its commas. */
 export const names = (text: string): string[] => text.split(",").map((name) => name.trim()).filter(Boolean);

@@ -1,4 +1,4 @@
-// Curves over one axis: latencies as cumulative shares, levels over time.
+// Curves over one axis: cumulative distributions of latencies, and levels over time.
 
 import { area, curveStepAfter, line } from "d3-shape";
 import type { JSX } from "preact";
@@ -24,7 +24,7 @@ interface Props {
   title: string;
   x: { label: string; log?: boolean; tick?: (v: number) => string };
   y: { label: string; most?: number; tick?: (v: number) => string; whole?: boolean };
-  /** Vertical lines, as a bound or a moment. */
+  /** Vertical lines, as for a bound or a point in time. */
   marks?: readonly Mark[];
   step?: boolean;
 }

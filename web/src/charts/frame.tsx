@@ -1,4 +1,4 @@
-// The one layout of all charts: a plot with axes, ticks, a grid, and names with units. Pure: data in, SVG out.
+// The common layout of all charts: a plot with axes, ticks, a grid, and names with units. Pure: data in, SVG out.
 
 import type { ScaleContinuousNumeric } from "d3-scale";
 import { scaleLinear, scaleLog } from "d3-scale";
@@ -10,9 +10,9 @@ export type Scale = ScaleContinuousNumeric<number, number>;
 export interface Axis {
   label: string;
   scale: Scale;
-  /** What a tick says. */
+  /** Text of a tick. */
   tick?: (value: number) => string;
-  /** Whether what is counted comes whole: no tick between whole numbers. */
+  /** True for counts, which have no ticks between whole numbers. */
   whole?: boolean;
 }
 
@@ -25,13 +25,13 @@ export interface Box {
   bottom: number;
 }
 
-/** Room around a plot of this width for labels of the axes. */
+/** Size of a chart and its margins, which hold the labels of the axes, in pixels. */
 export const box = (width: number, height: number, left = 56): Box => ({ width, height, left, right: 14, top: 22, bottom: 42 });
 
 export const across = (b: Box): [number, number] => [b.left, b.width - b.right];
 export const upward = (b: Box): [number, number] => [b.height - b.bottom, b.top];
 
-/** A scale over `values`: from 0 where linear, whole decades around them where logarithmic. */
+/** A scale over `values`: from 0 if linear, over whole decades if logarithmic. */
 export function scale(values: readonly number[], range: [number, number], log = false): Scale {
   const finite = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
   if (!log) {
@@ -45,7 +45,7 @@ export function scale(values: readonly number[], range: [number, number], log = 
   return scaleLog().domain([low, high === low ? low * 10 : high]).range(range);
 }
 
-/** Ticks that fit: of a logarithmic scale 1, 2 and 5 of a decade, or decades alone. */
+/** Ticks of a scale, as many as fit in `room`; on a logarithmic scale 1, 2 and 5 of each decade, or only decades. */
 export function ticks(s: Scale, room: number, whole = false): number[] {
   const count = Math.max(2, Math.floor(room));
   const all = s.ticks(count).filter((v) => !whole || Number.isInteger(v));
@@ -61,7 +61,7 @@ export function ticks(s: Scale, room: number, whole = false): number[] {
   return few.length ? few : all.slice(0, 1);
 }
 
-/** Milliseconds between which times are divided: 1, 2 and 5 of a decade below a second, then 1, 2, 5, 10, 15 and 30 of a unit. */
+/** Possible distances of time ticks in milliseconds: 1, 2 and 5 of a decade below a second, then 1, 2, 5, 10, 15 and 30 of a unit. */
 const TIMES: readonly number[] = [
   ...[-3, -2, -1, 0, 1, 2].flatMap((decade) => [1, 2, 5].map((lead) => Number((lead * 10 ** decade).toPrecision(1)))),
   ...[1e3, 6e4].flatMap((unit) => [1, 2, 5, 10, 15, 30].map((n) => n * unit)),
@@ -82,7 +82,7 @@ export function timeTicks(s: Scale, room: number): number[] {
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => (first + i) * step);
 }
 
-/** A tick of a scale of milliseconds, in the largest unit that it is a whole number of. */
+/** Text of a tick in milliseconds, in the largest unit in which it is a whole number. */
 export function timeTick(ms: number): string {
   const unit = ([[3.6e6, "h"], [6e4, "min"], [1e3, "s"]] as const).find(([size]) => ms >= size && Number.isInteger(Number((ms / size).toPrecision(9))));
   return unit ? `${Math.round(ms / unit[0])} ${unit[1]}` : time(ms);
@@ -93,7 +93,7 @@ interface FrameProps {
   x: Axis;
   y: Axis;
   title: string;
-  /** Whether marks can be pressed: a picture's parts cannot, a group's can. */
+  /** True if marks can be pressed: the chart is then a group for assistive technology instead of an image. */
   pressed?: boolean;
   children?: ComponentChildren;
 }
@@ -104,7 +104,7 @@ export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): J
   const say = (axis: Axis) => (axis.tick === time ? timeTick : axis.tick) ?? ((v: number) => significant(v));
   const between = (axis: Axis, room: number) => (axis.tick === time ? timeTicks(axis.scale, room) : ticks(axis.scale, room, axis.whole));
   const xs = between(x, (x1 - x0) / 62);
-  // Rows are no scale.
+  // A chart of rows has no vertical scale, hence no ticks.
   const ys = y.scale.domain()[0] === y.scale.domain()[1] ? [] : between(y, (y0 - y1) / 34);
   return (
     <svg class="chart" width={b.width} height={b.height} viewBox={`0 0 ${b.width} ${b.height}`} role={pressed ? "group" : "img"} aria-label={title}>

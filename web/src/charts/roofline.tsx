@@ -1,4 +1,4 @@
-// The roofline: every operator where its limit touches the roof, and below it what is forecast, joined by a line.
+// The roofline: every operator at its limit, which lies on a roof, joined by a line to its forecast below.
 
 import { line } from "d3-shape";
 import type { JSX } from "preact";
@@ -7,12 +7,12 @@ import { Frame, across, box, scale, upward } from "./frame";
 
 export interface RooflinePoint {
   name: string;
-  /** FLOP/byte. */
+  /** Arithmetic intensity in FLOP/byte. */
   intensity: number;
-  /** FLOP/s at the limit, and as forecast. */
+  /** FLOP/s at the limit; the next field has the forecast. */
   limit: number;
   forecast: number;
-  /** Of the step's forecast. */
+  /** Fraction of the step's forecast time. */
   share: number;
   bound: string;
   limitMs: number;
@@ -21,14 +21,14 @@ export interface RooflinePoint {
 
 export interface Roof {
   dtype: string;
-  /** FLOP/s. */
+  /** Peak rate in FLOP/s. */
   peak: number;
 }
 
 export interface RooflineData {
   points: readonly RooflinePoint[];
   roofs: readonly Roof[];
-  /** Bytes per second. */
+  /** Memory bandwidth in bytes per second. */
   bandwidth: number;
 }
 
@@ -42,7 +42,7 @@ interface Operator {
   forecast_ms: number;
 }
 
-/** The picture of a pass: operators that compute something, under the roofs of the dtypes that they compute in. */
+/** Data of a step's roofline: the operators with FLOPs, and the roofs of the dtypes in which they compute. */
 export function rooflineData(operators: readonly Operator[], peaks: Readonly<Record<string, number>>, bandwidth: number): RooflineData {
   const all = operators.reduce((sum, o) => sum + o.forecast_ms, 0);
   const points = operators
@@ -83,7 +83,7 @@ export function Roofline({ data, width, height = 380, chosen = null, choose }: P
   const y = scale([Math.min(peak / 300, ...data.points.map((p) => p.forecast * 0.5)), peak * 1.3], upward(b), true);
   const low = y.domain()[0] as number;
   const path = line<[number, number]>((p) => x(p[0]), (p) => y(Math.max(p[1], low)));
-  // A roof starts where it leaves the floor of the picture.
+  // A roof starts at the intensity at which the bandwidth's line enters the picture.
   const from = Math.max(left, low / data.bandwidth);
   const roof = (top: number) => path([[from, from * data.bandwidth], [top / data.bandwidth, top], [right, top]]) ?? "";
   const biggest = [...data.points].sort((a, b) => b.share - a.share);
@@ -127,7 +127,7 @@ export function Roofline({ data, width, height = 380, chosen = null, choose }: P
   );
 }
 
-/** One label for marks that lie on one another: the largest, and how many more; the chosen one instead where there is one. */
+/** One label for marks that overlap: the name of the largest, or of the chosen one, and the number of others. */
 export function labels(points: readonly RooflinePoint[], at: (p: RooflinePoint) => readonly [number, number], chosen: string | null): Map<string, string> {
   const groups: RooflinePoint[][] = [];
   for (const p of points) {
@@ -146,7 +146,7 @@ export function labels(points: readonly RooflinePoint[], at: (p: RooflinePoint) 
   return new Map(named);
 }
 
-/** Beside the mark, on the side where there is room. */
+/** A label next to its mark, on the side that has room. */
 function label(name: string, share: number, [left, top]: readonly [number, number], width: number): JSX.Element {
   const reach = 4 + 9 * Math.sqrt(share) + 5;
   const long = name.length * 7;
@@ -155,7 +155,7 @@ function label(name: string, share: number, [left, top]: readonly [number, numbe
   return <text class="mark-name" aria-hidden="true" x={width - 14} y={top + reach + 12} text-anchor="end">{name}</text>;
 }
 
-/** Degrees by which the bandwidth's line rises on the screen. */
+/** Angle of the bandwidth's line on the screen, in degrees. */
 function slope(x: (v: number) => number, y: (v: number) => number, from: number, to: number, bandwidth: number): number {
   return (Math.atan2(y(to * bandwidth) - y(from * bandwidth), x(to) - x(from)) * 180) / Math.PI;
 }

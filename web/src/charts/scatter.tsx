@@ -1,4 +1,4 @@
-// Points by two quantities: deployments of a plan, or what was measured against what was forecast.
+// Points by two quantities: deployments of a plan, or measured values against forecasts.
 
 import { line } from "d3-shape";
 import type { JSX } from "preact";
@@ -10,9 +10,9 @@ export interface Dot {
   x: number;
   y: number;
   tone: string;
-  /** Whether no other is better in both. */
+  /** True if the point is on the Pareto front. */
   front?: boolean;
-  /** Whether it is the answer: ringed, and named before all others. */
+  /** True if the point is the answer, which has a ring and is labelled first. */
   best?: boolean;
 }
 
@@ -23,7 +23,7 @@ interface Props {
   title: string;
   x: { label: string; log: boolean; tick?: (v: number) => string };
   y: { label: string; log: boolean; tick?: (v: number) => string };
-  /** A line through the front, and the line y = x. */
+  /** True to draw a line through the front; the next field, to draw the line y = x. */
   joined?: boolean;
   diagonal?: boolean;
   labels?: boolean;
@@ -32,7 +32,7 @@ interface Props {
   say: (dot: Dot) => string;
 }
 
-/** Which dots no other beats, where `right` and `up` say whether more is better. */
+/** Keys of the dots on the Pareto front; `right` and `up` are true if larger values are better on that axis. */
 export function front(dots: readonly Dot[], right: boolean, up: boolean): Set<string> {
   const better = (a: number, b: number, more: boolean) => (more ? a >= b : a <= b);
   const beats = (a: Dot, b: Dot) =>
@@ -50,7 +50,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
   const axis = (a: { label: string; tick?: (v: number) => string }, s: ReturnType<typeof scale>) =>
     a.tick ? { label: a.label, scale: s, tick: a.tick } : { label: a.label, scale: s };
   const [low, high] = x.domain() as [number, number];
-  // Where there is room, the others have names, too.
+  // Other dots get labels only where there is room.
   const placed = labels ? shownLabels([...best, ...dots.filter((d) => !d.front)], x, y, width) : shownLabels(dots.filter((d) => d.best), x, y, width);
   return (
     <Frame box={b} pressed={choose !== undefined} title={title} x={axis(ax, x)} y={axis(ay, y)}>
@@ -74,7 +74,7 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
   );
 }
 
-/** The dots whose names do not cover one another; the first come first. */
+/** Keys of the dots whose labels do not overlap; earlier dots take precedence. */
 function shownLabels(dots: readonly Dot[], x: (v: number) => number, y: (v: number) => number, width: number): Set<string> {
   const taken: [number, number, number][] = [];
   const shown = new Set<string>();

@@ -1,4 +1,4 @@
-// One bar of parts, with what each is; and bars beside one another on one axis.
+// A bar divided into parts with a legend, and a chart of several bars on one axis.
 
 import { scaleLinear } from "d3-scale";
 import type { JSX } from "preact";
@@ -7,11 +7,11 @@ import { Frame, across, box, scale, upward } from "./frame";
 export interface Part {
   name: string;
   value: number;
-  /** Which colour: `s0` to `s6`, or `free`. */
+  /** Class of the colour: `s0` to `s6`, or `free`. */
   tone: string;
 }
 
-/** A bar whose parts add up to `whole`; parts of nothing are left out. */
+/** A bar divided in proportion to its parts; parts of size zero are left out. */
 export function Stack({ parts, width, title, say }: { parts: readonly Part[]; width: number; title: string; say: (value: number) => string }): JSX.Element {
   const shown = parts.filter((p) => p.value > 0);
   const whole = shown.reduce((sum, p) => sum + p.value, 0);
@@ -36,7 +36,7 @@ export interface Bar {
   name: string;
   value: number;
   tone: string;
-  /** A band around the value. */
+  /** Lower and upper end of a band around the value. */
   band?: readonly [number, number];
 }
 
@@ -65,7 +65,7 @@ export function Bars({ bars, width, title, label, say }: { bars: readonly Bar[];
   );
 }
 
-/** A band, with a rim so that it is seen on any bar. */
+/** A band, drawn with an outline so that it is visible on any bar. */
 function Whisker({ from, to, top }: { from: number; to: number; top: number }): JSX.Element {
   const d = `M${from},${top + 10}H${to}M${from},${top + 5}v10M${to},${top + 5}v10`;
   return <><path class="whisker-back" d={d} /><path class="whisker" d={d} /></>;

@@ -1,4 +1,4 @@
-// A replica's steps, and the requests that they serve: one row a request, one block a phase, one line where one looks.
+// A replica's steps, and the requests that they serve: a row for each request, a block for each phase, a line at the pointer.
 
 import { scaleLinear } from "d3-scale";
 import type { JSX } from "preact";
@@ -6,7 +6,7 @@ import { time } from "../format";
 import type { Life, Step } from "../generated";
 import { Frame, across, box, upward } from "./frame";
 
-/** The step that is under way at `ms`, else the next one; none behind the last. */
+/** Index of the step in progress at `ms`, else of the next step; the number of steps after the last. */
 export function stepAt(steps: readonly Step[], ms: number): number {
   let [low, high] = [0, steps.length];
   while (low < high) {
@@ -17,7 +17,7 @@ export function stepAt(steps: readonly Step[], ms: number): number {
   return low;
 }
 
-/** Tokens that a request has when the steps before `ms` are done: its prompt's end gives one, each decode one more. */
+/** Output tokens of a request after the steps that end before `ms`: the end of its prompt gives one, each decode one more. */
 export function tokensOf(life: Life, steps: readonly Step[], ms: number): number {
   const decode = life.phases.filter((p) => p.phase === "decode");
   const first = decode[0];
@@ -34,7 +34,7 @@ export function tokensOf(life: Life, steps: readonly Step[], ms: number): number
   return Math.min(tokens, life.output);
 }
 
-/** Who does what in a moment. */
+/** The requests present at `ms`, each with its phase then. */
 export function during(lives: readonly Life[], ms: number): { life: Life; phase: string }[] {
   return lives.flatMap((life) => {
     const span = life.phases.find((p) => p.start_ms <= ms && ms < p.end_ms);
@@ -54,7 +54,7 @@ interface Props {
 const ROW = 9;
 const MOST = 60;
 
-/** The requests of a window, the first ones where there are many. */
+/** The timeline of the requests in a window of time; if there are too many, the first ones. */
 export function Timeline({ lives, steps, width, from, to, at }: Props): JSX.Element {
   const here = lives.filter((l) => l.phases.some((p) => p.start_ms < to && p.end_ms > from));
   const rows = here.slice(0, MOST);

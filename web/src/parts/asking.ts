@@ -1,4 +1,4 @@
-// Questions that follow the controls: the newest counts, an older one is given up, and what was answered stays until the next.
+// Questions that follow the controls: a new question aborts the one before it, and an answer stays on screen until the next arrives.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused, ask, follow, type Progress } from "../api";
@@ -11,7 +11,7 @@ export interface Asked<T> {
 
 const told = (error: unknown): string => (error instanceof Refused ? error.message : String(error));
 
-/** Asks at once whenever the body changes; `shown` is an answer that is there already. */
+/** Asks whenever the body changes; if `shown` has an embedded answer, nothing is asked. */
 export function useAnswer<T>(path: string, body: unknown, shown: T | null): Asked<T> {
   const [state, setState] = useState<Asked<T>>({ answer: shown, error: null, busy: shown === null });
   const text = JSON.stringify(body);
@@ -35,7 +35,7 @@ export interface Followed<T> extends Asked<T> {
   stop: () => void;
 }
 
-/** Long work that is started and may be stopped. */
+/** Long work that the user starts and may stop. */
 export function useWork<T>(shown: T | null): Followed<T> {
   const [state, setState] = useState<Asked<T> & { progress: Progress | null }>({ answer: shown, error: null, busy: false, progress: null });
   const control = useRef<AbortController | null>(null);

@@ -1,4 +1,4 @@
-// Controls: each has a label, a value with its unit, and a line on what it means.
+// Controls: each has a label, a value with its unit, and a line of explanation.
 
 import type { ComponentChildren, JSX } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -10,7 +10,7 @@ interface Labelled {
   hint?: string;
 }
 
-/** What is typed into a control and not yet taken: a view that draws itself again, as with each message of a plan under way, leaves it. */
+/** Text that is typed into a control and not yet applied. It survives a new rendering of the view, as each progress message of a plan causes. */
 function useDraft(value: string, take: (text: string) => void) {
   const [draft, setDraft] = useState<string | null>(null);
   return {
@@ -23,7 +23,7 @@ function useDraft(value: string, take: (text: string) => void) {
   };
 }
 
-/** Whole numbers on a scale of powers, as batches and contexts are chosen. */
+/** A slider over whole numbers on a logarithmic scale, as for batches and contexts. */
 export function Slider({ label, hint, value, values, say = grouped, change }: Labelled & {
   value: number;
   values: readonly number[];
@@ -51,7 +51,7 @@ export function Slider({ label, hint, value, values, say = grouped, change }: La
   );
 }
 
-/** Powers of two with the steps between them: 1, 2, 3, 4, 6, 8, 12 … */
+/** Powers of two and the middle values between them: 1, 2, 3, 4, 6, 8, 12 … */
 export function powers(least: number, most: number): number[] {
   const all: number[] = [];
   for (let v = least; v <= most; v *= 2) {
@@ -115,7 +115,7 @@ export function Select({ label, hint, value, options, change }: Labelled & {
   );
 }
 
-/** A name of the catalog, typed or chosen; what is typed counts once it is left or chosen. */
+/** A name of the catalog, typed or chosen from a list; typed text is applied when the control loses focus or a name is chosen. */
 export function Picker({ label, hint, value, options, change }: Labelled & {
   value: string;
   options: readonly Option[];
@@ -158,7 +158,7 @@ export function Text({ label, hint, value, wide = true, change }: Labelled & { v
   );
 }
 
-/** Names with commas between them, typed or ticked in a list. */
+/** Several names, typed with commas between them or ticked in a list. */
 export function Several({ label, hint, value, options, change }: Labelled & {
   value: string;
   options: readonly Option[];
@@ -193,7 +193,7 @@ export function Check({ label, value, change }: { label: string; value: boolean;
   );
 }
 
-/** One of a few, side by side. */
+/** A choice of one of a few options, shown side by side. */
 export function Choice({ label, value, options, change }: { label: string; value: string; options: readonly Option[]; change: (value: string) => void }): JSX.Element {
   return (
     <div class="choice" role="group" aria-label={label}>
@@ -204,7 +204,7 @@ export function Choice({ label, value, options, change }: { label: string; value
   );
 }
 
-/** The width that a chart may take, as it changes. */
+/** Passes the available width in pixels to a chart, and renders it again when the width changes. */
 export function Measured({ children }: { children: (width: number) => ComponentChildren }): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);

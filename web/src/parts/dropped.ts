@@ -1,4 +1,4 @@
-// Models that are dropped: the few bytes that say what they are. Weights stay where they lie.
+// Models dropped on the page: only headers and configs are read and sent to the server, never weights.
 
 import { Refused, ask } from "../api";
 
@@ -12,19 +12,19 @@ export interface Known {
   notes: string[];
 }
 
-/** Of a GGUF, which holds its vocabulary before its tensors. */
+/** Bytes read from the start of a GGUF, whose header includes the vocabulary. */
 const GGUF_START = 48 << 20;
-/** The longest header that safetensors allows is 100 MB; real ones have up to a few. */
+/** Most bytes of a safetensors header, 32 MiB. The format allows 100 MB; real headers have a few. */
 const HEADER_MOST = 32 << 20;
 
-/** The JSON at the start of a safetensors file. */
+/** Reads the JSON header at the start of a safetensors file. */
 export async function safetensorsHeader(file: Blob): Promise<string> {
   const length = Number(new DataView(await file.slice(0, 8).arrayBuffer()).getBigUint64(0, true));
   if (length > HEADER_MOST || length > file.size - 8) throw new Refused("No safetensors file: its header would be longer than it.");
   return await file.slice(8, 8 + length).text();
 }
 
-/** What the files describe: a GGUF, or a `config.json` with safetensors and their index beside it. */
+/** Sends the model that the files describe: a GGUF, or a `config.json` with safetensors files and their index. */
 export async function model(files: readonly File[]): Promise<Known> {
   const ends = (end: string) => files.filter((file) => file.name.toLowerCase().endsWith(end));
   const [gguf] = ends(".gguf");

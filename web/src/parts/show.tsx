@@ -1,10 +1,10 @@
-// What answers are shown in: sections that unfold, tables with their CSV, facts, messages, commands.
+// Parts that show answers: sections that unfold, tables with their CSV, facts, messages, commands.
 
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { csv, save, type Cell } from "../csv";
 
-/** A section that unfolds; whether it is open stands in the URL. */
+/** A section that unfolds; the URL lists the open sections. */
 export function Section({ name, title, note, open, toggle, children }: {
   name: string;
   title: string;
@@ -29,14 +29,14 @@ export function Section({ name, title, note, open, toggle, children }: {
 
 export interface Column<T> {
   name: string;
-  /** What is shown, and what the CSV has where that differs. */
+  /** Content of a cell; `value` is its plain value, for sorting and the CSV. */
   show: (row: T) => ComponentChildren;
   value: (row: T) => Cell;
   number?: boolean;
   title?: (row: T) => string;
 }
 
-/** Rows with a header; sorted by the column that is pressed. */
+/** A table, sorted by the column whose header is pressed. */
 export function Table<T>({ rows, columns, caption, file, keyed, chosen, choose }: {
   rows: readonly T[];
   columns: readonly Column<T>[];
@@ -119,7 +119,7 @@ export function Failure({ error }: { error: string }): JSX.Element {
   return <div class="failure" role="alert">{error}</div>;
 }
 
-/** The same on the command line. */
+/** The equivalent command line, to copy. */
 export function Command({ text }: { text: string }): JSX.Element {
   return <Copied label="The same on the command line" text={text} />;
 }
@@ -146,7 +146,7 @@ export function Copied({ label, text }: { label: string; text: string }): JSX.El
   );
 }
 
-/** Where files are dropped, or chosen. */
+/** An area on which files are dropped, or from which a file dialog opens. */
 export function Drop({ label, accept, several, take }: { label: ComponentChildren; accept: string; several?: boolean; take: (files: File[]) => void }): JSX.Element {
   const [over, setOver] = useState(false);
   return (

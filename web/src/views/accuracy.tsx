@@ -1,4 +1,4 @@
-// Accuracy: what forecasts rest on, and measured points beside their forecasts by accelerator, model, topology and row.
+// View Accuracy: the evidence behind forecasts, and measured points with their forecasts by accelerator, model, topology and row.
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -14,7 +14,7 @@ import { BRIEFLY, EVIDENCE, type ViewProps } from "./common";
 const METRICS = [["tpot_ms", "TPOT"], ["ttft_ms", "TTFT"], ["e2e_ms", "E2EL"], ["output_tok_s", "output tokens/s"], ["total_tok_s", "all tokens/s"]] as const;
 type MetricKey = (typeof METRICS)[number][0];
 
-/** Forecast over measured − 1. */
+/** Error of a row's metric: forecast over measured − 1; `null` without either. */
 export function error(row: Row, metric: MetricKey): number | null {
   const [measured, forecast] = [row.measured[metric], row.forecast?.[metric]];
   return measured && forecast !== null && forecast !== undefined ? forecast / measured - 1 : null;
@@ -24,7 +24,7 @@ export interface Part {
   name: string;
   rows: Row[];
   n: number;
-  /** Medians of the absolute and of the signed errors. */
+  /** Median of the absolute errors; the next field has the median of the signed errors. */
   size: number | null;
   bias: number | null;
 }
@@ -36,7 +36,7 @@ const median = (values: number[]): number | null => {
   return ((sorted[Math.floor(at)] ?? 0) + (sorted[Math.ceil(at)] ?? 0)) / 2;
 };
 
-/** Rows by a name, those with most rows first. */
+/** Groups the rows by the name `of` gives; the largest group first. */
 export function parts(rows: readonly Row[], of: (row: Row) => string, metric: MetricKey): Part[] {
   const by = new Map<string, Row[]>();
   for (const row of rows) by.set(of(row), [...(by.get(of(row)) ?? []), row]);

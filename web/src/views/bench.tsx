@@ -1,4 +1,4 @@
-// A run of `roofcast bench`, as `--html` writes it: measured beside forecast and limit.
+// View of a run of `roofcast bench`, as `--html` writes it: measured values with forecast and limit.
 
 import type { JSX } from "preact";
 import { Curves } from "../charts/curves";
@@ -7,7 +7,7 @@ import { grouped, percent, significant, time } from "../format";
 import { Measured } from "../parts/controls";
 import { Facts, Table } from "../parts/show";
 
-/** `roofcast/bench/2`, as far as it is shown (docs/json.md). */
+/** The keys of `roofcast/bench/2` that the view shows (docs/json.md). */
 export interface BenchAnswer {
   report: {
     url: string;

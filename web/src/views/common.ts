@@ -1,4 +1,4 @@
-// What views have in common: what they are given, and lists to choose from.
+// Common parts of the views: their properties, and lists to choose from.
 
 import type { Option } from "../parts/controls";
 import type { State } from "../state";
@@ -6,7 +6,7 @@ import type { State } from "../state";
 export interface Catalog {
   models: readonly Option[];
   accelerators: readonly Option[];
-  /** Accelerators with a price. */
+  /** Accelerators that have a rental price. */
   rented: readonly Option[];
   workloads: readonly Option[];
 }
@@ -15,7 +15,7 @@ export interface ViewProps<T> {
   state: State;
   set: (change: Partial<State>) => void;
   catalog: Catalog;
-  /** An answer that stands in the file, where there is no server to ask. */
+  /** The answer embedded in a stand-alone file, which has no server to ask; `null` if there is a server. */
   shown: T | null;
   toggle: (name: string, open: boolean) => void;
 }
@@ -29,13 +29,13 @@ export const WEIGHTS: readonly Option[] = [
 
 export const KV: readonly Option[] = [["auto", "auto"], ["16", "16 bits"], ["fp8", "fp8"], ["int8", "int8"]];
 
-/** Opens or closes a section in the list that the URL has. */
+/** Adds a section to the URL's list of open sections, or removes it. */
 export function opened(list: string, name: string, open: boolean): string {
   const all = list.split(",").filter((one) => one && one !== name);
   return (open ? [...all, name] : all).join(",");
 }
 
-/** The same in a column of one engine. */
+/** Depth of evidence in few words, for a column of the table of engines. */
 export const BRIEFLY: Readonly<Record<string, string>> = {
   engine: "measured",
   accelerator: "other engines",
@@ -43,7 +43,7 @@ export const BRIEFLY: Readonly<Record<string, string>> = {
   nothing: "nothing",
 };
 
-/** How much of a deployment has been measured. */
+/** Depth of evidence: how much of a deployment has been measured. */
 export const EVIDENCE: Readonly<Record<string, string>> = {
   engine: "the engine on this chip",
   accelerator: "this chip, with other engines",

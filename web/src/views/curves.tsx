@@ -1,4 +1,4 @@
-// Curves: output of an accelerator against the speed of a user, and what a token costs at each latency.
+// Curves: throughput per accelerator against tokens per second of a user, and cost per token by latency.
 
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
@@ -11,13 +11,13 @@ import type { Spec } from "../spec";
 
 type Point = Curve["points"][number];
 
-/** A point of a curve. */
+/** A point with the curve that it is on. */
 interface Row {
   curve: Curve;
   point: Point;
 }
 
-/** As in `h100-sxm, tp 2`. */
+/** A point's replica in words, as in `h100-sxm, tp 2`. */
 function replicaOf({ curve, point }: Row): string {
   const others = [["pp", point.pp], ["dp", point.attention_dp], ["ep", point.ep]].filter(([, n]) => Number(n) > 1).map(([name, n]) => ` ${name} ${n}`);
   const cut = `tp ${point.tp}${others.join("")}`;
@@ -65,7 +65,7 @@ export function CurvesAnswerView({ answer }: { answer: CurvesAnswer }): JSX.Elem
   );
 }
 
-/** Asks for the curves of a plan's question, whenever that changes. */
+/** The curves for a plan's spec, asked for again whenever the spec changes. */
 export function PlanCurves({ spec }: { spec: Spec }): JSX.Element {
   const work = useWork<CurvesAnswer>(null);
   const asked = JSON.stringify(spec);

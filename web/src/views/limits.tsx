@@ -1,4 +1,4 @@
-// Limits: what the machine allows, operator by operator, and what is forecast below it.
+// View Limits: the limit of each operator on the machine, and its forecast.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -17,7 +17,7 @@ import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
 const COUNTS = [1, 2, 4, 8, 16, 32];
 const DEGREES = [0, 1, 2, 4, 8, 16];
 
-/** Bits of a weight format's name, for the slider of bits. */
+/** Weight formats of the slider, each with its label in bits. */
 const BITS: readonly (readonly [string, string])[] = [["nvfp4", "4 (nvfp4)"], ["w4", "4 (int4, weight-only)"], ["fp8", "8 (fp8)"], ["bf16", "16 (bf16)"]];
 
 export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<LimitsAnswer>): JSX.Element {
@@ -160,7 +160,7 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
 
 const peaks = (chip: Accelerator): Record<string, number> => chip.peak_flops;
 
-/** An operator's formula with its figures. */
+/** The formula of an operator's time, with its figures inserted. */
 export function reading(o: OperatorCost, chip: Accelerator): string {
   const peak = peaks(chip)[o.dtype];
   const moved = o.weight_bytes + o.kv_bytes;
@@ -190,7 +190,7 @@ function columns(chip: Accelerator): Column<OperatorCost>[] {
 const formulaOf = (o: OperatorCost, chip: Accelerator): string =>
   `max(${scaled(o.flops, "")} / ${scaled(peaks(chip)[o.dtype], "")}, ${scaled(o.weight_bytes + o.kv_bytes, "")} / ${scaled(chip.bandwidth_bytes_per_s, "")})`;
 
-/** The fewest of these accelerators that hold the model and the batch. */
+/** The smallest number of accelerators of this kind that hold the model and the batch, as text. */
 export function fitsFrom({ capacity, accelerator }: LimitsAnswer): string {
   const least = capacity.smallest_topology;
   if (!least) return "no number of these accelerators holds the batch";

@@ -1,4 +1,4 @@
-// Measure: a client's results beside forecast and limit.
+// View Measure: a benchmark client's results with forecast and limit.
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -24,7 +24,7 @@ const METRICS: readonly Metric[] = [
   { key: "output_tok_s", name: "output", index: 3, rate: true },
 ];
 
-/** Largest file that is read: a detailed result of many requests has some tens of MB. */
+/** Largest file that is read, in bytes; a detailed result of many requests has tens of MB. */
 const MOST = 48 << 20;
 
 export function MeasureView({ state, set, catalog }: ViewProps<MeasureAnswer>): JSX.Element {

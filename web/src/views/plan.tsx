@@ -1,4 +1,4 @@
-// Plan: deployments that meet the SLO, by any two quantities; ranked; how to start the best; why another lost.
+// View Plan: deployments that meet the SLO, plotted by any two quantities and ranked; commands that start the best; the reason why another lost.
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -13,7 +13,7 @@ import type { State } from "../state";
 import { ENGINES, type ViewProps } from "./common";
 import { PlanCurves } from "./curves";
 
-/** A quantity of a deployment that an axis may have. */
+/** A quantity of a deployment that can be plotted on an axis. */
 export interface Quantity {
   name: string;
   unit: string;
@@ -24,7 +24,7 @@ export interface Quantity {
 const perMillion = (d: Deployment, tokensPerS: number): number | null =>
   d.cost_per_hour === null || tokensPerS <= 0 ? null : (d.cost_per_hour / 3600 / tokensPerS) * 1e6;
 
-/** Prompt tokens that come with each output token. */
+/** Prompt tokens per output token, in the mean. */
 const ratio = (answer: PlanAnswer): number | null =>
   answer.input_mean === null || !answer.output_mean ? null : answer.input_mean / answer.output_mean;
 
@@ -45,7 +45,7 @@ export const QUANTITIES: Readonly<Record<string, Quantity>> = {
 const AXES = Object.entries(QUANTITIES).map(([key, q]) => [key, `${q.name}, ${q.unit}`] as const);
 const MINIMISE = [["cost_per_hour", "dollars an hour"], ["cost_per_million_tokens", "dollars per million tokens"], ["accelerators", "accelerators"], ["energy", "energy"]] as const;
 
-/** As in `4 × h100-sxm, tp 2 × 2`. */
+/** Name of a deployment, as in `4 × h100-sxm, tp 2 × 2`. */
 export function nameOf(d: Deployment): string {
   const cut = [["tp", d.tp], ["pp", d.pp], ["dp", d.attention_dp], ["ep", d.ep]].filter(([, n]) => Number(n) > 1).map(([k, n]) => `${k} ${n}`).join(" ");
   const replicas = d.prefill ? `${d.prefill.replicas}P${d.replicas}D` : d.beside ? `${d.replicas} + ${d.beside.replicas} replicas` : d.replicas > 1 ? `${d.replicas} replicas` : "";
@@ -56,7 +56,7 @@ export function nameOf(d: Deployment): string {
 const keyOf = (d: Deployment): string =>
   [d.accelerator, d.count, d.tp, d.pp, d.ep, d.attention_dp, d.replicas, d.prefill?.accelerator ?? "", d.prefill?.replicas ?? 0, d.beside?.accelerator ?? "", d.beside?.replicas ?? 0, d.weights, d.kv, d.max_num_batched_tokens, d.max_num_seqs].join("|");
 
-/** Of each step of interactivity the most that an accelerator gives at it or above it. */
+/** For each multiple of `step` in interactivity (tokens/s of a user), the deployment with the highest throughput per accelerator that reaches it. */
 export function readOff(answer: PlanAnswer, step = 10): { at: number; best: Deployment }[] {
   const speed = (d: Deployment) => 1000 / d.tpot_ms;
   const most = Math.max(0, ...answer.report.ranked.map(speed));
@@ -69,7 +69,7 @@ export function readOff(answer: PlanAnswer, step = 10): { at: number; best: Depl
   return found;
 }
 
-/** The question of the curves: one kind of replica each. */
+/** The spec for curves, which have replicas of one kind each. */
 function curved({ search = {}, ...rest }: Spec): Spec {
   const { disaggregated: _, ...kept } = search;
   return { ...rest, search: kept };
@@ -85,7 +85,7 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
     setAsked(spec);
     work.start("/api/plan", { spec, ...more });
   };
-  // A link shows what it asks for at once.
+  // A page opened by a link shows its answer without a press of the button.
   useEffect(() => {
     if (!shown) go();
   }, []);

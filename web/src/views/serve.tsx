@@ -1,4 +1,4 @@
-// Serve: a run of an engine under traffic, and a second one beside it.
+// View Serve: a simulation of an engine under traffic, and a second one to compare with.
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -14,7 +14,7 @@ import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type 
 import { command, file, run, type Spec, type Value } from "../spec";
 import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
 
-/** A run that is kept to compare with, and what was asked. */
+/** A run that is kept for comparison, with its question. */
 interface Kept {
   answer: RunAnswer;
   spec: Spec;
@@ -32,7 +32,7 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
     setAsked(spec);
     work.start("/api/simulate", { spec });
   };
-  // A link shows what it asks for at once.
+  // A page opened by a link shows its answer without a press of the button.
   useEffect(() => {
     if (!shown) go();
   }, []);
@@ -98,7 +98,7 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
   );
 }
 
-/** A download for Perfetto: the run once more, with its first steps. */
+/** A button that simulates the run again and downloads its first steps as a trace for Perfetto. */
 function Trace({ spec }: { spec: Spec }): JSX.Element {
   const [state, setState] = useState("");
   const load = () => {
@@ -131,7 +131,7 @@ interface Line {
   answer: RunAnswer;
 }
 
-/** Keys of two questions that differ, as in `workload.arrivals.rate: 10, kept 5`. */
+/** Keys whose values differ between two specs, as in `workload.arrivals.rate: 10, kept 5`. */
 export function differing(now: Spec, then: Spec): string[] {
   const flat = (value: Value | Spec, path: string): [string, string][] =>
     typeof value === "object" && !Array.isArray(value)
@@ -142,7 +142,7 @@ export function differing(now: Spec, then: Spec): string[] {
   return keys.map((key) => `${key}: ${a.get(key) ?? "not said"}, kept ${b.get(key) ?? "not said"}`);
 }
 
-/** A figure of two runs. */
+/** A figure of the present run and of the kept run. */
 interface Pair {
   name: string;
   of: (answer: RunAnswer) => number | null;
@@ -159,7 +159,7 @@ const PAIRS: readonly Pair[] = [
   { name: "preemptions", of: (a) => a.report.activity.preemptions, say: grouped },
 ];
 
-/** What changed against the kept run, in the question and in the answer. */
+/** Differences from the kept run, in the question and in the answer. */
 function Compared({ answer, spec, kept }: { answer: RunAnswer; spec: Spec | null; kept: Kept }): JSX.Element {
   const change = (p: Pair): number | null => {
     const [now, then] = [p.of(answer), p.of(kept.answer)];
@@ -254,12 +254,12 @@ function Cdf({ metric, runs, width }: { metric: "ttft" | "tpot" | "e2el"; runs: 
   const slo = runs[0]?.[1].slo;
   const bound = metric === "ttft" ? slo?.ttft_p99_ms : metric === "tpot" ? slo?.tpot_p99_ms : slo?.e2el_p99_ms;
   const most = Math.max(...curves.flatMap((c) => c.points.map((p) => p[0])));
-  // A bound far beyond the curve would leave it no room.
+  // A bound far beyond the curve is left out, because it would compress the curve.
   const marks = bound && bound < most * 4 ? [{ at: bound, name: `SLO p99 ${time(bound)}` }] : [];
   return <Curves curves={curves} width={width} height={220} marks={marks} title={`${metric.toUpperCase()} as cumulative shares of the requests`} x={{ label: metric.toUpperCase(), log: true, tick: time }} y={{ label: "share of requests", most: 1, tick: percent }} />;
 }
 
-/** All replicas together, at most `most` intervals. */
+/** Sums the levels over all replicas, in at most `most` intervals. */
 export function levels(series: readonly (readonly SeriesPoint[])[], most = 400): SeriesPoint[] {
   const [first = []] = series;
   const size = Math.max(1, Math.ceil(first.length / most));
