@@ -18,13 +18,13 @@ Spec = str | os.PathLike[str] | Mapping[str, Any] | None
 
 
 def spec_text(spec: Spec) -> tuple[str | None, str | None]:
-    """The file that a spec is, or its text."""
+    """The path of a spec's file, or the spec's text; the other is ``None``."""
     if spec is None:
         return None, None
     if isinstance(spec, Mapping):
         return None, _native.toml(json.dumps(spec, default=plain))
     path = os.fspath(spec)
-    # A file's name is one line and has no assignment; a spec has a section or a key.
+    # A spec's text has several lines or an assignment; a file's name has neither.
     if isinstance(spec, str) and ("\n" in path or "=" in path):
         return None, path
     if path == "-":
@@ -33,7 +33,7 @@ def spec_text(spec: Spec) -> tuple[str | None, str | None]:
 
 
 def listed(flags: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Keywords as flags: ``None`` is as if it were not there, a dict is KEY=VALUE, a word each."""
+    """Converts keywords to flags: ``None`` is left out, a dict becomes words KEY=VALUE."""
     found: list[tuple[str, Any]] = []
     for name, value in flags.items():
         if value is None:
@@ -47,14 +47,14 @@ def listed(flags: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def word(value: Any) -> str:
-    """A value of ``set`` as TOML or a word."""
+    """A value of the keyword ``set`` as text: TOML or a word."""
     if isinstance(value, (bool, list, tuple)):
         return json.dumps(value, default=plain)
     return str(value)
 
 
 def plain(value: Any) -> Any:
-    """What JSON has no type for: a number of NumPy as Python's own, a path or anything else as text."""
+    """Converts a value that JSON has no type for: NumPy's numbers to Python's, paths and anything else to text."""
     number = getattr(value, "item", None)
     if callable(number):
         return number()
@@ -62,7 +62,8 @@ def plain(value: Any) -> Any:
 
 
 def in_pythons_words(message: str, verb: str, flags: Mapping[str, Any]) -> str:
-    """An error of the program with keywords for its flags. An engine's command line has flags of its own."""
+    """An error message of the program with Python's keywords in place of flags. With ``from_command`` it is unchanged,
+    because it may name the engine's own flags."""
     if "from_command" in flags:
         return message
     known = {name for name, _, _ in _native.flags(verb)} | {name.replace("_", "-") for name in flags}
@@ -85,7 +86,7 @@ def ask(
     unit: str = "",
     time_limit_s: float | None = None,
 ) -> _native.Answer:
-    """The program's answer; what it says beside it is warned of."""
+    """Asks the program and returns its answer; its notes on standard error become warnings."""
     path, text = spec_text(spec)
     names = [os.fspath(file) for file in files] + ([path] if path is not None else [])
     told, display = shown(progress, unit)

@@ -1,6 +1,6 @@
 """Dataclasses from JSON documents.
 
-Knows: how a field's type reads its key. What the keys mean is said where the dataclasses are.
+Knows: how a field's type determines the reading of its key. The dataclasses define the meaning of keys.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ JSON = Any
 
 
 class Part:
-    """A part of an answer, read from an object of its document. It is not changed.
+    """A part of an answer, read from an object of its document; it cannot be changed.
 
-    Its dataclasses are made without methods of their own: written here once, they cost an import nothing.
+    The dataclasses of parts have no generated methods: these methods replace them, which makes the import fast.
     """
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -71,11 +71,11 @@ class Document(Part):
 
     @property
     def svg(self) -> str | None:
-        """The picture that the program draws of this answer; none where it has none."""
+        """The picture that the program draws of this answer; ``None`` if it draws none."""
         return self._picture
 
     def to_dict(self) -> dict[str, JSON]:
-        """The document as Python's dicts, lists, numbers and strings."""
+        """The document as dicts, lists, numbers and strings of Python."""
         return typing.cast("dict[str, JSON]", json.loads(self._text))
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
@@ -83,7 +83,7 @@ class Document(Part):
         return [self.to_dict()]
 
     def table(self) -> Table:
-        """The answer's rows as Arrow. Keys within keys have points between them, other lists are JSON text."""
+        """The answer's rows as Arrow. Keys of nested objects are joined by points; nested lists are JSON text."""
         return _native.table(json.dumps(list(self._rows())))
 
     def __arrow_c_schema__(self) -> object:
@@ -93,7 +93,7 @@ class Document(Part):
         return self.table().__arrow_c_stream__(requested_schema)
 
     def headline(self) -> str:
-        """The answer in a line."""
+        """The answer in one line."""
         return self.schema
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class Document(Part):
         return self.svg
 
     def _shown(self) -> Sequence[Mapping[str, JSON]]:
-        """The rows as a notebook shows them."""
+        """The rows that a notebook shows."""
         return self._rows()
 
     def _repr_html_(self) -> str:
@@ -112,7 +112,7 @@ class Document(Part):
 
 
 MOST_ROWS = 20
-"""Rows that a notebook shows of an answer."""
+"""Most rows that a notebook shows of an answer."""
 
 
 def _escaped(text: str, tag: str) -> str:
@@ -122,7 +122,7 @@ def _escaped(text: str, tag: str) -> str:
 
 
 def _html_table(rows: Sequence[Mapping[str, JSON]]) -> str:
-    """The plain values of the first rows."""
+    """An HTML table of the first rows, with only numbers and strings."""
     plain = [{k: v for k, v in row.items() if not isinstance(v, (dict, list))} for row in rows[:MOST_ROWS]]
     names = list(dict.fromkeys(name for row in plain for name in row if name != "schema"))
     if len(plain) == 1:
@@ -143,14 +143,14 @@ def _cell(value: JSON) -> str:
 
 
 def document(cls: type[T], answer: _native.Answer) -> T:
-    """The dataclass ``cls`` of an answer of the program."""
+    """An instance of the dataclass ``cls``, filled from an answer of the program."""
     made = object.__new__(cls)
     fill(made, answer)
     return made
 
 
 def read(cls: type[T], text: str) -> T:
-    """The dataclass ``cls`` of the text of a document."""
+    """An instance of the dataclass ``cls``, filled from the text of a document."""
     made = object.__new__(cls)
     _set(made, json.loads(text), "answer")
     _keep(made, text, None, None)
@@ -158,7 +158,7 @@ def read(cls: type[T], text: str) -> T:
 
 
 def fill(made: object, answer: _native.Answer) -> None:
-    """Sets the fields of the document ``made``."""
+    """Sets the fields of the document ``made`` from an answer of the program."""
     _set(made, json.loads(answer.text), "answer")
     _keep(made, answer.text, answer.picture, answer.records)
 
@@ -186,7 +186,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _read(hint: Any, value: JSON, place: str) -> Any:
-    """``value`` as the type ``hint`` has it."""
+    """Converts a JSON value to the type ``hint``."""
     if value is None or hint is Any:
         return value
     origin, within = typing.get_origin(hint), typing.get_args(hint)

@@ -1,7 +1,8 @@
-"""A study of any verb: one question for each combination of values, and what is kept of its answer.
+"""A study of any verb: one question for each combination of values, and the stored answer.
 
-Knows: how a combination becomes a question, and the key of its answer, made of all that it depends on: the version, the
-verb, the spec, the keywords and what is in the files that they name. Who asks, and where, is :mod:`roofcast.distributed`'s.
+Knows: how a combination becomes a question, and the key of its answer, which covers everything that the answer depends on:
+the version, the verb, the spec, the keywords and the contents of the files that they name. :mod:`roofcast.distributed`
+decides where questions are asked.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from roofcast._ask import Spec, ask, listed, spec_text, word
 from roofcast._native import Error
 
 LARGE = 1 << 24
-"""Bytes of a file up to which all of it counts for a key; of a larger one its size, its date and this much."""
+"""Most bytes of a file that a key covers. Of a larger file a key covers its size, its date and this many bytes."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a worker sends: files of finished runs, and the numbers of those that took too long."""
+    """Result of a worker: files of finished runs, and the numbers of the runs that took too long."""
 
     files: dict[str, bytes]
     late: list[int]
@@ -36,7 +37,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Questions:
-    """A verb asked once for each combination of values, the last key fastest; it goes to workers as it is."""
+    """A verb asked once for each combination of values, the last key varying fastest. Workers receive a copy."""
 
     verb: str
     files: tuple[str, ...]
@@ -49,7 +50,7 @@ class Questions:
         return math.prod(len(values) for values in self.over.values())
 
     def values(self, number: int) -> list[Any]:
-        """The combination of this number."""
+        """The values of combination ``number``."""
         found = []
         for values in reversed(self.over.values()):
             number, index = divmod(number, len(values))
@@ -57,7 +58,8 @@ class Questions:
         return found[::-1]
 
     def asked(self, number: int) -> dict[str, Any]:
-        """Its keywords: a flag of the verb, else a dotted key of the spec."""
+        """The keywords of question ``number``. A key of ``over`` is a flag of the verb, else a dotted key of the spec,
+        set by ``set``."""
         flags = dict(self.flags)
         own = _names(self.verb)
         for name, value in zip(self.over, self.values(number), strict=True):
@@ -68,18 +70,18 @@ class Questions:
         return flags
 
     def key(self, number: int) -> str:
-        """A hash of all that the answer depends on."""
+        """A hash of everything that the answer of question ``number`` depends on."""
         flags = sorted((name, _said(value)) for name, value in listed(self.asked(number)))
         words = [word for _, value in flags for word in (value if isinstance(value, list) else [value])]
         text = self.spec or ""
-        # Words of a spec stand in quotes, `--set` has KEY=WORD.
+        # File names are in quotes in a spec, and after `=` in `--set`.
         named = {*self.files, *words, *(w.partition("=")[2] for w in words), *re.findall(r'"([^"\n]*)"', text)}
         contents = [(name, _digest(Path(name))) for name in sorted(named) if name and os.path.exists(name)]
         whole = [_native.VERSION, self.verb, self.files, text, flags, contents]
         return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
     def answered(self, numbers: Sequence[int]) -> Done:
-        """Asks the questions of these numbers; in a worker."""
+        """Asks the questions of these numbers; called in a worker."""
         answers, late = [], []
         for number in numbers:
             answer = self._answer(number)
@@ -92,12 +94,12 @@ class Questions:
             return Done({file.name: file.read_bytes() for file in Path(folder).iterdir()}, late)
 
     def _answer(self, number: int) -> str | None:
-        """The document in a line; none where it took too long."""
+        """The answer's document in one line; ``None`` if it took too long."""
         limit, began = self.cell_time_limit_s, time.monotonic()
         try:
             answer = ask(self.verb, self.files, spec=self.spec, flags=self.asked(number), time_limit_s=limit)
         except Error as error:
-            # What ends a verb early is an error of it where nothing is found by then.
+            # A verb that its time limit ends before it has found anything raises an error.
             if limit is not None and time.monotonic() - began >= limit:
                 return None
             named = ", ".join(f"{name} = {value}" for name, value in zip(self.over, self.values(number), strict=True))
@@ -109,7 +111,7 @@ class Questions:
 def questions(
     verb: str, spec: Spec | Sequence[Any], over: Mapping[str, Any], flags: Mapping[str, Any], limit: float | None
 ) -> Questions:
-    """A study of ``verb``; ``spec`` is the files of ``validate``."""
+    """Creates a study of ``verb``; for ``validate``, ``spec`` has its files."""
     files: tuple[str, ...] = ()
     text = None
     if verb == "validate":
@@ -117,7 +119,7 @@ def questions(
         files = tuple(os.path.abspath(file) for file in several)
     else:
         path, text = spec_text(spec)  # type: ignore[arg-type]
-        # Workers may run elsewhere.
+        # Workers may run in another folder, so paths are absolute.
         files = () if path is None else (os.path.abspath(path),)
     twice = [name for name in over if flags.get(name) is not None]
     if twice:
@@ -131,7 +133,7 @@ def _names(verb: str) -> set[str]:
 
 
 def _values(name: str, values: Any) -> list[Any]:
-    """The values of a key: Python's, or text as ``--sweep`` has it."""
+    """The values of a key, from Python values or from text in the syntax of ``--sweep``."""
     if isinstance(values, str):
         found = json.loads(_native.values(values))
     elif isinstance(values, Mapping) or not hasattr(values, "__iter__"):
@@ -144,7 +146,7 @@ def _values(name: str, values: Any) -> list[Any]:
 
 
 def _settings(given: Any) -> list[str]:
-    """The words of ``set``."""
+    """The words ``KEY=VALUE`` of the keyword ``set``."""
     words = [value for _, value in listed({"set": given})]
     return list(words[0]) if words and not isinstance(words[0], str) else words
 
@@ -154,7 +156,7 @@ def _said(value: Any) -> Any:
 
 
 def _digest(path: Path) -> str:
-    """What is in a file, or in the files of a folder."""
+    """A hash of the contents of a file, or of the files in a folder."""
     found = hashlib.sha256()
     for file in _files(path):
         status = file.stat()
@@ -174,7 +176,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def document(study: Questions, folder: Path) -> str:
-    """The answers that are kept, in the order of their combinations; each is the program's document."""
+    """The study's document: the stored answers, in the order of their combinations; each is the program's document."""
     known = _native.kept(folder)
     there = [(number, known.get(study.key(number))) for number in range(len(study))]
     points = [f'{{"values": {json.dumps(study.values(number))}, "answer": {text}}}' for number, text in there if text]

@@ -1,8 +1,8 @@
-"""What the verbs answer, as dataclasses.
+"""Answers of the verbs, as dataclasses.
 
-Fields are the keys of the documents that ``--json`` prints; ``docs/json.md`` says what each means. Times end in ``_ms``
+Fields are the keys of the documents that ``--json`` prints; ``docs/json.md`` defines each. Times end in ``_ms``
 (milliseconds) or ``_s`` (seconds), sizes in ``_bytes``, rates in ``_per_s`` or ``_tok_s`` (tokens a second); shares and
-errors are of 1, money is in US dollars.
+errors are fractions of 1, money is in US dollars.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from roofcast._document import JSON, Document, Part, _keep, read
 from roofcast._native import Table
 
 Band = tuple[float, float]
-"""10th and 90th percentile."""
+"""A band: the 10th and 90th percentile of a value."""
 
 
 def _ms(value: float | None) -> str:
@@ -24,7 +24,7 @@ def _ms(value: float | None) -> str:
 
 
 def _swept(document: dict[str, JSON]) -> list[dict[str, JSON]]:
-    """The points of a sweep, each value under the name of its key."""
+    """The points of a sweep as flat dicts, with each swept value under the name of its key."""
     keys, points = document["sweep"], document["points"]
     return [{**dict(zip(keys, row.pop("values"), strict=True)), **row} for row in points]
 
@@ -42,7 +42,7 @@ class Parallelism(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Served(Document):
-    """What is served, on what, and how: the head of an answer about a deployment."""
+    """The head of an answer about a deployment: model, hardware, parallelism, formats and engine."""
 
     model: str
     hardware: str
@@ -62,7 +62,7 @@ class Served(Document):
 
 @dataclass(init=False, repr=False, eq=False)
 class Terms(Part):
-    """Totals over the rate, which overlap."""
+    """Times of a forward pass by resource: its total work over the peak rate of each. The times overlap."""
 
     weights_ms: float
     kv_ms: float
@@ -72,7 +72,7 @@ class Terms(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Communication(Part):
-    """Messages of a forward pass, over the slowest link."""
+    """Communication of a forward pass, over the slowest link."""
 
     all_reduces: int
     message_bytes: int
@@ -84,7 +84,7 @@ class Communication(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Basis(Part):
-    """What an operator's time rests on: how close what was measured is, whether its very shape was timed, and the kernel."""
+    """Evidence for an operator's time: how close the measured hardware is, if this exact shape was timed, and the kernel."""
 
     evidence: str
     exact: bool
@@ -93,7 +93,7 @@ class Basis(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Operator(Part):
-    """One operator of a forward pass, all its layers together; ``intensity`` is FLOPs a byte."""
+    """One operator of a forward pass, summed over its layers; ``intensity`` is in FLOPs per byte."""
 
     name: str
     family: str
@@ -112,7 +112,7 @@ class Operator(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Beside(Part):
-    """What a forecast has beside its operators."""
+    """Times of a forecast in addition to its operators."""
 
     small_kernels_ms: float
     launches_ms: float
@@ -122,7 +122,7 @@ class Beside(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Cost(Part):
-    """A forward pass: its limit, what is expected, and what binds it."""
+    """A forward pass: its limit, its forecast and its bottleneck."""
 
     limit_ms: float
     limit_with_communication_ms: float
@@ -141,7 +141,7 @@ class Cost(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Ridge(Part):
-    """Where compute and bandwidth balance."""
+    """Ridge point: the arithmetic intensity at which compute and memory take equal time."""
 
     dtype: str
     flops_per_byte: float
@@ -149,7 +149,7 @@ class Ridge(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class CriticalBatch(Part):
-    """Tokens in a step from which weights of these bits are compute-bound."""
+    """Critical batch: tokens in a step from which weights of this number of bits are compute-bound."""
 
     weight_bits: int
     dtype: str
@@ -177,7 +177,7 @@ class Degree(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class TensorParallel(Part):
-    """How wide tensor parallelism helps."""
+    """The degrees of tensor parallelism at which it still shortens the step."""
 
     compute_bound_width: float
     memory_bound_width: float
@@ -187,7 +187,7 @@ class TensorParallel(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Experts(Part):
-    """Experts of a layer, and the distinct ones that the decode step reads."""
+    """Number of experts of a layer, and of distinct experts that the decode step reads."""
 
     count: int
     per_token: int
@@ -196,7 +196,7 @@ class Experts(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class KvCacheLimit(Part):
-    """What a KV cache saves."""
+    """Work that a KV cache saves."""
 
     cached_ms: float
     recomputed_ms: float
@@ -206,7 +206,7 @@ class KvCacheLimit(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Limits(Served):
-    """What the machine's limits allow: one decode step of the batch, and one prompt."""
+    """Limits and forecasts of one decode step of the batch, and of one prompt."""
 
     batch: int
     context: int
@@ -241,7 +241,7 @@ class Limits(Served):
 
 @dataclass(init=False, repr=False, eq=False)
 class LimitsPoint(Part):
-    """The step at one combination of values: one for each key."""
+    """The step at one combination of values, which has one value for each key."""
 
     values: list[Any]
     limit_ms: float
@@ -264,7 +264,7 @@ class LimitsPoint(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class LimitsSweep(Served):
-    """Steps over the values of keys; the deployment is that of the first."""
+    """Steps over the values of keys; the head describes the deployment at the first values."""
 
     sweep: list[str]
     points: list[LimitsPoint]
@@ -274,13 +274,14 @@ class LimitsSweep(Served):
         return f"{super().headline()}: {len(self.points)} values of {', '.join(self.sweep)}"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """A row a combination, its values under the names of what varies."""
+        """One row for each combination, with its values under the names of the swept keys."""
         return _swept(self.to_dict())
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Alternative(Part):
-    """Forecasts with one setting; ``attention_ms`` is its kernels in the decode step, without launches."""
+    """Forecasts with one setting; ``attention_ms`` is the time of the attention kernels in the decode step, without
+    launches."""
 
     name: str
     decode_ms: float
@@ -302,14 +303,14 @@ class LimitsCompare(Served):
         return f"{super().headline()}: {len(self.alternatives)} settings of {self.comparison}"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """A row a setting."""
+        """One row for each setting."""
         rows: Sequence[Mapping[str, JSON]] = self.to_dict()["alternatives"]
         return rows
 
 
 @dataclass(init=False, repr=False, eq=False)
 class IntensityPoint(Part):
-    """FLOPs a byte of one layer at one batch, inputs and outputs counted, and what binds."""
+    """FLOPs per byte of one layer at one batch size, including inputs and outputs, and the bottleneck."""
 
     batch: int
     flops_per_byte: float
@@ -318,7 +319,7 @@ class IntensityPoint(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Intensity(Document):
-    """The arithmetic intensity of one layer of ``rows`` × ``columns`` against batch."""
+    """The arithmetic intensity of one layer of ``rows`` × ``columns`` over the batch size."""
 
     hardware: str
     rows: int
@@ -330,14 +331,14 @@ class Intensity(Document):
         return f"{self.rows} × {self.columns} in {self.weights} on {self.hardware}"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """A row a batch."""
+        """One row for each batch size."""
         rows: Sequence[Mapping[str, JSON]] = self.to_dict()["points"]
         return rows
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Parameters(Part):
-    """Parameter counts; with experts ``active`` is what one token computes with."""
+    """Parameter counts; for a model with experts, ``active`` counts the parameters that one token uses."""
 
     total: int
     active: int
@@ -347,7 +348,7 @@ class Parameters(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Topology(Part):
-    """A smallest deployment; ``shape`` is that of a torus."""
+    """The smallest deployment that fits; ``shape`` is the shape of its slice of a torus."""
 
     count: int
     tp: int
@@ -358,7 +359,7 @@ class Topology(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Rank(Part):
-    """Memory of the busiest accelerator of a stage."""
+    """Memory of the fullest accelerator of a pipeline stage."""
 
     budget_bytes: int
     weight_bytes: int
@@ -372,7 +373,7 @@ class Rank(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Capacity(Served):
-    """What fits the memory."""
+    """Capacity: the sequences and tokens that fit in memory, and the memory of everything else."""
 
     context: int
     batch: int
@@ -407,7 +408,7 @@ class Capacity(Served):
 
 @dataclass(init=False, repr=False, eq=False)
 class Span(Part):
-    """Where a mean may turn out: measured over forecast, and the range that this gives."""
+    """Band of a mean: factors of measured over forecast, and the range of values that they give."""
 
     factors: Band
     range: Band
@@ -415,7 +416,7 @@ class Span(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Bands(Part):
-    """10th and 90th percentile of what is measured where this is forecast."""
+    """Bands of a forecast: the 10th and 90th percentile of the measured values that are expected for it."""
 
     evidence: str
     rests_on: str
@@ -427,7 +428,7 @@ class Bands(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Activity(Part):
-    """What the engines did."""
+    """Activity of the engines: steps, tokens, preemptions."""
 
     steps: int
     mean_running: float
@@ -445,7 +446,7 @@ class Activity(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class HostUse(Part):
-    """Use of the host's memory as a tier of the KV cache; hit rates are shares."""
+    """Use of the host's memory as a tier of the KV cache; hit rates are fractions."""
 
     tokens: int
     device_hit_rate: float
@@ -461,7 +462,7 @@ class HostUse(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class KvCacheUse(Part):
-    """Blocks of the KV cache; usage and fragmentation are shares."""
+    """Blocks of the KV cache; usage and fragmentation are fractions."""
 
     blocks: int
     block_size: int
@@ -478,7 +479,7 @@ class KvCacheUse(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Expense(Part):
-    """Dollars and energy; ``None`` where the accelerator has no price or power."""
+    """Cost and energy; ``None`` if the accelerator has no price or power."""
 
     dollars_per_hour: float | None = None
     dollars_per_million_output_tokens: float | None = None
@@ -488,7 +489,7 @@ class Expense(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Pool(Part):
-    """Replicas of a kind, and the share of the time in which they compute."""
+    """Replicas of one kind, and the fraction of time in which they compute."""
 
     accelerator: str
     replicas: int
@@ -501,7 +502,7 @@ class Pool(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Transfers(Part):
-    """KV caches that went from prefill to decode."""
+    """KV caches transferred from prefill to decode replicas."""
 
     count: int
     mean_ms: float
@@ -509,7 +510,7 @@ class Transfers(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Autoscale(Part):
-    """Replicas that came and went."""
+    """Replicas that autoscaling started and stopped."""
 
     replica_seconds: float
     mean_replicas: float
@@ -520,7 +521,8 @@ class Autoscale(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class FoundPrefixes(Part):
-    """Prompt tokens that the router's choices found in prefix caches; `most_tokens` is the best of all replicas."""
+    """Prompt tokens found in the prefix caches of the replicas that the router chose; `most_tokens` counts the best
+    replica's."""
 
     prompt_tokens: int
     found_tokens: int
@@ -529,7 +531,7 @@ class FoundPrefixes(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Fleet(Part):
-    """The replicas that served, by pools."""
+    """The replicas that served requests, by pool."""
 
     accelerators: int
     serving: Pool
@@ -542,7 +544,7 @@ class Fleet(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Sessions(Part):
-    """Recorded sessions that ended: seconds from the first turn to the last answer."""
+    """Recorded sessions that were completed: seconds from the first turn to the last answer."""
 
     completed: int
     mean_task_s: float
@@ -552,7 +554,7 @@ class Sessions(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Load(Part):
-    """Requests a second that come and that can be sustained; whether the queue grows."""
+    """Requests per second that arrive and that are answered, and if the queue grows."""
 
     overloaded: bool
     offered_per_s: float | None = None
@@ -562,7 +564,7 @@ class Load(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Simulation(Served):
-    """What a benchmark client would measure, by vLLM's keys."""
+    """Forecast of the metrics that a benchmark client would measure, by vLLM's keys."""
 
     cost: str
     interrupted: bool
@@ -633,7 +635,7 @@ class Simulation(Served):
         )
 
     def records(self) -> Table:
-        """Every request as Arrow, where ``simulate(…, records=True)`` kept them; times in ms since the run began."""
+        """Every request as Arrow, if ``simulate(…, records=True)`` kept them; times are in ms since the start of the run."""
         if self._records is None:
             raise AttributeError("records were not kept: simulate(…, records=True)")
         return self._records
@@ -641,14 +643,14 @@ class Simulation(Served):
 
 @dataclass(init=False, repr=False, eq=False)
 class Point(Simulation):
-    """One run of a sweep: a simulation, and the value of each key that varies."""
+    """One run of a sweep: a simulation, and the value of each swept key."""
 
     values: list[Any] = field(default_factory=list)
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Sweep(Document):
-    """Runs over every combination of the values of some keys."""
+    """The runs of a sweep, one for every combination of the values of its keys."""
 
     sweep: list[str]
     interrupted: bool
@@ -658,13 +660,14 @@ class Sweep(Document):
         return f"{len(self.points)} runs over {', '.join(self.sweep)}"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """A row a run, with the keys that vary first."""
+        """One row for each run; the swept keys are the first columns."""
         return _swept(self.to_dict())
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Found(Served):
-    """The largest value of a key that keeps the SLO, the first above it that misses, and every value that was tried."""
+    """The largest value of a key that meets the SLO, the smallest tried value above it, which misses the SLO, and every
+    value that was tried."""
 
     slo: dict[str, float | None]
     key: str
@@ -688,14 +691,14 @@ A = TypeVar("A", bound=Document)
 
 @dataclass(frozen=True)
 class Answered(Generic[A]):
-    """One answer of a study, and the value of each key that varies."""
+    """One answer of a study, and the value of each swept key."""
 
     values: list[Any]
     answer: A
 
 
 class Study(Document, Generic[A]):
-    """Answers of one verb over every combination of the values of some keys.
+    """Answers of one verb, one for every combination of the values of some keys.
 
     ``sweep`` are the keys, ``interrupted`` says whether some took too long and are left out. ``points`` are read from the
     document one by one, when they are asked for.
@@ -723,7 +726,7 @@ class Study(Document, Generic[A]):
         return hash(self.json)
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """A row an answer, with the keys that vary first, and without its lists."""
+        """One row for each answer, without its lists; the swept keys are the first columns."""
         points = self.to_dict()["points"]
         return [
             {
@@ -735,7 +738,7 @@ class Study(Document, Generic[A]):
 
 
 class _Points(Sequence[Answered[A]]):
-    """Answers, each a line of a study's document."""
+    """A lazy list of answers, each parsed from its line of a study's document when it is used."""
 
     def __init__(self, lines: list[str], cls: type[A]) -> None:
         self._lines, self._cls = lines, cls
@@ -756,7 +759,7 @@ class _Points(Sequence[Answered[A]]):
 
 @dataclass(init=False, repr=False, eq=False)
 class Phases(Part):
-    """A token and a long prompt by one price."""
+    """Cost of a token and of a long prompt at one price."""
 
     tpot_ms: float
     prefill_ms: float
@@ -764,7 +767,7 @@ class Phases(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Headroom(Part):
-    """The metric nearest to its bound, and what is left as a share of the bound."""
+    """The metric nearest to its bound, and its distance from the bound as a fraction of the bound."""
 
     metric: str
     share: float
@@ -773,7 +776,7 @@ class Headroom(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Bounded(Part):
-    """A percentile of a simulation beside its bound."""
+    """A simulated percentile and its bound."""
 
     metric: str
     percentile: str
@@ -784,7 +787,7 @@ class Bounded(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Choice(Part):
-    """A deployment that meets the SLO, as its simulation has it; costs in dollars."""
+    """A deployment that meets the SLO, with the figures of its simulation; costs in dollars."""
 
     accelerator: str
     count: int
@@ -838,7 +841,7 @@ class Choice(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Near(Part):
-    """A deployment that does not meet the SLO, and why: ``factor`` is what was found over what is allowed."""
+    """A deployment that does not meet the SLO, and the reason: ``factor`` is the value found over the value allowed."""
 
     deployment: str
     count: int
@@ -850,7 +853,8 @@ class Near(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Launch(Part):
-    """How an engine is started; ``command`` is ``None`` where none starts this, for the reason in ``note``."""
+    """The command that starts an engine; ``command`` is ``None`` if no command starts this deployment, for the reason
+    in ``note``."""
 
     role: str
     replicas: int
@@ -863,7 +867,7 @@ class Launch(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class WhatIf(Part):
-    """A bound or a load changed, and whether the best still meets it."""
+    """A changed bound or load, and if the best deployment still meets the SLO."""
 
     change: str
     meets: bool
@@ -874,7 +878,7 @@ class WhatIf(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Plan(Document):
-    """What to deploy: the deployments that meet the SLO, best first; ``best`` is ``None`` where none does."""
+    """A plan: the deployments that meet the SLO, best first; ``best`` is ``None`` if none does."""
 
     model: str
     cost: str
@@ -930,7 +934,8 @@ class Plan(Document):
         return [{k: v for k, v in row.items() if k != "spec"} for row in self.to_dict()["ranked"]]
 
     def _shown(self) -> Sequence[Mapping[str, JSON]]:
-        """What tells deployments apart and what they cost; where none meets the SLO, what came nearest."""
+        """The columns that distinguish deployments, and their costs; if none meets the SLO, the deployments that came
+        nearest."""
         if not self.ranked:
             return [{"deployment": near.deployment, "why": near.reason, "$/h": near.cost_per_hour} for near in self.nearest]
         return [
@@ -952,7 +957,7 @@ class Plan(Document):
 
 @dataclass(init=False, repr=False, eq=False)
 class CurvePoint(Part):
-    """One replica under a number of users, in steady state; ``missed`` is the bound that it misses."""
+    """One replica under a number of users, in steady state; ``missed`` is the bound of the SLO that it misses."""
 
     users: int
     count: int
@@ -983,7 +988,8 @@ class CurvePoint(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Curve(Part):
-    """Points of which none has more of both, the fastest for a user first; ``best`` is the most load that keeps the SLO."""
+    """The Pareto front of one accelerator, the highest speed for a user first; ``best`` is the point of the highest
+    load that meets the SLO."""
 
     name: str
     accelerator: str
@@ -994,7 +1000,7 @@ class Curve(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Curves(Document):
-    """Output tokens/s of an accelerator against those of one user."""
+    """Curves of output tokens/s per accelerator against output tokens/s of one user."""
 
     model: str
     cost: str
@@ -1009,12 +1015,12 @@ class Curves(Document):
         return f"{self.model}: {len(self.curves)} curves, {self.load}; SLO: {self.slo}"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """The points of all curves."""
+        """One row for each point of all curves."""
         curves = self.to_dict()["curves"]
         return [{"curve": curve["name"], **point} for curve in curves for point in curve["points"]]
 
     def _shown(self) -> Sequence[Mapping[str, JSON]]:
-        """The best of each curve."""
+        """The best point of each curve."""
         best = [(curve.name, curve.best) for curve in self.curves]
         return [
             {
@@ -1034,14 +1040,14 @@ class Curves(Document):
 
 
 def _cut(of: Choice | CurvePoint) -> str:
-    """The parallelism of a replica: ``tp 4 pp 2``."""
+    """The parallelism of a replica, as in ``tp 4 pp 2``."""
     others = (("pp", of.pp), ("dp", of.attention_dp), ("ep", of.ep))
     return " ".join([f"tp {of.tp}", *(f"{name} {degree}" for name, degree in others if degree > 1)])
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Errors(Part):
-    """Errors of one metric, as shares: medians of abs(forecast/measured − 1) and of forecast/measured − 1 (``bias``)."""
+    """Errors of one metric, as fractions: medians of abs(forecast/measured − 1) and of forecast/measured − 1 (``bias``)."""
 
     n: int
     median_ape: float
@@ -1057,7 +1063,7 @@ class Errors(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Errored(Part):
-    """Rows, how many have a forecast, and their errors by metric."""
+    """Number of rows, number of rows with a forecast, and their errors by metric."""
 
     rows: int
     predicted: int
@@ -1085,7 +1091,7 @@ class Report(Errored):
 
 
 def _error_rows(report: Mapping[str, JSON]) -> list[dict[str, JSON]]:
-    """A row for each metric of each part of a report."""
+    """One row for each metric of each part of a report."""
     parts = [("all", report)]
     for kind in ("kinds", "sources", "engines", "hardware"):
         parts += report[kind].items()
@@ -1095,7 +1101,7 @@ def _error_rows(report: Mapping[str, JSON]) -> list[dict[str, JSON]]:
 
 @dataclass(init=False, repr=False, eq=False)
 class Validation(Document):
-    """How far forecasts lie from what was measured."""
+    """Errors of forecasts against measurements."""
 
     rows: int
     predicted: int
@@ -1116,13 +1122,13 @@ class Validation(Document):
         return f"{self.predicted} of {self.rows} rows forecast"
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
-        """A row for each metric of each part."""
+        """One row for each metric of each part."""
         return _error_rows(self.to_dict())
 
 
 @dataclass(init=False, repr=False, eq=False)
 class Number(Part):
-    """One number of an engine in microseconds, with its prior and bounds, and how many rows have a part in it."""
+    """One fitted time of an engine in microseconds, with its prior and bounds, and the number of rows that it affects."""
 
     engine: str
     name: str
@@ -1135,7 +1141,7 @@ class Number(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class LeftOut(Part):
-    """Errors of one metric where a part of the data was left out; shares of what was measured."""
+    """Errors of one metric on held-out rows, as fractions of the measured value."""
 
     n: int
     bias: float
@@ -1145,7 +1151,8 @@ class LeftOut(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Calibration(Document):
-    """What an engine adds to its kernels, fitted, and how it does on sources, models and accelerators left out."""
+    """A calibration: the fitted times that an engine adds to its kernels, and the errors on held-out sources, models
+    and accelerators."""
 
     rows: int
     interrupted: bool

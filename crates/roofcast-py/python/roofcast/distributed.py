@@ -1,8 +1,9 @@
 """Studies beyond one process: the runs of a sweep over Ray, over processes, or one after the other.
 
-Knows: how runs become tasks, what is kept of them, what happens when a worker is lost. What a run of a simulation is and how
-the whole is written is the program's: workers answer ``roofcast simulate --cells``, the driver ``simulate --merge``, so the
-answer has the same bytes as :func:`roofcast.sweep` on one machine. Runs of other verbs are :mod:`roofcast._questions`'.
+Knows: how runs become tasks, how their results are stored, what happens when a worker is lost. The program defines a run
+of a simulation and the format of the whole: workers call ``roofcast simulate --cells``, the driver ``simulate --merge``,
+so that the answer has the same bytes as :func:`roofcast.sweep` on one machine. :mod:`roofcast._questions` has the runs of
+other verbs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from roofcast._flags import CapacityFlags, LimitsFlags, PlanFlags, SweepFlags, ValidateFlags
 
     class Spread(TypedDict, total=False):
-        """How a study is spread over workers, as :func:`sweep` says."""
+        """Keywords that spread a study over workers; see :func:`sweep`."""
 
         executor: Literal["ray", "processes", "serial"]
         cells: str | os.PathLike[str] | None
@@ -66,14 +67,14 @@ if TYPE_CHECKING:
 
 
 RETRIES = 3
-"""How often a batch is given to another worker when its own is lost."""
+"""Number of times that a batch whose worker was lost is given to another worker."""
 
 ANSWERS: dict[str, type[Any]] = {"plan": Plan, "limits": Limits, "capacity": Capacity, "validate": Validation}
-"""What verbs other than ``simulate`` answer."""
+"""Classes of the answers of verbs other than ``simulate``."""
 
 
 class Asked(Protocol):
-    """A study as a worker is asked for it; it goes to workers as it is."""
+    """A study whose questions a worker can answer. Workers receive a copy."""
 
     def answered(self, numbers: Sequence[int]) -> Done:
         """Answers the questions of these numbers; in a worker."""
@@ -81,14 +82,14 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Runs:
-    """A sweep of simulations."""
+    """A sweep of simulations, whose runs a worker can compute."""
 
     spec: str | None
     flags: dict[str, Any]
     cell_time_limit_s: float | None
 
     def answered(self, numbers: Sequence[int]) -> Done:
-        """Runs the runs of these numbers; in a worker."""
+        """Computes the runs of these numbers; called in a worker."""
         with tempfile.TemporaryDirectory() as folder:
             flags = {
                 **self.flags,
@@ -107,26 +108,26 @@ def work(study: Asked, numbers: Sequence[int]) -> Done:
 
 
 class Lost(Exception):
-    """A worker that died."""
+    """The loss of a worker, which died before it returned a result."""
 
 
 class Executor(Protocol):
-    """Who runs batches: at most ``width`` are pending."""
+    """A way to run batches, of which ``width`` may be pending at one time."""
 
     width: int
 
     def submit(self, study: Asked, numbers: Sequence[int]) -> None:
-        """Begins a batch."""
+        """Submits a batch."""
 
     def next(self) -> tuple[Sequence[int], Done | Lost]:
-        """The next batch that has ended, in order of completion."""
+        """Waits for the next batch that ends, and returns its numbers and its result."""
 
     def close(self) -> None:
-        """Ends what is pending."""
+        """Cancels pending batches and releases the workers."""
 
 
 class Serial:
-    """One batch after the other, in this process."""
+    """Executor that runs one batch after the other, in this process."""
 
     width = 1
 
@@ -145,7 +146,7 @@ class Serial:
 
 
 class Processes:
-    """Processes of this machine."""
+    """Executor that runs batches in processes of this machine."""
 
     def __init__(self, workers: int | None) -> None:
         self._workers = workers or os.cpu_count() or 1
@@ -156,7 +157,7 @@ class Processes:
 
     def submit(self, study: Asked, numbers: Sequence[int]) -> None:
         if self._pool is None:
-            # A fork would copy threads that it does not have.
+            # Processes are spawned, because a forked one would copy locks of threads that it does not have.
             self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
         try:
             future = self._pool.submit(self._work, study, numbers)
@@ -171,7 +172,7 @@ class Processes:
         try:
             return numbers, future.result()
         except BrokenProcessPool as error:
-            # All that was pending in this pool is lost with it; the next batch begins another.
+            # Every batch pending in this pool is lost with it; the next batch starts a new pool.
             self._pool = None if self._pool is pool else self._pool
             return numbers, Lost(str(error))
 
@@ -181,7 +182,7 @@ class Processes:
 
 
 class Ray:
-    """Tasks of a Ray cluster: the one that is connected, else a local one."""
+    """Executor that runs batches as tasks of a Ray cluster: the connected one, else a local one."""
 
     def __init__(self, workers: int | None, options: Mapping[str, Any]) -> None:
         import ray
@@ -191,7 +192,7 @@ class Ray:
         self._began = not self._ray.is_initialized()
         if self._began:
             self._ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
-        # A lost worker is counted here, not by Ray, so that progress and limits are the same for every executor.
+        # Ray does not retry lost workers; `run` does, so that progress and limits are equal for every executor.
         self._task = self._ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(work)
         self.width = 2 * (workers or max(1, int(self._ray.cluster_resources().get("CPU", 1))))
         self._study: tuple[Asked, Any] | None = None
@@ -260,17 +261,18 @@ def sweep(
 ) -> Any:
     """One simulation for each combination of values, as :func:`roofcast.sweep`, spread over workers; the same bytes.
 
-    With ``verb`` it is a plan, the limits, a capacity or a validation for each: a :class:`roofcast.answers.Study`, whose
-    points have the answers that the function of this name would give. Keys of ``over`` are then keywords of the verb or
-    dotted keys of the spec; the first argument of ``validate`` are its files.
+    Other values of ``verb`` give a plan, the limits, a capacity or a validation for each combination: a
+    :class:`roofcast.answers.Study`, whose points have the answers of the function with that name. Keys of ``over`` are
+    then keywords of the verb or dotted keys of the spec; the first argument of ``validate`` is its files.
 
-    ``cells`` is a folder where finished runs are kept, as Parquet, each under a hash of all that its answer depends on and
-    the version: a study that is started again runs what is missing, and one over other values runs what is new. Without it
-    a temporary folder is used. A task has ``batch_size`` runs (by default so many that each worker gets sixteen tasks), at most
-    ``pending`` tasks are given out (two a worker), and what a task has found is written when it comes, so that the driver
-    holds no more. The batch of a lost worker is given to another, three times. A run that takes longer than
-    ``cell_time_limit_s`` seconds is left out; the answer then says ``interrupted``. Paths in the spec must be there on
-    every worker. ``workers`` is the processes, or the CPUs of a local Ray; ``ray_options`` go to ``ray.remote``.
+    ``cells`` is a folder where finished runs are stored as Parquet, each under a hash of the version and of everything
+    that its answer depends on: a restarted study computes only the missing runs, and a study over more values only the
+    new ones. Without it a temporary folder is used. A task has ``batch_size`` runs (by default as many as give each
+    worker sixteen tasks), at most ``pending`` tasks are submitted at one time (by default two per worker), and the result
+    of a task is written when it arrives, so that the driver does not hold results in memory. The batch of a lost worker
+    is given to another, up to three times. A run that takes longer than ``cell_time_limit_s`` seconds is left out; the
+    answer is then ``interrupted``. Paths in the spec must exist on every worker. ``workers`` is the number of processes,
+    or of CPUs of a local Ray; ``ray_options`` go to ``ray.remote``.
 
     On Slurm and Kubernetes, without Python: ``roofcast simulate … --shard I/N --cells FOLDER``, then ``--merge``.
     """
@@ -297,8 +299,9 @@ def sweep(
 
 
 def unguarded() -> int | None:
-    """The line of the program's own script that is running, where nothing keeps a process that imports it from running it, too:
-    Python's processes begin by importing the script of the one that starts them."""
+    """The running line of the main script, if it is not protected by ``if __name__ == "__main__"``; ``None`` if it is.
+
+    A spawned process begins by importing the main script, and would run an unprotected line again."""
     main = sys.modules["__main__"]
     path = getattr(main, "__file__", None)
     frame = inspect.currentframe()
@@ -320,7 +323,7 @@ def unguarded() -> int | None:
 
 @dataclass(frozen=True)
 class Workers:
-    """Who works, on how much at once, and who hears of it."""
+    """Settings of the workers: executor, their number, sizes of batches, and progress."""
 
     executor: str
     workers: int | None
@@ -330,9 +333,9 @@ class Workers:
 
 
 def simulations(spec: Spec, asked: dict[str, Any], limit: float | None, folder: Path, how: Workers) -> Sweep:
-    """The runs of a sweep that are not in ``folder``, and then all of them."""
+    """Computes the runs of a sweep that ``folder`` lacks, and returns the sweep."""
     whole = {**asked, "cells": folder}
-    # Workers may run elsewhere, and the keys of runs have the paths of the spec.
+    # Workers may run in another folder, and the keys of runs include the spec's paths, so paths are absolute.
     path, text = spec_text(spec)
     study = Runs(text if path is None else os.path.abspath(path), asked, limit)
     found = json.loads(ask("simulate", spec=study.spec, flags={**whole, "merge": True, "missing": True}).text)
@@ -341,7 +344,7 @@ def simulations(spec: Spec, asked: dict[str, Any], limit: float | None, folder: 
 
 
 def spread(study: Asked, missing: Sequence[int], folder: Path, how: Workers, total: int) -> list[int]:
-    """Has workers answer what is missing; the numbers of what took too long."""
+    """Has workers compute the missing runs; returns the numbers of the runs that took too long."""
     told, display = shown(how.progress, "runs")
     try:
         if not missing:
@@ -357,7 +360,7 @@ def spread(study: Asked, missing: Sequence[int], folder: Path, how: Workers, tot
 
 
 def started(executor: str, workers: int | None, options: Mapping[str, Any]) -> Executor:
-    """The executor of this name."""
+    """Starts the executor of this name."""
     if executor == "ray":
         return Ray(workers, options)
     return Processes(workers) if executor == "processes" else Serial()
@@ -372,7 +375,7 @@ def run(
     told: Progress | None,
     total: int,
 ) -> list[int]:
-    """Runs what is missing and keeps it in ``folder``; the numbers of runs that took too long."""
+    """Computes the runs ``numbers`` and stores them in ``folder``; returns the numbers of the runs that took too long."""
     batch, pending = sizes
     size = batch or max(1, len(numbers) // (8 * runner.width))
     width = pending or runner.width
@@ -406,13 +409,13 @@ def run(
 
 
 def batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """``numbers`` in pieces."""
+    """Splits ``numbers`` into batches of ``size``."""
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]
 
 
 def keep(files: Mapping[str, bytes], folder: Path) -> None:
-    """Writes files whole or not at all; a name says what is in it."""
+    """Writes files, each whole or not at all. A file's name is derived from its contents, so workers do not collide."""
     for name, content in files.items():
         part = folder / f".{name}.{os.getpid()}"
         part.write_bytes(content)

@@ -1,4 +1,4 @@
-"""What is served, on what, and both together."""
+"""Models and accelerators of the catalog, and deployments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(init=False, repr=False, eq=False)
 class Entry(Document):
-    """An entry of the catalog, by any name that means one."""
+    """An entry of the catalog, found by its id or an alias."""
 
     id: str
     aliases: list[str]
@@ -32,10 +32,10 @@ class Entry(Document):
 
 @dataclass(init=False, repr=False, eq=False)
 class Model(Entry):
-    """A model of the catalog: ``Model("llama-3.1-8b")``, by its Hugging Face id or any name that means one.
+    """A model of the catalog: ``Model("llama-3.1-8b")``, by its Hugging Face id or an alias.
 
-    ``weight_bytes`` are of the weights as published, ``kv_bytes_per_token`` of the checkpoint's own cache at 4,096 tokens.
-    A model of your own is the path of its ``config.json``, wherever a model is asked for.
+    ``weight_bytes`` is the size of the weights as published, ``kv_bytes_per_token`` of the KV cache in the checkpoint's own
+    format at 4,096 tokens. For a model of your own, give the path of its ``config.json`` as the model.
     """
 
     source: str
@@ -58,7 +58,7 @@ class Model(Entry):
 
 @dataclass(init=False, repr=False, eq=False)
 class Link(Part):
-    """A link between accelerators of a node: bytes a second in one direction, seconds of latency."""
+    """A link between accelerators: bytes per second in one direction, latency in seconds."""
 
     kind: str
     bytes_per_s: float
@@ -70,7 +70,7 @@ class Link(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Price(Part):
-    """Dollars an hour, when and where they were asked."""
+    """Price in dollars per hour, with its date and source."""
 
     usd_per_hour: float
     date: str
@@ -79,7 +79,7 @@ class Price(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class HostLink(Part):
-    """The link to the host's memory, one direction."""
+    """The link to the host's memory: bytes per second in one direction."""
 
     kind: str
     bytes_per_s: float
@@ -90,8 +90,9 @@ class HostLink(Part):
 class Accelerator(Entry):
     """An accelerator of the catalog: ``Accelerator("h100-sxm")``.
 
-    ``memory_bytes`` is nominal, ``usable_bytes`` what the driver reports, ``peak_flops`` dense FLOP/s by dtype, ``power_w``
-    watts of the board. One of your own is the path of its TOML file, wherever hardware is asked for.
+    ``memory_bytes`` is the nominal size, ``usable_bytes`` the size that the driver reports, ``peak_flops`` dense FLOP/s
+    by dtype, ``power_w`` watts of the board. For an accelerator of your own, give the path of its TOML file as the
+    hardware.
     """
 
     name: str
@@ -118,9 +119,10 @@ class Accelerator(Entry):
 
 
 class Deployment:
-    """A model on accelerators: a spec with keywords over it, checked when it is made.
+    """A model on accelerators: a spec overridden by keywords, checked when it is created.
 
-    ``Deployment(model="llama-3.1-8b", hardware="h100-sxm", tp=2)``. The verbs are its methods; their keywords go over its own.
+    ``Deployment(model="llama-3.1-8b", hardware="h100-sxm", tp=2)``. The verbs are methods; their keywords override the
+    deployment's.
     """
 
     def __init__(self, spec: Spec = None, **flags: Unpack[CapacityFlags]) -> None:
@@ -146,8 +148,8 @@ class Deployment:
         return verbs.simulate(self._spec, **self._with(flags))
 
     def plan(self, **flags: Unpack[PlanFlags]) -> Plan:
-        """See :func:`roofcast.plan`: what else would serve this model; the plan chooses how many accelerators, and which
-        parallelism."""
+        """See :func:`roofcast.plan`: finds deployments for this model. The plan chooses the number of accelerators and the
+        parallelism itself."""
         kept = ("model", "from_command", "set", "catalog")
         own = {name: value for name, value in self._flags.items() if name in kept}
         return verbs.plan(self._spec, **{**own, **flags})

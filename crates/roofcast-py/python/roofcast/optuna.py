@@ -1,6 +1,6 @@
-"""Settings searched by Optuna: an objective made of simulations.
+"""Search of settings by Optuna: an objective function that simulates.
 
-Knows: which settings a trial may choose and what of a simulation is returned. How they are chosen is Optuna's.
+Knows: the settings that a trial may choose, and the values of a simulation that are returned. Optuna chooses the settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from roofcast._native import Error
 from roofcast.answers import Simulation
 
 Choices = Sequence[Any] | tuple[int, int] | tuple[float, float]
-"""A list of values, or a tuple: the least and the most of a whole number or of a number."""
+"""Choices of a setting: a list of values, or a tuple of the least and the most value, whole numbers or floats."""
 
 Value = Callable[[Simulation], float]
 
@@ -29,10 +29,10 @@ def objective(
     """A function for ``study.optimize``: a simulation with the settings that a trial suggests.
 
     ``space`` has the choices of each flag: a list of values, or a tuple of the least and the most, as in
-    ``{"tp": [1, 2, 4], "max_num_seqs": (16, 1024)}``. ``values`` are names of the answer with points within, as
-    ``"p99_tpot_ms"`` or ``"expense.dollars_per_million_output_tokens"``, or functions of it; several make a study of
-    several objectives. A deployment that is refused, as one that does not fit, prunes its trial; so does one that serves
-    nothing or has no such value. The answer's headline is kept as the trial's attribute ``roofcast``.
+    ``{"tp": [1, 2, 4], "max_num_seqs": (16, 1024)}``. ``values`` are dotted names of the answer's fields, as
+    ``"p99_tpot_ms"`` or ``"expense.dollars_per_million_output_tokens"``, or functions of the answer; several values make a
+    study with several objectives. A trial is pruned if its deployment is refused, for example because it does not fit, serves
+    no request, or lacks such a value. The answer's headline is stored as the trial's attribute ``roofcast``.
     """
     wanted = [values] if isinstance(values, str) or callable(values) else list(values)
 
@@ -55,7 +55,7 @@ def objective(
 
 
 def suggest(trial: Any, name: str, choices: Choices) -> Any:
-    """What ``trial`` suggests of the choices of ``name``."""
+    """The value that ``trial`` suggests for the setting ``name``."""
     if isinstance(choices, tuple) and len(choices) == 2:
         least, most = choices
         if isinstance(least, int) and isinstance(most, int):
@@ -65,7 +65,7 @@ def suggest(trial: Any, name: str, choices: Choices) -> Any:
 
 
 def named(answer: Simulation, path: str) -> Any:
-    """The value at ``path`` of an answer."""
+    """The value of an answer's field at the dotted ``path``; ``None`` if it is absent."""
     value: Any = answer
     for name in path.split("."):
         if value is None:

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal's standard error, a line in a notebook, nothing elsewhere."""
+"""Progress of long work: a bar on a terminal's standard error, a bar in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from types import TracebackType
 from typing import Any
 
 Progress = Callable[[int, int], object]
-"""Hears what is done and all there is to do; 0 where it is not known how much there is."""
+"""A function that is called with the number of finished parts and their total, which is 0 if unknown."""
 
 WIDTH = 40
-"""Characters of a bar."""
+"""Width of a bar in characters."""
 
 SILENCE_S = 0.5
 """Work that ends within this many seconds shows nothing."""
 
 
 class Display:
-    """Shows progress where somebody looks; to be used in ``with``."""
+    """A display of progress on a terminal or in a notebook; a context manager."""
 
     def __init__(self, unit: str = "") -> None:
         self.unit = unit
@@ -29,7 +29,7 @@ class Display:
         self._shown = False
 
     def __call__(self, done: int, total: int) -> None:
-        """Shows that ``done`` of ``total`` is done."""
+        """Shows that ``done`` of ``total`` parts are finished."""
         if time.monotonic() - self._began < SILENCE_S:
             return
         if self._notebook is not None:
@@ -63,13 +63,13 @@ class Display:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._shown:
-            # The line is made empty again.
+            # Clears the line of the bar.
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 def _notebook() -> Any:
-    """IPython's ``display`` where a notebook runs this; a terminal's IPython has a terminal."""
+    """IPython's ``display`` if this runs in a notebook; ``None`` in a terminal, also in IPython's."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if ipython is None or type(shell).__name__ != "ZMQInteractiveShell":
@@ -78,7 +78,8 @@ def _notebook() -> Any:
 
 
 def shown(progress: bool | Progress | None, unit: str) -> tuple[Progress | None, Display | None]:
-    """Whom to tell, and the display to close: a function hears itself, ``None`` and ``True`` mean a display."""
+    """The function to call with progress, and the display to close: ``None`` and ``True`` create a display, ``False``
+    neither."""
     if progress is None or progress is True:
         display = Display(unit)
         return display, display

@@ -1,11 +1,11 @@
-"""The verbs: what a machine allows, what fits, what an engine does, what to deploy, how good the forecasts are.
+"""The verbs as functions: limits, capacity, simulation, plan, validation and calibration.
 
-Each takes a spec (the path of a TOML file, its text or a dict; none is the verb's default) and keywords, which are the
-program's flags with underscores for dashes and win over the spec. ``roofcast VERB --help`` lists them with units; so does
-the type of the keywords. An error says what was found and what is accepted: :class:`roofcast.Error`.
+Each accepts a spec (the path of a TOML file, its text or a dict; ``None`` is the verb's default) and keywords, which are
+the program's flags with underscores for dashes and override the spec. ``roofcast VERB --help`` lists them with units; so
+does the type of the keywords. Invalid input raises :class:`roofcast.Error` with the value found and the accepted values.
 
-The lock of the interpreter is released while they work, and Ctrl-C ends them. ``progress`` is called with what is done and
-all there is to do; ``None`` shows a bar on a terminal and in a notebook, ``False`` nothing.
+The interpreter's lock is released while a verb works, and Ctrl-C ends the verb. ``progress`` is called with the number of
+finished parts and their total; ``None`` shows a bar on a terminal and in a notebook, ``False`` shows nothing.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def limits(spec: Spec = None, **flags: Unpack[LimitsFlags]) -> Limits:
-    """What the machine's limits allow: the times of one decode step of ``batch`` sequences of ``context`` tokens, and of one
-    prompt, by operator; what binds them; the ridge, the critical batch and the useful width of tensor parallelism.
+    """Limits and forecasts of one decode step of ``batch`` sequences of ``context`` tokens, and of one prompt, by
+    operator; their bottlenecks; the ridge point, the critical batch and the useful degree of tensor parallelism.
 
     >>> limits(model="llama-3.1-8b", hardware="h100-sxm", batch=64).decode.bound
     'memory'
@@ -63,8 +63,9 @@ def limits(spec: Spec = None, **flags: Unpack[LimitsFlags]) -> Limits:
 
 
 def limits_sweep(spec: Spec = None, *, over: Mapping[str, Any], **flags: Unpack[LimitsFlags]) -> LimitsSweep:
-    """The step over values: ``over={"batch": range(1, 513)}``, or ``{"batch": "1..512:x2"}`` as the program writes it; of batch,
-    context, prefill, tp, position or keys of the spec, of several for each combination, the last fastest."""
+    """The step for each value of ``over``, as in ``{"batch": range(1, 513)}`` or ``{"batch": "1..512:x2"}`` in the
+    program's syntax. Keys are batch, context, prefill, tp, position or keys of the spec; of several keys, every
+    combination of values, the last key varying fastest."""
     if not over:
         raise Error("over: no keys; accepted: batch, context, prefill, tp, position, or a key of the spec")
     asked = {**flags, "sweep": sweeps(over)}
@@ -77,21 +78,22 @@ def limits_compare(
     kind: Literal["attention", "launches", "kernels", "layouts"],
     **flags: Unpack[LimitsFlags],
 ) -> LimitsCompare:
-    """The forecast step with each setting of a kind: attention backends, launches, kernels of quantized weights, layouts of
-    the KV cache."""
+    """The forecast of the step with each setting of a kind: attention backends, launches, kernels for quantized weights,
+    layouts of the KV cache."""
     return document(LimitsCompare, ask("limits", spec=spec, flags={**flags, "compare": kind}))
 
 
 def intensity(spec: Spec = None, *, rows: int, columns: int, **flags: Unpack[IntensityFlags]) -> Intensity:
-    """FLOPs a byte of one layer of ``rows`` × ``columns`` against batch, and what binds."""
+    """FLOPs per byte of one layer of ``rows`` × ``columns`` over the batch size, and the bottleneck."""
     asked = {**flags, "intensity": f"{rows}x{columns}"}
     return document(Intensity, ask("limits", spec=spec, flags=asked, picture=True))
 
 
 def capacity(spec: Spec = None, **flags: Unpack[CapacityFlags]) -> Capacity:
-    """What fits: parameters, bytes of weights and KV cache, sequences, the longest context, the smallest topology, users.
+    """Memory of a deployment: parameters, bytes of weights and KV cache, the sequences, context and users that fit, and the
+    smallest topology.
 
-    ``fits`` is false where it does not; that is an answer, not an error. ``explain=True`` adds every tensor.
+    If the deployment does not fit, ``fits`` is false; this is an answer, not an error. ``explain=True`` adds every tensor.
     """
     return document(Capacity, ask("capacity", spec=spec, flags=flags))
 
@@ -104,10 +106,10 @@ def simulate(
     time_limit_s: float | None = None,
     **flags: Unpack[SimulateFlags],
 ) -> Simulation:
-    """What a benchmark client would measure of the deployment under the load: latencies in ms, throughput, preemptions.
+    """Forecasts the metrics that a benchmark client would measure under the load: latencies in ms, throughput, preemptions.
 
-    ``records=True`` keeps every request for :meth:`Simulation.records`. After ``time_limit_s`` seconds the run ends, and is
-    of the requests that had ended (``interrupted``).
+    ``records=True`` keeps every request for :meth:`Simulation.records`. After ``time_limit_s`` seconds the run ends early:
+    the answer covers the requests completed until then, and is ``interrupted``.
     """
     answer = ask(
         "simulate",
@@ -129,8 +131,8 @@ def sweep(
     progress: bool | Progress | None = None,
     **flags: Unpack[SweepFlags],
 ) -> Sweep:
-    """One simulation for each combination of values: ``over={"tp": [1, 2], "rate": [4, 8, 16]}``, the last key fastest; on
-    the cores of this machine. :func:`roofcast.distributed.sweep` spreads more over many machines, and resumes."""
+    """One simulation for each combination of values, as in ``over={"tp": [1, 2], "rate": [4, 8, 16]}``, the last key
+    varying fastest, on the cores of this machine. :func:`roofcast.distributed.sweep` uses many machines, and can resume."""
     asked = {**flags, "sweep": sweeps(over)}
     answer = ask("simulate", spec=spec, flags=asked, picture=True, progress=progress, unit="runs")
     return document(Sweep, answer)
@@ -145,8 +147,9 @@ def find(
     progress: bool | Progress | None = None,
     **flags: Unpack[LoadFlags],
 ) -> Found:
-    """The largest value of a key from ``low`` to ``high`` that keeps the SLO, by bisection: ``key="users"``, ``"rate"``,
-    ``"max-num-seqs"``, ``"max-num-batched-tokens"`` or another with numbers. ``best`` is ``None`` where none does."""
+    """Finds the largest value of a key from ``low`` to ``high`` that meets the SLO, by bisection: ``key="users"``,
+    ``"rate"``, ``"max-num-seqs"``, ``"max-num-batched-tokens"`` or another key with numbers. ``best`` is ``None`` if no
+    value does."""
     asked = {**flags, "find": f"{key}={low}..{high}"}
     answer = ask("simulate", spec=spec, flags=asked, progress=progress, unit="simulations")
     return document(Found, answer)
@@ -159,10 +162,10 @@ def plan(
     time_limit_s: float | None = None,
     **flags: Unpack[PlanFlags],
 ) -> Plan:
-    """What to deploy: the cheapest deployments that meet the SLO under the load, proven by simulation, with launch commands.
+    """Finds the cheapest deployments that meet the SLO under the load, proven by simulation, with launch commands.
 
-    ``best`` is ``None`` where none does; that is an answer, not an error. After ``time_limit_s`` seconds it is the best so far, and
-    the plan is ``interrupted``.
+    ``best`` is ``None`` if none meets the SLO; this is an answer, not an error. After ``time_limit_s`` seconds the search
+    ends: ``best`` is the best deployment found until then, and the plan is ``interrupted``.
     """
     answer = ask(
         "plan",
@@ -183,8 +186,8 @@ def curves(
     time_limit_s: float | None = None,
     **flags: Unpack[PlanFlags],
 ) -> Curves:
-    """Output tokens/s of an accelerator against those of one user: a curve for each accelerator of the search, over the number
-    of users of a replica, with the most load that keeps the SLO, and what a token costs there."""
+    """Curves of output tokens/s per accelerator against output tokens/s of one user: one for each accelerator of the
+    search, over the number of users of a replica, with the highest load that meets the SLO and its cost per token."""
     answer = ask(
         "plan",
         spec=spec,
@@ -200,7 +203,7 @@ def curves(
 def validate(
     files: Files, *, progress: bool | Progress | None = None, **flags: Unpack[ValidateFlags]
 ) -> Validation:
-    """How far forecasts lie from measured points (.csv), benchmark results (.json, .jsonl) and recorded runs (folders)."""
+    """Errors of forecasts against measured points (.csv), benchmark results (.json, .jsonl) and recorded runs (folders)."""
     answer = ask("validate", several(files), flags=flags, progress=progress, unit="rows")
     return document(Validation, answer)
 
@@ -208,18 +211,19 @@ def validate(
 def calibrate(
     files: Files, *, progress: bool | Progress | None = None, **flags: Unpack[CalibrateFlags]
 ) -> Calibration:
-    """Fits a calibration to measured points and kernel times, judged on what it has not seen; ``output`` writes it as TOML."""
+    """Fits a calibration to measured points and kernel times, and evaluates it on held-out rows; ``output`` writes it
+    as TOML."""
     answer = ask("calibrate", several(files), flags=flags, progress=progress, unit="phases")
     return document(Calibration, answer)
 
 
 def several(files: Files) -> Sequence[str | os.PathLike[str]]:
-    """One file as a list of one."""
+    """The files as a sequence, also if only one is given."""
     return [files] if isinstance(files, (str, os.PathLike)) else files
 
 
 def sweeps(over: Mapping[str, Any]) -> list[str]:
-    """``--sweep`` of every key: values of Python, or text as the program has it (``1..32:x2``)."""
+    """The value of ``--sweep`` for every key, from Python values, or from text in the program's syntax (``1..32:x2``)."""
     return [f"{name}={values if isinstance(values, str) else ','.join(map(_value, _listed(values)))}" for name, values in over.items()]
 
 
