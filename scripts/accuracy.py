@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/accuracy.md that are of the program's own calibration.
+"""Writes the tables of docs/accuracy.md about the program's own calibration.
 
 usage: accuracy.py DATA [ROOFCAST]
 
-DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. The five numbers are of
-rows that no fit may see, the long table of all rows that judge, half of which teach; the picture is of rows that may be looked at. The fit starts from the program's own calibration and is
-not embedded: `roofcast calibrate --teaching … --output crates/roofcast/catalog/calibration/engines.toml` does that.
+DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. The five numbers
+use the rows that no fit may see, the long table all rows that judge, of which half also teach a fit; the picture uses the rows that may be
+read one by one. The fit starts from the program's own calibration and is not embedded: `roofcast calibrate --teaching … --output crates/roofcast/catalog/calibration/engines.toml` does that.
 """
 import csv
 import json
@@ -35,7 +35,7 @@ def said(*words):
 
 
 def five(answer):
-    """Five numbers: by row, and with each group counted once."""
+    """The five numbers of the accuracy, by row, and with each group counted once."""
     lines = [f"{'rows that no fit saw':<36}{'rows':>6}{'median %':>10}{'p90 %':>8}{'bias %':>8}{'in band %':>11}{'groups':>8}{'median of groups %':>20}"]
     for kind, metric, words in FIVE:
         errors = answer["kinds"][kind]["metrics"][metric]
@@ -46,7 +46,7 @@ def five(answer):
 
 
 def unseen(paths, folder):
-    """The rows that no fit may see, as files of their own."""
+    """Writes the rows that no fit may see to separate files."""
     for path in paths:
         with open(path, newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)

@@ -1,4 +1,4 @@
-"""Checks the links of the book: of the chapters (docs/*.md) and of the pages that mdBook made of them.
+"""Checks the links of the book, in its chapters (docs/*.md) and in the pages that mdBook makes from the chapters.
 
 A chapter is in SUMMARY.md, its relative links lead to files of the checkout, and their anchors to headings. A page's links lead
 to files of the book and to ids in them, or out of docs/ to files of the checkout. Nothing is fetched.
@@ -14,7 +14,7 @@ LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 
 
 class Page(HTMLParser):
-    """What a page links to, and the ids that others may."""
+    """Parser that collects a page's links, and its ids, to which other pages may link."""
 
     def __init__(self, text):
         super().__init__()
@@ -34,12 +34,12 @@ def outside(link):
 
 
 def prose(text):
-    """The chapter without its code."""
+    """The text of a chapter without its code."""
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def chapters(docs):
-    """What is wrong with the chapters' links, a line each."""
+    """Errors in the chapters' links, a line each."""
     summary = (docs / "SUMMARY.md").read_text()
     for chapter in sorted(docs.glob("*.md")):
         if chapter.name != "SUMMARY.md" and f"({chapter.name})" not in summary:
@@ -51,7 +51,7 @@ def chapters(docs):
 
 
 def pages(docs, book):
-    """What is wrong with the pages' links, a line each."""
+    """Errors in the pages' links, a line each."""
     found = {path.resolve(): Page(path.read_text()) for path in sorted(book.rglob("*.html"))}
     for path, page in found.items():
         if path.name in ("print.html", "404.html", "toc.html"):

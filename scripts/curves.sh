@@ -1,6 +1,6 @@
 #!/bin/sh
 # Draws docs/curves/*.svg from a measurements CSV: sh scripts/curves.sh FILE.csv
-# ROOFCAST names the program where it is not to be built first.
+# ROOFCAST is the path of the program; without it, the program is built first.
 set -eu
 rows=${1:?the measurements CSV}
 cd "$(dirname "$0")/.."

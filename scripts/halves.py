@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Halves of the points that theory-against-practice.sh measured: halves.py FOLDER, then halves.py FOLDER verdict
 
-The first writes, of the median of each point's repeats, fit.csv and check-{decode,prefill}.csv: neighbours by length and
-users fall into different halves. The second prints each forecast of the other half beside what was measured, and exits
-with 1 where a median error is above its bound."""
+The first command writes the median of each point's repeats to fit.csv and check-{decode,prefill}.csv: points that are
+neighbours by length and users go to different files. The second prints each forecast of the check points with the
+measured value, and exits with 1 if a median error is above its bound."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ def write(path, rows):
 
 
 def held(folder):
-    """By file, the share of the time in which the server's thread wanted a processor and had one."""
+    """For each file, the fraction of the time in which the server's thread ran, of the time in which it ran or waited for a processor."""
     shares = {}
     for line in (folder / "waits.txt").read_text(encoding="utf-8").splitlines():
         name, ran, waited, _, ran_then, waited_then, _ = line.split()
@@ -38,8 +38,8 @@ def held(folder):
 
 
 def measured(path, what):
-    """A run's prompt alone, or its step: the mean gap between tokens without an answer's first and last three, into which
-    the prompts of other users fall."""
+    """Times of a run: of a prompt by itself, or of a step. A step is the mean gap between tokens, without the first and last
+    three of an answer, in which prompts of other users are computed."""
     summary = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     if what == "prefill":
         return summary["mean_ttft_ms"]
@@ -48,8 +48,8 @@ def measured(path, what):
 
 
 def medians(folder, what, metric):
-    """Points in order of users and length, each with its metric alone: the median of the repeats, each without the time
-    in which other work held the processor, as `hardware measure` leaves it out."""
+    """Points in order of users and length, each with only its metric: the median of the repeats. The time in which other work
+    held the processor is subtracted from each, as in `hardware measure`."""
     shares, repeats = held(folder), {}
     for path in sorted(folder.glob(f"{what}-*x*.csv")):
         for row in rows_of(path):

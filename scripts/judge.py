@@ -3,9 +3,9 @@
 
 usage: judge.py DATA
 
-DATA has validation/measurements*.csv. Rows that judge are those of src/validate/split.rs. Of each kind, source, accelerator and engine
-four fifths of the square root of its rows are taken, one at least, those whose ids have the smallest hashes: large sweeps do not
-drown small sources, and nobody chooses rows.
+DATA has validation/measurements*.csv. src/validate/split.rs defines the rows that judge. From each combination of kind, source, accelerator and engine
+the script takes four fifths of the square root of the number of rows, at least one: the rows whose ids have the smallest hashes. So large
+sweeps do not outweigh small sources, and nobody chooses rows.
 """
 import csv
 import math
@@ -16,9 +16,9 @@ from sides import fnv1a, judges
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "crates/roofcast/tests/data/judge.csv"
 STRATUM = ("kind", "source", "hardware", "engine")
-# Where a figure stands is in the data folder's own table, by the row's id.
+# These columns locate a figure in its source; the data folder's own table has them by the row's id.
 LEFT_OUT = ("url_or_path", "licence")
-# Keys of `settings` that change a forecast.
+# Keys of the column `settings` that change a forecast.
 SETTINGS = (
     "num_prompts", "level_requests", "arrivals", "dataset", "lengths", "flags", "variant", "client", "note", "backends",
     "max_num_seqs", "max_running_requests", "max_batch_size", "max_num_batched_tokens", "max_num_tokens",
@@ -29,7 +29,7 @@ SETTINGS = (
 
 
 def compact(row):
-    """The row with the settings that are read, and without columns that say where it stands."""
+    """The row with only the settings that are read, and without the columns that locate it in its source."""
     parts = (part.strip() for part in row.get("settings", "").split(";"))
     kept = ";".join(part for part in parts if part.partition("=")[0].strip() in SETTINGS)
     return {**{key: value for key, value in row.items() if key not in LEFT_OUT}, "settings": kept}

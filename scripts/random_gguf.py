@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A GGUF file of random weights in the shape of Qwen2.5-0.5B: random_gguf.py OUT.gguf {f16,q8_0,q4_0}
+"""Writes a GGUF file of random weights in the shape of Qwen2.5-0.5B: random_gguf.py OUT.gguf {f16,q8_0,q4_0}
 
-How fast a server is does not depend on what its weights say. The tokenizer knows bytes, and common words as one token
-each; every other token is a number, so that whatever is sampled is text."""
+The speed of a server does not depend on the values of its weights. The tokenizer has bytes, and common words as one token
+each; every other token is a number, so that any sampled token is text."""
 
 import sys
 
@@ -11,7 +11,7 @@ import numpy as np
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, INNER, VOCABULARY = 24, 896, 14, 2, 4864, 151936
 HEAD = HIDDEN // HEADS
-# Those that roofcast bench makes prompts of.
+# The words of which roofcast bench makes prompts.
 WORDS = """the of and to in is that for it was on are as with his they at be this from have or by one had not but what all were
 when we there can an your which their said if do will each about how up out them then she many some so these would
 other into has more her two like him see time could no make than first been its who now people my made over did down
@@ -26,14 +26,14 @@ FORMATS = {
 
 
 def byte_letters():
-    """GPT-2's letters for the 256 bytes: printable ones stand for themselves, the others for letters from 256 on."""
+    """GPT-2's letters for the 256 bytes: printable bytes are themselves, the others are letters from code point 256 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
 def tokens():
-    """Tokens and merges: a space and a word become one token, letter by letter."""
+    """Tokens and merges of a vocabulary in which a word with the space before it becomes one token, letter by letter."""
     letters = byte_letters()
     known, merges = ["<end>", *letters], []
     seen = set(known)

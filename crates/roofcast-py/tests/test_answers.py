@@ -1,4 +1,4 @@
-"""An answer is the document that the program prints, and its fields are that document's keys."""
+"""Answers equal the documents that the program prints, and their fields are the documents' keys."""
 
 import dataclasses
 import json
@@ -86,14 +86,14 @@ def test_the_documents_are_the_same_bytes(case, cli):
 
 
 def same(value, document, place):
-    """Fields hold what the document has under their names, and no key is without its field."""
+    """Asserts that each field has the value of the document's key of its name, and that no key lacks a field."""
     if isinstance(value, Part):
         names = {field.name for field in dataclasses.fields(value)}
         missing = set(document) - names
         assert not missing, f"{place}: add fields for {sorted(missing)} to its dataclass"
         for name in names & set(document):
             same(getattr(value, name), document[name], f"{place}.{name}")
-        # A field whose key is absent says so.
+        # The error for an absent key names the field.
         assert all(not getattr(value, name) for name in names - set(document)), place
     elif isinstance(value, (list, tuple)):
         assert len(value) == len(document), place
@@ -119,7 +119,7 @@ def test_a_spec_is_a_path_a_text_or_a_dict(tmp_path):
     by_flags = roofcast.limits(**LLAMA, count=2, tp=2)
     for one in (spec, text, path, str(path)):
         assert roofcast.limits(one).json == by_flags.json
-    # Keywords win over the spec, and a dict of settings is `--set`.
+    # Keywords override the spec, and a dict of settings becomes `--set`.
     assert roofcast.limits(spec, tp=1).parallelism.tp == 1
     kept = roofcast.capacity(spec, set={"engine.gpu_memory_utilization": 0.5})
     assert kept.engine["gpu_memory_utilization"] == 0.5
@@ -138,11 +138,11 @@ def test_a_deployment_asks_its_verbs():
 
 def test_models_and_accelerators_are_values_of_flags():
     model, chip = roofcast.Model("llama-3.1-8b"), roofcast.Accelerator("h100-sxm")
-    # 32 layers × 2 (K and V) × 8 heads × 128 dimensions × 2 bytes.
+    # KV bytes per token: 32 layers × 2 (K and V) × 8 heads × 128 dimensions × 2 bytes.
     assert model.kv_bytes_per_token == 32 * 2 * 8 * 128 * 2
     found = roofcast.limits(model=model, hardware=chip)
     assert (found.model, found.hardware) == (model.id, chip.id)
-    # Every weight but the embedding, which is looked up (2 bytes of one row), and the cache of 4,096 tokens cross the bus.
+    # A step reads every weight except the embedding, of which one row is looked up, and the cache of 4,096 tokens.
     read = model.weight_bytes - 2 * model.parameters.embedding + 2 * 4096 + 4096 * model.kv_bytes_per_token
     assert found.decode.limit_ms == pytest.approx(read / chip.bandwidth_bytes_per_s * 1e3, rel=1e-4)
 

@@ -1,4 +1,4 @@
-"""Answers as Arrow: what pandas, polars, pyarrow and DuckDB read, and that they read it where it lies."""
+"""Answers as Arrow: pandas, polars, pyarrow and DuckDB read them, without a copy."""
 
 import duckdb
 import pandas
@@ -25,7 +25,7 @@ def test_records_are_read_by_all(run):
     assert mean == pytest.approx(run.mean_ttft_ms)
     assert by_duckdb[1] == pytest.approx(mean) and by_polars["ttft_ms"].mean() == pytest.approx(mean)
     assert by_pandas["ttft_ms"].mean() == pytest.approx(mean)
-    # Tokens that came back, less the first, have gaps before them, in as many pieces as chunks were read.
+    # Every returned token except the first has a gap before it; the column may be in several chunks.
     assert by_arrow.schema.field("itl_ms").type == pyarrow.list_(pyarrow.field("item", pyarrow.float64()))
     assert sum(by_arrow["output_len"].to_pylist()) == run.total_output_tokens
 

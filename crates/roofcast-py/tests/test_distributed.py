@@ -1,4 +1,4 @@
-"""Studies over processes and a real Ray of two workers: the bytes of one process, whatever is lost on the way."""
+"""Studies over processes and over a real Ray of two workers: results equal one process's byte for byte, whichever workers are lost."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ OVER = {"max_num_seqs": [4, 16, 64], "scheduler": ["vllm", "orca"], "seed": [1, 
 
 @pytest.fixture(scope="module")
 def whole():
-    """One process."""
+    """The sweep in one process, to compare with."""
     return roofcast.sweep(**LOAD, over=OVER).json
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A local Ray of two workers."""
+    """A local Ray cluster of two workers."""
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
@@ -43,7 +43,7 @@ def test_the_bytes_of_one_process_by_ray(whole, cluster, tmp_path):
     assert answer.json == whole
     assert kept(tmp_path) == 12
     assert heard == [(2 * (n + 1), 12) for n in range(6)]
-    # All of them are there: no worker is asked.
+    # All runs are stored, so no worker is asked.
     assert sweep(**LOAD, over=OVER, cells=tmp_path, executor="serial", progress=heard.append).json == whole
     assert len(heard) == 6
 
@@ -59,18 +59,18 @@ def test_the_space_may_change(tmp_path):
     sweep(**LOAD, over=few, cells=tmp_path, executor="serial")
     assert kept(tmp_path) == 6
     heard = []
-    # Another order of keys and more values: six runs are the same as before.
+    # The keys are in another order and there are more values: six runs are already stored.
     other = {"seed": [1, 2, 3], "scheduler": ["orca", "vllm"], "max_num_seqs": [4, 16, 64]}
     found = sweep(**LOAD, over=other, cells=tmp_path, executor="serial", batch_size=1, progress=lambda *t: heard.append(t))
     assert heard == [(done, 18) for done in range(7, 19)]
     assert found.json == roofcast.sweep(**LOAD, over=other).json
-    # Another load is another spec.
+    # Another load makes another spec, so no run is stored.
     assert sweep(requests=101, rate=4, over=few, cells=tmp_path, executor="serial").points[0].requests == 101
     assert kept(tmp_path) == 24
 
 
 def dies_once(study, numbers):
-    """A worker that is killed at its first batch with run 3."""
+    """Work that kills its worker at the first batch with run 3."""
     flag = Path(study.flags["set"]["dies"])
     study = distributed.Runs(study.spec, {k: v for k, v in study.flags.items() if k != "set"}, None)
     if 3 in numbers and not flag.exists():
@@ -80,7 +80,7 @@ def dies_once(study, numbers):
 
 
 distributed_work = distributed.work
-# Workers of Ray do not import tests.
+# Ray's workers cannot import the tests, so functions are pickled by value.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -103,7 +103,7 @@ def test_a_lost_worker_is_replaced(executor, whole, cluster, tmp_path):
 
 
 class Never:
-    """Workers that always die, and what was pending at most."""
+    """Executor whose workers always die; records the largest number of pending batches."""
 
     width = 3
 
@@ -126,7 +126,7 @@ def test_workers_that_always_die_end_the_study_and_few_batches_are_pending(tmp_p
 
 
 class Backwards(Never):
-    """Workers whose last batch ends first."""
+    """Executor whose last submitted batch ends first."""
 
     def next(self):
         return self.pending.pop(), Done({}, [])
@@ -136,7 +136,7 @@ def test_results_are_taken_in_order_of_completion(tmp_path):
     heard = []
     runner = Backwards()
     distributed.run(distributed.Runs(None, {}, None), range(7), runner, tmp_path, (2, None), lambda *t: heard.append(t), 7)
-    # Of 01 23 45 the last ends first, then 6, which took its place, then 23 and 01.
+    # Of the batches 01, 23 and 45 the last ends first, then 6, which takes its place, then 23 and 01.
     assert heard == [(2, 7), (3, 7), (5, 7), (7, 7)] and runner.most == 3
 
 
@@ -186,7 +186,7 @@ def test_plans_by_ray_are_those_of_one_process_each(cluster, tmp_path):
     assert heard == [(done, 4) for done in range(1, 5)] and kept(tmp_path) == 4
     one = roofcast.plan(**{**PLAN, "set": {**PLAN["set"], "search.min_accelerators": 2}}, rate=4)
     assert found.points[3].answer.to_dict() == one.to_dict() and found.points[3].answer.best.count >= 2
-    # What is kept is not asked again, and the same study by this process alone has the same bytes.
+    # Stored runs are not computed again, and this process by itself produces equal bytes.
     again = sweep(**PLAN, verb="plan", over=RATES, cells=tmp_path, executor="serial", progress=heard.append)
     assert len(heard) == 4 and again.json == found.json
     assert sweep(**PLAN, verb="plan", over=RATES, executor="serial").json == found.json
@@ -226,7 +226,7 @@ def test_an_answer_is_kept_for_what_is_in_the_files(tmp_path):
     assert len(heard) == 2
     sweep(rows, over=over, **asked)
     assert len(heard) == 2
-    # Another row is another question.
+    # Another row makes another question.
     rows.write_text(text + text.splitlines(keepends=True)[-1])
     assert sweep(rows, over=over, **asked).points[0].answer.rows == found.points[0].answer.rows + 1
     assert len(heard) == 4

@@ -1,4 +1,4 @@
-"""The types of the keywords are made of the program's flags."""
+"""The types of the keywords agree with the program's flags."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a notebook shows of an answer, and while it waits for one."""
+"""Display of an answer in a notebook, and of progress while it is computed."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -69,7 +69,7 @@ def test_a_kernel_shows_progress_and_then_picture_and_rows():
         manager.shutdown_kernel(now=True)
     kinds = [message["msg_type"] for message in said]
     assert "error" not in kinds, said
-    # One bar that is updated, then the answer.
+    # The notebook shows one bar, which is updated, then the answer.
     assert kinds.count("display_data") == 1 and "update_display_data" in kinds
     (bar,) = (message["content"]["data"]["text/html"] for message in said if message["msg_type"] == "display_data")
     assert bar.startswith("<progress ") and bar.endswith("/5000000 requests")

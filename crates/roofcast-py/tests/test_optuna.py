@@ -1,4 +1,4 @@
-"""The objective, by the real Optuna."""
+"""The objective function, with the real Optuna."""
 
 import optuna
 import pytest
@@ -31,7 +31,7 @@ def test_ranges_several_values_and_what_is_refused():
     ask = objective(space=space, values=[DOLLARS, lambda run: run.output_throughput], **LOAD)
     study.optimize(ask, n_trials=12)
     states = {trial.state.name for trial in study.trials}
-    # Llama's 32 heads are not shared by three, and a tenth of the memory does not hold its weights.
+    # Three ranks cannot divide Llama's 32 heads, and a tenth of the memory does not hold the weights.
     assert states == {"COMPLETE", "PRUNED"}
     for trial in study.trials:
         if trial.params["tp"] == 3:

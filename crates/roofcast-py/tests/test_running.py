@@ -1,4 +1,4 @@
-"""While a verb works: the interpreter's lock, Ctrl-C, progress, limits of time, errors and warnings."""
+"""Behaviour while a verb works: the interpreter's lock, Ctrl-C, progress, time limits, errors and warnings."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ def test_other_threads_run_meanwhile():
     going.set()
     thread.join()
     within = [t for t in ticks if began < t < ended]
-    # With the lock held there would be none but at both ends.
+    # If the lock were held, the other thread would tick only at the beginning and at the end.
     assert len(within) > 10
 
 
@@ -151,7 +151,7 @@ def test_nothing_is_shown_where_nobody_looks(capfd):
 
 
 def test_an_import_is_quick():
-    """Under 100 ms of a processor; of five, as another's work may be in the way."""
+    """The import takes less than 100 ms of processor time, in the best of five attempts, because other work may disturb one."""
     script = "import time; a = time.process_time(); import roofcast; print(time.process_time() - a)"
     took = [float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(5)]
     assert min(took) < 0.1, took

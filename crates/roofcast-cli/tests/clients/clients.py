@@ -119,10 +119,10 @@ def subscribe(published: str, replayed: str) -> None:
     batch = msgspec.msgpack.decode(payload, type=Batch)
     stored = batch.events[0]
     check(topic == b"kv@test" and struct.unpack(">q", sequence)[0] >= 0, "topic and sequence")
-    # 40 tokens fill two blocks of 16.
+    # 40 tokens fill two blocks of 16 and part of a third.
     check(isinstance(stored, BlockStored) and stored.token_ids == list(range(1000, 1032)), "the blocks' tokens")
     check(stored.block_size == 16 and len(stored.block_hashes) == 2 and stored.parent_block_hash is None, "two blocks")
-    # One question has many answers: a DEALER takes them, with the empty frame of a REQ.
+    # A replay request has many answers, which a DEALER socket can receive; it must send the empty frame of a REQ socket itself.
     replay = context.socket(zmq.DEALER)
     replay.connect(replayed)
     replay.setsockopt(zmq.RCVTIMEO, 20_000)

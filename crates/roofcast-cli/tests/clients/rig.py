@@ -1,4 +1,4 @@
-"""The rig's YAML as its readers take it. usage: rig.py FOLDER; prints "agreed" and ends with 0 where all of it is sound."""
+"""Checks that the rig's YAML is valid for the programs that read it. usage: rig.py FOLDER; prints "agreed" and exits with 0 if so."""
 
 import json
 import pathlib
