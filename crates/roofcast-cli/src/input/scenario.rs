@@ -71,7 +71,7 @@ impl Reach {
     }
 }
 
-/// A spec file or the default, and everything that is applied on top of it.
+/// A spec file or the default, and everything that is applied over the spec.
 pub(crate) struct Source {
     place: String,
     file: Option<PathBuf>,

@@ -137,7 +137,7 @@ impl Api {
         })
     }
 
-    /// Starts a search, whose answer `told` writes.
+    /// Starts a search; `told` writes its answer as JSON.
     fn searched(&self, body: &[u8], told: Told) -> Result<Lines> {
         let asked: PlanAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;

@@ -24,7 +24,7 @@ fn no_measured_step_beats_its_limit() {
     assert!(compared > 2000, "only {compared} rows");
 }
 
-/// Of one row in a hundred nearly all are forecast, and no measurement is faster than its limit.
+/// Nearly all rows of a sample of one in a hundred are forecast, and no measurement is faster than its limit.
 #[test]
 fn forecasts_stand_beside_measurements_and_above_limits() {
     let Some(file) = shared("validation/measurements.csv") else { return };
@@ -55,7 +55,7 @@ fn what_ran_beyond_its_models_maximum_is_forecast() {
     assert!(forecast.ttft_ms > points[0].limit.ttft_ms && forecast.tpot_ms > points[0].limit.tpot_ms);
 }
 
-/// Of rows about engines and accelerators of 2025 and 2026 at least 95 in 100 are forecast. Skipped rows give the
+/// At least 95 in 100 rows about engines and accelerators of 2025 and 2026 are forecast. Skipped rows give the
 /// reason.
 #[test]
 fn newer_measurements_are_forecast() {
