@@ -39,7 +39,7 @@ use values::*;
 #[derive(Debug, Parser)]
 #[command(name = "roofcast", version, max_term_width = 110)]
 pub(crate) struct Cli {
-    /// Print every column of tables, and lines as long as they are, not within 100 characters.
+    /// Print all columns of tables, and do not wrap lines at 100 characters.
     #[arg(long, global = true)]
     pub(crate) wide: bool,
     #[command(subcommand)]
@@ -64,16 +64,16 @@ pub(crate) enum Verb {
     /// A vLLM server without a GPU: the engine of simulate on the wall clock, behind an OpenAI-compatible port.
     #[cfg(feature = "network")]
     Emulate(Later<EmulateArgs>),
-    /// A page in the browser, served on this machine: limits, runs, plans and measurements to look at.
+    /// Serves a page for the browser on this machine: limits, runs, plans and measurements.
     #[cfg(feature = "network")]
     Serve(Later<ServeArgs>),
     /// Lists the embedded accelerators, models and workloads, shows one, or adds a model.
     Catalog(Box<CatalogArgs>),
-    /// Lists the keys of a spec with their flags, all or those that a search finds.
+    /// Lists the keys of a spec with their flags: all, or the matches of a search.
     Keys(Later<KeysArgs>),
-    /// Writes a spec to begin with: every key with its meaning.
+    /// Writes a starting spec: every key with its meaning.
     Init(Later<InitArgs>),
-    /// The texts that roofcast grew from, figure by figure: printed, recomputed by its rules, and forecast.
+    /// Figures of the source texts: as printed, as recomputed by their rules, and as forecast.
     Seeds(Later<SeedsArgs>),
     /// Replays decisions recorded from vLLM's scheduler: exit 0 when all agree, else 1.
     Conformance(Later<ConformanceArgs>),
@@ -81,7 +81,7 @@ pub(crate) enum Verb {
     Hardware(HardwareArgs),
     /// Forecasts against measurements: errors by metric, kind, engine, hardware and group.
     Validate(Later<ValidateArgs>),
-    /// Fits a calibration to measured points, and judges it on groups left out in turn.
+    /// Fits a calibration to measured points, and judges it by cross-validation over groups.
     Calibrate(Later<CalibrateArgs>),
     /// Prints a completion script for a shell.
     Completions(Later<CompletionsArgs>),
@@ -145,25 +145,25 @@ pub(crate) struct LimitsArgs {
     /// Tokens of a prompt [default: the context].
     #[arg(long, value_parser = positive())]
     pub(crate) prefill: Option<u64>,
-    /// Share of the peak FLOPs that counts as reachable.
+    /// Fraction of the peak FLOPs that the limit assumes.
     #[arg(long, default_value_t = 1.0, value_parser = share)]
     pub(crate) mfu: f64,
-    /// Share of the memory bandwidth that counts as reachable.
+    /// Fraction of the memory bandwidth that the limit assumes.
     #[arg(long, default_value_t = 1.0, value_parser = share)]
     pub(crate) mbu: f64,
-    /// Tokens of an output on average: a sweep counts the KV tokens that leave the cache a step, where --context is the
-    /// length that requests end with.
+    /// Mean output tokens: a sweep then counts the KV tokens released per step; --context is the final length of
+    /// a request.
     #[arg(long, value_parser = positive(), requires = "sweep")]
     pub(crate) output_len: Option<u64>,
     /// Forecast the step with each setting of a kind.
     #[arg(long, value_enum, conflicts_with = "intensity")]
     pub(crate) compare: Option<CompareArg>,
-    /// Also draw measured steps, from a CSV of measured points: points of this model, hardware, engine, weights and
-    /// batch count.
+    /// Also draw measured steps from a CSV of measured points: those with this model, hardware, engine, weights and
+    /// batch.
     #[arg(long, value_name = "FILE.csv", requires_all = ["sweep", "svg"])]
     pub(crate) measured: Option<PathBuf>,
-    /// Vary batch, context, prefill, tp, position (of a token in the output, behind --prefill tokens) or a key of the spec,
-    /// as in batch=1..512, batch=1..512:x2, context=1024,8192, weights=bf16,fp8; several keys for each combination.
+    /// Vary batch, context, prefill, tp, position (of a token in the output, after --prefill tokens) or a key of the spec:
+    /// batch=1..512, batch=1..512:x2, context=1024,8192, weights=bf16,fp8. Several keys give every combination.
     #[arg(long, value_name = "KEY=VALUES")]
     pub(crate) sweep: Vec<String>,
     /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
@@ -172,7 +172,7 @@ pub(crate) struct LimitsArgs {
     /// Write the roofline as SVG; with --sweep or --intensity, its curve.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    /// Write the answer as one self-contained HTML file.
     #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "compare", "intensity"])]
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
@@ -181,9 +181,9 @@ pub(crate) struct LimitsArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompareArg {
-    /// Attention backends: naive, one block a sequence and head, split over the context.
+    /// Attention backends: naive, one thread block per sequence and head, split over the context.
     Attention,
-    /// Captured graphs against launches from the host, fused layers against separate ones.
+    /// CUDA graphs against launches from the host, fused layers against separate ones.
     Launches,
     /// Kernels that multiply the quantized weights.
     Kernels,
@@ -204,7 +204,7 @@ pub(crate) struct CapacityArgs {
     /// Over-subscription of the KV cache: 2 serves twice the users that fit at full context.
     #[arg(long, default_value_t = 1.0, value_parser = factor)]
     pub(crate) oversubscription: f64,
-    /// Users to serve: says how many such deployments that takes.
+    /// Users to serve: prints how many such deployments are needed.
     #[arg(long, value_parser = positive())]
     pub(crate) users: Option<u64>,
     /// Show parameters, bytes and FLOPs tensor by tensor.
@@ -213,7 +213,7 @@ pub(crate) struct CapacityArgs {
     /// Compare the terms of an engine's start-up log with the forecast: vLLM, SGLang, TensorRT-LLM or llama.cpp.
     #[arg(long, value_name = "FILE")]
     pub(crate) measured_log: Option<PathBuf>,
-    /// Vary context, batch or a key of the spec, as in context=1k..128k:x2, weights=bf16,fp8, count=1,2,4: one row for each
+    /// Vary context, batch or a key of the spec: context=1k..128k:x2, weights=bf16,fp8, count=1,2,4. One row per
     /// combination.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["explain", "measured_log"])]
     pub(crate) sweep: Vec<String>,
@@ -230,14 +230,14 @@ pub(crate) struct PlanArgs {
     pub(crate) flags: Flags<Planned>,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Simulate every deployment that fits, without pruning by limit and estimate: slower, with an equal best.
+    /// Simulate every deployment that fits, without pruning by limit and estimate: slower, and the best is equal.
     #[arg(long)]
     pub(crate) exhaustive: bool,
-    /// Print the result for a deployment, as in "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
+    /// Print the result of one deployment, such as "accelerator=h100-sxm tp=4 replicas=2 weights=fp8".
     #[arg(long, value_name = "KEY=VALUE …")]
     pub(crate) why: Option<String>,
-    /// Begin from what runs: with --from-command or --from-manifest, a client's result (`vllm bench serve --save-result`, roofcast bench --json)
-    /// against that deployment on hardware.accelerator. It calibrates the plan.
+    /// A client's result (`vllm bench serve --save-result`, roofcast bench --json) against the deployment of
+    /// --from-command or --from-manifest on hardware.accelerator; it calibrates the plan.
     #[arg(long, value_name = "FILE.json", requires = "running")]
     pub(crate) measured: Option<PathBuf>,
     /// Write commands, manifests, the spec and the line of roofcast bench for the best into this folder.
@@ -250,7 +250,7 @@ pub(crate) struct PlanArgs {
     /// Write the Pareto pictures as SVG, or the curves.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    /// Write the answer as one self-contained HTML file.
     #[arg(long, value_name = "OUT.html")]
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
@@ -271,29 +271,29 @@ pub(crate) struct SimulateArgs {
     /// Simulate every step one by one: equal results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
-    /// Mean TPOT that was measured of this deployment under this load: the answer is whether that is as forecast.
+    /// Measured mean TPOT of this deployment under this load, to compare with the forecast.
     #[arg(long, value_name = "MS", value_parser = milliseconds, conflicts_with = "sweep")]
     pub(crate) measured_tpot: Option<f64>,
     /// Write each request: .jsonl, .csv, or .parquet.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
-    /// Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV.
+    /// Write each replica's running and waiting requests, KV blocks, preemptions and tokens/s over time as CSV.
     #[arg(long, value_name = "FILE.csv")]
     pub(crate) series: Option<PathBuf>,
     /// Write steps and requests as a Chrome trace, which Perfetto opens.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) trace: Option<PathBuf>,
-    /// Events of the trace at most; it ends there.
+    /// Most events of the trace; later ones are dropped.
     #[arg(long, default_value_t = 100_000, value_parser = within(1, 10_000_000), requires = "trace")]
     pub(crate) trace_limit: u64,
     /// Draw latencies, queue and KV cache as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    /// Write the answer as one self-contained HTML file.
     #[arg(long, value_name = "OUT.html", conflicts_with = "sweep")]
     pub(crate) html: Option<PathBuf>,
-    /// One run for each value of a key, as in rate=1..32:x2, scheduler=vllm,orca, engine.watermark=0,0.01; of several keys
-    /// for each combination.
+    /// One run per value of a key: rate=1..32:x2, scheduler=vllm,orca, engine.watermark=0,0.01. Several keys give every
+    /// combination.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "series", "trace"])]
     pub(crate) sweep: Vec<String>,
     /// The largest value of a key that keeps the SLO, by bisection: rate=1..100, users=1..256, max-num-seqs=8..1024,
@@ -314,17 +314,17 @@ pub(crate) struct SimulateArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// Runs of a sweep that are kept one by one, for many machines and for restarts.
+/// Runs of a sweep in separate files, for several machines and for restarts.
 #[cfg(feature = "parquet")]
 #[derive(Debug, Args)]
 pub(crate) struct CellsArgs {
-    /// Keep every run of the sweep in this folder, and run what is not there: --merge then prints the sweep.
+    /// Store every run of the sweep in this folder and run only the missing ones; --merge prints the sweep.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cells: Option<PathBuf>,
     /// Run the share I of N of the sweep, as in 2/8: every Nth run from the Ith.
     #[arg(long, value_name = "I/N", value_parser = shard, requires = "cells")]
     pub(crate) shard: Option<(usize, usize)>,
-    /// Run these of the sweep, by number from 0.
+    /// Run only these runs of the sweep, by number from 0.
     #[arg(
         long,
         value_name = "N,N",
@@ -334,17 +334,17 @@ pub(crate) struct CellsArgs {
         hide_short_help = true
     )]
     pub(crate) numbers: Option<Vec<usize>>,
-    /// Seconds that a run may take: one that takes longer is left, and said.
+    /// Time limit of a run in seconds; a longer run is skipped and reported.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "cells")]
     pub(crate) cell_time_limit: Option<f64>,
-    /// Run nothing: print the sweep from the runs that --cells has kept, byte for byte what one machine would have printed, as
+    /// Run nothing: print the sweep from the runs in --cells, byte for byte as one machine would have printed it, as
     /// JSON or CSV.
     #[arg(long, requires = "cells", conflicts_with_all = ["shard", "numbers", "svg"])]
     pub(crate) merge: bool,
-    /// With --merge: print which runs are not there, by number from 0, as JSON.
+    /// With --merge: print the numbers of the missing runs, from 0, as JSON.
     #[arg(long, requires = "merge")]
     pub(crate) missing: bool,
-    /// With --merge: print the runs that are there.
+    /// With --merge: print the runs found, though some are missing.
     #[arg(long, requires = "merge")]
     pub(crate) partial: bool,
 }
@@ -387,7 +387,7 @@ pub(crate) struct MeasureArgs {
     /// Threads of the parallel measurement; one thread is also measured [default: all].
     #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<usize>,
-    /// Short repeats and a small buffer: rates are rougher.
+    /// Short repeats and a small buffer: faster, less precise.
     #[arg(long)]
     pub(crate) quick: bool,
     #[command(flatten)]

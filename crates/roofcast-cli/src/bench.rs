@@ -295,7 +295,7 @@ mod testing {
         let path = format!("{}/../../../shared/captures/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).ok();
         if text.is_none() {
-            eprintln!("left out: {path} is absent");
+            eprintln!("omitted: {path} is absent");
         }
         text
     }

@@ -113,7 +113,7 @@ pub(crate) fn bands(b: &Bands) -> String {
     let rate = b.output_tok_s.map(|s| format!("; {} tok/s", range("output", &s))).unwrap_or_default();
     let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
     let times = times.map(|(name, s)| range(name, &s)).join(", ");
-    format!("{times} ms{rate} (rests on {})", b.rests_on)
+    format!("{times} ms{rate} (based on {})", b.rests_on)
 }
 
 /// The bands of a forecast in one line, as factors on the means.
@@ -122,5 +122,5 @@ pub(crate) fn band_factors(b: &Bands) -> String {
     let rate = b.output_tok_s.map(|s| format!(", {}", factors("output tok/s", &s))).unwrap_or_default();
     let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
     let times = times.map(|(name, s)| factors(name, &s)).join(", ");
-    format!("{times}{rate} (rests on {})", b.rests_on)
+    format!("{times}{rate} (based on {})", b.rests_on)
 }

@@ -85,7 +85,7 @@ pub fn read(text: &str) -> Result<Command> {
     if let Some((name, value)) =
         variables.iter().filter_map(|v| v.split_once('=')).find(|(name, _)| PARTITIONS.contains(name))
     {
-        let accepted = "left out: stages of unequal layers are not modelled";
+        let accepted = "omitted: stages of unequal layers are not modelled";
         return Err(Error::field(PLACE, name, format!("{value:?}"), accepted));
     }
     let flags = Flags::of(engine)?;
@@ -336,7 +336,7 @@ mod tests {
             ),
         ] {
             let refused = read(text).unwrap_err().to_string();
-            assert!(refused.contains(name) && refused.contains("left out"), "{text}: {refused}");
+            assert!(refused.contains(name) && refused.contains("omitted"), "{text}: {refused}");
         }
         assert!(read("vllm serve m --cpu-offload-gb 0 -dcp 1").is_ok());
     }

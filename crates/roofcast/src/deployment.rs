@@ -380,7 +380,7 @@ fn with_states(model: Arc<Model>, dtype: StateDtype) -> Result<Arc<Model>> {
     let Some(bytes) = dtype.bytes() else { return Ok(model) };
     let mut other = Model::clone(&model);
     if !other.set_state_element(bytes) {
-        let accepted = format!("left out: {} keeps no recurrent state whose dtype is chosen", model.name);
+        let accepted = format!("omitted: {} keeps no recurrent state whose dtype is chosen", model.name);
         return Err(Error::field("engine", "mamba_ssm_dtype", dtype.name(), accepted));
     }
     Ok(Arc::new(other))

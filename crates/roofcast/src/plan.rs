@@ -152,12 +152,12 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         ("fleet.schedule", spec.fleet.schedule.is_some()),
     ];
     if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
-        let accepted = "left out: the plan decides how replicas are combined ([search] has disaggregated, mixed and \
+        let accepted = "omitted: the plan decides how replicas are combined ([search] has disaggregated, mixed and \
                         link)";
         return Err(Error::field("spec", *field, "set", accepted));
     }
     if let Some(most) = workload.max_concurrency {
-        let accepted = "left out: a plan is for all that comes, not for what a client holds back";
+        let accepted = "omitted: a plan is for all that comes, not for what a client holds back";
         return Err(Error::field("spec", "workload.max_concurrency", most, accepted));
     }
     if spec.engine.speculative.as_ref().is_some_and(|s| s.draft_model.is_some()) {

@@ -4,6 +4,7 @@
 //! capacity. Knows nothing about scheduling. Latencies as clients see them are in [`results`].
 
 mod beside;
+mod fleet_use;
 mod provision;
 mod sums;
 
@@ -23,8 +24,9 @@ use crate::timeline::trace::EventTrace;
 use crate::units::{Bytes, Picoseconds};
 use crate::workload::{Traffic, Workload};
 pub use beside::{TpotComparison, TpotVerdict};
-pub use provision::{FleetUse, PoolUse, ScalingUse, TransferUse, has_pools, pool, uncounted};
+pub use fleet_use::{FleetUse, PoolUse, ScalingUse, TransferUse};
 use provision::{Provision, Requests};
+pub use provision::{has_pools, pool, uncounted};
 use serde::Serialize;
 
 /// Options of a run: speed, recorded data and early end.

@@ -106,7 +106,7 @@ impl TryFrom<Written> for Workload {
                     "workload",
                     "rate",
                     rate,
-                    "no rate beside `arrivals`, which has its own",
+                    "no rate together with `arrivals`, which has its own",
                 ));
             }
             (Some(arrivals), None) => arrivals,
@@ -172,7 +172,7 @@ impl Workload {
                 return Err(Error::field(place, field, most, "1 or more requests in flight"));
             }
             if matches!(self.arrivals, Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. }) {
-                let accepted = "left out where answers set the pace: arrivals.concurrency is the bound";
+                let accepted = "omitted for closed loops: arrivals.concurrency is the bound";
                 return Err(Error::field(place, field, most, accepted));
             }
         }

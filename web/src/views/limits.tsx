@@ -96,7 +96,7 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
         <Facts
           facts={[
             ["limit", <b id="limit" data-ms={cost.limit_with_communication_ms}>{time(cost.limit_with_communication_ms)}</b>, "Σ over operators of max(FLOPs / peak, bytes / bandwidth), and every message over the slowest link"],
-            ["forecast", <><b id="forecast" data-ms={cost.forecast_ms}>{time(cost.forecast_ms)}</b> <small><a href="#accuracy">{`${time(cost.forecast_band_ms[0])} to ${time(cost.forecast_band_ms[1])}`}</a></small></>, `10th to 90th percentile of what is measured where this is forecast; calibration: ${cost.forecast_source}`],
+            ["forecast", <><b id="forecast" data-ms={cost.forecast_ms}>{time(cost.forecast_ms)}</b> <small><a href="#accuracy">{`${time(cost.forecast_band_ms[0])} to ${time(cost.forecast_band_ms[1])}`}</a></small></>, `80 % interval of measurements against this forecast; calibration: ${cost.forecast_source}`],
             ["binds", <b>{cost.bound}</b>],
             [prefill ? "prompt tokens/s, at most" : "output tokens/s, at most", <b>{grouped(rate)}</b>, "of the whole deployment at the limit with communication"],
             ["starts", answer.refusal === null ? <b id="starts">yes</b> : <b id="starts" class="bad">no</b>, "by the engine's own rule at start, for requests as long as max_model_len, which is the model's longest where nothing else is said"],

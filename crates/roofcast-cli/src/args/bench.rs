@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// The server, as in http://127.0.0.1:8000; of several, requests go to one after the other.
+    /// URL of the server, as in http://127.0.0.1:8000; several servers get requests in turn.
     #[arg(long, required = true)]
     pub(crate) url: Vec<String>,
     /// API of the requests [default: by the URL's path, else completions].
@@ -26,7 +26,7 @@ pub(crate) struct BenchArgs {
     pub(crate) judge: JudgeArgs,
     #[command(flatten)]
     pub(crate) deployment: DeploymentArgs,
-    /// One run a value: of concurrency, rate, input-len or output-len, as in concurrency=1..128:x2.
+    /// One run per value of concurrency, rate, input-len or output-len: concurrency=1..128:x2.
     #[arg(long, value_name = "KEY=VALUES", conflicts_with_all = ["records", "baseline", "find_rate"])]
     pub(crate) sweep: Option<String>,
     /// Find the highest rate that keeps the SLO at the 99th percentile, as in 1..100.
@@ -35,7 +35,7 @@ pub(crate) struct BenchArgs {
     /// Find the most users of a closed loop that keep the SLO at the 99th percentile, as in 1..256.
     #[arg(long, value_name = "LOW..HIGH", conflicts_with_all = ["records", "baseline", "sweep", "find_rate"])]
     pub(crate) find_users: Option<String>,
-    /// Repeat the load this many times, and give each figure's 95 % interval over the runs.
+    /// Repeat the load this many times and print 95 % intervals over the runs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000),
         conflicts_with_all = ["records", "baseline", "sweep", "find_rate", "find_users", "svg", "html", "detailed"])]
     pub(crate) runs: Option<u64>,
@@ -45,16 +45,16 @@ pub(crate) struct BenchArgs {
     /// Write a record of each request, as .jsonl or .csv.
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
-    /// Write each valid point as a row that calibrate and validate take; needs --hardware.
+    /// Write each valid point as a row for calibrate and validate; needs --hardware.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["find_rate", "find_users"])]
     pub(crate) measurements: Option<PathBuf>,
     /// Draw latencies and requests in flight as SVG; of a sweep, latencies and throughput over its values.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    /// Write the answer as one self-contained HTML file.
     #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "find_rate", "find_users"])]
     pub(crate) html: Option<PathBuf>,
-    /// With --json, add vLLM's lists of a value a request, in seconds.
+    /// With --json, add vLLM's per-request lists, in seconds.
     #[arg(long, requires = "json", conflicts_with_all = ["sweep", "find_rate", "find_users"])]
     pub(crate) detailed: bool,
     #[command(flatten)]
@@ -69,10 +69,10 @@ pub(crate) struct LoadArgs {
     /// Stop sending after this many seconds; without --requests the only bound.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) duration: Option<f64>,
-    /// Give up this share of the requests, as users do; they are no failures.
+    /// Cancel this fraction of the requests, as users do; they do not count as failures.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) cancel_share: Option<f64>,
-    /// Seconds after which they are given up.
+    /// Seconds after which --cancel-share requests are cancelled.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "cancel_share")]
     pub(crate) cancel_after: f64,
     /// Send at an even pace instead of at random (Poisson).
@@ -83,19 +83,19 @@ pub(crate) struct LoadArgs {
 /// Making of requests.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
-    /// Say these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
+    /// Send these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: Option<PathBuf>,
-    /// The model's tokenizer.json: prompts are words that it holds whole, even where the server counts nothing.
+    /// The model's tokenizer.json: prompts are made of words of one token each, so that their length is exact.
     #[arg(long, value_name = "FILE.json", conflicts_with = "prompts")]
     pub(crate) tokenizer: Option<PathBuf>,
-    /// Ask for whole answers: no TTFT then.
+    /// Request answers without streaming; TTFT is then absent.
     #[arg(long)]
     pub(crate) no_stream: bool,
-    /// Seconds that an answer may take.
+    /// Timeout of an answer in seconds.
     #[arg(long, default_value_t = 600.0, value_parser = seconds)]
     pub(crate) timeout: f64,
-    /// Take any certificate of an https server, as one that it signed itself.
+    /// Accept any certificate of an https server, such as a self-signed one.
     #[arg(long)]
     pub(crate) insecure: bool,
     /// Wait up to this many seconds until the server is ready: until it answers /v1/models with anything but 5xx.
@@ -107,10 +107,10 @@ pub(crate) struct AskArgs {
     /// The environment variable that holds the API key.
     #[arg(long, value_name = "VARIABLE", default_value = "OPENAI_API_KEY")]
     pub(crate) api_key_env: String,
-    /// A JSON object laid over every request's body; null takes a key away.
+    /// A JSON object merged into every request's body; null removes a key.
     #[arg(long, value_name = "JSON")]
     pub(crate) extra_body: Option<String>,
-    /// Take a word for a token instead of learning from two short requests how the server counts.
+    /// Count one token per word, without the two short requests that measure the server's tokenizer.
     #[arg(long)]
     pub(crate) assume_tokens: bool,
     /// Read the server's /metrics every second during the run.
@@ -125,28 +125,28 @@ pub(crate) struct AskArgs {
 /// Judgement of requests and of the run.
 #[derive(Debug, Args)]
 pub(crate) struct JudgeArgs {
-    /// First requests that do not count, or the first seconds, as in 30s.
+    /// Requests at the start that are not measured, or seconds, as in 30s.
     #[arg(long, value_name = "N|SECONDSs", default_value = "0", value_parser = edge)]
     pub(crate) warmup: Edge,
-    /// Last requests that do not count, or the last seconds, as in 30s.
+    /// Requests at the end that are not measured, or seconds, as in 30s.
     #[arg(long, value_name = "N|SECONDSs", default_value = "0", value_parser = edge)]
     pub(crate) cooldown: Edge,
     /// Stop sending after this many failures.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_failures: Option<u64>,
-    /// End a run when requests in flight are certain to grow, as more come than the server serves.
+    /// End a run once requests in flight are certain to grow without bound.
     #[arg(long)]
     pub(crate) stop_oversaturated: bool,
-    /// Time to first token that a good request keeps.
+    /// Goodput: bound on the time to first token.
     #[arg(long = "slo-ttft", alias = "ttft-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_ttft: Option<f64>,
-    /// Time per output token that a good request keeps.
+    /// Goodput: bound on the time per output token.
     #[arg(long = "slo-tpot", alias = "tpot-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_tpot: Option<f64>,
-    /// End-to-end latency that a good request keeps.
+    /// Goodput: bound on the end-to-end latency.
     #[arg(long = "slo-e2el", alias = "e2el-p99", value_name = "MS", value_parser = milliseconds)]
     pub(crate) slo_e2el: Option<f64>,
-    /// Largest 99th percentile of the client's own lag in a valid run.
+    /// Largest p99 of the client's own lag in a valid run.
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]
     pub(crate) max_lag: f64,
 }

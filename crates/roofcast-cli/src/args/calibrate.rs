@@ -44,7 +44,7 @@ pub(crate) struct RunsArgs {
     /// Accelerator, as in h100-sxm, or its .toml.
     #[arg(long, value_name = "ID")]
     pub(crate) hardware: Option<String>,
-    /// Accelerators in all [default: as many as --tp].
+    /// Total accelerators [default: as many as --tp].
     #[arg(long, value_parser = positive())]
     pub(crate) count: Option<u64>,
     /// Tensor parallelism.
@@ -65,7 +65,7 @@ pub(crate) struct RunsArgs {
     /// Requests in flight at all times, for .jsonl; with --rate, the most in flight.
     #[arg(long, value_parser = positive())]
     pub(crate) concurrency: Option<u64>,
-    /// Requests that came a second, for .jsonl.
+    /// Requests per second, for .jsonl.
     #[arg(long, value_parser = rate)]
     pub(crate) rate: Option<f64>,
 }

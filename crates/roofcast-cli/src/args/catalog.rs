@@ -25,10 +25,10 @@ pub(crate) struct CatalogArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which entries")]
 pub(crate) struct FilterArgs {
-    /// Every word is in an id, another name, family or maker.
+    /// Words that must occur in id, other names, family or maker.
     #[arg(long, value_name = "TEXT", conflicts_with = "name")]
     pub(crate) search: Option<String>,
-    /// A model's model_type or an accelerator's generation, as in qwen3 or hopper; its beginning is enough.
+    /// A model's model_type or an accelerator's generation, as in qwen3 or hopper; a prefix suffices.
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub(crate) family: Option<String>,
     /// A model's organisation or an accelerator's maker, as in Qwen or nvidia.
@@ -37,7 +37,7 @@ pub(crate) struct FilterArgs {
     /// GiB of an accelerator's memory or of a model's weights: 80 (at least), ..24, 24..80.
     #[arg(long, value_name = "GIB", value_parser = gibibytes, conflicts_with = "name", allow_hyphen_values = true)]
     pub(crate) memory: Option<Range>,
-    /// Dollars an hour of an accelerator: 2 (at most), 1.., 1..2.5; models have none.
+    /// Price of an accelerator in dollars per hour: 2 (at most), 1.., 1..2.5.
     #[arg(long, value_name = "USD", value_parser = usd, conflicts_with = "name", allow_hyphen_values = true)]
     pub(crate) price: Option<Range>,
     /// A format that an accelerator computes in or a model is published in, as in fp8.
@@ -62,7 +62,7 @@ pub(crate) struct AddArgs {
     /// Source of the config [default: its path].
     #[arg(long, value_name = "URL")]
     pub(crate) source: Option<String>,
-    /// Write to this file, behind the entries that it has [default: print].
+    /// Append to this file [default: print].
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -5,7 +5,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {
-    /// Words that a key, its flag or what it says must hold, as in prefix or engine.speculative [default: every key].
+    /// Words that must occur in a key, its flag or its description, as in prefix or engine.speculative [default: every key].
     #[arg(value_name = "SEARCH")]
     pub(crate) words: Vec<String>,
     #[command(flatten)]

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The address to listen on; others than this machine reach it only if it says so.
+    /// The address to listen on; 0.0.0.0 makes it reachable from other machines.
     #[arg(long, default_value = "127.0.0.1", value_parser = address)]
     pub(crate) host: IpAddr,
-    /// The port to listen on; 0 takes a free one.
+    /// The port to listen on; 0 chooses a free one.
     #[arg(long, default_value_t = 7663)]
     pub(crate) port: u16,
     /// A host name, other than localhost and addresses, by which browsers may reach the page.

@@ -14,7 +14,7 @@ pub(crate) struct ValidateArgs {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// Only rows whose source, group and kind hold every one of these words, as in "splitwise 70b h100".
+    /// Only rows whose source, group and kind contain all these words, as in "splitwise 70b h100".
     #[arg(long, value_name = "WORDS")]
     pub(crate) group: Option<String>,
     /// Only rows on this side: of public measurements a quarter of the groups may be looked at row by row, the others judge.
@@ -23,7 +23,7 @@ pub(crate) struct ValidateArgs {
     /// Draw measured values against their forecasts as SVG, by accelerator.
     #[arg(long, value_name = "OUT.svg")]
     pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as the page shows it: one HTML file that needs nothing else.
+    /// Write the answer as one self-contained HTML file.
     #[arg(long, value_name = "OUT.html")]
     pub(crate) html: Option<PathBuf>,
     /// Draw measured times over batch, prompt or context as SVG, with their forecasts and limits.
@@ -32,10 +32,10 @@ pub(crate) struct ValidateArgs {
     /// Write measured, forecast and limit of every row as CSV, with the parts of the forecast's time.
     #[arg(long, value_name = "OUT.csv")]
     pub(crate) per_row: Option<PathBuf>,
-    /// Instead of errors: how good the first choices are where a source measured several configurations of a model on a chip.
+    /// Instead of errors: quality of first choices among configurations that a source measured for a model on a chip.
     #[arg(long, conflicts_with_all = ["svg", "html", "curves"])]
     pub(crate) ranking: bool,
-    /// A calibration in place of the embedded one.
+    /// A calibration that replaces the embedded one.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) calibration: Option<PathBuf>,
     /// A TOML file of accelerators and models, in addition to the embedded catalog; its entries win.

@@ -140,7 +140,10 @@ impl Asker {
     fn accept(&self, parts: &Parts) -> Result<Option<String>, Failure> {
         let header = |name: &str| parts.headers.get(name).map(|v| shown(v.as_bytes()));
         if let Some(encoding) = header("content-encoding").filter(|e| e != "identity") {
-            return Err(Failure::new(Outcome::Malformed, format!("a body in {encoding}, not asked for")));
+            return Err(Failure::new(
+                Outcome::Malformed,
+                format!("a body in {encoding}, which was not requested"),
+            ));
         }
         let kind = header("content-type").unwrap_or_else(|| "none".into());
         let expected = kind.to_ascii_lowercase().starts_with("text/event-stream") || !self.form.stream;

@@ -62,7 +62,7 @@ pub(super) fn of(
     found.extend(cached(given, tally, server));
     if tally.uncounted > 0 {
         found.push(Caveat::note(format!(
-            "the server did not count the tokens of {} answers: as many as asked for where the answer ended by length, \
+            "the server did not count the tokens of {} answers: counted as the requested number where an answer ended by length, \
              else as many as its chunks",
             tally.uncounted
         )));
@@ -96,7 +96,7 @@ fn short(given: &Given, tally: &Tally) -> Option<Caveat> {
     let (asked, came) = (tally.tokens_asked as f64, tally.tokens as f64);
     (tally.short > 0).then(|| Caveat {
         text: format!(
-            "{} answers are shorter than asked for: {} of {} tokens in all",
+            "{} answers are shorter than requested: {} of {} tokens in total",
             tally.short, tally.tokens, tally.tokens_asked
         ),
         invalidates: given.runs_on && came < (1.0 - MOST_OFF) * asked,
@@ -172,7 +172,7 @@ mod tests {
         // Two answers of 64 tokens each, of 200 requested.
         let tally = Tally { short: 2, tokens_asked: 400, tokens: 128, ..Tally::default() };
         let runs_on = |runs_on| said(&Given { runs_on, ..Given::default() }, &tally, 100);
-        let text = "2 answers are shorter than asked for: 128 of 400 tokens in all".to_owned();
+        let text = "2 answers are shorter than requested: 128 of 400 tokens in total".to_owned();
         assert_eq!((runs_on(true), runs_on(false)), (vec![(true, text.clone())], vec![(false, text)]));
         // One missing token of 400 is within tolerance.
         let tally = Tally { short: 1, tokens: 399, ..tally };

@@ -100,7 +100,7 @@ fn one(place: &str, row: &Value) -> Result<Text> {
         (Some(found), None) => return Err(wrong("prompt", found)),
         (None, Some(found)) => return Err(wrong("messages", found)),
         (Some(_), Some(_)) => {
-            return Err(Error::field(place, "prompt", "beside a conversation", ACCEPTED));
+            return Err(Error::field(place, "prompt", "together with a conversation", ACCEPTED));
         }
         (None, None) => Vec::new(),
     };

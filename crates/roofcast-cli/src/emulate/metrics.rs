@@ -365,7 +365,7 @@ impl Metrics {
     }
 
     fn show_lag(&self, text: &mut Exposition<'_>) {
-        let help = "Seconds by which steps ended later than forecast: what the emulator itself adds.";
+        let help = "Seconds by which steps ended later than forecast: the emulator's own overhead.";
         text.histogram(("roofcast:schedule_lag_seconds", help), &self.lag);
         let help = "Seconds by which the last step ended late.";
         text.gauge(("roofcast:latest_schedule_lag_seconds", help), self.latest_lag.as_secs_f64());

@@ -80,8 +80,8 @@ fn config_of(name: &str, path: &Path, folder: &Path) -> Result<Model> {
     let file = folder.join("config.json");
     if !file.exists() {
         refuse_adapter(name, &folder.join(ADAPTER))?;
-        let accepted = "a folder with config.json, which says what the tensors mean";
-        let found = if path == folder { "missing" } else { "missing beside it" };
+        let accepted = "a folder with config.json, which describes the tensors";
+        let found = if path == folder { "missing" } else { "missing in its folder" };
         return Err(Error::field(path.display(), "config.json", found, accepted).into());
     }
     config_file(name, &file)
@@ -99,9 +99,9 @@ pub(super) fn refuse_adapter(name: &str, file: &Path) -> Result<()> {
     let config: serde_json::Value = serde_json::from_str(&text(file)?).with_context(|| place)?;
     let model = match config["base_model_name_or_path"].as_str() {
         Some(base) => format!("its model, --model {base}"),
-        None => "the model that it is laid over".to_owned(),
+        None => "the model that it adapts".to_owned(),
     };
-    let accepted = format!("{model}; `roofcast emulate --enable-lora` serves adapters beside it");
+    let accepted = format!("{model}; `roofcast emulate --enable-lora` serves adapters with it");
     Err(Error::field("model", "name", format!("{name:?}, a LoRA adapter"), accepted).into())
 }
 

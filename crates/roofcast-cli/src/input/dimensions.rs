@@ -41,7 +41,7 @@ impl Dimension {
         }
         let path = settings::path(name).ok_or_else(bad)?;
         if let Some(flag) = given.iter().copied().flatten().find(|s| s.path == path) {
-            let found = format!("{name} beside {}", flag.name());
+            let found = format!("{name} together with {}", flag.name());
             return Err(Error::field("arguments", "--sweep", found, "one of the two"));
         }
         let values = values_of(path, values).map_err(|why| refused(text, &why))?;
@@ -117,7 +117,7 @@ mod tests {
         }
         let given = [Setting::new("precision.weights", "fp8")];
         let refused = Dimension::read("weights=bf16", &[], &[&given]).unwrap_err().to_string();
-        assert!(refused.contains("weights beside --weights"), "{refused}");
+        assert!(refused.contains("weights together with --weights"), "{refused}");
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Source {
         if (args.from_command.is_some() || args.from_manifest.is_some())
             && !names_model(given.then_some(&table), &all)
         {
-            let accepted = "one, as in vllm serve MODEL … or --model-path MODEL; or --model beside it";
+            let accepted = "one, as in vllm serve MODEL … or --model-path MODEL; or add --model";
             return Err(
                 Error::field(command::PLACE, "the model", "missing: no model is named", accepted).into()
             );
@@ -245,7 +245,7 @@ fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
     ];
     let (path, _, accepted) = needs.into_iter().find(|(_, told, _)| message.contains(told))?;
     let setting = settings.iter().find(|setting| setting.path.starts_with(path))?;
-    Some(Error::field("arguments", setting.name(), "given alone", accepted))
+    Some(Error::field("arguments", setting.name(), "given without the others", accepted))
 }
 
 fn unreadable(place: &str) -> anyhow::Error {

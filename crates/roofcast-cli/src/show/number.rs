@@ -43,9 +43,13 @@ pub(crate) fn counted(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
-/// Formats a fraction as whole percents, as in `62 %`.
+/// Formats a fraction as whole percents, as in `62 %`, or below one percent as `0.4 %`: a small fraction is not zero.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.05 => "< 0.1 %".to_owned(),
+        p if p > 0.0 && p < 0.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
 }
 
 /// Formats dollars; a dash for `None`.
@@ -65,5 +69,7 @@ mod tests {
             ["4.56", "0.0123", "1234"]
         );
         assert_eq!(count(8_030_261_248), "8.03B");
+        let shares = [0.0, 0.0004, 0.0041, 0.0096, 0.624, 1.0].map(percent);
+        assert_eq!(shares, ["0 %", "< 0.1 %", "0.4 %", "1 %", "62 %", "100 %"]);
     }
 }

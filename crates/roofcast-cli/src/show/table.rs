@@ -80,7 +80,7 @@ pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare:
     let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     if !left_out.is_empty() {
         let names: Vec<&str> = left_out.iter().map(|index| header[*index]).collect();
-        text += &line(&format!("--wide shows {}, too", names.join(", ")));
+        text += &line(&format!("further columns with --wide: {}", names.join(", ")));
     }
     text.push('\n');
     text
@@ -148,7 +148,7 @@ mod tests {
         // Width 40 + 3 · (2 + 20) = 106 is above the limit; without the third column 84.
         let text = fitted(&header, &[row.to_vec()], 1, &[3, 2]);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.contains("second") && text.contains("--wide shows third, too"), "{text}");
+        assert!(text.contains("second") && text.contains("further columns with --wide: third"), "{text}");
         // No column may be dropped: names wrap, numbers do not.
         let long = "many words of a name that is longer than there is room in this line of the table for it";
         let text = table(&header, &[vec![long.to_owned(), "1".repeat(20), "2".repeat(20), "3".into()]], 1);

@@ -52,7 +52,7 @@ impl Target {
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
         if matches!(flag, "--svg" | "--curves") && PICTURES.contains(&ending.as_str()) {
             let found = format!("{:?}", path.display().to_string());
-            let accepted = "a file that ends with .svg: other pictures are made of it, as by rsvg-convert";
+            let accepted = "a file that ends with .svg (rsvg-convert makes other formats of it)";
             return Err(Error::field("arguments", flag, found, accepted).into());
         }
         let way = way(path).map_err(refused)?;
@@ -82,7 +82,7 @@ impl Target {
         let written = match &self.way {
             Way::Through => through(&self.given, write),
             Way::Replace(file) => replace(file, write),
-            Way::Host => Err(io::Error::other("the program that asks takes text alone")),
+            Way::Host => Err(io::Error::other("the calling program accepts text only")),
         };
         // A closed reader is ignored only for standard output; here it is an error.
         let named = |e: io::Error| match e.kind() {

@@ -136,7 +136,7 @@ fn text(answer: &Answer) -> String {
             rows.push([first.to_vec(), errors.to_vec()].concat());
         }
     }
-    let header = ["left out", "metric", "rows", "bias %", "median %", "p90 %"];
+    let header = ["held out", "metric", "rows", "bias %", "median %", "p90 %"];
     text.push_str(&format!(
         "\nerrors of rows whose part of the data was not fitted\n\n{}",
         table(&header, &rows, 2)

@@ -201,7 +201,7 @@ impl Measured {
         if let Some(bytes) = self.unexplained_bytes {
             rows.push(vec!["not in the log's terms".into(), gib(bytes), String::new(), String::new()]);
         }
-        table::table(&["an accelerator at start", "measured", "forecast", "off by"], &rows, 1)
+        table::table(&["per accelerator at start-up", "measured", "forecast", "error"], &rows, 1)
     }
 }
 
@@ -266,7 +266,7 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
     ];
     if c.compute_bytes_per_token > Bytes::ZERO {
         let bytes = grouped(c.compute_bytes_per_token.0);
-        pairs.push(("compute buffer", format!("{bytes} B a token of the context, beside the KV")));
+        pairs.push(("compute buffer", format!("{bytes} B per token of context, in addition to KV")));
     }
     if c.fits {
         pairs.push(("KV tokens", grouped(c.kv_tokens)));
@@ -307,7 +307,7 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
         pairs.push((
             "accelerators",
             format!(
-                "{} hold weights and {} × {} tokens",
+                "{} hold the weights and {} × {} tokens",
                 grouped(least),
                 question.batch,
                 grouped(question.context)
@@ -330,7 +330,7 @@ fn told(deployment: &Deployment, start: &Start) -> String {
     let ranks = deployment.parallelism.attention_dp * deployment.parallelism.replicas;
     let each = if ranks > 1 { format!(", each of {ranks} engines") } else { String::new() };
     let mut pairs = vec![
-        ("weights", format!("{} an accelerator", gib(start.weight_bytes.as_f64()))),
+        ("weights", format!("{} per accelerator", gib(start.weight_bytes.as_f64()))),
         ("KV cache", format!("{}, {} tokens{each}", gib(start.kv_bytes.as_f64()), grouped(start.kv_tokens))),
         (
             "concurrency",
@@ -343,7 +343,7 @@ fn told(deployment: &Deployment, start: &Start) -> String {
             format!("at most {} requests, by the pool of recurrent states{each}", grouped(most)),
         ));
     }
-    format!("at start {engine} says\n{}", table::pairs(&pairs))
+    format!("as {engine} logs at start-up\n{}", table::pairs(&pairs))
 }
 
 fn topology(s: &SmallestTopology) -> String {
@@ -358,7 +358,7 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
     let of = if deployment.ideal {
         "nominal"
     } else if roofcast::memory::shares_what_is_free(deployment) {
-        "may be taken"
+        "free memory × fraction"
     } else {
         "usable × utilization"
     };
@@ -405,6 +405,6 @@ fn tensors(deployment: &Deployment) -> String {
         Flops(sum(|r| r.flops_per_token).into()).human(),
     ]);
     lines.push(total);
-    let header = ["tensor", "operator", "format", "layers", "shape", "parameters", "bytes", "FLOPs a token"];
+    let header = ["tensor", "operator", "format", "layers", "shape", "parameters", "bytes", "FLOPs/token"];
     table::fitted(&header, &lines, 3, &[1, 7, 3])
 }

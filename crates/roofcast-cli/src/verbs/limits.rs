@@ -8,7 +8,7 @@ use super::{About, MACHINE};
 use crate::args::LimitsArgs;
 use crate::input;
 use crate::page::Alone;
-use crate::show::number::{count, grouped, ms, percent, significant};
+use crate::show::number::{count, counted, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
@@ -160,8 +160,8 @@ fn compare(
     } else {
         let row = |a: &Alternative| vec![a.name.clone(), ms(a.decode), ms(a.attention), ms(a.prefill)];
         let note = format!(
-            "forecast of {} sequences of {} tokens that decode, and of one prompt of {}\n\n",
-            grouped(batch),
+            "forecast of a decode step of {} of {} tokens, and of one prompt of {} tokens\n\n",
+            counted(batch, "sequence"),
             grouped(context),
             grouped(prompt)
         );
@@ -211,12 +211,12 @@ fn csv_row(phase: &str, o: &OperatorCost) -> Vec<String> {
 
 fn people(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> String {
     let decode =
-        format!("decode: {} sequences of {} tokens", grouped(question.batch), grouped(question.context));
+        format!("decode: {} of {} tokens", counted(question.batch, "sequence"), grouped(question.context));
     let prefill = format!("prefill: one prompt of {} tokens", grouped(question.prefill));
     let warning = if l.fits {
         ""
     } else {
-        "this batch does not fit the memory (see roofcast capacity); the times hold for a machine with more\n\n"
+        "this batch does not fit in memory (see roofcast capacity); times are those of a machine with more\n\n"
     };
     warning.to_owned()
         + &phase(&decode, &l.decode, l.decode_tokens_per_s)
@@ -236,9 +236,12 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
                 grouped(tokens_per_s as u64)
             ),
         ),
-        ("  of it", format!("operators {} ms, links {} ms", ms(cost.limit), ms(cost.terms.communication))),
         (
-            "  terms alone",
+            "  consists of",
+            format!("operators {} ms, links {} ms", ms(cost.limit), ms(cost.terms.communication)),
+        ),
+        (
+            "  each alone",
             format!(
                 "weights {} ms, KV {} ms, FLOPs {} ms",
                 ms(cost.terms.weights),
@@ -294,7 +297,7 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
         (
             "KV cache",
             format!(
-                "{} ms a step; recomputing instead {} ms; faster from {} tokens on",
+                "read in {} ms a step, recomputed in {} ms; reading is faster from {} tokens",
                 ms(k.cached),
                 ms(k.recomputed),
                 grouped(k.break_even_context)
@@ -307,7 +310,7 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
         pairs.push((
             "experts",
             format!(
-                "{} of {} a token; this batch reads {} ({share}) in each layer",
+                "{} of {} per token; this batch reads {} ({share}) in each layer",
                 e.per_token,
                 e.count,
                 significant(e.distinct)
@@ -326,7 +329,7 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
             ),
         ));
     }
-    let header = ["tp", "bound", "limit ms", "of it links"];
+    let header = ["tp", "bottleneck", "limit ms", "links ms"];
     let row = |d: &roofcast::limits::Degree| {
         vec![d.tp.to_string(), d.bound.name().to_owned(), ms(d.limit + d.communication), ms(d.communication)]
     };

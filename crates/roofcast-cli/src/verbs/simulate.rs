@@ -181,7 +181,7 @@ fn sources(args: &SimulateArgs) -> Result<Vec<Source>> {
                 && (args.source.from_command.is_some() || args.source.from_manifest.is_some()) =>
         {
             let accepted = "it with one spec, or none";
-            Err(Error::field("arguments", "--from-command", "beside several specs", accepted).into())
+            Err(Error::field("arguments", "--from-command", "together with several specs", accepted).into())
         }
         files => files.iter().map(|file| source(args, Some(file))).collect(),
     }
@@ -200,7 +200,7 @@ fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
     match flags.iter().find(|(_, given)| *given) {
         Some((flag, _)) => {
             let accepted = "it with one spec and without --sweep: it is of one run";
-            Err(Error::field("arguments", flag, "beside several runs", accepted).into())
+            Err(Error::field("arguments", flag, "together with several runs", accepted).into())
         }
         None => Ok(()),
     }
@@ -209,7 +209,9 @@ fn files_of_one_run(args: &SimulateArgs) -> Result<()> {
 /// Prints the resolved spec; its first line has the flags that have no key in a spec.
 fn dump(args: &SimulateArgs) -> Result<ExitCode> {
     if args.spec.len() > 1 {
-        return Err(Error::field("arguments", "--dump-spec", "beside several specs", "one spec").into());
+        return Err(
+            Error::field("arguments", "--dump-spec", "together with several specs", "one spec").into()
+        );
     }
     let scenario = source(args, args.spec.first())?.scenario(&[])?;
     let sweeps: String = args.sweep.iter().map(|text| format!(" --sweep {text}")).collect();

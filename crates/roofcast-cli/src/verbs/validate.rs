@@ -67,8 +67,8 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         return Err(Error::field(names.join(", "), "rows", 0, "a row or more below the header").into());
     }
     if args.output.csv && !tables.is_empty() && !folders.is_empty() {
-        let accepted = "files alone, or folders alone: their columns differ";
-        return Err(Error::field("arguments", "--csv", "beside files and folders", accepted).into());
+        let accepted = "only files or only folders: their columns differ";
+        return Err(Error::field("arguments", "--csv", "together with files and folders", accepted).into());
     }
     let runs = folders
         .iter()
@@ -151,7 +151,7 @@ impl Files {
             file.text(&picture)?;
         }
         if let Some(file) = &self.curves {
-            let accepted = "three or more rows that differ in batch, prompt or context alone";
+            let accepted = "three or more rows that differ only in batch, prompt or context";
             let picture = measured::svg(points)
                 .ok_or_else(|| Error::field("arguments", "--curves", "no curve in these rows", accepted))?;
             file.text(&picture)?;

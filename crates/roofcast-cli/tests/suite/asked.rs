@@ -143,9 +143,13 @@ fn a_plan_says_what_an_ideal_autoscaler_runs() {
             && intervals[0]["replicas"].as_u64() < intervals[1]["replicas"].as_u64()
     );
     let said = roofcast(&ask).out;
-    for part in
-        ["over time: replicas of 1 l40s", "0 s", "20.00 s", "accelerators at the peak", "A real autoscaler"]
-    {
+    for part in [
+        "ideal autoscaling: replicas of 1 l40s",
+        "0 s",
+        "20.00 s",
+        "accelerators at the peak",
+        "A real autoscaler",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let users = roofcast("plan --users 4 --over-time 10s");

@@ -67,7 +67,7 @@ fn other_processes_are_a_flag() {
         vllm.out
     );
     let sglang = roofcast(&format!("{asked} sglang"));
-    assert!(sglang.code == 0 && sglang.out.contains("at start sglang says"), "{}", sglang.out);
+    assert!(sglang.code == 0 && sglang.out.contains("as sglang logs at start-up"), "{}", sglang.out);
     let refused = roofcast(
         "simulate --model Qwen/Qwen3-0.6B --hardware l4 --memory-used 10 --rate 1 --input-len 100 --output-len 10",
     );
@@ -88,7 +88,7 @@ fn commands_of_four_engines_are_answered() {
     ] {
         let run = crate::support::run(["capacity", "--hardware", "rtx-4090", "--from-command", command]);
         assert!(
-            run.code == 0 && run.out.contains(&format!("at start {engine} says")),
+            run.code == 0 && run.out.contains(&format!("as {engine} logs at start-up")),
             "{command}: {}",
             run.err
         );

@@ -341,7 +341,7 @@ fn what_stands_in_a_files_place_is_named() {
         ),
         ("model.gguf", pointer.as_slice(), "model.gguf: `the file` is a pointer of Git LFS"),
         ("config.json", page.as_slice(), "config.json: `the file` is a web page"),
-        ("one.safetensors", tensors.as_slice(), "one.safetensors: `config.json` is missing beside it"),
+        ("one.safetensors", tensors.as_slice(), "one.safetensors: `config.json` is missing in its folder"),
     ] {
         let (_kept, path) = file(name, bytes);
         let run = roofcast(&format!("capacity --model {path} {MACHINE}"));

@@ -144,7 +144,7 @@ fn the_default_plan_prints_limits_capacity_and_a_ranked_table() {
     assert_eq!(run.code, 0, "{}", run.err);
     let parts = ["decode step", "prefill", "capacity", "Pareto", "/M tokens", "vllm serve"];
     for part in
-        parts.into_iter().chain(["what the forecasts rest on", "kernels of vllm", "not looked at, though"])
+        parts.into_iter().chain(["data behind the forecasts", "kernels of vllm", "not searched, though"])
     {
         assert!(run.out.contains(part), "{part} is not in {}", run.out);
     }

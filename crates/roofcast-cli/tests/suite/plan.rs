@@ -140,7 +140,7 @@ fn a_launch_folder_holds_what_this_plan_wrote_alone() {
     let done = run(ask);
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(!there("llama.cpp.sh") && there("vllm.sh.old") && there("notes.yaml") && there("vllm.sh"));
-    let line = "removed from --launch-dir, as an earlier plan wrote it: llama.cpp.sh\n";
+    let line = "removed from --launch-dir (files of an earlier plan): llama.cpp.sh\n";
     assert!(done.out.contains(line), "{}", done.out);
     assert!(!run(ask).out.contains("removed from"));
 }

@@ -110,7 +110,7 @@ fn shares_that_cannot_be_are_refused() {
         (format!("simulate {SWEEP} --shard 1/2"), "--cells"),
         (format!("simulate {SWEEP} {cells} --shard 3/2"), "`--shard` is \"3/2\"; accepted: I/N as 2/8"),
         (format!("simulate {SWEEP} {cells} --numbers 6"), "`--numbers` is 6; accepted: numbers below 6"),
-        (format!("simulate {SWEEP} {cells} --csv"), "`--csv` is beside --cells"),
+        (format!("simulate {SWEEP} {cells} --csv"), "`--csv` is together with --cells"),
         (format!("simulate {SWEEP} --cells {}", file.display()), "a file; accepted: a folder"),
         (format!("simulate {SWEEP} --merge"), "--cells <FOLDER>"),
         (format!("simulate {SWEEP} {cells} --merge --svg x.svg"), "--svg"),

@@ -59,6 +59,6 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     if let Some(found) = [found.clone(), own].into_iter().find(|path| path.exists()) {
         return Some(found);
     }
-    eprintln!("left out: {} is absent", found.display());
+    eprintln!("omitted: {} is absent", found.display());
     None
 }

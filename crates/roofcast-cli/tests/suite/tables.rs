@@ -102,7 +102,7 @@ fn a_folder_of_tables_becomes_a_file_of_times() {
     let sources = std::fs::read_to_string(kept.path().join("times.sources.csv")).unwrap();
     for line in [
         "# Ours",
-        "# left out: 30 rows of formats that are not known",
+        "# omitted: 30 rows of formats that are not known",
         "# not used, with files: accelerator abacus (1), table mhc_module (1)",
         "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet,0.24.0,4,4",
     ] {

@@ -61,7 +61,7 @@ fn tables_of_a_live_server_do_too() {
 fn wide_tables_have_the_columns_that_narrow_ones_leave_out() {
     let base = "simulate --requests 20 --sweep rate=1,2";
     let narrow = fits(base);
-    assert!(narrow.contains("--wide shows") && !narrow.contains("KV held  empty"), "{narrow}");
+    assert!(narrow.contains("further columns with --wide") && !narrow.contains("KV held  empty"), "{narrow}");
     let wide = roofcast(&format!("{base} --wide")).out;
     assert!(wide.contains("KV held  empty  preempted") && !wide.contains("--wide"), "{wide}");
 }

@@ -89,7 +89,7 @@ impl Flags {
         if idle && !given.flag.contains("moe") || !self.refused.contains(&given.flag) {
             return Ok(());
         }
-        Err(wrong(given, "left out: no forecast counts what it moves"))
+        Err(wrong(given, "omitted: no forecast counts what it moves"))
     }
 
     /// The flags of a command with full names and values. A first word without dashes is the model for vLLM.

@@ -24,7 +24,7 @@ pub(super) fn page_tokens(deployment: &Deployment) -> Result<u64> {
         return refused("kv_layout", "vattention with drafts".to_owned(), accepted);
     }
     if let Some(size) = deployment.engine.requested.block_size {
-        let accepted = "left out: vattention's blocks are pages of 2 MiB";
+        let accepted = "omitted: vattention's blocks are pages of 2 MiB";
         return refused("block_size", size.to_string(), accepted);
     }
     let mixers = deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(block, _)| &block.mixer));

@@ -244,7 +244,7 @@ impl Online {
                 "engine",
                 "scheduler",
                 "sglang",
-                "vllm, which alone has adapters and tells of its cache",
+                "vllm, the only engine with adapters and cache events",
             )),
         }
     }

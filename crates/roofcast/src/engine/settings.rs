@@ -164,7 +164,7 @@ fn usable_blocks(spec: &EngineSettings, profile: &Profile, room: u64) -> Result<
         None if room <= reserved => Err(Error::field(
             "deployment",
             "KV cache",
-            format!("{room} blocks beside the weights"),
+            format!("{room} blocks after the weights"),
             "more memory or smaller weights (`roofcast capacity` says how much is missing), or num_gpu_blocks",
         )),
         Some(asked) if asked <= reserved || asked >= u64::from(u32::MAX) => {
@@ -252,7 +252,7 @@ fn check(spec: &EngineSettings, profile: &Profile, config: &EngineConfig) -> Res
     let ignored = |steps: &u64| *steps > 1 && config.attention_dp == 1 && !anywhere;
     let interval = spec.vllm().and_then(|own| own.prefill_schedule_interval);
     if let Some(steps) = interval.filter(ignored) {
-        let accepted = "1, or attention_dp above 1: before 0.33 vLLM heeds it in data-parallel engines alone";
+        let accepted = "1, or attention_dp above 1: before 0.33 vLLM uses it only in data-parallel engines";
         return Err(Error::field("engine", "prefill_schedule_interval", steps, accepted));
     }
     check_prefixes(spec, config)?;
@@ -273,11 +273,11 @@ fn name(kind: SchedulerKind) -> String {
 /// Refuses prefix caches that the scheduler does not support, and queue order by prefix without a prefix cache.
 fn check_prefixes(spec: &EngineSettings, config: &EngineConfig) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == PrefixCaching::Unknown {
-        let accepted = "the schedulers vllm and sglang, or the key left out";
+        let accepted = "scheduler vllm or sglang, or omit the key";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
     if config.prefixes != PrefixCaching::Unknown && spec.kv_layout == Some(KvLayout::Vattention) {
-        let accepted = "left out with vattention, whose requests share no pages";
+        let accepted = "omitted with vattention, which shares no pages";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
     Ok(())

@@ -278,21 +278,24 @@ fn check_sglang(spec: &EngineSpec) -> Result<()> {
     let refused = |field: &str, accepted: &str| Err(Error::field("engine", field, "set", accepted));
     let sglang = spec.scheduler() == SchedulerKind::Sglang;
     if !sglang && let Some((field, _)) = sglang_keys(spec).into_iter().find(|(_, set)| *set) {
-        return refused(field, "the scheduler sglang, or the key left out");
+        return refused(field, "the scheduler sglang, or the key omitted");
     }
     if spec.chunked_prefill_size.is_some() && spec.max_num_batched_tokens.is_some() {
-        return refused("max_num_batched_tokens", "left out beside chunked_prefill_size, which is the same");
+        return refused(
+            "max_num_batched_tokens",
+            "omitted together with chunked_prefill_size, which is the same",
+        );
     }
     let prefixes_first = spec.schedule_policy != SchedulePolicy::Fcfs;
     if spec.enable_priority_scheduling == Some(true) && prefixes_first {
         return refused("enable_priority_scheduling", "with schedule_policy fcfs, as SGLang demands");
     }
     if spec.disable_radix_cache.is_some() && spec.enable_prefix_caching.is_some() {
-        return refused("enable_prefix_caching", "left out beside disable_radix_cache, its opposite");
+        return refused("enable_prefix_caching", "omitted together with disable_radix_cache, its opposite");
     }
     let tiered = spec.enable_hierarchical_cache == Some(true);
     if tiered && !StatePool::of(spec).keeps_radix_cache {
-        return refused("enable_hierarchical_cache", "with a radix tree: disable_radix_cache left out");
+        return refused("enable_hierarchical_cache", "with a radix tree: disable_radix_cache omitted");
     }
     let of_tier = [
         ("hicache_ratio", spec.hicache_ratio.is_some()),
@@ -304,12 +307,12 @@ fn check_sglang(spec: &EngineSpec) -> Result<()> {
     }
     let in_order = spec.policy == QueuePolicy::Fcfs && !prefixes_first;
     if !in_order && spec.scheduler_recv_interval.is_some_and(|steps| steps > 1) {
-        let accepted = "left out, or policy and schedule_policy \"fcfs\"";
+        let accepted = "omitted, or policy and schedule_policy \"fcfs\"";
         return refused("scheduler_recv_interval", accepted);
     }
     let kept = StatePool::of(spec).keeps_radix_cache;
     if prefixes_first && !(sglang && kept && spec.policy == QueuePolicy::Fcfs) {
-        let accepted = "with the scheduler sglang, its radix cache, and policy left out; else left out";
+        let accepted = "with the scheduler sglang, its radix cache, and policy omitted; else omitted";
         return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
     }
     Ok(())
@@ -335,7 +338,7 @@ fn check_keys(spec: &EngineSpec, profile: &Profile) -> Result<()> {
     if let Some((key, _)) = set.into_iter().find(|(key, set)| *set && !profile.keys.contains(key)) {
         let have = SchedulerKind::ALL.iter().filter(|kind| scheduler::profile(**kind).keys.contains(&key));
         let have: Vec<&str> = have.map(|kind| kind.name()).collect();
-        let accepted = format!("the scheduler {}, or the key left out", have.join(" or "));
+        let accepted = format!("the scheduler {}, or the key omitted", have.join(" or "));
         return Err(Error::field("engine", key, "set", accepted));
     }
     Ok(())

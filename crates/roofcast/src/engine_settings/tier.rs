@@ -87,7 +87,7 @@ pub(super) fn check(spec: &EngineSpec) -> Result<()> {
         return Err(Error::field("engine", "kv_offloading_backend", "lmcache", accepted));
     }
     if spec.scheduler() != SchedulerKind::Vllm {
-        let accepted = "the scheduler vllm, or the key left out; SGLang has enable_hierarchical_cache";
+        let accepted = "the scheduler vllm, or the key omitted; SGLang has enable_hierarchical_cache";
         return refused("kv_offloading_size", accepted);
     }
     if spec.policy != QueuePolicy::Fcfs || spec.speculative.is_some() {

@@ -78,7 +78,7 @@ fn least(judge: &Judge, prefill: usize, decode: usize) -> Option<[u64; 2]> {
 pub(super) fn left_out(judge: &Judge) -> Vec<String> {
     let without = judge.space.shapes.iter().filter_map(|shape| {
         let reason = has_pools(shape.scheduler(judge.spec)).err()?;
-        Some(format!("prefill and decode apart with {}: {reason}", shape.engine(judge.spec)))
+        Some(format!("disaggregated {}: {reason}", shape.engine(judge.spec)))
     });
     without.collect::<BTreeSet<String>>().into_iter().collect()
 }

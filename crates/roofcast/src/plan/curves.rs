@@ -89,7 +89,7 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         ("search.interval_s", search.is_some_and(|search| search.interval_s.is_some())),
     ];
     if let Some((field, _)) = set.into_iter().find(|(_, set)| *set) {
-        let accepted = "left out: a curve is of one kind of replica under a number of users";
+        let accepted = "omitted: a curve is of one kind of replica under a number of users";
         return Err(Error::field("spec", field, "set", accepted));
     }
     match &workload.arrivals {

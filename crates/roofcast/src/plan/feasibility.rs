@@ -127,7 +127,7 @@ impl<'a> Judge<'a> {
             return Some(Miss { stage: SearchStage::Memory, reason, factor: f64::INFINITY });
         }
         let reason = if estimate.longest.is_some_and(|most| full > most) {
-            format!("requests of {full} tokens are longer than what is served")
+            format!("requests of {full} tokens exceed the longest served")
         } else {
             return None;
         };

@@ -1,10 +1,9 @@
 //! Commands that start the planned deployment.
 //!
-//! Knows: the flags by which engines set a replica's parallelism, formats and settings, and the cases without a
-//! command: the weight format requires a quantized checkpoint, or no engine runs on the chip. Files for clusters are in
-//! [`super::manifest`]. Knows nothing about the deployment's performance. Sources of flags: `catalog/engines/vllm.toml`
-//! (0.32) and `catalog/engines/sglang.toml` (0.5), against which a test checks the commands, TensorRT-LLM
-//! `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
+//! Knows: flags of engines for parallelism, formats and settings, and cases without a command: the weight format
+//! requires a quantized checkpoint, or no engine runs on the chip. Knows nothing about performance, nor about clusters,
+//! see [`super::manifest`]. Sources of flags: `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml`
+//! (0.5), TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
 
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;

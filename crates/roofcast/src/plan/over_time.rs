@@ -84,7 +84,7 @@ pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<ScheduleQ
     let startup_s = search.startup_s.unwrap_or(0.0);
     let Some(interval_s) = search.interval_s else {
         return match search.startup_s {
-            Some(s) => Err(Error::field("spec", "search.startup_s", s, "it beside search.interval_s")),
+            Some(s) => Err(Error::field("spec", "search.startup_s", s, "together with search.interval_s")),
             None => Ok(None),
         };
     };

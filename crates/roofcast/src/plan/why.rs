@@ -149,17 +149,12 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
             (Some(*stage), reason.clone(), Some(*factor).filter(|f| f.is_finite()))
         }
         (Judged::Meets(proven), first) => {
-            let dearer = if matches!(first, Judged::MoreExpensive) {
-                "; it has more of what is minimised"
-            } else {
-                ""
-            };
+            let dearer =
+                if matches!(first, Judged::MoreExpensive) { "; more expensive than the best" } else { "" };
             let reason = format!("meets the SLO: {}{dearer}", told(&proven.run.summary, &found.base.slo));
             (Some(SearchStage::Simulation), reason, None)
         }
-        (Judged::MoreExpensive, _) => {
-            (None, "not looked at: it has more of what is minimised".to_owned(), None)
-        }
+        (Judged::MoreExpensive, _) => (None, "skipped: more expensive than the best".to_owned(), None),
     };
     Ok(Near {
         deployment: name(found.judge.space, &candidate),

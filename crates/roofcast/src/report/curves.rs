@@ -115,7 +115,7 @@ fn legend(chart: &mut Chart, found: &Curves) {
         }
     }
     if has_bands(found) {
-        chart.key(LegendSample::Band(INK), "where 8 of 10 measurements lie");
+        chart.key(LegendSample::Band(INK), "80 % interval");
     }
 }
 

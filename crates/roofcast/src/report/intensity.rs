@@ -12,7 +12,7 @@ pub fn svg(deployment: &Deployment, rows: u64, columns: u64, points: &[Intensity
     let x = Axis::around("tokens in a step", Unit::Plain, at.iter().map(|p| p.0));
     let y = Axis::around("FLOPs per byte", Unit::Plain, at.iter().map(|p| p.1).chain(ridge));
     let title = format!("Intensity of a layer of {rows} × {columns}, {} weights", deployment.weights);
-    let note = format!("Below the ridge of {} the bandwidth binds, above it arithmetic", chip.name);
+    let note = format!("Below the ridge of {}: memory-bound; above: compute-bound", chip.name);
     let mut chart = Chart::new(&title, &note, x, y);
     if let Some(ridge) = ridge {
         chart.level(ridge, &format!("ridge in {}: {ridge:.0} FLOP/B", deployment.base), INK);

@@ -151,7 +151,7 @@ fn draw(chart: &mut Chart, curve: &SweepCurve, at: &[f64], joined: bool) {
         chart.key(LegendSample::Point(marker), &curve.name);
     }
     if !ranges.is_empty() {
-        chart.key(LegendSample::Band(series), "10th to 90th percentile");
+        chart.key(LegendSample::Band(series), "80 % interval");
         if joined {
             chart.band(&ranges, series);
         } else {

@@ -131,8 +131,8 @@ fn misses(model: &str, question: &str, plan: &Plan) -> Chart {
     let most = near.iter().map(|(n, _)| cost(n)).fold(0.0, f64::max);
     let x = Axis::to(x, Unit::Plain, most * 1.08);
     let factors = near.iter().map(|(_, factor)| *factor).chain([1.0]);
-    let y = Axis::around("times what the SLO allows", Unit::Plain, factors);
-    let open = if plan.is_open() { " of those that were looked at" } else { "" };
+    let y = Axis::around("multiple of the bound", Unit::Plain, factors);
+    let open = if plan.is_open() { " of those simulated" } else { "" };
     let title = format!("{model}: no deployment{open} meets the SLO");
     let mut chart = Chart::new(&title, &note(question, plan), x, y);
     chart.bound(1.0, "SLO");
@@ -159,7 +159,7 @@ fn note(question: &str, plan: &Plan) -> String {
     };
     let nearest: String =
         plan.nearest.iter().take(NEAREST).map(|n| format!("; {}: {}", n.deployment, n.reason)).collect();
-    let nearest = if nearest.is_empty() { nearest } else { format!("; nearest came{}", &nearest[1..]) };
+    let nearest = if nearest.is_empty() { nearest } else { format!("; nearest{}", &nearest[1..]) };
     format!("{question}; {all} deployments considered, {kept} fit and keep the SLO{shown}{nearest}")
 }
 

@@ -4,20 +4,18 @@
 //! the deployment, on one or two kinds of accelerator: either one for prefill and one for decode, or two that both
 //! serve whole requests. Knows nothing about traffic.
 
-use super::TimeShares;
-use crate::accelerator::{Accelerator, IDLE_POWER};
+use crate::accelerator::Accelerator;
 use crate::deployment::Deployment;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, FoundPrefixes, Ingest, Pools, Scaling, Servers, TransferPath};
+use crate::fleet::{Ingest, Pools, Scaling, Servers, TransferPath};
 use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
 use crate::spec::{FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
-use serde::Serialize;
 use std::iter::repeat_n;
 use std::ops::Range;
 
@@ -68,7 +66,7 @@ impl ResolvedPool {
     }
 
     /// Number of accelerators of each replica.
-    fn accelerators(&self) -> u64 {
+    pub(super) fn accelerators(&self) -> u64 {
         self.forecaster.deployment.parallelism.count() / self.count()
     }
 
@@ -76,117 +74,6 @@ impl ResolvedPool {
         let settings = || (self.config.clone(), self.policy.clone());
         (0..self.count())
             .map(move |_| engine::replica(&self.forecaster, settings(), self.context, seed, leap))
-    }
-}
-
-/// The replicas of a run, by pool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FleetUse {
-    /// Number of accelerators of all replicas.
-    pub accelerators: u64,
-    /// Replicas that only compute prompts; `None` unless prefill is disaggregated.
-    pub prefill: Option<PoolUse>,
-    /// All other replicas.
-    pub serving: PoolUse,
-    /// Replicas on other accelerators that also serve whole requests; `None` without them.
-    pub beside: Option<PoolUse>,
-    /// KV transfers from prefill to decode replicas; `None` without pools.
-    pub transfers: Option<TransferUse>,
-    /// Number of replicas over time; `None` without autoscaling.
-    pub autoscale: Option<ScalingUse>,
-    /// Prompt tokens found in the prefix caches of chosen replicas; `None` if the router had no choice.
-    pub prefixes: Option<FoundPrefixes>,
-}
-
-/// Starts and stops of replicas in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ScalingUse {
-    /// Seconds that replicas were up, including start-up, summed over replicas.
-    pub replica_seconds: f64,
-    /// Mean number of replicas over the run.
-    pub mean_replicas: f64,
-    /// Most replicas that were up at one time.
-    pub max_replicas: u64,
-    /// Number of replica starts after the initial ones.
-    pub started: u64,
-    /// Number of replica stops.
-    pub stopped: u64,
-}
-
-/// Summary of autoscaling in a run of `duration` seconds.
-fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
-    let replica_seconds = (0..scaling.count()).map(|index| scaling.lasted(index).seconds()).sum();
-    ScalingUse {
-        replica_seconds,
-        mean_replicas: if duration > 0.0 { replica_seconds / duration } else { 0.0 },
-        max_replicas: scaling.peak as u64,
-        started: scaling.started,
-        stopped: scaling.stopped,
-    }
-}
-
-/// Use of the replicas of one pool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PoolUse {
-    /// Catalog id of the accelerator.
-    pub accelerator: String,
-    /// Number of replicas in the pool.
-    pub replicas: u64,
-    /// Number of accelerators of each replica.
-    pub accelerators_each: u64,
-    /// Fraction of the replicas' time in which they computed.
-    pub busy: f64,
-    /// Number of KV blocks of each replica.
-    pub blocks: u64,
-    /// Dollars per hour of all replicas while they are up; `None` if the price is unknown.
-    pub dollars_per_hour: Option<f64>,
-    /// Joules: board power over busy time and a fifth of it over idle time; `None` if the power is unknown.
-    pub joules: Option<f64>,
-}
-
-/// KV transfers between replicas in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct TransferUse {
-    /// Number of KV transfers.
-    pub count: u64,
-    /// Mean time of a KV transfer on the link in milliseconds.
-    pub mean_ms: f64,
-}
-
-/// Use of the fleet: its pools, and the fraction of time in which each computed.
-pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
-    let scaling = fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration));
-    let pool = |pool: &ResolvedPool, times: &[TimeShares]| {
-        let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
-        let idle: f64 = times.iter().map(|t| t.idle_s).sum();
-        let chip = pool.chip();
-        let each = pool.accelerators() as f64;
-        let up = scaling.map_or(times.len() as f64, |s| s.mean_replicas);
-        let powered: f64 = times.iter().map(|t| each * (t.busy_s() + IDLE_POWER * t.idle_s)).sum();
-        PoolUse {
-            accelerator: chip.id.clone(),
-            replicas: times.len() as u64,
-            accelerators_each: pool.accelerators(),
-            busy: if busy > 0.0 { busy / (busy + idle) } else { 0.0 },
-            blocks: pool.config.blocks,
-            dollars_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour * each * up),
-            joules: chip.power_w.map(|w| w * powered),
-        }
-    };
-    let (prompts, others) = times.split_at(provision.prefillers() as usize);
-    let (serving, beside) = others.split_at(provision.servers(times.len()).len());
-    let transfers = fleet.pools.as_ref().map(|pools| TransferUse {
-        count: pools.transfers,
-        mean_ms: pools.on_the_link.ms() / pools.transfers.max(1) as f64,
-    });
-    FleetUse {
-        accelerators: (0..times.len()).map(|index| provision.accelerators(index)).sum(),
-        prefill: provision.prefill.as_ref().map(|p| pool(p, prompts)),
-        serving: pool(&provision.serving, serving),
-        beside: provision.beside.as_ref().map(|p| pool(p, beside)),
-        transfers,
-        autoscale: scaling,
-        prefixes: Some(fleet.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
     }
 }
 
@@ -207,7 +94,7 @@ impl Provision {
         }
         let scaled = match (&fleet.autoscale, &fleet.schedule) {
             (Some(_), Some(_)) => {
-                let accepted = "left out beside fleet.autoscale, which follows the load";
+                let accepted = "omitted with fleet.autoscale, which follows the load";
                 return Err(Error::field(place, "fleet.schedule", "set", accepted));
             }
             (Some(autoscale), None) => {
@@ -227,8 +114,7 @@ impl Provision {
         let (prefill, decode) = match (&fleet.prefill, &fleet.decode) {
             (None, None) => {
                 if let Some(link) = fleet.link {
-                    let accepted =
-                        "left out without fleet.prefill and fleet.decode, between which caches travel";
+                    let accepted = "omitted without fleet.prefill and fleet.decode";
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
                 let serving = ResolvedPool::of(forecaster.clone(), requests)?;
@@ -242,13 +128,13 @@ impl Provision {
             (Some(prefill), Some(decode)) => (prefill, decode),
         };
         if fleet.beside.is_some() {
-            let accepted = "left out where prefill and decode are apart";
+            let accepted = "omitted with disaggregated prefill and decode";
             return Err(Error::field(place, "fleet.beside", "set", accepted));
         }
         let asked = &forecaster.deployment.engine;
         uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
         if let Err(reason) = has_pools(asked.scheduler) {
-            let accepted = format!("{POOLED} where prefill and decode are apart: {reason}");
+            let accepted = format!("{POOLED} with disaggregated prefill and decode: {reason}");
             return Err(Error::field(place, "engine.scheduler", asked.scheduler.name(), accepted));
         }
         if runs_by_block(asked) {
@@ -281,7 +167,7 @@ impl Provision {
             ("fleet.link", fleet.link.is_some()),
         ];
         if let Some((field, _)) = pools.iter().find(|(_, set)| *set) {
-            let accepted = format!("left out beside {section}, which has no pools");
+            let accepted = format!("omitted together with {section}, which has no pools");
             return Err(Error::field(place, *field, "set", accepted));
         }
         let count = if section == "fleet.autoscale" { "max_replicas" } else { "replicas" };
@@ -385,7 +271,7 @@ impl Provision {
 fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
     let Some(weight) = fleet.beside_weight else { return Ok(()) };
     let accepted = match fleet.beside {
-        None => "left out without fleet.beside, whose replicas it is of".to_owned(),
+        None => "omitted without fleet.beside".to_owned(),
         Some(_) if (1.0 / MOST_WEIGHT..=MOST_WEIGHT).contains(&weight) => return Ok(()),
         Some(_) => format!("{} to {MOST_WEIGHT}", 1.0 / MOST_WEIGHT),
     };
@@ -395,7 +281,7 @@ fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
 /// The pool of replicas on other accelerators that serve requests together with `forecaster`'s.
 fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &str) -> Result<ResolvedPool> {
     if spec.router.is_some() {
-        let accepted = "left out: fleet.router is that of all replicas";
+        let accepted = "omitted: fleet.router applies to all replicas";
         return Err(Error::field(place, "fleet.beside.router", "set", accepted));
     }
     ResolvedPool::of(pool(forecaster.elsewhere(), spec, "fleet.beside", None)?, requests)
@@ -421,7 +307,7 @@ pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<(
     let asked = deployment.requested_shares();
     for (field, value) in [("replicas", asked.replicas), ("count", asked.count)] {
         if let Some(value) = value {
-            return Err(Error::field(place, field, value, format!("left out: {reason}")));
+            return Err(Error::field(place, field, value, format!("omitted: {reason}")));
         }
     }
     Ok(())

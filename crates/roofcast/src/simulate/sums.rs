@@ -3,7 +3,8 @@
 //! Knows: the means and fractions that follow from counts of steps, blocks and times. Knows nothing about the course of
 //! the run.
 
-use super::provision::{self, Provision, ResolvedPool, ScalingUse};
+use super::fleet_use::{self, ScalingUse};
+use super::provision::{Provision, ResolvedPool};
 use super::{Activity, CacheUse, Expense, HostUse, ReportedSettings, Simulation, Tables, TimeShares};
 use crate::accelerator::{Accelerator, IDLE_POWER};
 use crate::bands::{Bands, ForecastMeans};
@@ -38,7 +39,7 @@ pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut flee
     let up = |index| fleet.scaling.as_ref().map_or(end, |scaling| scaling.lasted(index));
     let replicas = fleet.replicas.iter_mut().enumerate();
     let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
-    let used = provision::used(provision, &fleet, &times, summary.duration);
+    let used = fleet_use::used(provision, &fleet, &times, summary.duration);
     let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
     // Take batch and cache use from the serving pool: the decode replicas, or the first of two kinds.
     let serving = &tallies[provision.servers(tallies.len())];

@@ -184,19 +184,29 @@ impl Slo {
             }
             if self.goodput.is_some() && all.len() > 1 {
                 let found = format!("{} bounds of {}", all.len(), metric.name());
-                return Err(Error::field(place, "slo.goodput", found, "one of a metric beside a goodput"));
+                return Err(Error::field(place, "slo.goodput", found, "one bound per metric with a goodput"));
             }
         }
         let Some(share) = self.goodput else { return Ok(()) };
         if let Some(gaps) = self.of(Metric::Itl).next() {
             let accepted = "it without bounds on ITL, which a request has many of";
-            return Err(Error::field(place, "slo.goodput", format!("beside {}", gaps.name()), accepted));
+            return Err(Error::field(
+                place,
+                "slo.goodput",
+                format!("together with {}", gaps.name()),
+                accepted,
+            ));
         }
         if !(share > 0.0 && share <= 1.0) {
             return Err(Error::field(place, "slo.goodput", share, "above 0, at most 1"));
         }
         if !self.is_bounded() {
-            return Err(Error::field(place, "slo.goodput", share, "a bound beside it, as ttft_p99_ms"));
+            return Err(Error::field(
+                place,
+                "slo.goodput",
+                share,
+                "together with a bound such as ttft_p99_ms",
+            ));
         }
         Ok(())
     }
@@ -273,7 +283,7 @@ impl<'de> Visitor<'de> for Keys {
             )));
         }
         if slo.get(Metric::Tpot, Percentile::P99).is_some() {
-            let accepted = "one of it and tpot_p99_ms, which are one bound in two units";
+            let accepted = "either it or tpot_p99_ms: both bound one quantity";
             return Err(de::Error::custom(format!(
                 "`slo.{TOKENS_PER_S_USER}` is {rate}; accepted: {accepted}"
             )));

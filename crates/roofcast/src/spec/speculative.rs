@@ -43,7 +43,7 @@ impl EngineSpec {
             }
             (Some(_), Some(_)) => {
                 let accepted = "a catalog id, or draft_cost in its place";
-                Err(refused("draft_model", "beside draft_cost", accepted))
+                Err(refused("draft_model", "together with draft_cost", accepted))
             }
             _ => Ok(Some(spec)),
         }

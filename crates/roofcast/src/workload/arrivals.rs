@@ -224,7 +224,7 @@ fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> R
 fn check_replayed(place: &str, recorded: Option<&Trace>, concurrency: Option<u64>) -> Result<()> {
     let Some(users) = concurrency else { return Ok(()) };
     if recorded.is_some_and(|trace| trace.sessions.is_empty()) {
-        let accepted = "left out: the trace has requests at their times, no sessions";
+        let accepted = "omitted: the trace has requests at their times, no sessions";
         return Err(Error::field(place, "workload.arrivals.concurrency", users, accepted));
     }
     check_concurrency(place, users)

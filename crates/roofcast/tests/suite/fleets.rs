@@ -344,7 +344,7 @@ fn what_cannot_be_a_fleet_is_refused() {
         ("[fleet]\nlink = \"network\"\nprefill = {}\ndecode = { tp = 3 }\n", ["fleet.decode", "divisor"]),
         (
             "[fleet]\nlink = \"network\"\nprefill = {}\ndecode = {}\n[parallelism]\nreplicas = 2\n",
-            ["replicas", "left out"],
+            ["replicas", "omitted"],
         ),
         (
             "[fleet]\nlink = \"network\"\nprefill = {}\ndecode = {}\n[engine]\nscheduler = \"orca\"\n",

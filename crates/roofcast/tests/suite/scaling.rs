@@ -133,7 +133,7 @@ fn what_cannot_be_scaled_is_refused() {
         (keys("4", "1", "2", "1", "nan"), ["fleet.autoscale.idle_s", "NaN"]),
         ("[fleet.autoscale]\ntarget_in_flight = 4\n".to_owned(), ["fleet.autoscale", "max_replicas"]),
         (format!("{good}patience = 1\n"), ["fleet.autoscale", "patience"]),
-        (format!("{good}[fleet.prefill]\nreplicas = 1\n"), ["fleet.prefill", "left out"]),
+        (format!("{good}[fleet.prefill]\nreplicas = 1\n"), ["fleet.prefill", "omitted"]),
         (format!("{good}[parallelism]\nreplicas = 2\n"), ["replicas", "max_replicas"]),
     ] {
         let message = spec(&format!("{ONE}{text}")).unwrap_err().to_string();

@@ -159,7 +159,7 @@ fn what_cannot_be_drafted_is_refused() {
         ("num_speculative_tokens = 2\nacceptance_rate = 0.5\n", ["draft_model", "missing"]),
         (
             "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
-            ["draft_model", "beside draft_cost"],
+            ["draft_model", "together with draft_cost"],
         ),
         ("num_speculative_tokens = 2\ndraft_cost = 0.1\n", ["engine.speculative", "acceptance_rate"]),
         (

@@ -25,6 +25,6 @@ pub(crate) fn shared(path: &str) -> Option<std::path::PathBuf> {
     if found.exists() {
         return Some(found);
     }
-    eprintln!("left out: {} is absent", found.display());
+    eprintln!("omitted: {} is absent", found.display());
     None
 }

@@ -118,7 +118,7 @@ impl Metrics {
             ("external_kv_transfer", c.prompt_external),
         ];
         let sources = sources.map(|(source, count)| (label("source", source), count));
-        text.counters(("vllm:prompt_tokens_by_source", "Prompt tokens by where they came from."), &sources);
+        text.counters(("vllm:prompt_tokens_by_source", "Prompt tokens by source."), &sources);
         text.counter(("vllm:prompt_tokens_cached", "Prompt tokens found in a cache."), c.prompt_cached);
         let tiers = ["device", "host", "p2p", "disk", "external_unspecified"];
         let cached = |tier: &str| match tier {
@@ -154,7 +154,7 @@ impl Metrics {
                 "The longest of a request's choices, in tokens.",
                 most,
             ),
-            ("vllm:request_params_n", "Choices that a request asked for.", &self.choices),
+            ("vllm:request_params_n", "Choices requested.", &self.choices),
             ("vllm:request_params_max_tokens", "Tokens that a request allowed.", allowed),
             ("vllm:time_to_first_token_seconds", "Seconds to the first token.", &served.ttft),
             ("vllm:inter_token_latency_seconds", "Seconds between tokens.", &self.itl),

@@ -160,29 +160,29 @@ const SLACK: f64 = 0.4;
 
 /// Suggests a change, by the bottleneck of a decode step; `reached` is the fraction of the limit that was measured.
 pub(crate) fn advice(decode: &Cost, reached: Option<f64>) -> String {
-    let binds = match decode.bound {
+    let bottleneck = match decode.bound {
         Bottleneck::Memory if decode.terms.kv > decode.terms.weights => {
-            "reading the KV cache binds: a narrower --kv, shorter contexts, or more bandwidth"
+            "bottleneck: KV cache reads; try a narrower --kv, shorter contexts or more bandwidth"
         }
         Bottleneck::Memory => {
-            "reading the weights binds: narrower weights or more bandwidth; more users cost little"
+            "bottleneck: weight reads; try narrower weights or more bandwidth; more users cost little"
         }
         Bottleneck::Compute => {
-            "arithmetic binds: a faster dtype or more accelerators; fewer users are served sooner"
+            "bottleneck: compute; try a faster dtype or more accelerators; fewer users are served faster"
         }
-        Bottleneck::Communication => "links bind: a smaller tp, or faster links",
+        Bottleneck::Communication => "bottleneck: links; try a smaller tp or faster links",
     };
     match reached {
         Some(share) if share > 1.0 => {
-            "faster than the limit: the server's model, weights, KV format or hardware are not those named"
+            "faster than the limit: the server's model, weights, KV format or hardware differ from the given ones"
                 .into()
         }
         Some(share) if share < SLACK => format!(
-            "below {:.0} % of the limit, so first the engine's own overheads (graph capture, host, prefills between \
-             decodes); then {binds}",
+            "below {:.0} % of the limit: look first at the engine's overhead (CUDA graphs, host, prefills between \
+             decodes); then at the {bottleneck}",
             SLACK * 100.0
         ),
-        _ => binds.into(),
+        _ => bottleneck.into(),
     }
 }
 

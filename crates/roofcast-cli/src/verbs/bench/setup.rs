@@ -220,7 +220,7 @@ fn endpoint(args: &BenchArgs) -> Result<Endpoint> {
     let by_url = args.url.iter().find_map(named);
     match (args.endpoint, by_url) {
         (Some(flag), Some(url)) if flag != url => {
-            let found = format!("{} beside a URL that ends in {}", flag.path(), url.path());
+            let found = format!("{} together with a URL that ends in {}", flag.path(), url.path());
             Err(Error::field("arguments", "--endpoint", found, "one endpoint").into())
         }
         (flag, url) => Ok(flag.or(url).unwrap_or(Endpoint::Completions)),

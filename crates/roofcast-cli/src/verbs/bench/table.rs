@@ -140,15 +140,15 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
 
 fn pairs(r: &Report) -> Vec<(&'static str, String)> {
     let (s, c) = (&r.summary, &r.client);
-    let good = s.request_goodput().map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
+    let good = s.request_goodput().map_or(String::new(), |g| format!(", {}/s met the SLO", significant(g)));
     let requests = format!(
-        "{} in {} s: {} /s{good}",
+        "{} in {} s: {}/s{good}",
         grouped(s.completed),
         significant(s.duration),
         significant(s.request_throughput())
     );
     let throughput = format!(
-        "{} output tok/s, {} with prompts",
+        "{} output tok/s, {} including prompts",
         significant(s.output_throughput()),
         significant(s.total_token_throughput())
     );
@@ -161,7 +161,7 @@ fn pairs(r: &Report) -> Vec<(&'static str, String)> {
     let mut pairs =
         vec![("requests", requests), ("throughput", throughput), ("load", load(r)), ("client", client)];
     if let Some(exact) = r.exact_prompts {
-        pairs.push(("prompts", format!("{} of exactly the length asked for", percent(exact))));
+        pairs.push(("prompts", format!("{} of exactly the requested length", percent(exact))));
     }
     pairs
 }
@@ -175,7 +175,7 @@ fn load(r: &Report) -> String {
     match (r.requested.rate, r.scheduled_rate, r.achieved_rate) {
         (Some(mean), Some(drawn), Some(achieved)) => {
             let [mean, drawn, achieved] = [mean, drawn, achieved].map(significant);
-            format!("{achieved} of {drawn} /s sent ({mean} /s in the workload's mean), {concurrency}")
+            format!("{achieved} of {drawn} requests/s sent (workload mean {mean}), {concurrency}")
         }
         _ => concurrency,
     }
@@ -206,19 +206,19 @@ fn beside(beside: &Beside, r: &Report) -> String {
         of("TTFT", &s.ttft, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
     ];
     let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast", "p10", "p90"];
-    let served = if forecast.of_served { "; the forecast is of lengths as they were served" } else { "" };
+    let served = if forecast.of_served { "; the forecast uses the served lengths" } else { "" };
     format!("{}{}{served}\n\n", table::table(&header, &rows, 1), limit.advice)
 }
 
 /// The energy in words: `energy: 1200 J, 300 W in the mean, 0.6 J an output token, by …`.
 fn drawn(energy: &Energy) -> String {
     let token = energy.joules_per_output_token;
-    let token = token.map_or(String::new(), |joules| format!(", {} J an output token", significant(joules)));
+    let token = token.map_or(String::new(), |joules| format!(", {} J per output token", significant(joules)));
     let memory = energy.memory_used_bytes;
     let memory =
         memory.map_or(String::new(), |bytes| format!(", {} GB of memory in use", significant(bytes / 1e9)));
     let (joules, watts) = (significant(energy.joules), significant(energy.mean_w));
-    format!("energy: {joules} J, {watts} W in the mean{token}{memory}, by {}", energy.meter)
+    format!("energy: {joules} J, mean {watts} W{token}{memory}, by {}", energy.meter)
 }
 
 /// The server's own metrics, without metrics that stayed at zero.
@@ -230,7 +230,7 @@ fn metrics(server: &ServerMetrics) -> String {
     let counters =
         counters.map(|(name, grown)| [name.clone(), String::new(), String::new(), significant(*grown)]);
     let rows: Vec<_> = gauges.chain(counters).map(Vec::from).collect();
-    table::table(&["/metrics", "mean", "max", "grew by"], &rows, 1) + "\n"
+    table::table(&["/metrics", "mean", "max", "increase"], &rows, 1) + "\n"
 }
 
 /// Table of measured values and an earlier run's side by side.

@@ -102,7 +102,7 @@ fn left_out(answer: &Answer) -> Vec<String> {
     let counted = ExclusionReason::ALL.map(|rule| (rule, answer.report.dropped.of(rule)));
     let counted = counted.into_iter().filter(|(_, count)| *count > 0);
     let mut lines: Vec<_> =
-        counted.map(|(rule, count)| format!("left out: {count} {}", rule.words())).collect();
+        counted.map(|(rule, count)| format!("omitted: {count} {}", rule.words())).collect();
     let predictions = answer.report.predictions;
     if predictions.shapes > 0 {
         lines.push(format!(

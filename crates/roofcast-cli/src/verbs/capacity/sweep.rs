@@ -82,9 +82,13 @@ fn dimensions_of(args: &CapacityArgs) -> Result<Vec<Dimension>> {
     }
     let twice = args.context.is_some() && dimensions.iter().any(|d| d.path == KEYS[0]);
     if twice {
-        return Err(
-            Error::field("arguments", "--context", "beside --sweep context=…", "one of the two").into()
-        );
+        return Err(Error::field(
+            "arguments",
+            "--context",
+            "together with --sweep context=…",
+            "one of the two",
+        )
+        .into());
     }
     Ok(dimensions)
 }

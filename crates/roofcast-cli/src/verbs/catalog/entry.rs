@@ -160,7 +160,7 @@ fn model(alone: &Alone) -> anyhow::Result<String> {
 }
 
 fn workload(preset: &Preset) -> String {
-    let tokens = |mean: f64| format!("{} tokens in the mean", significant(mean));
+    let tokens = |mean: f64| format!("mean {} tokens", significant(mean));
     let rate = |rate: f64| format!("{} requests a second", significant(rate));
     let lines = vec![
         ("about", preset.about.clone()),

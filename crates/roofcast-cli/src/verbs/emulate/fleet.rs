@@ -57,7 +57,7 @@ impl Launch<'_> {
             return Err(Error::field(&self.place, "fleet.router", router.name(), accepted).into());
         }
         if fleet.schedule.is_some() {
-            let accepted = "left out: an emulated fleet starts and stops replicas by fleet.autoscale";
+            let accepted = "omitted: an emulated fleet starts and stops replicas by fleet.autoscale";
             return Err(Error::field(&self.place, "fleet.schedule", "set", accepted).into());
         }
         if let Some(autoscale) = &fleet.autoscale {
@@ -67,8 +67,7 @@ impl Launch<'_> {
             ]);
         }
         if fleet.beside.is_some() {
-            let accepted =
-                "left out: an emulated fleet has one kind of replicas, or prefill and decode apart";
+            let accepted = "omitted: an emulated fleet has one kind of replica, or is disaggregated";
             return Err(Error::field(&self.place, "fleet.beside", "set", accepted).into());
         }
         let (prefill, decode) = match (&fleet.prefill, &fleet.decode) {

@@ -11,7 +11,7 @@ use roofcast::units::{Bytes, Picoseconds};
 pub(super) fn table(cost: &Cost) -> String {
     let header = [
         "operator",
-        "bound",
+        "bottleneck",
         "layers",
         "FLOPs",
         "weights",
@@ -19,8 +19,8 @@ pub(super) fn table(cost: &Cost) -> String {
         "FLOP/B",
         "limit ms",
         "forecast ms",
-        "share",
-        "rests on",
+        "efficiency",
+        "based on",
     ];
     // Indices of the columns that a narrow page drops, in this order; a wide page also shows the operators' shapes.
     const SPARE: [usize; 5] = [10, 3, 6, 2, 5];
@@ -42,19 +42,20 @@ pub(super) fn table(cost: &Cost) -> String {
     };
     let AddedTimes { small_kernels, launches, host, links } = cost.beside;
     let beside = [
-        ("small kernels", Picoseconds::ZERO, small_kernels, "counted a layer"),
-        ("launches", Picoseconds::ZERO, launches, "no captured graph"),
-        ("host", Picoseconds::ZERO, host, "what the device waits for"),
+        ("small kernels", Picoseconds::ZERO, small_kernels, "counted per layer"),
+        ("launches", Picoseconds::ZERO, launches, "launches without a CUDA graph"),
+        ("host", Picoseconds::ZERO, host, "host time not overlapped"),
         ("links", cost.terms.communication, links, "messages between ranks"),
     ];
     let more = beside.into_iter().filter(|(_, limit, forecast, _)| *limit + *forecast > Picoseconds::ZERO);
     let more = more.map(|(name, limit, forecast, what)| {
         let mut cells = vec![String::new(); header.len()];
-        let share = if forecast > Picoseconds::ZERO { limit.seconds() / forecast.seconds() } else { 1.0 };
         cells[0] = name.to_owned();
         cells[7] = ms(limit);
         cells[8] = ms(forecast);
-        cells[9] = percent(share);
+        // An overhead without a limit has no efficiency.
+        let links = limit > Picoseconds::ZERO && forecast > Picoseconds::ZERO;
+        cells[9] = if links { percent(limit.seconds() / forecast.seconds()) } else { "–".to_owned() };
         cells[10] = what.to_owned();
         cells
     });

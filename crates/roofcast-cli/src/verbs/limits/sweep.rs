@@ -207,7 +207,7 @@ impl Step {
         let idle = dimensions.iter().find(|d| KEYS.contains(&d.path.as_str()) && !step.has(&d.path));
         match idle {
             Some(d) => {
-                let found = format!("{} without effect beside {}", d.path, step.name());
+                let found = format!("{} without effect together with {}", d.path, step.name());
                 let accepted = format!("with {} {}", step.name(), step.keys().join(", "));
                 Err(Error::field("arguments", "--sweep", found, accepted))
             }
@@ -251,13 +251,13 @@ impl Step {
         if let Some((key, _)) = flags.iter().find(|(key, given)| *given && (!self.has(key) || swept(key))) {
             let sweep = args.sweep.iter().map(|text| text.split('=').next().unwrap_or(text));
             let sweep = sweep.map(|key| format!("--sweep {key}=…")).collect::<Vec<_>>().join(" ");
-            let found = format!("without effect beside {sweep}");
+            let found = format!("without effect together with {sweep}");
             let accepted = format!("it with other sweeps, {sweep} without it");
             return Err(Error::field("arguments", format!("--{key}"), found, accepted));
         }
         if args.measured.is_some() && dimensions.len() > 1 {
             let accepted = "it with a sweep of one key";
-            return Err(Error::field("arguments", "--measured", "beside several keys", accepted));
+            return Err(Error::field("arguments", "--measured", "together with several keys", accepted));
         }
         Ok(())
     }

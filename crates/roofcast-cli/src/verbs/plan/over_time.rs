@@ -23,7 +23,7 @@ fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {
     let rows: Vec<Vec<String>> =
         spans.iter().take(if wide { usize::MAX } else { ROWS }).map(|span| row(o, span)).collect();
     let mut text = format!(
-        "over time: replicas of {} {} that an ideal autoscaler runs, by intervals of {} s\n\n",
+        "ideal autoscaling: replicas of {} {} per interval of {} s\n\n",
         o.accelerators_each,
         best.accelerator,
         significant(o.interval_s)
@@ -34,7 +34,7 @@ fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {
     }
     let saved = 1.0 - o.accelerator_hours / o.constant_accelerator_hours.max(f64::MIN_POSITIVE);
     let all = format!(
-        "{} accelerators at the peak, {} up in the mean: {} accelerator-hours (${}), {} of the best all the time ({:+.0} %)",
+        "{} accelerators at the peak, {} on average: {} accelerator-hours (${}), against {} at constant size ({:+.0} %)",
         grouped(o.peak_accelerators),
         significant(o.mean_accelerators),
         significant(o.accelerator_hours),

@@ -40,7 +40,7 @@ pub(super) fn rows(rows: &[Row]) -> String {
     let mut lines: BTreeMap<&str, String> = BTreeMap::new();
     for row in rows {
         let [low, high] = row.bands.tpot_ms.factors;
-        let sure = format!("TPOT measured x{low:.2} to x{high:.2} of it in 8 of 10");
+        let sure = format!("measured TPOT was x{low:.2} to x{high:.2} of the forecast in 8 of 10 cases");
         let basis = || basis(row).unwrap_or_else(|| row.bands.rests_on.clone());
         lines.entry(&row.name).or_insert_with(|| format!("{}: {sure}", basis()));
     }
@@ -48,7 +48,7 @@ pub(super) fn rows(rows: &[Row]) -> String {
         return String::new();
     }
     let pairs: Vec<(&str, String)> = lines.into_iter().collect();
-    format!("what the forecasts rest on\n\n{}{}", table::pairs(&pairs), versions(rows))
+    format!("data behind the forecasts\n\n{}{}", table::pairs(&pairs), versions(rows))
 }
 
 fn basis(row: &Row) -> Option<String> {
@@ -83,6 +83,5 @@ pub(super) fn not_searched(found: &Plan, chose: bool) -> String {
         return String::new();
     }
     let ids = found.not_searched.join(", ");
-    table::line(&format!("not looked at, though the catalog has a price (--hardware names them): {ids}"))
-        + "\n"
+    table::line(&format!("not searched, though the catalog has a price (add with --hardware): {ids}")) + "\n"
 }

@@ -161,7 +161,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
     let mut header = vec!["count", "accelerator", "as", "formats", &ttft, &tpot];
     // A narrow line has room for only one of the two columns.
     let bound = wide || !columns.tokens;
-    header.extend(bound.then_some("bound"));
+    header.extend(bound.then_some("bottleneck"));
     header.push("chance");
     if columns.engines {
         header.insert(2, "engine");
@@ -173,7 +173,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
         header.push("tokens");
     }
     if wide {
-        header.extend(["running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s each"]);
+        header.extend(["running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s/GPU"]);
         header.extend(["requests/s", "$/M tokens"]);
     }
     header.push("$/h");
@@ -213,7 +213,7 @@ pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
 
 /// Table of throughput per accelerator against tokens per second of one user.
 pub(super) fn throughput(list: &[Choice]) -> String {
-    let header = ["count", "accelerator", "as", "formats", "tok/s each", "tok/s a user", "$/M tokens"];
+    let header = ["count", "accelerator", "as", "formats", "tok/s/GPU", "tok/s/user", "$/M tokens"];
     let row = |c: &Choice| {
         let mut row = vec![c.count.to_string(), chips(c), pools(c)];
         row.push(format!("{} / {}", c.weights, c.kv));
@@ -228,7 +228,7 @@ pub(super) fn throughput(list: &[Choice]) -> String {
 pub(super) fn near(list: &[Near]) -> String {
     let mut text = String::new();
     for n in list {
-        let stage = n.stage.map_or_else(|| "not looked at".to_owned(), word);
+        let stage = n.stage.map_or_else(|| "not simulated".to_owned(), word);
         text += &format!("  {}, ${}/h\n    {stage}: {}\n", n.deployment, dollars(n.cost_per_hour), n.reason);
     }
     text.push('\n');

@@ -46,8 +46,8 @@ pub(super) fn people(
         if !found.confident {
             let share = percent(found.confidence);
             text += &table::line(&format!(
-                "NOT LIKELY ENOUGH: no deployment of this search meets the SLO with a chance of {share}; what follows is the \
-                 most likely. More accelerators, wider bounds or a lower --confidence give one"
+                "LOW CONFIDENCE: no deployment of this search is {share} likely to meet the SLO; the most likely one follows. \
+                 Try more accelerators, wider bounds or a lower --confidence"
             ));
             text += "\n";
         }
@@ -55,22 +55,22 @@ pub(super) fn people(
     }
     text += &(counts(found) + &rests::not_searched(found, answer.chose));
     for reason in &found.not_apart {
-        text += &table::line(&format!("not looked at: {reason}"));
+        text += &table::line(&format!("not searched: {reason}"));
         text += "\n";
     }
     if found.best.is_some() {
         text += &ranked(found, columns);
-        text += "Pareto set: none is cheaper with a lower TPOT and TTFT\n\n";
+        text += "Pareto front: price against TPOT and TTFT\n\n";
         let tokens = wide || distinct(&found.pareto).len() < found.pareto.len();
         text += &choices(&found.pareto, Columns { tokens, ..columns });
-        text += "Pareto set: none has more output tokens per accelerator at more for each user\n\n";
+        text += "Pareto front: throughput per accelerator against speed per user\n\n";
         text += &throughput(&found.pareto_throughput);
         text += &rests::people(found);
     } else {
         text += &none(found);
     }
     if !found.why.is_empty() {
-        text += "asked for\n\n";
+        text += "deployments named in the question\n\n";
         text += &near(&found.why);
     }
     text += &left_out(found);
@@ -81,20 +81,18 @@ pub(super) fn people(
     }
     text += &over_time::people(found, wide);
     if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
-        text += "peak 16-bit arithmetic for a dollar\n\n";
+        text += "peak 16-bit FLOPs per dollar\n\n";
         text += &arithmetic(found);
     }
     text += &quality(found);
     text += &commands::launch(&found.launch);
     if !answer.removed.is_empty() {
         let names = answer.removed.join(", ");
-        text += &table::line(&format!("removed from --launch-dir, as an earlier plan wrote it: {names}"));
+        text += &table::line(&format!("removed from --launch-dir (files of an earlier plan): {names}"));
         text += "\n";
     }
     if let Some(line) = &answer.bench {
-        text += &format!(
-            "measure it where it runs, with its spec (--launch-dir writes it) as best.toml\n\n  {line}\n\n"
-        );
+        text += &format!("measure it (best.toml is the spec that --launch-dir writes)\n\n  {line}\n\n");
     }
     Ok(text)
 }
@@ -109,7 +107,7 @@ fn ranked(found: &Plan, columns: Columns) -> String {
     let share = percent(found.confidence);
     if !found.confident {
         return format!(
-            "deployments that met the SLO as forecast, the most likely first\n\n{}",
+            "deployments whose forecast meets the SLO, most likely first\n\n{}",
             shown(&found.ranked)
         );
     }
@@ -118,12 +116,10 @@ fn ranked(found: &Plan, columns: Columns) -> String {
     let sure: Vec<Choice> = found.ranked.iter().filter(likely).cloned().collect();
     let how = if weighed { format!(", {share} likely or more") } else { String::new() };
     let mut text =
-        format!("deployments that met the SLO when simulated{how}, best first\n\n{}", shown(&sure));
+        format!("deployments that meet the SLO in simulation{how}, best first\n\n{}", shown(&sure));
     if !found.cheaper.is_empty() {
-        text += &format!(
-            "cheaper, and met as forecast, but less than {share} likely\n\n{}",
-            shown(&found.cheaper)
-        );
+        text +=
+            &format!("cheaper, but less than {share} likely to meet the SLO\n\n{}", shown(&found.cheaper));
     }
     text
 }
@@ -142,8 +138,8 @@ fn partial(found: &Plan, minimise: Objective) -> String {
         .map_or_else(String::new, |value| format!("; no deployment {} meets the SLO", bound(value)));
     let open = match (found.unjudged, &found.best) {
         (0, _) => String::new(),
-        (n, Some(_)) => format!(", {} that are no dearer than the best were not looked at", grouped(n)),
-        (n, None) => format!(", {} deployments were not looked at", grouped(n)),
+        (n, Some(_)) => format!(", {} that cost no more than the best were not simulated", grouped(n)),
+        (n, None) => format!(", {} deployments were not simulated", grouped(n)),
     };
     table::line(&format!(
         "PARTIAL: interrupted after {}{open}{least}",
@@ -154,11 +150,11 @@ fn partial(found: &Plan, minimise: Objective) -> String {
 /// The result if no deployment met the SLO, or none before the search was stopped.
 fn none(found: &Plan) -> String {
     let told = match (found.is_open(), found.simulated) {
-        (false, _) => "no deployment meets the SLO; nearest came",
+        (false, _) => "no deployment meets the SLO; the nearest ones",
         (true, 0) => {
-            return "whether a deployment meets the SLO is not known: none was simulated\n\n".to_owned();
+            return "unknown whether a deployment meets the SLO: none was simulated\n\n".to_owned();
         }
-        (true, _) => "none of those that were looked at meets the SLO; nearest came",
+        (true, _) => "no simulated deployment meets the SLO; the nearest ones",
     };
     format!("{told}\n\n{}", near(&found.nearest))
 }
@@ -171,12 +167,13 @@ fn current(now: &Current, found: &Plan) -> String {
         [vec![name.to_owned()], figures.to_vec()].concat()
     };
     let rows = [row("measured", &now.measured), row("forecast", &now.forecast), row("limit", &now.limit)];
-    let mut text = format!("what you have: {} × {}\n\n", now.count, now.accelerator);
+    let mut text = format!("current deployment: {} × {}\n\n", now.count, now.accelerator);
     text += &table::table(&["", "TTFT ms", "TPOT ms", "E2EL ms"], &rows, 1);
     let factor = significant(now.slower);
-    text +=
-        &table::line(&format!("steps take {factor} times what is forecast; the plan is calibrated by that"));
-    text += "\nwhat to change first, on the same accelerators, under the plan's load\n\n";
+    text += &table::line(&format!(
+        "measured steps take {factor} times the forecast; the plan scales its forecasts by this factor"
+    ));
+    text += "\nchanges on these accelerators under the plan's load, best first\n\n";
     let row = |a: &Alternative| {
         let mut row = vec![a.change.clone(), if a.meets { "met" } else { "missed" }.to_owned()];
         row.extend([a.ttft_p99_ms, a.tpot_p99_ms, a.e2el_ms, a.output_tok_s].map(significant));
@@ -188,8 +185,7 @@ fn current(now: &Current, found: &Plan) -> String {
     text += &table::table(&header, &rows, 2);
     if let (Some(best), Some(cost)) = (&found.best, now.cost_per_hour) {
         let could = dollars(best.cost_per_hour);
-        text +=
-            &table::line(&format!("what it could be: ${could}/h in the place of ${}/h", dollars(Some(cost))));
+        text += &table::line(&format!("potential saving: ${could}/h instead of ${}/h", dollars(Some(cost))));
         text += "\n";
     }
     text
@@ -208,14 +204,14 @@ fn quality(found: &Plan) -> String {
         return String::new();
     }
     let rows: Vec<(&str, String)> = lines.iter().map(|(name, note)| (name.as_str(), note.clone())).collect();
-    format!("quality of formats, as measured elsewhere\n\n{}", table::pairs(&rows))
+    format!("quality of formats, by published measurements\n\n{}", table::pairs(&rows))
 }
 
 fn counts(found: &Plan) -> String {
     let p = found.pruned;
     let text = format!(
         "{} deployments considered: {} do not fit, {} miss the SLO at the limit, {} in steady state; {} of {} \
-         requests; {} dearer ones left",
+         requests; {} more expensive ones skipped",
         grouped(found.considered),
         grouped(p.memory),
         grouped(p.limit),
@@ -229,11 +225,11 @@ fn counts(found: &Plan) -> String {
 
 fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> String {
     let price = match spec.engine.cost {
-        CostKind::Limit => "the machine's limits: no real engine is faster".to_owned(),
+        CostKind::Limit => "hardware limits, which no engine exceeds".to_owned(),
         CostKind::Forecast if slower != 1.0 => {
-            format!("{} times what is forecast, as the run that was measured", significant(slower))
+            format!("{} times the forecast, as in the measured run", significant(slower))
         }
-        CostKind::Forecast => "as forecast, by the catalog's calibration".to_owned(),
+        CostKind::Forecast => "forecast with the built-in calibration".to_owned(),
     };
     let pairs = [
         ("model", model.name.clone()),
@@ -338,14 +334,11 @@ fn best_in_detail(
             ),
         ),
         ("headroom", headroom(best)),
-        ("to add", to_add(best.bound).to_owned()),
-        (
-            "if split",
-            format!("{} prefill replicas for one that decodes", significant(best.prefill_per_decode)),
-        ),
+        ("bottleneck", bottleneck(best.bound).to_owned()),
+        ("prefill:decode", format!("{} if disaggregated (replicas)", significant(best.prefill_per_decode))),
     ];
     if let Some(b) = &best.bands {
-        pairs.push(("10th to 90th", bands(b)));
+        pairs.push(("80 % interval", bands(b)));
     }
     Ok(table::pairs(&pairs))
 }
@@ -361,29 +354,29 @@ fn proof(best: &Choice) -> String {
         });
         format!("{} {percentile} {} ms{seeds}", metric.name(), significant(ms))
     });
-    let likely = best.chance.map_or_else(String::new, |c| format!("; {} likely given its band", chance(c)));
+    let likely = best.chance.map_or_else(String::new, |c| format!("; {} likely to meet the SLO", chance(c)));
     let times = times.collect::<Vec<_>>().join(", ");
     format!("simulated: {times}; {}-bound{likely}", best.bound)
 }
 
-/// The resource that would make the steps of a deployment faster, by its bottleneck.
-fn to_add(bound: &str) -> &'static str {
+/// The resource that most of the busy time waits for.
+fn bottleneck(bound: &str) -> &'static str {
     match bound {
-        "compute" => "FLOPs: most of the busy time goes to arithmetic",
-        "communication" => "bandwidth of links: most of the busy time goes to messages",
-        "host" => "a faster host, or more work a step: most of the busy time goes to launches",
-        _ => "bandwidth of memory: most of the busy time goes to reading weights and KV",
+        "compute" => "compute: most of the busy time is arithmetic",
+        "communication" => "links: most of the busy time is communication",
+        "host" => "host: most of the busy time is launches and scheduling; larger batches help",
+        _ => "memory bandwidth: most of the busy time is reading weights and KV cache",
     }
 }
 
 fn headroom(best: &Choice) -> String {
     let bound = best.headroom.map(|h| match h.percentile {
         Some(percentile) => format!("{} {percentile} {} below its bound", h.metric, percent(h.share)),
-        None => format!("{} {} above what must be", h.metric, percent(h.share)),
+        None => format!("{} {} above its minimum", h.metric, percent(h.share)),
     });
     let rate = best.max_requests_per_s.map(|rate| {
         let load =
-            best.utilization.map_or_else(String::new, |u| format!(" (the load is {} of it)", percent(u)));
+            best.utilization.map_or_else(String::new, |u| format!(" (the load is {} of that)", percent(u)));
         format!("meets the SLO up to {} requests/s{load}", significant(rate))
     });
     let parts: Vec<String> = bound.into_iter().chain(rate).collect();
@@ -392,7 +385,7 @@ fn headroom(best: &Choice) -> String {
 
 fn what_if(w: &WhatIf) -> String {
     let verdict = if w.meets { "still met" } else { "missed" };
-    let replicas = w.replicas.map_or_else(String::new, |n| format!("; {n} replicas would do"));
+    let replicas = w.replicas.map_or_else(String::new, |n| format!("; {n} replicas suffice"));
     let likely = w.chance.map_or_else(String::new, |c| format!("; {} likely", chance(c)));
     format!("{verdict}: {}{likely}{replicas}", w.because)
 }
@@ -403,7 +396,7 @@ fn left_out(found: &Plan) -> String {
     let rows: Vec<_> = kept.map(|l| vec![l.reason.clone(), grouped(l.count)]).collect();
     let mut text = String::new();
     if !rows.is_empty() {
-        text += "left out\n\n";
+        text += "excluded\n\n";
         text += &table::table(&["reason", "deployments"], &rows, 1);
     }
     if !found.smallest.is_empty() {

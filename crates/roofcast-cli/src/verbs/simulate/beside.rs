@@ -11,7 +11,7 @@ pub(super) fn people(about: &About, spec: &Spec, b: &TpotComparison) -> String {
     let ms = |ms: f64| format!("TPOT {} ms", significant(ms));
     let band = b.band_ms.map_or_else(String::new, |band| {
         let [low, high] = band.map(significant);
-        format!(", 10th to 90th percentile {low} to {high}")
+        format!(", 80 % interval {low} to {high}")
     });
     let load = spec.workload.as_ref().map(|workload| ("load", question::load(workload)));
     let facts = [

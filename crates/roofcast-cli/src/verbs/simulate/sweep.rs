@@ -331,7 +331,7 @@ fn spans(runs: &[Run]) -> String {
         if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join("; ")) }
     };
     let text = |(line, values): &(String, Vec<String>)| {
-        table::line(&format!("means, 10th to 90th percentile{}: {line}", of(values)))
+        table::line(&format!("80 % interval of the means{}: {line}", of(values)))
     };
     lines.iter().map(text).collect()
 }
@@ -344,7 +344,7 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
         return String::new();
     }
     let mut header = [keys, &["blocks", "of tokens"]].concat();
-    header.extend(gaps.then_some(["free beside longest gap", "scattered refusals"]).into_iter().flatten());
+    header.extend(gaps.then_some(["external fragmentation", "scattered refusals"]).into_iter().flatten());
     header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
     let row = |run: &Run| {
         let k = run.simulation.kv_cache;

@@ -14,15 +14,14 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     let mut text = about.title() + &asked(spec);
     if s.interrupted {
         let ended = grouped(s.summary.completed + s.refused);
-        text +=
-            &format!("PARTIAL: interrupted when {ended} requests had ended; all figures are of those\n\n");
+        text += &format!("PARTIAL: interrupted after {ended} requests; all figures describe these\n\n");
     }
     if s.summary.completed == 0 {
         let why = match (s.refused, s.rejected) {
             (0, 0) => "none had ended".to_owned(),
-            (0, n) => format!("all {} that came were turned away: too much was queued", grouped(n)),
-            (n, 0) => format!("all {} that came were refused: longer than {}", grouped(n), longest(s)),
-            (n, m) => format!("{} that came were too long, {} turned away", grouped(n), grouped(m)),
+            (0, n) => format!("all {} were rejected: queue limit reached", grouped(n)),
+            (n, 0) => format!("all {} were refused: longer than {}", grouped(n), longest(s)),
+            (n, m) => format!("{} were too long, {} rejected: queue limit reached", grouped(n), grouped(m)),
         };
         return text + &format!("no request was served: {why}\n");
     }
@@ -49,7 +48,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     let header = ["ms", "mean", "p50", "p90", "p95", "p99", "p99.9"];
     text += &table::table(&header[..header.len() - usize::from(!last)], &rows, 1);
     if let Some(b) = &s.bands {
-        text += &table::line(&format!("means, 10th to 90th percentile: {}", bands(b)));
+        text += &table::line(&format!("80 % interval of the means: {}", bands(b)));
     }
     text += &load(s);
     text
@@ -93,13 +92,13 @@ fn requests(s: &Simulation) -> String {
     };
     let rejected = match s.rejected {
         0 => String::new(),
-        n => format!(", {} turned away: too much was queued", grouped(n)),
+        n => format!(", {} rejected: queue limit reached", grouped(n)),
     };
-    let good = good_per_s(s).map_or(String::new(), |g| format!(", {} /s met the SLO", significant(g)));
-    let drain = drain_s(s)
-        .map_or(String::new(), |d| format!(", the last {} of them without arrivals", significant(d)));
+    let good = good_per_s(s).map_or(String::new(), |g| format!(", {}/s met the SLO", significant(g)));
+    let drain =
+        drain_s(s).map_or(String::new(), |d| format!(", the last {} after the last arrival", significant(d)));
     format!(
-        "{} in {} s{drain}: {} /s{good}{refused}{rejected}",
+        "{} in {} s{drain}: {}/s{good}{refused}{rejected}",
         grouped(s.summary.completed),
         significant(s.summary.duration),
         significant(answered_per_s(s))
@@ -111,21 +110,21 @@ fn longest(s: &Simulation) -> String {
     let tokens = |n: u32| grouped(u64::from(n));
     let settings = &s.settings;
     if s.fleet.prefill.is_some() {
-        return "what the replicas of both pools hold".to_owned();
+        return "the replicas of both pools allow".to_owned();
     }
     let context = format!("{} tokens", tokens(settings.max_model_len));
     if settings.enable_chunked_prefill || settings.max_num_batched_tokens >= settings.max_model_len {
         return context;
     }
     format!(
-        "{context}, or than the {} of a step, as prompts are not split",
+        "{context}, or than the step budget of {} tokens (no chunked prefill)",
         tokens(settings.max_num_batched_tokens)
     )
 }
 
 fn throughput(s: &Simulation) -> String {
     format!(
-        "{} output tok/s, {} with prompts",
+        "{} output tok/s, {} including prompts",
         significant(s.summary.output_throughput()),
         significant(s.summary.total_token_throughput())
     )
@@ -133,10 +132,10 @@ fn throughput(s: &Simulation) -> String {
 
 fn steps(s: &Simulation) -> String {
     let priced = match s.cost {
-        CostKind::Limit => "at the limit".to_owned(),
+        CostKind::Limit => "step times at the limit".to_owned(),
         CostKind::Forecast => {
             format!(
-                "as forecast; a decode of this batch takes {} ms at the limit",
+                "step times as forecast; the limit of a mean decode step is {} ms",
                 significant(s.limit_tpot_ms)
             )
         }
@@ -145,7 +144,7 @@ fn steps(s: &Simulation) -> String {
     let replicas = s.fleet.serving.replicas + others.sum::<u64>();
     let each = if replicas > 1 { format!(" on {replicas} replicas") } else { String::new() };
     format!(
-        "{}{each}, {} running in the mean, {} at most; {priced}",
+        "{}{each}, mean {} running, at most {}; {priced}",
         grouped(s.activity.steps),
         significant(s.activity.mean_running),
         grouped(s.activity.max_running)
@@ -155,14 +154,14 @@ fn steps(s: &Simulation) -> String {
 fn drafts(s: &Simulation) -> String {
     let a = &s.activity;
     let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
-    format!("{} verified, {} became output", grouped(a.drafted_tokens), percent(accepted))
+    format!("{} verified, {} accepted", grouped(a.drafted_tokens), percent(accepted))
 }
 
 /// Times of recorded sessions, from the first turn to the last answer.
 fn sessions(s: &RecordedSessions) -> String {
     let [mean, median, p90] = [s.mean_task_s, s.median_task_s, s.p90_task_s].map(significant);
     format!(
-        "{} ended; from first turn to last answer {mean} s in the mean, {median} s p50, {p90} s p90",
+        "{} completed; first turn to last answer: mean {mean} s, p50 {median} s, p90 {p90} s",
         grouped(s.completed)
     )
 }
@@ -172,7 +171,7 @@ fn routing(prefixes: &FoundPrefixes) -> String {
     let share = |tokens: u64| percent(tokens as f64 / prefixes.prompt_tokens as f64);
     let (found, most) = (share(prefixes.found_tokens), share(prefixes.most_tokens));
     format!(
-        "{found} of prompt tokens cached on the chosen replica, {most} on the replica with most of each prompt"
+        "{found} of prompt tokens cached on the chosen replica, {most} on the best replica for each prompt"
     )
 }
 
@@ -186,7 +185,7 @@ fn fleet(s: &Simulation) -> String {
     };
     if let Some(a) = &f.autoscale {
         return format!(
-            "{}; {} up in the mean and {} at most, {} started, {} stopped",
+            "{}; mean {} running and at most {}, {} started, {} stopped",
             pool(&f.serving),
             significant(a.mean_replicas),
             a.max_replicas,
@@ -195,11 +194,11 @@ fn fleet(s: &Simulation) -> String {
         );
     }
     if let Some(beside) = &f.beside {
-        return format!("{}; beside {}", pool(&f.serving), pool(beside));
+        return format!("{}; in addition {}", pool(&f.serving), pool(beside));
     }
     match (&f.prefill, &f.transfers) {
         (Some(prefill), Some(t)) => format!(
-            "prefill {}; decode {}; {} caches handed over, {} ms each",
+            "prefill {}; decode {}; {} KV transfers, mean {} ms",
             pool(prefill),
             pool(&f.serving),
             grouped(t.count),
@@ -213,7 +212,7 @@ fn cache(s: &Simulation) -> String {
     let k = &s.kv_cache;
     let groups = if k.groups > 1 { format!(" for {} groups of layers", k.groups) } else { String::new() };
     format!(
-        "{} blocks of {}{groups}: {} used in the mean, {} at most; {} of it room without tokens",
+        "{} blocks of {}{groups}: mean use {}, at most {}; {} internal fragmentation",
         grouped(k.blocks),
         k.block_size,
         percent(k.mean_usage),
@@ -226,11 +225,11 @@ fn cache(s: &Simulation) -> String {
 fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
     let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
     let text = format!(
-        "{} of the free room outside its longest gap; {} attempts to admit failed though enough was free in all",
+        "{} external fragmentation; {} admissions failed although enough memory was free in total",
         percent(k.external_fragmentation),
         grouped(k.scattered_refusals)
     );
-    Some(("gaps", text))
+    Some(("fragmentation", text))
 }
 
 /// Hit rates of the KV cache on the device and in the host tier, and the tokens moved between them; `None` without a
@@ -238,10 +237,10 @@ fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
 fn host(s: &Simulation) -> Option<(&'static str, String)> {
     let h = s.kv_cache.host?;
     let gb = |bytes: Bytes| significant(bytes.as_f64() / 1e9);
-    let lost = h.dropped_tokens.map_or(String::new(), |tokens| format!(", {} lost", grouped(tokens)));
+    let lost = h.dropped_tokens.map_or(String::new(), |tokens| format!(", {} dropped", grouped(tokens)));
     let text = format!(
-        "{} of the tokens of admitted requests from the device, {} loaded from the host ({} tokens of {}, {} GB), {} copied \
-         there ({} GB){lost}; loads took {} s and spared {} s of computing",
+        "hit rate {} on the device, {} on the host ({} tokens loaded, capacity {}, {} GB); {} tokens stored \
+         ({} GB){lost}; loads took {} s and saved {} s of prefill",
         percent(h.device_hit_rate),
         percent(h.host_hit_rate),
         grouped(h.loaded_tokens),
@@ -259,7 +258,7 @@ fn host(s: &Simulation) -> Option<(&'static str, String)> {
 fn tables(s: &Simulation) -> Option<(&'static str, String)> {
     let t = s.kv_cache.tables?;
     let [read, sent] = [t.read_bytes, t.sent_bytes].map(|bytes| grouped(bytes.round() as u64));
-    Some(("tables", format!("{read} bytes read by each layer of a decode step, {sent} sent to the device")))
+    Some(("tables", format!("{read} B read per layer and decode step, {sent} B sent to the device")))
 }
 
 fn time(s: &Simulation) -> String {
@@ -281,10 +280,10 @@ fn preemptions(s: &Simulation) -> String {
     let e = &s.activity;
     let mut text = grouped(e.preemptions);
     for (tokens, what) in [
-        (e.recomputed_tokens, "tokens computed again"),
+        (e.recomputed_tokens, "tokens recomputed"),
         (e.swapped_tokens, "tokens swapped"),
-        (e.cached_tokens, "tokens found in the prefix cache"),
-        (e.idle_tokens, "tokens computed for requests that had ended"),
+        (e.cached_tokens, "prompt tokens cached"),
+        (e.idle_tokens, "tokens computed for finished requests"),
     ] {
         if tokens > 0 {
             text += &format!(", {} {what}", grouped(tokens));
@@ -312,12 +311,12 @@ fn expense(s: &Simulation) -> String {
 fn load(s: &Simulation) -> String {
     match (s.load.offered_per_s, s.load.stable_per_s, s.load.too_short_below) {
         (Some(offered), Some(stable), _) => table::line(&format!(
-            "Overload: {} requests come a second and {} are served; the queue grows for as long as they come.",
+            "Overload: {} requests/s arrive and {} requests/s are served; the queue grows without bound.",
             significant(offered),
             significant(stable)
         )),
         (_, _, Some(enough)) => table::line(&format!(
-            "Too short to tell whether this load can be sustained: about {} requests would show it.",
+            "Too short to tell whether this load can be sustained: about {} requests are needed.",
             grouped(enough)
         )),
         _ => String::new(),

@@ -58,7 +58,7 @@ fn people(found: &RankingQuality, interrupted: bool) -> String {
     if let Some(share) = found.sides_share {
         let decisions: u64 = found.sides.iter().map(|s| s.decisions).sum();
         text += &line(&format!(
-            "prefill and decode apart or together: the side that was measured to be better in {} of {decisions} decisions",
+            "disaggregated or aggregated: the better side by measurement in {} of {decisions} decisions",
             percent(share)
         ));
     }
@@ -70,20 +70,20 @@ fn people(found: &RankingQuality, interrupted: bool) -> String {
         let [one, two] = counts;
         vec![s.sweep.clone(), one, two, significant(s.interactivity_tok_s), percent(s.reached)]
     };
-    let header = ["sweep", "configurations", "points", "tok/s a user", "of the best"];
+    let header = ["sweep", "configurations", "points", "tok/s/user", "of the best"];
     text += &table(&header, &worst.iter().map(row).collect::<Vec<_>>(), 1);
     if !found.sides.is_empty() {
         let row = |s: &PoolComparison| {
             let counts = [s.decisions, s.agree, s.apart].map(|n| n.to_string());
             [vec![s.load.clone()], counts.to_vec()].concat()
         };
-        let header = ["load", "decisions", "agree", "apart is better"];
+        let header = ["load", "decisions", "agree", "disaggregated is better"];
         text += &table(&header, &found.sides.iter().map(row).collect::<Vec<_>>(), 1);
     }
     if !found.left_out.is_empty() {
         let rows: Vec<_> =
             found.left_out.iter().map(|(reason, n)| vec![reason.clone(), n.to_string()]).collect();
-        text += &table(&["pools left out because", "rows"], &rows, 1);
+        text += &table(&["pools omitted because", "rows"], &rows, 1);
     }
     text
 }

@@ -61,7 +61,7 @@ pub(super) fn refuse_rows(args: &ValidateArgs) -> Result<(), Error> {
         Some((flag, _)) => {
             let accepted = "it with --split look: rows that judge are shown as a table of errors only, since residuals that \
                             are read are fitted to; measurements of your own need no --split";
-            Err(Error::field("arguments", flag, "beside --split judge", accepted))
+            Err(Error::field("arguments", flag, "together with --split judge", accepted))
         }
         None => Ok(()),
     }

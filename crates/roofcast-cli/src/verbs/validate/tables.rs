@@ -132,7 +132,7 @@ pub(super) fn errors(report: &ErrorReport) -> String {
     if !report.skipped.is_empty() {
         let rows: Vec<_> =
             report.skipped.iter().map(|s| vec![s.reason.clone(), s.rows.to_string()]).collect();
-        text += &table(&["left out because", "rows"], &rows, 1);
+        text += &table(&["omitted because", "rows"], &rows, 1);
     }
     if !report.drafts.is_empty() {
         let rows = format!("{} rows of pools look like speculation, which no row says", report.drafts.len());

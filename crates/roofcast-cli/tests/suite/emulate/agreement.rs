@@ -144,7 +144,7 @@ fn bench_measures_what_simulate_forecasts() {
             assert_eq!(measured["total_output_tokens"], forecast["total_output_tokens"], "{name}");
             for key in ["mean_ttft_ms", "mean_tpot_ms", "output_throughput"] {
                 let [seen, said] = [&measured, &forecast].map(|all| all[key].as_f64().unwrap());
-                assert!((seen / said - 1.0).abs() < 0.02, "{name}: {key} {seen} beside {said}");
+                assert!((seen / said - 1.0).abs() < 0.02, "{name}: {key} {seen} against {said}");
             }
             // A request that arrives a millisecond later may miss a step, which may cause one preemption more or less.
             assert_eq!(preemptions > 0.0, *name == "thrash", "{name}: {preemptions} preemptions");

@@ -24,7 +24,7 @@ fn python() -> Option<PathBuf> {
     if works() {
         return Some(python);
     }
-    eprintln!("left out: python3 -m venv and pip cannot install {}", PACKAGES.join(", "));
+    eprintln!("omitted: python3 -m venv and pip cannot install {}", PACKAGES.join(", "));
     None
 }
 

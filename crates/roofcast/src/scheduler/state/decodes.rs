@@ -1,9 +1,8 @@
 //! Sequences that decode together, each computing one token per step.
 //!
-//! Knows: two implementations with equal behaviour. [`Each`] updates every sequence in every step and is the reference.
-//! [`Lockstep`] updates none: a sequence is stored as its offset to a common step counter, so that the total context,
-//! the blocks that a step needs and the next end follow from counters, for one step or for many. Knows nothing about
-//! time, policy, or which request is next.
+//! Knows: two equal implementations. [`Each`], the reference, updates every sequence in every step. [`Lockstep`]
+//! updates none: it stores each sequence as an offset to a common step counter, from which total context, blocks of a
+//! step and next end follow for any number of steps. Knows nothing about time, policy, or the next request.
 
 use super::ring::Ring;
 use crate::arrival::SequenceId;
@@ -46,17 +45,15 @@ pub trait Decodes {
     fn held(&self) -> u64;
     /// Number of blocks that the next `steps` steps allocate.
     fn needs(&self, steps: u64) -> u64;
-    /// Number of steps until a sequence ends, fills an attention window or has all the blocks of a window; at least 1
-    /// if there is a sequence.
+    /// Steps until a sequence ends, fills an attention window or has all blocks of a window; at least 1 with sequences.
     fn steady(&self) -> u64;
-    /// Number of cached tokens and of remaining steps of a sequence.
+    /// Cached tokens and remaining steps of a sequence.
     fn progress(&self, id: SequenceId) -> (u32, u32);
     /// Adds a sequence that begins to decode.
     fn insert(&mut self, entry: Entry);
     /// Removes a sequence; returns the number of its cached tokens and of its remaining steps.
     fn remove(&mut self, id: SequenceId) -> (u32, u32);
-    /// Computes `steps` tokens of every sequence; `steps` is at most [`Decodes::steady`]. Sequences that end are moved
-    /// to `ended`, in order of admission, each with the number of its cached tokens.
+    /// Computes up to [`Decodes::steady`] tokens of each sequence; `ended` gets the ended ones with their cached tokens.
     fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>);
 }
 

@@ -55,7 +55,7 @@ pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
     for (flag, given) in [("--csv", output.csv), ("--svg", space.args.svg.is_some())] {
         if given {
             let accepted = "it with `roofcast merge`, which prints the sweep";
-            return Err(Error::field("arguments", flag, "beside --cells", accepted).into());
+            return Err(Error::field("arguments", flag, "together with --cells", accepted).into());
         }
     }
     let cells = Cells::open(folder)?;

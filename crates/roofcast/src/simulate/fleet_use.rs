@@ -1,0 +1,121 @@
+//! Use of a fleet in a run: replicas, busy time, scaling and KV transfers of each pool.
+//!
+//! Knows: fractions of time, board energy and prices, from the times of each replica. Knows nothing about how replicas are
+//! provisioned.
+
+use super::TimeShares;
+use super::provision::{Provision, ResolvedPool};
+use crate::accelerator::IDLE_POWER;
+use crate::fleet::{Fleet, FoundPrefixes, Scaling};
+use serde::Serialize;
+
+/// The replicas of a run, by pool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FleetUse {
+    /// Number of accelerators of all replicas.
+    pub accelerators: u64,
+    /// Replicas that only compute prompts; `None` unless prefill is disaggregated.
+    pub prefill: Option<PoolUse>,
+    /// All other replicas.
+    pub serving: PoolUse,
+    /// Replicas on other accelerators that also serve whole requests; `None` without them.
+    pub beside: Option<PoolUse>,
+    /// KV transfers from prefill to decode replicas; `None` without pools.
+    pub transfers: Option<TransferUse>,
+    /// Number of replicas over time; `None` without autoscaling.
+    pub autoscale: Option<ScalingUse>,
+    /// Prompt tokens found in the prefix caches of chosen replicas; `None` if the router had no choice.
+    pub prefixes: Option<FoundPrefixes>,
+}
+
+/// Starts and stops of replicas in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ScalingUse {
+    /// Seconds that replicas were up, including start-up, summed over replicas.
+    pub replica_seconds: f64,
+    /// Mean number of replicas over the run.
+    pub mean_replicas: f64,
+    /// Most replicas that were up at one time.
+    pub max_replicas: u64,
+    /// Number of replica starts after the initial ones.
+    pub started: u64,
+    /// Number of replica stops.
+    pub stopped: u64,
+}
+
+/// Summary of autoscaling in a run of `duration` seconds.
+fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
+    let replica_seconds = (0..scaling.count()).map(|index| scaling.lasted(index).seconds()).sum();
+    ScalingUse {
+        replica_seconds,
+        mean_replicas: if duration > 0.0 { replica_seconds / duration } else { 0.0 },
+        max_replicas: scaling.peak as u64,
+        started: scaling.started,
+        stopped: scaling.stopped,
+    }
+}
+
+/// Use of the replicas of one pool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PoolUse {
+    /// Catalog id of the accelerator.
+    pub accelerator: String,
+    /// Number of replicas in the pool.
+    pub replicas: u64,
+    /// Number of accelerators of each replica.
+    pub accelerators_each: u64,
+    /// Fraction of the replicas' time in which they computed.
+    pub busy: f64,
+    /// Number of KV blocks of each replica.
+    pub blocks: u64,
+    /// Dollars per hour of all replicas while they are up; `None` if the price is unknown.
+    pub dollars_per_hour: Option<f64>,
+    /// Joules: board power over busy time and a fifth of it over idle time; `None` if the power is unknown.
+    pub joules: Option<f64>,
+}
+
+/// KV transfers between replicas in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TransferUse {
+    /// Number of KV transfers.
+    pub count: u64,
+    /// Mean time of a KV transfer on the link in milliseconds.
+    pub mean_ms: f64,
+}
+
+/// Use of the fleet: its pools, and the fraction of time in which each computed.
+pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
+    let scaling = fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration));
+    let pool = |pool: &ResolvedPool, times: &[TimeShares]| {
+        let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
+        let idle: f64 = times.iter().map(|t| t.idle_s).sum();
+        let chip = pool.chip();
+        let each = pool.accelerators() as f64;
+        let up = scaling.map_or(times.len() as f64, |s| s.mean_replicas);
+        let powered: f64 = times.iter().map(|t| each * (t.busy_s() + IDLE_POWER * t.idle_s)).sum();
+        PoolUse {
+            accelerator: chip.id.clone(),
+            replicas: times.len() as u64,
+            accelerators_each: pool.accelerators(),
+            busy: if busy > 0.0 { busy / (busy + idle) } else { 0.0 },
+            blocks: pool.config.blocks,
+            dollars_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour * each * up),
+            joules: chip.power_w.map(|w| w * powered),
+        }
+    };
+    let (prompts, others) = times.split_at(provision.prefillers() as usize);
+    let (serving, beside) = others.split_at(provision.servers(times.len()).len());
+    let transfers = fleet.pools.as_ref().map(|pools| TransferUse {
+        count: pools.transfers,
+        mean_ms: pools.on_the_link.ms() / pools.transfers.max(1) as f64,
+    });
+    FleetUse {
+        accelerators: (0..times.len()).map(|index| provision.accelerators(index)).sum(),
+        prefill: provision.prefill.as_ref().map(|p| pool(p, prompts)),
+        serving: pool(&provision.serving, serving),
+        beside: provision.beside.as_ref().map(|p| pool(p, beside)),
+        transfers,
+        autoscale: scaling,
+        prefixes: Some(fleet.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
+    }
+}
