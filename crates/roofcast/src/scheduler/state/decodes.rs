@@ -53,7 +53,7 @@ pub trait Decodes {
     fn insert(&mut self, entry: Entry);
     /// Removes a sequence; returns the number of its cached tokens and of its remaining steps.
     fn remove(&mut self, id: SequenceId) -> (u32, u32);
-    /// Computes up to [`Decodes::steady`] tokens of each sequence; `ended` gets the ended ones with their cached tokens.
+    /// Computes at most [`Decodes::steady`] tokens each; `ended` gets ended ones by admission, with cached tokens.
     fn advance(&mut self, steps: u64, ended: &mut Vec<(SequenceId, u32)>);
 }
 
