@@ -302,7 +302,7 @@ it("what is shown is downloaded as CSV", async () => {
   await settled(page);
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByText("Download CSV").click()]);
   const text = readFileSync(await file.path(), "utf8");
-  expect(text.split("\r\n")[0]).toBe("operator,dtype,layers,FLOPs,weights,KV,FLOP/B,binds,limit,forecast,share,rests on,formula");
+  expect(text.split("\r\n")[0]).toBe("operator,dtype,layers,FLOPs,weights,KV,FLOP/B,bottleneck,limit,forecast,efficiency,based on,formula");
   expect(text).toContain("attention,bf16,32,");
   await close();
 });

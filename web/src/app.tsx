@@ -30,7 +30,7 @@ const NAMES: Record<ViewName, [string, string]> = {
   limits: ["Limits", "What the machine allows: the time of a step, operator by operator, and what is forecast below it."],
   serve: ["Serve", "What an engine does under traffic: latencies, queue and cache, step by step."],
   plan: ["Plan", "What to deploy: the cheapest deployments that meet the SLO, proven by simulation."],
-  measure: ["Measure", "What your server did, beside forecast and limit: what binds, and what to change first."],
+  measure: ["Measure", "What your server did against forecast and limit, its bottleneck, and what to change first."],
   accuracy: ["Accuracy", "How far forecasts are from what was measured, down to the row."],
 };
 

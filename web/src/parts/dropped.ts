@@ -34,7 +34,7 @@ export async function model(files: readonly File[]): Promise<Known> {
   if (!config) {
     throw new Refused(index || ends(".safetensors").length
       ? "Tensors alone do not say what they mean: drop the config.json with them."
-      : "Drop a config.json, with a safetensors index or files beside it, or a .gguf.");
+      : "Drop a config.json, with a safetensors index or files in its folder, or a .gguf.");
   }
   const headers = await Promise.all(ends(".safetensors").map(async (file) => ({ name: file.name, text: await safetensorsHeader(file), length: file.size })));
   const body = { name: config.name, config: await config.text(), headers, ...(index ? { index: await index.text() } : {}) };

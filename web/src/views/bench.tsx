@@ -55,7 +55,7 @@ export function BenchView({ answer }: { answer: BenchAnswer }): JSX.Element {
             ["served", <b>{`${significant(r.request_throughput)} /s`}</b>],
             ["output", <b>{`${significant(r.output_throughput)} tokens/s`}</b>],
             ["in flight", <b>{significant(r.achieved_concurrency)}</b>],
-            ...(r.limit ? [["binds", <b>{r.limit.bound}</b>] as const, ["limit over measured TPOT", <b>{percent(r.limit.tpot_share)}</b>] as const] : []),
+            ...(r.limit ? [["bottleneck", <b>{r.limit.bound}</b>] as const, ["limit over measured TPOT", <b>{percent(r.limit.tpot_share)}</b>] as const] : []),
           ]}
         />
       </header>

@@ -34,7 +34,7 @@ const COLUMNS: Column<Row>[] = [
   { name: "TTFT p99", show: (r) => time(r.point.ttft_p99_ms), value: (r) => r.point.ttft_p99_ms, number: true },
   { name: "TPOT p99", show: (r) => time(r.point.tpot_p99_ms), value: (r) => r.point.tpot_p99_ms, number: true },
   { name: "SLO", show: (r) => (r.point.missed === null ? "met" : "missed"), value: (r) => r.point.missed, title: (r) => r.point.missed ?? "every bound is kept" },
-  { name: "rests on", show: (r) => basis(r.point), value: (r) => basis(r.point) },
+  { name: "based on", show: (r) => basis(r.point), value: (r) => basis(r.point) },
 ];
 
 function basis(point: Point): string {

@@ -57,7 +57,7 @@ export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<Lim
               <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
               <Select label="KV cache" value={state.kv} options={KV} change={(kv) => set({ kv })} />
               <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
-              <Drop label={<>Drop a <code>config.json</code> (with a safetensors index or files beside it) or a <code>.gguf</code>; only headers are read</>} accept=".json,.gguf,.safetensors" several take={drop} />
+              <Drop label={<>Drop a <code>config.json</code> (with a safetensors index or files in its folder) or a <code>.gguf</code>; only headers are read</>} accept=".json,.gguf,.safetensors" several take={drop} />
             </div>
           </details>
         </form>
@@ -97,7 +97,7 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
           facts={[
             ["limit", <b id="limit" data-ms={cost.limit_with_communication_ms}>{time(cost.limit_with_communication_ms)}</b>, "Σ over operators of max(FLOPs / peak, bytes / bandwidth), and every message over the slowest link"],
             ["forecast", <><b id="forecast" data-ms={cost.forecast_ms}>{time(cost.forecast_ms)}</b> <small><a href="#accuracy">{`${time(cost.forecast_band_ms[0])} to ${time(cost.forecast_band_ms[1])}`}</a></small></>, `80 % interval of measurements against this forecast; calibration: ${cost.forecast_source}`],
-            ["binds", <b>{cost.bound}</b>],
+            ["bottleneck", <b>{cost.bound}</b>],
             [prefill ? "prompt tokens/s, at most" : "output tokens/s, at most", <b>{grouped(rate)}</b>, "of the whole deployment at the limit with communication"],
             ["starts", answer.refusal === null ? <b id="starts">yes</b> : <b id="starts" class="bad">no</b>, "by the engine's own rule at start, for requests as long as max_model_len, which is the model's longest where nothing else is said"],
             ["fits", report.fits ? <b>{`yes, up to ${grouped(capacity.max_batch)} sequences`}</b> : <b class="bad">{capacity.fits ? `no: ${grouped(capacity.max_batch)} of ${grouped(report.batch)} sequences do` : `no: ${bytes(capacity.short_by_bytes)} short`}</b>],
@@ -178,11 +178,11 @@ function columns(chip: Accelerator): Column<OperatorCost>[] {
     { name: "weights", show: (o) => bytes(o.weight_bytes), value: (o) => o.weight_bytes, number: true },
     { name: "KV", show: (o) => bytes(o.kv_bytes), value: (o) => o.kv_bytes, number: true },
     { name: "FLOP/B", show: (o) => significant(o.intensity), value: (o) => o.intensity, number: true },
-    { name: "binds", show: (o) => o.bound, value: (o) => o.bound },
+    { name: "bottleneck", show: (o) => o.bound, value: (o) => o.bound },
     { name: "limit", show: (o) => time(o.limit_ms), value: (o) => o.limit_ms, number: true },
     { name: "forecast", show: (o) => time(o.forecast_ms), value: (o) => o.forecast_ms, number: true },
-    { name: "share", show: (o) => `${Math.round(100 * o.share)} %`, value: (o) => o.share, number: true },
-    { name: "rests on", show: (o) => o.rests_on?.kernel ?? "–", value: (o) => o.rests_on?.kernel ?? "" },
+    { name: "efficiency", show: (o) => `${Math.round(100 * o.share)} %`, value: (o) => o.share, number: true },
+    { name: "based on", show: (o) => o.rests_on?.kernel ?? "–", value: (o) => o.rests_on?.kernel ?? "" },
     { name: "formula", show: (o) => <span class="formula">{formulaOf(o, chip)}</span>, value: formula },
   ];
 }

@@ -82,7 +82,7 @@ export function MeasureView({ state, set, catalog }: ViewProps<MeasureAnswer>): 
 
 function load(run: Run): string {
   const how = run.concurrency ? `${grouped(run.concurrency)} at once` : run.request_rate ? `${significant(run.request_rate)} requests/s` : "all at once";
-  return `${how}, prompts of ${grouped(run.input_len)} and answers of ${grouped(run.output_len)} tokens in the mean`;
+  return `${how}, prompts of ${grouped(run.input_len)} and answers of ${grouped(run.output_len)} tokens on average`;
 }
 
 function Answer({ answer }: { answer: MeasureAnswer }): JSX.Element {
@@ -104,7 +104,7 @@ function Answer({ answer }: { answer: MeasureAnswer }): JSX.Element {
             ["KV alone", time(run.terms.kv_ms)],
             ["FLOPs alone", time(run.terms.flops_ms)],
             ["links alone", time(run.terms.communication_ms)],
-            ["forecast rests on", <a href="#accuracy">{`measurements of ${EVIDENCE[run.evidence] ?? run.evidence}`}</a>],
+            ["forecast based on", <a href="#accuracy">{`measurements of ${EVIDENCE[run.evidence] ?? run.evidence}`}</a>],
           ]}
         />
       </header>

@@ -93,7 +93,7 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
   return (
     <>
       {shown ? null : (
-        <form class="controls" aria-label="What is asked for" onSubmit={(e) => {
+        <form class="controls" aria-label="Question" onSubmit={(e) => {
           e.preventDefault();
           go();
         }}>
@@ -119,7 +119,7 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
               <Text label="Own prices" value={state.prices} hint="dollars of an accelerator an hour, as in h100-sxm=2.1,l4=0.6; empty: the catalog's" change={(prices) => set({ prices })} />
               <Text label="Own power" value={state.power} hint="watts of an accelerator with its share of the server, as in h100-sxm=1200; empty: its board power" change={(power) => set({ power })} />
               <Text label="Why did this lose?" value={state.why} hint="as in accelerator=h100-sxm tp=4 replicas=2; run again to hear" change={(why) => set({ why })} />
-              <Check label="Prefill and decode apart, too" value={state.apart} change={(apart) => set({ apart })} />
+              <Check label="Also disaggregated" value={state.apart} change={(apart) => set({ apart })} />
             </div>
           </details>
           <div class="actions wide">
@@ -159,7 +159,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
     <>
       <header class="headline">
         {best && !report.confident ? <p role="status">{`No deployment of this search meets the SLO with a chance of ${percent(report.confidence)}: this is the most likely one.`}</p> : null}
-        <p class="deployment" id="best">{best ? `${nameOf(best)}, ${best.weights} weights, ${best.kv} KV cache` : "Nothing that was looked at meets the SLO."}</p>
+        <p class="deployment" id="best">{best ? `${nameOf(best)}, ${best.weights} weights, ${best.kv} KV cache` : "No searched deployment meets the SLO."}</p>
         <p class="quiet-text question">{`${report.model}; ${answer.question}`}</p>
         {best ? (
           <Facts
@@ -168,13 +168,13 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
               ["output tokens", <b>{`${dollars(best.cost_per_million_tokens)} per million`}</b>],
               ["TTFT p99", <b>{time(best.ttft_p99_ms)}</b>],
               ["TPOT p99", <b>{time(best.tpot_p99_ms)}</b>],
-              ["binds", <b>{best.bound}</b>],
+              ["bottleneck", <b>{best.bound}</b>],
               ["chance to meet the SLO", <b>{percent(best.chance)}</b>, "simulated at quantiles of the step times"],
               ["carries", <b>{best.max_requests_per_s === null ? "–" : `${significant(best.max_requests_per_s)} requests/s`}</b>],
             ]}
           />
         ) : null}
-        <p class="quiet-text">{`${grouped(report.considered)} deployments looked at; ruled out by memory ${grouped(report.pruned.memory)}, by the limit ${grouped(report.pruned.limit)}, by an estimate ${grouped(report.pruned.estimate)}; ${grouped(report.simulated)} simulations of ${grouped(report.requests)} requests, ${grouped(report.feasible)} met the SLO, ${grouped(report.dearer)} dearer ones left.`}</p>
+        <p class="quiet-text">{`${grouped(report.considered)} deployments considered; ruled out by memory ${grouped(report.pruned.memory)}, by the limit ${grouped(report.pruned.limit)}, by an estimate ${grouped(report.pruned.estimate)}; ${grouped(report.simulated)} simulations of ${grouped(report.requests)} requests, ${grouped(report.feasible)} met the SLO, ${grouped(report.dearer)} more expensive ones skipped.`}</p>
       </header>
       {report.ranked.length ? <Pareto answer={answer} state={state} set={set} /> : null}
       <Section name="ranked" title="Ranked" open={open("ranked")} toggle={toggle} note={`${grouped(report.ranked.length)} met the SLO as forecast${report.cheaper.length ? `, ${grouped(report.cheaper.length)} of them cheaper than the best and less likely` : ""}`}>
@@ -187,7 +187,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
           file="roofcast-read-off.csv"
           keyed={(r) => String(r.at)}
           columns={[
-            { name: "tokens/s of a user, at least", show: (r) => r.at, value: (r) => r.at, number: true },
+            { name: "minimum tokens/s of a user", show: (r) => r.at, value: (r) => r.at, number: true },
             { name: "output tokens/s of an accelerator", show: (r) => significant(r.best.output_tok_s_per_accelerator), value: (r) => r.best.output_tok_s_per_accelerator, number: true },
             { name: "deployment", show: (r) => nameOf(r.best), value: (r) => nameOf(r.best) },
             { name: "$ per million output tokens", show: (r) => dollars(r.best.cost_per_million_tokens), value: (r) => r.best.cost_per_million_tokens, number: true },
@@ -282,7 +282,7 @@ const RANKED: Column<Deployment>[] = [
   { name: "limit TPOT", show: (d) => time(d.limit.tpot_ms), value: (d) => d.limit.tpot_ms, number: true },
   { name: "tokens/s each", show: (d) => significant(d.output_tok_s_per_accelerator), value: (d) => d.output_tok_s_per_accelerator, number: true },
   { name: "running", show: (d) => significant(d.batch), value: (d) => d.batch, number: true },
-  { name: "binds", show: (d) => d.bound, value: (d) => d.bound },
+  { name: "bottleneck", show: (d) => d.bound, value: (d) => d.bound },
   { name: "chance", show: (d) => percent(d.chance), value: (d) => d.chance, number: true },
   { name: "evidence", show: (d) => d.evidence ?? "limit", value: (d) => d.evidence },
 ];
@@ -300,7 +300,7 @@ function Lost({ answer }: { answer: PlanAnswer }): JSX.Element {
       {rows.length ? (
         <Table rows={rows} caption="Deployments that are no answer" file="roofcast-lost.csv" keyed={(n) => `${n.asked} ${n.deployment}`} columns={[
           { name: "deployment", show: (n) => <>{n.asked ? <b>asked: </b> : null}{n.deployment}</>, value: (n) => n.deployment },
-          { name: "ruled out by", show: (n) => n.stage ?? "not looked at", value: (n) => n.stage },
+          { name: "ruled out by", show: (n) => n.stage ?? "not simulated", value: (n) => n.stage },
           { name: "reason", show: (n) => n.reason, value: (n) => n.reason },
           { name: "found / allowed", show: (n) => significant(n.factor), value: (n) => n.factor, number: true },
           { name: "$ an hour", show: (n) => dollars(n.cost_per_hour), value: (n) => n.cost_per_hour, number: true },

@@ -155,7 +155,7 @@ const PAIRS: readonly Pair[] = [
   { name: "output tokens/s", of: (a) => a.report.output_throughput, say: significant },
   ...METRICS.flatMap((metric) => (["mean", "p99"] as const).map((s): Pair => ({ name: `${metric.toUpperCase()} ${s}`, of: (a) => figure(a, metric, s), say: time }))),
   { name: "$ per million output tokens", of: (a) => a.report.expense.dollars_per_million_output_tokens, say: dollars },
-  { name: "running in the mean", of: (a) => a.report.activity.mean_running, say: significant },
+  { name: "mean running", of: (a) => a.report.activity.mean_running, say: significant },
   { name: "preemptions", of: (a) => a.report.activity.preemptions, say: grouped },
 ];
 
@@ -329,7 +329,7 @@ function Steps({ timelines }: { timelines: readonly Events[] }): JSX.Element {
       <Facts
         facts={[
           [step.steps > 1 ? `${step.steps} equal steps` : "this step", <b>{time(step.end_ms - step.start_ms)}</b>],
-          ["binds", step.bound],
+          ["bottleneck", step.bound],
           ["batch", `${counted(step.running, "request")}: ${counted(step.decodes, "decodes", "decode")}, ${counted(step.chunks, "chunk of a prompt", "chunks of prompts")}`],
           ["waiting", grouped(step.waiting)],
           ["prompt tokens", grouped(step.prefill_tokens)],
@@ -364,9 +364,9 @@ function Where({ answer }: { answer: RunAnswer }): JSX.Element {
     <Facts
       facts={[
         ["memory", share(t.memory_s)], ["compute", share(t.compute_s)], ["communication", share(t.communication_s)], ["host", share(t.host_s)], ["idle", share(t.idle_s)],
-        ["steps", grouped(a.steps)], ["running in the mean", significant(a.mean_running)], ["running at most", grouped(a.max_running)],
+        ["steps", grouped(a.steps)], ["mean running", significant(a.mean_running)], ["most running", grouped(a.max_running)],
         ["prefix cache hits", `${grouped(a.cached_tokens)} tokens`], ["recomputed", `${grouped(a.recomputed_tokens)} tokens`],
-        ["KV cache", `${grouped(k.blocks)} blocks of ${k.block_size} tokens, ${percent(k.mean_usage)} held in the mean`],
+        ["KV cache", `${grouped(k.blocks)} blocks of ${k.block_size} tokens, ${percent(k.mean_usage)} used on average`],
         ["busy", percent(fleet.serving.busy)],
         ["max_num_seqs", grouped(s.max_num_seqs)], ["max_num_batched_tokens", grouped(s.max_num_batched_tokens)],
         ["cost", `${dollars(expense.dollars_per_hour)} an hour`], ["energy", expense.joules_per_output_token === null ? "–" : `${significant(expense.joules_per_output_token)} J per output token`],

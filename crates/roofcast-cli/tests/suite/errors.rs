@@ -335,7 +335,7 @@ const CACHES: &[(&str, &str, &[&str])] = &[
     (
         "engine.enable_prefix_caching=true",
         "scheduler = \"lightllm\"",
-        &["enable_prefix_caching", "vllm and sglang"],
+        &["enable_prefix_caching", "vllm or sglang"],
     ),
     (
         "model.name=google/gemma-3-27b-it",

@@ -190,7 +190,7 @@ fn zero_experts_by_hand() {
     assert_eq!(p.total, 2 * layer + 6 * 8 + 6 + 4 * expert + 2 * 10 * 8 + 8);
     assert_eq!(p.total - p.embedding - p.active, 2 * expert);
     assert_eq!(model.kv_elements_per_token(100), 2 * 6);
-    let said = "a token takes 2 experts in the mean: of its 3 choices 2 of 6 compute nothing";
+    let said = "a token computes 2 of its 3 experts on average: 2 of 6 compute nothing";
     assert!(model.assumptions.iter().any(|a| a == said), "{:?}", model.assumptions);
 }
 

@@ -155,7 +155,7 @@ impl Reader<'_> {
         let all = count + zero;
         let computed = ((per_token * count + all / 2) / all).max(1);
         self.assumptions.push(format!(
-            "a token computes {computed} experts on average: {zero} of {all} experts, of which it chooses {per_token}, are empty"
+            "a token computes {computed} of its {per_token} experts on average: {zero} of {all} compute nothing"
         ));
         Ok(computed)
     }
