@@ -48,7 +48,7 @@ def test_curves_are_a_picture_and_the_best_of_each():
     html = found._repr_html_()
     assert html.count("<tr>") == 3 and html.count("<th>") <= 10 and "<td>tp 1</td>" in html
     assert "throughput against interactivity" in found.svg
-    assert found.table().num_rows == sum(len(curve.points) for curve in found.curves)
+    assert len(found.table()) == sum(len(curve.points) for curve in found.curves)
 
 
 def test_headlines_say_the_answer():

@@ -77,9 +77,9 @@ class DeploymentFlags(TypedDict, total=False):
     block_size: int | None
     """Tokens of a KV block [default: the scheduler's]"""
     num_gpu_blocks: int | None
-    """KV blocks [default: what the memory leaves]"""
+    """KV blocks [default: as many as fit]"""
     gpu_memory_utilization: float | None
-    """Share of the device memory that the engine may take; for tensorrt-llm of what is free beside weights and
+    """Fraction of device memory for the engine; for tensorrt-llm, fraction of the memory left by weights and
     activations [default: 0.9]"""
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
@@ -92,7 +92,7 @@ class DeploymentFlags(TypedDict, total=False):
     max_num_queued_tokens: int | None
     """Prompt tokens without a first token from which a replica's server refuses requests"""
     prefill_schedule_interval: int | None
-    """Steps from one with prompts beside decodes to the next; before vLLM 0.33 in data-parallel engines"""
+    """Steps from one prefill to the next while requests decode; before vLLM 0.33 only in data-parallel engines"""
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     policy: Word | None
@@ -104,7 +104,7 @@ class DeploymentFlags(TypedDict, total=False):
     max_prefill_tokens: int | None
     """Tokens of the prompts of a step of SGLang's"""
     enable_mixed_chunk: bool | None
-    """Whether SGLang decodes beside prompts [default: false]"""
+    """Whether SGLang mixes decodes into prefill batches [default: false]"""
     schedule_conservativeness: float | None
     """Factor on SGLang's first estimates [default: 1]"""
     prefill_max_requests: int | None
@@ -112,7 +112,7 @@ class DeploymentFlags(TypedDict, total=False):
     disable_radix_cache: bool | None
     """Whether SGLang keeps no prefixes [default: false]"""
     max_mamba_cache_size: int | None
-    """Recurrent states of SGLang's pool [default: what the memory leaves]"""
+    """Recurrent states in SGLang's pool [default: as many as fit]"""
     mamba_full_memory_ratio: float | None
     """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
@@ -151,7 +151,7 @@ class DeploymentFlags(TypedDict, total=False):
     scheduler_reserve_full_isl: bool | None
     """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
     watermark: float | None
-    """Share of the blocks kept free when admitting beside running requests [default: the scheduler's]"""
+    """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
     async_scheduling: bool | None
     """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
     requests wait as with it]"""
@@ -172,7 +172,7 @@ class DeploymentFlags(TypedDict, total=False):
     language_model_only: bool | None
     """Whether towers for images and sound are not loaded [default: false]"""
     kv_cache_memory_bytes: int | None
-    """Bytes of KV cache on each accelerator, in place of what the utilization leaves"""
+    """Bytes of KV cache per accelerator; replaces gpu_memory_utilization"""
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
     max_cudagraph_capture_size: int | None
@@ -182,7 +182,7 @@ class DeploymentFlags(TypedDict, total=False):
     """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
     calibrated]"""
     quantization_kernel: Word | None
-    """Kernel of quantized weights, as in marlin, awq, exllama-v2 [default: what the engine's version uses]"""
+    """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
     fuse_layers: bool | None
     """Whether projections of one input are one product [default: as calibrated]"""
     frontend: Word | None
@@ -300,14 +300,14 @@ class LoadFlags(DeploymentFlags, total=False):
     no_leap: bool | None
     """Simulate every step one by one: equal results, slower"""
     html: Word | None
-    """Write the answer as the page shows it: one HTML file that needs nothing else"""
+    """Write the answer as one self-contained HTML file"""
     merge: bool | None
-    """Run nothing: print the sweep from the runs that --cells has kept, byte for byte what one machine would have
-    printed, as JSON or CSV"""
+    """Run nothing: print the sweep from the runs in --cells, byte for byte as one machine would have printed it, as
+    JSON or CSV"""
     missing: bool | None
-    """With --merge: print which runs are not there, by number from 0, as JSON"""
+    """With --merge: print the numbers of the missing runs, from 0, as JSON"""
     partial: bool | None
-    """With --merge: print the runs that are there"""
+    """With --merge: print the runs found, though some are missing"""
 
 
 class LimitsFlags(DeploymentFlags, total=False):
@@ -320,14 +320,14 @@ class LimitsFlags(DeploymentFlags, total=False):
     prefill: Word | None
     """Tokens of a prompt [default: the context]"""
     mfu: Word | None
-    """Share of the peak FLOPs that counts as reachable"""
+    """Fraction of the peak FLOPs that the limit assumes"""
     mbu: Word | None
-    """Share of the memory bandwidth that counts as reachable"""
+    """Fraction of the memory bandwidth that the limit assumes"""
     output_len: int | None
-    """Tokens of an output on average: a sweep counts the KV tokens that leave the cache a step, where --context is the
-    length that requests end with"""
+    """Mean output tokens: a sweep then counts the KV tokens released per step; --context is the final length of a
+    request"""
     html: Word | None
-    """Write the answer as the page shows it: one HTML file that needs nothing else"""
+    """Write the answer as one self-contained HTML file"""
 
 
 class IntensityFlags(DeploymentFlags, total=False):
@@ -345,7 +345,7 @@ class CapacityFlags(DeploymentFlags, total=False):
     oversubscription: Word | None
     """Over-subscription of the KV cache: 2 serves twice the users that fit at full context"""
     users: Word | None
-    """Users to serve: says how many such deployments that takes"""
+    """Users to serve: prints how many such deployments are needed"""
     explain: bool | None
     """Show parameters, bytes and FLOPs tensor by tensor"""
     measured_log: Word | None
@@ -356,13 +356,13 @@ class SimulateFlags(LoadFlags, total=False):
     """Flags of ``roofcast simulate``."""
 
     measured_tpot: Word | None
-    """Mean TPOT that was measured of this deployment under this load: the answer is whether that is as forecast"""
+    """Measured mean TPOT of this deployment under this load, to compare with the forecast"""
     series: Word | None
-    """Write each replica's running and waiting requests, KV blocks, preemptions and tokens a second over time as CSV"""
+    """Write each replica's running and waiting requests, KV blocks, preemptions and tokens/s over time as CSV"""
     trace: Word | None
     """Write steps and requests as a Chrome trace, which Perfetto opens"""
     trace_limit: Word | None
-    """Events of the trace at most; it ends there"""
+    """Most events of the trace; later ones are dropped"""
 
 
 class SweepFlags(LoadFlags, total=False):
@@ -398,9 +398,9 @@ class PlanFlags(TypedDict, total=False):
     block_size: int | None
     """Tokens of a KV block [default: the scheduler's]"""
     num_gpu_blocks: int | None
-    """KV blocks [default: what the memory leaves]"""
+    """KV blocks [default: as many as fit]"""
     gpu_memory_utilization: float | None
-    """Share of the device memory that the engine may take; for tensorrt-llm of what is free beside weights and
+    """Fraction of device memory for the engine; for tensorrt-llm, fraction of the memory left by weights and
     activations [default: 0.9]"""
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
@@ -413,7 +413,7 @@ class PlanFlags(TypedDict, total=False):
     max_num_queued_tokens: int | None
     """Prompt tokens without a first token from which a replica's server refuses requests"""
     prefill_schedule_interval: int | None
-    """Steps from one with prompts beside decodes to the next; before vLLM 0.33 in data-parallel engines"""
+    """Steps from one prefill to the next while requests decode; before vLLM 0.33 only in data-parallel engines"""
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     policy: Word | None
@@ -425,7 +425,7 @@ class PlanFlags(TypedDict, total=False):
     max_prefill_tokens: int | None
     """Tokens of the prompts of a step of SGLang's"""
     enable_mixed_chunk: bool | None
-    """Whether SGLang decodes beside prompts [default: false]"""
+    """Whether SGLang mixes decodes into prefill batches [default: false]"""
     schedule_conservativeness: float | None
     """Factor on SGLang's first estimates [default: 1]"""
     prefill_max_requests: int | None
@@ -433,7 +433,7 @@ class PlanFlags(TypedDict, total=False):
     disable_radix_cache: bool | None
     """Whether SGLang keeps no prefixes [default: false]"""
     max_mamba_cache_size: int | None
-    """Recurrent states of SGLang's pool [default: what the memory leaves]"""
+    """Recurrent states in SGLang's pool [default: as many as fit]"""
     mamba_full_memory_ratio: float | None
     """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
@@ -472,7 +472,7 @@ class PlanFlags(TypedDict, total=False):
     scheduler_reserve_full_isl: bool | None
     """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
     watermark: float | None
-    """Share of the blocks kept free when admitting beside running requests [default: the scheduler's]"""
+    """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
     async_scheduling: bool | None
     """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
     requests wait as with it]"""
@@ -493,7 +493,7 @@ class PlanFlags(TypedDict, total=False):
     language_model_only: bool | None
     """Whether towers for images and sound are not loaded [default: false]"""
     kv_cache_memory_bytes: int | None
-    """Bytes of KV cache on each accelerator, in place of what the utilization leaves"""
+    """Bytes of KV cache per accelerator; replaces gpu_memory_utilization"""
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
     max_cudagraph_capture_size: int | None
@@ -503,7 +503,7 @@ class PlanFlags(TypedDict, total=False):
     """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
     calibrated]"""
     quantization_kernel: Word | None
-    """Kernel of quantized weights, as in marlin, awq, exllama-v2 [default: what the engine's version uses]"""
+    """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
     fuse_layers: bool | None
     """Whether projections of one input are one product [default: as calibrated]"""
     frontend: Word | None
@@ -608,7 +608,7 @@ class PlanFlags(TypedDict, total=False):
     tp: int | None
     """Tensor-parallel degrees [default: every legal one]"""
     disaggregated: bool | None
-    """Look at fleets with prefill and decode apart, too"""
+    """Also search disaggregated fleets"""
     min_accelerators: int | None
     """Accelerators in all, at least [default: 1]"""
     requests: int | None
@@ -622,8 +622,7 @@ class PlanFlags(TypedDict, total=False):
     """Chance of meeting the SLO that the best plan has at least, given the bands of forecasts; 0 takes what meets it as
     forecast [default: 0.8]"""
     minimise: Word | None
-    """What the best plan has least of: cost_per_hour, cost_per_million_tokens, accelerators or energy [default:
-    cost_per_hour]"""
+    """Objective to minimise: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
@@ -634,16 +633,16 @@ class PlanFlags(TypedDict, total=False):
     catalog: Words | None
     """A TOML file of accelerators and models, in addition to the embedded catalog; its entries win"""
     exhaustive: bool | None
-    """Simulate every deployment that fits, without pruning by limit and estimate: slower, with an equal best"""
+    """Simulate every deployment that fits, without pruning by limit and estimate: slower, and the best is equal"""
     why: Word | None
-    """Print the result for a deployment, as in 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
+    """Print the result of one deployment, such as 'accelerator=h100-sxm tp=4 replicas=2 weights=fp8'"""
     measured: Word | None
-    """Begin from what runs: with --from-command or --from-manifest, a client's result (`vllm bench serve --save-
-    result`, roofcast bench --json) against that deployment on hardware.accelerator. It calibrates the plan"""
+    """A client's result (`vllm bench serve --save-result`, roofcast bench --json) against the deployment of --from-
+    command or --from-manifest on hardware.accelerator; it calibrates the plan"""
     launch_dir: Word | None
     """Write commands, manifests, the spec and the line of roofcast bench for the best into this folder"""
     html: Word | None
-    """Write the answer as the page shows it: one HTML file that needs nothing else"""
+    """Write the answer as one self-contained HTML file"""
 
 
 class ValidateFlags(TypedDict, total=False):
@@ -654,7 +653,7 @@ class ValidateFlags(TypedDict, total=False):
     hardware: Word | None
     """Accelerator, as in h100-sxm, or its .toml"""
     count: int | None
-    """Accelerators in all [default: as many as --tp]"""
+    """Total accelerators [default: as many as --tp]"""
     tp: int | None
     """Tensor parallelism"""
     weights: Word | None
@@ -668,20 +667,20 @@ class ValidateFlags(TypedDict, total=False):
     concurrency: int | None
     """Requests in flight at all times, for .jsonl; with --rate, the most in flight"""
     rate: float | None
-    """Requests that came a second, for .jsonl"""
+    """Requests per second, for .jsonl"""
     group: Word | None
-    """Only rows whose source, group and kind hold every one of these words, as in 'splitwise 70b h100'"""
+    """Only rows whose source, group and kind contain all these words, as in 'splitwise 70b h100'"""
     split: Word | None
     """Only rows on this side: of public measurements a quarter of the groups may be looked at row by row, the others
     judge"""
     html: Word | None
-    """Write the answer as the page shows it: one HTML file that needs nothing else"""
+    """Write the answer as one self-contained HTML file"""
     curves: Word | None
     """Draw measured times over batch, prompt or context as SVG, with their forecasts and limits"""
     per_row: Word | None
     """Write measured, forecast and limit of every row as CSV, with the parts of the forecast's time"""
     calibration: Word | None
-    """A calibration in place of the embedded one"""
+    """A calibration that replaces the embedded one"""
     catalog: Words | None
     """A TOML file of accelerators and models, in addition to the embedded catalog; its entries win"""
 
@@ -694,7 +693,7 @@ class CalibrateFlags(TypedDict, total=False):
     hardware: Word | None
     """Accelerator, as in h100-sxm, or its .toml"""
     count: int | None
-    """Accelerators in all [default: as many as --tp]"""
+    """Total accelerators [default: as many as --tp]"""
     tp: int | None
     """Tensor parallelism"""
     weights: Word | None
@@ -708,7 +707,7 @@ class CalibrateFlags(TypedDict, total=False):
     concurrency: int | None
     """Requests in flight at all times, for .jsonl; with --rate, the most in flight"""
     rate: float | None
-    """Requests that came a second, for .jsonl"""
+    """Requests per second, for .jsonl"""
     output: Word | None
     """Write the calibration as TOML, or with --kernels the file of times"""
     teaching: bool | None
