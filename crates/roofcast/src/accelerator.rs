@@ -95,16 +95,16 @@ fn usual_host() -> f64 {
 #[serde(deny_unknown_fields)]
 pub struct MemoryOption {
     /// Lower-case id, as in `m4-max-64gb`.
-    pub id: String,
+    pub(crate) id: String,
     /// The maker's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Further ids of the variant.
     #[serde(default)]
-    pub aliases: Vec<String>,
+    pub(crate) aliases: Vec<String>,
     /// Nominal memory in bytes, as the maker counts it.
-    pub memory_bytes: Bytes,
+    pub(crate) memory_bytes: Bytes,
     /// Memory in bytes that the driver reports to a program.
-    pub usable_bytes: Bytes,
+    pub(crate) usable_bytes: Bytes,
 }
 
 /// Link between an accelerator and the memory of its host.
@@ -112,13 +112,13 @@ pub struct MemoryOption {
 #[serde(deny_unknown_fields)]
 pub struct HostLink {
     /// Kind of link, as in `pcie5`, `nvlink-c2c`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Bytes per second in one direction.
-    pub bytes_per_s: ByteRate,
+    pub(crate) bytes_per_s: ByteRate,
     /// One accelerator's part of the bandwidth of the host's memory in bytes per second, reads and writes together;
     /// unbounded if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes_per_s: Option<ByteRate>,
+    pub(crate) memory_bytes_per_s: Option<ByteRate>,
 }
 
 /// Link between the accelerators of a node.
@@ -135,10 +135,10 @@ pub struct Link {
     pub latency_s: f64,
     /// Number of axes of a torus.
     #[serde(default)]
-    pub axes: Option<u32>,
+    pub(crate) axes: Option<u32>,
     /// Chips along an axis of a torus at which the axis closes to a ring; if absent, every axis is a ring.
     #[serde(default)]
-    pub wraps: Option<u64>,
+    pub(crate) wraps: Option<u64>,
 }
 
 /// Shape of a link.

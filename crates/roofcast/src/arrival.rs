@@ -35,14 +35,14 @@ pub struct Arrival {
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
     /// The request as it arrived.
-    pub arrival: Arrival,
+    pub(crate) arrival: Arrival,
     /// Time of the first output token.
-    pub first: Ticks,
+    pub(crate) first: Ticks,
     /// Number of times that the request was preempted.
-    pub preemptions: u32,
+    pub(crate) preemptions: u32,
     /// Number of prompt tokens that were found in the prefix cache.
-    pub cached: u64,
+    pub(crate) cached: u64,
     /// Sequence id in the replica that served the request, for a replica that keeps the KV cache until another one
     /// fetches it.
-    pub id: SequenceId,
+    pub(crate) id: SequenceId,
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bands {
     /// Depth of evidence: how much of the deployment has been measured.
-    pub evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// Sentence that names the measurements behind the forecast.
     pub rests_on: String,
     /// Mean time to first token, in ms.
@@ -36,17 +36,17 @@ pub struct Span {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ForecastMeans {
     /// Mean time to first token, in ms.
-    pub ttft_ms: f64,
+    pub(crate) ttft_ms: f64,
     /// Mean time per output token, in ms.
-    pub tpot_ms: f64,
+    pub(crate) tpot_ms: f64,
     /// Lower bound (roofline) of the mean time per output token, in ms.
-    pub limit_tpot_ms: f64,
+    pub(crate) limit_tpot_ms: f64,
     /// Mean end-to-end latency, in ms.
-    pub e2el_ms: f64,
+    pub(crate) e2el_ms: f64,
     /// Output tokens per second; `None` if the load fixes the throughput.
-    pub output_tok_s: Option<f64>,
+    pub(crate) output_tok_s: Option<f64>,
     /// True if requests arrived at a given rate, whether or not earlier ones had ended (an open loop).
-    pub open_loop: bool,
+    pub(crate) open_loop: bool,
 }
 
 impl Bands {

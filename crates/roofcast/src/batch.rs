@@ -6,23 +6,23 @@
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
     /// Groups of sequences that have equal lengths.
-    pub groups: Vec<Sequences>,
+    pub(crate) groups: Vec<Sequences>,
 }
 
 /// Group of equal sequences of one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sequences {
+pub(crate) struct Sequences {
     /// Number of sequences.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Tokens that each sequence computes in this pass.
-    pub new: u64,
+    pub(crate) new: u64,
     /// Context of each sequence in tokens, new tokens included.
-    pub context: u64,
+    pub(crate) context: u64,
     /// Rows per sequence whose logits are sampled: one if a prompt ends or a token is decoded, every row if drafts
     /// are verified, otherwise none.
-    pub sampled: u64,
+    pub(crate) sampled: u64,
     /// Phase of the sequences.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
 }
 
 /// Context tokens that attention reads in a decode step, summed over sequences; also used for the growth of these
@@ -30,14 +30,14 @@ pub struct Sequences {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen<'a> {
     /// Tokens read by full attention.
-    pub all: u64,
+    pub(crate) all: u64,
     /// Tokens read by sliding-window attention, for each of the model's window lengths (`reaches`).
-    pub within: &'a [u64],
+    pub(crate) within: &'a [u64],
 }
 
 /// Phase of a sequence in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Prefill of prompt tokens.
     Prompt,
     /// Decode of the next token, with drafts to verify if there are any.

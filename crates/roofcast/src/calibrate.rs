@@ -94,7 +94,7 @@ struct FitRow {
 /// Linearized problem at the fitted numbers, with the rows that it was built from.
 pub struct Fit {
     /// Calibration with the fitted numbers.
-    pub calibration: Calibration,
+    pub(crate) calibration: Calibration,
     measured: Vec<Measurement>,
     rows: Vec<FitRow>,
     problem: Problem,
@@ -108,11 +108,11 @@ pub struct Residual {
     /// Natural logarithm of forecast over measured.
     pub log: f64,
     /// Weight of the row in quantiles.
-    pub weight: f64,
+    pub(crate) weight: f64,
     /// Depth of evidence behind the forecast.
-    pub evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// Class of load of the row: single step, closed loop or open loop.
-    pub load: Load,
+    pub(crate) load: Load,
 }
 
 impl Fit {

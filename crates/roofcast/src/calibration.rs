@@ -57,19 +57,19 @@ pub struct Calibration {
 #[serde(deny_unknown_fields)]
 pub struct VendorShares {
     /// Name of the vendor, as in `nvidia`.
-    pub vendor: String,
+    pub(crate) vendor: String,
     /// Efficiencies of GEMMs: fraction of the peak, then of the bandwidth.
-    pub gemm: [f64; 2],
+    pub(crate) gemm: [f64; 2],
     /// Efficiencies of routed experts: fraction of the peak, then of the bandwidth.
-    pub experts: [f64; 2],
+    pub(crate) experts: [f64; 2],
     /// Efficiencies of attention and recurrences: fraction of the peak, then of the bandwidth.
-    pub attention: [f64; 2],
+    pub(crate) attention: [f64; 2],
     /// Efficiency of all-reduces: fraction of the link's bandwidth.
-    pub link: f64,
+    pub(crate) link: f64,
     /// Fixed time of each kernel in microseconds, on top of its work at the efficiency.
-    pub start_us: f64,
+    pub(crate) start_us: f64,
     /// Source of the figures.
-    pub source: String,
+    pub(crate) source: String,
 }
 
 /// Numbers of one engine, or of its older versions.
@@ -77,28 +77,28 @@ pub struct VendorShares {
 #[serde(deny_unknown_fields)]
 pub struct EngineNumbers {
     /// Name of the engine, as in `vllm`.
-    pub name: String,
+    pub(crate) name: String,
     /// First version that these numbers do not apply to, with its month: `0.14.0 (2026-01)`; absent for the newest
     /// numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
+    pub(crate) until: Option<String>,
     /// Source of the priors and bounds.
-    pub source: String,
+    pub(crate) source: String,
     /// Numbers by name. Numbers that an older version does not list are taken from the next newer version.
-    pub times: BTreeMap<String, Constant>,
+    pub(crate) times: BTreeMap<String, Constant>,
 }
 
 /// Calibration key: the properties of a deployment that select measured and fitted numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct CalibrationKey<'a> {
     /// The chip.
-    pub accelerator: &'a Accelerator,
+    pub(crate) accelerator: &'a Accelerator,
     /// The engine's name, version and settings.
-    pub engine: &'a EngineSettings,
+    pub(crate) engine: &'a EngineSettings,
     /// The weight format.
-    pub weights: &'a str,
+    pub(crate) weights: &'a str,
     /// Dtype of activations that the deployment requests, if any.
-    pub activations: Option<Dtype>,
+    pub(crate) activations: Option<Dtype>,
 }
 
 impl<'a> CalibrationKey<'a> {

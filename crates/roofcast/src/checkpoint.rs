@@ -14,15 +14,15 @@ use crate::units::Bytes;
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Stored {
     /// Name in the file.
-    pub name: String,
+    pub(crate) name: String,
     /// Type in the file, in lower case: `bf16`, `q4_k`, …
-    pub dtype: String,
+    pub(crate) dtype: String,
     /// Dimensions, outermost first.
-    pub shape: Vec<u64>,
+    pub(crate) shape: Vec<u64>,
     /// Number of values.
-    pub elements: u64,
+    pub(crate) elements: u64,
     /// Bytes of the values as stored.
-    pub bytes: Bytes,
+    pub(crate) bytes: Bytes,
 }
 
 /// Most tensors accepted in a file, more than any checkpoint has.

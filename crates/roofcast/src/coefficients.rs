@@ -28,30 +28,30 @@ pub struct Coefficients {
     /// Description of the measurements behind a forecast, for reports.
     pub name: String,
     /// Source of operators' times.
-    pub kernels: KernelTimes,
+    pub(crate) kernels: KernelTimes,
     /// Behaviour of the quantized-weight kernel by number of rows of the GEMM.
-    pub regimes: Regimes,
+    pub(crate) regimes: Regimes,
     /// Requested attention backend; `None` for the backend whose kernels were measured.
-    pub attention: Option<AttentionKernel>,
+    pub(crate) attention: Option<AttentionKernel>,
     /// Number of the chip's multiprocessors, if known.
-    pub multiprocessors: Option<u64>,
+    pub(crate) multiprocessors: Option<u64>,
     /// Times that the engine adds to kernels: host, launches and server.
     pub engine: EngineTimes,
     /// Launches of a layer counted one by one; `None` if `engine` includes them.
-    pub launches: Option<Launches>,
+    pub(crate) launches: Option<Launches>,
     /// Host time that the server's loop adds to the times in `engine`.
-    pub server: ServerLoop,
+    pub(crate) server: ServerLoop,
     /// Depth of evidence: how much of the deployment was measured.
-    pub evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// Bands of a forecast; `None` if none were derived.
     pub band: Option<Band>,
     /// Factor on every time: 1, except for what-if questions about a slower machine.
-    pub factor: f64,
+    pub(crate) factor: f64,
 }
 
 /// Source of operators' times.
 #[derive(Debug, Clone, PartialEq)]
-pub enum KernelTimes {
+pub(crate) enum KernelTimes {
     /// Fixed efficiencies of peak rates and bandwidth, without any engine time: a limit.
     Ideal {
         /// Fraction of the peak rates.
@@ -70,17 +70,17 @@ pub enum KernelTimes {
 
 /// Efficiencies of kernels without measurements, as fractions of a chip's rates, and a kernel's fixed start time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct KernelEfficiency {
+pub(crate) struct KernelEfficiency {
     /// Efficiencies of GEMMs: fraction of the peak, then of the bandwidth.
-    pub gemm: [f64; 2],
+    pub(crate) gemm: [f64; 2],
     /// Efficiencies of routed experts: fraction of the peak, then of the bandwidth.
-    pub experts: [f64; 2],
+    pub(crate) experts: [f64; 2],
     /// Efficiencies of attention and recurrences: fraction of the peak, then of the bandwidth.
-    pub attention: [f64; 2],
+    pub(crate) attention: [f64; 2],
     /// Efficiency of all-reduces: fraction of the link's bandwidth.
-    pub link: f64,
+    pub(crate) link: f64,
     /// Fixed time of each kernel in seconds, on top of its work at the efficiency.
-    pub start: f64,
+    pub(crate) start: f64,
 }
 
 impl KernelEfficiency {

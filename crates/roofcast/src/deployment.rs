@@ -48,7 +48,7 @@ pub struct Deployment {
     /// Bytes of one replica's weights, unsharded; tied and replicated weights are counted once.
     pub weight_bytes: Bytes,
     /// Every weight tensor with its format; equal tensors of several layers are merged.
-    pub tensors: Vec<Held>,
+    pub(crate) tensors: Vec<Held>,
     /// Pipeline stages, from first to last.
     pub stages: Vec<PipelineStage>,
     /// Assumptions about values that the input does not state, as sentences for reports.
@@ -56,80 +56,80 @@ pub struct Deployment {
     /// Options that were resolved, kept as a base for variations.
     asked: DeploymentOptions,
     /// Deployment of the draft model, on the same ranks as this model.
-    pub draft: Option<Box<Deployment>>,
+    pub(crate) draft: Option<Box<Deployment>>,
     /// Deployment on the second accelerator of a fleet of two kinds.
-    pub other: Option<Box<Deployment>>,
+    pub(crate) other: Option<Box<Deployment>>,
 }
 
 /// Weight tensor with its number format.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Held {
+pub(crate) struct Held {
     /// Tensor of the model.
-    pub tensor: Tensor,
+    pub(crate) tensor: Tensor,
     /// Format of the tensor.
-    pub format: Format,
+    pub(crate) format: Format,
     /// Number of layers with such a tensor; 1 outside the layers.
-    pub layers: u64,
+    pub(crate) layers: u64,
 }
 
 /// Layers of one pipeline stage; equal layers are merged.
 #[derive(Debug, Clone)]
 pub struct PipelineStage {
     /// Distinct layers, each with the number of layers equal to it.
-    pub blocks: Vec<(Block, u64)>,
+    pub(crate) blocks: Vec<(Block, u64)>,
     /// GEMMs outside the layers, such as lm_head on the last stage.
-    pub outer: Vec<Gemm>,
+    pub(crate) outer: Vec<Gemm>,
     /// Bytes of the embedding row that each token reads, per rank.
-    pub embedding_row: Bytes,
+    pub(crate) embedding_row: Bytes,
     /// Bytes of weights on one rank.
     pub weight_bytes: Bytes,
 }
 
 /// Work of one rank for one layer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Block {
+pub(crate) struct Block {
     /// GEMMs with dense weights, by operator.
-    pub gemms: Vec<Gemm>,
+    pub(crate) gemms: Vec<Gemm>,
     /// Token mixer: attention or a recurrence.
-    pub mixer: Mixer,
+    pub(crate) mixer: Mixer,
     /// Routed experts, if the layer has any.
-    pub experts: Option<ExpertShard>,
+    pub(crate) experts: Option<ExpertShard>,
     /// Number of all-reduces of the residual stream under tensor parallelism.
-    pub all_reduces: u64,
+    pub(crate) all_reduces: u64,
 }
 
 /// One operator's weights on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Gemm {
+pub(crate) struct Gemm {
     /// Operator of the weights, as in `qkv_proj`.
-    pub operator: OperatorKind,
+    pub(crate) operator: OperatorKind,
     /// Matrix elements; each costs one multiplication and one addition per token.
-    pub elements: u64,
+    pub(crate) elements: u64,
     /// Output values per row of the input.
-    pub outputs: u64,
+    pub(crate) outputs: u64,
     /// Bytes of weights read from memory, biases included.
-    pub weight_bytes: Bytes,
+    pub(crate) weight_bytes: Bytes,
     /// Dtype of the arithmetic.
-    pub dtype: Dtype,
+    pub(crate) dtype: Dtype,
     /// Peak FLOP/s in `dtype`.
-    pub rate: FlopRate,
+    pub(crate) rate: FlopRate,
 }
 
 /// The routed experts that one rank holds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ExpertShard {
+pub(crate) struct ExpertShard {
     /// Routed experts of the whole layer.
-    pub experts: Experts,
+    pub(crate) experts: Experts,
     /// Number of experts on this rank.
-    pub local: u64,
+    pub(crate) local: u64,
     /// Elements of one expert on this rank: a slice under tensor parallelism.
-    pub elements: u64,
+    pub(crate) elements: u64,
     /// Bytes of one expert's slice on this rank.
-    pub bytes: Bytes,
+    pub(crate) bytes: Bytes,
     /// Dtype of the arithmetic.
-    pub dtype: Dtype,
+    pub(crate) dtype: Dtype,
     /// Peak FLOP/s in `dtype`.
-    pub rate: FlopRate,
+    pub(crate) rate: FlopRate,
 }
 
 /// Inputs of [`Deployment::resolve`] in addition to model and accelerator.

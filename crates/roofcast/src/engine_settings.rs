@@ -37,16 +37,16 @@ pub struct EngineSettings {
     pub gpu_memory_utilization: f64,
     /// Layout of the KV cache, if reads of block tables are to be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kv_layout: Option<KvLayout>,
+    pub(crate) kv_layout: Option<KvLayout>,
     /// Engine and version.
     #[serde(skip)]
-    pub release: Release,
+    pub(crate) release: Release,
     /// True if requests pass through the engine's server; false for a program that calls the engine directly.
     #[serde(skip)]
-    pub served: bool,
+    pub(crate) served: bool,
     /// Type of server between the engine and its clients.
     #[serde(skip)]
-    pub frontend: Frontend,
+    pub(crate) frontend: Frontend,
     /// Scheduling policy.
     #[serde(skip)]
     pub scheduler: SchedulerKind,
@@ -55,62 +55,62 @@ pub struct EngineSettings {
     pub cost: CostKind,
     /// Order of the queue of waiting requests.
     #[serde(skip)]
-    pub policy: QueuePolicy,
+    pub(crate) policy: QueuePolicy,
     /// Accuracy of predicted output lengths under `policy = "sjf"`.
     #[serde(skip)]
-    pub length_prediction: Prediction,
+    pub(crate) length_prediction: Prediction,
     /// Longest sequence in tokens that is served; the model's bound if absent.
     #[serde(skip)]
     pub max_model_len: Option<u64>,
     /// Number of KV blocks, which overrides the number that fits in memory.
     #[serde(skip)]
-    pub num_gpu_blocks: Option<u64>,
+    pub(crate) num_gpu_blocks: Option<u64>,
     /// Bytes of KV cache on each accelerator, which overrides the bytes that the memory fraction gives.
     #[serde(skip)]
-    pub kv_cache_memory_bytes: Option<u64>,
+    pub(crate) kv_cache_memory_bytes: Option<u64>,
     /// Chunked prefill as requested; the scheduler's default if absent.
     #[serde(skip)]
-    pub enable_chunked_prefill: Option<bool>,
+    pub(crate) enable_chunked_prefill: Option<bool>,
     /// Prefix caching as requested; if absent, on or off by the workload.
     #[serde(skip)]
-    pub enable_prefix_caching: Option<bool>,
+    pub(crate) enable_prefix_caching: Option<bool>,
     /// True if admission requires free blocks for the whole prompt, not only for its first chunk.
     #[serde(skip)]
-    pub scheduler_reserve_full_isl: bool,
+    pub(crate) scheduler_reserve_full_isl: bool,
     /// Fraction of all blocks that must stay free when a request is admitted while others run.
     #[serde(skip)]
-    pub watermark: f64,
+    pub(crate) watermark: f64,
     /// GiB of host memory per accelerator for swapped KV caches.
     #[serde(skip)]
-    pub swap_space: f64,
+    pub(crate) swap_space: f64,
     /// True if the encoders of images and sound are not loaded.
     #[serde(skip)]
-    pub language_model_only: bool,
+    pub(crate) language_model_only: bool,
     /// True if the host launches every kernel of a step separately, false if it launches captured graphs.
     #[serde(skip)]
-    pub enforce_eager: bool,
+    pub(crate) enforce_eager: bool,
     /// Attention backend of decodes; the engine's default if absent.
     #[serde(skip)]
-    pub attention_backend: Option<AttentionBackend>,
+    pub(crate) attention_backend: Option<AttentionBackend>,
     /// Name of the kernel for quantized weights; the release's default if absent.
     #[serde(skip)]
-    pub quantization_kernel: Option<String>,
+    pub(crate) quantization_kernel: Option<String>,
     /// True to compute the projections of one input as one GEMM, false to compute them separately; the engine's
     /// default if absent.
     #[serde(skip)]
-    pub fuse_layers: Option<bool>,
+    pub(crate) fuse_layers: Option<bool>,
     /// Speculative decoding: drafts that the model verifies.
     #[serde(skip)]
-    pub speculative: Option<SpeculativeSpec>,
+    pub(crate) speculative: Option<SpeculativeSpec>,
     /// Host memory as a tier of the KV cache, if enabled.
     #[serde(skip)]
     pub(crate) host_tier: Option<HostTierSettings>,
     /// SGLang's pool of recurrent states.
     #[serde(skip)]
-    pub states: StatePool,
+    pub(crate) states: StatePool,
     /// Sizes that the spec sets. Schedulers' own defaults do not replace them, and commands repeat them.
     #[serde(skip)]
-    pub requested: Requested,
+    pub(crate) requested: Requested,
     #[serde(skip)]
     own: OwnOrRefusal,
 }
@@ -120,15 +120,15 @@ type OwnOrRefusal = std::result::Result<Own, Error>;
 
 /// Sizes that a spec sets; `None` for a default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Requested {
+pub(crate) struct Requested {
     /// Sequences that run at one time.
-    pub max_num_seqs: Option<u64>,
+    pub(crate) max_num_seqs: Option<u64>,
     /// Most tokens of a step.
-    pub max_num_batched_tokens: Option<u64>,
+    pub(crate) max_num_batched_tokens: Option<u64>,
     /// Tokens of a KV block.
-    pub block_size: Option<u64>,
+    pub(crate) block_size: Option<u64>,
     /// Tokens of the largest captured step with prompts.
-    pub max_cudagraph_capture_size: Option<u64>,
+    pub(crate) max_cudagraph_capture_size: Option<u64>,
 }
 
 /// Defaults of an engine's sizes on a chip, for a model.

@@ -45,23 +45,23 @@ pub struct Fleet {
     /// The replicas.
     pub replicas: Vec<Box<dyn Replica>>,
     /// The router that chooses a replica for each request.
-    pub router: Router,
+    pub(crate) router: Router,
     /// Sort order of queues.
-    pub ranking: QueueOrder,
+    pub(crate) ranking: QueueOrder,
     /// Results that clients see.
     pub results: Results,
     /// Assignment of replicas to prefill and decode; `None` if every replica does both.
-    pub pools: Option<Pools>,
+    pub(crate) pools: Option<Pools>,
     /// Autoscaling state; `None` if all replicas are always up.
-    pub scaling: Option<Scaling>,
+    pub(crate) scaling: Option<Scaling>,
     /// Limits of the queues; `None` if queues are unlimited.
-    pub admission: Option<Admission>,
+    pub(crate) admission: Option<Admission>,
     /// HTTP servers in front of the replicas; `None` if they add no time.
-    pub servers: Option<Servers>,
+    pub(crate) servers: Option<Servers>,
     /// True if the run counts the prompt tokens that are found in the caches of chosen replicas.
-    pub counts_prefixes: bool,
+    pub(crate) counts_prefixes: bool,
     /// Prompt tokens found in the caches of chosen replicas.
-    pub prefixes: FoundPrefixes,
+    pub(crate) prefixes: FoundPrefixes,
     /// Indices of the replicas that accept requests.
     open: Vec<usize>,
     departures: Vec<Departure>,

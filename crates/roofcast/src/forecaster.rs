@@ -19,9 +19,9 @@ pub struct Forecaster {
     /// Efficiencies and added times of the machine and the engine.
     pub coefficients: Arc<Coefficients>,
     /// Forecaster of the draft model.
-    pub draft: Option<Box<Forecaster>>,
+    pub(crate) draft: Option<Box<Forecaster>>,
     /// Forecaster on the second accelerator of a fleet of two kinds.
-    pub other: Option<Box<Forecaster>>,
+    pub(crate) other: Option<Box<Forecaster>>,
 }
 
 impl Forecaster {

@@ -24,11 +24,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KernelTime {
     /// Time from efficiencies: for limits, and for unmeasured kernels.
-    pub rates: RateFormula,
+    pub(crate) rates: RateFormula,
     /// Measured times, if the kernel was timed.
-    pub measured: Option<MeasuredTimes>,
+    pub(crate) measured: Option<MeasuredTimes>,
     /// Measurement or assumption that the time is based on.
-    pub basis: Basis,
+    pub(crate) basis: Basis,
 }
 
 /// Measured times of one operator in one layer.

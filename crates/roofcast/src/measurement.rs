@@ -131,9 +131,9 @@ pub struct Metrics {
     /// End-to-end latency, in ms.
     pub e2e_ms: Option<f64>,
     /// Output tokens per second.
-    pub output_tok_s: Option<f64>,
+    pub(crate) output_tok_s: Option<f64>,
     /// Prompt and output tokens per second.
-    pub total_tok_s: Option<f64>,
+    pub(crate) total_tok_s: Option<f64>,
 }
 
 impl Metrics {
@@ -183,7 +183,7 @@ pub struct Measurement {
     /// Degrees of parallelism; in disaggregated rows, of one decode worker.
     pub parallelism: RequestedParallelism,
     /// Prefill pool and decode pool of a disaggregated row.
-    pub pools: Option<[PoolSpec; 2]>,
+    pub(crate) pools: Option<[PoolSpec; 2]>,
     /// Name of the engine, as in `vllm`.
     pub engine: String,
     /// Version of the engine in the source's spelling; empty if unknown.
@@ -207,7 +207,7 @@ pub struct Measurement {
     /// True if the times are medians, false if they are means.
     pub median: bool,
     /// Settings of server and client.
-    pub settings: RowSettings,
+    pub(crate) settings: RowSettings,
 }
 
 /// Beginning of ids of models whose publisher's fp8 checkpoints have one scale per 128 × 128 weights: Qwen3-32B-FP8.

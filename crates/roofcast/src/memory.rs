@@ -64,7 +64,7 @@ pub struct Rank {
     /// Bytes that remain for KV.
     pub kv_bytes: Bytes,
     /// Bytes that are missing if weights and reserves alone do not fit, or if the engine requests more than is free.
-    pub short_by_bytes: Bytes,
+    pub(crate) short_by_bytes: Bytes,
 }
 
 impl Rank {

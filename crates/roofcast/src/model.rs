@@ -79,11 +79,11 @@ pub enum Checkpoint {
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredFormats {
     /// Kind of file, for reports: `gguf`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Format of each tensor, by module path, as in `layers.3.self_attn.q_proj`.
-    pub formats: BTreeMap<String, Format>,
+    pub(crate) formats: BTreeMap<String, Format>,
     /// Format of tensors that the file does not name: norms and biases.
-    pub other: Format,
+    pub(crate) other: Format,
 }
 
 /// One transformer block.
@@ -92,15 +92,15 @@ pub struct Layer {
     /// Token mixer: attention, a recurrence, or a convolution.
     pub mixer: Mixer,
     /// Feed-forward part, which transforms each token independently.
-    pub ffn: Ffn,
+    pub(crate) ffn: Ffn,
     /// Number of weights in the norms around mixer and feed-forward part.
-    pub norms: u64,
+    pub(crate) norms: u64,
     /// True if attention and feed-forward part run in parallel on one input and share one all-reduce (GPT-J, NeoX,
     /// Falcon).
-    pub parallel: bool,
+    pub(crate) parallel: bool,
     /// Tensors of neither mixer nor feed-forward part: hyper-connections, per-layer inputs, a linear layer in place
     /// of either.
-    pub extra: Vec<Tensor>,
+    pub(crate) extra: Vec<Tensor>,
 }
 
 impl Layer {

@@ -28,17 +28,17 @@ use std::ops::AddAssign;
 
 /// Operator of a forward pass, in all layers in which its work is equal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Operator {
+pub(crate) struct Operator {
     /// Kind of operator.
-    pub kind: OperatorKind,
+    pub(crate) kind: OperatorKind,
     /// Number of layers that have the operator.
-    pub layers: u64,
+    pub(crate) layers: u64,
     /// Dtype of the arithmetic.
-    pub dtype: Dtype,
+    pub(crate) dtype: Dtype,
     /// Peak FLOP/s in `dtype`.
-    pub rate: FlopRate,
+    pub(crate) rate: FlopRate,
     /// Work in one layer, as a function of the step.
-    pub form: Form,
+    pub(crate) form: Form,
 }
 
 impl Operator {
@@ -66,7 +66,7 @@ impl Operator {
 
 /// Work in one layer of one rank, as a function of the step.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Form {
+pub(crate) enum Form {
     /// GEMM over rows: 2·elements FLOPs per row; the weights are read once.
     Product {
         /// Rows that the GEMM computes.
@@ -94,18 +94,18 @@ impl Form {
 
 /// Weight matrix on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Matrix {
+pub(crate) struct Matrix {
     /// Number of elements.
-    pub elements: f64,
+    pub(crate) elements: f64,
     /// Output values per row of the input.
-    pub outputs: f64,
+    pub(crate) outputs: f64,
     /// Bytes of the elements, biases included.
-    pub weight_bytes: f64,
+    pub(crate) weight_bytes: f64,
 }
 
 /// Rows of a step for which an operator computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rows {
+pub(crate) enum Rows {
     /// Rows of all tokens.
     Computed,
     /// Rows whose logits are sampled.
@@ -114,13 +114,13 @@ pub enum Rows {
 
 /// FLOPs and bytes of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Work {
+pub(crate) struct Work {
     /// FLOPs of arithmetic.
-    pub flops: f64,
+    pub(crate) flops: f64,
     /// Bytes of weights read.
-    pub weight_bytes: f64,
+    pub(crate) weight_bytes: f64,
     /// Bytes of KV cache or state, read and written.
-    pub kv_bytes: f64,
+    pub(crate) kv_bytes: f64,
 }
 
 impl Work {
@@ -144,22 +144,22 @@ impl AddAssign for Work {
 
 /// Work that depends on the context of each sequence, plus weights that are read once per step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ContextForm {
+pub(crate) struct ContextForm {
     /// Exact work of any sequence, decode or prompt chunk.
-    pub sequence: SequenceForm,
+    pub(crate) sequence: SequenceForm,
     /// Work of a sequence that decodes one token: `fixed + Σ term · min(context, reach)`.
-    pub decode: DecodeForm,
+    pub(crate) decode: DecodeForm,
     /// Shape by which the kernel was timed.
-    pub shape: KernelShape,
+    pub(crate) shape: KernelShape,
     /// True if a cached value has at most 8 bits.
-    pub narrow: bool,
+    pub(crate) narrow: bool,
     /// Bytes of weights, read once per step.
-    pub weight_bytes: f64,
+    pub(crate) weight_bytes: f64,
 }
 
 /// Shape of an attention or recurrence kernel on one rank, in the terms of the kernel tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KernelShape {
+pub(crate) enum KernelShape {
     /// Softmax attention over keys and values.
     Grouped {
         /// Number of query heads.
@@ -206,11 +206,11 @@ impl KernelShape {
 
 /// Work of one decoded token: a constant, plus terms proportional to the tokens of context within each reach.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct DecodeForm {
+pub(crate) struct DecodeForm {
     /// Work that does not depend on the context.
-    pub fixed: Work,
+    pub(crate) fixed: Work,
     /// Reach in tokens and work per token of context within the reach; `u64::MAX` means the whole context.
-    pub terms: Vec<(u64, Work)>,
+    pub(crate) terms: Vec<(u64, Work)>,
 }
 
 impl DecodeForm {
@@ -223,7 +223,7 @@ impl DecodeForm {
 
 /// Work of one sequence, by kind of mixer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum SequenceForm {
+pub(crate) enum SequenceForm {
     /// Softmax attention over keys and values.
     Grouped(Grouped),
     /// Softmax attention over latents (MLA).

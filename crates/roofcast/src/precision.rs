@@ -75,7 +75,7 @@ impl fmt::Display for Dtype {
 /// Width of a value in units of 1/65536 bit, so that 4.15625 bits (GPTQ with groups of 128) and 8 + 32/16384 bits
 /// (fp8 blocks) are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Width(u32);
+pub(crate) struct Width(u32);
 
 impl Width {
     const UNIT: u32 = 65_536;
@@ -106,9 +106,9 @@ impl Width {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Format {
     /// Name of the format in flags: `bf16`, `fp8`, `gptq-int4`, `q6_k`, …
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Stored bits per weight, scales and zero points included.
-    pub width: Width,
+    pub(crate) width: Width,
     /// Dtype of the arithmetic; `None` for weight-only formats, which compute in the 16-bit dtype of activations.
     pub compute: Option<Dtype>,
 }
@@ -260,7 +260,7 @@ pub struct KvFormat {
     /// Name of the format in flags and reports.
     pub name: &'static str,
     /// Bits per element, scales included.
-    pub width: Width,
+    pub(crate) width: Width,
 }
 
 impl KvFormat {

@@ -28,11 +28,11 @@ struct File {
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuantizedKernel {
     /// Name of the kernel, as in `marlin`.
-    pub name: String,
+    pub(crate) name: String,
     /// Weight formats that it supports.
-    pub formats: Vec<String>,
+    pub(crate) formats: Vec<String>,
     /// Source of the kernel's behaviour by number of rows.
-    pub source: String,
+    pub(crate) source: String,
     /// Efficiency of HBM traffic in the kernel's GEMMs, if it differs from the usual efficiency.
     gemm_memory: Option<f64>,
     /// Efficiency of arithmetic in the kernel's GEMMs, if it differs from the usual efficiency.
@@ -68,57 +68,57 @@ pub(crate) struct QuantizedKernel {
 
 /// Dequantization of weights to 16 bits in a separate kernel before a GEMM.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Unpacking {
+pub(crate) struct Unpacking {
     /// Smallest number of rows at which weights are dequantized first.
-    pub from: u64,
+    pub(crate) from: u64,
     /// Efficiency of the HBM traffic of dequantization: fraction of the bandwidth.
-    pub share: f64,
+    pub(crate) share: f64,
     /// Speed of the following GEMM relative to the usual 16-bit GEMM.
-    pub faster: f64,
+    pub(crate) faster: f64,
 }
 
 /// Rows that share one read of the weights. In a small-M GEMM, `at_once` rows share one read; in a larger GEMM, rows
 /// fill tiles, which compute all their rows and find the weights in caches.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RowBlocks {
+pub(crate) struct RowBlocks {
     /// Most rows of a small-M GEMM; for experts, most tokens.
-    pub few: u64,
+    pub(crate) few: u64,
     /// Number of rows of a small-M GEMM that share one read.
-    pub at_once: u64,
+    pub(crate) at_once: u64,
     /// Rows of a tile.
-    pub tile: u64,
+    pub(crate) tile: u64,
     /// Output columns of a tile; `None` if the number of tiles does not affect the time.
-    pub width: Option<u64>,
+    pub(crate) width: Option<u64>,
     /// Number of tiles that keep one multiprocessor busy.
     #[serde(default)]
-    pub resident: u64,
+    pub(crate) resident: u64,
 }
 
 /// Behaviour of a kernel by number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, std::default::Default)]
-pub struct Regimes {
+pub(crate) struct Regimes {
     /// Dequantization before the GEMM; `None` if the kernel never dequantizes first.
-    pub unpacking: Option<Unpacking>,
+    pub(crate) unpacking: Option<Unpacking>,
     /// Sharing of reads in GEMMs; `None` if one read serves all rows.
-    pub rows: Option<RowBlocks>,
+    pub(crate) rows: Option<RowBlocks>,
     /// Sharing of reads in routed experts; `None` if one read serves all rows.
-    pub expert_rows: Option<RowBlocks>,
+    pub(crate) expert_rows: Option<RowBlocks>,
     /// True if the kernel also computes routed experts, at an equal fraction of the peak.
-    pub experts_alike: bool,
+    pub(crate) experts_alike: bool,
     /// Additional HBM traffic of a GEMM's input, and of its output, as multiples of their bytes; `None` if measured
     /// times include it.
-    pub crossings: Option<[f64; 2]>,
+    pub(crate) crossings: Option<[f64; 2]>,
     /// Number of kernels that the host launches per GEMM in addition to the GEMM itself.
-    pub launches: u64,
+    pub(crate) launches: u64,
     /// Efficiency of HBM traffic in GEMMs; `None` for the usual efficiency.
-    pub memory: Option<f64>,
+    pub(crate) memory: Option<f64>,
     /// Efficiency of arithmetic in GEMMs; `None` for the usual efficiency.
-    pub compute: Option<f64>,
+    pub(crate) compute: Option<f64>,
     /// Fraction of the shorter of arithmetic and HBM traffic that is exposed in GEMMs; `None` for 0.
-    pub exposed: Option<f64>,
+    pub(crate) exposed: Option<f64>,
     /// FLOP/s of the GEMM in a kernel that also dequantizes, an upper bound in addition to the 16-bit rate.
-    pub beside_unpacking: Option<FlopRate>,
+    pub(crate) beside_unpacking: Option<FlopRate>,
 }
 
 /// Versions of an engine that choose a kernel by default: `since` ≤ version < `until`, each with its month, as in

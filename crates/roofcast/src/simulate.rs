@@ -53,7 +53,7 @@ pub struct Simulation {
     /// True if the run was interrupted; the other fields then count only the requests that had ended.
     pub interrupted: bool,
     /// Number of requests that arrived.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Number of requests that no engine with these settings could serve.
     pub refused: u64,
     /// Number of requests that were rejected because the queue was too long.
@@ -82,7 +82,7 @@ pub struct Simulation {
     pub sessions: Option<RecordedSessions>,
     /// True if the run ended before its last request because an SLO bound was certain to be missed.
     #[serde(skip)]
-    pub ended_early: bool,
+    pub(crate) ended_early: bool,
     /// Bands of the means; `None` if steps are priced at the limit.
     pub bands: Option<Bands>,
     /// Latencies of all completed requests, by name of the metric.
@@ -103,11 +103,11 @@ pub struct Simulation {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ReportedSettings {
     /// The scheduling policy.
-    pub scheduler: SchedulerKind,
+    pub(crate) scheduler: SchedulerKind,
     /// The order of the queue.
-    pub policy: QueuePolicy,
+    pub(crate) policy: QueuePolicy,
     /// Most requests that run at one time.
-    pub max_num_seqs: u64,
+    pub(crate) max_num_seqs: u64,
     /// Token budget of a step, over all data-parallel ranks.
     pub max_num_batched_tokens: u32,
     /// Most tokens of a request, prompt and output together.
@@ -115,9 +115,9 @@ pub struct ReportedSettings {
     /// True if a prompt may be split over steps (chunked prefill).
     pub enable_chunked_prefill: bool,
     /// True if blocks are found by their content (prefix cache).
-    pub enable_prefix_caching: bool,
+    pub(crate) enable_prefix_caching: bool,
     /// True if equal steps were simulated at once, which does not change the results.
-    pub leap: bool,
+    pub(crate) leap: bool,
 }
 
 /// Work of the engines, summed over replicas.
@@ -130,7 +130,7 @@ pub struct Activity {
     /// Most running requests in a step of one replica.
     pub max_running: u64,
     /// Most waiting requests at one replica.
-    pub max_waiting: u64,
+    pub(crate) max_waiting: u64,
     /// Number of preemptions.
     pub preemptions: u64,
     /// Number of computed tokens.
@@ -169,7 +169,7 @@ pub struct CacheUse {
     /// Number of attempts to admit that failed although the total free room was sufficient.
     pub scattered_refusals: u64,
     /// Mean external fragmentation over these failed attempts.
-    pub scattered_fragmentation: f64,
+    pub(crate) scattered_fragmentation: f64,
     /// Use of block tables; `None` unless the spec names a layout.
     pub tables: Option<Tables>,
     /// Use of the host tier; `None` without one.
@@ -208,7 +208,7 @@ pub struct HostUse {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tables {
     /// Layout of the KV cache in memory.
-    pub layout: KvLayout,
+    pub(crate) layout: KvLayout,
     /// Bytes of block tables that one layer with full attention reads.
     pub read_bytes: f64,
     /// Bytes of block tables that the host sends to each device.

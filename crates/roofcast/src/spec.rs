@@ -77,15 +77,15 @@ pub struct HardwareSpec {
     /// Catalog id of the accelerator.
     pub accelerator: Option<String>,
     /// Number of accelerators in total.
-    pub count: Option<u64>,
+    pub(crate) count: Option<u64>,
     /// Power limit of each accelerator in watts, as `nvidia-smi -pl` sets it. It changes energy only; rates are the
     /// datasheet's.
-    pub power_limit_w: Option<f64>,
+    pub(crate) power_limit_w: Option<f64>,
     /// GiB of each accelerator's memory that other processes use when the engine starts, as `nvidia-smi` prints it; 0
     /// if absent.
-    pub memory_used_gib: Option<f64>,
+    pub(crate) memory_used_gib: Option<f64>,
     /// True for nominal memory, perfect sharding and no reserved memory.
-    pub ideal: bool,
+    pub(crate) ideal: bool,
     /// Rules by which bytes and rates are counted.
     pub convention: Convention,
 }
@@ -120,13 +120,13 @@ pub enum Convention {
 #[serde(deny_unknown_fields, default)]
 pub struct ParallelismSpec {
     /// Tensor-parallel degree.
-    pub tp: Option<u64>,
+    pub(crate) tp: Option<u64>,
     /// Number of pipeline stages.
-    pub pp: Option<u64>,
+    pub(crate) pp: Option<u64>,
     /// Number of expert-parallel ranks.
-    pub ep: Option<u64>,
+    pub(crate) ep: Option<u64>,
     /// Number of data-parallel ranks of attention.
-    pub attention_dp: Option<u64>,
+    pub(crate) attention_dp: Option<u64>,
     /// Number of replicas, each a whole copy of the model.
     pub replicas: Option<u64>,
 }

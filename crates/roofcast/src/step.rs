@@ -26,53 +26,53 @@ use std::borrow::Cow;
 
 /// Work of a deployment's forward pass.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StepModel {
+pub(crate) struct StepModel {
     /// Operators of all stages, in order of execution.
-    pub operators: Vec<Operator>,
+    pub(crate) operators: Vec<Operator>,
     /// Windows, in ascending tokens, of operators with sliding-window attention.
-    pub reaches: Vec<u64>,
+    pub(crate) reaches: Vec<u64>,
     /// Messages between ranks.
-    pub links: Links,
+    pub(crate) links: Links,
     /// Quantities outside operators.
-    pub surroundings: Surroundings,
+    pub(crate) surroundings: Surroundings,
     /// Memory bandwidth.
-    pub bandwidth: ByteRate,
+    pub(crate) bandwidth: ByteRate,
     /// Degrees of parallelism over which sequences are divided.
-    pub parallelism: Parallelism,
+    pub(crate) parallelism: Parallelism,
 }
 
 /// Quantities of a step outside operators, by which the times of an engine are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     /// Bytes of HBM traffic per token in norms and activation functions, over all layers.
-    pub elementwise_bytes: f64,
+    pub(crate) elementwise_bytes: f64,
     /// Bytes of HBM traffic per token, outside the experts' kernels, for the copies that experts compute, over all
     /// layers.
-    pub unfused_expert_bytes: f64,
+    pub(crate) unfused_expert_bytes: f64,
     /// Number of routed experts of a layer; 0 for dense models.
-    pub experts: u64,
+    pub(crate) experts: u64,
     /// Number of layers.
-    pub layers: u64,
+    pub(crate) layers: u64,
     /// Number of small kernels of a step: norms, rotary embedding, cache write, activation, routing.
-    pub small_kernels: u64,
+    pub(crate) small_kernels: u64,
     /// Number of kernels of a step that are timed one by one: GEMM, attention, experts, all-reduces.
-    pub large_kernels: u64,
+    pub(crate) large_kernels: u64,
     /// Number of kernels that Python launches between an engine's compiled parts: vLLM's attention, experts and
     /// routing.
-    pub interpreted: u64,
+    pub(crate) interpreted: u64,
     /// Number of attention kernels between captured pieces of vLLM's graphs, and true if decodes are captured in
     /// pieces, too.
-    pub pieces: (u64, bool),
+    pub(crate) pieces: (u64, bool),
     /// Number of GEMMs of a step.
-    pub products: u64,
+    pub(crate) products: u64,
     /// Number of vocabulary entries on one rank.
-    pub vocabulary: u64,
+    pub(crate) vocabulary: u64,
     /// True if the host launches every kernel separately.
-    pub eager: bool,
+    pub(crate) eager: bool,
     /// Tokens of the largest pass with prompts that a captured graph covers; 0 if only decodes are captured.
-    pub captured: u64,
+    pub(crate) captured: u64,
     /// Single-thread speed of the host as a multiple of a DGX H100 host's speed.
-    pub host_speed: f64,
+    pub(crate) host_speed: f64,
 }
 
 /// Contexts of the sequences that decode one token.
@@ -88,25 +88,25 @@ pub(crate) enum Contexts<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pass<'a> {
     /// Number of tokens that the rank computes.
-    pub rows: u64,
+    pub(crate) rows: u64,
     /// Number of rows whose logits the rank samples.
-    pub sampled: u64,
+    pub(crate) sampled: u64,
     /// Number of sequences of the rank that sample tokens.
-    pub sequences: u64,
+    pub(crate) sequences: u64,
     /// Number of tokens of the replica, which all reach the experts.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// Number of sequences of the rank that decode one token.
-    pub decodes: u64,
+    pub(crate) decodes: u64,
     /// Fraction of all decoding sequences that the rank computes.
-    pub share: f64,
+    pub(crate) share: f64,
     /// Contexts: sums over all decoding sequences, or groups of the rank's sequences.
-    pub contexts: Contexts<'a>,
+    pub(crate) contexts: Contexts<'a>,
     /// Prompt chunks, and sequences that verify drafts, on the rank.
-    pub chunks: Cow<'a, [Sequences]>,
+    pub(crate) chunks: Cow<'a, [Sequences]>,
     /// Tokens of the longest prompt chunk in the microbatch; 0 without prompts.
-    pub longest: u64,
+    pub(crate) longest: u64,
     /// True if a prompt ends in the microbatch.
-    pub ends: bool,
+    pub(crate) ends: bool,
 }
 
 impl StepModel {

@@ -12,7 +12,7 @@ use crate::tally::distribution::Distribution;
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Mean {
     /// Number of values.
-    pub count: u64,
+    pub(crate) count: u64,
     sum: f64,
 }
 
@@ -42,13 +42,13 @@ pub struct Tally {
     /// Number of steps in which sequences decoded.
     pub decode_steps: u64,
     /// Number of admissions of requests, including admissions after a preemption.
-    pub admitted: u64,
+    pub(crate) admitted: u64,
     /// Number of preemptions.
     pub preemptions: u64,
     /// Tokens whose KV cache was dropped at a preemption and must be recomputed.
     pub recomputed_tokens: u64,
     /// Tokens whose KV cache was moved to host memory, or back, at a preemption.
-    pub swapped_tokens: u64,
+    pub(crate) swapped_tokens: u64,
     /// Tokens found in the prefix cache, summed over admissions.
     pub cached_tokens: u64,
     /// Tokens found in the prefix cache and loaded from the host tier, summed over admissions.
@@ -68,7 +68,7 @@ pub struct Tally {
     /// Number of drafted tokens that were rejected.
     pub rejected_tokens: u64,
     /// Largest number of running requests.
-    pub running_peak: u64,
+    pub(crate) running_peak: u64,
     /// Largest number of waiting requests.
     pub waiting_peak: u64,
     /// Largest number of held blocks.
@@ -98,7 +98,7 @@ pub struct Tally {
     /// Number of steps with decodes alone, indexed by the number of decodes.
     pub decodes: Vec<u64>,
     /// Time of the steps with decodes alone, in ticks.
-    pub decoding: u128,
+    pub(crate) decoding: u128,
     /// Time of all other steps in ticks, by bottleneck.
     pub mixed: BottleneckShares<u128>,
     /// Time of swaps, plus time for which batches waited for copies between tiers.

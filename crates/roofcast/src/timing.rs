@@ -24,9 +24,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Timing {
     /// Work of a step.
-    pub model: Arc<StepModel>,
+    pub(crate) model: Arc<StepModel>,
     /// Coefficients behind the times.
-    pub coefficients: Arc<Coefficients>,
+    pub(crate) coefficients: Arc<Coefficients>,
     /// Kernel time of each operator, in the order of the model's operators.
     operators: Vec<KernelTime>,
     /// Time of 16-bit GEMMs from efficiencies, for LoRA adapters, which no table has.
@@ -41,11 +41,11 @@ pub struct Timing {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AffineStep {
     /// Seconds that do not depend on contexts, by bottleneck.
-    pub fixed: BottleneckShares<f64>,
+    pub(crate) fixed: BottleneckShares<f64>,
     /// Seconds per token of context read, over all sequences.
-    pub slope: f64,
+    pub(crate) slope: f64,
     /// Seconds per token of context read within each of the model's windows.
-    pub slopes: Vec<f64>,
+    pub(crate) slopes: Vec<f64>,
 }
 
 impl Timing {

@@ -36,7 +36,7 @@ pub struct RowForecast<'a> {
     /// Measurements that cover the row's deployment.
     pub evidence: Evidence,
     /// The bands of the forecast; `None` without a forecast.
-    pub band: Option<Band>,
+    pub(crate) band: Option<Band>,
 }
 
 /// Ratio of forecast to measured step time from which unreported speculative decoding is suspected.

@@ -24,7 +24,7 @@ const KEPT_ARRAY: u64 = 4096;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
     /// Keys and values. A long array is represented by its length alone, under `KEY.length`.
-    pub metadata: Map<String, Value>,
+    pub(crate) metadata: Map<String, Value>,
     /// The tensors in file order.
     pub tensors: Vec<Stored>,
 }

@@ -15,7 +15,7 @@ const SCORE_BYTES: f64 = 4.0 * 2.0;
 
 /// Requested attention backend on a chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AttentionKernel {
+pub(crate) struct AttentionKernel {
     backend: AttentionBackend,
     /// Number of streaming multiprocessors; a deployment whose backend needs the number is refused if it is unknown.
     multiprocessors: f64,

@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Band {
     /// Depth of evidence that the band applies to.
-    pub evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// Factors of the time to first token.
-    pub ttft: [f64; 2],
+    pub(crate) ttft: [f64; 2],
     /// Factors of the time of a step, and of the time per output token.
     pub tpot: [f64; 2],
     /// Factors of the end-to-end latency.
-    pub e2e: [f64; 2],
+    pub(crate) e2e: [f64; 2],
     /// Factors of the throughput.
-    pub throughput: [f64; 2],
+    pub(crate) throughput: [f64; 2],
     /// Factors of single steps and of prompts without a queue; if absent, the factors above apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<Factors>,
+    pub(crate) step: Option<Factors>,
     /// Factors of open loops, in which a slower step also lengthens queues; if absent, the factors above apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub open_loop: Option<Factors>,
+    pub(crate) open_loop: Option<Factors>,
 }
 
 /// Class of load; errors of forecasts differ by class.
@@ -49,7 +49,7 @@ pub struct Factors {
     /// Factors of the end-to-end latency.
     pub e2e: [f64; 2],
     /// Factors of the throughput.
-    pub throughput: [f64; 2],
+    pub(crate) throughput: [f64; 2],
 }
 
 /// The 90th percentile of a standard normal.

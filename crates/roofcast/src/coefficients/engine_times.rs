@@ -75,9 +75,9 @@ engine_times! {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ServerLoop {
     /// Seconds per step.
-    pub step: f64,
+    pub(crate) step: f64,
     /// Seconds per sequence of a step.
-    pub sequence: f64,
+    pub(crate) sequence: f64,
 }
 
 impl ServerLoop {

@@ -23,11 +23,11 @@ const GAP: f64 = 0.5e-6;
 
 /// Launch times of a layer whose kernels are counted one by one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Launches {
+pub(crate) struct Launches {
     /// Host seconds per layer, overlapped with the device.
-    pub host: f64,
+    pub(crate) host: f64,
     /// Device seconds per layer in addition to a fused, captured layer.
-    pub device: f64,
+    pub(crate) device: f64,
 }
 
 impl Launches {

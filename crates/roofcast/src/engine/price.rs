@@ -22,7 +22,7 @@ const MOST_ROWS: usize = 1 << 16;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Decode {
     /// Ticks that do not depend on the context.
-    pub fixed: u64,
+    pub(crate) fixed: u64,
     /// Ticks per token of context that full attention reads.
     slope: u64,
     /// Ticks per token of context that lies within each window; one value for each of [`StepPrices::reaches`].

@@ -39,80 +39,80 @@ pub(crate) enum Own {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VllmSettings {
     /// Further bound on the number of running sequences.
-    pub max_num_active_seqs: Option<u64>,
+    pub(crate) max_num_active_seqs: Option<u64>,
     /// Number of requests at a replica at which new requests are refused.
     pub max_num_queued_reqs: Option<u64>,
     /// Number of prompt tokens, of requests without a first token, at which new requests are refused.
     pub max_num_queued_tokens: Option<u64>,
     /// Data-parallel engines: steps between two steps that compute prompts together with decodes.
-    pub prefill_schedule_interval: Option<u64>,
+    pub(crate) prefill_schedule_interval: Option<u64>,
     /// Most tokens of one prompt in a step while other requests wait; 0 for no bound.
-    pub long_prefill_token_threshold: Option<u64>,
+    pub(crate) long_prefill_token_threshold: Option<u64>,
     /// Asynchronous scheduling (`AsyncScheduler`) as requested; the version's default if absent.
-    pub async_scheduling: Option<bool>,
+    pub(crate) async_scheduling: Option<bool>,
 }
 
 /// Settings of SGLang's scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SglangSettings {
     /// Order of the queue.
-    pub schedule_policy: SchedulePolicy,
+    pub(crate) schedule_policy: SchedulePolicy,
     /// Factor on the initial estimate of tokens still to be generated; larger values admit fewer requests.
-    pub schedule_conservativeness: f64,
+    pub(crate) schedule_conservativeness: f64,
     /// Most tokens of a prefill chunk; `None` if prompts are computed whole.
-    pub chunked_prefill_size: Option<u64>,
+    pub(crate) chunked_prefill_size: Option<u64>,
     /// Most tokens of a step, with chunks or with whole prompts.
-    pub step_tokens: u64,
+    pub(crate) step_tokens: u64,
     /// Most prompt tokens of a step; a first prompt that is not chunked may exceed it.
-    pub max_prefill_tokens: u64,
+    pub(crate) max_prefill_tokens: u64,
     /// True if running requests also decode in steps with prompts.
-    pub enable_mixed_chunk: bool,
+    pub(crate) enable_mixed_chunk: bool,
     /// Most requests with prompts in a step.
-    pub prefill_max_requests: Option<u64>,
+    pub(crate) prefill_max_requests: Option<u64>,
     /// True if no prefixes are cached.
-    pub disable_radix_cache: bool,
+    pub(crate) disable_radix_cache: bool,
     /// True if a step is scheduled only after the results of the previous step.
-    pub disable_overlap_schedule: bool,
+    pub(crate) disable_overlap_schedule: bool,
     /// Order in which running requests are retracted.
-    pub retraction_policy: RetractionPolicy,
+    pub(crate) retraction_policy: RetractionPolicy,
     /// True if the queue is ordered by priority.
-    pub enable_priority_scheduling: bool,
+    pub(crate) enable_priority_scheduling: bool,
     /// True if smaller values mean higher priority.
-    pub schedule_low_priority_values_first: bool,
+    pub(crate) schedule_low_priority_values_first: bool,
     /// True if a request of higher priority never preempts a running request.
-    pub disable_priority_preemption: bool,
+    pub(crate) disable_priority_preemption: bool,
     /// Smallest difference of priorities at which a waiting request preempts a running one.
-    pub priority_scheduling_preemption_threshold: i64,
+    pub(crate) priority_scheduling_preemption_threshold: i64,
     /// Decode steps between two polls for new requests.
-    pub scheduler_recv_interval: u64,
+    pub(crate) scheduler_recv_interval: u64,
 }
 
 /// Settings of TensorRT-LLM's schedulers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TensorrtLlmSettings {
     /// Most steps for which prompts are held back to form a larger batch.
-    pub batch_wait_timeout_iters: u64,
+    pub(crate) batch_wait_timeout_iters: u64,
     /// Fraction of the token budget that waiting prompts must fill to end the wait.
-    pub batch_wait_max_tokens_ratio: f64,
+    pub(crate) batch_wait_max_tokens_ratio: f64,
     /// True if a step is scheduled while the previous one runs.
-    pub overlaps: bool,
+    pub(crate) overlaps: bool,
     /// Most steps for which prompts wait until every data-parallel rank has one; `None` to start at once.
-    pub balance_steps: Option<u64>,
+    pub(crate) balance_steps: Option<u64>,
 }
 
 /// Keys of SGLang's pool of recurrent states, which affect memory under any scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StatePool {
+pub(crate) struct StatePool {
     /// Number of states in the pool; if absent, as many as fit in memory.
-    pub max_mamba_cache_size: Option<u64>,
+    pub(crate) max_mamba_cache_size: Option<u64>,
     /// Memory for states over memory for keys and values.
-    pub mamba_full_memory_ratio: f64,
+    pub(crate) mamba_full_memory_ratio: f64,
     /// Rule by which the radix cache keeps states.
-    pub mamba_radix_cache_strategy: MambaStrategy,
+    pub(crate) mamba_radix_cache_strategy: MambaStrategy,
     /// True if prefixes stay in the cache for later requests.
-    pub keeps_radix_cache: bool,
+    pub(crate) keeps_radix_cache: bool,
     /// True if a step is scheduled while the previous one runs.
-    pub overlaps: bool,
+    pub(crate) overlaps: bool,
 }
 
 impl StatePool {

@@ -21,24 +21,24 @@ pub(crate) enum HostTierSettings {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct HiCacheSettings {
     /// Host tokens per device token.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// GB of each rank's host pool, which replaces `ratio`; 0 to use `ratio`.
-    pub gb: f64,
+    pub(crate) gb: f64,
     /// Event at which KV is copied to the host.
-    pub write_policy: WritePolicy,
+    pub(crate) write_policy: WritePolicy,
 }
 
 /// Settings of vLLM's offloading connector, under the names of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct OffloadSettings {
     /// GiB of host memory of one engine, for all its ranks together.
-    pub gib: f64,
+    pub(crate) gib: f64,
     /// Order in which chunks are evicted from the host.
-    pub eviction_policy: EvictionPolicy,
+    pub(crate) eviction_policy: EvictionPolicy,
     /// Number of offers of a chunk at which it is stored; values below 2 store it at the first.
-    pub store_threshold: u32,
+    pub(crate) store_threshold: u32,
     /// True to store the chunks of prompts only.
-    pub offload_prompt_only: bool,
+    pub(crate) offload_prompt_only: bool,
 }
 
 impl HostTierSettings {

@@ -10,7 +10,7 @@ use crate::engine_settings::EngineSettings;
 
 /// Queue limits, and the counts that they limit.
 #[derive(Debug)]
-pub struct Admission {
+pub(crate) struct Admission {
     /// Most requests in flight, waiting or running.
     max_num_queued_reqs: u64,
     /// Most prompt tokens of the requests that have no output token yet.

@@ -25,7 +25,7 @@ enum FleetEvent {
 
 /// The pools of a fleet: the first `prefill` replicas compute prompts, the others decode.
 #[derive(Debug)]
-pub struct Pools {
+pub(crate) struct Pools {
     prefill: usize,
     decode: Vec<usize>,
     router: Router,
@@ -41,9 +41,9 @@ pub struct Pools {
     stalled: Vec<bool>,
     admitted: Vec<(u64, Ticks)>,
     /// Number of KV caches handed over so far.
-    pub transfers: u64,
+    pub(crate) transfers: u64,
     /// Total time that KV transfers occupied the link.
-    pub on_the_link: Ticks,
+    pub(crate) on_the_link: Ticks,
 }
 
 impl Pools {

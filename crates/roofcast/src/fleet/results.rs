@@ -111,9 +111,9 @@ pub struct Results {
     /// SLO bounds, each with the number of requests that exceed it.
     watched: Vec<Watched>,
     /// Number of requests that arrived.
-    pub taken: u64,
+    pub(crate) taken: u64,
     /// Number of arrived requests that are judged by the SLO.
-    pub judged: u64,
+    pub(crate) judged: u64,
     /// Time from which arriving requests are judged.
     judged_from: Ticks,
     /// Number of requests that got all their tokens.
@@ -121,7 +121,7 @@ pub struct Results {
     /// Number of requests that no engine with these settings could serve.
     pub refused: u64,
     /// Number of requests that were rejected because queues were full.
-    pub rejected: u64,
+    pub(crate) rejected: u64,
     input: u64,
     output: u64,
     good: u64,
@@ -147,7 +147,7 @@ pub struct Results {
     /// One record per request; `None` if records are not kept.
     pub records: Option<Vec<Record>>,
     /// True if the run ended before all its requests.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 impl Results {

@@ -18,11 +18,11 @@ pub struct Scaling {
     /// For each replica, total time of its earlier periods up, start-up included.
     past: Vec<Ticks>,
     /// Number of replica starts after the initial ones.
-    pub started: u64,
+    pub(crate) started: u64,
     /// Number of replica stops.
-    pub stopped: u64,
+    pub(crate) stopped: u64,
     /// Most replicas that were up at one time.
-    pub peak: usize,
+    pub(crate) peak: usize,
 }
 
 /// Cause of starts and stops.

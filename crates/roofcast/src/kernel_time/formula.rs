@@ -18,9 +18,9 @@ const VALUE: f64 = 2.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RateFormula {
     /// Seconds per FLOP.
-    pub flop: f64,
+    pub(crate) flop: f64,
     /// Seconds per byte.
-    pub byte: f64,
+    pub(crate) byte: f64,
     /// Efficiency of the HBM traffic: fraction of the bandwidth.
     share: f64,
     /// Fraction of the shorter of arithmetic and HBM traffic that is exposed, not overlapped with the longer.

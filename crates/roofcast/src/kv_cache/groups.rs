@@ -66,9 +66,9 @@ pub struct Groups {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Group {
     /// Number of groups.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Most blocks of a sequence in each group.
-    pub most: u64,
+    pub(crate) most: u64,
     /// Most tokens that attention of the next token reads in these layers.
     window: u64,
 }

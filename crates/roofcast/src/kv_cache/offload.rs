@@ -36,9 +36,9 @@ pub(crate) enum Residence {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// Contents that will be copied to the host.
-    pub stored: Vec<Content>,
+    pub(crate) stored: Vec<Content>,
     /// Contents that were evicted to make room, in order of eviction.
-    pub evicted: Vec<Content>,
+    pub(crate) evicted: Vec<Content>,
 }
 
 /// Chunks that one request has used.

@@ -178,13 +178,13 @@ impl Tokens {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SharedPrefix {
     /// Tokens of the prompt, up to its unique part.
-    pub tokens: Tokens,
+    pub(crate) tokens: Tokens,
     /// Position from which tokens are unique to the request; `u64::MAX` if the output may be repeated, too.
-    pub own_from: u64,
+    pub(crate) own_from: u64,
     /// Segment of the output's tokens.
-    pub output_segment: u32,
+    pub(crate) output_segment: u32,
     /// Output token ids, which a later prompt may repeat; `None` if only the length of the output is known.
-    pub output_tokens: Option<Arc<[u32]>>,
+    pub(crate) output_tokens: Option<Arc<[u32]>>,
 }
 
 impl SharedPrefix {

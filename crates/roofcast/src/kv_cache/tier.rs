@@ -6,15 +6,15 @@
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HostTier {
     /// Capacity of the host pool in tokens, in whole pages.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// Seconds to copy one token over the link, on the rank with the most bytes, while nothing is copied in the other
     /// direction.
-    pub seconds_per_token: f64,
+    pub(crate) seconds_per_token: f64,
     /// Rate of each direction while both directions copy, as a fraction of its rate alone: below 1 if the host's
     /// memory is slower than the sum of both.
-    pub share: f64,
+    pub(crate) share: f64,
     /// Number of layers whose KV is copied.
-    pub layers: u64,
+    pub(crate) layers: u64,
     /// Bytes of KV per token, over all ranks.
-    pub token_bytes: f64,
+    pub(crate) token_bytes: f64,
 }

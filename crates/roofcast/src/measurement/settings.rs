@@ -37,7 +37,7 @@ const CONVERSATIONS: [&str; 6] = ["sharegpt", "lmsys", "wildchat", "ultrachat", 
 
 /// Distribution of the gaps between arrivals of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Pattern {
+pub(crate) enum Pattern {
     /// Poisson process: arrivals are independent of each other.
     #[default]
     Poisson,
@@ -49,7 +49,7 @@ pub enum Pattern {
 
 /// Distribution of lengths around a row's means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Spread {
+pub(crate) enum Spread {
     /// Fixed: every request has exactly the mean.
     #[default]
     Fixed,
@@ -62,23 +62,23 @@ pub enum Spread {
 
 /// Settings in a cell of the column.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct RowSettings {
+pub(crate) struct RowSettings {
     /// Number of requests of the run.
-    pub num_prompts: Option<u64>,
+    pub(crate) num_prompts: Option<u64>,
     /// Distribution of arrivals.
-    pub pattern: Pattern,
+    pub(crate) pattern: Pattern,
     /// Distribution of lengths, if the row states only their means.
-    pub lengths: Spread,
+    pub(crate) lengths: Spread,
     /// Most requests that the client had in flight.
-    pub max_concurrency: Option<u64>,
+    pub(crate) max_concurrency: Option<u64>,
     /// Tokens of a shared prefix, and the number of different prefixes.
-    pub shared_prefix: Option<[u64; 2]>,
+    pub(crate) shared_prefix: Option<[u64; 2]>,
     /// True if the server's kernels multiply quantized weights with 16-bit activations.
-    pub weight_only: bool,
+    pub(crate) weight_only: bool,
     /// Settings of the server.
     engine: EngineSpec,
     /// Keys that do not affect a forecast and are ignored.
-    pub unread: BTreeSet<String>,
+    pub(crate) unread: BTreeSet<String>,
 }
 
 impl RowSettings {

@@ -42,9 +42,9 @@ pub struct Refusal {
     /// Bytes that are missing if weights and reserves alone do not fit, or if the engine requests more than is free.
     pub short_by_bytes: Bytes,
     /// Bytes that the engine requests.
-    pub budget_bytes: Bytes,
+    pub(crate) budget_bytes: Bytes,
     /// Bytes that no other process holds.
-    pub free_bytes: Bytes,
+    pub(crate) free_bytes: Bytes,
     /// Longest request in tokens with which the engine would start; 0 if it would not start with any.
     pub longest: u64,
     /// Nearest `gpu_memory_utilization`, in steps of 0.01, with which the engine would start: the largest that is

@@ -7,7 +7,7 @@ use super::tensor::{OperatorKind, Split, Tensor, TensorRole};
 
 /// Feed-forward part of a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Ffn {
+pub(crate) enum Ffn {
     /// One dense MLP.
     Dense(Dense),
     /// Routed experts.
@@ -18,38 +18,38 @@ pub enum Ffn {
 
 /// MLP: `down(act(gate(x)) * up(x))`, or `down(act(up(x)))` without a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Dense {
+pub(crate) struct Dense {
     /// Inner width.
-    pub intermediate: u64,
+    pub(crate) intermediate: u64,
     /// True if there is a gate projection.
-    pub gated: bool,
+    pub(crate) gated: bool,
     /// True if all projections have biases.
-    pub bias: bool,
+    pub(crate) bias: bool,
 }
 
 /// Mixture of experts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Experts {
+pub(crate) struct Experts {
     /// Number of routed experts.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Number of experts that a token chooses.
-    pub per_token: u64,
+    pub(crate) per_token: u64,
     /// Shape of one expert.
-    pub expert: Dense,
+    pub(crate) expert: Dense,
     /// Shared expert, which computes every token.
-    pub shared: Option<Dense>,
+    pub(crate) shared: Option<Dense>,
     /// True if the shared expert's output is gated (Qwen1.5-MoE).
-    pub shared_gate: bool,
+    pub(crate) shared_gate: bool,
     /// Router elements in addition to its matrix: a bias, or correction terms.
-    pub router_bias: u64,
+    pub(crate) router_bias: u64,
     /// Width of the latent stream on which routed experts work, projected down before and up after them (Nemotron-3,
     /// Kimi K3).
-    pub latent: Option<u64>,
+    pub(crate) latent: Option<u64>,
     /// True if a norm precedes the projection up from the latent stream (Kimi K3).
-    pub latent_norm: bool,
+    pub(crate) latent_norm: bool,
     /// Dense MLP in parallel with the experts, whose outputs are added (Gemma 4); the experts are then modules of the
     /// layer, not of `mlp`.
-    pub beside: Option<Dense>,
+    pub(crate) beside: Option<Dense>,
 }
 
 impl Ffn {

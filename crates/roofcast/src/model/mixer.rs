@@ -62,22 +62,22 @@ pub enum Mixer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecurrentState {
     /// Bytes of the recurrent state and of the convolution's kept inputs, over all heads.
-    pub bytes: u128,
+    pub(crate) bytes: u128,
     /// FLOPs per token to read and update the state, and to convolve.
-    pub flops: u128,
+    pub(crate) flops: u128,
     /// Number of heads over which tensor parallelism divides bytes and FLOPs.
-    pub heads: u64,
+    pub(crate) heads: u64,
 }
 
 /// Number of parts into which tensor parallelism divides a layer's cache; 1 if every rank has the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheParts {
     /// Parts of keys and values.
-    pub cache: u64,
+    pub(crate) cache: u64,
     /// Parts of an indexer's keys.
-    pub index: u64,
+    pub(crate) index: u64,
     /// Parts of a recurrent state.
-    pub state: u64,
+    pub(crate) state: u64,
 }
 
 impl Mixer {
@@ -208,9 +208,9 @@ const KV_HEADS: &str = "KV heads";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indivisible {
     /// Number of heads.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Kind of heads: `query heads`, `KV heads`.
-    pub of: &'static str,
+    pub(crate) of: &'static str,
 }
 
 impl fmt::Display for Indivisible {

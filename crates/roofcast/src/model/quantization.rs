@@ -24,9 +24,9 @@ const MOST_GROUPS: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantization {
     /// Value of `quant_method` or `quant_algo`, as written.
-    pub method: String,
+    pub(crate) method: String,
     /// Format of most quantized modules.
-    pub format: Format,
+    pub(crate) format: Format,
     /// KV-cache format that the checkpoint requests.
     pub kv: Option<KvFormat>,
     /// True if only routed experts are quantized (gpt-oss).

@@ -6,7 +6,7 @@ pub(crate) use super::operator_kind::OperatorKind;
 
 /// Role of a tensor, which decides whether it is quantized and when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TensorRole {
+pub(crate) enum TensorRole {
     /// Matrix that multiplies every token.
     Linear,
     /// Matrix of a routed expert.
@@ -23,7 +23,7 @@ pub enum TensorRole {
 
 /// Split of a tensor over `tp` ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Split {
+pub(crate) enum Split {
     /// Divided into `tp` equal parts.
     Even,
     /// Divided by this many KV heads: parts are at least one head, and replicated if there are more ranks than heads.
@@ -38,19 +38,19 @@ pub enum Split {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tensor {
     /// Module path within the layer, as in `self_attn.q_proj`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Operator that reads the tensor, as in `qkv_proj`.
-    pub operator: OperatorKind,
+    pub(crate) operator: OperatorKind,
     /// Number of output values.
-    pub rows: u64,
+    pub(crate) rows: u64,
     /// Number of input values.
-    pub columns: u64,
+    pub(crate) columns: u64,
     /// Number of copies, such as the number of experts.
-    pub copies: u64,
+    pub(crate) copies: u64,
     /// Role of the tensor.
-    pub role: TensorRole,
+    pub(crate) role: TensorRole,
     /// Split under tensor parallelism.
-    pub split: Split,
+    pub(crate) split: Split,
 }
 
 impl Tensor {

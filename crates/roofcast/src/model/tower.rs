@@ -21,17 +21,17 @@ const MOST_MERGED: u64 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tower {
     /// Parameters of the tower, kept in 16 bits even if the text model is quantized.
-    pub parameters: u64,
+    pub(crate) parameters: u64,
     /// Values per patch that exist at one time: residual and normalized stream, and both sides of the MLP's
     /// activation.
-    pub patch_width: u64,
+    pub(crate) patch_width: u64,
     /// Number of patches that are merged into a token.
-    pub patches_per_token: u64,
+    pub(crate) patches_per_token: u64,
     /// Tokens of the largest image, if it may exceed a step's token budget.
-    pub largest: Option<u64>,
+    pub(crate) largest: Option<u64>,
     /// Layers and width of the tower according to the keys `num_hidden_layers` and `hidden_size` alone, which are the
     /// keys that SGLang reads.
-    pub by_plain_keys: [Option<u64>; 2],
+    pub(crate) by_plain_keys: [Option<u64>; 2],
 }
 
 impl Tower {

@@ -15,7 +15,7 @@ use crate::units::{float, number};
 /// moved once, read if old and written if new. With an index, a decode reads at most its chosen blocks; many new
 /// tokens are assumed to read the fewest possible, as if their choices overlapped like windows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Grouped {
+pub(crate) struct Grouped {
     attention: Attention,
     flops_per_pair: f64,
     bytes_per_token: f64,
@@ -99,13 +99,13 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
 
 /// Scores of an indexer: FLOPs for each pair of a query and an earlier key, with every key read or written once.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scores {
+pub(crate) struct Scores {
     /// Tokens per key: 1, or as many as a compressed entry covers.
-    pub ratio: u64,
+    pub(crate) ratio: u64,
     /// FLOPs per pair of a query and a key.
-    pub flops_per_pair: f64,
+    pub(crate) flops_per_pair: f64,
     /// Bytes per key.
-    pub bytes_per_key: f64,
+    pub(crate) bytes_per_key: f64,
 }
 
 impl Scores {

@@ -120,21 +120,21 @@ pub(crate) fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Pico
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Communication {
     /// Number of all-reduces of the residual stream, in all layers.
-    pub all_reduces: u64,
+    pub(crate) all_reduces: u64,
     /// Bytes of one all-reduce.
     pub message_bytes: Bytes,
     /// Time of the all-reduces at the links' bandwidth, which is their limit.
     #[serde(rename = "all_reduce_ms")]
-    pub all_reduce: Picoseconds,
+    pub(crate) all_reduce: Picoseconds,
     /// Time to send tokens to experts on other ranks and their results back.
     #[serde(rename = "all_to_all_ms")]
-    pub all_to_all: Picoseconds,
+    pub(crate) all_to_all: Picoseconds,
     /// Time to send activations from pipeline stage to stage.
     #[serde(rename = "pipeline_ms")]
-    pub pipeline: Picoseconds,
+    pub(crate) pipeline: Picoseconds,
     /// Hops of every message times the latency of a link. Not part of the limit.
     #[serde(rename = "latency_ms")]
-    pub latency: Picoseconds,
+    pub(crate) latency: Picoseconds,
 }
 
 impl Communication {
@@ -160,18 +160,18 @@ const EXCHANGE_LATENCIES: f64 = 10.0;
 
 /// Messages of a forward pass, as a function of the rows of its busiest rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Links {
+pub(crate) struct Links {
     /// Number of all-reduces of the residual stream, in all layers.
-    pub all_reduces: u64,
+    pub(crate) all_reduces: u64,
     /// Latency of the slowest link among tensor-parallel ranks, in seconds.
-    pub latency: f64,
+    pub(crate) latency: f64,
     /// Bytes per row of one all-reduce.
-    pub row_bytes: f64,
+    pub(crate) row_bytes: f64,
     /// Number of layers whose norm of queries and keys covers all heads, so that ranks must first add up their sums
     /// of squares.
-    pub norms: u64,
+    pub(crate) norms: u64,
     /// Fixed seconds of all exchanges of tokens with experts on other ranks.
-    pub exchange_latency: f64,
+    pub(crate) exchange_latency: f64,
     /// Seconds per row of all-reduces, of all-to-alls, and of transfers between stages.
     row: [f64; 3],
     /// Seconds of latency of all hops of a pass.

@@ -13,7 +13,7 @@ use crate::precision::Dtype;
 /// Compressed attention on one rank: 4·heads·width FLOPs per pair (keys are also values). Window and entries are read
 /// once on every rank; the rows that are kept until their window is full are read and written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CompressedForm {
+pub(crate) struct CompressedForm {
     compressed: Compressed,
     flops_per_pair: f64,
     bytes_per_element: f64,

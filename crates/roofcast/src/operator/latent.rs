@@ -15,7 +15,7 @@ use crate::precision::Dtype;
 /// the up-projection is applied to the new tokens' queries and outputs. Expanded: 2·heads·(nope + rope + v) FLOPs per
 /// pair, and the up-projection is applied to every token of the context.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LatentForm {
+pub(crate) struct LatentForm {
     reach: Option<u64>,
     /// FLOPs per query-key pair.
     absorbed: f64,

@@ -12,18 +12,18 @@ use crate::units::number;
 /// expert-parallel ranks; the weights of each distinct expert that the tokens of the whole replica choose are read
 /// once.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RoutedExperts {
+pub(crate) struct RoutedExperts {
     experts: Experts,
     /// Width of the experts' input.
-    pub hidden: u64,
+    pub(crate) hidden: u64,
     /// Number of ranks over which one expert's inner width is divided.
-    pub slices: u64,
+    pub(crate) slices: u64,
     /// Number of weights of one expert on this rank.
     elements: f64,
     /// Bits per weight, scales included.
-    pub bits: f64,
+    pub(crate) bits: f64,
     /// Number of expert-parallel ranks.
-    pub ranks: u64,
+    pub(crate) ranks: u64,
     flops_per_token: f64,
     /// Bytes of this rank's experts over the number of experts of the layer: mean bytes that each chosen expert adds.
     bytes_per_touched: f64,

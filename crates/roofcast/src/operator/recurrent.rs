@@ -10,7 +10,7 @@ use crate::model::{Mixer, OperatorKind};
 /// Recurrence on one rank: FLOPs per token; the state is written once per pass and sequence, and read once unless the
 /// sequence begins in the pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Recurrence {
+pub(crate) struct Recurrence {
     flops_per_token: f64,
     state_bytes: f64,
 }

@@ -56,7 +56,7 @@ pub struct Plan {
     /// Pareto front over output tokens per second per accelerator and interactivity, in order of descending tokens.
     pub pareto_throughput: Vec<Choice>,
     /// For each accelerator the deployment with the lowest objective, in order of ascending objective.
-    pub by_accelerator: Vec<Choice>,
+    pub(crate) by_accelerator: Vec<Choice>,
     /// All deployments that met the SLO in the forecast, best first; the ones with the required probability precede the
     /// others.
     pub ranked: Vec<Choice>,
@@ -231,7 +231,7 @@ pub struct Choice {
     /// 99th percentile of the time to first token in milliseconds.
     pub ttft_p99_ms: f64,
     /// Mean end-to-end latency in milliseconds.
-    pub e2el_ms: f64,
+    pub(crate) e2el_ms: f64,
     /// 99th percentile of the end-to-end latency in milliseconds.
     pub e2el_p99_ms: f64,
     /// 99th percentile of the gaps between tokens in milliseconds.
@@ -239,7 +239,7 @@ pub struct Choice {
     /// Times of a decode step and of a prefill at the hardware's limits.
     pub limit: Times,
     /// Times of a decode step and of a prefill by the chosen cost model.
-    pub forecast: Times,
+    pub(crate) forecast: Times,
     /// Bottleneck of most of the busy time: `memory`, `compute`, `communication` or `host`.
     pub bound: &'static str,
     /// The stage that judged the deployment.
@@ -335,7 +335,7 @@ pub struct Times {
     /// Time per output token at the offered load in milliseconds.
     pub tpot_ms: f64,
     /// Time of one long prompt alone in milliseconds.
-    pub prefill_ms: f64,
+    pub(crate) prefill_ms: f64,
 }
 
 /// Peak 16-bit operations that a dollar buys.

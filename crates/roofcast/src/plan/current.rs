@@ -60,7 +60,7 @@ pub struct Alternative {
     /// True if the alternative meets the SLO.
     pub meets: bool,
     /// Text of the reason if it misses the SLO.
-    pub because: Option<String>,
+    pub(crate) because: Option<String>,
     /// 99th percentile of the time to first token in milliseconds.
     pub ttft_p99_ms: f64,
     /// 99th percentile of the time per output token in milliseconds.

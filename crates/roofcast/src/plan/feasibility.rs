@@ -47,11 +47,11 @@ pub enum SearchStage {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Miss {
     /// The stage that ruled the deployment out.
-    pub stage: SearchStage,
+    pub(crate) stage: SearchStage,
     /// Text of the reason.
     pub reason: String,
     /// Found value over accepted value; above 1.
-    pub factor: f64,
+    pub(crate) factor: f64,
 }
 
 /// A shape with the resolved model and its estimate.

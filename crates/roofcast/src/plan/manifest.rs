@@ -30,7 +30,7 @@ pub struct Manifest {
     /// Text of the file in YAML; `None` if this software cannot start the deployment.
     pub text: Option<String>,
     /// The reason why there is no file.
-    pub note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 /// Replicas of a deployment in one role, with the checkpoint that they serve.

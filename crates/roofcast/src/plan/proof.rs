@@ -44,11 +44,11 @@ const USUAL_TPOT_S: f64 = 0.05;
 #[derive(Debug, Clone)]
 pub struct Trial {
     /// Spec to simulate.
-    pub spec: Spec,
+    pub(crate) spec: Spec,
     /// Forecaster of the spec's deployment.
-    pub forecaster: Forecaster,
+    pub(crate) forecaster: Forecaster,
     /// True if the run may end when a bound is certain to be missed.
-    pub end_when_missed: bool,
+    pub(crate) end_when_missed: bool,
 }
 
 impl Trial {

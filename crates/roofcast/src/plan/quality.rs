@@ -27,7 +27,7 @@ pub struct Quality {
     /// Author of the measurement; `None` without a measurement.
     pub source: Option<String>,
     /// Web address of the source.
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -24,18 +24,18 @@ const EMBEDDED: &[u8] = include_bytes!("../../catalog/kernels/times.bin");
 #[derive(Clone)]
 pub struct Section {
     /// Table of kernel times that the section is part of.
-    pub table: KernelTable,
+    pub(crate) table: KernelTable,
     /// Catalog id of the accelerator.
-    pub chip: String,
+    pub(crate) chip: String,
     /// Owner of the kernel: an engine's name, or `nccl`.
     pub engine: String,
     /// Newest version of the engine among the times.
     pub version: String,
     /// Name of the kernel, as the engine calls it.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// Format of the section: weight format of GEMM and experts (`bf16`, `fp8`, `fp8-block`, `nvfp4`, …), KV-cache
     /// format of attention.
-    pub format: String,
+    pub(crate) format: String,
     shapes: usize,
     bytes: Cow<'static, [u8]>,
     /// Unpacked shapes. They are unpacked at first use, because a run uses about a dozen of hundreds of sections.

@@ -4,7 +4,7 @@
 
 /// Table of kernel times, for one kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KernelTable {
+pub(crate) enum KernelTable {
     /// GEMM `C[m, n] = A[m, k] B[k, n]`: seconds over m, quantization of activations included if the engine's kernel
     /// does it.
     Gemm,

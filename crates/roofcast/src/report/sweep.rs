@@ -38,11 +38,11 @@ pub enum Look {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepCurve {
     /// Name in the legend.
-    pub name: String,
+    pub(crate) name: String,
     /// One value for each value of the key.
-    pub values: Vec<Option<f64>>,
+    pub(crate) values: Vec<Option<f64>>,
     /// Style of the curve.
-    pub look: Look,
+    pub(crate) look: Look,
     /// Curves of one series share a colour.
     pub series: usize,
     /// The range of each value; `None` for a value without a range.

@@ -14,11 +14,11 @@ use crate::workload::Prompt;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoutedRequest<'a> {
     /// User that sent the request, or its session.
-    pub user: u32,
+    pub(crate) user: u32,
     /// Identity of the prompt's tokens.
-    pub prompt: &'a Prompt,
+    pub(crate) prompt: &'a Prompt,
     /// Number of prompt tokens.
-    pub input: u64,
+    pub(crate) input: u64,
 }
 
 /// Load and caches that replicas report to a router, by replica index.

@@ -109,7 +109,7 @@ pub enum Preemption {
 impl EngineConfig {
     /// True if vLLM's own scheduler can have these settings: one group of layers, one data-parallel rank, and requests
     /// in order of arrival.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.groups.are_one() && self.attention_dp == 1 && self.order == Order::Arrival
     }
 

@@ -8,43 +8,43 @@ use crate::spec::KvLayout;
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
     /// Policy that makes the decisions.
-    pub policy: Policy,
+    pub(crate) policy: Policy,
     /// Tokens per KV block.
-    pub block_size: u64,
+    pub(crate) block_size: u64,
     /// The only supported block size in tokens; `None` if others are supported.
-    pub only_block_size: Option<u64>,
+    pub(crate) only_block_size: Option<u64>,
     /// Token budget of a step; `None` for the engine's own default.
-    pub max_num_batched_tokens: Option<u64>,
+    pub(crate) max_num_batched_tokens: Option<u64>,
     /// Most requests that run at one time; `None` for the engine's own default.
-    pub max_num_seqs: Option<u64>,
+    pub(crate) max_num_seqs: Option<u64>,
     /// KV cache that a request reserves at admission.
-    pub reservation: Reservation,
+    pub(crate) reservation: Reservation,
     /// True if a spec may choose the reservation and contiguous memory.
-    pub reserves: bool,
+    pub(crate) reserves: bool,
     /// Fraction of the blocks that stays free when a request is admitted while others run.
-    pub watermark: f64,
+    pub(crate) watermark: f64,
     /// True if a prompt may be split over steps.
-    pub enable_chunked_prefill: bool,
+    pub(crate) enable_chunked_prefill: bool,
     /// True if admission needs memory for the whole known sequence instead of its first chunk.
-    pub scheduler_reserve_full_isl: bool,
+    pub(crate) scheduler_reserve_full_isl: bool,
     /// Kind of prefix cache that the scheduler has.
-    pub prefixes: PrefixCaching,
+    pub(crate) prefixes: PrefixCaching,
     /// Number of blocks of the pool that the scheduler reserves for itself.
-    pub null_blocks: u64,
+    pub(crate) null_blocks: u64,
     /// True if blocks outside a sliding window are freed.
-    pub frees_windows: bool,
+    pub(crate) frees_windows: bool,
     /// True if a step may be decided when the step before begins.
-    pub decides_ahead: bool,
+    pub(crate) decides_ahead: bool,
     /// True if a step's token budget bounds the number of running requests.
-    pub bounds_sequences: bool,
+    pub(crate) bounds_sequences: bool,
     /// True if data-parallel ranks divide one token budget.
-    pub divides_budget: bool,
+    pub(crate) divides_budget: bool,
     /// True if each request gets an equal part of the cache, as in llama.cpp's slots.
-    pub shares_cache_by_slots: bool,
+    pub(crate) shares_cache_by_slots: bool,
     /// Supported layouts of the KV cache in memory.
-    pub layouts: &'static [KvLayout],
+    pub(crate) layouts: &'static [KvLayout],
     /// Keys of a spec that this scheduler supports and others do not.
-    pub keys: &'static [&'static str],
+    pub(crate) keys: &'static [&'static str],
 }
 
 impl Profile {

@@ -74,13 +74,13 @@ pub enum ForwardMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extend {
     /// Request to which the chunk belongs.
-    pub id: RequestId,
+    pub(crate) id: RequestId,
     /// Number of tokens that the chunk computes.
     pub new: u64,
     /// Context in tokens at the end of the chunk.
-    pub context: u64,
+    pub(crate) context: u64,
     /// True if the chunk completes the prompt, so that the request samples a token.
-    pub samples: bool,
+    pub(crate) samples: bool,
 }
 
 /// Decision of one iteration.
@@ -89,7 +89,7 @@ pub struct Step {
     /// Kind of batch.
     pub kind: ForwardMode,
     /// The queue after sorting and before admission, if the queue was considered and [`ServerArgs::records`] is set.
-    pub sorted: Vec<RequestId>,
+    pub(crate) sorted: Vec<RequestId>,
     /// Chunks of prompts, in the order of the batch.
     pub extends: Vec<Extend>,
     /// Number of requests that decode.
@@ -97,27 +97,27 @@ pub struct Step {
     /// Decoding requests in order, if [`ServerArgs::records`] is set.
     pub rows: Vec<RequestId>,
     /// Admitted requests, each with the number of tokens found in the cache.
-    pub admitted: Vec<(RequestId, u64)>,
+    pub(crate) admitted: Vec<(RequestId, u64)>,
     /// Admitted requests that load from the host: request, tokens on the device, tokens loaded.
     pub loads: Vec<(RequestId, u64, u64)>,
     /// Candidates whose tokens were found on the host but not loaded, each with the number of tokens.
-    pub load_failed: Vec<(RequestId, u64)>,
+    pub(crate) load_failed: Vec<(RequestId, u64)>,
     /// Requests that start to run, each with its cached tokens.
-    pub joined: Vec<(RequestId, u64)>,
+    pub(crate) joined: Vec<(RequestId, u64)>,
     /// Requests that stopped running since the last decision or with this one.
-    pub left: Vec<RequestId>,
+    pub(crate) left: Vec<RequestId>,
     /// The request whose prompt is incomplete after this batch.
-    pub chunked: Option<RequestId>,
+    pub(crate) chunked: Option<RequestId>,
     /// Requests preempted for a higher priority, in order.
-    pub preempted: Vec<RequestId>,
+    pub(crate) preempted: Vec<RequestId>,
     /// Requests retracted because the pool was full, in order.
-    pub retracted: Vec<RequestId>,
+    pub(crate) retracted: Vec<RequestId>,
     /// Requests aborted in this decision because they do not fit even alone.
-    pub aborted: Vec<RequestId>,
+    pub(crate) aborted: Vec<RequestId>,
     /// Tokens that preempted and retracted requests lost and must recompute.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// The new-token ratio before and after the decision.
-    pub ratio: [f64; 2],
+    pub(crate) ratio: [f64; 2],
 }
 
 impl Step {

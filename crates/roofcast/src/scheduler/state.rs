@@ -53,37 +53,37 @@ enum Phase {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sequence {
     /// The request as it arrived.
-    pub arrival: Arrival,
+    pub(crate) arrival: Arrival,
     phase: Phase,
     /// Number of cached tokens; valid while the sequence does not decode.
-    pub computed: u32,
+    pub(crate) computed: u32,
     /// Number of tokens to compute before the sequence samples: the prompt, and tokens generated before a preemption.
-    pub known: u32,
+    pub(crate) known: u32,
     /// Number of sampled tokens; valid while the sequence does not decode.
-    pub generated: u32,
+    pub(crate) generated: u32,
     /// Number of known tokens that the last look-up found in the cache.
     ready: u32,
     /// Number of prompt tokens that were cached when the sequence was first admitted.
-    pub cached: u32,
+    pub(crate) cached: u32,
     /// Number of blocks that the sequence holds, if it does not grow block by block.
     held: u64,
     /// Number in the order of admission; newer sequences have larger numbers.
     order: u64,
     /// Time of the first output token.
-    pub first: Ticks,
+    pub(crate) first: Ticks,
     /// Time of the latest output token; valid while the sequence does not decode.
-    pub last: Ticks,
+    pub(crate) last: Ticks,
     /// Number of times that the sequence was preempted.
-    pub preemptions: u32,
+    pub(crate) preemptions: u32,
 }
 
 /// A chunk of a prompt that the step computes.
 #[derive(Debug, Clone, Copy)]
-pub struct PrefillChunk {
+pub(crate) struct PrefillChunk {
     /// Sequence to which the chunk belongs.
-    pub id: SequenceId,
+    pub(crate) id: SequenceId,
     /// Number of tokens in the chunk.
-    pub new: u32,
+    pub(crate) new: u32,
 }
 
 /// State of one replica.
@@ -92,17 +92,17 @@ pub struct State<D> {
     /// Settings of the replica.
     pub config: EngineConfig,
     /// Sequences that decode.
-    pub decodes: D,
+    pub(crate) decodes: D,
     /// Chunks of prompts that the next step computes together with the decodes.
-    pub chunks: Vec<PrefillChunk>,
+    pub(crate) chunks: Vec<PrefillChunk>,
     /// Counters of the run.
     pub tally: Tally,
     /// End of the last step.
-    pub clock: Ticks,
+    pub(crate) clock: Ticks,
     /// Prompt tokens of the requests that have no output token yet.
     pub(crate) prompt_tokens: u64,
     /// Recording of the run over time; `None` if it is not recorded.
-    pub timeline: Option<Box<Timeline>>,
+    pub(crate) timeline: Option<Box<Timeline>>,
     sequences: Slab<Sequence>,
     waiting: Queue,
     /// Decides in which steps waiting requests are considered.
@@ -414,7 +414,7 @@ impl<D: Decodes> State<D> {
 
     /// Records that a sequence decodes after its first token, unless it was preempted meanwhile.
     #[inline(always)]
-    pub fn mark_decoding(&mut self, id: SequenceId) {
+    pub(crate) fn mark_decoding(&mut self, id: SequenceId) {
         if self.timeline.is_some() && self.sequence(id).phase == Phase::Decode {
             self.mark(id, Mark::Decoding);
         }

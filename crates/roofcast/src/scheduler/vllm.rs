@@ -32,17 +32,17 @@ use tier::Tier;
 #[derive(Debug, Clone)]
 pub(crate) struct NewRequest {
     /// Number of prompt tokens.
-    pub input_len: u64,
+    pub(crate) input_len: u64,
     /// Tokens of the prompt that other requests can share.
-    pub prefix: SharedPrefix,
+    pub(crate) prefix: SharedPrefix,
     /// Number of tokens to generate.
     pub output_len: u64,
     /// Priority; smaller is served first.
     pub priority: i64,
     /// Number of prompt tokens whose KV cache came from another instance.
-    pub transferred: u64,
+    pub(crate) transferred: u64,
     /// LoRA adapter of the request; 0 without one.
-    pub adapter: u32,
+    pub(crate) adapter: u32,
 }
 
 /// Remaining budget of one step.

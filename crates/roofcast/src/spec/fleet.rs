@@ -234,12 +234,12 @@ impl AutoscaleSpec {
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
     /// Length of an interval in seconds.
-    pub interval_s: f64,
+    pub(crate) interval_s: f64,
     /// Seconds from the start of a replica until it accepts requests; the replica starts this much before it is wanted.
     #[serde(default)]
-    pub startup_s: f64,
+    pub(crate) startup_s: f64,
     /// Number of replicas that accept requests in each interval; the last number applies after the last interval.
-    pub replicas: Vec<u64>,
+    pub(crate) replicas: Vec<u64>,
 }
 
 impl ScheduleSpec {

@@ -100,11 +100,11 @@ impl EngineKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Release {
     /// The engine.
-    pub kind: EngineKind,
+    pub(crate) kind: EngineKind,
     /// Name of the engine as given, also for an engine without rules in the code.
-    pub name: String,
+    pub(crate) name: String,
     /// Version, as in `0.11.2`; `None` for the newest.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
 }
 
 impl Release {

@@ -18,13 +18,13 @@ pub struct SearchSpec {
     /// KV-cache formats; `auto` if empty.
     pub kv: Vec<String>,
     /// Tensor-parallel degrees; every valid degree if empty.
-    pub tp: Vec<u64>,
+    pub(crate) tp: Vec<u64>,
     /// Numbers of pipeline stages; 1 and every number of whole nodes if empty.
-    pub pp: Vec<u64>,
+    pub(crate) pp: Vec<u64>,
     /// Degrees of data-parallel attention; if empty, every degree for models with experts, and 1 for others.
-    pub attention_dp: Vec<u64>,
+    pub(crate) attention_dp: Vec<u64>,
     /// Expert-parallel degrees; 1 and all ranks of a replica if empty.
-    pub ep: Vec<u64>,
+    pub(crate) ep: Vec<u64>,
     /// Token budgets of a step; if empty, the budget of `[engine]`, or the engine's default, 2048 and 16384.
     pub max_num_batched_tokens: Vec<u64>,
     /// Bounds on the sequences that run at one time; the bound of `[engine]` if empty.
@@ -32,41 +32,41 @@ pub struct SearchSpec {
     /// Engines, as in `vllm`; the engine of `[engine]` if empty.
     pub engines: Vec<String>,
     /// Router policies; if empty, the policy of `[fleet]`, and prefix_aware as well if prompts share prefixes.
-    pub routers: Vec<Routing>,
+    pub(crate) routers: Vec<Routing>,
     /// Values of enable_chunked_prefill; the value of `[engine]` if empty.
-    pub enable_chunked_prefill: Vec<bool>,
+    pub(crate) enable_chunked_prefill: Vec<bool>,
     /// Values of enable_prefix_caching; the value of `[engine]` if empty.
-    pub enable_prefix_caching: Vec<bool>,
+    pub(crate) enable_prefix_caching: Vec<bool>,
     /// Sizes of vLLM's host tier of each engine in GiB, 0 for none; the size of `[engine]` if empty.
-    pub kv_offloading_size: Vec<u64>,
+    pub(crate) kv_offloading_size: Vec<u64>,
     /// Dollars per hour for one GiB of host memory, for the host tiers of a deployment; 0 if absent.
-    pub host_memory_price: Option<f64>,
+    pub(crate) host_memory_price: Option<f64>,
     /// True to use speculative decoding by `[engine.speculative]`, false not to; only true if empty.
-    pub speculative: Vec<bool>,
+    pub(crate) speculative: Vec<bool>,
     /// True to search disaggregated fleets as well, with prefill and decode pools.
-    pub disaggregated: bool,
+    pub(crate) disaggregated: bool,
     /// True to search fleets with replicas on two kinds of accelerator as well.
-    pub mixed: bool,
+    pub(crate) mixed: bool,
     /// Link of KV transfers; the fastest link between the accelerators if absent.
-    pub link: Option<LinkKind>,
+    pub(crate) link: Option<LinkKind>,
     /// Fewest accelerators in total; 1 if absent.
-    pub min_accelerators: Option<u64>,
+    pub(crate) min_accelerators: Option<u64>,
     /// Number of requests in the simulation that proves a deployment; more if they would be too few to show a growing
     /// queue.
-    pub requests: Option<u64>,
+    pub(crate) requests: Option<u64>,
     /// Length in seconds of the intervals for which the replicas of the best deployment are counted over time; not
     /// counted if absent.
-    pub interval_s: Option<f64>,
+    pub(crate) interval_s: Option<f64>,
     /// Seconds from the start of a replica until it accepts requests, for counts over time; 0 if absent.
-    pub startup_s: Option<f64>,
+    pub(crate) startup_s: Option<f64>,
     /// Lowest chance with which the best plan meets the SLO, given the bands of forecasts; 0.8 if absent.
-    pub confidence: Option<f64>,
+    pub(crate) confidence: Option<f64>,
     /// Objective that the plan minimises.
     pub minimise: Objective,
     /// Dollars per accelerator per hour, by catalog id, in place of the catalog's price.
-    pub prices: BTreeMap<String, f64>,
+    pub(crate) prices: BTreeMap<String, f64>,
     /// Watts of an accelerator with its part of a server, by catalog id, in place of its board power.
-    pub power_w: BTreeMap<String, f64>,
+    pub(crate) power_w: BTreeMap<String, f64>,
 }
 
 impl SearchSpec {

@@ -10,9 +10,9 @@ use toml::{Table, Value};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Absent {
     /// Path of the key.
-    pub path: &'static str,
+    pub(crate) path: &'static str,
     /// The value that applies, in TOML; `None` if it is unknown.
-    pub holds: Option<Value>,
+    pub(crate) holds: Option<Value>,
 }
 
 /// The table as TOML: sections and keys in the order of [`KEYS`], each with its description; keys of `absent` are

@@ -39,7 +39,7 @@ pub(crate) struct Messages {
     /// Fixed seconds of all other messages.
     other: f64,
     /// Measurement or assumption behind the time of all-reduces.
-    pub basis: Option<Basis>,
+    pub(crate) basis: Option<Basis>,
 }
 
 impl Messages {

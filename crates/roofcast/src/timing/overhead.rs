@@ -36,13 +36,13 @@ const PIECE: f64 = 10e-6;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Overhead {
     /// Seconds of the small kernels of a step in a captured graph.
-    pub small_kernels: f64,
+    pub(crate) small_kernels: f64,
     /// Exposed host seconds: per step, per sequence, and additionally per step with prompts.
-    pub exposed: [f64; 3],
+    pub(crate) exposed: [f64; 3],
     /// Overlapped host seconds: per step, and per sequence.
-    pub loops: [f64; 2],
+    pub(crate) loops: [f64; 2],
     /// Host seconds of the launches of a step that no captured graph covers.
-    pub launches: f64,
+    pub(crate) launches: f64,
     /// Seconds of the launches between captured pieces, and true if decodes also run in pieces.
     pieces: (f64, bool),
     /// True if no step runs in a captured graph.
@@ -56,20 +56,20 @@ pub(crate) struct Overhead {
     /// Fixed seconds of sampling per step.
     sampler: f64,
     /// Times of the messages between ranks.
-    pub messages: Messages,
+    pub(crate) messages: Messages,
 }
 
 /// Seconds of a pass outside its operators: small kernels, host, launches, links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct PassOverhead {
     /// Seconds of small kernels, sampling included.
-    pub small_kernels: f64,
+    pub(crate) small_kernels: f64,
     /// Exposed host seconds.
-    pub host: f64,
+    pub(crate) host: f64,
     /// Exposed seconds of launches.
-    pub launches: f64,
+    pub(crate) launches: f64,
     /// Exposed seconds of messages between ranks.
-    pub links: f64,
+    pub(crate) links: f64,
 }
 
 impl Overhead {

@@ -33,9 +33,9 @@ const MOST_REQUESTS: u64 = 4000;
 /// A forecast, with the run from which it follows.
 pub(crate) struct Forecast {
     /// Forecast metrics.
-    pub metrics: Metrics,
+    pub(crate) metrics: Metrics,
     /// Breakdown of the forecast's time.
-    pub parts: TimeBreakdown,
+    pub(crate) parts: TimeBreakdown,
     timing: Timing,
     server: Option<Ingest>,
     /// Results of the simulated run; `None` if the forecast is a single step.
@@ -170,7 +170,7 @@ fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowLimits {
     /// Limits with links as every view shows them: all operators and transfers one after another.
-    pub whole: Metrics,
+    pub(crate) whole: Metrics,
     /// Limits of memory and arithmetic only, because engines may overlap the links; nothing can be faster.
     pub least: Metrics,
 }

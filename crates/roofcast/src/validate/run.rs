@@ -44,11 +44,11 @@ pub struct Compared {
     pub mean_measured: f64,
     pub mean_predicted: f64,
     pub mean_error: f64,
-    pub p50_measured: f64,
-    pub p50_predicted: f64,
+    pub(crate) p50_measured: f64,
+    pub(crate) p50_predicted: f64,
     pub p50_error: f64,
-    pub p99_measured: f64,
-    pub p99_predicted: f64,
+    pub(crate) p99_measured: f64,
+    pub(crate) p99_predicted: f64,
     pub p99_error: f64,
 }
 

@@ -17,21 +17,21 @@ use std::sync::Arc;
 #[serde(deny_unknown_fields, default)]
 pub struct LengthSource {
     /// Numbers of prompt and answer tokens; all pairs are equally likely.
-    pub pairs: Option<Arc<[(u32, u32)]>>,
+    pub(crate) pairs: Option<Arc<[(u32, u32)]>>,
     /// Path of a trace file.
-    pub path: Option<String>,
+    pub(crate) path: Option<String>,
     /// Format of the file; detected from the first line if absent.
-    pub format: Option<TraceFormat>,
+    pub(crate) format: Option<TraceFormat>,
     /// Name of a preset in the catalog.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Observed lengths; `None` until they are loaded.
     #[serde(skip)]
-    pub observed: Option<Observed>,
+    pub(crate) observed: Option<Observed>,
 }
 
 /// Observed lengths, in either form.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Observed {
+pub(crate) enum Observed {
     /// Pairs of lengths; all are equally likely.
     Pairs(Arc<[(u32, u32)]>),
     /// Quantiles of prompt and output lengths.

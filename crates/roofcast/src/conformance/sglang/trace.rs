@@ -13,121 +13,121 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     /// Name of the scenario.
-    pub name: String,
+    pub(crate) name: String,
     /// Version of SGLang that made the decisions.
-    pub version: String,
+    pub(crate) version: String,
     /// Settings of the server.
-    pub config: ServerArgs,
+    pub(crate) config: ServerArgs,
     /// Number of iterations until a copy to the host is reported, and until a load from the host is.
-    pub delays: [u64; 2],
+    pub(crate) delays: [u64; 2],
     /// Requests in order of arrival.
     pub requests: Vec<RecordedRequest>,
     /// Recorded iterations, in order.
-    pub steps: Vec<RecordedStep>,
+    pub(crate) steps: Vec<RecordedStep>,
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest {
     /// Name of the request.
-    pub id: String,
+    pub(crate) id: String,
     /// Index of the iteration before which the request arrives.
-    pub arrival_step: u64,
+    pub(crate) arrival_step: u64,
     /// The client's bound on output tokens.
-    pub max_new_tokens: u64,
+    pub(crate) max_new_tokens: u64,
     /// Number of tokens that the request generates.
-    pub output_len: u64,
+    pub(crate) output_len: u64,
     /// True if the request generates up to its bound (`ignore_eos`).
-    pub ignore_eos: bool,
+    pub(crate) ignore_eos: bool,
     /// Priority of the request.
-    pub priority: Option<i64>,
+    pub(crate) priority: Option<i64>,
     /// Parts of the prompt: segment, first token within the segment, length in tokens.
-    pub prompt: Vec<(String, u64, u64)>,
+    pub(crate) prompt: Vec<(String, u64, u64)>,
     /// Name of the segment that holds the generated tokens.
-    pub output_segment: String,
+    pub(crate) output_segment: String,
 }
 
 /// One recorded iteration of the loop. A field that the file omits has its value of the iteration before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecordedStep {
+pub(crate) struct RecordedStep {
     /// Index of the iteration.
-    pub step: u64,
+    pub(crate) step: u64,
     /// Requests queued before the decision.
     #[serde(default)]
-    pub arrived: Vec<String>,
+    pub(crate) arrived: Vec<String>,
     /// Kind of batch.
-    pub kind: String,
+    pub(crate) kind: String,
     /// The queue after sorting and before admission.
     #[serde(default)]
-    pub sorted: Vec<String>,
+    pub(crate) sorted: Vec<String>,
     /// Requests of the batch with the tokens computed for each, in the order of the batch.
-    pub scheduled: Vec<(String, u64)>,
+    pub(crate) scheduled: Vec<(String, u64)>,
     /// Cached tokens found at admission, by request.
     #[serde(default)]
-    pub cached: BTreeMap<String, u64>,
+    pub(crate) cached: BTreeMap<String, u64>,
     /// Request whose prompt is computed only in part.
     #[serde(default)]
-    pub chunked: Option<String>,
+    pub(crate) chunked: Option<String>,
     /// Requests preempted for a higher priority, in order.
     #[serde(default)]
-    pub preempted: Vec<String>,
+    pub(crate) preempted: Vec<String>,
     /// Requests retracted for lack of memory, in order.
     #[serde(default)]
-    pub retracted: Vec<String>,
+    pub(crate) retracted: Vec<String>,
     /// Requests aborted because the batch had no other request to retract and memory was still missing.
     #[serde(default)]
-    pub aborted: Vec<String>,
+    pub(crate) aborted: Vec<String>,
     /// The running batch, in order.
-    pub running: Vec<String>,
+    pub(crate) running: Vec<String>,
     /// True if the batch accepts no more requests.
     #[serde(default)]
-    pub full: bool,
+    pub(crate) full: bool,
     /// The queue after the decision.
-    pub waiting: Vec<String>,
+    pub(crate) waiting: Vec<String>,
     /// The new-token ratio before the decision.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// The new-token ratio after the decision.
-    pub ratio_after: Option<f64>,
+    pub(crate) ratio_after: Option<f64>,
     /// The new-token ratio at the end of the iteration.
-    pub ratio_end: Option<f64>,
+    pub(crate) ratio_end: Option<f64>,
     /// Available and evictable tokens of the KV cache after the decision.
-    pub kv: [u64; 2],
+    pub(crate) kv: [u64; 2],
     /// Available and evictable tokens of the KV cache at the end of the iteration.
-    pub kv_end: Option<[u64; 2]>,
+    pub(crate) kv_end: Option<[u64; 2]>,
     /// Requests that finished with the results of this iteration, in order.
     #[serde(default)]
-    pub finished: Vec<String>,
+    pub(crate) finished: Vec<String>,
     /// Events of the host tier, if there is one.
     #[serde(flatten)]
-    pub tier: TierStep,
+    pub(crate) tier: TierStep,
 }
 
 /// Events of the host tier in one iteration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct TierStep {
+pub(crate) struct TierStep {
     /// Requests that load from the host: name, tokens on the device, tokens loaded.
-    pub loads: Vec<(String, u64, u64)>,
+    pub(crate) loads: Vec<(String, u64, u64)>,
     /// Requests whose tokens on the host were not loaded: name, tokens.
-    pub load_failed: Vec<(String, u64)>,
+    pub(crate) load_failed: Vec<(String, u64)>,
     /// Nodes of the radix tree copied to the host: number, tokens before the node on its path, tokens of the node.
-    pub stores: Vec<[u64; 3]>,
+    pub(crate) stores: Vec<[u64; 3]>,
     /// Numbers of the nodes whose copies were reported as complete.
-    pub stored: Vec<u64>,
+    pub(crate) stored: Vec<u64>,
     /// Nodes for which the host had no room: tokens before the node on its path, tokens of the node.
-    pub store_failed: Vec<[u64; 2]>,
+    pub(crate) store_failed: Vec<[u64; 2]>,
     /// Tokens freed on the host.
-    pub host_evicted: u64,
+    pub(crate) host_evicted: u64,
     /// Tokens freed on the device.
-    pub device_evicted: u64,
+    pub(crate) device_evicted: u64,
     /// Tokens freed on the device without a copy on the host, so that their KV is lost.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// State of the host tier after the decision: free tokens, copies to the host in flight, loads in flight.
-    pub host: Option<[u64; 3]>,
+    pub(crate) host: Option<[u64; 3]>,
     /// State of the host tier at the end of the iteration, in the order of `host`.
-    pub host_end: Option<[u64; 3]>,
+    pub(crate) host_end: Option<[u64; 3]>,
     /// Tokens on the device that are locked after the decision.
-    pub protected: Option<u64>,
+    pub(crate) protected: Option<u64>,
 }
 
 impl super::super::Recorded for RecordedStep {

@@ -15,110 +15,110 @@ const MOST_GROUPS: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     /// Name of the scenario.
-    pub name: String,
+    pub(crate) name: String,
     /// Version of the engine that made the decisions.
-    pub version: String,
+    pub(crate) version: String,
     /// Settings of the scheduler.
-    pub config: SchedulerConfig,
+    pub(crate) config: SchedulerConfig,
     /// Most LoRA adapters that one step may use.
-    pub max_loras: usize,
+    pub(crate) max_loras: usize,
     /// Requests in order of arrival.
     pub requests: Vec<RecordedRequest>,
     /// Recorded steps, in order.
-    pub steps: Vec<RecordedStep>,
+    pub(crate) steps: Vec<RecordedStep>,
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest {
     /// Name of the request.
-    pub id: String,
+    pub(crate) id: String,
     /// Index of the step before which the request arrives.
-    pub arrival_step: u64,
+    pub(crate) arrival_step: u64,
     /// Number of tokens to generate.
-    pub output_len: u64,
+    pub(crate) output_len: u64,
     /// Priority; smaller is served first.
-    pub priority: i64,
+    pub(crate) priority: i64,
     /// LoRA adapter of the request; 0 without one.
-    pub lora: u32,
+    pub(crate) lora: u32,
     /// Number of accepted drafts in each step that verifies drafts, in order.
-    pub accept: Vec<u64>,
+    pub(crate) accept: Vec<u64>,
     /// Parts of the prompt: segment, first token within the segment, length in tokens.
-    pub prompt: Vec<(String, u64, u64)>,
+    pub(crate) prompt: Vec<(String, u64, u64)>,
     /// Name of the segment that holds the generated tokens.
-    pub output_segment: String,
+    pub(crate) output_segment: String,
 }
 
 /// One recorded step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecordedStep {
+pub(crate) struct RecordedStep {
     /// Index of the `schedule()` call.
-    pub step: u64,
+    pub(crate) step: u64,
     /// Requests added just before the call.
-    pub arrived: Vec<String>,
+    pub(crate) arrived: Vec<String>,
     /// Scheduled requests with the tokens computed for each, in the scheduler's order.
-    pub scheduled: Vec<(String, u64)>,
+    pub(crate) scheduled: Vec<(String, u64)>,
     /// Requests scheduled for the first time.
-    pub new: Vec<String>,
+    pub(crate) new: Vec<String>,
     /// Requests scheduled again after a preemption.
-    pub resumed: Vec<String>,
+    pub(crate) resumed: Vec<String>,
     /// Preempted requests, in order.
-    pub preempted: Vec<String>,
+    pub(crate) preempted: Vec<String>,
     /// Tokens found in the prefix cache, by request.
-    pub cached: BTreeMap<String, u64>,
+    pub(crate) cached: BTreeMap<String, u64>,
     /// Free blocks after `schedule()`.
-    pub free_blocks: u64,
+    pub(crate) free_blocks: u64,
     /// Running requests in order, or their number.
-    pub running: RecordedQueue,
+    pub(crate) running: RecordedQueue,
     /// Waiting requests in order, or their number.
-    pub waiting: RecordedQueue,
+    pub(crate) waiting: RecordedQueue,
     /// Number of drafts scheduled with each request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub drafts: BTreeMap<String, u64>,
+    pub(crate) drafts: BTreeMap<String, u64>,
     /// Number of sampled tokens, for requests that sampled more than one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub sampled: BTreeMap<String, u64>,
+    pub(crate) sampled: BTreeMap<String, u64>,
     /// Requests whose last token was sampled in this step.
-    pub finished: Vec<String>,
+    pub(crate) finished: Vec<String>,
     /// Free blocks after the results of the step are applied.
-    pub free_blocks_end: u64,
+    pub(crate) free_blocks_end: u64,
     /// Events of the host tier, if there is one.
     #[serde(flatten)]
-    pub tier: TierStep,
+    pub(crate) tier: TierStep,
 }
 
 /// Events of the host tier in one step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct TierStep {
+pub(crate) struct TierStep {
     /// Loads from the host: job, request, tokens on the device, tokens to load, 1 if synchronous.
-    pub loads: Vec<Vec<Value>>,
+    pub(crate) loads: Vec<Vec<Value>>,
     /// Copies to the host: job, request, chunks as numbers of their contents.
-    pub stores: Vec<(u64, String, Vec<Vec<u64>>)>,
+    pub(crate) stores: Vec<(u64, String, Vec<Vec<u64>>)>,
     /// Numbers of the contents that were evicted from the host, in order.
-    pub evicted: Vec<u64>,
+    pub(crate) evicted: Vec<u64>,
     /// Requests whose chunks did not fit on the host.
-    pub store_refused: Vec<String>,
+    pub(crate) store_refused: Vec<String>,
     /// Requests that the connector postponed to a later step.
-    pub later: Vec<String>,
+    pub(crate) later: Vec<String>,
     /// Jobs that the worker must finish before the step runs.
-    pub flush: Vec<u64>,
+    pub(crate) flush: Vec<u64>,
     /// Requests that wait for a load, after the decision.
-    pub loading: Vec<String>,
+    pub(crate) loading: Vec<String>,
     /// Requests that wait while they hold blocks.
-    pub kv_waiting: Vec<String>,
+    pub(crate) kv_waiting: Vec<String>,
     /// Chunks on the host after the decision: resident, idle, and being copied there.
-    pub host: Option<[u64; 3]>,
+    pub(crate) host: Option<[u64; 3]>,
     /// Chunks on the host at the end of the step, in the order of `host`.
-    pub host_end: Option<[u64; 3]>,
+    pub(crate) host_end: Option<[u64; 3]>,
     /// Jobs that were reported as done with the output of this step; the replay takes them from the trace.
-    pub done: Vec<u64>,
+    pub(crate) done: Vec<u64>,
 }
 
 /// A recorded queue, by names or by length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum RecordedQueue {
+pub(crate) enum RecordedQueue {
     /// Number of requests.
     Count(u64),
     /// Names of the requests, in order.

@@ -15,9 +15,9 @@ use crate::spec::EngineKind;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SglangConfig {
     /// Settings of the scheduler.
-    pub scheduler: sglang::ServerArgs,
+    pub(crate) scheduler: sglang::ServerArgs,
     /// Most tokens of a request, prompt and output together.
-    pub max_model_len: u64,
+    pub(crate) max_model_len: u64,
     /// The host tier, if there is one.
     pub(crate) host: Option<HostTier>,
     /// The steps in which requests are received.

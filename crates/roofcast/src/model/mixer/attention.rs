@@ -11,42 +11,42 @@ use crate::model::tensor::{OperatorKind, Split, Tensor};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attention {
     /// Number of query heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Number of key and value heads.
-    pub kv_heads: u64,
+    pub(crate) kv_heads: u64,
     /// Width of a query head and of a key head.
-    pub head_dim: u64,
+    pub(crate) head_dim: u64,
     /// Width of a value head.
-    pub v_head_dim: u64,
+    pub(crate) v_head_dim: u64,
     /// Sliding window: only the last `window` tokens are read and kept.
-    pub window: Option<u64>,
+    pub(crate) window: Option<u64>,
     /// Tokens of a chunk: a query reads only tokens of its own chunk, and earlier chunks are dropped (Llama 4).
-    pub chunk: Option<u64>,
+    pub(crate) chunk: Option<u64>,
     /// Rank of a shared query vector with a norm, from which queries are projected (Step3's `share_q_dim`).
-    pub q_rank: Option<u64>,
+    pub(crate) q_rank: Option<u64>,
     /// True if q, k and v have biases.
-    pub qkv_bias: bool,
+    pub(crate) qkv_bias: bool,
     /// True if the output projection has a bias.
-    pub o_bias: bool,
+    pub(crate) o_bias: bool,
     /// Weights of the norms on queries and keys.
-    pub qk_norm: u64,
+    pub(crate) qk_norm: u64,
     /// True if each head has a learned sink (gpt-oss).
-    pub sinks: bool,
+    pub(crate) sinks: bool,
     /// Gate on the attention output.
-    pub gate: Gate,
+    pub(crate) gate: Gate,
     /// True if values are computed by the keys' projection, without v_proj. Both are cached nevertheless, because
     /// Gemma 4's global layers normalize and rotate them separately.
-    pub values_from_keys: bool,
+    pub(crate) values_from_keys: bool,
     /// True if this layer uses the keys and values of an earlier layer and neither projects nor caches its own (Gemma
     /// 3n and 4).
-    pub shared_kv: bool,
+    pub(crate) shared_kv: bool,
     /// Index that chooses the blocks to read (MiniMax-M3, MiniCPM-SALA).
-    pub index: Option<BlockIndex>,
+    pub(crate) index: Option<BlockIndex>,
 }
 
 /// Gate that scales the attention output before the output projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Gate {
+pub(crate) enum Gate {
     /// No gate.
     None,
     /// One value per output element: q_proj is twice as wide (Qwen3-Next).

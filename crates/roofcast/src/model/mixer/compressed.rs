@@ -17,21 +17,21 @@ const SPARSE_RATIO: u64 = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Compressed {
     /// Number of query heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Width of a head and of a cached entry.
-    pub head_dim: u64,
+    pub(crate) head_dim: u64,
     /// Rank of the low-rank query projection.
-    pub q_lora_rank: u64,
+    pub(crate) q_lora_rank: u64,
     /// Number of groups of heads, each with a separate first half of the output projection.
-    pub o_groups: u64,
+    pub(crate) o_groups: u64,
     /// Width of each group's output between the halves of the output projection.
-    pub o_lora_rank: u64,
+    pub(crate) o_lora_rank: u64,
     /// Tokens of the sliding window.
-    pub window: u64,
+    pub(crate) window: u64,
     /// Tokens per compressed entry; `None` if the layer has only the window.
-    pub ratio: Option<u64>,
+    pub(crate) ratio: Option<u64>,
     /// Indexer of compressed sparse attention.
-    pub indexer: Option<Indexer>,
+    pub(crate) indexer: Option<Indexer>,
 }
 
 impl Compressed {

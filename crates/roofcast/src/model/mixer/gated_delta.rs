@@ -10,19 +10,19 @@ use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GatedDelta {
     /// Number of query heads, and of key heads.
-    pub key_heads: u64,
+    pub(crate) key_heads: u64,
     /// Number of value heads, each with a separate state.
-    pub value_heads: u64,
+    pub(crate) value_heads: u64,
     /// Width of a key.
-    pub key_dim: u64,
+    pub(crate) key_dim: u64,
     /// Width of a value.
-    pub value_dim: u64,
+    pub(crate) value_dim: u64,
     /// Taps of the convolution over queries, keys and values.
-    pub conv: u64,
+    pub(crate) conv: u64,
     /// Bytes per element of the recurrent state.
-    pub state_element: u64,
+    pub(crate) state_element: u64,
     /// Bytes per element of the inputs that the convolution keeps.
-    pub conv_element: u64,
+    pub(crate) conv_element: u64,
 }
 
 impl GatedDelta {

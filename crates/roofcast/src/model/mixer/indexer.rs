@@ -8,20 +8,20 @@ use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 /// DeepSeek-V3.2's lightning indexer, which chooses the best `topk` tokens with many small heads and one shared key
 /// per token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Indexer {
+pub(crate) struct Indexer {
     /// Number of scoring heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Width of a head, and of the one key that is cached per token.
-    pub head_dim: u64,
+    pub(crate) head_dim: u64,
     /// Number of tokens that attention reads.
-    pub topk: u64,
+    pub(crate) topk: u64,
     /// Rank of the compressed query from which the indexer's queries are projected.
-    pub query_rank: u64,
+    pub(crate) query_rank: u64,
     /// Number of tokens that share one pooled key and are chosen together (GLM-5.3-Flash's `index_kpool`).
-    pub pool: u64,
+    pub(crate) pool: u64,
     /// True if this layer computes scores; false if it uses the choice of the last layer that did (GLM-5.2's
     /// `indexer_types`).
-    pub scores: bool,
+    pub(crate) scores: bool,
 }
 
 impl Indexer {
@@ -68,27 +68,27 @@ impl Indexer {
 /// means, one every four strides, whose scores normalize the scores of the fine ones. Means have no weights; SGLang
 /// 0.5.23 stores them in slots of the KV cache (`layers/attention/minicpm/cache.py`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct MeanKeys {
+pub(crate) struct MeanKeys {
     /// Number of KV heads, each of which has its own means.
-    pub kv_heads: u64,
+    pub(crate) kv_heads: u64,
     /// Tokens from one fine mean to the next.
-    pub stride: u64,
+    pub(crate) stride: u64,
 }
 
 /// Index that chooses whole blocks: MiniMax-M3's, with one scoring head per KV head and one shared key, or
 /// MiniCPM-SALA's, with the query heads and with means of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct BlockIndex {
+pub(crate) struct BlockIndex {
     /// Number of scoring heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Width of a head and of the key.
-    pub head_dim: u64,
+    pub(crate) head_dim: u64,
     /// Number of blocks that a query reads.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// Tokens per block.
-    pub block: u64,
+    pub(crate) block: u64,
     /// Means that serve as index keys; `None` if keys are projected, one per token.
-    pub means: Option<MeanKeys>,
+    pub(crate) means: Option<MeanKeys>,
 }
 
 impl BlockIndex {

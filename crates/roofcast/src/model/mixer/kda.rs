@@ -10,19 +10,19 @@ use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Kda {
     /// Number of heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Width of a query, key and value head.
-    pub head_dim: u64,
+    pub(crate) head_dim: u64,
     /// Taps of the convolutions over queries, keys and values.
-    pub conv: u64,
+    pub(crate) conv: u64,
     /// True if the output gate is one full matrix (Kimi K3); false if it is a product of two matrices with a head's
     /// width in between (Kimi Linear).
-    pub full_gate: bool,
+    pub(crate) full_gate: bool,
     /// True if the decay is one full matrix (Ling 3.0); false if it is a product of two matrices with a head's width
     /// in between.
-    pub full_decay: bool,
+    pub(crate) full_decay: bool,
     /// Bytes per element of the inputs that the convolutions keep.
-    pub conv_element: u64,
+    pub(crate) conv_element: u64,
 }
 
 impl Kda {

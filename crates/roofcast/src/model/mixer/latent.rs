@@ -11,23 +11,23 @@ use crate::model::tensor::{OperatorKind, Split, Tensor};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Latent {
     /// Number of query heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Rank of the low-rank query projection; `None` if queries are projected directly.
-    pub q_lora_rank: Option<u64>,
+    pub(crate) q_lora_rank: Option<u64>,
     /// Width of the cached latent.
-    pub kv_lora_rank: u64,
+    pub(crate) kv_lora_rank: u64,
     /// Width of the part of a query or key head without rotary position.
-    pub qk_nope_head_dim: u64,
+    pub(crate) qk_nope_head_dim: u64,
     /// Width of the rotary part of a head; its key is cached once and shared by all heads.
-    pub qk_rope_head_dim: u64,
+    pub(crate) qk_rope_head_dim: u64,
     /// Width of a value head.
-    pub v_head_dim: u64,
+    pub(crate) v_head_dim: u64,
     /// Gate on the attention output, projected from the residual stream.
-    pub gate: Gate,
+    pub(crate) gate: Gate,
     /// True if each head has a learned sink (Hy4).
-    pub sinks: bool,
+    pub(crate) sinks: bool,
     /// Indexer that chooses the tokens that attention reads.
-    pub indexer: Option<Indexer>,
+    pub(crate) indexer: Option<Indexer>,
 }
 
 impl Latent {

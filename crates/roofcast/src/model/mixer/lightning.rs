@@ -10,15 +10,15 @@ use crate::model::tensor::{OperatorKind, Split, Tensor};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lightning {
     /// Number of heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Width of a query, key and value head.
-    pub head_dim: u64,
+    pub(crate) head_dim: u64,
     /// Weights of the norms on queries and keys.
-    pub qk_norm: u64,
+    pub(crate) qk_norm: u64,
     /// True if each output element has a gate.
-    pub output_gate: bool,
+    pub(crate) output_gate: bool,
     /// True if the output has a norm over all heads.
-    pub output_norm: bool,
+    pub(crate) output_norm: bool,
 }
 
 impl Lightning {

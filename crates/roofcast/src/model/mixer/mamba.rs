@@ -11,25 +11,25 @@ use crate::model::tensor::{OperatorKind, Split, Tensor, TensorRole};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mamba2 {
     /// Number of heads.
-    pub heads: u64,
+    pub(crate) heads: u64,
     /// Width of a head.
-    pub head_dim: u64,
+    pub(crate) head_dim: u64,
     /// State elements per channel.
-    pub state: u64,
+    pub(crate) state: u64,
     /// Number of groups of heads, each of which shares B and C.
-    pub groups: u64,
+    pub(crate) groups: u64,
     /// Taps of the convolution.
-    pub conv: u64,
+    pub(crate) conv: u64,
     /// True if the projections have biases.
-    pub proj_bias: bool,
+    pub(crate) proj_bias: bool,
     /// True if the convolution has a bias.
-    pub conv_bias: bool,
+    pub(crate) conv_bias: bool,
     /// True if a norm with weights precedes the output projection.
-    pub norm: bool,
+    pub(crate) norm: bool,
     /// Bytes per element of the recurrent state.
-    pub state_element: u64,
+    pub(crate) state_element: u64,
     /// Bytes per element of the inputs that the convolution keeps.
-    pub conv_element: u64,
+    pub(crate) conv_element: u64,
 }
 
 impl Mamba2 {
@@ -80,21 +80,21 @@ impl Mamba2 {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mamba {
     /// Number of inner channels.
-    pub inner: u64,
+    pub(crate) inner: u64,
     /// State elements per channel.
-    pub state: u64,
+    pub(crate) state: u64,
     /// Taps of the convolution.
-    pub conv: u64,
+    pub(crate) conv: u64,
     /// Rank of the projection of the time step.
-    pub rank: u64,
+    pub(crate) rank: u64,
     /// True if time step, B and C are normalized (Jamba).
-    pub norms: bool,
+    pub(crate) norms: bool,
     /// True if in_proj and out_proj have biases.
-    pub proj_bias: bool,
+    pub(crate) proj_bias: bool,
     /// True if the convolution has a bias.
-    pub conv_bias: bool,
+    pub(crate) conv_bias: bool,
     /// Bytes per element of the recurrent state, and of the inputs that the convolution keeps.
-    pub element: u64,
+    pub(crate) element: u64,
 }
 
 impl Mamba {

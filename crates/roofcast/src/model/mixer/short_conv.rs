@@ -9,13 +9,13 @@ use crate::model::tensor::{OperatorKind, Split, Tensor};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShortConv {
     /// Number of channels.
-    pub channels: u64,
+    pub(crate) channels: u64,
     /// Taps of the convolution.
-    pub taps: u64,
+    pub(crate) taps: u64,
     /// True if projections and convolution have biases.
-    pub bias: bool,
+    pub(crate) bias: bool,
     /// Bytes per element of the inputs that the convolution keeps.
-    pub element: u64,
+    pub(crate) element: u64,
 }
 
 impl ShortConv {

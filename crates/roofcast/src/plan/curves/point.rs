@@ -63,7 +63,7 @@ pub struct Curve {
     /// Catalog id of the accelerator.
     pub accelerator: String,
     /// Dollars per hour for one accelerator; `None` if the catalog has no price.
-    pub usd_per_hour: Option<f64>,
+    pub(crate) usd_per_hour: Option<f64>,
     /// Pareto front of output tokens per accelerator and interactivity, and the best point; in order of descending
     /// interactivity.
     pub points: Vec<CurvePoint>,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub struct Columns {
     /// Name of the table in messages.
-    pub place: String,
+    pub(crate) place: String,
     words: BTreeMap<String, Words>,
     numbers: BTreeMap<String, Vec<f64>>,
 }

@@ -108,13 +108,13 @@ impl ServerArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// True if estimates count the whole bound of a request with `ignore_eos` (0.5.22 and later).
-    pub counts_ignored_eos_whole: bool,
+    pub(crate) counts_ignored_eos_whole: bool,
     /// True if a row whose last token is in flight skips the next decode (0.5.22 and later).
-    pub skips_finishing_rows: bool,
+    pub(crate) skips_finishing_rows: bool,
     /// True if the prefixes of waiting requests are touched in every 32nd pass (0.5.22 and later).
-    pub refreshes_waiting: bool,
+    pub(crate) refreshes_waiting: bool,
     /// True if insertion into the radix tree splits at the prompt's end (0.5.20 and later).
-    pub splits_at_prompt: bool,
+    pub(crate) splits_at_prompt: bool,
 }
 
 impl Rules {

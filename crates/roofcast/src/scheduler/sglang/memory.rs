@@ -36,11 +36,11 @@ pub(super) struct Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Usage {
     /// Number of tokens in pages that requests hold.
-    pub room: u64,
+    pub(crate) room: u64,
     /// Number of tokens that requests hold in addition to a token's first holder.
-    pub shared: u64,
+    pub(crate) shared: u64,
     /// Number of tokens in pages that running requests span; shared pages count for each request.
-    pub spanned: u64,
+    pub(crate) spanned: u64,
 }
 
 impl Memory {

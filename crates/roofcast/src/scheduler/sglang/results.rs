@@ -23,7 +23,7 @@ pub struct BatchResults {
     pub finished: Vec<RequestId>,
     /// Number of tokens computed after the ends of finished requests, by decodes that were decided before the ends were
     /// known.
-    pub beyond: u64,
+    pub(crate) beyond: u64,
 }
 
 impl Scheduler {

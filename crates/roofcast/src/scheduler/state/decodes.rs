@@ -18,13 +18,13 @@ pub(crate) const ENDLESS: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// Id of the sequence.
-    pub id: SequenceId,
+    pub(crate) id: SequenceId,
     /// Number of its tokens in the KV cache.
-    pub computed: u32,
+    pub(crate) computed: u32,
     /// Number of steps until its last token, or [`ENDLESS`].
-    pub remaining: u32,
+    pub(crate) remaining: u32,
     /// Number in the order of admission.
-    pub order: u64,
+    pub(crate) order: u64,
 }
 
 /// A set of sequences that decode in lockstep.

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug, Clone, Copy)]
 pub struct KvTransfer {
     /// The request as it left the prefill replica.
-    pub departure: Departure,
+    pub(crate) departure: Departure,
     /// Time that the KV cache occupies the link.
-    pub travel: Ticks,
+    pub(crate) travel: Ticks,
     /// Time from the sending of the last byte to its arrival.
-    pub latency: Ticks,
+    pub(crate) latency: Ticks,
 }
 
 /// The KV transfers of requests that do not decode yet.

@@ -14,16 +14,16 @@ use crate::clock::Ticks;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PollingConfig {
     /// Number of steps of decodes from one poll for new requests to the next; 0 and 1 poll in each step.
-    pub recv_interval: u64,
+    pub(crate) recv_interval: u64,
     /// Most steps that prompts wait while other requests decode.
-    pub wait_steps: u64,
+    pub(crate) wait_steps: u64,
     /// Number of tokens, of waiting prompts and decodes together, that ends the wait.
-    pub wait_tokens: u64,
+    pub(crate) wait_tokens: u64,
     /// Number of waiting prompts that ends the wait.
-    pub wait_prompts: u64,
+    pub(crate) wait_prompts: u64,
     /// True if a step is scheduled while the previous one runs, so that requests that arrive meanwhile wait for the
     /// step after.
-    pub overlaps: bool,
+    pub(crate) overlaps: bool,
 }
 
 /// State of the polling.

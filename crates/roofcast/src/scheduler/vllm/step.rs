@@ -11,43 +11,43 @@ pub(crate) type RequestId = usize;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Requests with the number of tokens computed for each, running requests first.
-    pub scheduled: Vec<(RequestId, u64)>,
+    pub(crate) scheduled: Vec<(RequestId, u64)>,
     /// Requests scheduled for the first time.
-    pub new: Vec<RequestId>,
+    pub(crate) new: Vec<RequestId>,
     /// Requests scheduled again after a preemption.
-    pub resumed: Vec<RequestId>,
+    pub(crate) resumed: Vec<RequestId>,
     /// Preempted requests, in order.
-    pub preempted: Vec<RequestId>,
+    pub(crate) preempted: Vec<RequestId>,
     /// Requests with tokens found in the prefix cache at admission, each with the number of tokens.
-    pub cached: Vec<(RequestId, u64)>,
+    pub(crate) cached: Vec<(RequestId, u64)>,
     /// Work of each scheduled request, in the order of `scheduled`.
-    pub work: Vec<ScheduledRequest>,
+    pub(crate) work: Vec<ScheduledRequest>,
     /// Number of tokens of resumed requests that preemptions dropped and that are recomputed.
-    pub recomputed: u64,
+    pub(crate) recomputed: u64,
     /// Number of running requests with tokens left to compute that the step does not compute, and the sum of their
     /// computed tokens.
-    pub paused: [u64; 2],
+    pub(crate) paused: [u64; 2],
     /// Copies to and from the host tier.
-    pub transfers: Transfers,
+    pub(crate) transfers: Transfers,
 }
 
 /// Work of one request in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScheduledRequest {
     /// The scheduled request.
-    pub id: RequestId,
+    pub(crate) id: RequestId,
     /// Number of tokens computed.
-    pub new: u64,
+    pub(crate) new: u64,
     /// Context at the end of the step in tokens.
-    pub context: u64,
+    pub(crate) context: u64,
     /// True if the request samples a token.
-    pub samples: bool,
+    pub(crate) samples: bool,
     /// True if the last step that computed the request also sampled a token for it.
-    pub decodes: bool,
+    pub(crate) decodes: bool,
     /// Number of drafts among the computed tokens.
-    pub drafts: u64,
+    pub(crate) drafts: u64,
     /// Number of padding rows in place of drafts, for a request that has no drafts yet.
-    pub padding: u64,
+    pub(crate) padding: u64,
     /// Number of accepted drafts; the scheduler's driver sets this.
-    pub accepted: u64,
+    pub(crate) accepted: u64,
 }

@@ -10,19 +10,19 @@ use std::collections::BTreeSet;
 
 /// Settings of the host tier, by vLLM's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OffloadConfig {
+pub(crate) struct OffloadConfig {
     /// Number of chunks that the host holds.
-    pub chunks: usize,
+    pub(crate) chunks: usize,
     /// Number of blocks per chunk.
-    pub blocks_per_chunk: usize,
+    pub(crate) blocks_per_chunk: usize,
     /// Order in which chunks are evicted from the host.
-    pub eviction_policy: EvictionPolicy,
+    pub(crate) eviction_policy: EvictionPolicy,
     /// Number of times that a chunk must be offered before it is stored; below 2 it is stored at once.
-    pub store_threshold: u32,
+    pub(crate) store_threshold: u32,
     /// True if only prompts are stored.
-    pub offload_prompt_only: bool,
+    pub(crate) offload_prompt_only: bool,
     /// Most tokens that a step may load before it computes; 0 makes every load asynchronous.
-    pub sync_load_budget_tokens: u64,
+    pub(crate) sync_load_budget_tokens: u64,
 }
 
 /// A chunk that is stored, with the number of its group of layers.
@@ -32,34 +32,34 @@ pub(crate) type StoredChunk = (usize, Chunk);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Transfers {
     /// Loads from the host.
-    pub loads: Vec<Load>,
+    pub(crate) loads: Vec<Load>,
     /// Stores to the host: number of the job, request, chunks.
-    pub stores: Vec<(u64, RequestId, Vec<StoredChunk>)>,
+    pub(crate) stores: Vec<(u64, RequestId, Vec<StoredChunk>)>,
     /// Contents that were evicted from the host, in order.
-    pub evicted: Vec<Content>,
+    pub(crate) evicted: Vec<Content>,
     /// Requests whose chunks did not fit on the host.
-    pub refused: Vec<RequestId>,
+    pub(crate) refused: Vec<RequestId>,
     /// Requests that the connector postponed to a later step.
-    pub later: Vec<RequestId>,
+    pub(crate) later: Vec<RequestId>,
     /// Jobs that the worker must finish before the step runs.
-    pub flush: BTreeSet<u64>,
+    pub(crate) flush: BTreeSet<u64>,
 }
 
 /// A load from the host for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Load {
     /// Number of the job.
-    pub job: u64,
+    pub(crate) job: u64,
     /// The request that loads.
-    pub id: RequestId,
+    pub(crate) id: RequestId,
     /// Number of tokens found on the device.
-    pub local: u64,
+    pub(crate) local: u64,
     /// Number of tokens to load.
-    pub tokens: u64,
+    pub(crate) tokens: u64,
     /// For each group of layers, its first block to load and the number of blocks.
     pub(crate) blocks: Vec<[u64; 2]>,
     /// True if the request runs in the step that loads.
-    pub sync: bool,
+    pub(crate) sync: bool,
 }
 
 /// Result of looking up a waiting request's tokens on the host.

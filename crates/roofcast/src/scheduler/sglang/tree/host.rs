@@ -54,19 +54,19 @@ pub enum Submission {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Moves {
     /// Nodes copied to the host: number, tokens before the node on its path, tokens.
-    pub stores: Vec<[u64; 3]>,
+    pub(crate) stores: Vec<[u64; 3]>,
     /// Numbers of the copies to the host that have arrived.
-    pub stored: Vec<u64>,
+    pub(crate) stored: Vec<u64>,
     /// Nodes for which the host had no room: tokens before the node on its path, tokens of the node.
-    pub store_failed: Vec<[u64; 2]>,
+    pub(crate) store_failed: Vec<[u64; 2]>,
     /// Number of tokens freed on the host.
-    pub host_evicted: u64,
+    pub(crate) host_evicted: u64,
     /// Number of tokens freed on the device by eviction.
-    pub device_evicted: u64,
+    pub(crate) device_evicted: u64,
     /// Number of tokens freed on the device without a host copy, so that their KV is lost.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// Number of tokens copied to the host while the decision waited for the copy.
-    pub written_back: u64,
+    pub(crate) written_back: u64,
     /// Copies submitted to the link.
     pub submitted: Vec<Submission>,
 }
