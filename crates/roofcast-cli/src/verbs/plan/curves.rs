@@ -169,7 +169,7 @@ fn people(answer: &Answer) -> String {
     let found = answer.found;
     let price = match answer.cost {
         CostKind::Limit => "the machine's limits: no real engine is faster",
-        CostKind::Forecast => "as forecast, by the catalog's calibration",
+        CostKind::Forecast => "forecast with the built-in calibration",
     };
     let pairs =
         [("model", answer.model), ("load", &answer.load), ("SLO", &answer.slo), ("step times", price)];
@@ -186,10 +186,18 @@ fn people(answer: &Answer) -> String {
     ));
     text += "\n";
     if !found.curves.is_empty() {
-        text += "curves: no point of one has more of both\n\n";
+        text += "curves: Pareto-optimal points of each accelerator\n\n";
         let rows: Vec<_> = found.curves.iter().flat_map(rows).collect();
-        let header =
-            ["replica", "users", "tok/s a user", "8 of 10", "tok/s each", "8 of 10", "$/M tokens", "SLO"];
+        let header = [
+            "replica",
+            "users",
+            "tok/s/user",
+            "80 % interval",
+            "tok/s/GPU",
+            "80 % interval",
+            "$/M tokens",
+            "SLO",
+        ];
         text += &table::table(&header, &rows, 1);
     }
     let basis = |curve: &Curve| -> Option<Row> {
@@ -232,12 +240,9 @@ fn best(found: &Curves) -> String {
         row
     };
     let header =
-        ["replica", "users", "tok/s a user", "tok/s each", "$/M tokens", "J/token", "TTFT p99", "TPOT p99"];
+        ["replica", "users", "tok/s/user", "tok/s/GPU", "$/M tokens", "J/token", "TTFT p99", "TPOT p99"];
     let rows: Vec<_> = all.iter().map(row).collect();
-    format!(
-        "the most load of a replica that keeps the SLO, cheapest first\n\n{}",
-        table::table(&header, &rows, 1)
-    )
+    format!("highest load of a replica within the SLO, cheapest first\n\n{}", table::table(&header, &rows, 1))
 }
 
 /// Table of the lowest cost per token on any curve, for users of several speeds.
@@ -255,8 +260,8 @@ fn read_off(found: &Curves) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let header = ["tok/s a user", "replica", "users", "$/M tokens", "TPOT"];
-    format!("the cheapest tokens for users of at least that speed\n\n{}", table::table(&header, &rows, 1))
+    let header = ["tok/s/user", "replica", "users", "$/M tokens", "TPOT"];
+    format!("cheapest replica for each minimum speed of a user\n\n{}", table::table(&header, &rows, 1))
 }
 
 fn rows(curve: &Curve) -> Vec<Vec<String>> {
