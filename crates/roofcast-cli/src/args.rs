@@ -1,4 +1,4 @@
-//! Command-line arguments. Each flag of a spec's key means what the key means, and takes precedence over the spec file.
+//! Command-line arguments. A flag of a spec's key sets that key, and takes precedence over the spec file.
 
 #[cfg(feature = "network")]
 mod bench;

@@ -139,7 +139,7 @@ pub struct Cost {
     /// Limit without messages between ranks.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// Limit with messages between ranks, none of them overlapped.
+    /// Limit plus the time of messages between ranks, without overlap.
     #[serde(rename = "limit_with_communication_ms")]
     pub limit_with_communication: Picoseconds,
     /// Forecast time of the pass.

@@ -228,8 +228,8 @@ fn several_names_are_a_sweep() {
     }
 }
 
-/// A word with which names of the catalog begin suggests these names; a path that is not a trace gets an error that
-/// says what a trace is.
+/// An unknown workload that is a prefix of catalog names is answered with these names, and a path to another kind of
+/// file with the accepted trace formats.
 #[test]
 fn traffic_that_is_not_there_says_what_is_near() {
     for (name, says) in [

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// Direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// Copy of KV cache from the device to host memory.
     Store,
     /// Copy of KV cache from host memory to the device.
@@ -24,7 +24,7 @@ pub(super) struct Ended {
     /// Number of the job that submitted the copy.
     pub(super) job: u64,
     /// Direction of the copy.
-    pub(super) way: Way,
+    pub(super) direction: Direction,
     /// Time from the copy's submission to its end.
     pub(super) took: Ticks,
 }
@@ -71,12 +71,12 @@ impl Link {
     }
 
     /// Queues a copy of `tokens` tokens at `now`.
-    pub(super) fn submit(&mut self, way: Way, job: u64, tokens: u64, now: Ticks) {
+    pub(super) fn submit(&mut self, direction: Direction, job: u64, tokens: u64, now: Ticks) {
         self.advance(now);
         let copy = Copy { job, left: self.time(tokens).0, submitted: now };
-        match way {
-            Way::Store => self.stores.push_back(copy),
-            Way::Load => self.loads.push_back(copy),
+        match direction {
+            Direction::Store => self.stores.push_back(copy),
+            Direction::Load => self.loads.push_back(copy),
         }
     }
 
@@ -103,10 +103,10 @@ impl Link {
         last
     }
 
-    fn next(&self) -> Option<(Ticks, Way)> {
+    fn next(&self) -> Option<(Ticks, Direction)> {
         let end = |copy: &Copy| Ticks(self.now.0 + self.slowed(copy.left));
-        let stores = self.stores.front().map(|copy| (end(copy), Way::Store));
-        let loads = self.loads.front().map(|copy| (end(copy), Way::Load));
+        let stores = self.stores.front().map(|copy| (end(copy), Direction::Store));
+        let loads = self.loads.front().map(|copy| (end(copy), Direction::Load));
         match (stores, loads) {
             (Some(store), Some(load)) => Some(if store.0 <= load.0 { store } else { load }),
             (one, other) => one.or(other),
@@ -125,11 +125,11 @@ impl Link {
 
     /// Advances the link to `now`.
     fn advance(&mut self, now: Ticks) {
-        while let Some((end, way)) = self.next().filter(|(end, _)| *end <= now) {
+        while let Some((end, direction)) = self.next().filter(|(end, _)| *end <= now) {
             self.pass(end);
-            let queue = if way == Way::Store { &mut self.stores } else { &mut self.loads };
+            let queue = if direction == Direction::Store { &mut self.stores } else { &mut self.loads };
             if let Some(Copy { job, submitted, .. }) = queue.pop_front() {
-                self.ended.push_back(Ended { job, way, took: end - submitted });
+                self.ended.push_back(Ended { job, direction, took: end - submitted });
             }
         }
         self.pass(now);
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn each_direction_is_a_queue() {
         let mut link = link(1.0);
-        link.submit(Way::Store, 1, 100, ns(10));
-        link.submit(Way::Store, 2, 50, ns(20));
-        link.submit(Way::Load, 3, 5, ns(20));
+        link.submit(Direction::Store, 1, 100, ns(10));
+        link.submit(Direction::Store, 2, 50, ns(20));
+        link.submit(Direction::Load, 3, 5, ns(20));
         assert_eq!(link.end_of(|job| job == 1), ns(110));
         assert_eq!(ends(&mut link), [(3, ns(25)), (1, ns(110)), (2, ns(160))]);
     }
@@ -189,12 +189,12 @@ mod tests {
     #[test]
     fn directions_share_the_hosts_memory() {
         let mut link = link(0.5);
-        link.submit(Way::Store, 1, 100, ns(0));
-        link.submit(Way::Load, 2, 30, ns(20));
+        link.submit(Direction::Store, 1, 100, ns(0));
+        link.submit(Direction::Load, 2, 30, ns(20));
         assert_eq!(link.take_ended(ns(79)), None);
         assert_eq!(link.end_of(|_| true), ns(130));
         let ended = link.take_ended(ns(80));
-        assert_eq!(ended, Some(Ended { job: 2, way: Way::Load, took: ns(60) }));
+        assert_eq!(ended, Some(Ended { job: 2, direction: Direction::Load, took: ns(60) }));
         assert_eq!(ends(&mut link), [(1, ns(130))]);
     }
 }

@@ -274,7 +274,7 @@ impl ScheduleSpec {
     }
 }
 
-/// `[fleet.prefill]`, `[fleet.decode]` and `[fleet.beside]`: a pool of equal replicas. Absent keys have the values of
+/// A pool of equal replicas: one of the tables `prefill`, `decode` and `beside` of `[fleet]`. Absent keys default to
 /// `[parallelism]` and `[engine]`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

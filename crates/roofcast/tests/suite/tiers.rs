@@ -84,8 +84,8 @@ fn a_tier_that_is_too_small_gives_nothing_in_a_circle() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The prompts' tokens are those of each tier plus the computed ones, the link carries no more than its rate, and
-    /// nothing waits for ever.
+    /// Prompt tokens equal hits of both tiers plus computed tokens, the link never exceeds its bandwidth, and every
+    /// request ends.
     #[test]
     fn tokens_and_bytes_are_conserved(
         workload in workloads(),

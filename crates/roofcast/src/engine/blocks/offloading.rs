@@ -10,7 +10,7 @@
 use super::Blocks;
 use crate::arrival::Departure;
 use crate::clock::Ticks;
-use crate::engine::link::{Link, Way};
+use crate::engine::link::{Direction, Link};
 use crate::scheduler::vllm::{SchedulerConfig, Step};
 
 impl Blocks {
@@ -19,11 +19,11 @@ impl Blocks {
         let Some(link) = &mut self.link else { return };
         let transfers = &step.transfers;
         for load in &transfers.loads {
-            link.submit(Way::Load, load.job, load.tokens, self.clock);
+            link.submit(Direction::Load, load.job, load.tokens, self.clock);
         }
         let tokens = chunk_tokens(&self.config);
         for (job, _, chunks) in transfers.stores.iter().filter(|(job, ..)| transfers.flush.contains(job)) {
-            link.submit(Way::Store, *job, tokens * chunks.len() as u64, self.clock);
+            link.submit(Direction::Store, *job, tokens * chunks.len() as u64, self.clock);
         }
         let here = transfers.loads.iter().filter(|load| load.sync).map(|load| load.job);
         let awaited: Vec<u64> = here.chain(transfers.flush.iter().copied()).collect();
@@ -45,7 +45,7 @@ impl Blocks {
             let copied = tokens * chunks.len() as u64;
             self.tally.stored_tokens += copied;
             if !step.transfers.flush.contains(job) {
-                link.submit(Way::Store, *job, copied, self.clock);
+                link.submit(Direction::Store, *job, copied, self.clock);
             }
         }
     }
@@ -65,7 +65,7 @@ impl Blocks {
         let mut jobs = Vec::new();
         while let Some(ended) = link.take_ended(self.clock) {
             jobs.push(ended.job);
-            if ended.way == Way::Load {
+            if ended.direction == Direction::Load {
                 self.tally.loading += ended.took;
             }
         }

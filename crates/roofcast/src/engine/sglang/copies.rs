@@ -7,7 +7,7 @@
 
 use super::Sglang;
 use crate::clock::Ticks;
-use crate::engine::link::{Link, Way};
+use crate::engine::link::{Direction, Link};
 use crate::scheduler::sglang::{Moves, Step, Submission};
 use crate::scheduler::state::decodes::Decodes;
 
@@ -25,9 +25,9 @@ impl<D: Decodes> Sglang<D> {
     pub(super) fn settle(&mut self, now: Ticks) {
         let Some(link) = &mut self.link else { return };
         while let Some(ended) = link.take_ended(now) {
-            match ended.way {
-                Way::Store => self.scheduler.stored(),
-                Way::Load => {
+            match ended.direction {
+                Direction::Store => self.scheduler.stored(),
+                Direction::Load => {
                     self.tally.loading += ended.took;
                     self.scheduler.loaded();
                 }
@@ -42,8 +42,8 @@ impl<D: Decodes> Sglang<D> {
         let Moves { submitted, written_back, stores, dropped, .. } = self.scheduler.take_moves();
         for submission in submitted {
             match submission {
-                Submission::Store(tokens) => link.submit(Way::Store, 0, tokens, self.clock),
-                Submission::Load(tokens) => link.submit(Way::Load, 0, tokens, self.clock),
+                Submission::Store(tokens) => link.submit(Direction::Store, 0, tokens, self.clock),
+                Submission::Load(tokens) => link.submit(Direction::Load, 0, tokens, self.clock),
             }
         }
         self.tally.stored_tokens += stores.iter().map(|[_, _, tokens]| tokens).sum::<u64>();
