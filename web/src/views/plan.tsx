@@ -98,12 +98,12 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
           go();
         }}>
           <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
-          <Select label="Requests come" value={state.load} options={[["rate", "at a rate"], ["users", "from users who wait for answers"]]} change={(load) => set({ load })} />
+          <Select label="Arrivals" value={state.load} options={[["rate", "Poisson rate"], ["users", "closed loop of users"]]} change={(load) => set({ load })} />
           {state.load === "rate"
             ? <Field label="Rate" unit="requests/s" value={state.rate} least={0.001} change={(rate) => set({ rate })} />
             : <Field label="Users" value={state.users} least={1} step={1} change={(users) => set({ users })} />}
-          <Field label="Prompt, in the mean" unit="tokens" value={state.input} least={1} step={1} change={(input) => set({ input })} />
-          <Field label="Answer, in the mean" unit="tokens" value={state.output} least={1} step={1} change={(output) => set({ output })} />
+          <Field label="Mean prompt length" unit="tokens" value={state.input} least={1} step={1} change={(input) => set({ input })} />
+          <Field label="Mean answer length" unit="tokens" value={state.output} least={1} step={1} change={(output) => set({ output })} />
           <Field label="TTFT p99, at most" unit="ms" value={state.ttft} change={(ttft) => set({ ttft })} />
           <Field label="TPOT p99, at most" unit="ms" value={state.tpot} change={(tpot) => set({ tpot })} />
           <Select label="Least" value={state.minimise} options={MINIMISE} change={(minimise) => set({ minimise })} />

@@ -48,14 +48,14 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
           <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
           <Field label="Accelerators" value={state.count} least={1} step={1} change={(count) => set({ count })} />
           <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
-          <Select label="Requests come" value={state.load} options={[["rate", "at a rate"], ["users", "from users who wait for answers"]]} change={(load) => set({ load })} />
+          <Select label="Arrivals" value={state.load} options={[["rate", "Poisson rate"], ["users", "closed loop of users"]]} change={(load) => set({ load })} />
           {state.load === "rate"
             ? <Field label="Rate" unit="requests/s" value={state.rate} least={0.001} change={(rate) => set({ rate })} />
             : <Slider label="Users" value={state.users} values={powers(1, 1024)} say={(v) => `${grouped(v)} at once`} change={(users) => set({ users })} />}
           {state.workload ? null : (
             <>
-              <Field label="Prompt, in the mean" unit="tokens" value={state.input} least={1} step={1} change={(input) => set({ input })} />
-              <Field label="Answer, in the mean" unit="tokens" value={state.output} least={1} step={1} change={(output) => set({ output })} />
+              <Field label="Mean prompt length" unit="tokens" value={state.input} least={1} step={1} change={(input) => set({ input })} />
+              <Field label="Mean answer length" unit="tokens" value={state.output} least={1} step={1} change={(output) => set({ output })} />
             </>
           )}
           <details class="more">
