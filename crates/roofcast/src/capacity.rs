@@ -53,6 +53,9 @@ pub struct Capacity {
     /// KV-cache tokens that fit in the host tier, in addition to `kv_tokens`; `None` without a host tier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_kv_tokens: Option<u64>,
+    /// KV tokens that storage below the host tier holds; `None` without storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_kv_tokens: Option<u64>,
     /// Number of sequences of the context that fit at one time.
     pub max_batch: u64,
     /// Longest single sequence in tokens, at most the model's maximum.
@@ -112,6 +115,9 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
         compute_bytes_per_token: memory::compute_buffer(deployment),
         kv_tokens,
         host_kv_tokens: host.map(|host| host.tokens.saturating_mul(replicas)),
+        storage_kv_tokens: host
+            .and_then(|host| host.storage)
+            .map(|storage| storage.tokens.saturating_mul(replicas)),
         max_batch: sequences.saturating_mul(replicas),
         longest_context: longest_context(deployment),
         users,

@@ -7,7 +7,7 @@ mod own;
 mod tier;
 
 pub(crate) use own::{Own, SglangSettings, StatePool, VllmSettings};
-pub(crate) use tier::{HiCacheSettings, HostTierSettings, OffloadSettings};
+pub(crate) use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, StorageSettings};
 
 use crate::error::{Error, Result};
 use crate::scheduler;

@@ -10,4 +10,5 @@ pub(crate) mod layout;
 pub(crate) mod offload;
 pub(crate) mod paged;
 pub mod prefix;
+pub(crate) mod recency;
 pub(crate) mod tier;

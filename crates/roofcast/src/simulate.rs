@@ -184,7 +184,7 @@ pub struct HostUse {
     pub tokens: u64,
     /// Fraction of the tokens of admitted requests that were found on the device.
     pub device_hit_rate: f64,
-    /// Fraction of the tokens of admitted requests that were loaded from the host.
+    /// Fraction of the tokens of admitted requests that were loaded from the host, without those that came from storage.
     pub host_hit_rate: f64,
     /// Number of tokens loaded from the host.
     pub loaded_tokens: u64,
@@ -202,6 +202,28 @@ pub struct HostUse {
     pub loading_s: f64,
     /// Seconds that recomputation of the loaded tokens would have added to steps.
     pub spared_s: f64,
+    /// Use of the storage below the host; `None` without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageUse>,
+}
+
+/// Use of the storage below the host tier, over all replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StorageUse {
+    /// Number of tokens that the storage of one replica holds.
+    pub tokens: u64,
+    /// Fraction of the tokens of admitted requests that came from storage.
+    pub hit_rate: f64,
+    /// Number of tokens copied to the host.
+    pub loaded_tokens: u64,
+    /// Bytes copied to the host, over all ranks.
+    pub loaded_bytes: Bytes,
+    /// Number of tokens copied from the host.
+    pub stored_tokens: u64,
+    /// Bytes copied from the host, over all ranks.
+    pub stored_bytes: Bytes,
+    /// Seconds from the start of a copy to the host to its end, including queueing; summed over copies.
+    pub loading_s: f64,
 }
 
 /// HBM traffic and host transfers of block tables for the decodes of one step, on average.

@@ -220,6 +220,14 @@ pub struct EngineSpec {
     pub kv_offloading_store_threshold: Option<u32>,
     /// True to store only the KV of prompts, the connector's `offload_prompt_only`; true if absent.
     pub kv_offloading_prompt_only: Option<bool>,
+    /// GiB of storage below vLLM's host tier, over all ranks of an engine; 0 or absent for none.
+    pub kv_storage_size: Option<f64>,
+    /// GB/s at which an engine reads from that storage; 10 if absent.
+    pub kv_storage_read_gb_s: Option<f64>,
+    /// GB/s at which an engine writes to that storage; 10 if absent.
+    pub kv_storage_write_gb_s: Option<f64>,
+    /// Milliseconds from the start of a copy from or to that storage to its first byte; 0.1 if absent.
+    pub kv_storage_latency_ms: Option<f64>,
     /// True if SGLang schedules a step only after the results of the previous one; false if absent.
     pub disable_overlap_schedule: Option<bool>,
     /// Order in which SGLang retracts requests; fewest generated tokens first if absent.

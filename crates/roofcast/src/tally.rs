@@ -57,6 +57,12 @@ pub struct Tally {
     pub loaded_tokens: u64,
     /// Tokens copied to the host tier.
     pub stored_tokens: u64,
+    /// Tokens of `host_hits` that were copied from storage to the host for their request.
+    pub storage_hits: u64,
+    /// Tokens copied from storage to the host tier.
+    pub storage_loaded_tokens: u64,
+    /// Tokens copied from the host tier to storage.
+    pub storage_stored_tokens: u64,
     /// Tokens evicted from the device without a copy in any tier.
     pub dropped_tokens: u64,
     /// Tokens computed.
@@ -105,6 +111,8 @@ pub struct Tally {
     pub swapping: Ticks,
     /// Time of loads from the host tier, from submission to end.
     pub loading: Ticks,
+    /// Time from the start to the end of copies from storage to the host tier, summed.
+    pub storage_loading: Ticks,
     /// Time that computing the loaded tokens instead would have added to steps.
     pub spared: Ticks,
     /// Time without a step.

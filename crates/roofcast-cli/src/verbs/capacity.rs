@@ -242,6 +242,7 @@ fn facts(c: &Capacity) -> Vec<(&'static str, u64)> {
         ("kv_bytes_per_sequence", c.kv_bytes_per_sequence.0),
         ("kv_tokens", c.kv_tokens),
         ("host_kv_tokens", c.host_kv_tokens.unwrap_or(0)),
+        ("storage_kv_tokens", c.storage_kv_tokens.unwrap_or(0)),
         ("max_batch", c.max_batch),
         ("longest_context", c.longest_context),
         ("users", c.users),
@@ -270,8 +271,9 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
     }
     if c.fits {
         pairs.push(("KV tokens", grouped(c.kv_tokens)));
-        pairs
-            .extend(c.host_kv_tokens.map(|tokens| ("in host memory", format!("{} tokens", grouped(tokens)))));
+        let below = [("in host memory", c.host_kv_tokens), ("in storage", c.storage_kv_tokens)];
+        let below = below.into_iter().filter_map(|(name, tokens)| Some((name, grouped(tokens?))));
+        pairs.extend(below.map(|(name, tokens)| (name, format!("{tokens} tokens"))));
         pairs.push((
             "largest batch",
             format!("{} of {} tokens", grouped(c.max_batch), grouped(question.context)),

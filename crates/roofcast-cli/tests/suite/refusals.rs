@@ -247,6 +247,18 @@ const SPECS: &[(&str, &str, &str)] = &[
     ("simulate", "[workload]", "[engine]\nmax_num_seqs = 0\n[workload]"),
     ("simulate", "[workload]", "[engine]\nscheduler = \"vlm\"\n[workload]"),
     ("simulate", "[workload]", "[engine]\nnum_gpu_blocks = 1\n[workload]"),
+    ("simulate", "[workload]", "[engine]\nkv_storage_size = 8\n[workload]"),
+    ("simulate", "[workload]", "[engine]\nkv_offloading_size = 8\nkv_storage_read_gb_s = 8\n[workload]"),
+    (
+        "simulate",
+        "[workload]",
+        "[engine]\nkv_offloading_size = 8\nkv_storage_size = 8\nkv_storage_read_gb_s = 0\n[workload]",
+    ),
+    (
+        "simulate",
+        "[workload]",
+        "[engine]\nkv_offloading_size = 8\nkv_storage_size = 8\nkv_offloading_store_threshold = 2\n[workload]",
+    ),
     ("limits", "[workload]", "[parallelism]\ntp = 3\n[workload]"),
     ("simulate", "[workload]", "[precision]\nweights = \"w5\"\n[workload]"),
     ("simulate", "[workload]", "[slo]\nttft_p99_ms = -1.0\n[workload]"),

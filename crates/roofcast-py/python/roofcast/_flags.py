@@ -127,6 +127,14 @@ class DeploymentFlags(TypedDict, total=False):
     """Offers from which on KV is stored (the connector's store_threshold) [default: 0]"""
     kv_offloading_prompt_only: bool | None
     """Whether KV of prompts alone is stored (the connector's offload_prompt_only) [default: true]"""
+    kv_storage_size: float | None
+    """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
+    kv_storage_read: float | None
+    """GB/s at which an engine reads KV from it [default: 10]"""
+    kv_storage_write: float | None
+    """GB/s at which an engine writes KV to it [default: 10]"""
+    kv_storage_latency: float | None
+    """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -448,6 +456,14 @@ class PlanFlags(TypedDict, total=False):
     """Offers from which on KV is stored (the connector's store_threshold) [default: 0]"""
     kv_offloading_prompt_only: bool | None
     """Whether KV of prompts alone is stored (the connector's offload_prompt_only) [default: true]"""
+    kv_storage_size: float | None
+    """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
+    kv_storage_read: float | None
+    """GB/s at which an engine reads KV from it [default: 10]"""
+    kv_storage_write: float | None
+    """GB/s at which an engine writes KV to it [default: 10]"""
+    kv_storage_latency: float | None
+    """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
     hicache_ratio: float | None

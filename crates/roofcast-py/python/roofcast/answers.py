@@ -390,6 +390,7 @@ class Capacity(Served):
     users: int
     ranks: list[Rank]
     host_kv_tokens: int | None = None
+    storage_kv_tokens: int | None = None
     deployments_for_users: int | None = None
     min_accelerators: int | None = None
     smallest_topology: Topology | None = None
@@ -445,6 +446,19 @@ class Activity(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class StorageUse(Part):
+    """Use of storage below the host as a tier of the KV cache; the hit rate is a fraction."""
+
+    tokens: int
+    hit_rate: float
+    loaded_tokens: int
+    loaded_bytes: int
+    stored_tokens: int
+    stored_bytes: int
+    loading_s: float
+
+
+@dataclass(init=False, repr=False, eq=False)
 class HostUse(Part):
     """Use of the host's memory as a tier of the KV cache; hit rates are fractions."""
 
@@ -458,6 +472,7 @@ class HostUse(Part):
     loading_s: float
     spared_s: float
     dropped_tokens: int | None = None
+    storage: StorageUse | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

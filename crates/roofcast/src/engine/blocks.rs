@@ -53,6 +53,8 @@ pub(crate) struct Blocks {
     adapters: Option<(usize, Operator)>,
     /// Link to the host tier; `None` without one.
     link: Option<Link>,
+    /// Link between the host tier and storage; `None` without storage.
+    storage: Option<Link>,
 }
 
 /// Use of the KV cache by one step.
@@ -73,8 +75,9 @@ struct Life {
     last: Ticks,
     preemptions: u32,
     cached: u64,
-    /// Number of tokens found on the device before a load from the host; `None` if nothing was loaded.
-    before_load: Option<u64>,
+    /// Number of tokens found on the device before a load from the host, and number of loaded tokens that came from
+    /// storage; `None` if nothing was loaded.
+    before_load: Option<(u64, u64)>,
     /// Number of sampled tokens.
     generated: u64,
     /// True if the request was aborted while a step with it was in flight.
@@ -107,12 +110,14 @@ impl Blocks {
             prompt_tokens: 0,
             adapters: None,
             link: None,
+            storage: None,
         }
     }
 
     /// Returns the engine with the host tier of its settings; `host` describes the tier.
     pub(super) fn tiered(self, host: Option<HostTier>) -> Blocks {
-        Blocks { link: host.map(Link::new), ..self }
+        let storage = host.and_then(|host| host.storage).map(|storage| Link::new(storage.speed));
+        Blocks { link: host.map(|host| Link::new(host.speed)), storage, ..self }
     }
 
     /// Returns the engine with recording of single requests' events.
@@ -303,9 +308,10 @@ impl Blocks {
             self.mark(*id, Mark::Admitted);
             let found = step.cached.iter().find(|(hit, _)| hit == id);
             let (cached, resumed) = (found.map_or(0, |(_, cached)| *cached), index >= step.new.len());
-            let local = self.requests[*id].before_load.take().unwrap_or(cached);
+            let (local, promoted) = self.requests[*id].before_load.take().unwrap_or((cached, 0));
             let loaded = cached.saturating_sub(local);
             self.tally.host_hits += loaded;
+            self.tally.storage_hits += promoted.min(loaded);
             self.report(*id, |number| Event::Admitted { number, cached, loaded, resumed });
         }
         for &(id, cached) in &step.cached {
@@ -384,6 +390,8 @@ impl Replica for Blocks {
         self.measure();
         let step = self.scheduler.schedule();
         self.note(&step);
+        self.begin_storage_copies(self.clock);
+        let asked = step.transfers.asked;
         let nothing = step.work.is_empty();
         let stuck = nothing && step.preempted.is_empty() && self.pending.is_empty();
         if self.pending.is_empty() {
@@ -394,7 +402,7 @@ impl Replica for Blocks {
         if self.pending.len() >= flight || nothing {
             self.deliver(departed);
         }
-        let waits = nothing && self.await_copy(horizon, departed);
+        let waits = nothing && (asked || self.await_copy(horizon, departed));
         !stuck || waits
     }
 
@@ -405,7 +413,9 @@ impl Replica for Blocks {
         }
         self.pending.clear();
         self.leaving.clear();
-        self.link = self.link.take().map(|link| Link::new(*link.tier()));
+        for link in [&mut self.link, &mut self.storage] {
+            *link = link.as_ref().map(Link::emptied);
+        }
     }
 
     fn tally(&self) -> &Tally {

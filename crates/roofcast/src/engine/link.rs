@@ -1,20 +1,20 @@
-//! The link between an accelerator and host memory: copies of KV cache in both directions, and when they end.
+//! The link between a tier of the KV cache and the tier below it: copies in both directions, and when they end.
 //!
 //! Knows: copies in one direction follow each other. While both directions copy, each gets its max-min share of the
-//! bandwidth of host memory: [`HostTier::share`] of the rate that it has alone. Knows nothing about the copied contents
+//! memory behind the link: [`CopySpeed::share`] of the rate that it has alone. Knows nothing about the copied contents
 //! or waiting requests.
 
 use crate::clock::Ticks;
-use crate::kv_cache::tier::HostTier;
+use crate::kv_cache::tier::CopySpeed;
 use crate::units::Picoseconds;
 use std::collections::VecDeque;
 
 /// Direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Copy of KV cache from the device to host memory.
+    /// Copy of KV cache to the lower tier.
     Store,
-    /// Copy of KV cache from host memory to the device.
+    /// Copy of KV cache from the lower tier.
     Load,
 }
 
@@ -25,6 +25,8 @@ pub(super) struct Ended {
     pub(super) job: u64,
     /// Direction of the copy.
     pub(super) direction: Direction,
+    /// Time of the copy's end.
+    pub(super) at: Ticks,
     /// Time from the copy's submission to its end.
     pub(super) took: Ticks,
 }
@@ -37,10 +39,10 @@ struct Copy {
     submitted: Ticks,
 }
 
-/// The host link of one replica.
+/// A link between two tiers of one replica.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
-    tier: HostTier,
+    speed: CopySpeed,
     now: Ticks,
     stores: VecDeque<Copy>,
     loads: VecDeque<Copy>,
@@ -50,9 +52,9 @@ pub(super) struct Link {
 
 impl Link {
     /// A link without copies in flight.
-    pub(super) fn new(tier: HostTier) -> Link {
+    pub(super) fn new(speed: CopySpeed) -> Link {
         Link {
-            tier,
+            speed,
             now: Ticks::ZERO,
             stores: VecDeque::new(),
             loads: VecDeque::new(),
@@ -60,20 +62,24 @@ impl Link {
         }
     }
 
-    /// The host tier behind the link.
-    pub(super) fn tier(&self) -> &HostTier {
-        &self.tier
+    /// Returns the link without its copies.
+    pub(super) fn emptied(&self) -> Link {
+        Link::new(self.speed)
     }
 
     /// Time to copy `tokens` tokens while the other direction is idle.
-    pub(super) fn time(&self, tokens: u64) -> Ticks {
-        Ticks::from(Picoseconds::from_seconds(tokens as f64 * self.tier.seconds_per_token))
+    pub(super) fn time(&self, direction: Direction, tokens: u64) -> Ticks {
+        let token = match direction {
+            Direction::Store => self.speed.store_s,
+            Direction::Load => self.speed.load_s,
+        };
+        Ticks::from(Picoseconds::from_seconds(self.speed.latency_s + tokens as f64 * token))
     }
 
     /// Queues a copy of `tokens` tokens at `now`.
     pub(super) fn submit(&mut self, direction: Direction, job: u64, tokens: u64, now: Ticks) {
         self.advance(now);
-        let copy = Copy { job, left: self.time(tokens).0, submitted: now };
+        let copy = Copy { job, left: self.time(direction, tokens).0, submitted: now };
         match direction {
             Direction::Store => self.stores.push_back(copy),
             Direction::Load => self.loads.push_back(copy),
@@ -115,7 +121,7 @@ impl Link {
 
     /// Rate of each direction, as a fraction of the rate that it has alone.
     fn speed(&self) -> f64 {
-        if self.stores.is_empty() || self.loads.is_empty() { 1.0 } else { self.tier.share }
+        if self.stores.is_empty() || self.loads.is_empty() { 1.0 } else { self.speed.share }
     }
 
     fn slowed(&self, left: u128) -> u128 {
@@ -129,7 +135,7 @@ impl Link {
             self.pass(end);
             let queue = if direction == Direction::Store { &mut self.stores } else { &mut self.loads };
             if let Some(Copy { job, submitted, .. }) = queue.pop_front() {
-                self.ended.push_back(Ended { job, direction, took: end - submitted });
+                self.ended.push_back(Ended { job, direction, at: end, took: end - submitted });
             }
         }
         self.pass(now);
@@ -159,7 +165,7 @@ mod tests {
 
     /// A link that copies one token per ns.
     fn link(share: f64) -> Link {
-        Link::new(HostTier { tokens: 0, seconds_per_token: 1e-9, share, layers: 4, token_bytes: 1.0 })
+        Link::new(CopySpeed { store_s: 1e-9, load_s: 1e-9, latency_s: 0.0, share })
     }
 
     fn ends(link: &mut Link) -> Vec<(u64, Ticks)> {
@@ -194,7 +200,17 @@ mod tests {
         assert_eq!(link.take_ended(ns(79)), None);
         assert_eq!(link.end_of(|_| true), ns(130));
         let ended = link.take_ended(ns(80));
-        assert_eq!(ended, Some(Ended { job: 2, direction: Direction::Load, took: ns(60) }));
+        assert_eq!(ended, Some(Ended { job: 2, direction: Direction::Load, at: ns(80), took: ns(60) }));
         assert_eq!(ends(&mut link), [(1, ns(130))]);
+    }
+
+    /// A link of 5 ns latency that reads a token in 1 ns and writes a token in 2 ns: a load of 10 tokens takes 15 ns, a
+    /// store 25 ns.
+    #[test]
+    fn directions_have_their_own_rates() {
+        let mut link = Link::new(CopySpeed { store_s: 2e-9, load_s: 1e-9, latency_s: 5e-9, share: 1.0 });
+        link.submit(Direction::Load, 1, 10, ns(0));
+        link.submit(Direction::Store, 2, 10, ns(0));
+        assert_eq!(ends(&mut link), [(1, ns(15)), (2, ns(25))]);
     }
 }

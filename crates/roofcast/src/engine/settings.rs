@@ -7,6 +7,7 @@ use crate::deployment::Deployment;
 use crate::engine_settings::{EngineSettings, OffloadSettings, Own};
 use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
+use crate::kv_cache::tier::HostTier;
 use crate::memory::{self, layer_groups};
 use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching, Reservation};
 use crate::scheduler::state::polling::PollingConfig;
@@ -348,18 +349,17 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         eagle: false,
         windows: vec![None],
-        offload: spec
-            .offload()
-            .zip(config.host)
-            .map(|(asked, host)| offload(asked, host.tokens / block_size)),
+        offload: spec.offload().zip(config.host).map(|(asked, host)| offload(asked, host, block_size)),
         rules: vllm::Rules::of(spec.release.version.as_deref()),
     }
 }
 
-/// Settings of vLLM's host tier with room for `blocks` blocks; each block is one chunk.
-fn offload(asked: &OffloadSettings, blocks: u64) -> vllm::OffloadConfig {
+/// Settings of vLLM's host tier and the storage below it; each block of `block` tokens is one chunk.
+fn offload(asked: &OffloadSettings, host: HostTier, block: u64) -> vllm::OffloadConfig {
+    let chunks = |tokens: u64| usize::try_from(tokens / block).unwrap_or(usize::MAX);
     vllm::OffloadConfig {
-        chunks: usize::try_from(blocks).unwrap_or(usize::MAX),
+        chunks: chunks(host.tokens),
+        storage_chunks: host.storage.map(|storage| chunks(storage.tokens)),
         blocks_per_chunk: 1,
         eviction_policy: asked.eviction_policy,
         store_threshold: asked.store_threshold,

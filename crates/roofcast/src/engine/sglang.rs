@@ -109,7 +109,7 @@ impl<D: Decodes> Sglang<D> {
             decoded: Ticks::ZERO,
             fresh: Vec::new(),
             departures: Vec::new(),
-            link: config.host.map(Link::new),
+            link: config.host.map(|host| Link::new(host.speed)),
             leaving: Vec::new(),
             outputs: Outputs::default(),
             leap,
@@ -418,7 +418,7 @@ impl<D: Decodes> Replica for Sglang<D> {
     fn restart(&mut self) {
         self.scheduler = Scheduler::new(self.config.scheduler.clone());
         self.pending = None;
-        self.link = self.config.host.map(Link::new);
+        self.link = self.config.host.map(|host| Link::new(host.speed));
         self.leaving.clear();
         self.fresh.clear();
     }

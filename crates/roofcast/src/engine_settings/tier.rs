@@ -1,4 +1,5 @@
-//! Settings of a host tier, host memory behind the KV cache: SGLang's HiCache, or vLLM's offloading connector.
+//! Settings of a host tier, host memory behind the KV cache: SGLang's HiCache, or vLLM's offloading connector, with
+//! storage below it.
 //!
 //! Knows: the defaults of the keys, and which keys require another key. [`crate::memory`] knows the tokens that fit.
 
@@ -7,6 +8,11 @@ use crate::spec::{EngineSpec, EvictionPolicy, KvOffloadingBackend, QueuePolicy, 
 
 /// SGLang's default size of HiCache: host tokens per device token.
 const HICACHE_RATIO: f64 = 2.0;
+/// Default rate of storage in GB/s, in each direction: AISimulate's for its third tier (aisimulate-core 0.13.0,
+/// `src/engine/config.rs`).
+const STORAGE_GB_S: f64 = 10.0;
+/// Default latency of storage in milliseconds, from the same source.
+const STORAGE_LATENCY_MS: f64 = 0.1;
 
 /// Settings of a host tier, which `capacity` shows under any scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +45,21 @@ pub(crate) struct OffloadSettings {
     pub(crate) store_threshold: u32,
     /// True to store the chunks of prompts only.
     pub(crate) offload_prompt_only: bool,
+    /// Storage below the host; `None` without it.
+    pub(crate) storage: Option<StorageSettings>,
+}
+
+/// Settings of storage below the host: a disk or a file server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct StorageSettings {
+    /// GiB of one engine, for all its ranks together.
+    pub(crate) gib: f64,
+    /// Rate of reads in GB/s.
+    pub(crate) read_gb_s: f64,
+    /// Rate of writes in GB/s.
+    pub(crate) write_gb_s: f64,
+    /// Milliseconds from the start of a copy to its first byte.
+    pub(crate) latency_ms: f64,
 }
 
 impl HostTierSettings {
@@ -57,6 +78,12 @@ impl HostTierSettings {
             eviction_policy: spec.kv_offloading_eviction_policy.unwrap_or_default(),
             store_threshold: spec.kv_offloading_store_threshold.unwrap_or(0),
             offload_prompt_only: spec.kv_offloading_prompt_only.unwrap_or(true),
+            storage: spec.kv_storage_size.filter(|gib| *gib != 0.0).map(|gib| StorageSettings {
+                gib,
+                read_gb_s: spec.kv_storage_read_gb_s.unwrap_or(STORAGE_GB_S),
+                write_gb_s: spec.kv_storage_write_gb_s.unwrap_or(STORAGE_GB_S),
+                latency_ms: spec.kv_storage_latency_ms.unwrap_or(STORAGE_LATENCY_MS),
+            }),
         }))
     }
 
@@ -81,6 +108,7 @@ pub(super) fn check(spec: &EngineSpec) -> Result<()> {
     if let Some((field, _)) = keys.into_iter().find(|(_, set)| *set && spec.kv_offloading_size.is_none()) {
         return refused(field, "with kv_offloading_size");
     }
+    check_storage(spec)?;
     let Some(HostTierSettings::Offloading(_)) = HostTierSettings::of(spec) else { return Ok(()) };
     if spec.kv_offloading_backend == Some(KvOffloadingBackend::Lmcache) {
         let accepted = "native: LMCache's connector is not modelled";
@@ -95,6 +123,31 @@ pub(super) fn check(spec: &EngineSpec) -> Result<()> {
     }
     if spec.enable_prefix_caching == Some(false) {
         return refused("kv_offloading_size", "with enable_prefix_caching, whose hashes name the blocks");
+    }
+    Ok(())
+}
+
+/// Refuses keys of storage below the host tier without the storage or without vLLM's host tier.
+fn check_storage(spec: &EngineSpec) -> Result<()> {
+    let refused = |field: &str, accepted: &str| Err(Error::field("engine", field, "set", accepted));
+    let rates = [
+        ("kv_storage_read_gb_s", spec.kv_storage_read_gb_s),
+        ("kv_storage_write_gb_s", spec.kv_storage_write_gb_s),
+        ("kv_storage_latency_ms", spec.kv_storage_latency_ms),
+    ];
+    let size = spec.kv_storage_size;
+    if let Some((field, _)) = rates.into_iter().find(|(_, rate)| rate.is_some() && size.is_none()) {
+        return refused(field, "with kv_storage_size");
+    }
+    if size.is_none_or(|gib| gib == 0.0) {
+        return Ok(());
+    }
+    if spec.kv_offloading_size.is_none_or(|gib| gib == 0.0) {
+        let accepted = "with kv_offloading_size: all data pass through vLLM's host tier; SGLang's storage is not modelled";
+        return refused("kv_storage_size", accepted);
+    }
+    if spec.kv_offloading_store_threshold.is_some_and(|offers| offers >= 2) {
+        return refused("kv_offloading_store_threshold", "below 2 with kv_storage_size, as in vLLM");
     }
     Ok(())
 }

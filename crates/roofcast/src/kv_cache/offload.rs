@@ -3,8 +3,8 @@
 //!
 //! Knows: chunks that are resident, in transfer, or pinned by loads; the offers of a request, the number of offers
 //! before a chunk is stored, and the order of chunks when a request ends. Source: vLLM 0.33,
-//! `v1/kv_offload/cpu/manager.py`. Does not know: the tokens of a chunk, the blocks of the device, or time. Storage
-//! below host memory is not modelled.
+//! `v1/kv_offload/cpu/manager.py`. Does not know: the tokens of a chunk, the blocks of the device, storage below host
+//! memory, or time.
 
 mod arc;
 mod lru;
@@ -106,7 +106,14 @@ impl Offload {
 
     /// Pins ready chunks while a request loads them.
     pub(crate) fn load(&mut self, request: u64, chunks: &[Chunk]) {
-        for (_, content) in chunks {
+        let reused: Vec<Content> = chunks.iter().map(|(_, content)| *content).collect();
+        self.pin(&reused);
+        self.record(request, chunks, &reused);
+    }
+
+    /// Pins ready chunks while they are read; their order of use is unchanged.
+    pub(crate) fn pin(&mut self, contents: &[Content]) {
+        for content in contents {
             if let Some(Some(pins)) = self.chunks.get_mut(content) {
                 *pins += 1;
                 if *pins == 1 {
@@ -115,11 +122,9 @@ impl Offload {
                 }
             }
         }
-        let reused: Vec<Content> = chunks.iter().map(|(_, content)| *content).collect();
-        self.record(request, chunks, &reused);
     }
 
-    /// Unpins chunks that have been loaded.
+    /// Unpins chunks that have been read.
     pub(crate) fn loaded(&mut self, contents: &[Content]) {
         for content in contents {
             if let Some(Some(pins)) = self.chunks.get_mut(content) {

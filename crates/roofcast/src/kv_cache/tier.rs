@@ -1,20 +1,41 @@
-//! Size and speed of a tier of the KV cache below the device.
+//! Size and speed of the tiers of the KV cache below the device: host memory, and storage below it.
 //!
-//! Knows: figures of the tier. Knows nothing about the tokens in the tier.
+//! Knows: figures of the tiers. Knows nothing about the tokens in them.
 
 /// Size and speed of the host tier of one replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HostTier {
     /// Capacity of the host pool in tokens, in whole pages.
     pub(crate) tokens: u64,
-    /// Seconds to copy one token over the link, on the rank with the most bytes, while nothing is copied in the other
-    /// direction.
-    pub(crate) seconds_per_token: f64,
-    /// Rate of each direction while both directions copy, as a fraction of its rate alone: below 1 if the host's
-    /// memory is slower than the sum of both.
-    pub(crate) share: f64,
+    /// Speed of copies between the device and the host.
+    pub(crate) speed: CopySpeed,
     /// Number of layers whose KV is copied.
     pub(crate) layers: u64,
     /// Bytes of KV per token, over all ranks.
     pub(crate) token_bytes: f64,
+    /// Storage below the host; `None` without it.
+    pub(crate) storage: Option<StorageTier>,
+}
+
+/// Size and speed of the storage below the host tier of one replica.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct StorageTier {
+    /// Capacity in tokens, in whole blocks.
+    pub(crate) tokens: u64,
+    /// Speed of copies between the host and storage.
+    pub(crate) speed: CopySpeed,
+}
+
+/// Speed of the copies between a tier and the tier below it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct CopySpeed {
+    /// Seconds to copy one token down, on the rank with the most bytes, while nothing is copied up.
+    pub(crate) store_s: f64,
+    /// Seconds to copy one token up, on the rank with the most bytes, while nothing is copied down.
+    pub(crate) load_s: f64,
+    /// Seconds from the start of a copy to its first byte.
+    pub(crate) latency_s: f64,
+    /// Rate of each direction while both directions copy, as a fraction of its rate alone: below 1 if both share a
+    /// memory that is slower than their sum.
+    pub(crate) share: f64,
 }

@@ -8,9 +8,9 @@
 
 use super::sequence_bytes;
 use crate::deployment::Deployment;
-use crate::engine_settings::{HiCacheSettings, HostTierSettings, OffloadSettings};
+use crate::engine_settings::{HiCacheSettings, HostTierSettings, StorageSettings};
 use crate::error::{Error, Result};
-use crate::kv_cache::tier::HostTier;
+use crate::kv_cache::tier::{CopySpeed, HostTier, StorageTier};
 use crate::units::ByteRate;
 
 /// Efficiency of a host link for copies of whole blocks: 50 of 63 GB/s on an H100 with PCIe 5, in each direction
@@ -36,16 +36,20 @@ pub fn host_tier(deployment: &Deployment, device_tokens: u64) -> Result<Option<H
             "a model whose layers all keep KV of the whole context: host pools of windows and states are not modelled";
         Error::field("engine", key, found, accepted)
     })?;
-    let tokens = match asked {
-        HostTierSettings::HiCache(asked) => hicache(deployment, asked, token.busiest, device_tokens)?,
-        HostTierSettings::Offloading(asked) => offloading(deployment, asked, token.all)?,
+    let (tokens, storage) = match asked {
+        HostTierSettings::HiCache(asked) => (hicache(deployment, asked, token.busiest, device_tokens)?, None),
+        HostTierSettings::Offloading(asked) => {
+            let storage = asked.storage.map(|asked| storage(deployment, asked, token.all)).transpose()?;
+            (blocks_of(deployment, "kv_offloading_size", asked.gib, token.all)?, storage)
+        }
     };
     let ranks = deployment.parallelism.attention_dp as f64;
     let (alone, share) = rates(deployment);
+    let copied_s = token.busiest / (alone.0 * ranks);
     Ok(Some(HostTier {
         tokens,
-        seconds_per_token: token.busiest / (alone.0 * ranks),
-        share,
+        storage,
+        speed: CopySpeed { store_s: copied_s, load_s: copied_s, latency_s: 0.0, share },
         layers: deployment.model.layers.len() as u64,
         token_bytes: token.all,
     }))
@@ -70,16 +74,34 @@ fn hicache(deployment: &Deployment, asked: &HiCacheSettings, token: f64, device_
     Ok(tokens - tokens % page + page)
 }
 
-/// Tokens of vLLM's host tier, in whole chunks of one block each. Each data-parallel engine has a separate tier.
-fn offloading(deployment: &Deployment, asked: &OffloadSettings, token: f64) -> Result<u64> {
-    let bytes = bounded("kv_offloading_size", asked.gib, 1e6)? * f64::from(1 << 30);
+/// Tokens in `gib` GiB of one of vLLM's tiers, in whole chunks of one block each; `field` names the size. Each
+/// data-parallel engine has a separate tier.
+fn blocks_of(deployment: &Deployment, field: &str, gib: f64, token: f64) -> Result<u64> {
+    let bytes = bounded(field, gib, 1e6)? * f64::from(1 << 30);
     let block = deployment.engine.block_size;
     let blocks = (bytes / (token * block as f64)) as u64;
     if blocks == 0 {
         let accepted = format!("at least one block, {:.4} GiB", token * block as f64 / f64::from(1 << 30));
-        return Err(Error::field("engine", "kv_offloading_size", asked.gib, accepted));
+        return Err(Error::field("engine", field, gib, accepted));
     }
     Ok((blocks * block).saturating_mul(deployment.parallelism.attention_dp))
+}
+
+/// The storage below vLLM's host tier. Each data-parallel engine has a separate one; all ranks of an engine share it.
+fn storage(deployment: &Deployment, asked: StorageSettings, token: f64) -> Result<StorageTier> {
+    let rate = |field: &str, gb: f64| {
+        let fits = gb > 0.0 && gb <= 1e4;
+        if fits { Ok(gb * 1e9) } else { Err(Error::field("engine", field, gb, "above 0, at most 10000")) }
+    };
+    let latency_s = bounded("kv_storage_latency_ms", asked.latency_ms, 1e5)? / 1e3;
+    let bytes = token / deployment.parallelism.attention_dp as f64;
+    let speed = CopySpeed {
+        store_s: bytes / rate("kv_storage_write_gb_s", asked.write_gb_s)?,
+        load_s: bytes / rate("kv_storage_read_gb_s", asked.read_gb_s)?,
+        latency_s,
+        share: 1.0,
+    };
+    Ok(StorageTier { tokens: blocks_of(deployment, "kv_storage_size", asked.gib, token)?, speed })
 }
 
 /// KV bytes of one token.

@@ -5,7 +5,9 @@
 
 use super::fleet_use::{self, ScalingUse};
 use super::provision::{Provision, ResolvedPool};
-use super::{Activity, CacheUse, Expense, HostUse, ReportedSettings, Simulation, Tables, TimeShares};
+use super::{
+    Activity, CacheUse, Expense, HostUse, ReportedSettings, Simulation, StorageUse, Tables, TimeShares,
+};
 use crate::accelerator::{Accelerator, IDLE_POWER};
 use crate::bands::{Bands, ForecastMeans};
 use crate::batch::Batch;
@@ -160,18 +162,29 @@ fn host_use(config: &EngineConfig, host: HostTier, tallies: &[&Tally]) -> HostUs
     let (cached, hits) = (sum(|t| t.cached_tokens), sum(|t| t.host_hits));
     let admitted = (cached + sum(|t| t.scheduled_tokens) - sum(|t| t.decoding_steps)) as f64;
     let (loaded_tokens, stored_tokens) = (sum(|t| t.loaded_tokens), sum(|t| t.stored_tokens));
+    let bytes = |tokens: u64| Bytes::from_f64(tokens as f64 * host.token_bytes);
+    let below = [sum(|t| t.storage_hits), sum(|t| t.storage_loaded_tokens), sum(|t| t.storage_stored_tokens)];
     let offers_all = config.by_block.as_ref().is_some_and(|settings| settings.offload.is_some());
     HostUse {
         tokens: host.tokens,
         device_hit_rate: ratio((cached - hits) as f64, admitted),
-        host_hit_rate: ratio(hits as f64, admitted),
+        host_hit_rate: ratio((hits - below[0]) as f64, admitted),
         loaded_tokens,
-        loaded_bytes: Bytes::from_f64(loaded_tokens as f64 * host.token_bytes),
+        loaded_bytes: bytes(loaded_tokens),
         stored_tokens,
-        stored_bytes: Bytes::from_f64(stored_tokens as f64 * host.token_bytes),
+        stored_bytes: bytes(stored_tokens),
         dropped_tokens: (!offers_all).then(|| sum(|t| t.dropped_tokens)),
         loading_s: seconds(|t| t.loading),
         spared_s: seconds(|t| t.spared),
+        storage: host.storage.map(|storage| StorageUse {
+            tokens: storage.tokens,
+            hit_rate: ratio(below[0] as f64, admitted),
+            loaded_tokens: below[1],
+            loaded_bytes: bytes(below[1]),
+            stored_tokens: below[2],
+            stored_bytes: bytes(below[2]),
+            loading_s: seconds(|t| t.storage_loading),
+        }),
     }
 }
 

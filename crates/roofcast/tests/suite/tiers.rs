@@ -1,4 +1,4 @@
-//! vLLM's host tier over a run: tokens by tier, bytes within the link's rate, no tier at size 0.
+//! vLLM's host tier and the storage below it over a run: tokens by tier, bytes within the links' rates, no tier at size 0.
 
 use super::runs::{conserved, deployment, records, same, served, workloads};
 use proptest::prelude::*;
@@ -84,19 +84,21 @@ fn a_tier_that_is_too_small_gives_nothing_in_a_circle() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Prompt tokens equal hits of both tiers plus computed tokens, the link never exceeds its bandwidth, and every
-    /// request ends.
+    /// Prompt tokens equal hits of all tiers plus computed tokens, no link exceeds its bandwidth, and every request ends.
     #[test]
     fn tokens_and_bytes_are_conserved(
         workload in workloads(),
         (blocks, host) in (60_u64..400, 16_u64..8000),
         (arc, prompts, asynchronous) in any::<(bool, bool, bool)>(),
         threshold in 0_u32..4,
+        storage in prop_oneof![Just(0_u64), 16_u64..8000],
     ) {
         let spec = EngineSpec {
             kv_offloading_eviction_policy: arc.then_some(EvictionPolicy::Arc),
             kv_offloading_prompt_only: Some(prompts),
-            kv_offloading_store_threshold: Some(threshold),
+            kv_offloading_store_threshold: Some(if storage > 0 { 0 } else { threshold }),
+            kv_storage_size: Some(gib(storage.next_multiple_of(16))),
+            kv_storage_read_gb_s: Some(5.0),
             async_scheduling: Some(asynchronous),
             ..engine(blocks, host.next_multiple_of(16))
         };
@@ -105,6 +107,10 @@ proptest! {
         let tally = replica(&fleet).tally();
         let seconds = replica(&fleet).clock().seconds();
         prop_assert!(tally.host_hits <= tally.cached_tokens && tally.host_hits <= tally.loaded_tokens);
+        prop_assert!(tally.storage_hits <= tally.host_hits);
+        prop_assert!(tally.storage_hits <= tally.storage_loaded_tokens);
+        prop_assert!(tally.storage_stored_tokens <= tally.stored_tokens);
+        prop_assert!(tally.storage_loaded_tokens as f64 * TOKEN <= 5e9 * seconds * (1.0 + 1e-9));
         for tokens in [tally.loaded_tokens, tally.stored_tokens] {
             // Stores of the last step may still be in transfer at the end.
             let last = if tokens == tally.stored_tokens { host + 600 } else { 0 };
@@ -157,4 +163,52 @@ fn a_plan_chooses_among_sizes_of_a_host_tier() {
     }
     let best = found.best.unwrap();
     assert_eq!((best.count, best.host_tier_gib), (1, None));
+}
+
+/// The circle of five prompts, with a host tier for two of them and storage for all five: every prompt is found again,
+/// most of it in storage. Tokens of all tiers and computed tokens are the prompts' tokens.
+///
+/// Storage reads 2 GB/s after 1 ms: a prompt of 1024 tokens that lies there alone takes 1 ms + 1024 × 131,072 bytes / 2
+/// GB/s = 68.11 ms to the host, and 2.66 ms from there to the device.
+#[test]
+fn storage_gives_back_what_left_the_host() {
+    let twice: Vec<u64> = (0..5).chain(0..5).collect();
+    let spec = EngineSpec {
+        kv_storage_size: Some(gib(5 * 1024)),
+        kv_storage_read_gb_s: Some(2.0),
+        kv_storage_write_gb_s: Some(1.0),
+        kv_storage_latency_ms: Some(1.0),
+        ..engine(161, 2 * 1024)
+    };
+    let fleet = served(&deployment(LLAMA, spec), &prompts(&twice), true);
+    conserved(&fleet, 10);
+    let tally = replica(&fleet).tally();
+    assert_eq!((tally.cached_tokens, tally.host_hits, tally.storage_hits), (5 * 1023, 5 * 1023, 5 * 1023));
+    assert_eq!((tally.storage_loaded_tokens, tally.storage_stored_tokens), (5 * 1024, 5 * 1024));
+    let read_ms = 1.0 + 1024.0 * TOKEN / 2e9 * 1e3;
+    assert!(
+        (tally.storage_loading.ms() / (5.0 * read_ms) - 1.0).abs() < 1e-6,
+        "{}",
+        tally.storage_loading.ms()
+    );
+    let load_ms = 1024.0 * TOKEN / 50.4e9 * 1e3;
+    let ttft = |index: usize| {
+        let record = &records(&fleet)[index];
+        (record.first_token.unwrap().0 - record.sent.0) as f64 / 1e9
+    };
+    let rest = ttft(5) - read_ms - load_ms;
+    assert!((0.0..20.0).contains(&rest), "{} {read_ms} {load_ms}", ttft(5));
+}
+
+/// Storage for four of five prompts in a circle gives nothing: the least recently used prompt is always the next one.
+/// Storage of size 0 equals no storage.
+#[test]
+fn storage_that_is_too_small_gives_nothing_in_a_circle() {
+    let twice: Vec<u64> = (0..5).chain(0..5).collect();
+    for tokens in [0, 4 * 1024] {
+        let spec = EngineSpec { kv_storage_size: Some(gib(tokens)), ..engine(161, 1024) };
+        let fleet = served(&deployment(LLAMA, spec), &prompts(&twice), true);
+        let tally = replica(&fleet).tally();
+        assert_eq!((tally.cached_tokens, tally.storage_loaded_tokens), (0, 0), "{tokens}");
+    }
 }

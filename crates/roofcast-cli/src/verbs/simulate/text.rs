@@ -35,7 +35,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     facts.extend(s.sessions.as_ref().map(|ended| ("sessions", sessions(ended))));
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
-    facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)));
+    facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)).chain(storage(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
     // This percentile is shown only if the SLO bounds it, because few users need it.
@@ -252,6 +252,23 @@ fn host(s: &Simulation) -> Option<(&'static str, String)> {
         significant(h.spared_s)
     );
     Some(("KV tiers", text))
+}
+
+/// Hit rate of the storage below the host tier, and the tokens moved between them; `None` without storage.
+fn storage(s: &Simulation) -> Option<(&'static str, String)> {
+    let below = s.kv_cache.host?.storage?;
+    let gb = |bytes: Bytes| significant(bytes.as_f64() / 1e9);
+    let text = format!(
+        "hit rate {} ({} tokens read, capacity {}, {} GB); {} tokens written ({} GB); reads took {} s",
+        percent(below.hit_rate),
+        grouped(below.loaded_tokens),
+        grouped(below.tokens),
+        gb(below.loaded_bytes),
+        grouped(below.stored_tokens),
+        gb(below.stored_bytes),
+        significant(below.loading_s)
+    );
+    Some(("KV storage", text))
 }
 
 /// HBM traffic and transfers of block tables, if the simulation counts them.

@@ -358,6 +358,7 @@ fn offload(place: &str, line: OffloadLine, config: &SchedulerConfig) -> Result<O
         return refused("policy", "priority, or drafts".into(), accepted);
     }
     Ok(OffloadConfig {
+        storage_chunks: None,
         chunks: line.chunks as usize,
         blocks_per_chunk: line.blocks_per_chunk as usize,
         eviction_policy: line.policy,

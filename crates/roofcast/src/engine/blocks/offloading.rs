@@ -1,9 +1,10 @@
-//! Times of copies between the device and vLLM's host tier: when they start, and when the scheduler learns of their
-//! ends.
+//! Times of copies between the device, vLLM's host tier and the storage below it: when they start, and when the
+//! scheduler learns of their ends.
 //!
 //! Knows: loads start with the step that decides them, stores start when that step is computed. A step waits for the
 //! copies that it flushes and for the loads of its requests; ends of copies are reported with the results of a step.
-//! While no request can run, time advances to the end of the next copy. Source: vLLM 0.33,
+//! While no request can run, time advances to the end of the next copy. Copies between host and storage start when they
+//! are decided, one after another in each direction. Source: vLLM 0.33,
 //! `v1/kv_offload/worker/worker.py` and `distributed/kv_transfer/kv_connector/v1/offloading/worker.py`. Knows nothing
 //! about which chunks are copied.
 
@@ -53,23 +54,42 @@ impl Blocks {
     /// Counts the loads of a step.
     pub(super) fn note_loads(&mut self, step: &Step) {
         for load in &step.transfers.loads {
-            self.requests[load.id].before_load = Some(load.local);
+            self.requests[load.id].before_load = Some((load.local, load.promoted));
             self.tally.loaded_tokens += load.tokens;
             self.tally.spared += self.price.prompt(load.tokens, load.local + load.tokens);
         }
     }
 
+    /// Starts the copies between host and storage that were decided at `now`.
+    pub(super) fn begin_storage_copies(&mut self, now: Ticks) {
+        let Some(storage) = &mut self.storage else { return };
+        for copy in self.scheduler.take_storage_copies() {
+            let tokens = chunk_tokens(&self.config) * copy.chunks as u64;
+            let (direction, copied) = if copy.promotes {
+                (Direction::Load, &mut self.tally.storage_loaded_tokens)
+            } else {
+                (Direction::Store, &mut self.tally.storage_stored_tokens)
+            };
+            *copied += tokens;
+            storage.submit(direction, copy.job, tokens, now);
+        }
+    }
+
     /// Reports the copies that have ended to the scheduler.
     pub(super) fn settle(&mut self) {
-        let Some(link) = &mut self.link else { return };
-        let mut jobs = Vec::new();
-        while let Some(ended) = link.take_ended(self.clock) {
-            jobs.push(ended.job);
+        while let Some(ended) = self.link.as_mut().and_then(|link| link.take_ended(self.clock)) {
             if ended.direction == Direction::Load {
                 self.tally.loading += ended.took;
             }
+            self.scheduler.finish_jobs(&[ended.job]);
+            self.begin_storage_copies(ended.at);
         }
-        self.scheduler.finish_jobs(&jobs);
+        while let Some(ended) = self.storage.as_mut().and_then(|storage| storage.take_ended(self.clock)) {
+            if ended.direction == Direction::Load {
+                self.tally.storage_loading += ended.took;
+            }
+            self.scheduler.finish_storage_copy(ended.job);
+        }
     }
 
     /// Advances to the end of the next copy, or to `horizon`, while requests wait and none runs. Returns false if no
@@ -81,7 +101,8 @@ impl Blocks {
         while !self.pending.is_empty() {
             self.deliver(departed);
         }
-        let Some(end) = self.link.as_ref().and_then(Link::next_end) else { return false };
+        let ends = [&self.link, &self.storage].into_iter().flatten().filter_map(Link::next_end);
+        let Some(end) = ends.min() else { return false };
         let until = if horizon > self.clock { end.min(horizon) } else { end }.max(self.clock);
         self.tally.idle += until - self.clock;
         self.clock = until;

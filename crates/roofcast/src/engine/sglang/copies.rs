@@ -12,9 +12,9 @@ use crate::scheduler::sglang::{Moves, Step, Submission};
 use crate::scheduler::state::decodes::Decodes;
 
 /// Exposed time of loads: the delay of a batch that computes for `compute` and whose loads of `tokens` tokens began
-/// `ahead` of the batch. A layer begins when the previous layer is computed and the layer's own KV is loaded.
-fn wait(link: &Link, tokens: u64, compute: Ticks, ahead: Ticks) -> Ticks {
-    let (load, layers) = (link.time(tokens).0, u128::from(link.tier().layers.max(1)));
+/// `ahead` of the batch of `layers` layers. A layer begins when the previous layer is computed and the layer's own KV is loaded.
+fn wait(link: &Link, layers: u64, tokens: u64, compute: Ticks, ahead: Ticks) -> Ticks {
+    let (load, layers) = (link.time(Direction::Load, tokens).0, u128::from(layers.max(1)));
     let first = (load / layers).saturating_sub(ahead.0);
     let last = (load + compute.0 / layers).saturating_sub(ahead.0 + compute.0);
     if tokens == 0 { Ticks::ZERO } else { Ticks(first.max(last)) }
@@ -57,7 +57,9 @@ impl<D: Decodes> Sglang<D> {
         let Some(link) = &self.link else { return 0 };
         let loaded = step.loads.iter().map(|(_, _, loaded)| loaded).sum();
         let ahead = self.pending.as_ref().map_or(Ticks::ZERO, |before| Ticks::from(before.time));
-        let waits = wait(link, loaded, Ticks::from(compute), ahead) + link.time(written_back);
+        let layers = self.config.host.map_or(1, |host| host.layers);
+        let waits = wait(link, layers, loaded, Ticks::from(compute), ahead)
+            + link.time(Direction::Store, written_back);
         self.tally.loaded_tokens += loaded;
         self.tally.host_hits += loaded;
         self.tally.swapping += waits;
@@ -87,7 +89,7 @@ impl<D: Decodes> Sglang<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv_cache::tier::HostTier;
+    use crate::kv_cache::tier::CopySpeed;
     use crate::units::Picoseconds;
 
     /// 4 layers, 1 ns per token, so 400 tokens take 100 ns per layer. A batch with 40 ns per layer waits until 400 ns
@@ -95,10 +97,9 @@ mod tests {
     /// first layer only. Loads that began 150 ns earlier reduce the wait by 150 ns.
     #[test]
     fn a_batch_waits_layer_by_layer() {
-        let tier = HostTier { tokens: 0, seconds_per_token: 1e-9, share: 1.0, layers: 4, token_bytes: 1.0 };
-        let link = Link::new(tier);
+        let link = Link::new(CopySpeed { store_s: 1e-9, load_s: 1e-9, latency_s: 0.0, share: 1.0 });
         let ns = |n: u64| Ticks::from(Picoseconds(1000 * n));
-        let wait = |tokens, compute, ahead| wait(&link, tokens, compute, ahead);
+        let wait = |tokens, compute, ahead| wait(&link, 4, tokens, compute, ahead);
         assert_eq!(wait(400, ns(160), Ticks::ZERO), ns(280));
         assert_eq!(wait(400, ns(800), Ticks::ZERO), ns(100));
         assert_eq!(wait(400, ns(160), ns(150)), ns(130));

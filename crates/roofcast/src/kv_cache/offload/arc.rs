@@ -4,55 +4,18 @@
 //! Source: vLLM 0.33, `v1/kv_offload/cpu/policies/arc.py`.
 
 use super::Content;
-use crate::kv_cache::prefix::ContentMap;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Contents in order of use, the newest last.
-#[derive(Debug, Clone, Default)]
-struct Order {
-    places: ContentMap<u64>,
-    contents: BTreeMap<u64, Content>,
-    newest: u64,
-}
-
-impl Order {
-    fn has(&self, content: Content) -> bool {
-        self.places.contains_key(&content)
-    }
-
-    fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    fn push(&mut self, content: Content) {
-        self.remove(content);
-        self.newest += 1;
-        self.places.insert(content, self.newest);
-        self.contents.insert(self.newest, content);
-    }
-
-    fn remove(&mut self, content: Content) -> bool {
-        let place = self.places.remove(&content);
-        place.is_some_and(|place| self.contents.remove(&place).is_some())
-    }
-
-    fn forget_beyond(&mut self, most: usize) {
-        while self.len() > most {
-            let Some((_, content)) = self.contents.pop_first() else { return };
-            self.places.remove(&content);
-        }
-    }
-}
+use crate::kv_cache::recency::Recency;
+use std::collections::BTreeSet;
 
 #[derive(Debug, Clone)]
 pub(super) struct Arc {
     capacity: usize,
     /// Target number of chunks in T1.
     target: f64,
-    recent: Order,
-    frequent: Order,
-    recent_ghosts: Order,
-    frequent_ghosts: Order,
+    recent: Recency,
+    frequent: Recency,
+    recent_ghosts: Recency,
+    frequent_ghosts: Recency,
     idle: BTreeSet<Content>,
 }
 
@@ -61,10 +24,10 @@ impl Arc {
         Arc {
             capacity,
             target: 0.0,
-            recent: Order::default(),
-            frequent: Order::default(),
-            recent_ghosts: Order::default(),
-            frequent_ghosts: Order::default(),
+            recent: Recency::default(),
+            frequent: Recency::default(),
+            recent_ghosts: Recency::default(),
+            frequent_ghosts: Recency::default(),
             idle: BTreeSet::new(),
         }
     }
@@ -119,9 +82,9 @@ impl Arc {
     }
 
     pub(super) fn evict(&mut self, count: usize, offered: &BTreeSet<Content>) -> Option<Vec<Content>> {
-        let may_go = |content: &&Content| self.idle.contains(*content) && !offered.contains(*content);
-        let mut recent = self.recent.contents.values().filter(may_go).copied();
-        let mut frequent = self.frequent.contents.values().filter(may_go).copied();
+        let may_go = |content: &Content| self.idle.contains(content) && !offered.contains(content);
+        let mut recent = self.recent.iter().filter(may_go);
+        let mut frequent = self.frequent.iter().filter(may_go);
         let (mut size, mut chosen) = (self.recent.len(), Vec::new());
         for _ in 0..count {
             let mut next = None;

@@ -7,6 +7,7 @@
 //! priorities. Knows nothing about time: the driver reports the jobs that are done.
 
 mod lookup;
+mod storage;
 
 use super::blocks::{Admission, Table};
 use super::transfers::{OffloadConfig, StoredChunk, Transfers};
@@ -15,6 +16,7 @@ use crate::kv_cache::offload::{Chunk, Offload, Residence};
 use crate::kv_cache::paged::Block;
 use crate::kv_cache::prefix::Content;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use storage::Storage;
 
 /// Progress of a request's asynchronous load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +41,10 @@ struct State {
     aborted: bool,
     /// Number of the last step that computes the request.
     last_step: u64,
+    /// True if storage was asked for the request's chunks.
+    asked: bool,
+    /// Chunks that came from storage for this request.
+    promoted: BTreeSet<Content>,
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +61,8 @@ struct Job {
 pub(super) struct Tier {
     config: OffloadConfig,
     host: Offload,
+    /// Storage below the host; `None` without it.
+    storage: Option<Storage>,
     states: BTreeMap<RequestId, State>,
     jobs: BTreeMap<u64, Job>,
     started: u64,
@@ -85,6 +93,7 @@ impl Tier {
         Tier {
             config,
             host: Offload::new(config.chunks, config.eviction_policy, config.store_threshold),
+            storage: config.storage_chunks.map(Storage::new),
             states: BTreeMap::new(),
             jobs: BTreeMap::new(),
             started: 0,
@@ -174,7 +183,10 @@ impl Scheduler {
         for number in jobs {
             let Some(job) = tier.jobs.remove(number) else { continue };
             match &job.blocks {
-                Some(_) => tier.host.stored(&job.contents),
+                Some(_) => {
+                    tier.host.stored(&job.contents);
+                    tier.cascade(&job.contents);
+                }
                 None => tier.host.loaded(&job.contents),
             }
             for block in job.blocks.iter().flatten() {

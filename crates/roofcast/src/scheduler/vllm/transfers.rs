@@ -23,6 +23,8 @@ pub(crate) struct OffloadConfig {
     pub(crate) offload_prompt_only: bool,
     /// Most tokens that a step may load before it computes; 0 makes every load asynchronous.
     pub(crate) sync_load_budget_tokens: u64,
+    /// Number of chunks that storage below the host holds; `None` without storage.
+    pub(crate) storage_chunks: Option<usize>,
 }
 
 /// A chunk that is stored, with the number of its group of layers.
@@ -43,6 +45,19 @@ pub(crate) struct Transfers {
     pub(crate) later: Vec<RequestId>,
     /// Jobs that the worker must finish before the step runs.
     pub(crate) flush: BTreeSet<u64>,
+    /// True if a postponed request has asked storage, whose answer is there in the next step.
+    pub(crate) asked: bool,
+}
+
+/// A copy between the host and storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StorageCopy {
+    /// Number of the copy.
+    pub(crate) job: u64,
+    /// Number of chunks.
+    pub(crate) chunks: usize,
+    /// True for a copy from storage to the host.
+    pub(crate) promotes: bool,
 }
 
 /// A load from the host for one request.
@@ -56,6 +71,8 @@ pub(crate) struct Load {
     pub(crate) local: u64,
     /// Number of tokens to load.
     pub(crate) tokens: u64,
+    /// Number of these tokens that came from storage for this request.
+    pub(crate) promoted: u64,
     /// For each group of layers, its first block to load and the number of blocks.
     pub(crate) blocks: Vec<[u64; 2]>,
     /// True if the request runs in the step that loads.

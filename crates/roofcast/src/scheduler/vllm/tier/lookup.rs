@@ -2,7 +2,7 @@
 //!
 //! Knows: whole chunks are found, in every group of layers. In a group with full attention they are found from the
 //! first chunk on until one is missing; in a group with a window they are found from the end, and only the window's
-//! chunks are loaded. Knows nothing about stores.
+//! chunks are loaded. Chunks that only storage has are promoted to the host first. Knows nothing about stores.
 
 use super::{Job, Phase, window_chunks};
 use crate::kv_cache::offload::{Chunk, Residence};
@@ -42,10 +42,16 @@ impl Scheduler {
         if most < local + chunk {
             return External::Sync(0);
         }
-        let first = (local / chunk) as usize;
+        let (first, end) = ((local / chunk) as usize, (most / chunk) as usize);
         let content = |(group, index): (usize, usize)| r.contents[(index + 1) * per - 1].of_group(group);
+        if tier.storage.is_some() {
+            let chunks: Vec<Chunk> = (first..end).map(|index| (index as u32, content((0, index)))).collect();
+            if !tier.promote(id, &chunks) {
+                return External::Later;
+            }
+        }
         let found = |at| tier.host.residence(content(at)) != Residence::Absent;
-        let last = agreed(&self.config.windows, first..(most / chunk) as usize, chunk, found);
+        let last = agreed(&self.config.windows, first..end, chunk, found);
         let needed = || needed(&self.config.windows, first..last, chunk).map(content);
         if needed().any(|content| tier.host.residence(content) == Residence::Storing) {
             return External::Later;
@@ -87,12 +93,16 @@ impl Scheduler {
         if !sync {
             tier.loading.extend(&contents);
         }
+        let promoted = tier.states.get(&id).map_or(0, |state| {
+            let of_storage = contents.iter().filter(|content| state.promoted.contains(content));
+            (of_storage.count() as u64 * chunk).min(tokens)
+        });
         let job = tier.start(Job { id, contents, blocks: None, sync });
         let blocks = self.config.windows.iter().map(|window| {
             let from = from(*window, &(first..last), chunk);
             [from, last - from].map(|chunks| (chunks * per) as u64)
         });
-        tier.transfers.loads.push(Load { job, id, local, tokens, blocks: blocks.collect(), sync });
+        tier.transfers.loads.push(Load { job, id, local, tokens, promoted, blocks: blocks.collect(), sync });
         r.tables.iter().for_each(|table| tier.taken.extend(&table.blocks));
         if let Some(state) = tier.states.get_mut(&id) {
             state.next = last;

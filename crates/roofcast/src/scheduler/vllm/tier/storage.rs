@@ -1,0 +1,114 @@
+//! Storage below vLLM's host tier: `TieringOffloadingSpec` with one secondary tier.
+//!
+//! Knows: every chunk that arrives on the host is copied to storage, unless storage has it. A chunk that only storage
+//! has is promoted: it takes a place on the host, and its request is put off until it is there. A request whose chunks
+//! are not all on the host asks storage, and the answer comes with the next step. Storage that is full
+//! evicts the least recently used chunk; vLLM itself deletes no file. Source: vLLM 0.32,
+//! `v1/kv_offload/tiering/manager.py`, `fs/manager.py` and `async_lookup.py`. Knows nothing about time: the driver
+//! reports the copies that have ended.
+
+use super::Tier;
+use crate::kv_cache::offload::{Chunk, Residence};
+use crate::kv_cache::prefix::Content;
+use crate::kv_cache::recency::Recency;
+use crate::scheduler::vllm::transfers::StorageCopy;
+use crate::scheduler::vllm::{RequestId, Scheduler};
+use std::collections::BTreeMap;
+
+/// Chunks in storage, and the copies between storage and the host.
+#[derive(Debug, Clone)]
+pub(super) struct Storage {
+    /// Most chunks.
+    capacity: usize,
+    chunks: Recency,
+    /// Contents of the copies in flight, and whether they go to the host.
+    copies: BTreeMap<u64, (Vec<Content>, bool)>,
+    started: u64,
+    /// Copies that the driver has not taken yet.
+    submitted: Vec<StorageCopy>,
+}
+
+impl Storage {
+    pub(super) fn new(capacity: usize) -> Storage {
+        Storage {
+            capacity,
+            chunks: Recency::default(),
+            copies: BTreeMap::new(),
+            started: 0,
+            submitted: Vec::new(),
+        }
+    }
+
+    fn submit(&mut self, contents: Vec<Content>, promotes: bool) {
+        let job = self.started;
+        self.started += 1;
+        self.submitted.push(StorageCopy { job, chunks: contents.len(), promotes });
+        self.copies.insert(job, (contents, promotes));
+    }
+}
+
+impl Tier {
+    /// Promotes the chunks of a request that storage has and the host lacks, up to the first chunk that neither has.
+    /// Returns false if the request must wait a step for the answer of storage.
+    pub(super) fn promote(&mut self, id: RequestId, chunks: &[Chunk]) -> bool {
+        let (Some(storage), Some(state)) = (&mut self.storage, self.states.get_mut(&id)) else { return true };
+        let is_absent = |&(_, content): &Chunk| self.host.residence(content) == Residence::Absent;
+        if !state.asked && chunks.iter().any(is_absent) {
+            state.asked = true;
+            self.transfers.asked = true;
+            return false;
+        }
+        let mut promoted = Vec::new();
+        for &(place, content) in chunks {
+            if self.host.residence(content) != Residence::Absent {
+                continue;
+            }
+            let offer = if storage.chunks.has(content) {
+                self.host.offer(state.number, &[(place, content)])
+            } else {
+                None
+            };
+            let Some(offer) = offer else { break };
+            self.transfers.evicted.extend(offer.evicted);
+            promoted.push(content);
+        }
+        if !promoted.is_empty() {
+            state.promoted.extend(&promoted);
+            storage.submit(promoted, true);
+        }
+        true
+    }
+
+    /// Copies chunks that have arrived on the host to storage; the host keeps them until the copy has ended.
+    pub(super) fn cascade(&mut self, contents: &[Content]) {
+        let Some(storage) = &mut self.storage else { return };
+        let missing = contents.iter().copied().filter(|content| !storage.chunks.has(*content));
+        let missing: Vec<Content> = missing.collect();
+        if !missing.is_empty() {
+            self.host.pin(&missing);
+            storage.submit(missing, false);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Takes the copies between host and storage that were decided since the last call.
+    pub(crate) fn take_storage_copies(&mut self) -> Vec<StorageCopy> {
+        let storage = self.tier.as_mut().and_then(|tier| tier.storage.as_mut());
+        storage.map_or(Vec::new(), |storage| std::mem::take(&mut storage.submitted))
+    }
+
+    /// Reports a copy between host and storage that has ended.
+    pub(crate) fn finish_storage_copy(&mut self, job: u64) {
+        let Some(tier) = &mut self.tier else { return };
+        let Some(storage) = &mut tier.storage else { return };
+        let Some((contents, promotes)) = storage.copies.remove(&job) else { return };
+        contents.iter().for_each(|content| storage.chunks.push(*content));
+        storage.chunks.forget_beyond(storage.capacity);
+        if promotes {
+            tier.host.stored(&contents);
+        } else {
+            tier.host.loaded(&contents);
+        }
+    }
+}
