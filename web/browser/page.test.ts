@@ -11,8 +11,9 @@ import { address, cli, drop, open, root, run, serve, settled, shell, shot, start
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SMALL_PLAN = "chips=h100-sxm,l4&most=2&rate=1&input=200&output=50&spread=fixed&proof=300";
 const VIEWS: readonly (readonly [string, string])[] = [
-  ["limits", "#limits?open=time,memory,operators,sources,link"],
-  ["serve", "#serve?requests=300&open=levels,steps,where,link"],
+  ["limits", "#limits?open=time,memory,operators,sources,sweep,link"],
+  ["capacity", "#capacity?hardware=rtx-4090&host=8&crowd=100&open=lengths,tiers,start,link"],
+  ["serve", "#serve?requests=300&open=levels,steps,where,sweep,link"],
   ["plan", `#plan?${SMALL_PLAN}&open=ranked,read,lost,curves,launch,link`],
   ["measure", "#measure"],
   ["accuracy", "#accuracy?open=machines"],
@@ -148,6 +149,73 @@ describe("limits", () => {
     expect(await page.evaluate(() => document.activeElement?.id)).toBe("main");
     await page.locator(".operator").first().focus();
     expect(await page.locator(".readout").textContent()).toMatch(/max\(.* [A-Z]FLOP\/s, .* [A-Z]B\/s\) = limit .*-bound; forecast/);
+    await close();
+  });
+});
+
+describe("capacity", () => {
+  it("is that of the command it shows", async () => {
+    const { page, faults, close } = await open(browser, at("#capacity?context=2048&batch=8&host=32&crowd=1000&over=200&open=tiers,link"));
+    await settled(page);
+    const command = await page.locator(".command pre").first().textContent();
+    const answer = shell(command ?? "") as { max_batch: number; kv_tokens: number; host_kv_tokens: number; deployments_for_users: number };
+    expect(await shown(page, "#most")).toBe(answer.max_batch);
+    expect(await shown(page, "#kv-tokens")).toBe(answer.kv_tokens);
+    // 32 GiB over the 131,072 B of a token.
+    expect([await shown(page, "#host-tokens"), answer.host_kv_tokens]).toEqual([262144, 262144]);
+    expect(Number(await page.locator("#deployments").textContent())).toBe(answer.deployments_for_users);
+    await slide(page, "Length of a request", 0);
+    await page.waitForFunction((old) => Number(document.getElementById("most")?.dataset["value"]) !== old, answer.max_batch);
+    await address(page, "context=128");
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  it("says why an engine does not start, and with what it would", async () => {
+    const { page, close } = await open(browser, at("#capacity?hardware=rtx-4090"));
+    await settled(page);
+    expect(await page.locator("#starts").textContent()).toBe("no");
+    const longest = /max_model_len up to (\d+)/.exec((await page.locator("#refusal").textContent()) ?? "")?.[1] ?? "";
+    await page.getByText("More: formats").click();
+    await page.getByLabel("max_model_len").fill(longest);
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.getElementById("starts")?.textContent === "yes");
+    expect(await page.locator("#refusal").count()).toBe(0);
+    await close();
+  });
+});
+
+describe("a sweep", () => {
+  it("of a step is drawn, with the figures of the command it shows", async () => {
+    const { page, faults, close } = await open(browser, at("#limits?open=sweep&sweep=batch&values=1..64:x4&context=1024"));
+    await settled(page);
+    await page.locator(".swept .drawn > svg").waitFor();
+    const told = shell((await page.locator(".command pre").first().textContent()) ?? "") as { points: { values: number[]; fits: boolean }[] };
+    expect(told.points.map((p) => p.values[0])).toEqual([1, 4, 16, 64]);
+    expect(await page.getByRole("region", { name: /over batch/ }).locator("tbody tr").count()).toBe(4);
+    await page.getByLabel("Vary").selectOption("precision.weights");
+    await page.locator(".swept text", { hasText: "fp8" }).first().waitFor();
+    await address(page, "sweep=precision.weights");
+    // Values that make no sense are refused in the words of the page; the picture before stays.
+    await page.getByLabel("Over the values").fill("1..");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    const alert = await page.getByRole("alert").textContent();
+    expect(alert).toContain("1..");
+    expect(alert).not.toContain("--");
+    expect(await page.locator(".swept .drawn > svg").count()).toBe(1);
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  it("of a run is drawn, with the figures of the command it shows", async () => {
+    const { page, faults, close } = await open(browser, at("#serve?requests=200&input=300&output=60&open=sweep&values=2,4"));
+    await settled(page);
+    await page.locator(".swept .drawn > svg").waitFor();
+    const told = shell((await page.locator(".command pre").first().textContent()) ?? "") as { points: { output_throughput: number }[] };
+    const cells = await page.getByRole("region", { name: /over rate/ }).locator("tbody tr td:nth-child(4)").allTextContents();
+    expect(cells.map((cell) => Number(cell.replaceAll(",", "")))).toEqual(told.points.map((p) => Math.round(p.output_throughput)));
+    expect(faults).toEqual([]);
     await close();
   });
 });

@@ -4,12 +4,13 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask } from "./api";
 import { bytes, dollars, scaled } from "./format";
-import type { AccuracyAnswer, CatalogAnswer, CurvesAnswer, LimitsAnswer, MeasureAnswer, PlanAnswer, RunAnswer, ValidateAnswer } from "./generated";
+import type { AccuracyAnswer, CapacityAnswer, CatalogAnswer, CurvesAnswer, LimitsAnswer, MeasureAnswer, PlanAnswer, RunAnswer, ValidateAnswer } from "./generated";
 import type { BenchAnswer } from "./views/bench";
 import { Failure } from "./parts/show";
 import { VIEWS, parse, write, type State, type ViewName } from "./state";
 import { AccuracyView } from "./views/accuracy";
 import { BenchView } from "./views/bench";
+import { CapacityView } from "./views/capacity";
 import { opened, type Catalog, type ViewProps } from "./views/common";
 import { CurvesAnswerView } from "./views/curves";
 import { LimitsView } from "./views/limits";
@@ -28,6 +29,7 @@ export type Shown =
 
 const NAMES: Record<ViewName, [string, string]> = {
   limits: ["Limits", "What the machine allows: the time of a step, operator by operator, and what is forecast below it."],
+  capacity: ["Capacity", "What fits: the memory of weights and KV cache, the requests that it holds, and whether the engine starts."],
   serve: ["Serve", "What an engine does under traffic: latencies, queue and cache, step by step."],
   plan: ["Plan", "What to deploy: the cheapest deployments that meet the SLO, proven by simulation."],
   measure: ["Measure", "What your server did against forecast and limit, its bottleneck, and what to change first."],
@@ -138,6 +140,8 @@ function View({ shown, props }: { shown: Shown | null; props: Omit<ViewProps<nev
   switch (props.state.view) {
     case "limits":
       return <LimitsView {...props} shown={shown?.view === "limits" ? shown.answer : null} />;
+    case "capacity":
+      return <CapacityView {...props} shown={null as CapacityAnswer | null} />;
     case "serve":
       return <ServeView {...props} shown={shown?.view === "serve" ? shown.answer : null} />;
     case "plan":

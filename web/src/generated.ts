@@ -76,6 +76,69 @@ export interface LimitsAnswer {
   refusal: string | null;
 }
 
+export interface LimitsSweepAnswer {
+  report: {
+    schema: string;
+    model: string;
+    hardware: string;
+    count: number;
+    parallelism: Parallelism;
+    weights: string;
+    kv: string;
+    activations: string;
+    engine: EngineSettings;
+    convention: string;
+    ideal: boolean;
+    assumptions: string[];
+    sweep: string[];
+    points: Point[];
+    interrupted: boolean;
+  };
+  pictures: Picture[];
+}
+
+export interface CapacityAnswer {
+  report: {
+    schema: string;
+    model: string;
+    hardware: string;
+    count: number;
+    parallelism: Parallelism;
+    weights: string;
+    kv: string;
+    activations: string;
+    engine: EngineSettings;
+    convention: string;
+    ideal: boolean;
+    assumptions: string[];
+    context: number;
+    batch: number;
+    oversubscription: number;
+    fits: boolean;
+    short_by_bytes: number;
+    parameters: Parameters;
+    weight_bytes: number;
+    kv_bytes_per_token: number;
+    kv_bytes_per_sequence: number;
+    compute_bytes_per_token: number;
+    kv_tokens: number;
+    max_batch: number;
+    longest_context: number;
+    users: number;
+    deployments_for_users: number | null;
+    min_accelerators: number | null;
+    smallest_topology: SmallestTopology | null;
+    in_stages: SmallestTopology | null;
+    ranks: Rank[];
+    host_kv_tokens?: number | null;
+  };
+  accelerator: Accelerator;
+  start: Start;
+  refusal: string | null;
+  lengths: Length[];
+  pictures: Picture[];
+}
+
 export interface RunAnswer {
   report: {
     schema: string;
@@ -152,6 +215,85 @@ export interface RunAnswer {
   distributions: Distribution[];
   series: SeriesPoint[][];
   timelines: Timeline[];
+}
+
+export interface RunSweepAnswer {
+  report: {
+    schema: string;
+    sweep: string[];
+    interrupted: boolean;
+    points: {
+      values: (string | number)[];
+      model: string;
+      hardware: string;
+      count: number;
+      parallelism: Parallelism;
+      weights: string;
+      kv: string;
+      activations: string;
+      engine: EngineSettings;
+      convention: string;
+      ideal: boolean;
+      assumptions: unknown[];
+      cost: string;
+      interrupted: boolean;
+      requests: number;
+      refused: number;
+      rejected: number;
+      duration: number;
+      completed: number;
+      failed: number;
+      total_input_tokens: number;
+      total_output_tokens: number;
+      request_throughput: number;
+      request_goodput: number | null;
+      output_throughput: number;
+      total_token_throughput: number;
+      mean_ttft_ms: number | null;
+      median_ttft_ms: number | null;
+      std_ttft_ms: number | null;
+      p50_ttft_ms: number | null;
+      p90_ttft_ms: number | null;
+      p95_ttft_ms: number | null;
+      p99_ttft_ms: number | null;
+      p999_ttft_ms: number | null;
+      mean_tpot_ms: number | null;
+      median_tpot_ms: number | null;
+      std_tpot_ms: number | null;
+      p50_tpot_ms: number | null;
+      p90_tpot_ms: number | null;
+      p95_tpot_ms: number | null;
+      p99_tpot_ms: number | null;
+      p999_tpot_ms: number | null;
+      mean_itl_ms: number | null;
+      median_itl_ms: number | null;
+      std_itl_ms: number | null;
+      p50_itl_ms: number | null;
+      p90_itl_ms: number | null;
+      p95_itl_ms: number | null;
+      p99_itl_ms: number | null;
+      p999_itl_ms: number | null;
+      mean_e2el_ms: number | null;
+      median_e2el_ms: number | null;
+      std_e2el_ms: number | null;
+      p50_e2el_ms: number | null;
+      p90_e2el_ms: number | null;
+      p95_e2el_ms: number | null;
+      p99_e2el_ms: number | null;
+      p999_e2el_ms: number | null;
+      settings: ReportedSettings;
+      activity: Activity;
+      kv_cache: CacheUse;
+      time: TimeShares;
+      limit_tpot_ms: number;
+      expense: Expense;
+      fleet: FleetUse;
+      load: OfferedLoad;
+      sessions: unknown;
+      bands: Bands | null;
+    }[];
+  };
+  pictures: Picture[];
 }
 
 export interface PlanAnswer {
@@ -259,6 +401,7 @@ export interface Accelerator {
   aliases: string[];
   vendor: string;
   architecture: string;
+  vllm_small_batches?: boolean;
   memory_bytes: number;
   usable_bytes: number;
   bandwidth_bytes_per_s: number;
@@ -273,6 +416,7 @@ export interface Accelerator {
   host_link?: HostLink | null;
   price: HourlyPrice | null;
   sources: Citation[];
+  in_band_ecc?: boolean;
   fp16_accumulate_flops?: number | null;
 }
 
@@ -646,6 +790,12 @@ export interface LeftOut {
   count: number;
 }
 
+export interface Length {
+  tokens: number;
+  max_batch: number;
+  kv_bytes_per_sequence: number;
+}
+
 export interface Life {
   number: number;
   input: number;
@@ -756,6 +906,25 @@ export interface Parameters {
 export interface Picture {
   width: number;
   svg: string;
+}
+
+export interface Point {
+  values: (string | number)[];
+  limit_ms: number;
+  weights_ms: number;
+  kv_ms: number;
+  flops_ms: number;
+  communication_ms: number;
+  limit_with_communication_ms: number;
+  forecast_ms: number;
+  forecast_band_ms: number[];
+  bound: string;
+  tokens_per_s: number;
+  forecast_tokens_per_s: number;
+  mfu: number;
+  mbu: number;
+  fits: boolean;
+  usd_per_million_tokens?: number | null;
 }
 
 export interface PoolUse {

@@ -23,6 +23,30 @@ export function machine(state: State): Spec {
   return spec;
 }
 
+/** Engines that keep KV in host memory, each with the keys for `size` of it. */
+export const HOST_TIERS: Readonly<Record<string, (size: number) => Record<string, Value>>> = {
+  vllm: (size) => ({ kv_offloading_size: size }),
+  sglang: (size) => ({ enable_hierarchical_cache: true, hicache_size: size }),
+};
+
+/** The spec of a question about memory. */
+export function memory(state: State): Spec {
+  const { engine = {}, ...spec } = machine(state);
+  const all: Record<string, Value> = { ...engine };
+  if (state.share) all["gpu_memory_utilization"] = state.share;
+  if (state.longest) all["max_model_len"] = state.longest;
+  if (state.host) Object.assign(all, HOST_TIERS[state.engine]?.(state.host));
+  return Object.keys(all).length ? { ...spec, engine: all } : spec;
+}
+
+/** A spec without the key at `path`, as in `precision.weights`. */
+export function without(spec: Spec, path: string): Spec {
+  const [section = "", key = ""] = path.split(".");
+  const { [key]: _, ...kept } = spec[section] ?? {};
+  const { [section]: _section, ...rest } = spec;
+  return Object.keys(kept).length ? { ...spec, [section]: kept } : rest;
+}
+
 /** Spread of a log-normal length around its mean: σ of its logarithm. */
 export const SIGMA = 0.7;
 

@@ -1,6 +1,6 @@
 // The state of the controls, in the URL after `#`, so that a link reproduces the view. Only values that differ from the defaults are written.
 
-export const VIEWS = ["limits", "serve", "plan", "measure", "accuracy"] as const;
+export const VIEWS = ["limits", "capacity", "serve", "plan", "measure", "accuracy"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 /** Default of every control of the page. Text is kept as it was typed. */
@@ -19,6 +19,15 @@ export const DEFAULTS = {
   context: 4096,
   phase: "decode",
   open: "",
+  // Sweep of Limits and of Serve: a key, and its values.
+  sweep: "",
+  values: "",
+  // View Capacity.
+  share: 0,
+  longest: 0,
+  host: 0,
+  crowd: 0,
+  over: 100,
   // View Serve.
   load: "rate",
   rate: 10,

@@ -4,9 +4,10 @@ import { describe, expect, it } from "vitest";
 import { lines } from "../src/api";
 import { csv } from "../src/csv";
 import { bytes, dollars, percent, scaled, signed, significant, time } from "../src/format";
-import { command, file, machine, plan, run } from "../src/spec";
+import { command, file, machine, memory, plan, run, without } from "../src/spec";
 import { DEFAULTS, parse, write } from "../src/state";
 import { opened } from "../src/views/common";
+import { chosen, held, sweepable } from "../src/views/sweep";
 
 describe("numbers", () => {
   it("have three digits and a unit", () => {
@@ -92,4 +93,42 @@ it("lines are cut where they end", () => {
   expect(lines('{"a":1}\n{"b"')).toEqual([['{"a":1}'], '{"b"']);
   expect(lines("")).toEqual([[], ""]);
   expect(lines("a\nb\n")).toEqual([["a", "b"], ""]);
+});
+
+describe("a question about memory", () => {
+  it("has the engine's share, its longest request and its host memory by the engine's own keys", () => {
+    expect(memory(DEFAULTS)).toEqual(machine(DEFAULTS));
+    const tight = memory({ ...DEFAULTS, share: 0.8, longest: 8192, host: 32 });
+    expect(tight["engine"]).toEqual({ gpu_memory_utilization: 0.8, max_model_len: 8192, kv_offloading_size: 32 });
+    const sglang = memory({ ...DEFAULTS, engine: "sglang", host: 64 });
+    expect(sglang["engine"]).toEqual({ name: "sglang", scheduler: "sglang", enable_hierarchical_cache: true, hicache_size: 64 });
+    // An engine without a host tier is not given one.
+    expect(memory({ ...DEFAULTS, engine: "llama.cpp", host: 64 })["engine"]).not.toHaveProperty("hicache_size");
+  });
+});
+
+describe("a sweep", () => {
+  const keys = [{ key: "batch", name: "batch", values: "1..512:x2" }, { key: "prefill", name: "prompt", values: "128..16384:x2" }];
+
+  it("is of the key and the values of the URL, else of the first key", () => {
+    const of = (sweep: string, values: string) => { const { key, values: v } = chosen(keys, { sweep, values }); return [key, v]; };
+    expect(of("", "")).toEqual(["batch", "1..512:x2"]);
+    expect(of("prefill", "")).toEqual(["prefill", "128..16384:x2"]);
+    expect(of("prefill", "1,2")).toEqual(["prefill", "1,2"]);
+    // A key of another view, whose values would mean nothing here.
+    expect(of("workload.arrivals.rate", "1,2")).toEqual(["batch", "1..512:x2"]);
+  });
+
+  it("holds what it does not vary, and leaves out what it sets", () => {
+    expect(held("batch", { batch: 8, context: 512 })).toEqual({ context: 512 });
+    expect(held("tp", { batch: 8, context: 512 })).toEqual({ batch: 8, context: 512 });
+    expect(held("prefill", { batch: 8, context: 512 })).toEqual({});
+    const spec = { model: { name: "m" }, precision: { weights: "fp8", kv: "fp8" }, parallelism: { tp: 2 }, engine: { name: "sglang", scheduler: "sglang" } };
+    expect(without(spec, "precision.weights")["precision"]).toEqual({ kv: "fp8" });
+    expect(without(spec, "engine.max_num_seqs")).toEqual(spec);
+    expect(sweepable(spec, "tp")).not.toHaveProperty("parallelism");
+    expect(sweepable(spec, "engine.name")).not.toHaveProperty("engine");
+    // An empty section would be written as a heading without keys.
+    expect(sweepable(spec, "batch")).toEqual(spec);
+  });
 });

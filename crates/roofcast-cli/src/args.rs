@@ -136,6 +136,32 @@ pub(crate) struct OutputArgs {
 pub(crate) struct LimitsArgs {
     #[command(flatten)]
     pub(crate) deployment: DeploymentArgs,
+    #[command(flatten)]
+    pub(crate) step: StepArgs,
+    /// Also draw measured steps from a CSV of measured points: those with this model, hardware, engine, weights and
+    /// batch.
+    #[arg(long, value_name = "FILE.csv", requires_all = ["sweep", "svg"])]
+    pub(crate) measured: Option<PathBuf>,
+    /// Vary batch, context, prefill, tp, position (of a token in the output, after --prefill tokens) or a key of the spec:
+    /// batch=1..512, batch=1..512:x2, context=1024,8192, weights=bf16,fp8. Several keys give every combination.
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub(crate) sweep: Vec<String>,
+    /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
+    #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with_all = ["sweep", "batch", "context", "prefill", "mfu", "mbu"])]
+    pub(crate) intensity: Option<String>,
+    /// Write the roofline as SVG; with --sweep or --intensity, its curve.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write the answer as one self-contained HTML file.
+    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "compare", "intensity"])]
+    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// The quantities of a step, and the settings with which it is compared.
+#[derive(Debug, Args)]
+pub(crate) struct StepArgs {
     /// Sequences that decode together, over the whole deployment [default: 1].
     #[arg(long, value_parser = positive())]
     pub(crate) batch: Option<u64>,
@@ -158,25 +184,13 @@ pub(crate) struct LimitsArgs {
     /// Forecast the step with each setting of a kind.
     #[arg(long, value_enum, conflicts_with = "intensity")]
     pub(crate) compare: Option<CompareArg>,
-    /// Also draw measured steps from a CSV of measured points: those with this model, hardware, engine, weights and
-    /// batch.
-    #[arg(long, value_name = "FILE.csv", requires_all = ["sweep", "svg"])]
-    pub(crate) measured: Option<PathBuf>,
-    /// Vary batch, context, prefill, tp, position (of a token in the output, after --prefill tokens) or a key of the spec:
-    /// batch=1..512, batch=1..512:x2, context=1024,8192, weights=bf16,fp8. Several keys give every combination.
-    #[arg(long, value_name = "KEY=VALUES")]
-    pub(crate) sweep: Vec<String>,
-    /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
-    #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with_all = ["sweep", "batch", "context", "prefill", "mfu", "mbu"])]
-    pub(crate) intensity: Option<String>,
-    /// Write the roofline as SVG; with --sweep or --intensity, its curve.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
-    /// Write the answer as one self-contained HTML file.
-    #[arg(long, value_name = "OUT.html", conflicts_with_all = ["sweep", "compare", "intensity"])]
-    pub(crate) html: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+}
+
+impl StepArgs {
+    /// A step without flags, at the full rates of the machine.
+    pub(crate) fn of(batch: Option<u64>, context: Option<u64>, prefill: Option<u64>) -> StepArgs {
+        StepArgs { batch, context, prefill, mfu: 1.0, mbu: 1.0, output_len: None, compare: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

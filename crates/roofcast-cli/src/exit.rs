@@ -29,12 +29,24 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // If stderr is closed, too, nothing can be reported.
-    for told in format!("{error:#}").lines() {
+    for told in advised(error).lines() {
         drop(writeln!(std::io::stderr(), "roofcast: {told}"));
     }
     match error.chain().any(|e| matches!(e.downcast_ref(), Some(Error::WillNotStart(_)))) {
         true => infeasible(),
         false => ExitCode::from(2),
+    }
+}
+
+/// The message of an error, with the flags that the library's advice does not know.
+fn advised(error: &anyhow::Error) -> String {
+    let message = format!("{error:#}");
+    match error.chain().find_map(|error| error.downcast_ref()) {
+        Some(Error::Unknown { hint, .. }) if hint.ends_with('?') => {
+            message + " `roofcast catalog --search` finds others"
+        }
+        Some(Error::Unknown { .. }) => message.replace("are a sweep of ", "are a sweep: --sweep "),
+        _ => message,
     }
 }
 

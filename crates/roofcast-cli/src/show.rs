@@ -2,6 +2,7 @@
 
 pub(crate) mod distribution;
 pub(crate) mod number;
+pub(crate) mod picture;
 pub(crate) mod progress;
 pub(crate) mod records;
 pub(crate) mod table;

@@ -101,6 +101,21 @@ pub(crate) fn common_title(abouts: &[About]) -> String {
     if all.is_empty() { String::new() } else { assumed(&all) + "\n" }
 }
 
+/// Title of a sweep's picture: the deployment in words if all answers have the same, otherwise the model, if it is the
+/// same, and the swept keys.
+pub(crate) fn sweep_title(abouts: &[About], keys: &[&str]) -> String {
+    let Some(first) = abouts.first() else { return String::new() };
+    let name = first.name();
+    if abouts.iter().all(|about| about.name() == name) {
+        return name;
+    }
+    let swept = keys.join(", ");
+    match abouts.iter().all(|about| about.model == first.model) {
+        true => format!("{} over {swept}", first.model),
+        false => format!("Sweep of {swept}"),
+    }
+}
+
 /// The assumptions of an answer, a line each.
 pub(crate) fn assumed(assumptions: &[String]) -> String {
     assumptions.iter().map(|assumption| line(&format!("assumed: {assumption}"))).collect()

@@ -202,7 +202,7 @@ impl Catalog {
         if let Some((count, rest)) = machines::counted(name)
             && let Ok(one) = self.accelerator(rest)
         {
-            let hint = format!("did you mean {}? how many there are is --count {count}", one.id);
+            let hint = format!("did you mean {}? how many there are is hardware.count = {count}", one.id);
             return Error::Unknown { kind: "accelerator", found: name.to_owned(), hint };
         }
         names::unknown("accelerator", name, name, &self.accelerators)

@@ -20,6 +20,10 @@ export interface ViewProps<T> {
   toggle: (name: string, open: boolean) => void;
 }
 
+/** Numbers of accelerators, and degrees of tensor parallelism (0: the widest), of sliders. */
+export const COUNTS = [1, 2, 4, 8, 16, 32];
+export const DEGREES = [0, 1, 2, 4, 8, 16];
+
 export const ENGINES: readonly Option[] = [["vllm", "vLLM"], ["sglang", "SGLang"], ["tensorrt-llm", "TensorRT-LLM"], ["llama.cpp", "llama.cpp"]];
 
 export const WEIGHTS: readonly Option[] = [

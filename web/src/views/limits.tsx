@@ -3,19 +3,18 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { Roofline, rooflineData } from "../charts/roofline";
-import { Bars, Stack } from "../charts/stack";
+import { Bars } from "../charts/stack";
 import { bytes, grouped, percent, scaled, significant, shortName, time } from "../format";
 import type { Accelerator, Cost, LimitsAnswer, OperatorCost, Rank } from "../generated";
 import { useAnswer } from "../parts/asking";
 import { Choice, Measured, Picker, Select, Slider, powers } from "../parts/controls";
 import { model as dropped, type Known } from "../parts/dropped";
+import { MemoryBar } from "../parts/memory";
 import { Command, Copied, Drop, Facts, Failure, Legend, Section, Table, type Column } from "../parts/show";
 import { command, file, machine } from "../spec";
 import type { State } from "../state";
-import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
-
-const COUNTS = [1, 2, 4, 8, 16, 32];
-const DEGREES = [0, 1, 2, 4, 8, 16];
+import { COUNTS, DEGREES, ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
+import { LimitsSweep } from "./sweep";
 
 /** Weight formats of the slider, each with its label in bits. */
 const BITS: readonly (readonly [string, string])[] = [["nvfp4", "4 (nvfp4)"], ["w4", "4 (int4, weight-only)"], ["fp8", "8 (fp8)"], ["bf16", "16 (bf16)"]];
@@ -68,6 +67,11 @@ export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<Lim
       {asked.answer ? (
         <div class={asked.error ? "stale" : ""} aria-busy={asked.busy}>
           <Answer answer={asked.answer} state={state} set={set} toggle={toggle} />
+          {shown ? null : (
+            <Section name="sweep" title="Sweep" open={state.open.includes("sweep")} toggle={toggle} note="the step over one quantity">
+              <LimitsSweep spec={spec} state={state} set={set} />
+            </Section>
+          )}
           {shown ? null : (
             <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
               <Command text={command("limits", spec, ["--batch", String(state.batch), "--context", String(state.context)])} />
@@ -200,22 +204,10 @@ export function fitsFrom({ capacity, accelerator }: LimitsAnswer): string {
 
 function Memory({ rank, answer }: { rank: Rank; answer: LimitsAnswer }): JSX.Element {
   const { capacity, report, accelerator, start } = answer;
-  const share = capacity.max_batch > 0 ? Math.min(1, report.batch / capacity.max_batch) : 0;
-  const used = rank.kv_bytes * share;
-  const engine = rank.activation_bytes + rank.runtime_bytes;
-  const outside = Math.max(0, accelerator.memory_bytes - Math.max(rank.budget_bytes, rank.weight_bytes + engine));
-  const parts = [
-    { name: "weights", value: rank.weight_bytes, tone: "s0" },
-    { name: `KV of ${grouped(Math.min(report.batch, capacity.max_batch))} sequences`, value: used, tone: "s2" },
-    { name: "KV free", value: rank.kv_bytes - used, tone: "s6" },
-    { name: "activations", value: rank.activation_bytes, tone: "s1" },
-    { name: "runtime", value: rank.runtime_bytes, tone: "s3" },
-    { name: "left to the driver and others", value: outside, tone: "free" },
-  ];
+  const used = capacity.max_batch > 0 ? rank.kv_bytes * Math.min(1, report.batch / capacity.max_batch) : 0;
   return (
     <>
-      <Measured>{(width) => <Stack parts={parts} width={width} title="Memory of the fullest accelerator" say={bytes} />}</Measured>
-      <Legend parts={parts.filter((p) => p.value > 0).map((p) => [p.tone, `${p.name} ${bytes(p.value)}`] as const)} />
+      <MemoryBar rank={rank} accelerator={accelerator} used={used} sequences={Math.min(report.batch, capacity.max_batch)} title="Memory of the fullest accelerator" />
       <Facts
         facts={[
           ["KV of a token", bytes(capacity.kv_bytes_per_token), "what the last token of the context adds, over the whole deployment"],

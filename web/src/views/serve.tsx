@@ -13,6 +13,7 @@ import { Field, Measured, Picker, Select, Slider, powers } from "../parts/contro
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
 import { command, file, run, type Spec, type Value } from "../spec";
 import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
+import { ServeSweep } from "./sweep";
 
 /** A run that is kept for comparison, with its question. */
 interface Kept {
@@ -87,6 +88,11 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
       {work.busy ? <Working done={work.progress?.done ?? 0} all={work.progress?.all ?? 0} what="requests" /> : null}
       {work.error ? <Failure error={work.error} /> : null}
       {work.answer ? <div class={work.busy || work.error ? "stale" : ""}><Answer {...props} answer={work.answer} kept={kept} spec={asked} /></div> : null}
+      {shown || asked === null ? null : (
+        <Section name="sweep" title="Sweep" open={state.open.includes("sweep")} toggle={toggle} note="the run over one key">
+          <ServeSweep spec={asked} state={state} set={set} />
+        </Section>
+      )}
       {shown || !work.answer ? null : (
         <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
           <Command text={command("simulate", spec)} />

@@ -5,6 +5,7 @@
 
 use super::values::{numbers, refused, settings as values_of};
 use roofcast::Error;
+use roofcast::spec::keys::KEYS;
 use roofcast::spec::settings::{self, Setting};
 use toml::Value;
 
@@ -89,6 +90,20 @@ pub(crate) fn axis(dimensions: &[Dimension]) -> usize {
 pub(crate) fn beside(dimensions: &[Dimension], values: &[Value], axis: usize) -> String {
     let others = dimensions.iter().zip(values).enumerate().filter(|(index, _)| *index != axis);
     others.map(|(_, (d, value))| format!("{} {}", d.short(), word(value))).collect::<Vec<_>>().join(", ")
+}
+
+/// A key with the first words of its meaning, which name its unit: `rate: requests per second`. `own` has the meanings
+/// of the keys that only the verb has.
+pub(crate) fn titled(path: &str, own: &[(&str, &str)]) -> String {
+    let short = path.rsplit('.').next().unwrap_or(path);
+    let of_verb = own.iter().find(|(key, _)| *key == path).map(|(_, about)| *about);
+    let about = of_verb.or_else(|| KEYS.iter().find(|key| key.path == path).map(|key| key.about));
+    let words = about.and_then(|about| about.split([',', ';', '[', ':']).next()).map(str::trim);
+    match words {
+        Some(words) if words == short => short.to_owned(),
+        Some(words) => format!("{short}: {words}"),
+        None => path.to_owned(),
+    }
 }
 
 /// A value as text, without the quotes of TOML.

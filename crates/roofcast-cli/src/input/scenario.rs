@@ -180,7 +180,7 @@ impl Source {
     fn spec(&self, mut settings: Vec<Setting>) -> Result<(Table, Spec)> {
         let mut wrong = Vec::new();
         loop {
-            let table = lay(self.table.clone(), &settings)?;
+            let table = lay(self.table.clone(), &settings).map_err(|error| by_flag(error, &settings))?;
             let place = if settings.is_empty() { self.place.as_str() } else { "arguments" };
             match Spec::of_table(place, table.clone()) {
                 Ok(spec) if wrong.is_empty() => return Ok((table, spec)),
@@ -220,6 +220,18 @@ impl Source {
             }
             other => other,
         }
+    }
+}
+
+/// An error about a setting's value, with the flag that gave the value if there is one.
+fn by_flag(error: Error, settings: &[Setting]) -> Error {
+    match error {
+        Error::Field { place, field, found, accepted } => {
+            let setting = settings.iter().find(|setting| setting.path == field);
+            let field = setting.map_or(field, Setting::name);
+            Error::Field { place, field, found, accepted }
+        }
+        other => other,
     }
 }
 
@@ -295,6 +307,14 @@ impl Scenario {
         fleet.is_some_and(|fleet| fleet.keys().any(|key| key != "link"))
     }
 
+    /// The error for a missing key; a question that came over the network has no flags.
+    fn absent(&self, flag: &str, key: &str, accepted: &str) -> Error {
+        match self.reach {
+            Reach::Files => absent(self.file.as_deref(), flag, key, accepted),
+            Reach::Given(_) => Error::field(&self.place, key, "missing", accepted),
+        }
+    }
+
     /// Name of the model that the question is about.
     pub(crate) fn model_name(&self) -> Result<String> {
         let model = &self.spec.model;
@@ -307,7 +327,7 @@ impl Scenario {
             return Err(Error::field(&self.place, "model.path", found, accepted).into());
         }
         let named = path.or_else(|| model.name.clone());
-        Ok(named.ok_or_else(|| absent(self.file.as_deref(), "--model", "model.name", accepted))?)
+        Ok(named.ok_or_else(|| self.absent("--model", "model.name", accepted))?)
     }
 
     /// The model that the question is about.
@@ -334,7 +354,7 @@ impl Scenario {
     /// Name of the accelerator that decodes; an error if the question has none.
     fn hardware<'a>(&self, named: Option<&'a str>) -> Result<&'a str> {
         let accepted = "an accelerator, as h100-sxm, or its TOML file";
-        let lacking = || absent(self.file.as_deref(), "--hardware", "hardware.accelerator", accepted);
+        let lacking = || self.absent("--hardware", "hardware.accelerator", accepted);
         Ok(named.ok_or_else(lacking)?)
     }
 

@@ -5,16 +5,22 @@
 use super::accuracy::Accuracy;
 use super::measure;
 use super::models::{Known, Models};
-use super::question::{self, AccuracyAsked, LimitsAsked, MeasureAsked, PlanAsked, SimulateAsked};
-use super::work::{Desk, Lines, MOST_REQUESTS, Work};
+use super::question::{
+    self, AccuracyAsked, CapacityAsked, LimitsAsked, LimitsSweepAsked, MOST_REQUESTS, MeasureAsked,
+    PlanAsked, SimulateAsked, SimulateSweepAsked,
+};
+use super::work::{Desk, Lines, Work};
+use crate::args::StepArgs;
 use crate::input::scenario::{Scenario, Source};
-use crate::verbs::{limits, plan, simulate};
+use crate::verbs::{capacity, limits, plan, simulate};
 use anyhow::Result;
 use bytes::Bytes;
 use rayon::prelude::*;
+use roofcast::capacity::CapacityQuestion;
 use roofcast::catalog::{EntryKind, EntryLine};
 use roofcast::cost::Utilization;
 use roofcast::limits::LimitsQuestion;
+use roofcast::memory;
 use roofcast::plan::Trial;
 use roofcast::report::chrome;
 use roofcast::simulate::{RunOptions, Simulation, simulate_while};
@@ -22,6 +28,7 @@ use roofcast::{Catalog, Error, Forecaster, Model};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use toml::Table;
 
 /// Most events of a downloaded trace.
@@ -69,8 +76,12 @@ impl Api {
         self.listing.clone()
     }
 
+    fn source(&self, spec: Table) -> Source {
+        Source::received(spec, self.catalog.clone(), self.models.all())
+    }
+
     fn scenario(&self, spec: Table) -> Result<Scenario> {
-        Source::received(spec, self.catalog.clone(), self.models.all()).scenario(&[])
+        self.source(spec).scenario(&[])
     }
 
     /// The machine's limits, and memory capacity.
@@ -78,10 +89,7 @@ impl Api {
         let asked: LimitsAsked = question::read(body)?;
         let scenario = self.scenario(asked.spec)?;
         let mut deployment = scenario.deployment()?;
-        let counts = [("batch", asked.batch), ("context", asked.context), ("prefill", asked.prefill)];
-        for (field, count) in counts {
-            count.map(|count| question::positive(field, count)).transpose()?;
-        }
+        question::counts(&[("batch", asked.batch), ("context", asked.context), ("prefill", asked.prefill)])?;
         let context = crate::input::context(asked.context, &mut deployment);
         let question = LimitsQuestion {
             batch: asked.batch.unwrap_or(1),
@@ -94,6 +102,61 @@ impl Api {
         let capacity = limits::view::capacity_of(&forecaster.deployment, &question);
         let view = limits::view::View::of(&forecaster.deployment, &question, &found, &capacity);
         Ok(serde_json::to_string(&view)?)
+    }
+
+    /// Memory, the requests that fit, and the engine's verdict at start-up.
+    pub(super) fn capacity(&self, body: &[u8]) -> Result<String> {
+        let asked: CapacityAsked = question::read(body)?;
+        let mut deployment = self.scenario(asked.spec)?.deployment()?;
+        let percent = ("oversubscription_percent", asked.oversubscription_percent);
+        question::counts(&[
+            ("batch", asked.batch),
+            ("context", asked.context),
+            ("users", asked.users),
+            percent,
+        ])?;
+        memory::host_tier(&deployment, 0)?;
+        let question = CapacityQuestion {
+            context: crate::input::context(asked.context, &mut deployment),
+            batch: asked.batch.unwrap_or(1),
+            oversubscription_percent: asked.oversubscription_percent.unwrap_or(100),
+            users: asked.users,
+        };
+        let found = roofcast::capacity::capacity(&deployment, &question);
+        Ok(serde_json::to_string(&capacity::view::View::of(&deployment, &question, &found))?)
+    }
+
+    /// A sweep of one key over steps, streamed as deployments are compiled.
+    pub(super) fn limits_sweep(&self, body: &[u8]) -> Result<Lines> {
+        let asked: LimitsSweepAsked = question::read(body)?;
+        question::counts(&[("batch", asked.batch), ("context", asked.context), ("prefill", asked.prefill)])?;
+        let source = self.source(asked.spec);
+        let step = StepArgs::of(asked.batch, asked.context, asked.prefill);
+        Ok(self.desk.start(move |work| {
+            let sweep = [asked.sweep];
+            let question = limits::sweep::Question { sweep: &sweep, step: &step, given: &[] };
+            let swept = limits::sweep::Swept::of(&question, &source, &|done, all| work.at(done, all))?;
+            Ok(serde_json::to_string(&swept.view())?)
+        }))
+    }
+
+    /// A sweep of one key over simulations, streamed as runs end.
+    pub(super) fn simulate_sweep(&self, body: &[u8]) -> Result<Lines> {
+        let asked: SimulateSweepAsked = question::read(body)?;
+        let source = self.source(asked.spec);
+        Ok(self.desk.start(move |work| {
+            let most = AtomicU64::new(0);
+            let goes_on = |requests| {
+                most.fetch_max(requests, Ordering::Relaxed).max(requests) <= MOST_REQUESTS && work.goes_on()
+            };
+            let told = |done, all| {
+                work.at(done, all);
+            };
+            let space = simulate::sweep::Space::received(source, &asked.sweep)?;
+            let swept = simulate::sweep::Swept::of(space, &told, &goes_on)?;
+            question::requests(most.into_inner())?;
+            Ok(serde_json::to_string(&swept.view())?)
+        }))
     }
 
     /// A simulation, streamed as it progresses.
@@ -209,13 +272,8 @@ fn run(scenario: &Scenario, work: &Work, options: RunOptions) -> Result<(Forecas
     };
     let run = simulate_while(&forecaster, &scenario.spec, &scenario.place, options, watch)
         .map_err(|e| scenario.told(e))?;
-    match too_many {
-        Some(all) => {
-            let accepted = format!("at most {MOST_REQUESTS} for one request");
-            Err(Error::field(question::PLACE, "workload.requests", all, accepted).into())
-        }
-        None => Ok((forecaster, run)),
-    }
+    question::requests(too_many.unwrap_or(0))?;
+    Ok((forecaster, run))
 }
 
 impl<'a> Listing<'a> {

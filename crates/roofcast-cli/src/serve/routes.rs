@@ -4,6 +4,7 @@
 //! Knows nothing about connections.
 
 use super::api::Api;
+use super::question;
 use super::work::Lines;
 use crate::http::guard::Guard;
 use crate::http::{self, Unread, server};
@@ -52,7 +53,7 @@ struct Refusal(StatusCode, String);
 
 impl From<anyhow::Error> for Refusal {
     fn from(error: anyhow::Error) -> Refusal {
-        Refusal(StatusCode::BAD_REQUEST, format!("{error:#}"))
+        Refusal(StatusCode::BAD_REQUEST, question::told(&error))
     }
 }
 
@@ -155,6 +156,9 @@ fn asked(path: &str, headers: &HeaderMap) -> Option<(Answer, &'static str, usize
     let bytes = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == BYTES);
     Some(match path {
         "/api/limits" => (Answer::Whole(Api::limits), JSON, MOST_QUESTION),
+        "/api/capacity" => (Answer::Whole(Api::capacity), JSON, MOST_QUESTION),
+        "/api/limits-sweep" => (Answer::Follow(Api::limits_sweep), JSON, MOST_QUESTION),
+        "/api/simulate-sweep" => (Answer::Follow(Api::simulate_sweep), JSON, MOST_QUESTION),
         "/api/simulate" => (Answer::Follow(Api::simulate), JSON, MOST_QUESTION),
         "/api/trace" => (Answer::Follow(Api::trace), JSON, MOST_QUESTION),
         "/api/plan" => (Answer::Follow(Api::plan), JSON, MOST_QUESTION),

@@ -11,9 +11,11 @@ use super::accuracy;
 use super::api::Listing;
 use super::measure;
 use super::question::MeasureAsked;
+use crate::args::StepArgs;
 use crate::input::scenario::{Scenario, Source};
-use crate::verbs::{limits, plan, simulate, validate};
+use crate::verbs::{capacity, limits, plan, simulate, validate};
 use roofcast::calibration::Calibration;
+use roofcast::capacity::CapacityQuestion;
 use roofcast::cost::Utilization;
 use roofcast::limits::LimitsQuestion;
 use roofcast::simulate::RunOptions;
@@ -24,8 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 fn scenario(spec: &str) -> Scenario {
-    let catalog = Cow::Borrowed(Catalog::embedded().unwrap());
-    Source::received(spec.parse().unwrap(), catalog, Vec::new()).scenario(&[]).unwrap()
+    source(spec).scenario(&[]).unwrap()
 }
 
 fn of_limits(spec: &str) -> Shape {
@@ -34,6 +35,29 @@ fn of_limits(spec: &str) -> Shape {
     let found = roofcast::limits::limits(&forecaster, &question);
     let capacity = limits::view::capacity_of(&forecaster.deployment, &question);
     Shape::of(&limits::view::View::of(&forecaster.deployment, &question, &found, &capacity))
+}
+
+fn source(spec: &str) -> Source {
+    Source::received(spec.parse().unwrap(), Cow::Borrowed(Catalog::embedded().unwrap()), Vec::new())
+}
+
+fn of_capacity(spec: &str, users: Option<u64>) -> Shape {
+    let deployment = scenario(spec).deployment().unwrap();
+    let question = CapacityQuestion { context: 1024, batch: 8, oversubscription_percent: 100, users };
+    let found = roofcast::capacity::capacity(&deployment, &question);
+    Shape::of(&capacity::view::View::of(&deployment, &question, &found))
+}
+
+fn of_limits_sweep(spec: &str, sweep: &str) -> Shape {
+    let sweep = [sweep.to_owned()];
+    let step = StepArgs::of(None, None, None);
+    let question = limits::sweep::Question { sweep: &sweep, step: &step, given: &[] };
+    Shape::of(&limits::sweep::Swept::of(&question, &source(spec), &|_, _| true).unwrap().view())
+}
+
+fn of_simulate_sweep(spec: &str, sweep: &str) -> Shape {
+    let space = simulate::sweep::Space::received(source(spec), sweep).unwrap();
+    Shape::of(&simulate::sweep::Swept::of(space, &|_, _| {}, &|_| true).unwrap().view())
 }
 
 fn of_run(spec: &str) -> Shape {
@@ -97,6 +121,38 @@ fn limits() -> Shape {
     let states =
         "model.name = 'Qwen/Qwen3.6-27B-FP8'\nhardware.accelerator = 'h200-sxm'\nengine.name = 'sglang'";
     all([&on("h100-sxm", ""), &torus, moe, small, &tight, states].map(of_limits))
+}
+
+fn capacities() -> Shape {
+    let small = "model.name = 'meta-llama/Llama-3.1-70B-Instruct'\nhardware.accelerator = 'rtx-4090'";
+    let torus = on("tpu-v5e", "hardware.count = 4");
+    let tiered = on("h100-sxm", "engine.kv_offloading_size = 32.0");
+    let staged = "model.name = 'kipply/52b'\nhardware = {accelerator = 'a100-sxm-40gb', count = 3}\nprecision.weights = 'w8'";
+    let moe = "model.name = 'deepseek-ai/DeepSeek-V3'\nhardware = {accelerator = 'h200-sxm', count = 8}\n";
+    all([
+        of_capacity(staged, None),
+        of_capacity(moe, None),
+        of_capacity(&on("h100-sxm", "engine.gpu_memory_utilization = 0.42"), Some(100)),
+        of_capacity(&on("l4", "hardware.count = 2\nparallelism.replicas = 2\nparallelism.tp = 1"), None),
+        of_capacity(small, None),
+        of_capacity(&torus, None),
+        of_capacity(&tiered, None),
+    ])
+}
+
+fn limits_sweeps() -> Shape {
+    let priced = of_limits_sweep(&on("h100-sxm", ""), "batch=1,2");
+    let moe = "model.name = 'deepseek-ai/DeepSeek-V3'\nhardware = {accelerator = 'h200-sxm', count = 8}\n";
+    all([
+        priced,
+        of_limits_sweep(moe, "batch=1"),
+        of_limits_sweep(&on("tpu-v7", ""), "precision.weights=bf16,fp8"),
+    ])
+}
+
+fn simulate_sweeps() -> Shape {
+    let judged = of_simulate_sweep(&on("h100-sxm", &format!("{LOAD}{BOUNDS}")), "rate=5,10");
+    all([judged, of_simulate_sweep(&on("h100-sxm", LOAD), "weights=bf16,fp8")])
 }
 
 fn runs() -> Shape {
@@ -182,7 +238,10 @@ fn roots() -> Vec<(&'static str, Shape)> {
     vec![
         ("CatalogAnswer", Shape::of(&Listing::of(catalog).unwrap())),
         ("LimitsAnswer", limits()),
+        ("LimitsSweepAnswer", limits_sweeps()),
+        ("CapacityAnswer", capacities()),
         ("RunAnswer", runs()),
+        ("RunSweepAnswer", simulate_sweeps()),
         ("PlanAnswer", plans()),
         ("CurvesAnswer", curves()),
         ("MeasureAnswer", measured(catalog)),

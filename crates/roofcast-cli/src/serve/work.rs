@@ -4,6 +4,7 @@
 //! Knows: lines of JSON, `{"progress": {"done", "all"}}` and at last `{"answer"}` or `{"error"}`; the limits on one
 //! request's work, and the number of requests worked on at once. Knows nothing about the computation.
 
+use super::question;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
@@ -17,8 +18,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 
-/// Most requests that a simulation may have.
-pub(super) const MOST_REQUESTS: u64 = 200_000;
 /// Time limit of the work for one request.
 const MOST_TIME: Duration = Duration::from_secs(120);
 /// Number of jobs that run at once; others wait for their turn.
@@ -64,7 +63,7 @@ impl Desk {
                 let answer = job(&work).and_then(|answer| work.whole().map(|()| answer));
                 let line = match answer {
                     Ok(answer) => format!("{{\"answer\":{answer}}}\n"),
-                    Err(error) => format!("{}\n", json!({ "error": format!("{error:#}") })),
+                    Err(error) => format!("{}\n", json!({ "error": question::told(&error) })),
                 };
                 // An error means that nobody listens any more.
                 drop(work.out.blocking_send(line.into()));

@@ -1,6 +1,7 @@
 //! `roofcast capacity`: the memory that a deployment needs, and the requests that fit.
 
 mod sweep;
+pub(crate) mod view;
 
 use super::{About, MACHINE};
 use crate::args::CapacityArgs;

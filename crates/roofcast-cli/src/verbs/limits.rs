@@ -1,11 +1,11 @@
 //! `roofcast limits`: step times and their bottlenecks, as one answer, a sweep or an intensity curve.
 
 mod operators;
-mod sweep;
+pub(crate) mod sweep;
 pub(crate) mod view;
 
 use super::{About, MACHINE};
-use crate::args::LimitsArgs;
+use crate::args::{LimitsArgs, StepArgs};
 use crate::input;
 use crate::page::Alone;
 use crate::show::number::{count, counted, grouped, ms, percent, significant};
@@ -64,8 +64,8 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         scenario.dump(&format!("limits SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let question = asked_of(args, &mut deployment);
-    if let Some(kind) = args.compare {
+    let question = asked_of(&args.step, &mut deployment);
+    if let Some(kind) = args.step.compare {
         return compare(args, &deployment, &question, kind.into());
     }
     if let Some(shape) = &args.intensity {
@@ -116,13 +116,13 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The step that the flags ask for.
-fn asked_of(args: &LimitsArgs, deployment: &mut Deployment) -> LimitsQuestion {
-    let context = input::context(args.context, deployment);
+fn asked_of(step: &StepArgs, deployment: &mut Deployment) -> LimitsQuestion {
+    let context = input::context(step.context, deployment);
     LimitsQuestion {
-        batch: args.batch.unwrap_or(1),
+        batch: step.batch.unwrap_or(1),
         context,
-        prefill: args.prefill.unwrap_or(context),
-        utilization: Utilization { mfu: args.mfu, mbu: args.mbu },
+        prefill: step.prefill.unwrap_or(context),
+        utilization: Utilization { mfu: step.mfu, mbu: step.mbu },
     }
 }
 
@@ -179,16 +179,21 @@ fn asked(args: &LimitsArgs) -> String {
     let text =
         |flag: &str, v: &Option<String>| v.as_ref().map_or(String::new(), |v| format!(" --{flag} {v}"));
     let counts = [
-        ("batch", args.batch),
-        ("context", args.context),
-        ("prefill", args.prefill),
-        ("output-len", args.output_len),
+        ("batch", args.step.batch),
+        ("context", args.step.context),
+        ("prefill", args.step.prefill),
+        ("output-len", args.step.output_len),
     ];
     let counts: String = counts.into_iter().map(|(flag, n)| number(flag, n)).collect();
     let sweeps: String = args.sweep.iter().map(|text| format!(" --sweep {text}")).collect();
     let curves = sweeps + &text("intensity", &args.intensity);
-    let compared = args.compare.and_then(|kind| kind.to_possible_value()).map(|v| v.get_name().to_owned());
-    counts + &share("mfu", args.mfu) + &share("mbu", args.mbu) + &text("compare", &compared) + &curves
+    let compared =
+        args.step.compare.and_then(|kind| kind.to_possible_value()).map(|v| v.get_name().to_owned());
+    counts
+        + &share("mfu", args.step.mfu)
+        + &share("mbu", args.step.mbu)
+        + &text("compare", &compared)
+        + &curves
 }
 
 fn csv_row(phase: &str, o: &OperatorCost) -> Vec<String> {

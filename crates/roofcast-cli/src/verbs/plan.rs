@@ -19,6 +19,7 @@ use crate::show::{self, target::Target};
 use crate::verbs::question::asked;
 use anyhow::Result;
 use rayon::prelude::*;
+use roofcast::Error;
 use roofcast::Model;
 use roofcast::plan::{Choice, Current, Plan, PlanQuestion, Trial, current, plan};
 use roofcast::report::tradeoff;
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         let found = found.map_err(|e| scenario.told(e))?;
         return curves::write(args, (&scenario, &model, &found), (picture.as_ref(), page.as_ref()));
     }
-    let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(e))?;
+    let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(by_flag(e)))?;
     drop(progress);
     if let Some(picture) = &picture {
         let question = asked(spec.workload.as_ref(), &spec.slo);
@@ -140,6 +141,16 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         (false, true) => ExitCode::SUCCESS,
         (false, false) => exit::infeasible(),
     })
+}
+
+/// An error about the deployment that `--why` names, with the flag.
+fn by_flag(error: Error) -> Error {
+    match error {
+        Error::Field { place, field, found, accepted } if field == "why" => {
+            Error::Field { place, field: "--why".to_owned(), found, accepted }
+        }
+        other => other,
+    }
 }
 
 /// The command that measures `best` where it runs, with the load and the bounds of its spec.

@@ -3,7 +3,7 @@
 mod beside;
 mod find;
 mod series;
-mod sweep;
+pub(crate) mod sweep;
 mod text;
 pub(crate) mod view;
 

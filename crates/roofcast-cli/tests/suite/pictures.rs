@@ -65,6 +65,40 @@ fn sweeps_and_intensity_are_drawn() {
     has(&svg, &[">vllm<", ">orca<"]);
 }
 
+/// A sweep of one value has no line, so that limit and interval need marks of their own, and the value is the tick.
+#[test]
+fn a_sweep_of_one_value_is_drawn_with_its_value() {
+    let (_, svg) = drawn(&format!("{LLAMA} --sweep context=4096"));
+    has(&svg, &[">4.1k<", ">context: tokens of each sequence<", "<title>limit: ", "<title>forecast: "]);
+    assert_eq!(svg.matches(">4.1k<").count(), 2, "a tick in each of two charts");
+    assert!(!svg.contains("stroke-width='2.2'"), "a line through one point");
+}
+
+/// With several series the legend names each once in each of two charts, and the titles of the axes say what a limit
+/// looks like.
+#[test]
+fn many_series_have_short_legends() {
+    let (_, svg) = drawn(&format!("{LLAMA} --sweep batch=1..512:x2 --sweep tp=1,2,4"));
+    has(&svg, &[">time of a decode step; dotted: the limit<", ">tp: accelerators that share each matrix<"]);
+    for name in [">batch 1<", ">batch 512<"] {
+        assert_eq!(svg.matches(name).count(), 2, "{name}");
+    }
+    assert!(!svg.contains(", limit<"));
+    // Batches 1 and 256 have the first colour; the ninth series is drawn with squares.
+    assert!(svg.contains("class='f0' d='M") && svg.contains("h9.2v9.2h-9.2z"));
+    let (_, svg) = drawn("simulate --requests 20 --sweep scheduler=vllm,orca --sweep rate=1,4");
+    has(&svg, &[">time to first token; p50, dashed: p99<", ">scheduler orca<"]);
+}
+
+/// A picture of several deployments names the model that they serve.
+#[test]
+fn sweeps_over_deployments_name_the_model() {
+    let (_, svg) = drawn(
+        &format!("{LLAMA} --sweep hardware.accelerator=l4,h100-sxm").replace(" --hardware h100-sxm", ""),
+    );
+    has(&svg, &[">meta-llama/Llama-3.1-8B over accelerator<", ">accelerator<", ">l4<"]);
+}
+
 #[test]
 fn a_plan_shows_the_slo_and_the_front() {
     let (run, svg) = drawn("plan");

@@ -157,6 +157,65 @@ fn limits_and_capacity_are_those_of_the_command_line() {
 }
 
 #[test]
+fn capacity_is_that_of_the_command_line() {
+    let server = Server::start("");
+    let spec = machine(json!({"engine": {"kv_offloading_size": 32.0}}));
+    let asked =
+        json!({"spec": spec, "batch": 8, "context": 2048, "users": 1000, "oversubscription_percent": 200});
+    let answer: Value = serde_json::from_str(&server.post("/api/capacity", &asked).body).unwrap();
+    let flags = format!(
+        "--model {LLAMA} --hardware h100-sxm --count 1 --kv-offloading-size 32 --context 2048 --batch 8 --users 1000 --oversubscription 2"
+    );
+    assert_eq!(answer["report"], json(&format!("capacity {flags}")).0);
+    // 32 GiB over the 131,072 B of a token.
+    assert_eq!(answer["report"]["host_kv_tokens"], 262_144);
+    // Lengths double from 512 to the model's 131,072 tokens; each takes half as many requests, rounded down.
+    let lengths = answer["lengths"].as_array().unwrap();
+    assert_eq!(
+        (lengths.len(), &lengths[0]["tokens"], &lengths[8]["tokens"]),
+        (9, &json!(512), &json!(131_072))
+    );
+    assert_eq!(lengths[2]["max_batch"], answer["report"]["max_batch"]);
+    let many = |length: &Value| length["max_batch"].as_u64().unwrap();
+    assert!(lengths.windows(2).all(|pair| many(&pair[0]) / 2 == many(&pair[1])), "{lengths:?}");
+    assert!(answer["pictures"][0]["svg"].as_str().unwrap().contains(">requests that fit at one time<"));
+    let none = server.post("/api/capacity", &json!({"spec": machine(json!({})), "batch": 0}));
+    assert_eq!(none.status, 400);
+    assert!(none.body.contains("`batch` is 0"), "{}", none.body);
+}
+
+#[test]
+fn sweeps_are_those_of_the_command_line() {
+    let server = Server::start("");
+    let asked = json!({"spec": machine(json!({})), "sweep": "batch=1..8:x2", "context": 1024});
+    let (last, _) = server.followed("/api/limits-sweep", &asked);
+    let flags = format!("--model {LLAMA} --hardware h100-sxm --count 1 --context 1024");
+    assert_eq!(last["answer"]["report"], json(&format!("limits {flags} --sweep batch=1..8:x2")).0);
+    assert!(last["answer"]["pictures"][2]["svg"].as_str().unwrap().contains(">time of a decode step<"));
+    let spec = machine(json!({"workload": traffic(200)}));
+    let asked = json!({"spec": spec, "sweep": "workload.arrivals.rate=5,10"});
+    let (last, before) = server.followed("/api/simulate-sweep", &asked);
+    let arrivals = "workload.arrivals={kind='poisson',rate=20.0}";
+    let (told, code) = json(&format!(
+        "simulate --model {LLAMA} --hardware h100-sxm --count 1 --requests 200 --seed 3 --set {arrivals} \
+         --set workload.input_len=200 --set workload.output_len=40 --sweep rate=5,10"
+    ));
+    assert_eq!(code, 0);
+    assert_eq!(last["answer"]["report"], told);
+    assert!(before >= 1, "no progress was told");
+    // Values that are none, a key without effect, and a run beyond the bound are refused in one line.
+    for (path, sweep, why) in [
+        ("/api/limits-sweep", "batch=many", "no whole number"),
+        ("/api/limits-sweep", "workload.seed=1,2", "without effect on a step"),
+        ("/api/simulate-sweep", "workload.requests=100,300000", "at most 200000 for one request"),
+    ] {
+        let spec = machine(json!({"workload": traffic(200)}));
+        let (last, _) = server.followed(path, &json!({"spec": spec, "sweep": sweep}));
+        assert!(last["error"].as_str().unwrap().contains(why), "{sweep}: {last}");
+    }
+}
+
+#[test]
 fn a_run_is_followed_and_is_that_of_the_command_line() {
     let server = Server::start("");
     let (last, before) =

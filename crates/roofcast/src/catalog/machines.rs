@@ -217,9 +217,9 @@ mod tests {
             assert_eq!(counted(other), None, "{other}");
         }
         let message = Catalog::embedded().unwrap().accelerator("8x NVIDIA H100").unwrap_err().to_string();
-        assert!(message.contains("h100-sxm") && message.contains("--count 8"), "{message}");
+        assert!(message.contains("h100-sxm") && message.contains("hardware.count = 8"), "{message}");
         let message = Catalog::embedded().unwrap().accelerator("TPU v6e-8").unwrap_err().to_string();
-        assert!(message.contains("tpu-v6e") && message.contains("--count 8"), "{message}");
+        assert!(message.contains("tpu-v6e") && message.contains("hardware.count = 8"), "{message}");
     }
 
     /// A different memory size, a different number of cores or an unknown word means another device.

@@ -192,7 +192,7 @@ pub(super) fn several(kind: &'static str, name: &str, ids: &[&str]) -> Error {
     let mut hint =
         format!("it may mean {}", ids.iter().take(CANDIDATES).copied().collect::<Vec<_>>().join(", "));
     if ids.len() > CANDIDATES {
-        hint.push_str(&format!(" and {} more (roofcast catalog --search {name})", ids.len() - CANDIDATES));
+        hint.push_str(&format!(" and {} more", ids.len() - CANDIDATES));
     }
     Error::Unknown { kind, found: clipped(name), hint }
 }
@@ -222,7 +222,7 @@ pub(super) fn unknown<'a, T: Entry + 'a>(
     let near: Vec<_> = near.iter().take(SUGGESTIONS).map(|(_, id)| *id).collect();
     let hint = match near.as_slice() {
         [] => format!("`roofcast catalog` lists every {kind}"),
-        _ => format!("did you mean {}? `roofcast catalog --search` finds others", near.join(", ")),
+        _ => format!("did you mean {}?", near.join(", ")),
     };
     Error::Unknown { kind, found: clipped(name), hint }
 }
@@ -241,11 +241,11 @@ fn likeness(wanted: &[String], whole: &str, name: &str) -> f64 {
 }
 
 /// Refuses a comma-separated list of names where one name is expected.
-pub(super) fn one(kind: &'static str, flag: &str, name: &str) -> Result<()> {
+pub(super) fn one(kind: &'static str, key: &str, name: &str) -> Result<()> {
     if !name.contains(',') {
         return Ok(());
     }
-    let hint = format!("a name is one {kind}, several are a sweep: --sweep {flag}={}", clipped(name));
+    let hint = format!("a name is one {kind}, several are a sweep of {key}={}", clipped(name));
     Err(Error::Unknown { kind, found: clipped(name), hint })
 }
 

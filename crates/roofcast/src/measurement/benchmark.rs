@@ -130,7 +130,7 @@ fn point(
     [input, output]: [Lengths; 2],
     measured: Metrics,
 ) -> Result<Measurement> {
-    check_engine(place, "--engine", &subject.engine)?;
+    check_engine(place, "engine", &subject.engine)?;
     let (kind, concurrency, request_rate) = match load {
         ClientLoad::Users(n) => (MeasurementKind::ClosedLoop, Some(n), None),
         ClientLoad::Rate(rate, cap) => (MeasurementKind::OpenLoop, cap, Some(rate)),

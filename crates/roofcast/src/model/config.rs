@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         match self.named_dtype()? {
             Some("bfloat16" | "float16" | "half" | "auto") | None => {}
             Some("float32" | "float") => self.assumptions.push(
-                "a float32 checkpoint is loaded in 16 bits, as by --dtype auto; --weights fp32 keeps 32".into(),
+                "a float32 checkpoint is loaded in 16 bits, as dtype auto does; precision.weights = fp32 keeps 32".into(),
             ),
             Some(other) => self.assumptions.push(format!(
                 "dtype {other:.80} is no number format that is known: tensors without a format of their own are bf16"

@@ -86,7 +86,7 @@ impl Quantization {
         let keys = Keys::new(place, config)?;
         let Some(value) = keys.value("quantization_config") else { return Ok(None) };
         let Some(section) = keys.within(value) else {
-            let accepted = "an object with quant_method, or none and --weights";
+            let accepted = "an object with quant_method, or none and precision.weights";
             return Err(keys.bad("quantization_config", brief(value), accepted));
         };
         let method =

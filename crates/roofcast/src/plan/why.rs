@@ -58,7 +58,7 @@ pub(super) fn asked(found: &mut Search, named: &str) -> Result<Vec<Near>> {
     matching.sort_by_key(|index| (found.candidates[*index].accelerators, *index));
     if matching.is_empty() {
         let accepted = "a deployment of the search: accelerators, degrees and formats that [search] spans";
-        return Err(Error::field("arguments", "--why", format!("{named:?}"), accepted));
+        return Err(Error::field("arguments", "why", format!("{named:?}"), accepted));
     }
     matching.into_iter().take(MOST).map(|index| near(found, index)).collect()
 }
@@ -88,7 +88,7 @@ fn parse(named: &str) -> Result<Vec<(&str, &str)>> {
         .map(|word| {
             word.split_once('=').filter(|(key, _)| KEYS.contains(key)).ok_or_else(|| {
                 let accepted = format!("KEY=VALUE with a key of {}", KEYS.join(", "));
-                Error::field("arguments", "--why", format!("{word:?}"), accepted)
+                Error::field("arguments", "why", format!("{word:?}"), accepted)
             })
         })
         .collect::<Result<_>>()?;

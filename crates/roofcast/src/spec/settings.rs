@@ -35,9 +35,16 @@ impl Setting {
 /// Value that removes a bound.
 pub const NO_BOUND: &str = "none";
 
-/// Applies the settings to `table` in the order of [`KEYS`]; if two settings set one key, the later one applies.
+/// Applies the settings to `table` in the order of [`KEYS`]; if two settings set one key, the later one applies. A
+/// whole section, as `workload.arrivals`, comes before its keys.
 pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
-    let rank = |s: &&Setting| KEYS.iter().position(|key| key.path == s.path).unwrap_or(KEYS.len());
+    let within =
+        |key: &str, section: &str| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
+    let rank = |s: &&Setting| {
+        let own = KEYS.iter().position(|key| key.path == s.path);
+        let of_section = KEYS.iter().position(|key| within(key.path, &s.path));
+        (own.or(of_section).unwrap_or(KEYS.len()), own.is_some())
+    };
     let mut ordered: Vec<&Setting> = settings.iter().collect();
     ordered.sort_by_key(rank);
     for setting in ordered {
@@ -154,7 +161,7 @@ fn split(table: &mut Table, text: &str) -> Result<()> {
         }
         (None, None) => {
             let accepted = "1 to 65536 replicas, or as 3P1D: three that compute prompts, one that decodes";
-            Err(Error::field("arguments", "--replicas", format!("{text:?}"), accepted))
+            Err(Error::field("arguments", "parallelism.replicas", format!("{text:?}"), accepted))
         }
     }
 }
@@ -177,7 +184,7 @@ fn workload(table: &mut Table, traffic: &str) -> Result<()> {
     }
     if traffic.contains(['/', '\\']) || lower.ends_with(".toml") {
         let accepted = "a workload of the catalog, or a trace whose name ends in .csv, .json, .jsonl or .gz";
-        return Err(Error::field("arguments", "--workload", format!("{traffic:?}"), accepted));
+        return Err(Error::field("arguments", "workload.preset", format!("{traffic:?}"), accepted));
     }
     if Catalog::embedded()?.workload(traffic)?.rate.is_some() {
         workload.remove("arrivals");
@@ -377,6 +384,21 @@ mod tests {
         assert_eq!(table["fleet"]["decode"]["replicas"], 1.into());
         assert_eq!(table["fleet"]["link"], "network".into());
         assert!(lay(Table::new(), &[Setting::new("parallelism.replicas", "3p")]).is_err());
+    }
+
+    /// A sweep sets one key of a section that `--set` gives as a whole.
+    #[test]
+    fn a_section_comes_before_its_keys() {
+        let arrivals: Table = "kind = 'poisson'\nrate = 20.0".parse().unwrap();
+        let whole = Setting::new("workload.arrivals", arrivals);
+        for settings in [
+            [whole.clone(), Setting::new("workload.arrivals.rate", 5)],
+            [Setting::new("workload.arrivals.rate", 5), whole],
+        ] {
+            let table = lay(Table::new(), &settings).unwrap();
+            let expected = "[workload.arrivals]\nkind = 'poisson'\nrate = 5".parse::<Table>().unwrap();
+            assert_eq!(table, expected);
+        }
     }
 
     #[test]

@@ -302,7 +302,9 @@ fn float32_checkpoints_are_served_in_16_bits() {
     assert_eq!([&h100, &t4, &whole].map(|d| d.weight_bytes.0 / 124_439_808), [2, 2, 4]);
     let kv = |d: &Deployment| d.model.kv_bytes_per_token(d.kv, 100).0;
     assert_eq!((kv(&h100), kv(&whole)), (2 * 12 * 768 * 2, 2 * 12 * 768 * 4));
-    assert!(model("openai-community/gpt2").assumptions.iter().any(|a| a.contains("--weights fp32")));
+    assert!(
+        model("openai-community/gpt2").assumptions.iter().any(|a| a.contains("precision.weights = fp32"))
+    );
 }
 
 /// Solar Open 2: 12 of 48 layers attend, with a gate as wide as the queries; 36 have Kimi delta attention with 64 heads

@@ -358,7 +358,7 @@ fn a_named_deployment_is_accounted_for() {
     assert_eq!(lost.len(), 1);
     assert!(lost[0].factor.unwrap() > 1.0 && lost[0].stage.is_some(), "{lost:?}");
     let refused = ask("tp=3").unwrap_err().to_string();
-    assert!(refused.contains("--why") && refused.contains("tp=3"), "{refused}");
+    assert!(refused.contains("`why`") && refused.contains("tp=3"), "{refused}");
     assert!(ask("colour=red").unwrap_err().to_string().contains("accelerator, count, tp"));
 }
 

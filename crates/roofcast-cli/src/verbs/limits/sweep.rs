@@ -10,13 +10,14 @@ mod point;
 
 use super::super::{About, MACHINE, common_title};
 use super::asked_of;
-use crate::args::LimitsArgs;
+use crate::args::{LimitsArgs, StepArgs};
 use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::Source;
+use crate::show::picture::{Picture, pictures};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
-use crate::show::{self, table};
+use crate::show::{self, Document, table};
 use anyhow::{Context, Result};
 use columns::{COLUMNS, Column, compared};
 use point::{Asked, Machine, Point};
@@ -36,7 +37,7 @@ const KEYS: [&str; 5] = ["batch", "context", "prefill", "tp", "position"];
 const SCHEMA: &str = "roofcast/limits-sweep/2";
 
 #[derive(Serialize)]
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     /// The deployment at the first values.
     #[serde(flatten)]
     about: Option<About<'a>>,
@@ -46,57 +47,126 @@ struct Answer<'a> {
     interrupted: bool,
 }
 
+/// A question: what varies, and what is constant.
+pub(crate) struct Question<'a> {
+    /// Keys with their values, each as `KEY=VALUES`.
+    pub(crate) sweep: &'a [String],
+    pub(crate) step: &'a StepArgs,
+    /// Settings from flags, which must not be swept as well.
+    pub(crate) given: &'a [Setting],
+}
+
 /// The swept dimensions, and the deployment for each combination of the spec's keys.
 struct Space {
     dimensions: Vec<Dimension>,
     step: Step,
     machines: Vec<Machine>,
+    /// Output tokens of a request, if the rate of freed KV tokens is asked for.
+    output: Option<u64>,
     /// True if a signal came before every deployment was compiled.
     interrupted: bool,
 }
 
+/// A sweep that has been computed, as far as it was not interrupted.
+pub(crate) struct Swept {
+    space: Space,
+    points: Vec<Point>,
+    /// Number of points of the whole sweep.
+    all: usize,
+}
+
 pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) -> Result<ExitCode> {
-    let progress = Progress::new("deployments")?;
-    let space = Space::of(args, source, &progress)?;
-    let combinations = product(&space.dimensions);
-    // If compilation was interrupted, the points of the deployments compiled so far are still computed.
-    let goes_on = || space.interrupted || progress.goes_on();
-    let asked: Vec<&Vec<Value>> = combinations.iter().take_while(|_| goes_on()).collect();
-    let points: Vec<Point> = asked.iter().filter_map(|v| space.asked(v, args)?.point(v)).collect();
-    let interrupted = space.interrupted || asked.len() < combinations.len();
-    drop(progress);
-    if points.is_empty() && !interrupted {
-        let found = format!("{:?} (no such deployment)", args.sweep.join(" "));
-        let accepted = "degrees that divide the model's heads and dimensions";
-        return Err(Error::field("arguments", "--sweep", found, accepted).into());
+    if args.measured.is_some() && args.sweep.len() > 1 {
+        let accepted = "it with a sweep of one key";
+        return Err(Error::field("arguments", "--measured", "together with several keys", accepted).into());
     }
+    let progress = Progress::new("deployments")?;
+    let given = args.deployment.flags.settings.as_slice();
+    let question = Question { sweep: &args.sweep, step: &args.step, given };
+    let swept = Swept::of(&question, source, &|done, all| {
+        progress.at(done, all);
+        progress.goes_on()
+    })?;
+    drop(progress);
+    let Swept { space, points, all } = &swept;
     if let Some(picture) = picture.filter(|_| !points.is_empty()) {
-        let measured = match (&args.measured, combinations.first()) {
-            (Some(file), Some(values)) => space.asked(values, args).map(|a| measured::steps(file, &a)),
+        let measured = match (&args.measured, points.first()) {
+            (Some(file), Some(first)) => space.asked(&first.values).map(|a| measured::steps(file, &a)),
             _ => None,
         };
         let measured = measured.transpose()?.unwrap_or_default();
-        picture.text(&report::sweep::svg(&picture::drawn(&space, &points, &measured)))?;
+        picture.text(&report::sweep::svg(&picture::drawn(space, points, &measured)))?;
     }
     if args.output.json {
-        let sweep = space.dimensions.iter().map(|d| d.path.as_str()).collect();
-        let about = space.machines.first().map(|first| About::of(&first.forecaster.deployment));
-        show::json(SCHEMA, &Answer { about, sweep, points: &points, interrupted })?;
+        show::json(SCHEMA, &swept.answer())?;
     } else {
-        if interrupted && !args.output.csv {
-            let done = format!("{} of {} points were computed", points.len(), combinations.len());
+        if swept.interrupted() && !args.output.csv {
+            let done = format!("{} of {all} points were computed", points.len());
             show::text(&format!("PARTIAL: interrupted when {done}\n\n"))?;
         }
-        space.print(args, &points)?;
+        space.print(args.output.csv, points)?;
     }
-    Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
+    Ok(if swept.interrupted() { exit::invalid() } else { ExitCode::SUCCESS })
+}
+
+impl Swept {
+    /// Computes the sweep. `watch` is told how many deployments of all are compiled, and ends the work with `false`.
+    pub(crate) fn of(
+        question: &Question,
+        source: &Source,
+        watch: &dyn Fn(u64, u64) -> bool,
+    ) -> Result<Swept> {
+        let space = Space::of(question, source, watch)?;
+        let combinations = product(&space.dimensions);
+        let compiled = space.machines.len() as u64;
+        // If compilation was interrupted, the points of the deployments compiled so far are still computed.
+        let goes_on = || space.interrupted || watch(compiled, compiled);
+        let asked: Vec<&Vec<Value>> = combinations.iter().take_while(|_| goes_on()).collect();
+        let points: Vec<Point> = asked.iter().filter_map(|v| space.asked(v)?.point(v)).collect();
+        let whole = !space.interrupted && asked.len() == combinations.len();
+        if points.is_empty() && whole {
+            let found = format!("{:?} (no such deployment)", question.sweep.join(" "));
+            let accepted = "degrees that divide the model's heads and dimensions";
+            return Err(Error::field("arguments", "--sweep", found, accepted).into());
+        }
+        let all = if whole { points.len() } else { combinations.len() };
+        Ok(Swept { space, points, all })
+    }
+
+    fn interrupted(&self) -> bool {
+        self.points.len() < self.all
+    }
+
+    fn answer(&self) -> Answer<'_> {
+        Answer {
+            about: self.space.machines.first().map(|first| About::of(&first.forecaster.deployment)),
+            sweep: self.space.dimensions.iter().map(|d| d.path.as_str()).collect(),
+            points: &self.points,
+            interrupted: self.interrupted(),
+        }
+    }
+
+    /// Data for the page.
+    pub(crate) fn view(&self) -> View<'_> {
+        let picture = picture::drawn(&self.space, &self.points, &[]);
+        View {
+            report: Document { schema: SCHEMA, body: self.answer() },
+            pictures: pictures(|width| report::sweep::figure(&picture, width)),
+        }
+    }
+}
+
+/// Data for the page: the answer, and its picture for places of several widths.
+#[derive(Serialize)]
+pub(crate) struct View<'a> {
+    report: Document<Answer<'a>>,
+    pictures: Vec<Picture>,
 }
 
 impl Space {
-    fn of(args: &LimitsArgs, source: &Source, progress: &Progress) -> Result<Space> {
-        let given = [args.deployment.flags.settings.as_slice()];
-        let read = |text: &String| Dimension::read(text, &KEYS, &given);
-        let dimensions = args.sweep.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+    fn of(question: &Question, source: &Source, watch: &dyn Fn(u64, u64) -> bool) -> Result<Space> {
+        let read = |text: &String| Dimension::read(text, &KEYS, &[question.given]);
+        let dimensions = question.sweep.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
         dimensions::check(&dimensions)?;
         let section = |d: &Dimension| d.path.split('.').next().unwrap_or_default().to_owned();
         let idle =
@@ -107,25 +177,27 @@ impl Space {
             return Err(Error::field("arguments", "--sweep", found, accepted).into());
         }
         let step = Step::of(&dimensions)?;
-        step.check(args, &dimensions)?;
+        step.check(question, &dimensions)?;
         let of_spec: Vec<Dimension> =
             dimensions.iter().filter(|d| !KEYS.contains(&d.path.as_str())).cloned().collect();
         let wanted = product(&of_spec);
         let all = wanted.len();
         let mut machines = Vec::new();
-        for values in wanted.into_iter().take_while(|_| progress.goes_on()) {
-            machines.push(machine(args, source, &of_spec, values)?);
-            progress.at(machines.len() as u64, all as u64);
+        for values in wanted {
+            if !watch(machines.len() as u64, all as u64) {
+                break;
+            }
+            machines.push(machine(question.step, source, &of_spec, values)?);
         }
         let interrupted = machines.len() < all;
-        Ok(Space { machines, dimensions, step, interrupted })
+        Ok(Space { machines, dimensions, step, output: question.step.output_len, interrupted })
     }
 
     /// Prints the points as a table for people or as CSV; prints nothing without points.
-    fn print(&self, args: &LimitsArgs, points: &[Point]) -> Result<()> {
-        let (csv, keys) = (args.output.csv, self.keys(args.output.csv));
+    fn print(&self, csv: bool, points: &[Point]) -> Result<()> {
+        let keys = self.keys(csv);
         let Some(first) = self.machines.first().filter(|_| !points.is_empty()) else { return Ok(()) };
-        if args.compare.is_some() {
+        if !first.compared.is_empty() {
             let names: Vec<&str> = first.compared.iter().map(|(name, _)| name.as_str()).collect();
             let (header, rows) = compared_rows(&keys, &names, points, csv);
             let header: Vec<&str> = header.iter().map(String::as_str).collect();
@@ -143,7 +215,7 @@ impl Space {
     }
 
     /// The question at one combination of values; `None` if its deployment is missing.
-    fn asked<'a>(&'a self, values: &[Value], args: &LimitsArgs) -> Option<Asked<'a>> {
+    fn asked<'a>(&'a self, values: &[Value]) -> Option<Asked<'a>> {
         let of = |wanted: bool| {
             let pairs = self.dimensions.iter().zip(values);
             pairs.filter(move |(d, _)| KEYS.contains(&d.path.as_str()) == wanted)
@@ -152,7 +224,7 @@ impl Space {
         let machine = self.machines.iter().find(|m| m.values.iter().eq(named.iter().copied()))?;
         let whole = |value: &Value| value.as_integer().and_then(|n| u64::try_from(n).ok());
         let keys = of(true).filter_map(|(d, value)| Some((d.path.as_str(), whole(value)?)));
-        Some(Asked { machine, step: self.step, keys: keys.collect(), output: args.output_len })
+        Some(Asked { machine, step: self.step, keys: keys.collect(), output: self.output })
     }
 
     /// Headings of the value columns.
@@ -168,13 +240,13 @@ impl Space {
 }
 
 /// Compiles the deployment at `values` of the spec's keys.
-fn machine(args: &LimitsArgs, source: &Source, of: &[Dimension], values: Vec<Value>) -> Result<Machine> {
+fn machine(step: &StepArgs, source: &Source, of: &[Dimension], values: Vec<Value>) -> Result<Machine> {
     let varied = || of.iter().zip(&values);
     let settings_of: Vec<Setting> = varied().map(|(d, v)| Setting::new(&d.path, v.clone())).collect();
     let resolved = || -> Result<Machine> {
         let mut deployment = source.scenario(&settings_of)?.deployment()?;
-        let question = asked_of(args, &mut deployment);
-        let compared = args.compare.map(|kind| settings(&deployment, kind.into())).unwrap_or_default();
+        let question = asked_of(step, &mut deployment);
+        let compared = step.compare.map(|kind| settings(&deployment, kind.into())).unwrap_or_default();
         let forecaster = Forecaster::embedded(deployment)?;
         Ok(Machine { values: values.clone(), forecaster, question, compared })
     };
@@ -238,26 +310,23 @@ impl Step {
     }
 
     /// Refuses a flag that has no effect on this kind of step, or whose value is swept as well.
-    fn check(self, args: &LimitsArgs, dimensions: &[Dimension]) -> Result<(), Error> {
-        let tp = args.deployment.flags.get("parallelism.tp").is_some();
+    fn check(self, question: &Question, dimensions: &[Dimension]) -> Result<(), Error> {
+        let tp = question.given.iter().any(|setting| setting.path == "parallelism.tp");
+        let held = question.step;
         let flags = [
-            ("batch", args.batch.is_some()),
-            ("context", args.context.is_some()),
-            ("prefill", args.prefill.is_some()),
-            ("output-len", args.output_len.is_some()),
+            ("batch", held.batch.is_some()),
+            ("context", held.context.is_some()),
+            ("prefill", held.prefill.is_some()),
+            ("output-len", held.output_len.is_some()),
             ("tp", tp),
         ];
         let swept = |key: &str| dimensions.iter().any(|d| d.path == key);
         if let Some((key, _)) = flags.iter().find(|(key, given)| *given && (!self.has(key) || swept(key))) {
-            let sweep = args.sweep.iter().map(|text| text.split('=').next().unwrap_or(text));
+            let sweep = question.sweep.iter().map(|text| text.split('=').next().unwrap_or(text));
             let sweep = sweep.map(|key| format!("--sweep {key}=…")).collect::<Vec<_>>().join(" ");
             let found = format!("without effect together with {sweep}");
             let accepted = format!("it with other sweeps, {sweep} without it");
             return Err(Error::field("arguments", format!("--{key}"), found, accepted));
-        }
-        if args.measured.is_some() && dimensions.len() > 1 {
-            let accepted = "it with a sweep of one key";
-            return Err(Error::field("arguments", "--measured", "together with several keys", accepted));
         }
         Ok(())
     }

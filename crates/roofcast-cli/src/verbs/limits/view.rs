@@ -3,12 +3,11 @@
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;
-use crate::verbs::capacity;
+use crate::verbs::capacity::{self, view::Verdict};
 use roofcast::Deployment;
 use roofcast::accelerator::Accelerator;
 use roofcast::capacity::Capacity;
 use roofcast::limits::{Limits, LimitsQuestion};
-use roofcast::memory::{self, Refusal, Start};
 use serde::Serialize;
 
 /// The view's data.
@@ -17,10 +16,8 @@ pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     capacity: Document<capacity::Answer<'a>>,
     accelerator: &'a Accelerator,
-    /// The engine's start-up report.
-    start: Start,
-    /// The engine's refusal to start, as a sentence; `None` if it starts.
-    refusal: Option<String>,
+    #[serde(flatten)]
+    verdict: Verdict,
 }
 
 impl<'a> View<'a> {
@@ -30,17 +27,14 @@ impl<'a> View<'a> {
         limits: &'a Limits,
         capacity: &'a Capacity,
     ) -> View<'a> {
-        let start = memory::start(deployment, question.context);
-        let told = |refusal: &Refusal| refusal.told(deployment.engine.name(), start.max_model_len);
         View {
-            refusal: start.refusal.as_ref().map(told),
             report: Document { schema: SCHEMA, body: Answer::of(deployment, question, limits) },
             capacity: Document {
                 schema: capacity::SCHEMA,
                 body: capacity::Answer::of(deployment, &asked(question), capacity),
             },
             accelerator: &deployment.accelerator,
-            start,
+            verdict: Verdict::of(deployment, question.context),
         }
     }
 }

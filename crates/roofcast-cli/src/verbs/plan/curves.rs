@@ -9,6 +9,7 @@ use crate::exit;
 use crate::input::scenario::Scenario;
 use crate::page::Alone;
 use crate::show::number::{counted, dollars, grouped, significant};
+use crate::show::picture::{Picture, pictures};
 use crate::show::target::Target;
 use crate::show::{self, Document, table};
 use crate::verbs::question::{lengths, slo};
@@ -80,21 +81,11 @@ pub(crate) struct View<'a> {
     pictures: Vec<Picture>,
 }
 
-/// A chart as SVG, in the colours of the page, with its width.
-#[derive(Serialize)]
-struct Picture {
-    width: f64,
-    svg: String,
-}
-
-/// Widths of the charts in pixels, the widest first.
-const WIDTHS: [f64; 3] = [1000.0, 640.0, 350.0];
-
 impl<'a> View<'a> {
     pub(crate) fn of(scenario: &Scenario, model: &'a Model, found: &'a Curves) -> View<'a> {
         let body = Answer::of(scenario, model, found);
-        let picture = |width| Picture { width, svg: figure(body.model, found, &body.question(), width) };
-        View { pictures: WIDTHS.map(picture).into(), report: Document { schema: SCHEMA, body } }
+        let drawn = pictures(|width| figure(body.model, found, &body.question(), width));
+        View { pictures: drawn, report: Document { schema: SCHEMA, body } }
     }
 }
 

@@ -4,18 +4,17 @@
 #[cfg(feature = "parquet")]
 mod cells;
 mod picture;
+mod rows;
 
-use super::text::{answered_per_s, good_per_s};
 use super::{Answer, about, sources};
 use crate::args::SimulateArgs;
 use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::{Scenario, Source};
-use crate::show::number::{grouped, percent, significant};
+use crate::show::picture::{Picture, pictures};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
-use crate::show::{self, table};
-use crate::verbs::{band_factors, common_title, question};
+use crate::show::{self, Document};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
@@ -28,6 +27,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use toml::Value;
 
 /// Name of the dimension whose values are spec files.
@@ -37,7 +37,7 @@ const SPEC: &str = "spec";
 const SCHEMA: &str = "roofcast/simulate-sweep/3";
 
 #[derive(Serialize)]
-struct Sweep<'a> {
+pub(crate) struct Sweep<'a> {
     sweep: Vec<&'a str>,
     /// True if values are missing because Ctrl-C came before their runs had ended.
     interrupted: bool,
@@ -78,12 +78,28 @@ impl Run {
 }
 
 /// All combinations of the swept values, with the dimensions and sources.
-struct Space<'a> {
-    args: &'a SimulateArgs,
+pub(crate) struct Space {
     sources: Vec<Source>,
     dimensions: Vec<Dimension>,
     points: Vec<Vec<Value>>,
     leap: bool,
+    /// Number of concurrent runs; `None` for the number of cores.
+    threads: Option<u64>,
+}
+
+/// A sweep whose runs have ended, as far as it was not interrupted.
+pub(crate) struct Swept {
+    dimensions: Vec<Dimension>,
+    runs: Vec<Run>,
+    /// Number of runs of the whole sweep.
+    all: usize,
+}
+
+/// Data for the page: the answer, and its picture for places of several widths.
+#[derive(Serialize)]
+pub(crate) struct View<'a> {
+    report: Document<Sweep<'a>>,
+    pictures: Vec<Picture>,
 }
 
 /// One combination, resolved.
@@ -92,15 +108,22 @@ struct Cell {
     forecaster: Forecaster,
 }
 
-impl Space<'_> {
-    fn of(args: &SimulateArgs) -> Result<Space<'_>> {
+impl Space {
+    fn of(args: &SimulateArgs) -> Result<Space> {
         let (sources, dimensions) = (sources(args)?, dimensions(args)?);
         let points = product(&dimensions);
-        Ok(Space { args, sources, dimensions, points, leap: !args.no_leap })
+        Ok(Space { sources, dimensions, points, leap: !args.no_leap, threads: args.threads })
+    }
+
+    /// The sweep of one key of a spec that came over the network.
+    pub(crate) fn received(source: Source, sweep: &str) -> Result<Space> {
+        let dimensions = vec![Dimension::read(sweep, &[], &[])?];
+        let points = product(&dimensions);
+        Ok(Space { sources: vec![source], dimensions, points, leap: true, threads: None })
     }
 
     fn pool(&self) -> Result<rayon::ThreadPool> {
-        let threads = self.args.threads.map_or(0, |n| n as usize);
+        let threads = self.threads.map_or(0, |n| n as usize);
         Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
     }
 
@@ -133,9 +156,10 @@ impl Space<'_> {
             .map_err(|e| scenario.told(e))
     }
 
-    fn run(&self, values: Vec<Value>, progress: &Progress) -> Result<Run> {
+    /// Runs one combination; `goes_on` gets the number of its requests, and ends the run with `false`.
+    fn run(&self, values: Vec<Value>, goes_on: &(dyn Fn(u64) -> bool + Sync)) -> Result<Run> {
         let cell = self.cell(&values)?;
-        let simulated = self.simulate(&cell, &mut |_, _| progress.goes_on());
+        let simulated = self.simulate(&cell, &mut |_, all| goes_on(all));
         let mut simulation = simulated.with_context(|| format!("with {}", self.named(&values)))?;
         // The latencies of single requests are dropped: they are not drawn, and a sweep holds all runs in memory until
         // the last has ended.
@@ -161,44 +185,85 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     let space = Space::of(args)?;
     #[cfg(feature = "parquet")]
     if let Some(folder) = &args.cells.cells {
-        return if args.cells.merge { cells::merge(&space, folder) } else { cells::run(&space, folder) };
+        return if args.cells.merge {
+            cells::merge(&space, args, folder)
+        } else {
+            cells::run(&space, args, folder)
+        };
     }
-    let (asked, progress) = (space.points.len(), Progress::new("runs")?);
-    progress.at(0, asked as u64);
-    let one = |values: &Vec<Value>| {
-        let run = progress.goes_on().then(|| space.run(values.clone(), &progress));
-        progress.more(1);
-        run
+    let progress = Progress::new("runs")?;
+    let told = |done, all| {
+        progress.at(done, all);
     };
-    // All runs are awaited first, so that the reported error is the first value's, in whatever order the runs ended.
-    let runs: Vec<Option<Result<Run>>> = space.pool()?.install(|| space.points.par_iter().map(one).collect());
+    let swept = Swept::of(space, &told, &|_| progress.goes_on())?;
     drop(progress);
-    let dimensions = space.dimensions;
-    let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
-    runs.retain(|run| !run.simulation.interrupted);
-    let interrupted = runs.len() < asked;
+    let Swept { dimensions, runs, all } = &swept;
+    let interrupted = swept.interrupted();
     // A picture needs at least one run.
     if let Some(picture) = picture.filter(|_| !runs.is_empty()) {
-        picture.text(&report::sweep::svg(&picture::of(&dimensions, &runs)))?;
+        picture.text(&report::sweep::svg(&picture::of(dimensions, runs)))?;
     }
     if args.output.json {
-        let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
-        let points = runs.iter().map(Run::point).collect();
-        show::json(SCHEMA, &Sweep { sweep, interrupted, points })?;
+        show::json(SCHEMA, &swept.answer())?;
     } else if args.output.csv {
         let rows = runs.iter().map(|run| Ok(row(&run.json()?, interrupted))).collect::<Result<Vec<_>>>()?;
-        show::csv(&header(&dimensions), &rows)?;
+        show::csv(&header(dimensions), &rows)?;
     } else {
         if interrupted {
-            show::text(&format!("PARTIAL: interrupted when {} of {asked} runs had ended\n", runs.len()))?;
+            show::text(&format!("PARTIAL: interrupted when {} of {all} runs had ended\n", runs.len()))?;
         }
         if !runs.is_empty() {
             let gap = if interrupted { "\n" } else { "" };
-            show::text(&(gap.to_owned() + &people(&dimensions, &runs)))?;
+            show::text(&(gap.to_owned() + &rows::people(dimensions, runs)))?;
         }
     }
     let served = runs.iter().any(|run| run.simulation.summary.completed > 0);
     Ok(code(interrupted, served))
+}
+
+impl Swept {
+    /// Runs the sweep. `told` gets the number of runs that have ended, and of all; `goes_on` gets the number of requests
+    /// of a run, and ends the work with `false`.
+    pub(crate) fn of(
+        space: Space,
+        told: &(dyn Fn(u64, u64) + Sync),
+        goes_on: &(dyn Fn(u64) -> bool + Sync),
+    ) -> Result<Swept> {
+        let (all, ended) = (space.points.len(), AtomicU64::new(0));
+        told(0, all as u64);
+        let one = |values: &Vec<Value>| {
+            let run = goes_on(0).then(|| space.run(values.clone(), goes_on));
+            told(ended.fetch_add(1, Ordering::Relaxed) + 1, all as u64);
+            run
+        };
+        // All runs are awaited first, so that the reported error is the first value's, in whatever order the runs ended.
+        let runs: Vec<Option<Result<Run>>> =
+            space.pool()?.install(|| space.points.par_iter().map(one).collect());
+        let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
+        runs.retain(|run| !run.simulation.interrupted);
+        Ok(Swept { dimensions: space.dimensions, runs, all })
+    }
+
+    fn interrupted(&self) -> bool {
+        self.runs.len() < self.all
+    }
+
+    fn answer(&self) -> Sweep<'_> {
+        Sweep {
+            sweep: self.dimensions.iter().map(|d| d.path.as_str()).collect(),
+            interrupted: self.interrupted(),
+            points: self.runs.iter().map(Run::point).collect(),
+        }
+    }
+
+    /// Data for the page.
+    pub(crate) fn view(&self) -> View<'_> {
+        let picture = picture::of(&self.dimensions, &self.runs);
+        View {
+            report: Document { schema: SCHEMA, body: self.answer() },
+            pictures: pictures(|width| report::sweep::figure(&picture, width)),
+        }
+    }
 }
 
 /// Exit code of a sweep: `served` is true if a run served a request.
@@ -273,110 +338,4 @@ fn plain(value: &Json) -> String {
         Json::Number(number) if number.is_f64() => number.as_f64().map(|v| v.to_string()).unwrap_or_default(),
         other => other.to_string(),
     }
-}
-
-fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
-    let title =
-        common_title(&runs.iter().map(|run| about(&run.deployment, &run.simulation)).collect::<Vec<_>>());
-    let keys: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
-    let judged = runs.iter().any(|run| run.simulation.summary.request_goodput().is_some());
-    let mut header = keys.clone();
-    header.push("req/s");
-    header.extend(judged.then_some("good/s"));
-    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "E2EL p99"]);
-    header.extend(["running", "KV held", "empty", "preempted"]);
-    let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged)).collect();
-    let overloaded: Vec<String> =
-        runs.iter().filter(|run| run.simulation.load.overloaded).map(Run::name).collect();
-    let note = if overloaded.is_empty() {
-        String::new()
-    } else {
-        let at = overloaded.join("; ");
-        table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
-    };
-    // Columns to drop are found by name, because goodput is not always present.
-    let spare = ["preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99"];
-    let spare: Vec<usize> =
-        spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
-    let text = table::fitted(&header, &rows, keys.len(), &spare);
-    format!("{title}{}{text}{}{note}{}", table::pairs(&asked(runs)), caches(&keys, runs), spans(runs))
-}
-
-/// The load and SLO that all runs have in common, by name; the varied keys are in the table.
-fn asked(runs: &[Run]) -> Vec<(&'static str, String)> {
-    let common = |of: &dyn Fn(&Run) -> Option<String>| {
-        let first = of(runs.first()?)?;
-        runs.iter().all(|run| of(run).as_ref() == Some(&first)).then_some(first)
-    };
-    let part = |say: fn(&Workload) -> String| common(&|run| run.workload.as_ref().map(say));
-    let load: Vec<String> =
-        [part(question::arrivals), part(question::lengths)].into_iter().flatten().collect();
-    let load = (!load.is_empty()).then(|| ("load", load.join(", ")));
-    let slo = common(&|run| Some(question::slo(&run.slo))).map(|slo| ("SLO", slo));
-    load.into_iter().chain(slo).collect()
-}
-
-/// The bands of the forecasts, one line for all values with equal bands.
-fn spans(runs: &[Run]) -> String {
-    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
-    for run in runs {
-        let Some(bands) = &run.simulation.bands else { continue };
-        let line = band_factors(bands);
-        match lines.iter_mut().find(|(known, _)| *known == line) {
-            Some((_, values)) => values.push(run.name()),
-            None => lines.push((line, vec![run.name()])),
-        }
-    }
-    let of = |values: &[String]| {
-        if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join("; ")) }
-    };
-    let text = |(line, values): &(String, Vec<String>)| {
-        table::line(&format!("80 % interval of the means{}: {line}", of(values)))
-    };
-    lines.iter().map(text).collect()
-}
-
-/// External fragmentation and block-table traffic, for runs that have either.
-fn caches(keys: &[&str], runs: &[Run]) -> String {
-    let all = || runs.iter().map(|run| run.simulation.kv_cache);
-    let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
-    if !gaps && !tables {
-        return String::new();
-    }
-    let mut header = [keys, &["blocks", "of tokens"]].concat();
-    header.extend(gaps.then_some(["external fragmentation", "scattered refusals"]).into_iter().flatten());
-    header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
-    let row = |run: &Run| {
-        let k = run.simulation.kv_cache;
-        let mut row: Vec<String> = run.values.iter().map(word).collect();
-        row.extend([k.blocks, k.block_size].map(grouped));
-        if gaps {
-            row.extend([percent(k.external_fragmentation), grouped(k.scattered_refusals)]);
-        }
-        if tables {
-            let bytes = k.tables.map_or([0.0; 2], |t| [t.read_bytes, t.sent_bytes]);
-            row.extend(bytes.map(|bytes| grouped(bytes.round() as u64)));
-        }
-        row
-    };
-    table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), keys.len())
-}
-
-/// The row of a run for people; `judged` is true if there is an SLO.
-fn shown(run: &Run, judged: bool) -> Vec<String> {
-    let (sum, s) = (&run.simulation.summary, &run.simulation);
-    let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
-    let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
-    let mut row: Vec<String> = run.values.iter().map(word).collect();
-    row.push(significant(answered_per_s(s)));
-    let good = || good_per_s(s).map_or_else(|| "–".to_owned(), significant);
-    row.extend(judged.then(good));
-    row.push(significant(sum.output_throughput()));
-    row.extend([sum.ttft.median, sum.ttft.p99].map(significant));
-    row.extend([sum.tpot.median, sum.tpot.p99, sum.itl.p99].map(tpot));
-    row.extend([sum.e2el.median, sum.e2el.p99].map(significant));
-    row.push(significant(s.activity.mean_running));
-    row.extend([s.kv_cache.mean_usage, s.kv_cache.internal_fragmentation].map(percent));
-    row.push(grouped(s.activity.preemptions));
-    row
 }

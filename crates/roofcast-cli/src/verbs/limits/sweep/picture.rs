@@ -1,16 +1,25 @@
 //! A sweep as a picture: times in the upper plot, throughput in the lower one; each compared setting, and each
 //! combination of keys other than the x axis, is a curve.
 
-use super::super::super::About;
+use super::super::super::{About, sweep_title};
 use super::point::Point;
 use super::{Space, Step};
-use crate::input::dimensions::{self, number, word};
+use crate::input::dimensions::{self, Dimension, number, word};
 use crate::show::number::grouped;
 use roofcast::report::sweep::{Look, Panel, Quantity, SweepCurve, SweepPicture, Values};
 use toml::Value;
 
-/// Number of colours for series; the colour after them is the limits'.
-const SERIES: usize = 7;
+/// Series of the limit of the only group: the last colour.
+const LIMIT: usize = 7;
+
+/// Meanings of the keys of a step, with their units.
+const ABOUT: [(&str, &str); 5] = [
+    ("batch", "sequences that decode together"),
+    ("context", "tokens of each sequence"),
+    ("prefill", "tokens of a prompt"),
+    ("tp", "accelerators that share each matrix"),
+    ("position", "output token that the step computes"),
+];
 
 /// Points that differ only in their value on the x axis.
 struct Group<'a> {
@@ -33,20 +42,34 @@ pub(super) fn drawn(space: &Space, points: &[Point], measured: &[(u64, f64)]) ->
         Step::Prefill => "time of a prefill",
         Step::Decode | Step::Position => "time of a decode step",
     };
-    let panel =
-        |title: &str, quantity, curves| Panel { title: title.to_owned(), quantity, curves, most: None };
+    // With several groups, the legend names each once, and the titles say how a limit is drawn.
+    let limit = match &values {
+        _ if groups.len() < 2 => "",
+        Values::Numbers(all) if all.len() > 1 => "; dotted: the limit",
+        _ => "; hollow: the limit",
+    };
+    let panel = |title: &str, quantity, curves| Panel {
+        title: format!("{title}{limit}"),
+        quantity,
+        curves,
+        most: None,
+    };
     let mut panels = vec![panel(what, Quantity::Time, times(&groups, along, measured))];
     if points.iter().all(|p| p.compared.is_empty()) {
         panels.push(panel("tokens a second", Quantity::Count, rates(&groups)));
     }
-    SweepPicture { title: title(space), note: held(space), key: key.to_owned(), values, panels }
+    SweepPicture {
+        title: title(space),
+        note: held(space),
+        key: dimensions::titled(key, &ABOUT),
+        values,
+        panels,
+    }
 }
 
 fn title(space: &Space) -> String {
-    let mut names = space.machines.iter().map(|m| About::of(&m.forecaster.deployment).name());
-    let first = names.next().unwrap_or_default();
-    let keys: Vec<&str> = space.dimensions.iter().map(|d| d.short()).collect();
-    if names.all(|name| name == first) { first } else { format!("Sweep of {}", keys.join(", ")) }
+    let abouts: Vec<About> = space.machines.iter().map(|m| About::of(&m.forecaster.deployment)).collect();
+    sweep_title(&abouts, &space.dimensions.iter().map(Dimension::short).collect::<Vec<_>>())
 }
 
 /// Text of the values that all points have in common.
@@ -94,24 +117,26 @@ fn curve(
 ) -> SweepCurve {
     let name = [group.name.as_str(), name].into_iter().filter(|part| !part.is_empty());
     let name = name.collect::<Vec<_>>().join(", ");
-    SweepCurve::new(&name, series % SERIES, look, group.points.iter().map(|p| p.and_then(&of)))
+    SweepCurve::new(&name, series, look, group.points.iter().map(|p| p.and_then(&of)))
 }
 
-/// Curves of each group and its limit; with several groups, a limit has the colour of its group.
+/// Curves of each group and of its limit; with several groups, a limit has the colour of its group and no name.
 fn with_limits(
     groups: &[Group],
     forecast: fn(&Point) -> f64,
     limit: fn(&Point) -> f64,
 ) -> (Vec<SweepCurve>, Vec<SweepCurve>) {
     if let [only] = groups {
-        let mut roof = curve(only, "limit", 0, Look::Limit, |p| Some(limit(p)));
-        roof.series = SERIES;
+        let roof = curve(only, "limit", LIMIT, Look::Limit, |p| Some(limit(p)));
         return (vec![curve(only, "forecast", 0, Look::Points, |p| Some(forecast(p)))], vec![roof]);
     }
-    let each = |name: &'static str, look, of: fn(&Point) -> f64| {
-        groups.iter().enumerate().map(move |(at, group)| curve(group, name, at, look, |p| Some(of(p))))
-    };
-    (each("", Look::Points, forecast).collect(), each("limit", Look::Dashed, limit).collect())
+    let each = groups.iter().enumerate();
+    let forecasts = each.clone().map(|(at, group)| curve(group, "", at, Look::Points, |p| Some(forecast(p))));
+    let limits = each.map(|(at, group)| {
+        let values = group.points.iter().map(|p| p.map(limit));
+        SweepCurve::new("", at, Look::Limit, values)
+    });
+    (forecasts.collect(), limits.collect())
 }
 
 fn times(groups: &[Group], along: &[Value], measured: &[(u64, f64)]) -> Vec<SweepCurve> {

@@ -5,7 +5,7 @@
 
 use super::super::{Answer, about};
 use super::{Cell, Space};
-use crate::args::CellsArgs;
+use crate::args::{CellsArgs, SimulateArgs};
 use crate::cells::{Cells, Key};
 use crate::exit;
 use crate::show::progress::Progress;
@@ -50,9 +50,9 @@ pub(super) fn key(spec: &Spec, forecaster: &Forecaster, leap: bool) -> Result<St
 }
 
 /// Runs the part of a sweep's cells that `args` selects, and stores them in `folder`.
-pub(super) fn run(space: &Space, folder: &Path) -> Result<ExitCode> {
-    let (args, output) = (&space.args.cells, &space.args.output);
-    for (flag, given) in [("--csv", output.csv), ("--svg", space.args.svg.is_some())] {
+pub(super) fn run(space: &Space, asked: &SimulateArgs, folder: &Path) -> Result<ExitCode> {
+    let (args, output) = (&asked.cells, &asked.output);
+    for (flag, given) in [("--csv", output.csv), ("--svg", asked.svg.is_some())] {
         if given {
             let accepted = "it with `roofcast merge`, which prints the sweep";
             return Err(Error::field("arguments", flag, "together with --cells", accepted).into());
@@ -209,7 +209,7 @@ struct Merged<'a> {
 }
 
 struct Points<'a> {
-    space: &'a Space<'a>,
+    space: &'a Space,
     cells: &'a Cells,
     /// Indices and keys of the cells that are present.
     there: &'a [(usize, String)],
@@ -231,8 +231,8 @@ impl Points<'_> {
 }
 
 /// Prints the document of the whole sweep from the stored cells, as a single process would print it.
-pub(super) fn merge(space: &Space, folder: &Path) -> Result<ExitCode> {
-    let asked = &space.args.cells;
+pub(super) fn merge(space: &Space, args: &SimulateArgs, folder: &Path) -> Result<ExitCode> {
+    let asked = &args.cells;
     let cells = Cells::open(folder)?;
     let keys = space.pool()?.install(|| {
         let one = |(number, values): (usize, &Vec<Value>)| {
@@ -262,7 +262,7 @@ pub(super) fn merge(space: &Space, folder: &Path) -> Result<ExitCode> {
     let points = Points { space, cells: &cells, there: &there };
     let served = there.iter().filter_map(|(number, key)| points.point(*number, key));
     let served = served.into_iter().any(|point| point["completed"].as_u64() > Some(0));
-    if space.args.output.csv {
+    if args.output.csv {
         let rows = there.iter().filter_map(|(number, key)| points.point(*number, key));
         let rows: Vec<Vec<String>> = rows.map(|point| super::row(&point, interrupted)).collect();
         show::csv(&super::header(&space.dimensions), &rows)?;

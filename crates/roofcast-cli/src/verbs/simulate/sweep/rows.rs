@@ -1,0 +1,115 @@
+//! The table of a sweep for people: a row for each run, what all runs have in common, and the bands of the forecasts.
+
+use super::{Run, about};
+use crate::input::dimensions::{Dimension, word};
+use crate::show::number::{grouped, percent, significant};
+use crate::show::table;
+use crate::verbs::simulate::text::{answered_per_s, good_per_s};
+use crate::verbs::{band_factors, common_title, question};
+use roofcast::workload::Workload;
+
+pub(super) fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
+    let title =
+        common_title(&runs.iter().map(|run| about(&run.deployment, &run.simulation)).collect::<Vec<_>>());
+    let keys: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
+    let judged = runs.iter().any(|run| run.simulation.summary.request_goodput().is_some());
+    let mut header = keys.clone();
+    header.push("req/s");
+    header.extend(judged.then_some("good/s"));
+    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "E2EL p99"]);
+    header.extend(["running", "KV held", "empty", "preempted"]);
+    let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged)).collect();
+    let overloaded: Vec<String> =
+        runs.iter().filter(|run| run.simulation.load.overloaded).map(Run::name).collect();
+    let note = if overloaded.is_empty() {
+        String::new()
+    } else {
+        let at = overloaded.join("; ");
+        table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
+    };
+    // Columns to drop are found by name, because goodput is not always present.
+    let spare = ["preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99"];
+    let spare: Vec<usize> =
+        spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
+    let text = table::fitted(&header, &rows, keys.len(), &spare);
+    format!("{title}{}{text}{}{note}{}", table::pairs(&asked(runs)), caches(&keys, runs), spans(runs))
+}
+
+/// The load and SLO that all runs have in common, by name; the varied keys are in the table.
+pub(super) fn asked(runs: &[Run]) -> Vec<(&'static str, String)> {
+    let common = |of: &dyn Fn(&Run) -> Option<String>| {
+        let first = of(runs.first()?)?;
+        runs.iter().all(|run| of(run).as_ref() == Some(&first)).then_some(first)
+    };
+    let part = |say: fn(&Workload) -> String| common(&|run| run.workload.as_ref().map(say));
+    let load: Vec<String> =
+        [part(question::arrivals), part(question::lengths)].into_iter().flatten().collect();
+    let load = (!load.is_empty()).then(|| ("load", load.join(", ")));
+    let slo = common(&|run| Some(question::slo(&run.slo))).map(|slo| ("SLO", slo));
+    load.into_iter().chain(slo).collect()
+}
+
+/// The bands of the forecasts, one line for all values with equal bands.
+fn spans(runs: &[Run]) -> String {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for run in runs {
+        let Some(bands) = &run.simulation.bands else { continue };
+        let line = band_factors(bands);
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, values)) => values.push(run.name()),
+            None => lines.push((line, vec![run.name()])),
+        }
+    }
+    let of = |values: &[String]| {
+        if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join("; ")) }
+    };
+    let text = |(line, values): &(String, Vec<String>)| {
+        table::line(&format!("80 % interval of the means{}: {line}", of(values)))
+    };
+    lines.iter().map(text).collect()
+}
+
+/// External fragmentation and block-table traffic, for runs that have either.
+fn caches(keys: &[&str], runs: &[Run]) -> String {
+    let all = || runs.iter().map(|run| run.simulation.kv_cache);
+    let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
+    if !gaps && !tables {
+        return String::new();
+    }
+    let mut header = [keys, &["blocks", "of tokens"]].concat();
+    header.extend(gaps.then_some(["external fragmentation", "scattered refusals"]).into_iter().flatten());
+    header.extend(tables.then_some(["table bytes a layer reads", "sent a step"]).into_iter().flatten());
+    let row = |run: &Run| {
+        let k = run.simulation.kv_cache;
+        let mut row: Vec<String> = run.values.iter().map(word).collect();
+        row.extend([k.blocks, k.block_size].map(grouped));
+        if gaps {
+            row.extend([percent(k.external_fragmentation), grouped(k.scattered_refusals)]);
+        }
+        if tables {
+            let bytes = k.tables.map_or([0.0; 2], |t| [t.read_bytes, t.sent_bytes]);
+            row.extend(bytes.map(|bytes| grouped(bytes.round() as u64)));
+        }
+        row
+    };
+    table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), keys.len())
+}
+
+/// The row of a run for people; `judged` is true if there is an SLO.
+fn shown(run: &Run, judged: bool) -> Vec<String> {
+    let (sum, s) = (&run.simulation.summary, &run.simulation);
+    let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
+    let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
+    let mut row: Vec<String> = run.values.iter().map(word).collect();
+    row.push(significant(answered_per_s(s)));
+    let good = || good_per_s(s).map_or_else(|| "–".to_owned(), significant);
+    row.extend(judged.then(good));
+    row.push(significant(sum.output_throughput()));
+    row.extend([sum.ttft.median, sum.ttft.p99].map(significant));
+    row.extend([sum.tpot.median, sum.tpot.p99, sum.itl.p99].map(tpot));
+    row.extend([sum.e2el.median, sum.e2el.p99].map(significant));
+    row.push(significant(s.activity.mean_running));
+    row.extend([s.kv_cache.mean_usage, s.kv_cache.internal_fragmentation].map(percent));
+    row.push(grouped(s.activity.preemptions));
+    row
+}

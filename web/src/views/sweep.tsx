@@ -1,0 +1,174 @@
+// Sweeps of Limits and Serve: one key over a list of values, drawn by the program.
+
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { dollars, grouped, percent, significant, time } from "../format";
+import type { LimitsSweepAnswer, Picture, RunSweepAnswer } from "../generated";
+import { useWork } from "../parts/asking";
+import { Select, Text } from "../parts/controls";
+import { Drawn } from "../parts/drawn";
+import { Command, Failure, Table, Working, type Column } from "../parts/show";
+import { command, without, type Spec } from "../spec";
+import type { State } from "../state";
+import type { ViewProps } from "./common";
+
+/** A key that can be swept, and the values that it takes first. */
+interface SweepKey {
+  key: string;
+  name: string;
+  values: string;
+}
+
+const CHIPS = "l4,l40s,a100-sxm-80gb,h100-sxm,h200-sxm";
+
+const LIMITS_KEYS: readonly SweepKey[] = [
+  { key: "batch", name: "batch, in sequences", values: "1..512:x2" },
+  { key: "context", name: "context, in tokens", values: "512..131072:x2" },
+  { key: "prefill", name: "prompt, in tokens", values: "128..16384:x2" },
+  { key: "tp", name: "tensor parallelism", values: "1,2,4,8" },
+  { key: "hardware.accelerator", name: "accelerator", values: CHIPS },
+  { key: "precision.weights", name: "weight format", values: "bf16,fp8" },
+  { key: "precision.kv", name: "KV cache format", values: "16,fp8" },
+  { key: "engine.name", name: "engine", values: "vllm,sglang,tensorrt-llm" },
+];
+
+const LOAD_KEYS: Readonly<Record<string, SweepKey>> = {
+  rate: { key: "workload.arrivals.rate", name: "rate, in requests/s", values: "1..32:x2" },
+  users: { key: "workload.arrivals.concurrency", name: "users at once", values: "1..128:x2" },
+};
+
+const SERVE_KEYS: readonly SweepKey[] = [
+  { key: "hardware.count", name: "accelerators", values: "1,2,4,8" },
+  { key: "hardware.accelerator", name: "accelerator", values: CHIPS },
+  { key: "precision.weights", name: "weight format", values: "bf16,fp8" },
+  { key: "precision.kv", name: "KV cache format", values: "16,fp8" },
+  { key: "engine.max_num_seqs", name: "max_num_seqs", values: "8..512:x2" },
+  { key: "engine.max_num_batched_tokens", name: "max_num_batched_tokens", values: "512..16384:x2" },
+  { key: "engine.gpu_memory_utilization", name: "gpu_memory_utilization", values: "0.5,0.7,0.9" },
+];
+
+/** The key and the values of the controls; a key of another view is the first of `keys`. */
+export function chosen(keys: readonly SweepKey[], state: Pick<State, "sweep" | "values">): SweepKey {
+  const own = keys.find((one) => one.key === state.sweep);
+  const first = own ?? (keys[0] as SweepKey);
+  return own || state.sweep === "" ? { ...first, values: state.values || first.values } : first;
+}
+
+/** Quantities of the step that stay constant while `key` is swept, of those on which the step depends. */
+export function held(key: string, state: Pick<State, "batch" | "context">): Record<string, number> {
+  if (key === "prefill") return {};
+  const { batch, context } = state;
+  return Object.fromEntries(Object.entries({ batch, context }).filter(([name]) => name !== key));
+}
+
+/** A spec without what a sweep of `key` sets. */
+export function sweepable(spec: Spec, key: string): Spec {
+  const paths: Record<string, string[]> = { tp: ["parallelism.tp"], "engine.name": ["engine.name", "engine.scheduler"] };
+  return (paths[key] ?? [key]).reduce(without, spec);
+}
+
+interface Props {
+  spec: Spec;
+  state: State;
+  set: ViewProps<never>["set"];
+}
+
+type Swept = { pictures: Picture[]; report: { points: { values: (string | number)[] }[] } };
+
+function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state, set }: Omit<Props, "spec"> & {
+  path: string;
+  keys: readonly SweepKey[];
+  /** The question about a key, without the sweep. */
+  body: (key: string) => Record<string, unknown>;
+  /** The command line of the question about a key. */
+  words: (key: string, sweep: string) => string;
+  title: string;
+  columns: readonly Column<T["report"]["points"][number]>[];
+}): JSX.Element {
+  const { key, name, values } = chosen(keys, state);
+  const work = useWork<T>(null);
+  const question = { ...body(key), sweep: `${key}=${values}` };
+  const asked = JSON.stringify(question);
+  useEffect(() => work.start(path, question), [asked]);
+  const value = (p: Swept["report"]["points"][number]) => p.values[0] ?? null;
+  const first: Column<T["report"]["points"][number]> = { name, show: (p) => (typeof value(p) === "number" ? grouped(Number(value(p))) : String(value(p))), value };
+  const points: readonly T["report"]["points"][number][] = work.answer?.report.points ?? [];
+  return (
+    <>
+      <form class="controls" aria-label="What varies" onSubmit={(e) => e.preventDefault()}>
+        <Select label="Vary" value={key} options={keys.map((one) => [one.key, one.name] as const)} change={(sweep) => set({ sweep, values: "" })} />
+        <Text label="Over the values" value={values} hint="as in 1..512:x2, 8..64:8 or 1,2,4" change={(text) => set({ sweep: key, values: text })} />
+      </form>
+      {work.busy ? <Working done={work.progress?.done ?? 0} all={work.progress?.all ?? 0} what="values" /> : null}
+      {work.error ? <Failure error={work.error} /> : null}
+      {work.answer ? (
+        <div class={work.busy || work.error ? "stale" : ""} aria-busy={work.busy}>
+          <figure class="picture swept"><Drawn pictures={work.answer.pictures} title={`${title} over ${name}`} /></figure>
+          <Table rows={points} columns={[first, ...columns]} caption={`${title} over ${name}`} file="roofcast-sweep.csv" keyed={(p) => p.values.join(" ")} />
+        </div>
+      ) : null}
+      <Command text={words(key, `${key}=${values}`)} />
+    </>
+  );
+}
+
+type StepPoint = LimitsSweepAnswer["report"]["points"][number];
+
+const STEP_COLUMNS: readonly Column<StepPoint>[] = [
+  { name: "limit", show: (p) => time(p.limit_with_communication_ms), value: (p) => p.limit_with_communication_ms, number: true },
+  { name: "forecast", show: (p) => time(p.forecast_ms), value: (p) => p.forecast_ms, number: true },
+  { name: "80 % interval", show: (p) => `${time(p.forecast_band_ms[0])} to ${time(p.forecast_band_ms[1])}`, value: (p) => p.forecast_band_ms.join(" to "), number: true },
+  { name: "tokens/s", show: (p) => grouped(p.forecast_tokens_per_s), value: (p) => p.forecast_tokens_per_s, number: true, title: () => "at the forecast" },
+  { name: "$ per M tokens", show: (p) => dollars(p.usd_per_million_tokens), value: (p) => p.usd_per_million_tokens ?? null, number: true, title: () => "at the forecast" },
+  { name: "bottleneck", show: (p) => p.bound, value: (p) => p.bound },
+  { name: "fits", show: (p) => (p.fits ? "yes" : "no"), value: (p) => p.fits ? "yes" : "no", title: () => "whether memory holds the KV cache of the step" },
+];
+
+export function LimitsSweep({ spec, state, set }: Props): JSX.Element {
+  const of = (key: string) => sweepable(spec, key);
+  const flags = (key: string) => Object.entries(held(key, state)).flatMap(([name, n]) => [`--${name}`, String(n)]);
+  return (
+    <Sweep<LimitsSweepAnswer>
+      path="/api/limits-sweep"
+      keys={LIMITS_KEYS}
+      body={(key) => ({ spec: of(key), ...held(key, state) })}
+      words={(key, sweep) => command("limits", of(key), ["--sweep", sweep, ...flags(key)])}
+      title="Time of a step and its throughput"
+      columns={STEP_COLUMNS}
+      state={state}
+      set={set}
+    />
+  );
+}
+
+type RunPoint = RunSweepAnswer["report"]["points"][number];
+
+const RUN_COLUMNS: readonly Column<RunPoint>[] = [
+  { name: "requests/s", show: (p) => significant(p.request_throughput), value: (p) => p.request_throughput, number: true, title: (p) => (p.load.overloaded ? "overload: the queue grows for as long as requests come" : "served") },
+  { name: "within the SLO/s", show: (p) => significant(p.request_goodput), value: (p) => p.request_goodput, number: true },
+  { name: "output tokens/s", show: (p) => grouped(p.output_throughput), value: (p) => p.output_throughput, number: true },
+  { name: "TTFT p50", show: (p) => time(p.p50_ttft_ms), value: (p) => p.p50_ttft_ms, number: true },
+  { name: "TTFT p99", show: (p) => time(p.p99_ttft_ms), value: (p) => p.p99_ttft_ms, number: true },
+  { name: "TPOT p50", show: (p) => time(p.p50_tpot_ms), value: (p) => p.p50_tpot_ms, number: true },
+  { name: "TPOT p99", show: (p) => time(p.p99_tpot_ms), value: (p) => p.p99_tpot_ms, number: true },
+  { name: "E2EL p99", show: (p) => time(p.p99_e2el_ms), value: (p) => p.p99_e2el_ms, number: true },
+  { name: "running", show: (p) => significant(p.activity.mean_running), value: (p) => p.activity.mean_running, number: true },
+  { name: "KV held", show: (p) => percent(p.kv_cache.mean_usage), value: (p) => p.kv_cache.mean_usage, number: true },
+  { name: "overloaded", show: (p) => (p.load.overloaded ? "yes" : "no"), value: (p) => (p.load.overloaded ? "yes" : "no") },
+];
+
+export function ServeSweep({ spec, state, set }: Props): JSX.Element {
+  const load = LOAD_KEYS[state.load];
+  return (
+    <Sweep<RunSweepAnswer>
+      path="/api/simulate-sweep"
+      keys={load ? [load, ...SERVE_KEYS] : SERVE_KEYS}
+      body={(key) => ({ spec: sweepable(spec, key) })}
+      words={(key, sweep) => command("simulate", sweepable(spec, key), ["--sweep", sweep])}
+      title="Latencies and throughput"
+      columns={RUN_COLUMNS}
+      state={state}
+      set={set}
+    />
+  );
+}
