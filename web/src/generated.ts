@@ -1,4 +1,4 @@
-// Written by `UPDATE_TYPES=1 cargo test -p roofcast-cli types_of_the_page` from the structs that answer; do not edit.
+// Written by `UPDATE_TYPES=1 cargo test -p roofcast-cli --lib schemas` from the structs that answer; do not edit.
 
 export interface CatalogAnswer {
   version: string;
@@ -8,130 +8,20 @@ export interface CatalogAnswer {
 }
 
 export interface LimitsAnswer {
-  report: {
-    schema: string;
-    model: string;
-    hardware: string;
-    count: number;
-    parallelism: Parallelism;
-    weights: string;
-    kv: string;
-    activations: string;
-    engine: EngineSettings;
-    convention: string;
-    ideal: boolean;
-    assumptions: string[];
-    batch: number;
-    context: number;
-    prompt: number;
-    mfu_limit: number;
-    mbu_limit: number;
-    fits: boolean;
-    decode: Cost;
-    decode_tokens_per_s: number;
-    prefill: Cost;
-    prefill_tokens_per_s: number;
-    ridge: Ridge[];
-    critical_batch: CriticalBatch[];
-    all_reduce: AllReduce[];
-    tensor_parallel: TensorParallel;
-    experts: ExpertsTouched | null;
-    kv_cache: KvCache;
-  };
-  capacity: {
-    schema: string;
-    model: string;
-    hardware: string;
-    count: number;
-    parallelism: Parallelism;
-    weights: string;
-    kv: string;
-    activations: string;
-    engine: EngineSettings;
-    convention: string;
-    ideal: boolean;
-    assumptions: string[];
-    context: number;
-    batch: number;
-    oversubscription: number;
-    fits: boolean;
-    short_by_bytes: number;
-    parameters: Parameters;
-    weight_bytes: number;
-    kv_bytes_per_token: number;
-    kv_bytes_per_sequence: number;
-    compute_bytes_per_token: number;
-    kv_tokens: number;
-    max_batch: number;
-    longest_context: number;
-    users: number;
-    deployments_for_users: unknown;
-    min_accelerators: number | null;
-    smallest_topology: SmallestTopology | null;
-    in_stages: unknown;
-    ranks: Rank[];
-  };
+  report: LimitsDocument;
+  capacity: CapacityDocument;
   accelerator: Accelerator;
   start: Start;
   refusal: string | null;
 }
 
 export interface LimitsSweepAnswer {
-  report: {
-    schema: string;
-    model: string;
-    hardware: string;
-    count: number;
-    parallelism: Parallelism;
-    weights: string;
-    kv: string;
-    activations: string;
-    engine: EngineSettings;
-    convention: string;
-    ideal: boolean;
-    assumptions: string[];
-    sweep: string[];
-    points: Point[];
-    interrupted: boolean;
-  };
+  report: LimitsSweepDocument;
   pictures: Picture[];
 }
 
 export interface CapacityAnswer {
-  report: {
-    schema: string;
-    model: string;
-    hardware: string;
-    count: number;
-    parallelism: Parallelism;
-    weights: string;
-    kv: string;
-    activations: string;
-    engine: EngineSettings;
-    convention: string;
-    ideal: boolean;
-    assumptions: string[];
-    context: number;
-    batch: number;
-    oversubscription: number;
-    fits: boolean;
-    short_by_bytes: number;
-    parameters: Parameters;
-    weight_bytes: number;
-    kv_bytes_per_token: number;
-    kv_bytes_per_sequence: number;
-    compute_bytes_per_token: number;
-    kv_tokens: number;
-    max_batch: number;
-    longest_context: number;
-    users: number;
-    deployments_for_users: number | null;
-    min_accelerators: number | null;
-    smallest_topology: SmallestTopology | null;
-    in_stages: SmallestTopology | null;
-    ranks: Rank[];
-    host_kv_tokens?: number | null;
-  };
+  report: CapacityDocument;
   accelerator: Accelerator;
   start: Start;
   refusal: string | null;
@@ -140,76 +30,7 @@ export interface CapacityAnswer {
 }
 
 export interface RunAnswer {
-  report: {
-    schema: string;
-    model: string;
-    hardware: string;
-    count: number;
-    parallelism: Parallelism;
-    weights: string;
-    kv: string;
-    activations: string;
-    engine: EngineSettings;
-    convention: string;
-    ideal: boolean;
-    assumptions: unknown[];
-    cost: string;
-    interrupted: boolean;
-    requests: number;
-    refused: number;
-    rejected: number;
-    duration: number;
-    completed: number;
-    failed: number;
-    total_input_tokens: number;
-    total_output_tokens: number;
-    request_throughput: number;
-    request_goodput: number | null;
-    output_throughput: number;
-    total_token_throughput: number;
-    mean_ttft_ms: number | null;
-    median_ttft_ms: number | null;
-    std_ttft_ms: number | null;
-    p50_ttft_ms: number | null;
-    p90_ttft_ms: number | null;
-    p95_ttft_ms: number | null;
-    p99_ttft_ms: number | null;
-    p999_ttft_ms: number | null;
-    mean_tpot_ms: number | null;
-    median_tpot_ms: number | null;
-    std_tpot_ms: number | null;
-    p50_tpot_ms: number | null;
-    p90_tpot_ms: number | null;
-    p95_tpot_ms: number | null;
-    p99_tpot_ms: number | null;
-    p999_tpot_ms: number | null;
-    mean_itl_ms: number | null;
-    median_itl_ms: number | null;
-    std_itl_ms: number | null;
-    p50_itl_ms: number | null;
-    p90_itl_ms: number | null;
-    p95_itl_ms: number | null;
-    p99_itl_ms: number | null;
-    p999_itl_ms: number | null;
-    mean_e2el_ms: number | null;
-    median_e2el_ms: number | null;
-    std_e2el_ms: number | null;
-    p50_e2el_ms: number | null;
-    p90_e2el_ms: number | null;
-    p95_e2el_ms: number | null;
-    p99_e2el_ms: number | null;
-    p999_e2el_ms: number | null;
-    settings: ReportedSettings;
-    activity: Activity;
-    kv_cache: CacheUse;
-    time: TimeShares;
-    limit_tpot_ms: number;
-    expense: Expense;
-    fleet: FleetUse;
-    load: OfferedLoad;
-    sessions: unknown;
-    bands: Bands | null;
-  };
+  report: SimulationDocument;
   question: string;
   slo: Slo;
   distributions: Distribution[];
@@ -218,123 +39,12 @@ export interface RunAnswer {
 }
 
 export interface RunSweepAnswer {
-  report: {
-    schema: string;
-    sweep: string[];
-    interrupted: boolean;
-    points: {
-      values: (string | number)[];
-      model: string;
-      hardware: string;
-      count: number;
-      parallelism: Parallelism;
-      weights: string;
-      kv: string;
-      activations: string;
-      engine: EngineSettings;
-      convention: string;
-      ideal: boolean;
-      assumptions: unknown[];
-      cost: string;
-      interrupted: boolean;
-      requests: number;
-      refused: number;
-      rejected: number;
-      duration: number;
-      completed: number;
-      failed: number;
-      total_input_tokens: number;
-      total_output_tokens: number;
-      request_throughput: number;
-      request_goodput: number | null;
-      output_throughput: number;
-      total_token_throughput: number;
-      mean_ttft_ms: number | null;
-      median_ttft_ms: number | null;
-      std_ttft_ms: number | null;
-      p50_ttft_ms: number | null;
-      p90_ttft_ms: number | null;
-      p95_ttft_ms: number | null;
-      p99_ttft_ms: number | null;
-      p999_ttft_ms: number | null;
-      mean_tpot_ms: number | null;
-      median_tpot_ms: number | null;
-      std_tpot_ms: number | null;
-      p50_tpot_ms: number | null;
-      p90_tpot_ms: number | null;
-      p95_tpot_ms: number | null;
-      p99_tpot_ms: number | null;
-      p999_tpot_ms: number | null;
-      mean_itl_ms: number | null;
-      median_itl_ms: number | null;
-      std_itl_ms: number | null;
-      p50_itl_ms: number | null;
-      p90_itl_ms: number | null;
-      p95_itl_ms: number | null;
-      p99_itl_ms: number | null;
-      p999_itl_ms: number | null;
-      mean_e2el_ms: number | null;
-      median_e2el_ms: number | null;
-      std_e2el_ms: number | null;
-      p50_e2el_ms: number | null;
-      p90_e2el_ms: number | null;
-      p95_e2el_ms: number | null;
-      p99_e2el_ms: number | null;
-      p999_e2el_ms: number | null;
-      settings: ReportedSettings;
-      activity: Activity;
-      kv_cache: CacheUse;
-      time: TimeShares;
-      limit_tpot_ms: number;
-      expense: Expense;
-      fleet: FleetUse;
-      load: OfferedLoad;
-      sessions: unknown;
-      bands: Bands | null;
-    }[];
-  };
+  report: SweepDocument;
   pictures: Picture[];
 }
 
 export interface PlanAnswer {
-  report: {
-    schema: string;
-    model: string;
-    cost: string;
-    minimise: string;
-    considered: number;
-    pruned: Pruned;
-    simulated: number;
-    dearer: number;
-    feasible: number;
-    requests: number;
-    confidence: number;
-    confident: boolean;
-    interrupted: boolean;
-    at_least: unknown;
-    unjudged: number;
-    assumptions: unknown[];
-    best: Choice | null;
-    cheaper: unknown[];
-    pareto: Choice[];
-    pareto_throughput: Choice[];
-    by_accelerator: Choice[];
-    ranked: Choice[];
-    nearest: Near[];
-    not_searched: string[];
-    left_out: LeftOut[];
-    not_apart: string[];
-    smallest: SmallestCount[];
-    what_if: WhatIf[];
-    over_time?: OverTime | null;
-    why: Near[];
-    launch: Launch[];
-    manifests: Manifest[];
-    quality: Quality[];
-    flops_per_dollar: FlopsPerDollar[];
-    spec: string | null;
-    bench: string | null;
-  };
+  report: PlanDocument;
   question: string;
   ttft_p99_ms: number | null;
   tpot_p99_ms: number | null;
@@ -344,17 +54,7 @@ export interface PlanAnswer {
 }
 
 export interface CurvesAnswer {
-  report: {
-    schema: string;
-    model: string;
-    cost: string;
-    load: string;
-    slo: string;
-    curves: Curve[];
-    left_out: string[];
-    simulated: number;
-    interrupted: boolean;
-  };
+  report: CurvesDocument;
   pictures: Picture[];
 }
 
@@ -367,24 +67,7 @@ export interface MeasureAnswer {
 }
 
 export interface ValidateAnswer {
-  report: {
-    schema: string;
-    rows: number;
-    predicted: number;
-    metrics: Record<string, Errors>;
-    skipped: Skipped[];
-    kinds: Record<string, ErrorStatistics>;
-    sources: Record<string, ErrorStatistics>;
-    engines: Record<string, ErrorStatistics>;
-    hardware: Record<string, ErrorStatistics>;
-    groups: {
-      group: string;
-      rows: number;
-      predicted: number;
-      metrics: Record<string, Errors>;
-    }[];
-    drafts: unknown[];
-  };
+  report: ErrorReportDocument;
   rows: Row[];
 }
 
@@ -392,7 +75,7 @@ export interface AccuracyAnswer {
   bands: Band[];
   machines: Machine[];
   tables: string[];
-  measured: View | null;
+  measured: ValidateAnswer | null;
 }
 
 export interface Accelerator {
@@ -404,20 +87,21 @@ export interface Accelerator {
   vllm_small_batches?: boolean;
   memory_bytes: number;
   usable_bytes: number;
+  memory_options?: MemoryOption[];
   bandwidth_bytes_per_s: number;
   node_size: number;
   host_speed: number;
-  multiprocessors?: number | null;
+  multiprocessors?: number;
+  fp16_accumulate_flops?: number;
+  in_band_ecc?: boolean;
   power_w: number | null;
   notes: string;
   peak_flops: Record<string, number>;
   link: Link | null;
   network: Network | null;
-  host_link?: HostLink | null;
+  host_link?: HostLink;
   price: HourlyPrice | null;
   sources: Citation[];
-  in_band_ecc?: boolean;
-  fp16_accumulate_flops?: number | null;
 }
 
 export interface Activity {
@@ -449,17 +133,17 @@ export interface AllReduce {
 }
 
 export interface Band {
-  evidence: string;
-  ttft: number[];
-  tpot: number[];
-  e2e: number[];
-  throughput: number[];
-  step: Factors | null;
-  open_loop?: Factors | null;
+  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  ttft: [number, number];
+  tpot: [number, number];
+  e2e: [number, number];
+  throughput: [number, number];
+  step?: Factors;
+  open_loop?: Factors;
 }
 
 export interface Bands {
-  evidence: string;
+  evidence: "nothing" | "architecture" | "accelerator" | "engine";
   rests_on: string;
   ttft_ms: Span;
   tpot_ms: Span;
@@ -468,7 +152,7 @@ export interface Bands {
 }
 
 export interface Basis {
-  evidence: string;
+  evidence: "nothing" | "architecture" | "accelerator" | "engine";
   exact: boolean;
   kernel: string;
 }
@@ -478,7 +162,7 @@ export interface Bounded {
   percentile: string;
   ms: number;
   most_ms: number;
-  over_seeds: number[] | null;
+  over_seeds: [number, number] | null;
 }
 
 export interface CacheUse {
@@ -492,6 +176,71 @@ export interface CacheUse {
   scattered_refusals: number;
   scattered_fragmentation: number;
   tables: Tables | null;
+  host?: HostUse;
+}
+
+export interface CapacityDocument {
+  schema: string;
+  model: string;
+  hardware: string;
+  count: number;
+  parallelism: Parallelism;
+  weights: string;
+  kv: string;
+  activations: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
+  engine: EngineSettings;
+  convention: string;
+  ideal: boolean;
+  assumptions: string[];
+  context: number;
+  batch: number;
+  oversubscription: number;
+  fits: boolean;
+  short_by_bytes: number;
+  parameters: Parameters;
+  weight_bytes: number;
+  kv_bytes_per_token: number;
+  kv_bytes_per_sequence: number;
+  compute_bytes_per_token: number;
+  kv_tokens: number;
+  host_kv_tokens?: number;
+  storage_kv_tokens?: number;
+  max_batch: number;
+  longest_context: number;
+  users: number;
+  deployments_for_users: number | null;
+  min_accelerators: number | null;
+  smallest_topology: SmallestTopology | null;
+  in_stages: SmallestTopology | null;
+  ranks: Rank[];
+  start?: Start;
+  measured?: MeasuredStart;
+  tensors?: TensorRow[];
+  checkpoint?: CheckpointFiles;
+}
+
+export interface ChangedDeployment {
+  change: string;
+  meets: boolean;
+  because: string | null;
+  ttft_p99_ms: number;
+  tpot_p99_ms: number;
+  e2el_ms: number;
+  output_tok_s: number;
+  gain: number;
+}
+
+export interface CheckpointFiles {
+  bytes: number;
+  types: CheckpointType[];
+  differences: Difference[];
+}
+
+export interface CheckpointType {
+  dtype: string;
+  tensors: number;
+  elements: number;
+  bytes: number;
 }
 
 export interface Choice {
@@ -502,29 +251,16 @@ export interface Choice {
   ep: number;
   attention_dp: number;
   replicas: number;
-  prefill: {
-    accelerator: string;
-    replicas: number;
-    tp: number;
-    pp: number;
-    ep: number;
-    attention_dp: number;
-  } | null;
-  beside: {
-    accelerator: string;
-    replicas: number;
-    tp: number;
-    pp: number;
-    ep: number;
-    attention_dp: number;
-  } | null;
+  prefill: PoolChoice | null;
+  beside: PoolChoice | null;
   weights: string;
   kv: string;
   engine: string;
   router: string;
   enable_chunked_prefill: boolean;
   enable_prefix_caching: boolean;
-  num_speculative_tokens: unknown;
+  host_tier_gib?: number;
+  num_speculative_tokens: number | null;
   max_num_batched_tokens: number;
   max_num_seqs: number;
   batch: number;
@@ -539,8 +275,8 @@ export interface Choice {
   limit: Times;
   forecast: Times;
   bound: string;
-  stage: string;
-  evidence: string | null;
+  stage: "memory" | "limit" | "estimate" | "simulation";
+  evidence: "nothing" | "architecture" | "accelerator" | "engine" | null;
   kernels: Timed | null;
   bounds: Bounded[];
   headroom: Headroom | null;
@@ -555,7 +291,7 @@ export interface Choice {
   joules_per_token: number | null;
   prefill_per_decode: number;
   bands: Bands | null;
-  spec: Record<string, Record<string, string | number | Record<string, string | number>>>;
+  spec: Record<string, unknown>;
 }
 
 export interface Citation {
@@ -576,9 +312,9 @@ export interface Cost {
   limit_ms: number;
   limit_with_communication_ms: number;
   forecast_ms: number;
-  forecast_band_ms: number[];
+  forecast_band_ms: [number, number];
   forecast_source: string;
-  bound: string;
+  bound: "memory" | "compute" | "communication";
   terms: Terms;
   mfu: number;
   mbu: number;
@@ -590,75 +326,82 @@ export interface Cost {
 
 export interface CriticalBatch {
   weight_bits: number;
-  dtype: string;
+  dtype: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
   batch: number;
+}
+
+export interface Current {
+  count: number;
+  accelerator: string;
+  cost_per_hour: number | null;
+  measured: Metrics;
+  forecast: Metrics;
+  limit: Metrics;
+  slower: number;
+  now: ChangedDeployment;
+  changes: ChangedDeployment[];
 }
 
 export interface Curve {
   name: string;
   accelerator: string;
   usd_per_hour: number | null;
-  points: {
-    users: number;
-    count: number;
-    tp: number;
-    pp: number;
-    ep: number;
-    attention_dp: number;
-    weights: string;
-    kv: string;
-    engine: string;
-    interactivity_tok_s: number;
-    output_tok_s: number;
-    output_tok_s_per_accelerator: number;
-    tpot_ms: number;
-    tpot_p99_ms: number;
-    limit_tpot_ms: number;
-    ttft_ms: number;
-    ttft_p99_ms: number;
-    e2el_ms: number;
-    cost_per_million_tokens: number | null;
-    joules_per_token: number | null;
-    bound: string;
-    missed: string | null;
-    evidence: string | null;
-    kernels: Timed | null;
-    bands: Bands | null;
-  }[];
-  best: {
-    users: number;
-    count: number;
-    tp: number;
-    pp: number;
-    ep: number;
-    attention_dp: number;
-    weights: string;
-    kv: string;
-    engine: string;
-    interactivity_tok_s: number;
-    output_tok_s: number;
-    output_tok_s_per_accelerator: number;
-    tpot_ms: number;
-    tpot_p99_ms: number;
-    limit_tpot_ms: number;
-    ttft_ms: number;
-    ttft_p99_ms: number;
-    e2el_ms: number;
-    cost_per_million_tokens: number | null;
-    joules_per_token: number | null;
-    bound: string;
-    missed: unknown;
-    evidence: string | null;
-    kernels: Timed | null;
-    bands: Bands | null;
-  } | null;
+  points: CurvePoint[];
+  best: CurvePoint | null;
+}
+
+export interface CurvePoint {
+  users: number;
+  count: number;
+  tp: number;
+  pp: number;
+  ep: number;
+  attention_dp: number;
+  weights: string;
+  kv: string;
+  engine: string;
+  interactivity_tok_s: number;
+  output_tok_s: number;
+  output_tok_s_per_accelerator: number;
+  tpot_ms: number;
+  tpot_p99_ms: number;
+  limit_tpot_ms: number;
+  ttft_ms: number;
+  ttft_p99_ms: number;
+  e2el_ms: number;
+  cost_per_million_tokens: number | null;
+  joules_per_token: number | null;
+  bound: string;
+  missed: string | null;
+  evidence: "nothing" | "architecture" | "accelerator" | "engine" | null;
+  kernels: Timed | null;
+  bands: Bands | null;
+}
+
+export interface CurvesDocument {
+  schema: string;
+  model: string;
+  cost: "limit" | "forecast";
+  load: string;
+  slo: string;
+  curves: Curve[];
+  left_out: string[];
+  simulated: number;
+  interrupted: boolean;
 }
 
 export interface Degree {
   tp: number;
   limit_ms: number;
   communication_ms: number;
-  bound: string;
+  bound: "memory" | "compute" | "communication";
+}
+
+export interface Difference {
+  place: string;
+  config: number;
+  file: number;
+  tensors: string[];
 }
 
 export interface Distribution {
@@ -673,11 +416,11 @@ export interface EngineSettings {
   block_size: number;
   max_cudagraph_capture_size: number;
   gpu_memory_utilization: number;
-  kv_layout?: string | null;
+  kv_layout?: "paged" | "flashinfer" | "vattention" | "contiguous";
 }
 
 export interface EntryLine {
-  kind: string;
+  kind: "accelerator" | "model";
   id: string;
   family: string;
   vendor: string;
@@ -693,6 +436,20 @@ export interface EntryLine {
   link: string | null;
   link_bytes_per_s: number | null;
   node_size: number | null;
+}
+
+export interface ErrorReportDocument {
+  schema: string;
+  rows: number;
+  predicted: number;
+  metrics: Record<string, Errors>;
+  skipped: Skipped[];
+  kinds: Record<string, ErrorStatistics>;
+  sources: Record<string, ErrorStatistics>;
+  engines: Record<string, ErrorStatistics>;
+  hardware: Record<string, ErrorStatistics>;
+  groups: GroupErrors[];
+  drafts: string[];
 }
 
 export interface ErrorStatistics {
@@ -728,10 +485,10 @@ export interface ExpertsTouched {
 }
 
 export interface Factors {
-  ttft: number[];
-  tpot: number[];
-  e2e: number[];
-  throughput: number[];
+  ttft: [number, number];
+  tpot: [number, number];
+  e2e: [number, number];
+  throughput: [number, number];
 }
 
 export interface FleetUse {
@@ -741,13 +498,26 @@ export interface FleetUse {
   beside: PoolUse | null;
   transfers: TransferUse | null;
   autoscale: ScalingUse | null;
-  prefixes: unknown;
+  prefixes: FoundPrefixes | null;
 }
 
 export interface FlopsPerDollar {
   accelerator: string;
   usd_per_hour: number;
   flops_per_dollar: number;
+}
+
+export interface FoundPrefixes {
+  prompt_tokens: number;
+  found_tokens: number;
+  most_tokens: number;
+}
+
+export interface GroupErrors {
+  group: string;
+  rows: number;
+  predicted: number;
+  metrics: Record<string, Errors>;
 }
 
 export interface Headroom {
@@ -759,7 +529,21 @@ export interface Headroom {
 export interface HostLink {
   kind: string;
   bytes_per_s: number;
-  memory_bytes_per_s: number | null;
+  memory_bytes_per_s?: number;
+}
+
+export interface HostUse {
+  tokens: number;
+  device_hit_rate: number;
+  host_hit_rate: number;
+  loaded_tokens: number;
+  loaded_bytes: number;
+  stored_tokens: number;
+  stored_bytes: number;
+  dropped_tokens?: number;
+  loading_s: number;
+  spared_s: number;
+  storage?: StorageUse;
 }
 
 export interface HourlyPrice {
@@ -776,12 +560,12 @@ export interface KvCache {
 }
 
 export interface Launch {
-  role: string;
+  role: "replica" | "prefill" | "decode" | "beside";
   replicas: number;
   engine: string;
   nodes: number;
   command: string | null;
-  on_others: unknown;
+  on_others: string | null;
   note: string | null;
 }
 
@@ -803,9 +587,84 @@ export interface Life {
   phases: Stay[];
 }
 
+export interface LimitsCompared {
+  name: string;
+  forecast_ms: number;
+}
+
+export interface LimitsDocument {
+  schema: string;
+  model: string;
+  hardware: string;
+  count: number;
+  parallelism: Parallelism;
+  weights: string;
+  kv: string;
+  activations: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
+  engine: EngineSettings;
+  convention: string;
+  ideal: boolean;
+  assumptions: string[];
+  batch: number;
+  context: number;
+  prompt: number;
+  mfu_limit: number;
+  mbu_limit: number;
+  fits: boolean;
+  decode: Cost;
+  decode_tokens_per_s: number;
+  prefill: Cost;
+  prefill_tokens_per_s: number;
+  ridge: Ridge[];
+  critical_batch: CriticalBatch[];
+  all_reduce: AllReduce[];
+  tensor_parallel: TensorParallel;
+  experts: ExpertsTouched | null;
+  kv_cache: KvCache;
+}
+
+export interface LimitsPoint {
+  values: (boolean | number | string)[];
+  limit_ms: number;
+  weights_ms: number;
+  kv_ms: number;
+  flops_ms: number;
+  communication_ms: number;
+  limit_with_communication_ms: number;
+  forecast_ms: number;
+  forecast_band_ms: [number, number];
+  bound: "memory" | "compute" | "communication";
+  tokens_per_s: number;
+  forecast_tokens_per_s: number;
+  mfu: number;
+  mbu: number;
+  fits: boolean;
+  usd_per_million_tokens?: number;
+  evicted_tokens_per_step?: number;
+  compared?: LimitsCompared[];
+}
+
+export interface LimitsSweepDocument {
+  schema: string;
+  model?: string;
+  hardware?: string;
+  count?: number;
+  parallelism?: Parallelism;
+  weights?: string;
+  kv?: string;
+  activations?: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
+  engine?: EngineSettings;
+  convention?: string;
+  ideal?: boolean;
+  assumptions?: string[];
+  sweep: string[];
+  points: LimitsPoint[];
+  interrupted: boolean;
+}
+
 export interface Link {
   kind: string;
-  topology: string;
+  topology: "switch" | "ring" | "mesh" | "torus" | "pcie" | "host";
   bytes_per_s: number;
   latency_s: number;
   axes: number | null;
@@ -815,18 +674,31 @@ export interface Link {
 export interface Machine {
   accelerator: string;
   architecture: string;
-  engines: Measured[];
+  engines: MachineEvidence[];
+}
+
+export interface MachineEvidence {
+  engine: string;
+  evidence: "nothing" | "architecture" | "accelerator" | "engine";
 }
 
 export interface Manifest {
   kind: string;
   text: string | null;
-  note: unknown;
+  note: string | null;
 }
 
-export interface Measured {
-  engine: string;
-  evidence: string;
+export interface MeasuredStart {
+  terms: TermComparison[];
+  unexplained_bytes?: number;
+}
+
+export interface MemoryOption {
+  id: string;
+  name: string;
+  aliases: string[];
+  memory_bytes: number;
+  usable_bytes: number;
 }
 
 export interface Metrics {
@@ -841,7 +713,7 @@ export interface Near {
   deployment: string;
   count: number;
   cost_per_hour: number | null;
-  stage: string | null;
+  stage: "memory" | "limit" | "estimate" | "simulation" | null;
   reason: string;
   factor: number | null;
 }
@@ -856,23 +728,23 @@ export interface OfferedLoad {
   offered_per_s: number | null;
   overloaded: boolean;
   stable_per_s: number | null;
-  too_short_below: unknown;
+  too_short_below: number | null;
 }
 
 export interface OperatorCost {
   name: string;
-  family: string;
+  family: "gemm" | "attention" | "indexer" | "moe" | "embedding" | "elementwise";
   layers: number;
-  dtype: string;
+  dtype: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
   flops: number;
   weight_bytes: number;
   kv_bytes: number;
   intensity: number;
-  bound: string;
+  bound: "memory" | "compute" | "communication";
   limit_ms: number;
   forecast_ms: number;
   share: number;
-  rests_on: Basis | null;
+  rests_on?: Basis;
 }
 
 export interface OverTime {
@@ -908,23 +780,126 @@ export interface Picture {
   svg: string;
 }
 
+export interface PlanDocument {
+  schema: string;
+  model: string;
+  cost: "limit" | "forecast";
+  minimise: "cost_per_hour" | "cost_per_million_tokens" | "accelerators" | "energy";
+  considered: number;
+  pruned: Pruned;
+  simulated: number;
+  dearer: number;
+  feasible: number;
+  requests: number;
+  confidence: number;
+  confident: boolean;
+  interrupted: boolean;
+  at_least: number | null;
+  unjudged: number;
+  assumptions: string[];
+  best: Choice | null;
+  cheaper: Choice[];
+  pareto: Choice[];
+  pareto_throughput: Choice[];
+  by_accelerator: Choice[];
+  ranked: Choice[];
+  nearest: Near[];
+  not_searched: string[];
+  left_out: LeftOut[];
+  not_apart: string[];
+  smallest: SmallestCount[];
+  what_if: WhatIf[];
+  over_time?: OverTime;
+  why: Near[];
+  launch: Launch[];
+  manifests: Manifest[];
+  quality: Quality[];
+  flops_per_dollar: FlopsPerDollar[];
+  spec: string | null;
+  bench: string | null;
+  current?: Current;
+  removed?: string[];
+}
+
 export interface Point {
-  values: (string | number)[];
-  limit_ms: number;
-  weights_ms: number;
-  kv_ms: number;
-  flops_ms: number;
-  communication_ms: number;
-  limit_with_communication_ms: number;
-  forecast_ms: number;
-  forecast_band_ms: number[];
-  bound: string;
-  tokens_per_s: number;
-  forecast_tokens_per_s: number;
-  mfu: number;
-  mbu: number;
-  fits: boolean;
-  usd_per_million_tokens?: number | null;
+  values: (boolean | number | string)[];
+  model: string;
+  hardware: string;
+  count: number;
+  parallelism: Parallelism;
+  weights: string;
+  kv: string;
+  activations: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
+  engine: EngineSettings;
+  convention: string;
+  ideal: boolean;
+  assumptions: string[];
+  cost: "limit" | "forecast";
+  interrupted: boolean;
+  requests: number;
+  refused: number;
+  rejected: number;
+  duration: number;
+  completed: number;
+  failed: number;
+  total_input_tokens: number;
+  total_output_tokens: number;
+  request_throughput: number;
+  request_goodput: number | null;
+  output_throughput: number;
+  total_token_throughput: number;
+  mean_ttft_ms: number | null;
+  median_ttft_ms: number | null;
+  std_ttft_ms: number | null;
+  p50_ttft_ms: number | null;
+  p90_ttft_ms: number | null;
+  p95_ttft_ms: number | null;
+  p99_ttft_ms: number | null;
+  p999_ttft_ms: number | null;
+  mean_tpot_ms: number | null;
+  median_tpot_ms: number | null;
+  std_tpot_ms: number | null;
+  p50_tpot_ms: number | null;
+  p90_tpot_ms: number | null;
+  p95_tpot_ms: number | null;
+  p99_tpot_ms: number | null;
+  p999_tpot_ms: number | null;
+  mean_itl_ms: number | null;
+  median_itl_ms: number | null;
+  std_itl_ms: number | null;
+  p50_itl_ms: number | null;
+  p90_itl_ms: number | null;
+  p95_itl_ms: number | null;
+  p99_itl_ms: number | null;
+  p999_itl_ms: number | null;
+  mean_e2el_ms: number | null;
+  median_e2el_ms: number | null;
+  std_e2el_ms: number | null;
+  p50_e2el_ms: number | null;
+  p90_e2el_ms: number | null;
+  p95_e2el_ms: number | null;
+  p99_e2el_ms: number | null;
+  p999_e2el_ms: number | null;
+  settings: ReportedSettings;
+  activity: Activity;
+  kv_cache: CacheUse;
+  time: TimeShares;
+  limit_tpot_ms: number;
+  expense: Expense;
+  fleet: FleetUse;
+  load: OfferedLoad;
+  sessions: RecordedSessions | null;
+  bands: Bands | null;
+  measured?: TpotComparison;
+}
+
+export interface PoolChoice {
+  accelerator: string;
+  replicas: number;
+  tp: number;
+  pp: number;
+  ep: number;
+  attention_dp: number;
 }
 
 export interface PoolUse {
@@ -962,6 +937,13 @@ export interface Rank {
   short_by_bytes: number;
 }
 
+export interface RecordedSessions {
+  completed: number;
+  mean_task_s: number;
+  median_task_s: number;
+  p90_task_s: number;
+}
+
 export interface Refusal {
   needed_bytes: number;
   available_bytes: number;
@@ -974,8 +956,8 @@ export interface Refusal {
 }
 
 export interface ReportedSettings {
-  scheduler: string;
-  policy: string;
+  scheduler: "static" | "orca" | "vllm-v0" | "vllm" | "sarathi" | "splitfuse" | "lightllm" | "sglang" | "llama.cpp" | "tensorrt-llm" | "tensorrt-llm-max-utilization";
+  policy: "fcfs" | "priority" | "sjf";
   max_num_seqs: number;
   max_num_batched_tokens: number;
   max_model_len: number;
@@ -985,14 +967,14 @@ export interface ReportedSettings {
 }
 
 export interface Ridge {
-  dtype: string;
+  dtype: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
   flops_per_byte: number;
 }
 
 export interface Row {
   id: string;
   source: string;
-  kind: string;
+  kind: "decode_step" | "prefill" | "prefill_batch" | "static_batch_phases" | "offline_static_batch" | "closed_loop" | "open_loop" | "offline_max_throughput" | "burst_all_at_once" | "disaggregated";
   model: string;
   hardware: string;
   topology: string;
@@ -1008,8 +990,8 @@ export interface Row {
   forecast: Metrics | null;
   limit: Metrics;
   left_out: string | null;
-  evidence: string;
-  bands: (number[] | null)[];
+  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  bands: ([number, number] | null)[];
 }
 
 export interface Run {
@@ -1023,9 +1005,9 @@ export interface Run {
   forecast: Metrics | null;
   limit: Metrics;
   left_out: string | null;
-  evidence: string;
-  bands: (number[] | null)[];
-  bound: string;
+  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  bands: ([number, number] | null)[];
+  bound: "memory" | "compute" | "communication";
   terms: Terms;
   limit_share: number | null;
   advice: string;
@@ -1059,17 +1041,105 @@ export interface SeriesPoint {
   output_tokens_per_s: number;
 }
 
+export interface SimulationDocument {
+  schema: string;
+  model: string;
+  hardware: string;
+  count: number;
+  parallelism: Parallelism;
+  weights: string;
+  kv: string;
+  activations: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
+  engine: EngineSettings;
+  convention: string;
+  ideal: boolean;
+  assumptions: string[];
+  cost: "limit" | "forecast";
+  interrupted: boolean;
+  requests: number;
+  refused: number;
+  rejected: number;
+  duration: number;
+  completed: number;
+  failed: number;
+  total_input_tokens: number;
+  total_output_tokens: number;
+  request_throughput: number;
+  request_goodput: number | null;
+  output_throughput: number;
+  total_token_throughput: number;
+  mean_ttft_ms: number | null;
+  median_ttft_ms: number | null;
+  std_ttft_ms: number | null;
+  p50_ttft_ms: number | null;
+  p90_ttft_ms: number | null;
+  p95_ttft_ms: number | null;
+  p99_ttft_ms: number | null;
+  p999_ttft_ms: number | null;
+  mean_tpot_ms: number | null;
+  median_tpot_ms: number | null;
+  std_tpot_ms: number | null;
+  p50_tpot_ms: number | null;
+  p90_tpot_ms: number | null;
+  p95_tpot_ms: number | null;
+  p99_tpot_ms: number | null;
+  p999_tpot_ms: number | null;
+  mean_itl_ms: number | null;
+  median_itl_ms: number | null;
+  std_itl_ms: number | null;
+  p50_itl_ms: number | null;
+  p90_itl_ms: number | null;
+  p95_itl_ms: number | null;
+  p99_itl_ms: number | null;
+  p999_itl_ms: number | null;
+  mean_e2el_ms: number | null;
+  median_e2el_ms: number | null;
+  std_e2el_ms: number | null;
+  p50_e2el_ms: number | null;
+  p90_e2el_ms: number | null;
+  p95_e2el_ms: number | null;
+  p99_e2el_ms: number | null;
+  p999_e2el_ms: number | null;
+  settings: ReportedSettings;
+  activity: Activity;
+  kv_cache: CacheUse;
+  time: TimeShares;
+  limit_tpot_ms: number;
+  expense: Expense;
+  fleet: FleetUse;
+  load: OfferedLoad;
+  sessions: RecordedSessions | null;
+  bands: Bands | null;
+  measured?: TpotComparison;
+}
+
 export interface Skipped {
   reason: string;
   rows: number;
 }
 
 export interface Slo {
+  ttft_p50_ms?: number;
+  ttft_p90_ms?: number;
+  ttft_p95_ms?: number;
   ttft_p99_ms: number | null;
+  ttft_p999_ms?: number;
+  tpot_p50_ms?: number;
+  tpot_p90_ms?: number;
+  tpot_p95_ms?: number;
   tpot_p99_ms: number | null;
+  tpot_p999_ms?: number;
+  e2el_p50_ms?: number;
+  e2el_p90_ms?: number;
+  e2el_p95_ms?: number;
   e2el_p99_ms: number | null;
+  e2el_p999_ms?: number;
+  itl_p50_ms?: number;
+  itl_p90_ms?: number;
+  itl_p95_ms?: number;
+  itl_p99_ms?: number;
+  itl_p999_ms?: number;
   goodput: number | null;
-  tpot_p90_ms?: number | null;
 }
 
 export interface SmallestCount {
@@ -1082,13 +1152,13 @@ export interface SmallestTopology {
   count: number;
   tp: number;
   pp: number;
-  decode_bound: string;
-  shape?: number[] | null;
+  shape?: number[];
+  decode_bound: "memory" | "compute" | "communication";
 }
 
 export interface Span {
-  factors: number[];
-  range: number[];
+  factors: [number, number];
+  range: [number, number];
 }
 
 export interface Start {
@@ -1097,8 +1167,8 @@ export interface Start {
   kv_bytes: number;
   kv_tokens: number;
   max_concurrency: number;
+  max_running_requests?: number;
   refusal: Refusal | null;
-  max_running_requests?: number | null;
 }
 
 export interface Stay {
@@ -1121,8 +1191,25 @@ export interface Step {
   bound: string;
 }
 
+export interface StorageUse {
+  tokens: number;
+  hit_rate: number;
+  loaded_tokens: number;
+  loaded_bytes: number;
+  stored_tokens: number;
+  stored_bytes: number;
+  loading_s: number;
+}
+
+export interface SweepDocument {
+  schema: string;
+  sweep: string[];
+  interrupted: boolean;
+  points: Point[];
+}
+
 export interface Tables {
-  layout: string;
+  layout: "paged" | "flashinfer" | "vattention" | "contiguous";
   read_bytes: number;
   sent_bytes: number;
 }
@@ -1132,6 +1219,25 @@ export interface TensorParallel {
   memory_bound_width: number;
   degrees: Degree[];
   useful_tp: number;
+}
+
+export interface TensorRow {
+  tensor: string;
+  operator: string;
+  layers: number;
+  copies: number;
+  shape: [number, number];
+  format: string;
+  bits: number;
+  parameters: number;
+  bytes: number;
+  flops_per_token: number;
+}
+
+export interface TermComparison {
+  term: "budget" | "weights" | "activations" | "runtime" | "graphs" | "kv" | "kv-tokens" | "concurrency";
+  measured: number;
+  forecast: number;
 }
 
 export interface Terms {
@@ -1167,6 +1273,16 @@ export interface Times {
   prefill_ms: number;
 }
 
+export interface TpotComparison {
+  tpot_ms: number;
+  forecast_ms: number;
+  band_ms: [number, number] | null;
+  limit_ms: number;
+  over_forecast: number;
+  over_limit: number;
+  verdict: "below_limit" | "fast" | "as_forecast" | "slow";
+}
+
 export interface Traffic {
   id: string;
   about: string;
@@ -1178,32 +1294,10 @@ export interface TransferUse {
   mean_ms: number;
 }
 
-export interface View {
-  report: {
-    schema: string;
-    rows: number;
-    predicted: number;
-    metrics: Record<string, Errors>;
-    skipped: Skipped[];
-    kinds: Record<string, ErrorStatistics>;
-    sources: Record<string, ErrorStatistics>;
-    engines: Record<string, ErrorStatistics>;
-    hardware: Record<string, ErrorStatistics>;
-    groups: {
-      group: string;
-      rows: number;
-      predicted: number;
-      metrics: Record<string, Errors>;
-    }[];
-    drafts: unknown[];
-  };
-  rows: Row[];
-}
-
 export interface WhatIf {
   change: string;
   meets: boolean;
   because: string;
   chance: number | null;
-  replicas: unknown;
+  replicas: number | null;
 }

@@ -20,6 +20,8 @@ mod http;
 mod input;
 mod measure;
 mod page;
+#[cfg(test)]
+mod schemas;
 #[cfg(feature = "network")]
 mod serve;
 mod show;

@@ -4,16 +4,14 @@
 //! files of this machine ([`question`]), and answered at once ([`api`]) or as lines that follow long work ([`work`]).
 //! Knows nothing about the contents of an answer.
 
-mod accuracy;
-mod api;
+pub(crate) mod accuracy;
+pub(crate) mod api;
 mod listen;
-mod measure;
+pub(crate) mod measure;
 mod models;
 mod question;
 mod results;
 mod routes;
-#[cfg(test)]
-mod types;
 mod work;
 
 pub(crate) use crate::http::guard::Guard;

@@ -15,6 +15,7 @@ use std::io::{BufWriter, Write};
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "{T}Document"))]
 pub(crate) struct Document<T: Serialize> {
     /// Name of the schema, as in `roofcast/limits/1`; the number grows when a key is removed or changes its meaning.
     pub(crate) schema: &'static str,

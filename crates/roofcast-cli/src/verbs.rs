@@ -33,17 +33,29 @@ pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parall
 
 /// The deployment that an answer is about, as in the JSON document.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct About<'a> {
+    /// Id of the served model.
     model: &'a str,
+    /// Id of the accelerator.
     hardware: Cow<'a, str>,
+    /// Total number of accelerators.
     count: u64,
+    /// Degrees of parallelism, and replicas.
     parallelism: roofcast::parallelism::Parallelism,
+    /// Format of the weights.
     weights: &'a str,
+    /// Format of the KV cache.
     kv: &'a str,
+    /// Dtype of everything that is not quantized.
     activations: roofcast::precision::Dtype,
+    /// Settings of the engine by vLLM's names, with defaults filled in.
     engine: &'a roofcast::engine_settings::EngineSettings,
+    /// Counting rules: `default`, or `seed-003` for nominal memory without any reserve.
     convention: &'static str,
+    /// True for nominal memory without any reserve.
     ideal: bool,
+    /// Assumptions for settings that the input does not contain, one sentence each.
     assumptions: &'a [String],
 }
 

@@ -220,14 +220,6 @@ fn seeds_speak_json_and_csv() {
     assert_eq!(answer["schema"], "roofcast/seeds/1");
     let ids: Vec<_> = answer["seeds"].as_array().unwrap().iter().map(|s| s["seed"].clone()).collect();
     assert_eq!(ids, ["000", "001", "003", "004"]);
-    let documented = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
-    let claim = &answer["seeds"][0]["claims"][0];
-    for key in
-        ["schema", "seed", "title"].into_iter().chain(claim.as_object().unwrap().keys().map(String::as_str))
-    {
-        assert!(documented.contains(&format!("`{key}`")), "`{key}` is not in docs/json.md");
-    }
-    assert!(documented.contains("roofcast/seeds/1"));
     // A header, and one row for each claim.
     let claims: usize =
         answer["seeds"].as_array().unwrap().iter().map(|s| s["claims"].as_array().unwrap().len()).sum();

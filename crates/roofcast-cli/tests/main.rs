@@ -41,6 +41,8 @@ mod readme;
 mod refusals;
 #[path = "suite/schedule.rs"]
 mod schedule;
+#[path = "suite/schemas.rs"]
+mod schemas;
 #[path = "suite/scripted.rs"]
 mod scripted;
 #[path = "suite/serve.rs"]

@@ -122,7 +122,7 @@ def test_a_spec_is_a_path_a_text_or_a_dict(tmp_path):
     # Keywords override the spec, and a dict of settings becomes `--set`.
     assert roofcast.limits(spec, tp=1).parallelism.tp == 1
     kept = roofcast.capacity(spec, set={"engine.gpu_memory_utilization": 0.5})
-    assert kept.engine["gpu_memory_utilization"] == 0.5
+    assert kept.engine.gpu_memory_utilization == 0.5
 
 
 def test_a_deployment_asks_its_verbs():

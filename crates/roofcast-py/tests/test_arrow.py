@@ -57,4 +57,4 @@ def test_rows_of_every_answer_are_tables():
     assert decode["limit_ms"].sum() == pytest.approx(limits.decode.limit_ms)
     assert len(pyarrow.table(limits.table())) == len(limits.decode.operators) + len(limits.prefill.operators)
     with pytest.raises(AttributeError, match="records=True"):
-        sweep.points[0].records()
+        roofcast.simulate(requests=50).records()

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 /// One accelerator of the catalog. Rates are dense (no sparsity) and per second; sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Accelerator {
     /// Lower-case id, as in `h100-sxm`.
@@ -92,6 +93,7 @@ fn usual_host() -> f64 {
 
 /// Variant of a catalog entry with another memory size; all other figures are the entry's.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MemoryOption {
     /// Lower-case id, as in `m4-max-64gb`.
@@ -109,6 +111,7 @@ pub struct MemoryOption {
 
 /// Link between an accelerator and the memory of its host.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HostLink {
     /// Kind of link, as in `pcie5`, `nvlink-c2c`.
@@ -123,6 +126,7 @@ pub struct HostLink {
 
 /// Link between the accelerators of a node.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Kind of link, as in `nvlink4`, `pcie4`, `ici`.
@@ -143,6 +147,7 @@ pub struct Link {
 
 /// Shape of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// Switch: any accelerator reaches any other at full rate.
@@ -173,6 +178,7 @@ impl Topology {
 
 /// Network between nodes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// Kind of network, as in `infiniband-ndr`.
@@ -185,6 +191,7 @@ pub struct Network {
 
 /// Price of one accelerator for one hour.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HourlyPrice {
     /// Dollars per accelerator and hour, on demand.
@@ -197,6 +204,7 @@ pub struct HourlyPrice {
 
 /// Public document that supports figures of an entry.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Citation {
     /// Keys of the entry that the document supports.

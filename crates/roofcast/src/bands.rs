@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// Bands of a forecast: each contains the measured value in eight cases of ten.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bands {
     /// Depth of evidence: how much of the deployment has been measured.
     pub(crate) evidence: Evidence,
@@ -25,6 +26,7 @@ pub struct Bands {
 
 /// 10th and 90th percentile of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Span {
     /// 10th and 90th percentile of the ratio measured / forecast.
     pub factors: [f64; 2],

@@ -34,6 +34,7 @@ const METRICS: [(usize, f64); 3] = [(0, 0.5), (1, 1.0), (2, 0.7)];
 
 /// Part of the data that cross-validation leaves out in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaveOut {
     /// All rows of one source.
@@ -68,6 +69,7 @@ impl LeaveOut {
 
 /// One fitted number of one engine.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Number {
     /// Name of the engine, as in `vllm`, with the versions if they are not the newest: `vllm before 0.14.0
     /// (2026-01)`.

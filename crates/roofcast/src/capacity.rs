@@ -33,6 +33,7 @@ pub struct CapacityQuestion {
 
 /// Answer of [`capacity`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
     /// True if the weights fit and leave room for KV cache. `max_batch` shows whether a sequence of the context fits.
     pub fits: bool,
@@ -77,6 +78,7 @@ pub struct Capacity {
 
 /// The smallest topology that holds weights and batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SmallestTopology {
     /// Number of accelerators.
     pub count: u64,

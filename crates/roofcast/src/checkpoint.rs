@@ -12,6 +12,7 @@ use crate::units::Bytes;
 
 /// One tensor as stored in a file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stored {
     /// Name in the file.
     pub(crate) name: String,

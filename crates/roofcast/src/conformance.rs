@@ -22,6 +22,7 @@ pub enum RecordedTrace {
 
 /// The first step in which a replay and its trace differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepDifference {
     /// Index of the step.
     pub step: u64,

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// Bottleneck of a step or an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Bottleneck {
     /// HBM bandwidth.
@@ -57,6 +58,7 @@ impl Utilization {
 
 /// Cost of one operator, summed over all layers that have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OperatorCost {
     /// Kind of operator, as in `qkv_proj`.
     pub name: OperatorKind,
@@ -91,6 +93,7 @@ pub struct OperatorCost {
 
 /// Times that a forecast adds outside operators.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddedTimes {
     /// Time of norms, rotary embeddings, cache writes, activations, routing and sampling.
     #[serde(rename = "small_kernels_ms")]
@@ -118,6 +121,7 @@ impl AddedTimes {
 /// Time of each total at its own rate, as if it were alone. The times overlap, so they are not a partition of the
 /// limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Terms {
     /// Bytes of all weights over the bandwidth.
     #[serde(rename = "weights_ms")]
@@ -135,6 +139,7 @@ pub struct Terms {
 
 /// The cost of one forward pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// Limit without messages between ranks.
     #[serde(rename = "limit_ms")]

@@ -24,6 +24,7 @@ const SWAP_SPACE: f64 = 4.0;
 /// Settings of an engine with defaults filled in. Answers show the sizes of a step, the memory fraction and the
 /// layout.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EngineSettings {
     /// Sequences that run at one time; in vLLM on each data-parallel rank, see [`crate::Deployment::seats`].
     pub max_num_seqs: u64,

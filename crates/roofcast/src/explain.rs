@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// One kind of tensor, summed over all layers that have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TensorRow {
     /// Module path within the layer.
     pub tensor: &'static str,

@@ -42,6 +42,7 @@ pub(crate) enum MeasuredTimes {
 
 /// Measurement or assumption that an operator's time is based on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Basis {
     /// Depth of evidence: how similar the measured kernel is.
     pub evidence: Evidence,

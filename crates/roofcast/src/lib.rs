@@ -40,6 +40,8 @@ pub mod report;
 pub mod resolved;
 pub mod router;
 pub mod scheduler;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod seeds;
 pub(crate) mod shares;
 pub mod simulate;

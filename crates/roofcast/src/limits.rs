@@ -32,6 +32,7 @@ pub struct LimitsQuestion {
 
 /// Answer of [`limits`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// True if weights and the batch fit in memory; the times are valid in either case.
     pub fits: bool,
@@ -59,6 +60,7 @@ pub struct Limits {
 
 /// Routed experts of one layer that a decode step reads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExpertsTouched {
     /// Number of experts of the layer.
     pub count: u64,
@@ -70,6 +72,7 @@ pub struct ExpertsTouched {
 
 /// Ridge point of a dtype.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ridge {
     /// Dtype of the arithmetic.
     pub dtype: Dtype,
@@ -79,6 +82,7 @@ pub struct Ridge {
 
 /// Tokens in a step from which on linear layers are compute-bound.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CriticalBatch {
     /// Bits per weight.
     pub weight_bits: u32,
@@ -90,6 +94,7 @@ pub struct CriticalBatch {
 
 /// Degrees beyond which tensor parallelism does not shorten a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TensorParallel {
     /// Highest degree at which a compute-bound layer is not link-bound: d_ff × link rate / peak, with both directions
     /// of every axis in use.
@@ -105,6 +110,7 @@ pub struct TensorParallel {
 
 /// Decode step at one degree of tensor parallelism.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Degree {
     /// Number of accelerators over which each layer is sharded.
     pub tp: u64,
@@ -120,6 +126,7 @@ pub struct Degree {
 
 /// Comparison of keeping the KV cache with recomputing it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KvCache {
     /// Time of a decode step that reads the cache.
     #[serde(rename = "cached_ms")]
@@ -301,6 +308,7 @@ fn kv_flops_share(deployment: &Deployment) -> f64 {
 
 /// Arithmetic intensity of a linear layer at one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntensityPoint {
     /// Rows of the batch.
     pub batch: u64,

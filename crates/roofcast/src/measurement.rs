@@ -22,6 +22,7 @@ use serde::Serialize;
 
 /// Kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MeasurementKind {
     /// Time of one decode step.
@@ -123,6 +124,7 @@ impl MeasurementKind {
 
 /// Metrics of a point, measured or forecast: times in ms, and tokens per second of the whole deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Metrics {
     /// Time to first token, in ms.
     pub ttft_ms: Option<f64>,

@@ -48,6 +48,7 @@ const CONTEXT: Bytes = Bytes(625 << 20);
 
 /// Division of one rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rank {
     /// Bytes that the engine may use.
     pub budget_bytes: Bytes,

@@ -116,6 +116,7 @@ impl Layer {
 
 /// Parameter counts of a model, without multi-token-prediction layers and vision towers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parameters {
     /// Number of all weights; tied weights are counted once.
     pub total: u64,

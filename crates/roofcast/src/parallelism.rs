@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// Degrees of parallelism, all at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parallelism {
     /// Degree of tensor parallelism.
     pub tp: u64,

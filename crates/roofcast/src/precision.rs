@@ -16,6 +16,7 @@ use std::str::FromStr;
 
 /// Dtype in which a chip computes; each has its own dense peak rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// IEEE single precision.

@@ -17,6 +17,7 @@ pub type Quantiles = [f64; PROBABILITIES.len()];
 
 /// Workload preset: one entry of `catalog/workloads`.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
     /// Name of the preset.
@@ -43,6 +44,7 @@ pub struct Preset {
 
 /// Published statistics of recorded lengths.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PresetStatistics {
     /// Quantiles of prompt tokens.

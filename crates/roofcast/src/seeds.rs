@@ -77,6 +77,7 @@ impl FromStr for Seed {
 
 /// Assessment of a printed figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SeedVerdict {
     /// The printed digits follow from the seed's own inputs.
@@ -112,6 +113,7 @@ impl SeedVerdict {
 
 /// One printed figure of a seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Claim {
     /// Section of the text.
     pub section: &'static str,

@@ -47,6 +47,7 @@ pub struct RunOptions {
 
 /// A simulated run and its results.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Simulation {
     /// Cost model of a step.
     pub cost: CostKind,
@@ -101,6 +102,7 @@ pub struct Simulation {
 
 /// An engine's settings with every default filled in, by vLLM's names.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportedSettings {
     /// The scheduling policy.
     pub(crate) scheduler: SchedulerKind,
@@ -122,6 +124,7 @@ pub struct ReportedSettings {
 
 /// Work of the engines, summed over replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Activity {
     /// Number of steps.
     pub steps: u64,
@@ -151,6 +154,7 @@ pub struct Activity {
 
 /// Use of the KV cache of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheUse {
     /// Number of blocks that requests can hold.
     pub blocks: u64,
@@ -179,6 +183,7 @@ pub struct CacheUse {
 
 /// Use of the host tier, over all replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostUse {
     /// Number of tokens that the host pool of one replica holds.
     pub tokens: u64,
@@ -209,6 +214,7 @@ pub struct HostUse {
 
 /// Use of the storage below the host tier, over all replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StorageUse {
     /// Number of tokens that the storage of one replica holds.
     pub tokens: u64,
@@ -228,6 +234,7 @@ pub struct StorageUse {
 
 /// HBM traffic and host transfers of block tables for the decodes of one step, on average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tables {
     /// Layout of the KV cache in memory.
     pub(crate) layout: KvLayout,
@@ -239,6 +246,7 @@ pub struct Tables {
 
 /// Recorded sessions that ended in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedSessions {
     /// Number of sessions whose last answer arrived.
     pub completed: u64,
@@ -252,6 +260,7 @@ pub struct RecordedSessions {
 
 /// Seconds of the replicas' time, by bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeShares {
     /// Seconds bound by memory bandwidth.
     pub memory_s: f64,
@@ -287,6 +296,7 @@ impl TimeShares {
 
 /// Cost and energy of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Expense {
     /// Dollars per hour of all accelerators; `None` if a price is unknown.
     pub dollars_per_hour: Option<f64>,

@@ -9,6 +9,7 @@ use std::ops::{Add, AddAssign, Mul};
 
 /// Size in bytes. Arithmetic saturates at 2^64 bytes, more than any machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -76,6 +77,7 @@ impl Sum for Bytes {
 
 /// Number of floating-point (or integer) operations; a multiply-add counts as two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Flops(pub u128);
 
@@ -122,11 +124,13 @@ impl Sum for Flops {
 
 /// Rate of memory or of a link, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct ByteRate(pub f64);
 
 /// Rate of arithmetic, in operations per second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct FlopRate(pub f64);
 

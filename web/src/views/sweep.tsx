@@ -73,7 +73,7 @@ interface Props {
   set: ViewProps<never>["set"];
 }
 
-type Swept = { pictures: Picture[]; report: { points: { values: (string | number)[] }[] } };
+type Swept = { pictures: Picture[]; report: { points: { values: (boolean | number | string)[] }[] } };
 
 function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state, set }: Omit<Props, "spec"> & {
   path: string;
@@ -90,7 +90,10 @@ function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state
   const question = { ...body(key), sweep: `${key}=${values}` };
   const asked = JSON.stringify(question);
   useEffect(() => work.start(path, question), [asked]);
-  const value = (p: Swept["report"]["points"][number]) => p.values[0] ?? null;
+  const value = (p: Swept["report"]["points"][number]) => {
+    const first = p.values[0] ?? null;
+    return typeof first === "boolean" ? String(first) : first;
+  };
   const first: Column<T["report"]["points"][number]> = { name, show: (p) => (typeof value(p) === "number" ? grouped(Number(value(p))) : String(value(p))), value };
   const points: readonly T["report"]["points"][number][] = work.answer?.report.points ?? [];
   return (

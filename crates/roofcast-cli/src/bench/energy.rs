@@ -63,10 +63,13 @@ pub(super) enum Source {
 
 /// Energy and power of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Energy {
     /// Name of the metric that was used.
     pub(crate) meter: &'static str,
+    /// Energy in joules.
     pub(crate) joules: f64,
+    /// Mean power in watts.
     pub(crate) mean_w: f64,
     /// Joules per output token; the tokens include warm-up requests.
     pub(crate) joules_per_output_token: Option<f64>,

@@ -11,7 +11,8 @@ use roofcast::record::{Outcome, Record};
 use roofcast::spec::Slo;
 use roofcast::summary::{FIGURES, RunSummary, Statistics};
 use roofcast::units::Picoseconds;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use std::collections::BTreeMap;
 
 /// Least fraction of the requested load that a valid run offers.
@@ -21,13 +22,17 @@ const LEAST_SHARE: f64 = 0.95;
 const MOST_FAILED: f64 = 0.01;
 
 /// The load that was asked for.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Requested {
     /// Users of a closed loop, each with one request in flight.
+    #[serde(rename = "requested_concurrency")]
     pub(crate) concurrency: Option<u64>,
     /// Requests per second of an open loop.
+    #[serde(rename = "requested_rate")]
     pub(crate) rate: Option<f64>,
     /// True if users pause between requests, so that fewer requests are in flight than there are users.
+    #[serde(skip)]
     pub(crate) thinks: bool,
 }
 
@@ -41,40 +46,59 @@ pub(crate) struct Judge {
 }
 
 /// State of the client itself, which shows if the client distorted the measurement.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ClientState {
     /// Mean lag of the client's loop in milliseconds.
     pub(crate) lag_ms_mean: f64,
+    /// Median lag in milliseconds.
     pub(crate) lag_ms_p50: f64,
+    /// 99th percentile of the lag in milliseconds.
     pub(crate) lag_ms_p99: f64,
+    /// Largest lag in milliseconds.
     pub(crate) lag_ms_max: f64,
     /// Delay from a request's due time to its sending, 99th percentile in milliseconds.
     pub(crate) send_delay_ms_p99: f64,
     /// Processor time of the client in seconds.
     pub(crate) cpu_s: f64,
+    /// Processor seconds of the client per 1,000 tokens.
     pub(crate) cpu_s_per_1k_tokens: f64,
 }
 
 /// Results of a run and the verdict on its validity.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
+    /// True if the run is valid.
     pub(crate) valid: bool,
     /// True if the user ended the run.
+    #[serde(skip)]
     pub(crate) interrupted: bool,
     /// Reasons why the run is invalid, one sentence each.
     pub(crate) invalid_because: Vec<String>,
     /// Caveats that do not invalidate the run, one sentence each.
     pub(crate) warnings: Vec<String>,
+    #[serde(flatten)]
     pub(crate) summary: RunSummary,
+    #[serde(flatten, serialize_with = "keys::ttft")]
+    #[cfg_attr(test, schemars(schema_with = "keys::ttft_schema"))]
     pub(crate) ttft_from_schedule: Statistics,
+    #[serde(flatten, serialize_with = "keys::e2el")]
+    #[cfg_attr(test, schemars(schema_with = "keys::e2el_schema"))]
     pub(crate) e2el_from_schedule: Statistics,
+    #[serde(flatten)]
     pub(crate) requested: Requested,
+    /// Mean number of requests in flight, from sending to the end of the answer, while all users were active.
     pub(crate) achieved_concurrency: f64,
+    /// Largest number of requests in flight.
     pub(crate) max_concurrent_requests: u64,
+    /// Largest number of chunks with tokens that were read in one second.
     pub(crate) max_output_tokens_per_s: u64,
     /// Rate of the schedule as drawn, in requests per second; `None` if the server sets the pace.
     pub(crate) scheduled_rate: Option<f64>,
+    /// Requests per second that were sent.
     pub(crate) achieved_rate: Option<f64>,
+    /// State of the load generator itself.
     pub(crate) client: ClientState,
     /// Failures by kind, and the first message of each.
     pub(crate) failures: BTreeMap<Outcome, Failures>,
@@ -82,6 +106,7 @@ pub(crate) struct Report {
     pub(crate) exact_prompts: Option<f64>,
     /// Number of completed answers with fewer tokens than requested.
     pub(crate) short_answers: u64,
+    /// Fraction of the requested tokens that arrived.
     pub(crate) answered_share: Option<f64>,
     /// Number of completed answers whose tokens the server did not count.
     pub(crate) uncounted_answers: u64,
@@ -89,18 +114,23 @@ pub(crate) struct Report {
     pub(crate) cached_share: Option<f64>,
     /// Number of prompts that had been sent before.
     pub(crate) repeated_prompts: u64,
-    /// Number of requests that were sent twice.
+    /// Number of requests that were sent twice, because a kept connection ended before their answer.
     pub(crate) resent: u64,
-    /// Number of requests that the client cancelled on purpose.
+    /// Number of requests that the client cancelled by `--cancel-share`.
     pub(crate) cancelled: u64,
+    /// Requests at either end that are not counted.
     pub(crate) window: Window,
+    /// Mean gap between chunks along the answers.
     pub(crate) itl_by_position: Vec<Position>,
 }
 
 /// Failures of one kind.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Failures {
+    /// Number of failures.
     pub(crate) count: u64,
+    /// Message of the first one.
     pub(crate) first: String,
 }
 
@@ -243,40 +273,39 @@ fn failures(records: &[Record]) -> BTreeMap<Outcome, Failures> {
     found
 }
 
-impl Serialize for Report {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("valid", &self.valid)?;
-        map.serialize_entry("invalid_because", &self.invalid_because)?;
-        map.serialize_entry("warnings", &self.warnings)?;
-        let summary = serde_json::to_value(&self.summary).map_err(serde::ser::Error::custom)?;
-        for (key, value) in summary.as_object().into_iter().flatten() {
-            map.serialize_entry(key, value)?;
+/// Serialization of statistics as the keys of a document, one for each figure except the standard deviation.
+mod keys {
+    use super::{FIGURES, SerializeMap, Serializer, Statistics};
+
+    fn written<S: Serializer>(s: &Statistics, name: &str, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for (figure, of) in FIGURES.into_iter().filter(|(figure, _)| *figure != "std") {
+            map.serialize_entry(&format!("{figure}_{name}_from_schedule_ms"), &s.figure(of))?;
         }
-        for (name, s) in [("ttft", &self.ttft_from_schedule), ("e2el", &self.e2el_from_schedule)] {
-            for (figure, of) in FIGURES.into_iter().filter(|(figure, _)| *figure != "std") {
-                map.serialize_entry(&format!("{figure}_{name}_from_schedule_ms"), &s.figure(of))?;
-            }
-        }
-        map.serialize_entry("requested_concurrency", &self.requested.concurrency)?;
-        map.serialize_entry("achieved_concurrency", &self.achieved_concurrency)?;
-        map.serialize_entry("max_concurrent_requests", &self.max_concurrent_requests)?;
-        map.serialize_entry("max_output_tokens_per_s", &self.max_output_tokens_per_s)?;
-        map.serialize_entry("requested_rate", &self.requested.rate)?;
-        map.serialize_entry("scheduled_rate", &self.scheduled_rate)?;
-        map.serialize_entry("achieved_rate", &self.achieved_rate)?;
-        map.serialize_entry("client", &self.client)?;
-        map.serialize_entry("failures", &self.failures)?;
-        map.serialize_entry("exact_prompts", &self.exact_prompts)?;
-        map.serialize_entry("short_answers", &self.short_answers)?;
-        map.serialize_entry("answered_share", &self.answered_share)?;
-        map.serialize_entry("uncounted_answers", &self.uncounted_answers)?;
-        map.serialize_entry("cached_share", &self.cached_share)?;
-        map.serialize_entry("repeated_prompts", &self.repeated_prompts)?;
-        map.serialize_entry("resent", &self.resent)?;
-        map.serialize_entry("cancelled", &self.cancelled)?;
-        map.serialize_entry("window", &self.window)?;
-        map.serialize_entry("itl_by_position", &self.itl_by_position)?;
         map.end()
+    }
+
+    pub(super) fn ttft<S: Serializer>(s: &Statistics, to: S) -> Result<S::Ok, S::Error> {
+        written(s, "ttft", to)
+    }
+
+    pub(super) fn e2el<S: Serializer>(s: &Statistics, to: S) -> Result<S::Ok, S::Error> {
+        written(s, "e2el", to)
+    }
+
+    #[cfg(test)]
+    fn described(suffix: &str, about: &str) -> schemars::Schema {
+        let names: Vec<&str> = FIGURES.iter().map(|(figure, _)| *figure).filter(|f| *f != "std").collect();
+        roofcast::schema::figures(&names, suffix, about)
+    }
+
+    #[cfg(test)]
+    pub(super) fn ttft_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        described("ttft_from_schedule_ms", "time from a request's due time to its first token")
+    }
+
+    #[cfg(test)]
+    pub(super) fn e2el_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        described("e2el_from_schedule_ms", "time from a request's due time to the end of its answer")
     }
 }

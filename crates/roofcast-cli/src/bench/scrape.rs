@@ -27,9 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Metrics that a server reported during a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ServerMetrics {
     /// Number of successful scrapes.
     pub(crate) samples: u64,
+    /// Gauges by name.
     pub(crate) gauges: BTreeMap<String, Level>,
     /// Growth of each counter over the run, by name.
     pub(crate) counters: BTreeMap<String, f64>,
@@ -53,8 +55,11 @@ impl ServerMetrics {
 
 /// Mean and maximum of a gauge over a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Level {
+    /// Mean of the samples.
     pub(crate) mean: f64,
+    /// Largest sample.
     pub(crate) max: f64,
 }
 

@@ -9,11 +9,15 @@ use std::collections::BTreeMap;
 
 /// Warm-up and cool-down: requests at either end of a run that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Window {
+    /// Requests excluded at the start.
     pub(crate) warmup: u64,
+    /// Requests excluded at the end.
     pub(crate) cooldown: u64,
-    /// Seconds of warm-up from the first request's due time; `cooldown_s` counts back from the last one's.
+    /// Seconds of the schedule excluded at the start.
     pub(crate) warmup_s: f64,
+    /// Seconds of the schedule excluded at the end.
     pub(crate) cooldown_s: f64,
 }
 
@@ -83,11 +87,15 @@ pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
 
 /// Gaps between chunks at one range of positions in the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Position {
     /// First gap of the range; gaps of an answer count from 1.
     pub(crate) from: u64,
+    /// Number of the last gap.
     pub(crate) to: u64,
+    /// Number of gaps.
     pub(crate) gaps: u64,
+    /// Mean of the gaps in milliseconds.
     pub(crate) mean_ms: f64,
 }
 

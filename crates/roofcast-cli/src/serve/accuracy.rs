@@ -33,7 +33,8 @@ pub(super) struct Accuracy {
 
 /// Data for the page.
 #[derive(Serialize)]
-pub(super) struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AccuracyAnswer"))]
+pub(crate) struct Answer<'a> {
     pub(super) bands: Vec<Band>,
     pub(super) machines: Vec<Machine>,
     pub(super) tables: Vec<&'a str>,
@@ -43,6 +44,7 @@ pub(super) struct Answer<'a> {
 
 /// Evidence for one accelerator, by engine.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Machine {
     accelerator: String,
     architecture: String,
@@ -51,6 +53,7 @@ pub(super) struct Machine {
 
 /// Evidence for one engine on an accelerator.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MachineEvidence"))]
 struct Measured {
     engine: &'static str,
     evidence: Evidence,

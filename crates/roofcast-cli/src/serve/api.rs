@@ -36,7 +36,8 @@ const TRACED: u64 = 200_000;
 
 /// Choices that the page offers: models, accelerators, engines and workloads.
 #[derive(Serialize)]
-pub(super) struct Listing<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CatalogAnswer"))]
+pub(crate) struct Listing<'a> {
     pub(super) version: &'static str,
     pub(super) models: Vec<Cow<'a, EntryLine>>,
     pub(super) accelerators: Vec<Cow<'a, EntryLine>>,
@@ -45,6 +46,7 @@ pub(super) struct Listing<'a> {
 
 /// A published workload that the page offers.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Traffic<'a> {
     id: &'a str,
     about: &'a str,

@@ -24,7 +24,8 @@ const MOST_RUNS: usize = 32;
 
 /// Data for the page.
 #[derive(Serialize)]
-pub(super) struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MeasureAnswer"))]
+pub(crate) struct Answer {
     file: String,
     model: String,
     hardware: String,
@@ -34,6 +35,7 @@ pub(super) struct Answer {
 
 /// One run of the client, with its comparison.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Run {
     source: &'static str,
     /// Kind of the measurement, as in `closed_loop`.

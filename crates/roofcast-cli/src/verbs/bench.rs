@@ -6,11 +6,11 @@ mod date;
 mod detailed;
 mod measurements;
 mod picture;
-mod runs;
-mod search;
+pub(crate) mod runs;
+pub(crate) mod search;
 mod setup;
 mod speech;
-mod sweep;
+pub(crate) mod sweep;
 mod table;
 mod view;
 
@@ -40,15 +40,21 @@ const SCHEMA: &str = "roofcast/bench/2";
 
 /// The server and model that are measured, as in the JSON document.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Subject<'a> {
+    /// URL of the server.
     url: &'a str,
+    /// Path of the endpoint.
     endpoint: &'static str,
+    /// vLLM's name of the API.
     backend: &'static str,
     /// vLLM's older key for the backend.
     endpoint_type: &'static str,
+    /// Name sent as `model`.
     model_id: &'a str,
     /// The tokenizer's file if one is given, else the model.
     tokenizer_id: &'a str,
+    /// Start of the run in UTC.
     date: String,
     /// Assumptions of limit and forecast, if the hardware is known.
     assumptions: &'a [String],
@@ -56,10 +62,15 @@ struct Subject<'a> {
 
 /// One measured run, with limit and forecast.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchPoint"))]
 struct Point {
+    /// Number of requests sent.
     num_prompts: u64,
+    /// Requested requests per second, or `inf` in a closed loop.
     request_rate: Value,
+    /// Shape of the gaps between requests: 1 is Poisson, and in a closed loop; `null` for even gaps.
     burstiness: Option<f64>,
+    /// Users of a closed loop.
     max_concurrency: Option<u64>,
     #[serde(flatten)]
     report: Report,
@@ -79,12 +90,15 @@ struct Files {
     page: Option<Alone>,
 }
 
+/// One run against a live server, with limit and forecast.
 #[derive(Serialize)]
-struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Bench"))]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
     #[serde(flatten)]
     point: &'a Point,
+    /// Results of earlier runs, with `--baseline`.
     baselines: &'a [Baseline],
     #[serde(flatten)]
     detailed: Option<Detailed>,

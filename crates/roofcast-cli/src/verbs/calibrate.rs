@@ -1,7 +1,7 @@
 //! `roofcast calibrate FILE…`: fits the time that an engine adds to its kernels, and evaluates the fit on held-out
 //! rows.
 
-mod times;
+pub(crate) mod times;
 
 use crate::args::CalibrateArgs;
 use crate::input::measurements::Points;
@@ -25,12 +25,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/calibrate/2";
 
+/// Fitted times of engines, and their errors on held-out rows.
 #[derive(Default, Serialize)]
-struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Calibration"))]
+pub(crate) struct Answer {
     /// Number of rows in the files; the next field counts the rows that the fit uses.
     rows: usize,
-    /// True if Ctrl-C came before the fit was done, in which case there is no calibration.
+    /// True if Ctrl-C or SIGTERM came before the fit was done; then the other keys are empty, and no file is written.
     interrupted: bool,
+    /// Fitted numbers.
     numbers: Vec<Number>,
     /// Errors on held-out rows, by the way of choosing the rows that are held out, then by metric.
     left_out: BTreeMap<LeaveOut, BTreeMap<&'static str, Errors>>,
@@ -38,10 +41,15 @@ struct Answer {
 
 /// Relative errors of one metric, as fractions of the measured value.
 #[derive(Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LeftOutErrors"))]
 struct Errors {
+    /// Number of rows.
     n: usize,
+    /// Median of the signed errors.
     bias: f64,
+    /// Median of the absolute errors.
     median_ape: f64,
+    /// 90th percentile of the absolute errors.
     p90_ape: f64,
 }
 

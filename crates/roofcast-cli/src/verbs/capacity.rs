@@ -1,6 +1,6 @@
 //! `roofcast capacity`: the memory that a deployment needs, and the requests that fit.
 
-mod sweep;
+pub(crate) mod sweep;
 pub(crate) mod view;
 
 use super::{About, MACHINE};
@@ -24,21 +24,31 @@ use std::process::ExitCode;
 /// Name and version of the answer's schema.
 pub(crate) const SCHEMA: &str = "roofcast/capacity/1";
 
+/// Capacity: the sequences and tokens that fit in memory, and the memory of everything else.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Capacity"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
+    /// Requested tokens of context of each sequence.
     context: u64,
+    /// Requested number of sequences.
     batch: u64,
+    /// Users per sequence in memory.
     oversubscription: f64,
     #[serde(flatten)]
     capacity: &'a Capacity,
+    /// The engine's start-up report, by the rules of each engine; absent unless `engine.max_model_len`,
+    /// `hardware.memory_used_gib` or a command is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Start>,
+    /// Comparison with the log of `--measured-log`.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
+    /// Tensors of the model, with `--explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<TensorRow>>,
+    /// Contents of the files of the checkpoint, with `--explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint: Option<Files>,
 }
@@ -65,17 +75,27 @@ impl<'a> Answer<'a> {
 
 /// Tensors in the checkpoint's files, and their differences from the model.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CheckpointFiles"))]
 struct Files {
+    /// Size of all tensors.
     bytes: Bytes,
+    /// Tensors by type.
     types: Vec<Type>,
+    /// Differences from the config.
     differences: Vec<Difference>,
 }
 
+/// The tensors of one type in a checkpoint.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CheckpointType"))]
 struct Type {
+    /// Name of the type in the files.
     dtype: String,
+    /// Number of tensors.
     tensors: u64,
+    /// Number of elements.
     elements: u64,
+    /// Size of the tensors.
     bytes: Bytes,
 }
 
@@ -175,8 +195,11 @@ fn logged(path: &Path) -> anyhow::Result<Logged> {
 
 /// The memory terms in an engine's log, compared with the forecast.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MeasuredStart"))]
 struct Measured {
+    /// Terms of the log, each with its forecast.
     terms: Vec<TermComparison>,
+    /// Bytes of the log's budget that no term of the log explains.
     #[serde(skip_serializing_if = "Option::is_none")]
     unexplained_bytes: Option<f64>,
 }

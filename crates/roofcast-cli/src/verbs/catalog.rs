@@ -1,7 +1,7 @@
 //! `roofcast catalog`: lists the embedded entries, shows one with its sources, or makes a new one.
 
 mod add;
-mod entry;
+pub(crate) mod entry;
 mod filter;
 
 use crate::args::{CatalogArgs, CatalogVerb};
@@ -24,9 +24,13 @@ const HEADER: [&str; 8] =
 
 /// The entries that pass the filters, as in the JSON document.
 #[derive(Serialize)]
-struct Entries<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CatalogList"))]
+pub(crate) struct Entries<'a> {
+    /// Accelerators that pass the filters.
     accelerators: Vec<&'a Accelerator>,
+    /// Models that pass the filters.
     models: Vec<Facts<'a>>,
+    /// Workloads that pass the filters.
     workloads: Vec<&'a Preset>,
 }
 

@@ -7,20 +7,33 @@ use roofcast::conformance::{StepDifference, compare, parse};
 use serde::Serialize;
 use std::process::ExitCode;
 
+/// Recorded steps of real schedulers, replayed.
 #[derive(Serialize)]
-struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Conformance"))]
+pub(crate) struct Answer {
+    /// True if every step of every trace was reproduced.
     agree: bool,
+    /// Traces in the order of their files.
     traces: Vec<Replayed>,
 }
 
+/// A replayed trace.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Replayed {
+    /// Name of the file.
     file: String,
+    /// Name of the trace.
     name: String,
+    /// Recorded engine: vLLM or SGLang.
     engine: &'static str,
+    /// Version of the engine.
     version: String,
+    /// Number of recorded steps.
     steps: u64,
+    /// True if every step was reproduced.
     agree: bool,
+    /// First difference; `null` if every step was reproduced.
     difference: Option<StepDifference>,
 }
 

@@ -24,16 +24,27 @@ use std::time::Duration;
 /// Fraction of the time that a thread may wait for a processor before the user is warned.
 const MOST_WAIT: f64 = 0.05;
 
+/// Measured rates of this machine; rates are per second of CPU time of the threads.
 #[derive(Serialize)]
-struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "HardwareMeasure"))]
+pub(crate) struct Answer {
+    /// Description of the machine by its system.
     machine: Machine,
+    /// Number of timed spans of each rate.
     repeats: usize,
+    /// Length of a span in milliseconds.
     repeat_ms: u64,
+    /// Approximate size of the buffer.
     buffer_bytes: Bytes,
+    /// Rates of memory.
     memory: Vec<MemoryRate>,
+    /// Rates of arithmetic.
     compute: Vec<ComputeRate>,
+    /// Formats for which this processor has no instructions.
     not_measured: Vec<&'static str>,
+    /// GPUs that a tool lists.
     gpus: Vec<Gpu>,
+    /// Output of a tool instead of a list.
     gpu_notes: Vec<String>,
     /// The measured machine as an accelerator; `None` if rates are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,20 +53,33 @@ struct Answer {
     interrupted: bool,
 }
 
+/// A rate of memory.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct MemoryRate {
+    /// Operation; a copy counts bytes read and written.
     operation: Operation,
+    /// Size of the buffer's pages.
     pages: Pages,
+    /// Fraction of the buffer in huge pages.
     huge_share: Option<f64>,
+    /// Number of threads.
     threads: usize,
+    /// Bytes per second.
     bytes_per_s: Spread,
 }
 
+/// A rate of arithmetic.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ComputeRate {
+    /// Format of the operands.
     dtype: &'static str,
+    /// Instructions that were timed.
     instructions: &'static str,
+    /// Number of threads.
     threads: usize,
+    /// Operations per second; a multiply-add counts as two.
     operations_per_s: Spread,
 }
 

@@ -10,16 +10,23 @@ use std::process::ExitCode;
 
 const SCHEMA: &str = "roofcast/keys/1";
 
+/// Keys of a spec that a search finds.
 #[derive(Serialize)]
-struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Keys"))]
+pub(crate) struct Answer {
+    /// The keys in the order of a spec.
     keys: Vec<Line>,
 }
 
 /// A key with its flag, unit and default, as text.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KeyLine"))]
 struct Line {
+    /// Dotted key.
     key: &'static str,
+    /// Flag that sets the key; `null` if none does.
     flag: Option<String>,
+    /// Description of the key with its unit and default.
     about: &'static str,
 }
 

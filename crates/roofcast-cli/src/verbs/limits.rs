@@ -24,14 +24,21 @@ use view::View;
 /// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/limits/1";
 
+/// Limits and forecasts of one decode step of the batch, and of one prompt.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Limits"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
+    /// Sequences in the decode step.
     batch: u64,
+    /// Tokens of context of each sequence.
     context: u64,
+    /// Tokens of the prompt.
     prompt: u64,
+    /// Fraction of peak FLOP/s that counts as reachable.
     mfu_limit: f64,
+    /// Fraction of peak bandwidth that counts as reachable.
     mbu_limit: f64,
     #[serde(flatten)]
     limits: &'a Limits,
@@ -126,14 +133,21 @@ fn asked_of(step: &StepArgs, deployment: &mut Deployment) -> LimitsQuestion {
     }
 }
 
+/// The step and the prompt with each setting of a kind.
 #[derive(Serialize)]
-struct Compared<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsCompare"))]
+pub(crate) struct Compared<'a> {
     #[serde(flatten)]
     about: About<'a>,
+    /// Kind of the settings, as given to `--compare`.
     comparison: Comparison,
+    /// Sequences in the decode step.
     batch: u64,
+    /// Tokens of context of each sequence.
     context: u64,
+    /// Tokens of the prompt.
     prompt: u64,
+    /// Forecasts with each setting.
     alternatives: &'a [Alternative],
 }
 
@@ -348,12 +362,19 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
     )
 }
 
+/// Arithmetic intensity of one layer over the batch size.
 #[derive(Serialize)]
-struct Curve<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Intensity"))]
+pub(crate) struct Curve<'a> {
+    /// Id of the accelerator.
     hardware: &'a str,
+    /// Rows of the layer's weights.
     rows: u64,
+    /// Columns of the layer's weights.
     columns: u64,
+    /// Format of the weights.
     weights: &'a str,
+    /// Intensity at each batch size.
     points: Vec<IntensityPoint>,
 }
 

@@ -42,10 +42,15 @@ const SPEC: &str = "best.toml";
 /// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/plan/3";
 
+/// A plan: the deployments that meet the SLO, best first.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Plan"))]
 pub(crate) struct Answer<'a> {
+    /// Id of the served model.
     model: &'a str,
+    /// Cost by which steps are priced: the limit or the forecast.
     cost: CostKind,
+    /// Objective that the best deployment minimises.
     minimise: Objective,
     #[serde(flatten)]
     plan: &'a Plan,

@@ -10,15 +10,23 @@ use roofcast::seeds::{Claim, Seed, claims};
 use serde::Serialize;
 use std::process::ExitCode;
 
+/// Claims of published texts, recomputed.
 #[derive(Serialize)]
-struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Seeds"))]
+pub(crate) struct Answer {
+    /// The texts.
     seeds: Vec<Text>,
 }
 
+/// A published text with its claims.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SeedText"))]
 struct Text {
+    /// Number of the text, as in `003`.
     seed: &'static str,
+    /// Title of the text.
     title: &'static str,
+    /// Figures of the text.
     claims: Vec<Claim>,
 }
 

@@ -1,7 +1,7 @@
 //! `roofcast simulate`: forecasts the metrics that a benchmark client would measure.
 
 mod beside;
-mod find;
+pub(crate) mod find;
 mod series;
 pub(crate) mod sweep;
 mod text;
@@ -36,7 +36,9 @@ const SECTIONS: [&str; 8] =
 /// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/simulate/2";
 
+/// Forecast of the metrics that a benchmark client would measure under a load.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Simulation"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,

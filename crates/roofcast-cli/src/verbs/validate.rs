@@ -1,6 +1,6 @@
 //! `roofcast validate FILE…`: compares forecasts with measurements.
 
-mod ranking;
+pub(crate) mod ranking;
 mod split;
 mod tables;
 pub(crate) mod view;
@@ -31,7 +31,9 @@ use view::View;
 /// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/validate/2";
 
+/// Errors of forecasts against measurements.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Validation"))]
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: ErrorReport,
@@ -39,6 +41,7 @@ pub(crate) struct Answer {
     split: Split,
     /// Reasons for refused rows, each with its file and line.
     refused: Vec<String>,
+    /// Recorded runs, replayed with their own arrivals, settings and KV blocks.
     runs: Vec<Replay>,
     /// True if rows are missing because Ctrl-C came before they were forecast.
     interrupted: bool,

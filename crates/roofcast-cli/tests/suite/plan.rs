@@ -287,7 +287,7 @@ fn first_choices_are_judged_where_all_were_measured() {
     // Interactivities are 111.1, 83.3, 153.8 and 117.6; their lower median is 111.1.
     assert!((sweep["interactivity_tok_s"].as_f64().unwrap() - 1000.0 / 9.0).abs() < 1e-9);
     assert!(roofcast(&format!("validate {path} --ranking")).out.contains("of 1 sweeps"));
-    crate::output::assert_documented("ranking", &answer);
+    crate::schemas::assert_conforms("ranking", &answer);
     // A single configuration is not a sweep.
     let (_folder, path) = file("one.csv", format!("{header}{}{}", rows[0], rows[1]).as_bytes());
     let refused = roofcast(&format!("validate {path} --ranking"));

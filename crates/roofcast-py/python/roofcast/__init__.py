@@ -9,6 +9,7 @@ Keywords are the flags of the program ``roofcast``, specs its spec files, answer
 milliseconds where names end in ``_ms``, sizes bytes, money US dollars.
 """
 
+from roofcast import _showing as _showing
 from roofcast._native import VERSION as __version__
 from roofcast._native import Error, Table
 from roofcast.entities import Accelerator, Deployment, Model

@@ -1,6 +1,7 @@
 """Dataclasses from JSON documents.
 
-Knows: how a field's type determines the reading of its key. The dataclasses define the meaning of keys.
+Knows: how a field's type determines the reading of its key. ``answers`` has the dataclasses, ``_showing`` their headlines
+and rows.
 """
 
 from __future__ import annotations
@@ -80,7 +81,13 @@ class Document(Part):
 
     def _rows(self) -> Sequence[Mapping[str, JSON]]:
         """The rows of ``table()``, with the keys of the document."""
-        return [self.to_dict()]
+        return rows_of(self)
+
+    def records(self) -> Table:
+        """Every request as Arrow, if ``simulate(…, records=True)`` kept them; times are in ms since the start of the run."""
+        if self._records is None:
+            raise AttributeError("records were not kept: simulate(…, records=True)")
+        return self._records
 
     def table(self) -> Table:
         """The answer's rows as Arrow. Keys of nested objects are joined by points; nested lists are JSON text."""
@@ -94,7 +101,7 @@ class Document(Part):
 
     def headline(self) -> str:
         """The answer in one line."""
-        return self.schema
+        return headline_of(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.headline()}>"
@@ -104,11 +111,29 @@ class Document(Part):
 
     def _shown(self) -> Sequence[Mapping[str, JSON]]:
         """The rows that a notebook shows."""
-        return self._rows()
+        return shown_of(self)
 
     def _repr_html_(self) -> str:
         rows = list(self._shown())
         return _escaped(self.headline(), "p") + (self.svg or "") + _html_table(rows)
+
+
+@functools.singledispatch
+def headline_of(answer: Document) -> str:
+    """The answer in one line."""
+    return answer.schema
+
+
+@functools.singledispatch
+def rows_of(answer: Document) -> Sequence[Mapping[str, JSON]]:
+    """The rows of the answer's table: the document itself."""
+    return [answer.to_dict()]
+
+
+@functools.singledispatch
+def shown_of(answer: Document) -> Sequence[Mapping[str, JSON]]:
+    """The rows that a notebook shows: all rows."""
+    return answer._rows()
 
 
 MOST_ROWS = 20
@@ -199,6 +224,8 @@ def _read(hint: Any, value: JSON, place: str) -> Any:
         return tuple(_read(inner, item, place) for inner, item in zip(within, value, strict=True))
     if origin is dict:
         return {key: _read(within[1], item, f"{place}.{key}") for key, item in value.items()}
+    if origin is typing.Literal:
+        return value
     if dataclasses.is_dataclass(hint):
         made: Any = object.__new__(typing.cast(type, hint))
         _set(made, value, place)

@@ -28,8 +28,9 @@ from roofcast._document import document
 from roofcast._native import Error
 from roofcast._questions import Done, questions
 from roofcast._questions import document as written
-from roofcast.answers import Capacity, Limits, Plan, Study, Sweep, Validation
+from roofcast.answers import Capacity, Limits, Plan, Sweep, Validation
 from roofcast.progress import Progress, shown
+from roofcast.study import Study
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -262,7 +263,7 @@ def sweep(
     """One simulation for each combination of values, as :func:`roofcast.sweep`, spread over workers; the same bytes.
 
     Other values of ``verb`` give a plan, the limits, a capacity or a validation for each combination: a
-    :class:`roofcast.answers.Study`, whose points have the answers of the function with that name. Keys of ``over`` are
+    :class:`roofcast.study.Study`, whose points have the answers of the function with that name. Keys of ``over`` are
     then keywords of the verb or dotted keys of the spec; the first argument of ``validate`` is its files.
 
     ``cells`` is a folder where finished runs are stored as Parquet, each under a hash of the version and of everything

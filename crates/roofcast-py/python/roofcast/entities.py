@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from roofcast import verbs
+from roofcast import answers, verbs
 from roofcast._ask import Spec, ask, spec_text
-from roofcast._document import Document, Part, fill
-from roofcast.answers import Capacity, Limits, Parameters, Plan, Simulation
+from roofcast._document import fill
+from roofcast.answers import Capacity, Limits, Plan, Simulation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from roofcast._flags import CapacityFlags, LimitsFlags, PlanFlags, SimulateFlags
 
 
-@dataclass(init=False, repr=False, eq=False)
-class Entry(Document):
-    """An entry of the catalog, found by its id or an alias."""
+class Model(answers.Model):
+    """A model of the catalog: ``Model("llama-3.1-8b")``, by its Hugging Face id or an alias.
 
-    id: str
-    aliases: list[str]
+    ``weight_bytes`` is the size of the weights as published, ``kv_bytes_per_token`` of the KV cache in the checkpoint's own
+    format at 4,096 tokens. For a model of your own, give the path of its ``config.json`` as the model.
+    """
 
     def __init__(self, name: str) -> None:
         fill(self, ask("catalog", [name]))
@@ -30,64 +29,7 @@ class Entry(Document):
         return self.id
 
 
-@dataclass(init=False, repr=False, eq=False)
-class Model(Entry):
-    """A model of the catalog: ``Model("llama-3.1-8b")``, by its Hugging Face id or an alias.
-
-    ``weight_bytes`` is the size of the weights as published, ``kv_bytes_per_token`` of the KV cache in the checkpoint's own
-    format at 4,096 tokens. For a model of your own, give the path of its ``config.json`` as the model.
-    """
-
-    source: str
-    family: str
-    parameters: Parameters
-    weights: str
-    weight_bytes: int
-    kv: str
-    kv_bytes_per_token: int
-    config: dict[str, Any]
-    max_context: int | None = None
-    published_parameters: int | None = None
-    published_total: str | None = None
-    published_active: str | None = None
-    read_as: str | None = None
-
-    def headline(self) -> str:
-        return f"{self.id}: {self.parameters.total / 1e9:.4g}e9 parameters, {self.weights}, {self.weight_bytes / 1e9:.4g} GB"
-
-
-@dataclass(init=False, repr=False, eq=False)
-class Link(Part):
-    """A link between accelerators: bytes per second in one direction, latency in seconds."""
-
-    kind: str
-    bytes_per_s: float
-    latency_s: float
-    topology: str | None = None
-    axes: int | None = None
-    wraps: int | None = None
-
-
-@dataclass(init=False, repr=False, eq=False)
-class Price(Part):
-    """Price in dollars per hour, with its date and source."""
-
-    usd_per_hour: float
-    date: str
-    source: str
-
-
-@dataclass(init=False, repr=False, eq=False)
-class HostLink(Part):
-    """The link to the host's memory: bytes per second in one direction."""
-
-    kind: str
-    bytes_per_s: float
-    memory_bytes_per_s: float | None = None
-
-
-@dataclass(init=False, repr=False, eq=False)
-class Accelerator(Entry):
+class Accelerator(answers.Accelerator):
     """An accelerator of the catalog: ``Accelerator("h100-sxm")``.
 
     ``memory_bytes`` is the nominal size, ``usable_bytes`` the size that the driver reports, ``peak_flops`` dense FLOP/s
@@ -95,27 +37,11 @@ class Accelerator(Entry):
     hardware.
     """
 
-    name: str
-    vendor: str
-    architecture: str
-    memory_bytes: int
-    usable_bytes: int
-    bandwidth_bytes_per_s: float
-    node_size: int
-    peak_flops: dict[str, float]
-    sources: list[dict[str, str]]
-    host_speed: float | None = None
-    power_w: float | None = None
-    multiprocessors: int | None = None
-    fp16_accumulate_flops: float | None = None
-    notes: str | None = None
-    link: Link | None = None
-    network: Link | None = None
-    host_link: HostLink | None = None
-    price: Price | None = None
+    def __init__(self, name: str) -> None:
+        fill(self, ask("catalog", [name]))
 
-    def headline(self) -> str:
-        return f"{self.name}: {self.memory_bytes / 1e9:.4g} GB, {self.bandwidth_bytes_per_s / 1e12:.3g} TB/s"
+    def __str__(self) -> str:
+        return self.id
 
 
 class Deployment:

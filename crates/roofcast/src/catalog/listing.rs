@@ -18,6 +18,7 @@ const TEXT: &str = include_str!("../../catalog/index.csv");
 
 /// Kind of entry that a line describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
     /// An accelerator.
@@ -28,6 +29,7 @@ pub enum EntryKind {
 
 /// The facts of one entry in a listing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EntryLine {
     /// Kind of the entry.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// Difference between file and config in one place.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// Layer number, or `outside the layers`.
     pub place: String,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Bands of one depth of evidence: 10th and 90th percentile of measured over forecast, for a closed loop.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Band {
     /// Depth of evidence that the band applies to.
@@ -40,6 +41,7 @@ pub enum Load {
 
 /// 10th and 90th percentile of measured over forecast, by metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Factors {
     /// Factors of the time to first token.
@@ -76,6 +78,7 @@ impl Band {
 
 /// Depth of evidence: how much of a deployment has been measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
     /// No similar deployment was measured.

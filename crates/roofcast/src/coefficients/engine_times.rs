@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// One number in microseconds, with its prior and bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Constant {
     /// Fitted value that forecasts use, in microseconds.

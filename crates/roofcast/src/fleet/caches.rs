@@ -9,6 +9,7 @@ use crate::workload::Prompt;
 
 /// Prompt tokens that were in the prefix caches of replicas when the router chose one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FoundPrefixes {
     /// Prompt tokens of all requests.
     pub prompt_tokens: u64,

@@ -13,6 +13,7 @@ use crate::workload::Request;
 
 /// Verdict on overload: did more requests arrive than could be served?
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OfferedLoad {
     /// Arrival rate in requests per second; `None` in a closed loop.
     pub offered_per_s: Option<f64>,

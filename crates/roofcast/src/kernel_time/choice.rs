@@ -230,6 +230,7 @@ pub(crate) fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chi
 
 /// Engine, version and accelerator of the kernel tables behind a forecast.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Timed {
     /// Name of the engine whose kernels were timed.
     pub engine: String,

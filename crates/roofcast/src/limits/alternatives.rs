@@ -18,6 +18,7 @@ use serde::Serialize;
 
 /// Kind of setting that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Comparison {
     /// Attention backends: `attention_backend`.
@@ -32,6 +33,7 @@ pub enum Comparison {
 
 /// One setting with its forecasts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alternative {
     /// Name of the setting, as in `naive`.
     pub name: String,

@@ -15,6 +15,7 @@ const MIB: f64 = 1_048_576.0;
 
 /// Term of the division of an accelerator's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Term {
     /// Memory that the engine may use.
@@ -151,6 +152,7 @@ impl Logged {
 
 /// One term, measured and forecast, in bytes, tokens, or hundredths of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TermComparison {
     /// Term that is compared.
     pub term: Term,

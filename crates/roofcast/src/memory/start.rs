@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// Memory figures that one engine reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Start {
     /// Longest request in tokens.
     pub max_model_len: u64,
@@ -34,6 +35,7 @@ pub struct Start {
 
 /// Reason why an engine does not start, with settings that would help.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// KV bytes that one request of `max_model_len` tokens needs on the rank with the least room.
     pub needed_bytes: Bytes,

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// Family of kernels with common efficiencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     /// GEMMs with dense weights.

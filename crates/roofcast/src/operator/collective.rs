@@ -12,6 +12,7 @@ use serde::Serialize;
 
 /// Times of one all-reduce by one algorithm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AllReduce {
     /// Name of the algorithm: `ring`, `tree`, `nodes`, or `torus` with its axes.
     pub algorithm: String,
@@ -118,6 +119,7 @@ pub(crate) fn least(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Pico
 
 /// Messages of one forward pass on its busiest rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Communication {
     /// Number of all-reduces of the residual stream, in all layers.
     pub(crate) all_reduces: u64,

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 /// The answer of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// Number of deployments in the search.
     pub considered: u64,
@@ -98,6 +99,7 @@ impl Plan {
 
 /// Number of deployments that each stage ruled out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pruned {
     /// Deployments that do not fit in memory.
     pub memory: u64,
@@ -109,6 +111,7 @@ pub struct Pruned {
 
 /// A reason, and the number of deployments that were skipped for this reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Text of the reason.
     pub reason: String,
@@ -118,6 +121,7 @@ pub struct LeftOut {
 
 /// A deployment that misses the SLO, or that the user asked about by name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Near {
     /// Description of the deployment.
     pub deployment: String,
@@ -135,6 +139,7 @@ pub struct Near {
 
 /// The smallest number of accelerators of one kind that holds the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SmallestCount {
     /// Catalog id of the accelerator.
     pub accelerator: String,
@@ -146,6 +151,7 @@ pub struct SmallestCount {
 
 /// A change, and its effect on the best deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhatIf {
     /// Text of the change.
     pub change: String,
@@ -163,6 +169,7 @@ pub struct WhatIf {
 
 /// One pool of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolChoice {
     /// Catalog id of the accelerator.
     pub accelerator: String,
@@ -175,6 +182,7 @@ pub struct PoolChoice {
 
 /// One simulated deployment, with its results under the workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
     /// Index of the deployment in the search.
     #[serde(skip)]
@@ -279,6 +287,7 @@ pub struct Choice {
     /// Bands of the means; `None` at the limit.
     pub bands: Option<Bands>,
     /// Keys to add to the plan's spec, as TOML, so that `roofcast simulate` repeats the proof.
+    #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, serde_json::Value>"))]
     pub spec: toml::Table,
     /// Keys to remove from the plan's spec, as in `engine.speculative`.
     #[serde(skip)]
@@ -331,6 +340,7 @@ pub(super) fn told(summary: &RunSummary, slo: &Slo) -> String {
 
 /// Times of a decode step and of a prefill by one cost model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Times {
     /// Time per output token at the offered load in milliseconds.
     pub tpot_ms: f64,
@@ -340,6 +350,7 @@ pub struct Times {
 
 /// Peak 16-bit operations that a dollar buys.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlopsPerDollar {
     /// Catalog id of the accelerator.
     pub accelerator: String,

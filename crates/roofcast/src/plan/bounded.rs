@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// A bounded percentile of a run, with its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bounded {
     /// Name of the metric, as in `TTFT`.
     pub metric: &'static str,

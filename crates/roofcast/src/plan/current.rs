@@ -31,6 +31,7 @@ const BUDGETS: [u64; 4] = [1024, 2048, 8192, 16_384];
 
 /// The current deployment, and alternatives to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Current {
     /// Total number of accelerators.
     pub count: u64,
@@ -54,6 +55,7 @@ pub struct Current {
 
 /// A deployment on the existing accelerators, with one setting changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ChangedDeployment"))]
 pub struct Alternative {
     /// Text of the change, as keys of the spec.
     pub change: String,

@@ -31,6 +31,7 @@ const ROUNDING: f64 = 1.001;
 
 /// Stages that judge a deployment, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SearchStage {
     /// Ruled out, because the deployment does not fit in memory.

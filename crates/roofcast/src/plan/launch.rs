@@ -16,6 +16,7 @@ use serde::Serialize;
 
 /// Role of a replica in its fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaRole {
     /// Computes prompts and decodes.
@@ -37,6 +38,7 @@ impl ReplicaRole {
 
 /// The command that starts one replica with one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Launch {
     /// Role of the replicas that the command starts.
     pub role: ReplicaRole,

@@ -24,6 +24,7 @@ const DYNAMO_IMAGE: &str = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.6.1";
 
 /// One file for a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Manifest {
     /// Name of the cluster software: `kubernetes`, `llm-d` or `dynamo`.
     pub kind: &'static str,

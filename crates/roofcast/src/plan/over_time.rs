@@ -27,6 +27,7 @@ const ROUNDS: usize = 24;
 
 /// Replicas of a deployment over time, with their cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverTime {
     /// Length of an interval in seconds.
     pub interval_s: f64,
@@ -52,6 +53,7 @@ pub struct OverTime {
 
 /// Replicas and results of one interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScheduleInterval {
     /// Start of the interval in seconds.
     pub from_s: f64,

@@ -20,6 +20,7 @@ pub(super) const GOODPUT: &str = "goodput";
 
 /// Distance to the nearest bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Headroom {
     /// Name of the metric, as in `TTFT`, or `goodput`.
     pub metric: &'static str,

@@ -16,6 +16,7 @@ const UNKNOWN: &str = "no measurement was found";
 
 /// The effect of one format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Quality {
     /// Name of the format, as in `fp8`.

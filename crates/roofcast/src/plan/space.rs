@@ -26,6 +26,7 @@ const BUDGETS: [Option<u64>; 3] = [None, Some(2048), Some(16_384)];
 
 /// Parallelism of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cut {
     /// Tensor-parallel degree.
     pub tp: u64,

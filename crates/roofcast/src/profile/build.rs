@@ -51,6 +51,7 @@ pub struct Built {
 
 /// Report on the tables that were read and the rules that were applied.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BuildReport {
     /// Size of the profiles' file in bytes.
     pub bytes: usize,
@@ -68,6 +69,7 @@ pub struct BuildReport {
 
 /// Report on a section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SectionReport {
     /// Name of the section's table, see [`super::KernelTable::name`].
     pub table: &'static str,
@@ -94,6 +96,7 @@ pub struct SectionReport {
 
 /// Report on the file of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileReport {
     /// Path of the file.
     pub file: String,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// A measured mean TPOT with forecast, limit and verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TpotComparison {
     /// Measured mean TPOT in milliseconds.
     pub tpot_ms: f64,
@@ -27,6 +28,7 @@ pub struct TpotComparison {
 
 /// Position of a measured time relative to limit and band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TpotVerdict {
     /// Below the limit, so that the deployment or the load differs from the description.

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// The replicas of a run, by pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetUse {
     /// Number of accelerators of all replicas.
     pub accelerators: u64,
@@ -30,6 +31,7 @@ pub struct FleetUse {
 
 /// Starts and stops of replicas in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScalingUse {
     /// Seconds that replicas were up, including start-up, summed over replicas.
     pub replica_seconds: f64,
@@ -57,6 +59,7 @@ fn scaled(scaling: &Scaling, duration: f64) -> ScalingUse {
 
 /// Use of the replicas of one pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolUse {
     /// Catalog id of the accelerator.
     pub accelerator: String,
@@ -76,6 +79,7 @@ pub struct PoolUse {
 
 /// KV transfers between replicas in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferUse {
     /// Number of KV transfers.
     pub count: u64,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Algorithms of decode attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionBackend {
     /// Scores are written to memory and read again; grouped keys and values are first expanded to every query head.
@@ -38,6 +39,7 @@ impl AttentionBackend {
 
 /// HTTP servers between the engine and its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Frontend {
     /// The engine's own server, a Python program with asyncio.
@@ -51,6 +53,7 @@ pub enum Frontend {
 
 /// Layouts of a request's KV cache in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum KvLayout {
     /// Blocks at any address, found by a table with one row per sequence (vLLM).

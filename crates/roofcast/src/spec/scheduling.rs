@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 /// Scheduling policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerKind {
     /// One batch at a time, until its longest output ends (FasterTransformer).
@@ -71,6 +72,7 @@ impl SchedulerKind {
 
 /// Orders of the queue of waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum QueuePolicy {
     /// First come, first served.
@@ -216,6 +218,7 @@ pub enum ReservationKind {
 
 /// Models of the cost of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CostKind {
     /// The limit of the hardware.

@@ -80,6 +80,7 @@ impl SearchSpec {
 
 /// Objectives of a plan; all are minimised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
     /// Dollars per hour for the deployment.

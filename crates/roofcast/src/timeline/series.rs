@@ -42,6 +42,7 @@ pub struct Series {
 
 /// The levels within one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeriesPoint {
     /// Start of the interval in milliseconds.
     pub start_ms: f64,

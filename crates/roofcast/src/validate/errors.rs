@@ -16,6 +16,7 @@ const Z80: f64 = 0.841_621_233_572_9;
 
 /// Errors of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Errors {
     /// Number of rows.
     pub n: u64,
@@ -42,6 +43,7 @@ pub struct Errors {
 
 /// Numbers of rows, and errors, of a set of rows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorStatistics {
     /// Number of rows in the set.
     pub rows: u64,
@@ -53,6 +55,7 @@ pub struct ErrorStatistics {
 
 /// Rows that were omitted for one reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// Reason why the rows were omitted.
     pub reason: String,
@@ -62,6 +65,7 @@ pub struct Skipped {
 
 /// A group of rows and its errors.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupErrors {
     /// Model, accelerator, engine and weights.
     pub group: String,
@@ -72,6 +76,7 @@ pub struct GroupErrors {
 
 /// Errors over all rows, and over each subset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorReport {
     /// Numbers of rows and errors over all kinds of measurement.
     #[serde(flatten)]

@@ -19,6 +19,7 @@ const CLOSE_TO_BEST: f64 = 0.95;
 
 /// Quality of the first choices over all sweeps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankingQuality {
     /// Results of each sweep.
     pub sweeps: Vec<MeasuredSweep>,
@@ -36,6 +37,7 @@ pub struct RankingQuality {
 
 /// One sweep, and the first choice in it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasuredSweep {
     /// Source, model, accelerator and lengths.
     pub sweep: String,
@@ -55,6 +57,7 @@ pub struct MeasuredSweep {
 
 /// Comparison of disaggregated pools with replicas that do both phases.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolComparison {
     /// Model, accelerator, formats and lengths.
     pub load: String,

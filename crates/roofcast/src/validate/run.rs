@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 /// Errors of the replay of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replay {
     /// Name of the run.
     pub name: String,
@@ -28,6 +29,7 @@ pub struct Replay {
 
 /// Errors of each metric of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunMetrics {
     /// Time to first token.
     pub ttft_ms: Compared,
@@ -39,16 +41,25 @@ pub struct RunMetrics {
 
 /// One metric, measured and replayed; errors are predicted/measured − 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[allow(missing_docs)] // the names say it
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compared {
+    /// Mean of the measured values.
     pub mean_measured: f64,
+    /// Mean of the forecast values.
     pub mean_predicted: f64,
+    /// Forecast over measured mean, minus 1.
     pub mean_error: f64,
+    /// Median of the measured values.
     pub(crate) p50_measured: f64,
+    /// Median of the forecast values.
     pub(crate) p50_predicted: f64,
+    /// Forecast over measured median, minus 1.
     pub p50_error: f64,
+    /// 99th percentile of the measured values.
     pub(crate) p99_measured: f64,
+    /// 99th percentile of the forecast values.
     pub(crate) p99_predicted: f64,
+    /// Forecast over measured 99th percentile, minus 1.
     pub p99_error: f64,
 }
 

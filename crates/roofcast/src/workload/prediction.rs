@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Accuracy with which an output's length is known before it is generated.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Prediction {
     /// The exact length.

@@ -12,10 +12,13 @@ use std::path::Path;
 
 /// The metrics of another run, by vLLM's keys.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Baseline {
+    /// Name of the file.
     file: String,
     /// Program that wrote the results: `vllm`, `aiperf` or `roofcast`.
     pub(super) source: &'static str,
+    /// Metrics by vLLM's keys.
     pub(super) metrics: BTreeMap<String, f64>,
 }
 

@@ -17,28 +17,39 @@ use serde::Serialize;
 
 /// Limit and forecast, if the hardware is known.
 #[derive(Serialize, Default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Beside {
+    /// The limit of the load; `null` without `--hardware`.
     pub(super) limit: Option<Limit>,
+    /// Forecast of the workload by simulation; `null` without `--hardware`.
     pub(super) forecast: Option<Forecast>,
 }
 
 /// The machine's limit at the load of the run.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchLimit"))]
 pub(super) struct Limit {
+    /// Id of the accelerator.
     pub(super) hardware: String,
-    /// Sequences of the decode step to which the limit applies; the next field is their context in tokens.
+    /// Sequences of the decode step to which the limit applies.
     batch: u64,
+    /// Tokens of context of each sequence.
     context: u64,
+    /// Tokens of the prompt.
     prompt: u64,
     /// Time of one decode step, in milliseconds.
     pub(super) tpot_ms: f64,
     /// Limit divided by the measured median TPOT: 1 if the server is as fast as possible.
     pub(super) tpot_share: Option<f64>,
+    /// Bottleneck of the decode step.
     pub(super) bound: Bottleneck,
+    /// Times of the decode step by resource.
     terms: Terms,
     /// Time of one prefill without other requests, in milliseconds.
     pub(super) ttft_ms: f64,
+    /// Limit over the measured median TTFT.
     pub(super) ttft_share: Option<f64>,
+    /// Bottleneck of the prompt.
     prefill_bound: Bottleneck,
     /// Suggested change, as a sentence.
     pub(super) advice: String,
@@ -46,19 +57,29 @@ pub(super) struct Limit {
 
 /// Result of simulating the workload in virtual time.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchForecast"))]
 pub(super) struct Forecast {
+    /// Basis of the forecast in words.
     pub(super) source: String,
     /// True if the forecast uses the mean lengths of the served requests, because they differ from the workload's.
     pub(super) of_served: bool,
+    /// Mean time to first token.
     pub(super) mean_ttft_ms: f64,
+    /// Median time to first token.
     pub(super) median_ttft_ms: f64,
+    /// Mean time per output token.
     pub(super) mean_tpot_ms: f64,
+    /// Median time per output token.
     pub(super) median_tpot_ms: f64,
+    /// Mean end-to-end latency.
     pub(super) mean_e2el_ms: f64,
+    /// Requests per second.
     pub(super) request_throughput: f64,
+    /// Output tokens per second.
     pub(super) output_throughput: f64,
     /// Measured median divided by the forecast median.
     pub(super) ttft_ratio: Option<f64>,
+    /// Measured over forecast median TPOT.
     pub(super) tpot_ratio: Option<f64>,
     /// 10th and 90th percentiles of measured over forecast, for forecasts of this kind.
     pub(super) bands: Option<Bands>,

@@ -5,11 +5,17 @@ use serde::Serialize;
 
 /// Lists with one value per request, in order of the schedule; times in seconds.
 #[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Detailed {
+    /// Prompt tokens of each request.
     input_lens: Vec<u64>,
+    /// Output tokens of each request.
     output_lens: Vec<u64>,
+    /// Time to the first token of each request in seconds.
     ttfts: Vec<f64>,
+    /// Gaps between chunks of each request in seconds.
     itls: Vec<Vec<f64>>,
+    /// End-to-end latency of each request in seconds.
     latencies: Vec<f64>,
     /// Start times in seconds since the start of the run.
     start_times: Vec<f64>,

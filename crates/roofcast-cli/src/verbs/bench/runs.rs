@@ -22,22 +22,33 @@ const T95: [f64; 30] = [
 
 /// Mean and confidence interval of one figure over runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Interval {
+    /// Mean over the valid runs.
     mean: f64,
+    /// Lower end of the 95 % interval.
     low: f64,
+    /// Upper end of the 95 % interval.
     high: f64,
 }
 
+/// Repeated runs with confidence intervals.
 #[derive(Serialize)]
-struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchRuns"))]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
+    /// The runs, in order.
     runs: &'a [Point],
+    /// Confidence interval of each figure.
     intervals: Vec<Named>,
 }
 
+/// Confidence interval of one figure.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchInterval"))]
 struct Named {
+    /// vLLM's key of the figure.
     figure: &'static str,
     #[serde(flatten)]
     interval: Interval,

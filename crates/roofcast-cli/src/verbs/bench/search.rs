@@ -25,10 +25,13 @@ pub(super) struct Search {
     high: f64,
 }
 
+/// The highest load that meets the SLO, by search.
 #[derive(Serialize)]
-struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSearch"))]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
+    /// Bounds to meet.
     slo: Slo,
     /// Result of a search for a rate, in requests per second.
     best_rate: Option<f64>,
@@ -36,12 +39,17 @@ struct Answer<'a> {
     best_users: Option<u64>,
     /// True if the SLO is met at the upper end, so that a higher load may meet it as well.
     at_least: bool,
+    /// Run at each load, in the order of the search.
     points: Vec<Tried>,
 }
 
+/// A run at one load of a search.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSearchPoint"))]
 struct Tried {
+    /// The load: users, or requests per second.
     value: f64,
+    /// True if the run meets the SLO.
     meets_slo: bool,
     #[serde(flatten)]
     point: Point,

@@ -43,16 +43,23 @@ impl Key {
     }
 }
 
+/// Runs over the values of one option.
 #[derive(Serialize)]
-struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSweep"))]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
+    /// Swept option.
     sweep: &'static str,
+    /// Run at each value.
     points: Vec<Swept>,
 }
 
+/// A run at one value of the swept option.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSweepPoint"))]
 struct Swept {
+    /// Value of the swept option.
     value: f64,
     #[serde(flatten)]
     point: Point,

@@ -37,8 +37,10 @@ const HEADER: [&str; 11] = [
 /// Indices of the columns that a narrow page drops, in this order.
 const SPARE: [usize; 4] = [10, 8, 3, 9];
 
+/// The file of kernel times that was built from tables.
 #[derive(Serialize)]
-struct Answer {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KernelTimes"))]
+pub(crate) struct Answer {
     #[serde(flatten)]
     report: BuildReport,
     /// Number of table files that are not used, by kind.

@@ -26,19 +26,28 @@ const KEYS: [&str; 2] = ["context", "batch"];
 /// Name and version of the sweep's schema.
 const SCHEMA: &str = "roofcast/capacity-sweep/1";
 
+/// Capacities over the values of keys.
 #[derive(Serialize)]
-struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CapacitySweep"))]
+pub(crate) struct Answer<'a> {
+    /// Swept keys.
     sweep: Vec<&'a str>,
+    /// Capacity at each combination of values.
     points: &'a [Point<'a>],
 }
 
 /// The capacity at one combination of values.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CapacityPoint"))]
 struct Point<'a> {
+    /// Values of the point, one for each swept key.
+    #[cfg_attr(test, schemars(with = "Vec<roofcast::schema::SweptValue>"))]
     values: &'a [Value],
     #[serde(flatten)]
     about: About<'a>,
+    /// Requested tokens of context of each sequence.
     context: u64,
+    /// Requested number of sequences.
     batch: u64,
     #[serde(flatten)]
     capacity: Capacity,

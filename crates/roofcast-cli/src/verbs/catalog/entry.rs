@@ -12,20 +12,29 @@ use serde::Serialize;
 
 /// A model's entry and the figures derived from it.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ModelFacts"))]
 pub(super) struct Facts<'a> {
     #[serde(skip)]
     pub(super) entry: &'a ModelEntry,
+    /// Hugging Face id.
     id: &'a str,
+    /// Other names of the entry.
     aliases: &'a [String],
+    /// URL of the config.
     source: &'a str,
-    /// The config's `model_type`.
+    /// `model_type` of the config.
     pub(super) family: String,
+    /// Parameter counts.
     pub(super) parameters: Option<Parameters>,
-    /// Number formats of the weights as published.
+    /// Formats of the weights as published.
     pub(super) weights: String,
+    /// Size of the weights as published.
     pub(super) weight_bytes: Option<Bytes>,
+    /// Largest context that the model allows, in tokens.
     max_context: Option<u64>,
+    /// Format of the checkpoint's KV cache.
     kv: Option<&'static str>,
+    /// Size of the KV cache of one token in that format at 4,096 tokens.
     kv_bytes_per_token: Option<Bytes>,
 }
 
@@ -56,14 +65,19 @@ fn context(model: &Model) -> u64 {
 
 /// A model's entry as a JSON document.
 #[derive(Serialize)]
-struct Alone<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Model"))]
+pub(crate) struct Alone<'a> {
     #[serde(flatten)]
     facts: Facts<'a>,
+    /// Exact total that the maker publishes.
     published_parameters: Option<u64>,
+    /// Total as the maker prints it, as in `122B`.
     published_total: Option<&'a str>,
+    /// Active parameters as the maker prints them, as in `10B`.
     published_active: Option<&'a str>,
-    /// The catalog name that the given name was read as, if the two differ.
+    /// Interpretation of a name that differs from the entry's id; `null` if the names are equal.
     read_as: Option<&'a str>,
+    /// Config by Hugging Face's keys.
     config: &'a serde_json::Value,
 }
 

@@ -36,12 +36,16 @@ const KEYS: [&str; 5] = ["batch", "context", "prefill", "tp", "position"];
 /// Name and version of the sweep's schema.
 const SCHEMA: &str = "roofcast/limits-sweep/2";
 
+/// Steps over the values of keys; the deployment is the one at the first values.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsSweep"))]
 pub(crate) struct Answer<'a> {
     /// The deployment at the first values.
     #[serde(flatten)]
     about: Option<About<'a>>,
+    /// Swept keys.
     sweep: Vec<&'a str>,
+    /// Step at each combination of values.
     points: &'a [Point],
     /// True if points are missing because Ctrl-C or SIGTERM came before they were computed.
     interrupted: bool,
@@ -158,6 +162,7 @@ impl Swept {
 
 /// Data for the page: the answer, and its picture for places of several widths.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsSweepAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     pictures: Vec<Picture>,

@@ -61,13 +61,17 @@ const CSV: [&str; 31] = [
 /// Output tokens per second of one user for which the lowest cost per token is printed.
 const SPEEDS: [f64; 6] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 
-/// The answer's JSON.
+/// Curves of output tokens per second per accelerator against output tokens per second of one user.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Curves"))]
 pub(crate) struct Answer<'a> {
+    /// Id of the served model.
     model: &'a str,
+    /// Cost by which steps are priced: the limit or the forecast.
     cost: CostKind,
-    /// The requests that users send, and the SLO, in words.
+    /// Requests that users send, in words.
     load: String,
+    /// The SLO in words.
     slo: String,
     #[serde(flatten)]
     found: &'a Curves,
@@ -75,6 +79,7 @@ pub(crate) struct Answer<'a> {
 
 /// The view's data.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CurvesAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     /// The charts for wide and for narrow screens.

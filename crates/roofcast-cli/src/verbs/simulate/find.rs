@@ -34,14 +34,19 @@ struct Search {
     range: Range,
 }
 
+/// The largest value of a key that meets the SLO, by bisection.
 #[derive(Serialize)]
-struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Found"))]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
+    /// Bounds to meet.
     slo: Slo,
     /// The dotted key of the spec.
     key: &'a str,
+    /// Lower end of the range.
     low: f64,
+    /// Upper end of the range.
     high: f64,
     /// The largest value that meets the SLO.
     best: Option<f64>,
@@ -49,6 +54,7 @@ struct Answer<'a> {
     at_least: bool,
     /// The smallest value above `best` that misses the SLO.
     missed: Option<&'a Tried>,
+    /// Number of simulations.
     simulations: usize,
     /// True if the search was stopped.
     interrupted: bool,
@@ -58,8 +64,11 @@ struct Answer<'a> {
 
 /// A value and its verdict.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FoundPoint"))]
 struct Tried {
+    /// The value.
     value: f64,
+    /// True if the value meets the SLO.
     meets_slo: bool,
     /// Reason why the SLO is missed.
     because: Option<String>,

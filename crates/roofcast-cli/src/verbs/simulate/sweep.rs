@@ -2,7 +2,7 @@
 //! parallel.
 
 #[cfg(feature = "parquet")]
-mod cells;
+pub(crate) mod cells;
 mod picture;
 mod rows;
 
@@ -36,16 +36,24 @@ const SPEC: &str = "spec";
 /// Name and version of the document's schema.
 const SCHEMA: &str = "roofcast/simulate-sweep/3";
 
+/// Runs over all combinations of the values of keys.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Sweep<'a> {
+    /// Swept dotted keys; `spec` first if several spec files are compared.
     sweep: Vec<&'a str>,
     /// True if values are missing because Ctrl-C came before their runs had ended.
     interrupted: bool,
+    /// Runs in the order of the combinations, the last key varying fastest.
     points: Vec<Point<'a>>,
 }
 
+/// One run of a sweep: the value of each swept key, and the run's answer.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Point<'a> {
+    /// Values of the point, one for each swept key.
+    #[cfg_attr(test, schemars(with = "Vec<roofcast::schema::SweptValue>"))]
     values: &'a [Value],
     #[serde(flatten)]
     answer: Answer<'a>,
@@ -97,6 +105,7 @@ pub(crate) struct Swept {
 
 /// Data for the page: the answer, and its picture for places of several widths.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RunSweepAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Sweep<'a>>,
     pictures: Vec<Picture>,

@@ -15,10 +15,13 @@ use std::process::ExitCode;
 
 const SCHEMA: &str = "roofcast/ranking/1";
 
+/// Quality of the ranking of configurations by their forecasts.
 #[derive(Serialize)]
-struct Answer<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Ranking"))]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     ranking: &'a RankingQuality,
+    /// True if rows are missing because Ctrl-C came before they were forecast.
     interrupted: bool,
 }
 

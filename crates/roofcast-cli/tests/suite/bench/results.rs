@@ -86,7 +86,7 @@ fn the_limit_and_the_forecast_stand_beside() {
 }
 
 #[test]
-fn every_key_is_documented() {
+fn documents_conform_to_their_schemas() {
     let (_folder, path) = file("vllm.json", b"{\"mean_ttft_ms\": 1.0}");
     let run = format!(
         "bench --url {} --model llama-3.1-8b --requests 2 --output-len 3 {CALM} --hardware h100-sxm",
@@ -100,7 +100,7 @@ fn every_key_is_documented() {
         format!("{run} --runs 2"),
         failing,
     ] {
-        crate::output::assert_documented(&question, &json(&question).0);
+        crate::schemas::assert_conforms(&question, &json(&question).0);
     }
 }
 

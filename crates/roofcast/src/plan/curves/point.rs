@@ -12,6 +12,7 @@ use serde::Serialize;
 
 /// Curves of throughput per accelerator against interactivity, one for each kind of deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Curves {
     /// The curves, in the order of the search.
     pub curves: Vec<Curve>,
@@ -57,6 +58,7 @@ impl Curves {
 
 /// One curve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Curve {
     /// Name: the accelerator, with format, engine or parallelism if curves differ in these: `h100-sxm, fp8`.
     pub name: String,
@@ -74,6 +76,7 @@ pub struct Curve {
 
 /// Results of one simulated replica under a closed loop of users.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CurvePoint {
     /// Number of users of the replica, each with one request in flight.
     pub users: u64,

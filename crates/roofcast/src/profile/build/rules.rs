@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// Reason for leaving out rows, points or shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ExclusionReason {
     /// Rows of a build without a version number, which has no order.
@@ -75,6 +76,7 @@ impl ExclusionReason {
 
 /// Number of rows, points or shapes that each rule left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dropped(pub BTreeMap<ExclusionReason, u64>);
 
 impl Dropped {

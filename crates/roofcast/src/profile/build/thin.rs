@@ -20,6 +20,7 @@ pub(super) const TOLERANCES: [f64; 17] =
 
 /// Accuracy of the predictions for shapes that are left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Predictions {
     /// Number of shapes that are left out.
     pub shapes: usize,

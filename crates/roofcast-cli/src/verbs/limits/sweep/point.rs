@@ -31,39 +31,59 @@ pub(super) struct Asked<'a> {
     pub(super) output: Option<u64>,
 }
 
+/// The decode step at one combination of values.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsPoint"))]
 pub(super) struct Point {
-    /// Values of the point, one for each key.
+    /// Values of the point, one for each swept key.
+    #[cfg_attr(test, schemars(with = "Vec<roofcast::schema::SweptValue>"))]
     pub(super) values: Vec<Value>,
+    /// Limit of the step in milliseconds, without communication.
     pub(super) limit_ms: f64,
+    /// Time to read the weights at peak bandwidth.
     pub(super) weights_ms: f64,
+    /// Time to read the KV cache at peak bandwidth.
     pub(super) kv_ms: f64,
+    /// Time of the FLOPs at peak rate.
     pub(super) flops_ms: f64,
+    /// Time of the messages over the slowest link.
     pub(super) communication_ms: f64,
+    /// Limit plus communication, without overlap.
     pub(super) limit_with_communication_ms: f64,
+    /// Forecast of the step.
     pub(super) forecast_ms: f64,
+    /// 80 % interval of the forecast.
     pub(super) forecast_band_ms: [f64; 2],
+    /// Bottleneck of the step.
     pub(super) bound: Bottleneck,
     /// Tokens per second at the limit, including communication over links.
     pub(super) tokens_per_s: f64,
+    /// Tokens per second at the forecast.
     pub(super) forecast_tokens_per_s: f64,
+    /// Fraction of peak FLOP/s at the limit.
     pub(super) mfu: f64,
+    /// Fraction of peak bandwidth at the limit.
     pub(super) mbu: f64,
     /// True if memory holds the KV cache of the step's sequences.
     pub(super) fits: bool,
-    /// Dollars per million tokens at the forecast throughput, if the accelerator has a price.
+    /// Dollars per million tokens at the forecast throughput; absent if the accelerator has no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usd_per_million_tokens: Option<f64>,
-    /// Mean KV tokens per step that finished requests free.
+    /// Mean KV tokens per step that finished requests free; absent without `--output-len`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) evicted_tokens_per_step: Option<f64>,
+    /// Forecasts with each setting of the kind given to `--compare`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) compared: Vec<Compared>,
 }
 
+/// Forecast of the step with one setting.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsCompared"))]
 pub(super) struct Compared {
+    /// Name of the setting.
     pub(super) name: String,
+    /// Forecast of the step in milliseconds.
     pub(super) forecast_ms: f64,
 }
 

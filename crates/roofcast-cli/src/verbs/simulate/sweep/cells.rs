@@ -27,7 +27,8 @@ const OFTEN: Duration = Duration::from_secs(1);
 
 /// Summary of the part of a sweep that this process ran.
 #[derive(Serialize)]
-struct Share {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Shard"))]
+pub(crate) struct Share {
     /// Number of cells in the whole sweep.
     cells: usize,
     /// Number of cells that this process is responsible for.
@@ -193,9 +194,13 @@ fn people(share: &Share) -> String {
     format!("{partial}{asked} of {cells} cells: {kept} were kept before, {ran} ran{late}\n")
 }
 
+/// Cells of a sweep that no process has run yet.
 #[derive(Serialize)]
-struct Missing {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MissingCells"))]
+pub(crate) struct Missing {
+    /// Number of cells in the whole sweep.
     cells: usize,
+    /// Numbers of the cells without an answer.
     missing: Vec<usize>,
 }
 
