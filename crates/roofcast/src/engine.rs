@@ -10,6 +10,7 @@ mod event;
 mod link;
 pub mod online;
 pub mod price;
+mod ranks;
 pub(crate) mod settings;
 pub(crate) mod sglang;
 mod speculation;
@@ -34,8 +35,10 @@ use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
 use blocks::Blocks;
 use price::StepPrices;
+use ranks::{Rank, Ranks};
 use sglang::{Sglang, SglangConfig};
 use speculation::Speculation;
+use std::borrow::Cow;
 
 /// One replica, whichever scheduler it runs.
 pub trait Replica {
@@ -89,7 +92,7 @@ pub trait Replica {
     /// Resets the replica to an empty cache; it must have no requests.
     fn restart(&mut self);
     /// Counters of the run.
-    fn tally(&self) -> &Tally;
+    fn tally(&self) -> Cow<'_, Tally>;
     /// Time of the run, split by bottleneck.
     fn shares(&mut self) -> BottleneckShares<Ticks>;
     /// Recording of the run over time; `None` unless a caller sets one.
@@ -120,38 +123,46 @@ pub fn replica(
     seed: u64,
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
+    let timing = forecaster.timing(config.cost);
+    let Some(ranks) = config.ranks else {
+        return Ok(one(forecaster, (config, policy), StepPrices::new(timing), (context, seed), leap)?);
+    };
+    let timing = timing.of_rank();
+    let rank = |_| {
+        let price = StepPrices::new(timing.clone());
+        one(forecaster, (config.clone(), policy.clone()), price, (context, seed), leap)
+    };
+    let all = (0..ranks.count).map(rank).collect::<Result<Vec<_>>>()?;
+    Ok(Box::new(Ranks::new(all, ranks, timing)))
+}
+
+/// One engine, whose steps have the prices of `price`.
+fn one(
+    forecaster: &Forecaster,
+    (config, policy): (EngineConfig, Policy),
+    price: StepPrices,
+    (context, seed): (u64, u64),
+    leap: bool,
+) -> Result<Box<dyn Rank>> {
     if let Some(by_block) = config.by_block.clone().filter(|_| !(leap && config.counts)) {
-        let price = StepPrices::new(forecaster.timing(config.cost));
         let speculation = Speculation::resolve(forecaster, seed)?;
         return Ok(Box::new(Blocks::new(by_block, price, speculation).tiered(config.host)));
     }
     if config.scheduler == SchedulerKind::Sglang {
         let spec = &forecaster.deployment.engine;
-        let price = StepPrices::new(forecaster.timing(config.cost));
-        let config = SglangConfig::resolve(spec, &config)?;
+        // Ranks that step together take every batch singly.
+        let together = config.ranks.is_some_and(|ranks| ranks.shared);
+        let settings = SglangConfig::resolve(spec, &config)?;
         return Ok(match leap {
-            true => Box::new(Sglang::<Lockstep>::new(config, price, true)),
-            false => Box::new(Sglang::<Each>::new(config, price, false)),
+            true => Box::new(Sglang::<Lockstep>::new(settings, price, !together)),
+            false => Box::new(Sglang::<Each>::new(settings, price, false)),
         });
     }
-    Ok(counting(forecaster, config, policy, context, leap))
-}
-
-fn counting(
-    forecaster: &Forecaster,
-    config: EngineConfig,
-    policy: Policy,
-    context: u64,
-    leap: bool,
-) -> Box<dyn Replica> {
-    let deployment = &forecaster.deployment;
-    let price = StepPrices::new(forecaster.timing(config.cost));
-    let swap = swap_time(deployment, context, config.block_size);
-    if leap {
-        Box::new(Engine::<Lockstep>::new(config, policy, price, swap))
-    } else {
-        Box::new(Engine::<Each>::new(config, policy, price, swap))
-    }
+    let swap = swap_time(&forecaster.deployment, context, config.block_size);
+    Ok(match leap {
+        true => Box::new(Engine::<Lockstep>::new(config, policy, price, swap)),
+        false => Box::new(Engine::<Each>::new(config, policy, price, swap)),
+    })
 }
 
 /// Number of steps that start before `left` has passed, from one to `most`. The first step takes `first` ticks, each

@@ -361,8 +361,8 @@ pub fn simulate_while(
     let settings = ReportedSettings {
         scheduler: config.scheduler,
         policy: config.queue,
-        max_num_seqs: config.max_num_seqs,
-        max_num_batched_tokens: config.max_num_batched_tokens,
+        max_num_seqs: config.max_num_seqs * config.engines(),
+        max_num_batched_tokens: config.max_num_batched_tokens.saturating_mul(config.engines() as u32),
         max_model_len: config.max_model_len,
         enable_chunked_prefill: config.enable_chunked_prefill,
         enable_prefix_caching: config.prefixes != PrefixCaching::Unknown,
@@ -383,7 +383,7 @@ fn sessions(tasks: &[Picoseconds]) -> Option<RecordedSessions> {
 fn timeline(replicas: u64, options: RunOptions) -> Option<Box<Timeline>> {
     let trace = options.trace.map(|most| EventTrace::new(most / replicas));
     let series = options.series.then(Series::default);
-    (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace }))
+    (trace.is_some() || series.is_some()).then(|| Box::new(Timeline { series, trace, ..Timeline::default() }))
 }
 
 /// Mean number of tokens of a request when half of its output is generated.

@@ -7,6 +7,7 @@ pub(crate) mod distribution;
 use crate::clock::Ticks;
 use crate::shares::BottleneckShares;
 use crate::tally::distribution::Distribution;
+use std::ops::Deref;
 
 /// Mean of fractions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -120,6 +121,41 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Returns these counters of a replica with the sums over the counters of its data-parallel `ranks`. Steps, peaks
+    /// and bottlenecks are the replica's own; swaps are the mean over ranks, which swap at one time.
+    pub(crate) fn over(&self, ranks: &[impl Deref<Target = Tally>]) -> Tally {
+        let mut all = self.clone();
+        for rank in ranks {
+            all.admitted += rank.admitted;
+            all.preemptions += rank.preemptions;
+            all.recomputed_tokens += rank.recomputed_tokens;
+            all.swapped_tokens += rank.swapped_tokens;
+            all.cached_tokens += rank.cached_tokens;
+            all.host_hits += rank.host_hits;
+            all.loaded_tokens += rank.loaded_tokens;
+            all.stored_tokens += rank.stored_tokens;
+            all.dropped_tokens += rank.dropped_tokens;
+            all.scheduled_tokens += rank.scheduled_tokens;
+            all.idle_tokens += rank.idle_tokens;
+            all.drafted_tokens += rank.drafted_tokens;
+            all.rejected_tokens += rank.rejected_tokens;
+            all.running_steps += rank.running_steps;
+            all.token_steps += rank.token_steps;
+            all.shared_steps += rank.shared_steps;
+            all.slack_steps += rank.slack_steps;
+            all.spread_steps += rank.spread_steps;
+            all.decoding_steps += rank.decoding_steps;
+            all.spanned_blocks += rank.spanned_blocks;
+            all.attempts = all.attempts.and(rank.attempts);
+            all.scattered = all.scattered.and(rank.scattered);
+            all.itl.merge(&rank.itl);
+            all.loading += rank.loading;
+            all.spared += rank.spared;
+            all.swapping += rank.swapping / ranks.len() as u64;
+        }
+        all
+    }
+
     /// Counts `steps` steps of `n` decodes alone, which take `time` ticks together.
     #[inline(always)]
     pub(crate) fn decoded(&mut self, n: u64, steps: u64, time: u128) {

@@ -13,7 +13,7 @@ use series::Series;
 use trace::EventTrace;
 
 /// One step, or a leap over equal steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Segment {
     /// Start of the first step.
     pub start: Ticks,
@@ -37,6 +37,25 @@ pub struct Segment {
     pub blocks: [u64; 2],
     /// Name of the bottleneck: the resource with the largest part of the time.
     pub bound: &'static str,
+}
+
+impl Segment {
+    /// Adds the segment of another data-parallel rank in one step.
+    fn join(&mut self, rank: &Segment) {
+        if self.steps == 0 {
+            *self = *rank;
+            return;
+        }
+        self.end = self.end.max(rank.end);
+        self.running += rank.running;
+        self.decodes += rank.decodes;
+        self.waiting += rank.waiting;
+        self.chunks += rank.chunks;
+        self.prefill_tokens += rank.prefill_tokens;
+        self.output_tokens += rank.output_tokens;
+        self.blocks[0] += rank.blocks[0];
+        self.blocks[1] += rank.blocks[1];
+    }
 }
 
 /// Event in a request's life after its arrival.
@@ -63,6 +82,8 @@ pub struct Timeline {
     pub series: Option<Series>,
     /// The first events; `None` if not recorded.
     pub trace: Option<EventTrace>,
+    /// While data-parallel ranks step together, the sum of the segments of their step so far.
+    pub(crate) ranks: Option<Segment>,
 }
 
 impl Timeline {
@@ -88,6 +109,9 @@ impl Timeline {
 
     /// Records a segment of computed steps.
     pub(crate) fn computed(&mut self, segment: &Segment) {
+        if let Some(joint) = &mut self.ranks {
+            return joint.join(segment);
+        }
         if let Some(series) = &mut self.series {
             series.computed(segment);
         }

@@ -8,11 +8,12 @@ mod messages;
 mod overhead;
 
 use crate::batch::{Seen, Sequences};
-use crate::coefficients::{AttentionKernel, Coefficients};
+use crate::coefficients::{AttentionKernel, Coefficients, KernelTimes};
 use crate::deployment::Deployment;
 use crate::kernel_time::{Basis, Context, KernelTime, Kernels, MeasuredTimes, RateFormula};
 use crate::model::OperatorKind;
 use crate::operator::{ContextForm, Form, Matrix, Operator, Rows, Work};
+use crate::parallelism::Parallelism;
 use crate::shares::BottleneckShares;
 use crate::step::{Contexts, Pass, StepModel};
 use crate::units::number;
@@ -64,6 +65,19 @@ impl Timing {
         let varying = numbered.filter(|(_, o)| !o.form.is_of_rows()).map(|(i, o)| (i, o.kind.attends()));
         let varying = varying.collect();
         Timing { model, coefficients, operators, adapter, varying, overhead }
+    }
+
+    /// Times of the steps of one data-parallel rank, whose sequences are not divided further.
+    pub(crate) fn of_rank(self) -> Timing {
+        let parallelism = Parallelism { attention_dp: 1, ..self.model.parallelism };
+        Timing { model: Arc::new(StepModel { parallelism, ..(*self.model).clone() }), ..self }
+    }
+
+    /// True if ranks that step together pad their rows to the rows of the busiest rank, `rows`, because the step runs
+    /// in a captured graph; `prompts` is true if it computes prompts. A limit pads nothing.
+    pub(crate) fn pads(&self, rows: u64, prompts: bool) -> bool {
+        matches!(self.coefficients.kernels, KernelTimes::Measured { .. })
+            && self.overhead.is_captured(rows, prompts)
     }
 
     /// True if every step takes as long as with `other`, whose model must be equal: the coefficients may differ only
@@ -241,13 +255,19 @@ impl Timing {
 
     /// Time of a step of `n` sequences that decode one token each, and nothing else.
     pub(crate) fn decode(&self, n: u64) -> AffineStep {
+        self.decode_among(n, |_| ())
+    }
+
+    /// Like [`Timing::decode`], for a pass that `change` modifies.
+    pub(crate) fn decode_among(&self, n: u64, change: impl FnOnce(&mut Pass)) -> AffineStep {
         let within = vec![0; self.model.reaches.len()];
         let (mut slope, mut slopes) = (0.0, vec![0.0; within.len()]);
         // All microbatches are equal.
         let nothing = Contexts::Seen(Seen { all: 0, within: &within });
-        let Some(pass) = self.model.passes(n, nothing, &[]).next() else {
+        let Some(mut pass) = self.model.passes(n, nothing, &[]).next() else {
             return AffineStep { fixed: BottleneckShares::default(), slope, slopes };
         };
+        change(&mut pass);
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
             let Form::Context(form) = &operator.form else { continue };
             let backend = self.backend(operator);

@@ -12,6 +12,7 @@ use super::Replica;
 use super::event::Event;
 use super::link::Link;
 use super::price::StepPrices;
+use super::ranks::{Rank, StepLoad};
 use super::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
@@ -25,6 +26,7 @@ use crate::shares::BottleneckShares;
 use crate::tally::Tally;
 use crate::timeline::{Mark, Timeline};
 use crate::workload::Prompt;
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
 /// One replica of vLLM.
@@ -55,6 +57,19 @@ pub(crate) struct Blocks {
     link: Option<Link>,
     /// Link between the host tier and storage; `None` without storage.
     storage: Option<Link>,
+    /// True if the oldest pending step is decided and its price is set from outside.
+    prepared: bool,
+}
+
+/// A decision of the scheduler.
+#[derive(Debug, Clone, Copy)]
+struct Scheduled {
+    /// True if the step computes nothing.
+    nothing: bool,
+    /// True if no later decision can differ until a request arrives or a copy ends.
+    stuck: bool,
+    /// True if the host tier asked storage for blocks, so that the scheduler looks again at once.
+    asked: bool,
 }
 
 /// Use of the KV cache by one step.
@@ -111,6 +126,7 @@ impl Blocks {
             adapters: None,
             link: None,
             storage: None,
+            prepared: false,
         }
     }
 
@@ -239,6 +255,30 @@ impl Blocks {
         }
     }
 
+    /// Decides a step and adds it to the pending ones.
+    fn schedule(&mut self) -> Scheduled {
+        if self.pending.is_empty() {
+            self.settle();
+        }
+        self.measure();
+        let step = self.scheduler.schedule();
+        self.note(&step);
+        self.begin_storage_copies(self.clock);
+        let asked = step.transfers.asked;
+        let nothing = step.work.is_empty();
+        let stuck = nothing && step.preempted.is_empty() && self.pending.is_empty();
+        if self.pending.is_empty() {
+            self.measure();
+        }
+        self.pending.push_back(step);
+        Scheduled { nothing, stuck, asked }
+    }
+
+    /// Number of steps in flight.
+    fn flight(&self) -> usize {
+        if self.config.async_scheduling { 2 } else { 1 }
+    }
+
     fn mark(&mut self, id: RequestId, mark: Mark) {
         if let Some(timeline) = &mut self.timeline {
             timeline.mark(self.requests[id].arrival.number, mark, self.clock);
@@ -329,6 +369,36 @@ impl Blocks {
     }
 }
 
+impl Rank for Blocks {
+    fn prepare(&mut self) -> Option<StepLoad> {
+        let works = |step: &Step| !step.work.is_empty();
+        while !Replica::is_empty(self) {
+            let Scheduled { nothing, .. } = self.schedule();
+            if !nothing && self.pending.len() < self.flight() {
+                continue;
+            }
+            if self.pending.front().is_some_and(works) {
+                self.prepared = true;
+                return self.pending.front().map(|step| self.load(step));
+            }
+            // A step without work takes no time and ends no request.
+            self.deliver(&mut Vec::new());
+            if nothing && !self.pending.iter().any(works) {
+                break;
+            }
+        }
+        None
+    }
+
+    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
+        self.price.impose(price);
+    }
+
+    fn wait_for_others(&mut self, time: Ticks) {
+        self.clock = time;
+    }
+}
+
 impl Replica for Blocks {
     fn serves(&self, arrival: &Arrival) -> bool {
         let whole = u64::from(arrival.input) + u64::from(arrival.output);
@@ -384,22 +454,12 @@ impl Replica for Blocks {
     }
 
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
-        if self.pending.is_empty() {
-            self.settle();
+        if std::mem::take(&mut self.prepared) {
+            self.deliver(departed);
+            return true;
         }
-        self.measure();
-        let step = self.scheduler.schedule();
-        self.note(&step);
-        self.begin_storage_copies(self.clock);
-        let asked = step.transfers.asked;
-        let nothing = step.work.is_empty();
-        let stuck = nothing && step.preempted.is_empty() && self.pending.is_empty();
-        if self.pending.is_empty() {
-            self.measure();
-        }
-        self.pending.push_back(step);
-        let flight = if self.config.async_scheduling { 2 } else { 1 };
-        if self.pending.len() >= flight || nothing {
+        let Scheduled { nothing, stuck, asked } = self.schedule();
+        if self.pending.len() >= self.flight() || nothing {
             self.deliver(departed);
         }
         let waits = nothing && (asked || self.await_copy(horizon, departed));
@@ -418,8 +478,8 @@ impl Replica for Blocks {
         }
     }
 
-    fn tally(&self) -> &Tally {
-        &self.tally
+    fn tally(&self) -> Cow<'_, Tally> {
+        Cow::Borrowed(&self.tally)
     }
 
     fn shares(&mut self) -> BottleneckShares<Ticks> {

@@ -11,6 +11,7 @@
 //! processor's 32 KiB instruction cache between the code of every step.
 
 use super::price::StepPrices;
+use super::ranks::{Rank, StepLoad};
 use super::{Replica, steps_within};
 use crate::arrival::{Arrival, Departure, SequenceId};
 use crate::batch::{Seen, Sequences};
@@ -24,6 +25,7 @@ use crate::shares::BottleneckShares;
 use crate::tally::Tally;
 use crate::timeline::Timeline;
 use crate::workload::Prompt;
+use std::borrow::Cow;
 
 /// One replica that counts blocks and does not identify them by content.
 #[derive(Debug, Clone)]
@@ -146,14 +148,11 @@ impl<D: Decodes> Engine<D> {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
         self.prompts.clear();
+        self.prompts.extend(chunks(state));
         let (mut new, mut sampled) = (0, 0);
-        for chunk in &state.chunks {
-            let sequence = state.sequence(chunk.id);
-            let context = sequence.computed + chunk.new;
-            let samples = context == sequence.known;
-            sampled += u64::from(samples);
-            new += u64::from(chunk.new);
-            self.prompts.push(Sequences::prompt(u64::from(chunk.new), u64::from(context), samples));
+        for chunk in &self.prompts {
+            sampled += chunk.sampled;
+            new += chunk.new;
         }
         let seen = if decode { state.decodes.seen() } else { Seen::default() };
         let (time, shares) = self.price.mixed(n, seen, &self.prompts);
@@ -334,8 +333,8 @@ impl<D: Decodes> Replica for Engine<D> {
         self.state.restart();
     }
 
-    fn tally(&self) -> &Tally {
-        &self.state.tally
+    fn tally(&self) -> Cow<'_, Tally> {
+        Cow::Borrowed(&self.state.tally)
     }
 
     fn shares(&mut self) -> BottleneckShares<Ticks> {
@@ -345,6 +344,37 @@ impl<D: Decodes> Replica for Engine<D> {
     fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
         &mut self.state.timeline
     }
+}
+
+impl<D: Decodes> Rank for Engine<D> {
+    fn prepare(&mut self) -> Option<StepLoad> {
+        let ahead = self.decided.filter(|ahead| ahead.decode || !self.state.chunks.is_empty());
+        let decided = ahead.unwrap_or_else(|| self.decide());
+        self.decided = Some(decided);
+        let state = &self.state;
+        let (n, seen) =
+            if decided.decode { (state.decodes.len(), state.decodes.seen()) } else { Default::default() };
+        let load = StepLoad::new(n, seen, chunks(state).collect());
+        (decided.decode || !state.chunks.is_empty()).then_some(load)
+    }
+
+    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
+        self.price.impose(price);
+    }
+
+    fn wait_for_others(&mut self, time: Ticks) {
+        self.state.clock = time;
+    }
+}
+
+/// The chunks of prompts that the next step computes.
+#[inline(always)]
+fn chunks<D: Decodes>(state: &State<D>) -> impl Iterator<Item = Sequences> {
+    state.chunks.iter().map(|chunk| {
+        let sequence = state.sequence(chunk.id);
+        let context = sequence.computed + chunk.new;
+        Sequences::prompt(u64::from(chunk.new), u64::from(context), context == sequence.known)
+    })
 }
 
 /// Counts `steps` equal steps, each with `running` sequences that compute `tokens` tokens in total.

@@ -144,7 +144,7 @@ impl Online {
         let deployment = &forecaster.deployment;
         let (engine, capacity) = match deployment.engine.scheduler {
             SchedulerKind::Sglang => {
-                let (config, _) = EngineConfig::resolve(deployment, context, true)?;
+                let config = EngineConfig::resolve_as_one(deployment, context)?;
                 let mut settings = SglangConfig::resolve(&deployment.engine, &config)?;
                 settings.scheduler.records = true;
                 let capacity = EngineLimits {

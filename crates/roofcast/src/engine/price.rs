@@ -10,7 +10,7 @@ use crate::operator::{Operator, Rows};
 use crate::shares::BottleneckShares;
 use crate::step::{Contexts, Pass};
 use crate::tally::Tally;
-use crate::timing::Timing;
+use crate::timing::{AffineStep, Timing};
 use std::borrow::Cow;
 
 /// Ticks per second.
@@ -28,13 +28,12 @@ pub(crate) struct Decode {
     /// Ticks per token of context that lies within each window; one value for each of [`StepPrices::reaches`].
     slopes: Vec<u64>,
     /// Time that does not depend on the context, split by bottleneck.
-    shares: BottleneckShares<u64>,
+    pub(super) shares: BottleneckShares<u64>,
 }
 
 impl Decode {
     #[cold]
-    fn of(timing: &Timing, n: u64) -> Decode {
-        let step = timing.decode(n);
+    pub(super) fn of(step: AffineStep) -> Decode {
         let shares = ticks(step.fixed);
         let whole = |slope: f64| (slope * TICKS).round() as u64;
         let slopes = step.slopes.into_iter().map(whole).collect();
@@ -60,6 +59,8 @@ pub struct StepPrices {
     /// True if the attention of some operator is memory-bound; decides the bottleneck to which context-dependent time
     /// counts.
     slopes_memory: bool,
+    /// Price of the next step, if it is set from outside because other data-parallel ranks take part in the step.
+    imposed: Option<Decode>,
     /// Prices of steps of decodes alone, by the number of decodes; computed on first use.
     decodes: Vec<Option<Box<Decode>>>,
     /// Times of the GEMMs by the number of computed rows, and by the number of sampled rows.
@@ -67,13 +68,19 @@ pub struct StepPrices {
 }
 
 /// Times of GEMMs by rows; NaN until the first use computes them.
-type Products = Vec<[f64; 2]>;
+pub(super) type Products = Vec<[f64; 2]>;
 
 impl StepPrices {
     /// Prices in ticks from the times of `timing`, which are in seconds.
     pub fn new(timing: Timing) -> StepPrices {
         let slopes_memory = timing.attention_is_memory_bound();
-        StepPrices { timing, slopes_memory, decodes: Vec::new(), products: Default::default() }
+        StepPrices { timing, slopes_memory, imposed: None, decodes: Vec::new(), products: Default::default() }
+    }
+
+    /// Sets the price of every step until the next call, in ticks by bottleneck; `None` lets steps be priced again.
+    pub(super) fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
+        self.imposed =
+            price.map(|shares| Decode { fixed: shares.total(), slope: 0, slopes: Vec::new(), shares });
     }
 
     /// Sliding windows of the operators without full attention, in tokens.
@@ -84,12 +91,15 @@ impl StepPrices {
     /// The price of a step of `n` decodes.
     #[inline(always)]
     pub(crate) fn decode(&mut self, n: u64) -> &Decode {
+        if let Some(imposed) = &self.imposed {
+            return imposed;
+        }
         let index = n as usize;
         if self.decodes.len() <= index {
             self.decodes.resize(index + 1, None);
         }
         let timing = &self.timing;
-        self.decodes[index].get_or_insert_with(|| Box::new(Decode::of(timing, n)))
+        self.decodes[index].get_or_insert_with(|| Box::new(Decode::of(timing.decode(n))))
     }
 
     /// The price of a step with `n` decodes that read the context `seen`, and with `chunks` of prompts.
@@ -100,6 +110,15 @@ impl StepPrices {
         seen: Seen,
         chunks: &[Sequences],
     ) -> (Ticks, BottleneckShares<u64>) {
+        match &self.imposed {
+            Some(imposed) => (Ticks::from(imposed.fixed), imposed.shares),
+            None => self.of_alone(n, seen, chunks),
+        }
+    }
+
+    /// The price that [`StepPrices::mixed`] computes for a step in which no other rank takes part.
+    #[inline(always)]
+    fn of_alone(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, BottleneckShares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
         // A deployment with one stage has one pass; an iterator over a single pass took as long as pricing the pass.
@@ -121,7 +140,7 @@ impl StepPrices {
         if tokens < 2 {
             return Ticks::ZERO;
         }
-        let mut alone = |new| self.mixed(0, Seen::default(), &[Sequences::prompt(new, context, false)]).0;
+        let mut alone = |new| self.of_alone(0, Seen::default(), &[Sequences::prompt(new, context, false)]).0;
         let (all, one) = (alone(tokens), alone(1));
         Ticks(all.0.saturating_sub(one.0))
     }
@@ -168,7 +187,11 @@ impl StepPrices {
 
 /// Price of one forward pass in ticks.
 #[inline(always)]
-fn priced(timing: &Timing, [computed, sampled]: &mut [Products; 2], pass: &Pass) -> BottleneckShares<u64> {
+pub(super) fn priced(
+    timing: &Timing,
+    [computed, sampled]: &mut [Products; 2],
+    pass: &Pass,
+) -> BottleneckShares<u64> {
     let computed = products(timing, computed, (Rows::Computed, pass.rows));
     let sampled = products(timing, sampled, (Rows::Sampled, pass.sampled));
     ticks(timing.pass(pass, [computed, sampled]))

@@ -9,28 +9,39 @@ use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
 use crate::kv_cache::tier::HostTier;
 use crate::memory::{self, layer_groups};
-use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching, Reservation};
+use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching, RankSettings, Reservation};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::scheduler::state::queue::Order;
 use crate::scheduler::{self, Policy, Profile, vllm};
 use crate::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 
 impl EngineConfig {
-    /// The settings of one replica of `deployment`, and its policy. `context` is the mean length of requests in tokens;
-    /// `shared` is true if prompts have tokens in common.
+    /// The settings of one replica of `deployment`, or of each of its data-parallel ranks if these are engines, and the
+    /// policy. `context` is the mean length of requests in tokens; `shared` is true if prompts have tokens in common.
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
         let by_block = runs_by_block(&deployment.engine);
-        EngineConfig::resolve_as(deployment, context, shared, by_block)
+        let balance = scheduler::profile(deployment.engine.scheduler).balance;
+        let count = deployment.parallelism.attention_dp;
+        let shared_layers = deployment.model.is_moe();
+        let ranks = balance.filter(|_| count > 1);
+        let ranks = ranks.map(|balance| RankSettings { count, balance, shared: shared_layers });
+        EngineConfig::resolve_as(deployment, (context, shared), by_block, ranks)
+    }
+
+    /// The settings of SGLang's scheduler for a replica whose data-parallel ranks are scheduled as one.
+    pub(super) fn resolve_as_one(deployment: &Deployment, context: u64) -> Result<EngineConfig> {
+        let by_block = runs_by_block(&deployment.engine);
+        Ok(EngineConfig::resolve_as(deployment, (context, true), by_block, None)?.0)
     }
 
     /// The settings of vLLM's own scheduler, which identifies every block, for requests that may have any tokens in
-    /// common; other schedulers are refused.
+    /// common, and for a replica whose data-parallel ranks are scheduled as one; other schedulers are refused.
     pub(crate) fn resolve_by_block(
         deployment: &Deployment,
         context: u64,
     ) -> Result<(EngineConfig, vllm::SchedulerConfig)> {
         let asked = deployment.engine.scheduler;
-        let (config, _) = EngineConfig::resolve_as(deployment, context, true, true)?;
+        let (config, _) = EngineConfig::resolve_as(deployment, (context, true), true, None)?;
         match &config.by_block {
             Some(settings) if asked == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
             _ => Err(Error::field(
@@ -44,9 +55,9 @@ impl EngineConfig {
 
     fn resolve_as(
         deployment: &Deployment,
-        context: u64,
-        shared: bool,
+        (context, shared): (u64, bool),
         by_block: bool,
+        ranks: Option<RankSettings>,
     ) -> Result<(EngineConfig, Policy)> {
         let spec = &deployment.engine;
         let own = spec.own()?;
@@ -55,24 +66,22 @@ impl EngineConfig {
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == PrefixCaching::Unknown && !by_block;
         let (groups, room) = groups(deployment, counted, context.max(1));
+        let engines = ranks.map_or(1, |ranks| ranks.count);
         memory::starts(deployment)?;
-        let blocks = usable_blocks(spec, &profile, room)?;
+        let blocks = usable_blocks(spec, &profile, room / engines)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
-        let max_num_seqs = match (spec.requested.max_num_seqs, profile.max_num_seqs) {
-            (None, Some(own)) => own,
-            _ => deployment.seats(),
-        };
-        let max_num_seqs = seated(deployment, max_num_seqs)?;
+        let max_num_seqs = seats(deployment, &profile, engines)?;
         let slotted = profile.shares_cache_by_slots && spec.max_model_len.is_none();
         let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
-        let ranks = deployment.parallelism.attention_dp;
-        let budget = budget(deployment, &profile);
+        // Ranks that are scheduled as one; each engine has one rank if ranks are engines.
+        let attention_dp = deployment.parallelism.attention_dp / engines;
+        let budget = budget(deployment, &profile, engines);
         let max_num_seqs = if profile.bounds_sequences {
             let active = spec
                 .vllm()
                 .and_then(|own| own.max_num_active_seqs)
-                .map_or(u64::MAX, |each| each.saturating_mul(ranks));
+                .map_or(u64::MAX, |each| each.saturating_mul(attention_dp));
             within_budget(spec, max_num_seqs, budget)?.min(active)
         } else {
             max_num_seqs
@@ -91,9 +100,10 @@ impl EngineConfig {
             watermark_blocks: (share("watermark", spec.watermark)? * (blocks + profile.null_blocks) as f64)
                 as u64,
             order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
-            polling: polling(spec, budget, ranks),
+            polling: polling(spec, budget, attention_dp),
             ahead: profile.decides_ahead && spec.is_in_order() && spec.overlaps(),
-            attention_dp: ranks,
+            attention_dp,
+            ranks,
             reservation: match own {
                 Own::Reserving(kind) => reserved(*kind),
                 _ => profile.reservation,
@@ -105,7 +115,8 @@ impl EngineConfig {
             contiguous: profile.reserves && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
             layout: spec.kv_layout,
             swap_tokens: swap_tokens(deployment, spec, context)?,
-            host: memory::host_tier(deployment, blocks * block_size)?,
+            host: memory::host_tier(deployment, blocks * block_size * engines)?
+                .map(|host| host.of_rank(engines, block_size)),
             scheduler: spec.scheduler,
             queue: spec.policy,
             cost: spec.cost,
@@ -121,15 +132,20 @@ impl EngineConfig {
     }
 }
 
-/// Number of sequences that run at once: `asked`, or fewer if the engine's pool of recurrent states holds fewer.
-fn seated(deployment: &Deployment, asked: u64) -> Result<u64> {
+/// Number of sequences that one of `engines` engines of a replica runs at once: as many as the spec or the scheduler
+/// says, or fewer if its pool of recurrent states holds fewer.
+fn seats(deployment: &Deployment, profile: &Profile, engines: u64) -> Result<u64> {
+    let asked = match (deployment.engine.requested.max_num_seqs, profile.max_num_seqs) {
+        (None, Some(own)) => own,
+        _ => (deployment.seats() / engines).max(1),
+    };
     match memory::running(deployment) {
         Some(0) => Err(Error::WillNotStart(format!(
             "{} does not start: its pool of recurrent states holds none for a running request; it would with more \
              memory, a larger mamba_full_memory_ratio or max_mamba_cache_size",
             deployment.engine.name()
         ))),
-        Some(most) => Ok(most.min(asked)),
+        Some(most) => Ok((most / engines).min(asked)),
         None => Ok(asked),
     }
 }
@@ -185,8 +201,9 @@ fn chunks(spec: &EngineSettings, profile: &Profile) -> bool {
     spec.enable_chunked_prefill.unwrap_or(own)
 }
 
-/// Token budget of a step over all data-parallel ranks: ranks have separate budgets, or divide one.
-fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
+/// Token budget of a step over the data-parallel ranks of one of `engines` engines: ranks have separate budgets, or
+/// divide one.
+fn budget(deployment: &Deployment, profile: &Profile, engines: u64) -> u64 {
     let spec = &deployment.engine;
     let own = match spec.scheduler {
         SchedulerKind::Sglang => spec.sglang().map(|own| own.step_tokens),
@@ -196,7 +213,11 @@ fn budget(deployment: &Deployment, profile: &Profile) -> u64 {
         (None, Some(own)) => own,
         _ => deployment.engine.max_num_batched_tokens,
     };
-    if profile.divides_budget { budget } else { budget.saturating_mul(deployment.parallelism.attention_dp) }
+    if profile.divides_budget {
+        (budget / engines).max(1)
+    } else {
+        budget.saturating_mul(deployment.parallelism.attention_dp / engines)
+    }
 }
 
 /// The largest `max_num_seqs` that the token budget of a step can serve.
@@ -250,7 +271,8 @@ fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> 
 /// Refuses settings that the scheduler does not support.
 fn check(spec: &EngineSettings, profile: &Profile, config: &EngineConfig) -> Result<()> {
     let anywhere = vllm::Rules::of(spec.release.version.as_deref()).interval_since_prefill;
-    let ignored = |steps: &u64| *steps > 1 && config.attention_dp == 1 && !anywhere;
+    let parallel = config.attention_dp * config.engines() > 1;
+    let ignored = |steps: &u64| *steps > 1 && !parallel && !anywhere;
     let interval = spec.vllm().and_then(|own| own.prefill_schedule_interval);
     if let Some(steps) = interval.filter(ignored) {
         let accepted = "1, or attention_dp above 1: before 0.33 vLLM uses it only in data-parallel engines";

@@ -15,6 +15,7 @@ pub(crate) use settings::SglangConfig;
 use super::event::Event;
 use super::link::Link;
 use super::price::StepPrices;
+use super::ranks::{Rank, StepLoad};
 use super::{Replica, steps_within};
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
@@ -31,6 +32,7 @@ use crate::tally::Tally;
 use crate::timeline::{Mark, Segment, Timeline};
 use crate::workload::Prompt;
 use crate::workload::request::Run;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// Position in the segment of a request's output from which its unique prompt tokens are numbered.
@@ -50,6 +52,8 @@ pub(crate) struct Sglang<D> {
     /// Requests that have arrived at the server and that the scheduler has not received.
     inbox: VecDeque<(Arrival, sglang::NewRequest)>,
     polling: AdmissionPolling,
+    /// A decision whose price is set from outside.
+    prepared: Option<Result<(Box<Step>, u64), bool>>,
     /// In the overlap loop, the batch whose results are in flight.
     pending: Option<Batch>,
     /// Time of the last decode's results, and the requests that have not decoded yet.
@@ -105,6 +109,7 @@ impl<D: Decodes> Sglang<D> {
             lives: Vec::new(),
             inbox: VecDeque::new(),
             polling: AdmissionPolling::new(config.polling),
+            prepared: None,
             pending: None,
             decoded: Ticks::ZERO,
             fresh: Vec::new(),
@@ -143,6 +148,20 @@ impl<D: Decodes> Sglang<D> {
     /// Decides the next batch. Returns an error if there is nothing to compute; the error is true if a request was
     /// preempted, because another decision may then find work.
     fn decide(&mut self) -> Result<Batch, bool> {
+        let (step, written_back) = match self.prepared.take() {
+            Some(prepared) => prepared,
+            None => self.schedule(),
+        }?;
+        let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
+        let (time, growth, bound) = self.cost(&step);
+        let waits = self.copying(&step, time, written_back);
+        let segment = self.segment(&step, if waits > time { "swap" } else { bound });
+        Ok(Batch { step, time: time + waits, growth, waits, fresh, segment })
+    }
+
+    /// Decides the requests of the next batch; also returns the number of tokens for which the decision waited until
+    /// they were on the host.
+    fn schedule(&mut self) -> Result<(Box<Step>, u64), bool> {
         self.receive();
         self.settle(self.clock);
         let closed = self.scheduler.blocked();
@@ -165,11 +184,7 @@ impl<D: Decodes> Sglang<D> {
             self.scheduler.recycle(step);
             return Err(changed);
         }
-        let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
-        let (time, growth, bound) = self.cost(&step);
-        let waits = self.copying(&step, time, written_back);
-        let segment = self.segment(&step, if waits > time { "swap" } else { bound });
-        Ok(Batch { step, time: time + waits, growth, waits, fresh, segment })
+        Ok((step, written_back))
     }
 
     /// Runs a batch, or as many equal ones as begin before `horizon`; false if there is nothing to compute.
@@ -207,9 +222,8 @@ impl<D: Decodes> Sglang<D> {
             let bound = if self.timeline.is_some() { self.price.bound(n, attending) } else { "" };
             return (time, growth, bound);
         }
-        let chunks = step.extends.iter().map(|e| Sequences::prompt(e.new, e.context, e.samples));
         let seen = if n > 0 { self.rows.seen() } else { Seen::default() };
-        let (time, shares) = self.price.mixed(n, seen, &chunks.collect::<Vec<_>>());
+        let (time, shares) = self.price.mixed(n, seen, &chunks(step));
         self.tally.mixed.add(shares);
         (time.narrow(), 0, shares.largest())
     }
@@ -324,6 +338,36 @@ impl<D: Decodes> Sglang<D> {
     }
 }
 
+/// The chunks of prompts of a batch.
+fn chunks(step: &Step) -> Vec<Sequences> {
+    step.extends.iter().map(|e| Sequences::prompt(e.new, e.context, e.samples)).collect()
+}
+
+impl<D: Decodes> Rank for Sglang<D> {
+    fn prepare(&mut self) -> Option<StepLoad> {
+        let mut decided = self.schedule();
+        // After a preemption, another decision may find work.
+        while decided.as_ref().is_err_and(|changed| *changed) && self.pending.is_none() {
+            decided = self.schedule();
+        }
+        let step = decided.as_ref().ok().map(|(step, _)| step);
+        let load = step.map(|step| {
+            let seen = if step.decodes > 0 { self.rows.seen() } else { Seen::default() };
+            StepLoad::new(step.decodes, seen, chunks(step))
+        });
+        self.prepared = (load.is_some() || self.pending.is_some()).then_some(decided);
+        load.or_else(|| self.pending.is_some().then(StepLoad::default))
+    }
+
+    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
+        self.price.impose(price);
+    }
+
+    fn wait_for_others(&mut self, time: Ticks) {
+        self.clock = time;
+    }
+}
+
 impl<D: Decodes> Replica for Sglang<D> {
     fn serves(&self, arrival: &Arrival) -> bool {
         let SglangConfig { scheduler: config, max_model_len, .. } = &self.config;
@@ -423,8 +467,8 @@ impl<D: Decodes> Replica for Sglang<D> {
         self.fresh.clear();
     }
 
-    fn tally(&self) -> &Tally {
-        &self.tally
+    fn tally(&self) -> Cow<'_, Tally> {
+        Cow::Borrowed(&self.tally)
     }
 
     fn shares(&mut self) -> BottleneckShares<Ticks> {

@@ -39,3 +39,23 @@ pub(crate) struct CopySpeed {
     /// memory that is slower than their sum.
     pub(crate) share: f64,
 }
+
+impl HostTier {
+    /// The tiers of one of `ranks` data-parallel ranks that have equal parts of these, in whole pages of `page` tokens;
+    /// each rank copies over its own links.
+    pub(crate) fn of_rank(self, ranks: u64, page: u64) -> HostTier {
+        let part = |tokens: u64| tokens / ranks / page * page;
+        let slower = |speed: CopySpeed| CopySpeed {
+            store_s: speed.store_s * ranks as f64,
+            load_s: speed.load_s * ranks as f64,
+            ..speed
+        };
+        let storage = |below: StorageTier| StorageTier { tokens: part(below.tokens), speed: slower(below.speed) };
+        HostTier {
+            tokens: part(self.tokens),
+            speed: slower(self.speed),
+            storage: self.storage.map(storage),
+            ..self
+        }
+    }
+}

@@ -38,8 +38,10 @@ pub struct EngineConfig {
     pub polling: PollingConfig,
     /// True if a step is decided when the one before it begins, as vLLM's AsyncScheduler does.
     pub ahead: bool,
-    /// Number of data-parallel ranks of attention, which get equal parts of the budget.
+    /// Number of data-parallel ranks of attention that are scheduled as one and get equal parts of the budget.
     pub attention_dp: u64,
+    /// Data-parallel ranks that are engines, each with these settings; `None` if the replica is one engine.
+    pub ranks: Option<RankSettings>,
     /// KV cache that a request reserves at admission.
     pub reservation: Reservation,
     /// Handling of a preempted request's KV cache.
@@ -84,6 +86,27 @@ pub enum Reservation {
     Max,
 }
 
+/// Data-parallel ranks of a replica that are engines, each with a queue, limits and a cache of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankSettings {
+    /// Number of ranks.
+    pub count: u64,
+    /// Rule by which a request gets its rank.
+    pub balance: Balance,
+    /// True if ranks share layers, as experts are shared, so that all ranks step together.
+    pub shared: bool,
+}
+
+/// Rule by which a request gets its data-parallel rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Balance {
+    /// The rank with the smallest 4 × waiting + running requests, by counts that are up to 100 ms old: vLLM's internal
+    /// load balancing.
+    Score,
+    /// The ranks in turn: SGLang's `round_robin`.
+    RoundRobin,
+}
+
 /// Kind of prefix cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PrefixCaching {
@@ -107,6 +130,11 @@ pub enum Preemption {
 }
 
 impl EngineConfig {
+    /// Number of engines with these settings in one replica.
+    pub(crate) fn engines(&self) -> u64 {
+        self.ranks.map_or(1, |ranks| ranks.count)
+    }
+
     /// True if vLLM's own scheduler can have these settings: one group of layers, one data-parallel rank, and requests
     /// in order of arrival.
     pub(crate) fn is_plain(&self) -> bool {

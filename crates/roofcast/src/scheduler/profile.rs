@@ -1,7 +1,7 @@
 //! Defaults of a scheduler, and the settings that it refuses.
 
 use super::Policy;
-use crate::scheduler::config::{PrefixCaching, Reservation};
+use crate::scheduler::config::{Balance, PrefixCaching, Reservation};
 use crate::spec::KvLayout;
 
 /// Defaults and restrictions of a scheduler; the file of each policy defines its own.
@@ -39,6 +39,9 @@ pub(crate) struct Profile {
     pub(crate) bounds_sequences: bool,
     /// True if data-parallel ranks divide one token budget.
     pub(crate) divides_budget: bool,
+    /// Rule by which a request gets its data-parallel rank if each rank is an engine; `None` if ranks are scheduled as
+    /// one.
+    pub(crate) balance: Option<Balance>,
     /// True if each request gets an equal part of the cache, as in llama.cpp's slots.
     pub(crate) shares_cache_by_slots: bool,
     /// Supported layouts of the KV cache in memory.
@@ -67,6 +70,7 @@ impl Profile {
             decides_ahead: false,
             bounds_sequences: true,
             divides_budget: false,
+            balance: None,
             shares_cache_by_slots: false,
             layouts: &[KvLayout::Paged, KvLayout::Flashinfer],
             keys: &[],

@@ -29,7 +29,7 @@ pub use request::NewRequest;
 pub use tree::host::{Moves, Submission};
 
 use super::{Policy, Profile};
-use crate::scheduler::config::PrefixCaching;
+use crate::scheduler::config::{Balance, PrefixCaching};
 use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;
@@ -49,6 +49,7 @@ pub(super) fn profile() -> Profile {
         prefixes: PrefixCaching::Tree,
         bounds_sequences: false,
         divides_budget: true,
+        balance: Some(Balance::RoundRobin),
         ..Profile::chunked(Policy::TokenBudget)
     }
 }

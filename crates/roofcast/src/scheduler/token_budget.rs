@@ -9,7 +9,7 @@
 //! built.
 
 use super::{Policy, Profile};
-use crate::scheduler::config::{PrefixCaching, Reservation};
+use crate::scheduler::config::{Balance, PrefixCaching, Reservation};
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
@@ -33,6 +33,7 @@ pub(super) fn vllm() -> Profile {
         null_blocks: 1,
         frees_windows: true,
         decides_ahead: true,
+        balance: Some(Balance::Score),
         layouts: LAYOUTS,
         keys: &[
             "long_prefill_token_threshold",

@@ -25,6 +25,7 @@ use crate::summary::RunSummary;
 use crate::tally::{Mean, Tally};
 use crate::timeline::series::together;
 use crate::units::Bytes;
+use std::borrow::Cow;
 use std::ops::Range;
 
 pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut fleet: Fleet) -> Simulation {
@@ -42,7 +43,8 @@ pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut flee
     let replicas = fleet.replicas.iter_mut().enumerate();
     let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
     let used = fleet_use::used(provision, &fleet, &times, summary.duration);
-    let tallies: Vec<&Tally> = fleet.replicas.iter().map(|r| r.tally()).collect();
+    let tallies: Vec<Cow<Tally>> = fleet.replicas.iter().map(|r| r.tally()).collect();
+    let tallies: Vec<&Tally> = tallies.iter().map(Cow::as_ref).collect();
     // Take batch and cache use from the serving pool: the decode replicas, or the first of two kinds.
     let serving = &tallies[provision.servers(tallies.len())];
     let decoding = activity(serving);
@@ -141,11 +143,11 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
     let gaps = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
     let scattered = gaps(|t| t.scattered);
     CacheUse {
-        blocks: config.blocks,
+        blocks: config.blocks * config.engines(),
         block_size,
         groups: config.groups.count(),
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
-        mean_usage: held / (config.blocks * block_size) as f64,
+        mean_usage: held / (config.blocks * config.engines() * block_size) as f64,
         internal_fragmentation: ratio(slack, held),
         external_fragmentation: gaps(|t| t.attempts).value(),
         scattered_refusals: scattered.count,
@@ -166,7 +168,7 @@ fn host_use(config: &EngineConfig, host: HostTier, tallies: &[&Tally]) -> HostUs
     let below = [sum(|t| t.storage_hits), sum(|t| t.storage_loaded_tokens), sum(|t| t.storage_stored_tokens)];
     let offers_all = config.by_block.as_ref().is_some_and(|settings| settings.offload.is_some());
     HostUse {
-        tokens: host.tokens,
+        tokens: host.tokens * config.engines(),
         device_hit_rate: ratio((cached - hits) as f64, admitted),
         host_hit_rate: ratio((hits - below[0]) as f64, admitted),
         loaded_tokens,
@@ -177,7 +179,7 @@ fn host_use(config: &EngineConfig, host: HostTier, tallies: &[&Tally]) -> HostUs
         loading_s: seconds(|t| t.loading),
         spared_s: seconds(|t| t.spared),
         storage: host.storage.map(|storage| StorageUse {
-            tokens: storage.tokens,
+            tokens: storage.tokens * config.engines(),
             hit_rate: ratio(below[0] as f64, admitted),
             loaded_tokens: below[1],
             loaded_bytes: bytes(below[1]),

@@ -113,6 +113,12 @@ impl Overhead {
         }
     }
 
+    /// True if a captured graph covers a pass of `rows` rows; `prompts` is true if it computes prompts.
+    #[inline(always)]
+    pub(super) fn is_captured(&self, rows: u64, prompts: bool) -> bool {
+        !self.eager && (rows <= self.captured || !prompts)
+    }
+
     /// Overhead of a pass in which GEMMs and experts take `operators` seconds.
     #[inline(always)]
     pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> PassOverhead {
@@ -122,7 +128,7 @@ impl Overhead {
         let [step, sequence, prompt] = self.exposed;
         let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
         let device = operators + small_kernels;
-        let uncaptured = self.eager || pass.rows > self.captured && pass.longest > 0;
+        let uncaptured = !self.is_captured(pass.rows, pass.longest > 0);
         let launched = if uncaptured { self.launches } else { 0.0 };
         let looping = self.loops[0] + self.loops[1] * sequences;
         let pieces = if !uncaptured && (pass.longest > 0 || self.pieces.1) { self.pieces.0 } else { 0.0 };

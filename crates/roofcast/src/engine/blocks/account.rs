@@ -5,6 +5,7 @@
 use super::{Blocks, Held};
 use crate::batch::{Seen, Sequences};
 use crate::clock::Ticks;
+use crate::engine::ranks::StepLoad;
 use crate::engine::speculation::Speculation;
 use crate::scheduler::vllm::{ScheduledRequest, Step};
 use crate::shares::BottleneckShares;
@@ -13,9 +14,8 @@ use crate::timeline::Segment;
 impl Blocks {
     /// Time of a step and its bottleneck; adds the step to the counters.
     pub(super) fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
-        let reaches = self.price.reaches().to_vec();
-        let (mut all, mut within) = (0, vec![0; reaches.len()]);
-        let (mut decodes, mut chunks, mut new) = (0, Vec::new(), 0);
+        let StepLoad { decodes, all, within, chunks } = self.load(step);
+        let mut new = 0;
         for work in &step.work {
             new += work.new;
             if decodes_one(work) {
@@ -25,17 +25,6 @@ impl Blocks {
                 // Count the token slots that are empty when the step begins.
                 let kept = work.context - work.new;
                 self.tally.slack_steps += u128::from(blocks * self.config.block_size - kept);
-            }
-            if decodes_one(work) && work.drafts == 0 {
-                decodes += 1;
-                all += work.context;
-                within.iter_mut().zip(&reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
-            } else {
-                chunks.push(if work.drafts > 0 {
-                    Sequences::verify(work.new, work.context)
-                } else {
-                    Sequences::prompt(work.new, work.context, work.samples)
-                });
             }
         }
         let [paused, kept] = step.paused;
@@ -63,6 +52,27 @@ impl Blocks {
         }
         self.tally.mixed.add(shares);
         (Ticks::from(shares.total()), shares.largest())
+    }
+
+    /// Work of a step.
+    pub(super) fn load(&self, step: &Step) -> StepLoad {
+        let reaches = self.price.reaches();
+        let mut load = StepLoad { within: vec![0; reaches.len()], ..StepLoad::default() };
+        for work in &step.work {
+            if decodes_one(work) && work.drafts == 0 {
+                load.decodes += 1;
+                load.all += work.context;
+                let within = load.within.iter_mut().zip(reaches);
+                within.for_each(|(seen, reach)| *seen += work.context.min(*reach));
+            } else {
+                load.chunks.push(if work.drafts > 0 {
+                    Sequences::verify(work.new, work.context)
+                } else {
+                    Sequences::prompt(work.new, work.context, work.samples)
+                });
+            }
+        }
+        load
     }
 
     /// Records the current use of the KV cache, for the oldest pending step.

@@ -11,6 +11,9 @@ use crate::scheduler::sglang::{self, HiCache, Rules};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::spec::EngineKind;
 
+/// Factor on `schedule_conservativeness` with data-parallel attention (`_handle_data_parallelism` of `server_args.py`).
+const OF_A_RANK: f64 = 0.3;
+
 /// Settings of one replica of SGLang.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SglangConfig {
@@ -31,13 +34,14 @@ impl SglangConfig {
             return Err(Error::field("engine", "scheduler", config.scheduler.name(), "sglang"));
         };
         let version = settings.release.version.as_deref();
+        let ranked = if config.engines() > 1 { OF_A_RANK } else { 1.0 };
         let scheduler = sglang::ServerArgs {
             schedule_policy: own.schedule_policy,
-            schedule_conservativeness: own.schedule_conservativeness,
+            schedule_conservativeness: own.schedule_conservativeness * ranked,
             max_total_tokens: config.blocks * u64::from(config.block_size),
             max_running_requests: config.max_num_seqs,
             max_prefill_tokens: own.max_prefill_tokens,
-            chunked_prefill_size: own.chunked_prefill_size,
+            chunked_prefill_size: own.chunked_prefill_size.map(|tokens| (tokens / config.engines()).max(1)),
             enable_mixed_chunk: own.enable_mixed_chunk,
             page_size: u64::from(config.block_size),
             disable_radix_cache: own.disable_radix_cache,
