@@ -150,11 +150,10 @@ fn one(
     }
     if config.scheduler == SchedulerKind::Sglang {
         let spec = &forecaster.deployment.engine;
-        // Ranks that step together take every batch singly.
-        let together = config.ranks.is_some_and(|ranks| ranks.shared);
         let settings = SglangConfig::resolve(spec, &config)?;
         return Ok(match leap {
-            true => Box::new(Sglang::<Lockstep>::new(settings, price, !together)),
+            // Ranks that step together take every batch singly.
+            true => Box::new(Sglang::<Lockstep>::new(settings, price, config.ranks.is_none())),
             false => Box::new(Sglang::<Each>::new(settings, price, false)),
         });
     }

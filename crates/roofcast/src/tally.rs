@@ -121,12 +121,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns these counters of a replica with the sums over the counters of its data-parallel `ranks`. Steps, peaks
-    /// and bottlenecks are the replica's own; swaps are the mean over ranks, which swap at one time.
+    /// Returns these counters of a replica with the sums over the counters of its data-parallel `ranks`. Steps,
+    /// bottlenecks, and peaks of requests are the replica's own; blocks at the peak are the sum of the ranks' peaks;
+    /// swaps are the mean over ranks, which swap at one time.
     pub(crate) fn over(&self, ranks: &[impl Deref<Target = Tally>]) -> Tally {
         let mut all = self.clone();
         for rank in ranks {
             all.admitted += rank.admitted;
+            all.blocks_peak += rank.blocks_peak;
             all.preemptions += rank.preemptions;
             all.recomputed_tokens += rank.recomputed_tokens;
             all.swapped_tokens += rank.swapped_tokens;

@@ -7,12 +7,12 @@
 
 mod account;
 mod offloading;
+mod rank;
 
 use super::Replica;
 use super::event::Event;
 use super::link::Link;
 use super::price::StepPrices;
-use super::ranks::{Rank, StepLoad};
 use super::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
@@ -27,7 +27,7 @@ use crate::tally::Tally;
 use crate::timeline::{Mark, Timeline};
 use crate::workload::Prompt;
 use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// One replica of vLLM.
 #[derive(Debug, Clone)]
@@ -215,21 +215,6 @@ impl Blocks {
         self.adapters = Some((most, adapter));
     }
 
-    /// Time that the adapters of a step's requests add to the step.
-    fn adapting(&mut self, step: &Step) -> Ticks {
-        let Some((_, adapter)) = &self.adapters else { return Ticks::ZERO };
-        let adapted = step.work.iter().map(|work| (self.requests[work.id].adapter, work.new));
-        let adapted: Vec<(u32, u64)> = adapted.filter(|(adapter, _)| *adapter != 0).collect();
-        if adapted.is_empty() {
-            return Ticks::ZERO;
-        }
-        let distinct: BTreeSet<u32> = adapted.iter().map(|(adapter, _)| *adapter).collect();
-        let tokens = adapted.iter().map(|(_, new)| new).sum();
-        let shares = self.price.adapters(adapter, distinct.len() as u64, tokens);
-        self.tally.mixed.add(shares);
-        Ticks::from(shares.total())
-    }
-
     /// Number of waiting requests that the scheduler skipped, so that later ones could be admitted.
     pub(super) fn deferred(&self) -> u64 {
         self.scheduler.deferred_count()
@@ -366,36 +351,6 @@ impl Blocks {
         }
         self.tally.recomputed_tokens += step.recomputed;
         self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
-    }
-}
-
-impl Rank for Blocks {
-    fn prepare(&mut self) -> Option<StepLoad> {
-        let works = |step: &Step| !step.work.is_empty();
-        while !Replica::is_empty(self) {
-            let Scheduled { nothing, .. } = self.schedule();
-            if !nothing && self.pending.len() < self.flight() {
-                continue;
-            }
-            if self.pending.front().is_some_and(works) {
-                self.prepared = true;
-                return self.pending.front().map(|step| self.load(step));
-            }
-            // A step without work takes no time and ends no request.
-            self.deliver(&mut Vec::new());
-            if nothing && !self.pending.iter().any(works) {
-                break;
-            }
-        }
-        None
-    }
-
-    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
-        self.price.impose(price);
-    }
-
-    fn wait_for_others(&mut self, time: Ticks) {
-        self.clock = time;
     }
 }
 

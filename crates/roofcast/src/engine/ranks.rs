@@ -1,8 +1,7 @@
 //! Data-parallel ranks as engines: each has a queue, limits and a KV cache of its own, behind a balancer.
 //!
-//! Knows: which rank gets a request; ranks that share experts step together, with the price of [`price`], and a rank
-//! without work waits for the others; ranks that share nothing step one by one. Steps of several ranks are taken singly.
-//! Knows nothing about the decisions of an engine.
+//! Knows: which rank gets a request; ranks share experts and therefore step together, with the price of [`price`], and a
+//! rank without work waits for the others. Steps are taken singly. Knows nothing about the decisions of an engine.
 
 mod balancer;
 mod load;
@@ -40,8 +39,7 @@ pub(super) trait Rank: Replica {
 pub(super) struct Ranks {
     ranks: Vec<Box<dyn Rank>>,
     balancer: Balancer,
-    /// Prices of steps that all ranks take together; `None` if ranks share nothing.
-    price: Option<JointPrices>,
+    price: JointPrices,
     /// End of the last step.
     clock: Ticks,
     /// Counts that the ranks reported at the start and at the end of the last step.
@@ -58,7 +56,7 @@ impl Ranks {
         Ranks {
             balancer: Balancer::new(settings.balance, ranks.len()),
             ranks,
-            price: settings.shared.then(|| JointPrices::new(timing)),
+            price: JointPrices::new(timing),
             clock: Ticks::ZERO,
             reported: [idle.clone(), idle],
             own: Tally::default(),
@@ -112,7 +110,6 @@ impl Ranks {
     fn step_together(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
         let all = 0..self.ranks.len();
         let loads: Vec<_> = all.clone().map(|rank| self.with(rank, |rank| rank.prepare())).collect();
-        self.hold();
         if loads.iter().all(Option::is_none) {
             // Ranks may wait for copies from the host.
             let went = all.clone().filter(|rank| self.step_of(*rank, horizon, departed)).count() > 0;
@@ -122,16 +119,15 @@ impl Ranks {
         let busy: Vec<bool> = loads.iter().map(Option::is_some).collect();
         let loads: Vec<StepLoad> = loads.into_iter().flatten().collect();
         let computes = loads.iter().any(|load| !load.is_empty());
-        let shares = self.price.as_mut().map(|price| price.price(&loads, all.len() as u64));
-        let ticks = shares.map_or(0, |shares| shares.total());
+        let shares = self.price.price(&loads, all.len() as u64);
         let before =
             [self.sum(|rank| rank.tally().running_steps), self.sum(|rank| rank.tally().decode_steps)];
         if let Some(timeline) = &mut self.timeline {
             timeline.ranks = Some(Segment::default());
         }
-        let end = self.clock + Ticks::from(ticks.max(1));
+        let end = self.clock + Ticks::from(shares.total().max(1));
         for rank in all.filter(|rank| busy[*rank]) {
-            self.ranks[rank].impose(shares);
+            self.ranks[rank].impose(Some(shares));
             self.step_of(rank, end, departed);
             self.ranks[rank].impose(None);
         }
@@ -144,41 +140,13 @@ impl Ranks {
         if computes {
             let running = self.sum(|rank| rank.tally().running_steps) - before[0];
             let decoded = self.sum(|rank| rank.tally().decode_steps) > before[1];
-            self.count(1, running, u64::from(decoded));
-            self.own.mixed.add(shares.unwrap_or_default());
+            self.own.steps += 1;
+            self.own.decode_steps += u64::from(decoded);
+            self.own.running_peak = self.own.running_peak.max(running);
+            self.own.mixed.add(shares);
         }
-        true
-    }
-
-    /// Runs the step of the rank whose last step ended first.
-    fn step_first(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
-        let due = |rank: usize| self.ranks[rank].due();
-        let Some((_, first)) = (0..self.ranks.len()).filter_map(|rank| Some((due(rank)?, rank))).min() else {
-            return false;
-        };
-        let others = (0..self.ranks.len()).filter(|rank| *rank != first).filter_map(due).min();
-        let before = self.ranks[first].tally();
-        let before = [before.steps, before.running_steps, before.decode_steps];
-        let went = self.step_of(first, others.map_or(horizon, |others| horizon.min(others)), departed);
-        let after = self.ranks[first].tally();
-        let [steps, running, decoded] =
-            [after.steps - before[0], after.running_steps - before[1], after.decode_steps - before[2]];
-        self.clock = self.ranks[first].clock();
-        self.hold();
-        self.count(steps, running, decoded);
-        went
-    }
-
-    fn count(&mut self, steps: u64, running: u64, decoded: u64) {
-        self.own.steps += steps;
-        self.own.decode_steps += decoded;
-        self.own.running_peak = self.own.running_peak.max(running.checked_div(steps).unwrap_or(0));
         self.report();
-    }
-
-    /// Records the most blocks that all ranks held at one time.
-    fn hold(&mut self) {
-        self.own.blocks_peak = self.own.blocks_peak.max(self.sum(|rank| rank.blocks().0));
+        true
     }
 }
 
@@ -189,13 +157,7 @@ impl Replica for Ranks {
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
         let rank = self.choose(arrival.at);
-        let apart = self.price.is_none();
-        self.with(rank, |rank| {
-            if apart && rank.is_empty() {
-                rank.wait_until(arrival.at);
-            }
-            rank.arrive(arrival, prompt);
-        });
+        self.with(rank, |rank| rank.arrive(arrival, prompt));
         self.own.waiting_peak = self.own.waiting_peak.max(self.waiting());
     }
 
@@ -242,15 +204,8 @@ impl Replica for Ranks {
         (self.sum(|rank| rank.blocks().0), self.sum(|rank| rank.blocks().1))
     }
 
-    fn due(&self) -> Option<Ticks> {
-        self.ranks.iter().filter_map(|rank| rank.due()).min()
-    }
-
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
-        match self.price {
-            Some(_) => self.step_together(horizon, departed),
-            None => self.step_first(horizon, departed),
-        }
+        self.step_together(horizon, departed)
     }
 
     fn receive(&mut self, guest: KvTransfer, at: Ticks) {
@@ -277,22 +232,13 @@ impl Replica for Ranks {
     }
 
     fn shares(&mut self) -> BottleneckShares<Ticks> {
-        if self.price.is_some() {
-            let BottleneckShares { memory, compute, communication, host } = self.own.mixed;
-            return BottleneckShares {
-                memory: Ticks(memory),
-                compute: Ticks(compute),
-                communication: Ticks(communication),
-                host: Ticks(host),
-            };
+        let BottleneckShares { memory, compute, communication, host } = self.own.mixed;
+        BottleneckShares {
+            memory: Ticks(memory),
+            compute: Ticks(compute),
+            communication: Ticks(communication),
+            host: Ticks(host),
         }
-        let count = self.ranks.len() as u64;
-        let all = self.ranks.iter_mut().map(|rank| rank.shares());
-        let BottleneckShares { memory, compute, communication, host } =
-            all.reduce(BottleneckShares::plus).unwrap_or_default();
-        let [memory, compute, communication, host] =
-            [memory, compute, communication, host].map(|all| all / count);
-        BottleneckShares { memory, compute, communication, host }
     }
 
     fn timeline(&mut self) -> &mut Option<Box<Timeline>> {

@@ -22,9 +22,8 @@ impl EngineConfig {
         let by_block = runs_by_block(&deployment.engine);
         let balance = scheduler::profile(deployment.engine.scheduler).balance;
         let count = deployment.parallelism.attention_dp;
-        let shared_layers = deployment.model.is_moe();
-        let ranks = balance.filter(|_| count > 1);
-        let ranks = ranks.map(|balance| RankSettings { count, balance, shared: shared_layers });
+        let ranks = balance.filter(|_| count > 1 && deployment.model.is_moe());
+        let ranks = ranks.map(|balance| RankSettings { count, balance });
         EngineConfig::resolve_as(deployment, (context, shared), by_block, ranks)
     }
 

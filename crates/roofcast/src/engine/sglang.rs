@@ -8,6 +8,7 @@
 mod account;
 mod copies;
 mod driven;
+mod rank;
 pub(crate) mod settings;
 
 pub(crate) use settings::SglangConfig;
@@ -15,11 +16,9 @@ pub(crate) use settings::SglangConfig;
 use super::event::Event;
 use super::link::Link;
 use super::price::StepPrices;
-use super::ranks::{Rank, StepLoad};
 use super::{Replica, steps_within};
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
-use crate::batch::{Seen, Sequences};
 use crate::clock::Ticks;
 use crate::kv_cache::groups::Groups;
 use crate::kv_cache::prefix::{Outputs, Tokens};
@@ -211,23 +210,6 @@ impl<D: Decodes> Sglang<D> {
         true
     }
 
-    /// Ticks of a batch, the growth of that time per further equal batch, and the bottleneck.
-    fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
-        let n = step.decodes;
-        if step.kind == ForwardMode::Decode {
-            let price = self.price.decode(n);
-            let (attending, growth) =
-                (price.attending(self.rows.seen()), price.attending(self.rows.growth()));
-            let time = price.fixed + attending;
-            let bound = if self.timeline.is_some() { self.price.bound(n, attending) } else { "" };
-            return (time, growth, bound);
-        }
-        let seen = if n > 0 { self.rows.seen() } else { Seen::default() };
-        let (time, shares) = self.price.mixed(n, seen, &chunks(step));
-        self.tally.mixed.add(shares);
-        (time.narrow(), 0, shares.largest())
-    }
-
     /// Number of equal decisions that follow `batch` before `horizon`. The first is `late`r, the others are made as
     /// batches end. If the server polls its inbox every few batches, the decisions end at the next poll.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
@@ -335,36 +317,6 @@ impl<D: Decodes> Sglang<D> {
         let own = u64::from(input).saturating_sub(prefix.tokens.len());
         let own = Some(Run { segment, start: OWN_PROMPT, length: own }).filter(|run| run.length > 0);
         (prefix.tokens.runs().iter().copied().chain(own).collect(), segment)
-    }
-}
-
-/// The chunks of prompts of a batch.
-fn chunks(step: &Step) -> Vec<Sequences> {
-    step.extends.iter().map(|e| Sequences::prompt(e.new, e.context, e.samples)).collect()
-}
-
-impl<D: Decodes> Rank for Sglang<D> {
-    fn prepare(&mut self) -> Option<StepLoad> {
-        let mut decided = self.schedule();
-        // After a preemption, another decision may find work.
-        while decided.as_ref().is_err_and(|changed| *changed) && self.pending.is_none() {
-            decided = self.schedule();
-        }
-        let step = decided.as_ref().ok().map(|(step, _)| step);
-        let load = step.map(|step| {
-            let seen = if step.decodes > 0 { self.rows.seen() } else { Seen::default() };
-            StepLoad::new(step.decodes, seen, chunks(step))
-        });
-        self.prepared = (load.is_some() || self.pending.is_some()).then_some(decided);
-        load.or_else(|| self.pending.is_some().then(StepLoad::default))
-    }
-
-    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
-        self.price.impose(price);
-    }
-
-    fn wait_for_others(&mut self, time: Ticks) {
-        self.clock = time;
     }
 }
 

@@ -86,15 +86,14 @@ pub enum Reservation {
     Max,
 }
 
-/// Data-parallel ranks of a replica that are engines, each with a queue, limits and a cache of its own.
+/// Data-parallel ranks of a replica that are engines, each with a queue, limits and a cache of its own. They share
+/// experts and step together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankSettings {
     /// Number of ranks.
     pub count: u64,
     /// Rule by which a request gets its rank.
     pub balance: Balance,
-    /// True if ranks share layers, as experts are shared, so that all ranks step together.
-    pub shared: bool,
 }
 
 /// Rule by which a request gets its data-parallel rank.

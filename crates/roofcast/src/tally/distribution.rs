@@ -82,6 +82,10 @@ impl Distribution {
 
     /// Adds all spans of another distribution.
     pub(crate) fn merge(&mut self, other: &Distribution) {
+        if self.count == 0 {
+            *self = other.clone();
+            return;
+        }
         self.count += other.count;
         self.sum += other.sum;
         for (index, weight) in other.bins.iter().enumerate().filter(|(_, w)| **w > 0) {

@@ -53,7 +53,8 @@ pub(super) fn replica(
 pub(super) fn served(deployment: &Deployment, workload: &Workload, leap: bool) -> Fleet {
     let spec = &deployment.engine;
     let mut replica = replica(deployment, workload.seed, leap).unwrap();
-    let timeline = Timeline { series: Some(Series::default()), trace: Some(EventTrace::new(u64::MAX)) };
+    let mut timeline = Timeline::default();
+    (timeline.series, timeline.trace) = (Some(Series::default()), Some(EventTrace::new(u64::MAX)));
     *replica.timeline() = Some(Box::new(timeline));
     let results = Results::new(Slo::default(), true, None);
     let router = Router::new(Routing::RoundRobin, 0);

@@ -10,6 +10,7 @@ use crate::engine::speculation::Speculation;
 use crate::scheduler::vllm::{ScheduledRequest, Step};
 use crate::shares::BottleneckShares;
 use crate::timeline::Segment;
+use std::collections::BTreeSet;
 
 impl Blocks {
     /// Time of a step and its bottleneck; adds the step to the counters.
@@ -52,6 +53,21 @@ impl Blocks {
         }
         self.tally.mixed.add(shares);
         (Ticks::from(shares.total()), shares.largest())
+    }
+
+    /// Time that the adapters of a step's requests add to the step.
+    pub(super) fn adapting(&mut self, step: &Step) -> Ticks {
+        let Some((_, adapter)) = &self.adapters else { return Ticks::ZERO };
+        let adapted = step.work.iter().map(|work| (self.requests[work.id].adapter, work.new));
+        let adapted: Vec<(u32, u64)> = adapted.filter(|(adapter, _)| *adapter != 0).collect();
+        if adapted.is_empty() {
+            return Ticks::ZERO;
+        }
+        let distinct: BTreeSet<u32> = adapted.iter().map(|(adapter, _)| *adapter).collect();
+        let tokens = adapted.iter().map(|(_, new)| new).sum();
+        let shares = self.price.adapters(adapter, distinct.len() as u64, tokens);
+        self.tally.mixed.add(shares);
+        Ticks::from(shares.total())
     }
 
     /// Work of a step.

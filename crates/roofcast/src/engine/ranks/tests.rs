@@ -1,23 +1,18 @@
-//! Tests of ranks: one rank equals an engine alone, nothing is lost, ranks step together, and their prices.
+//! Tests of ranks: one rank equals an engine alone, ranks step together, and their prices.
 
 use super::*;
 use crate::deployment::{Deployment, DeploymentOptions};
 use crate::engine::price::StepPrices;
 use crate::engine::{one, replica};
-use crate::fleet::results::Results;
-use crate::fleet::{Fleet, QueueOrder};
 use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
-use crate::record::Record;
-use crate::router::{Router, Routing};
 use crate::scheduler::config::{Balance, EngineConfig};
-use crate::spec::{CostKind, EngineSpec, SchedulerKind, Slo};
-use crate::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
+use crate::spec::{CostKind, EngineSpec, SchedulerKind};
+use crate::units::Picoseconds;
 use proptest::prelude::*;
 use std::sync::Arc;
 
 const EXPERTS: &str = "Qwen/Qwen3-30B-A3B";
-const DENSE: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 fn forecaster(model: &str, ranks: u64, engine: EngineSpec) -> Forecaster {
     let catalog = crate::Catalog::embedded().unwrap();
@@ -42,42 +37,36 @@ fn small(scheduler: SchedulerKind, blocks: u64, cost: CostKind) -> EngineSpec {
     }
 }
 
-fn serve(replica: Box<dyn Replica>, workload: &Workload) -> Fleet {
-    let results = Results::new(Slo::default(), true, None);
-    let mut fleet =
-        Fleet::new(vec![replica], Router::new(Routing::RoundRobin, 0), QueueOrder::Arrival, results);
-    fleet.serve(&mut Traffic::new(workload, "test").unwrap()).unwrap();
-    fleet
+/// A request: milliseconds after the one before, prompt and output tokens, and the segment that its prompt begins with.
+type Asked = (u64, u32, u32, u32);
+
+fn asked() -> impl Strategy<Value = Vec<Asked>> {
+    prop::collection::vec((0_u64..60, 1_u32..400, 1_u32..120, 1_u32..4), 1..50)
 }
 
-fn records(fleet: &Fleet) -> &[Record] {
-    fleet.results.records.as_ref().unwrap()
-}
-
-fn workload(requests: u64, seed: u64, arrivals: Arrivals) -> Workload {
-    Workload {
-        requests: Some(requests),
-        seed,
-        input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 400 }),
-        output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 120 }),
-        prefix: Some(Prefix { length: 64, count: 2, share: 0.5, skew: 0.0 }),
-        priorities: Vec::new(),
-        max_tokens: None,
-        max_concurrency: None,
-        arrivals,
+/// Serves `asked`; returns number, time of the first token and end of each request, in order of ends.
+fn serve(replica: &mut dyn Replica, asked: &[Asked]) -> Vec<(u64, Ticks, Ticks)> {
+    let (mut at, mut ends, mut departed) = (Ticks::ZERO, Vec::new(), Vec::new());
+    let mut until = |replica: &mut dyn Replica, horizon: Ticks| {
+        while replica.due().is_some_and(|due| due < horizon) {
+            assert!(replica.step(horizon, &mut departed));
+            let end = replica.clock();
+            ends.extend(departed.drain(..).map(|gone| (gone.arrival.number, gone.first, end)));
+        }
+    };
+    for (number, &(gap, input, output, segment)) in asked.iter().enumerate() {
+        at += Ticks::from(Picoseconds(gap * 1_000_000_000));
+        until(replica, at);
+        if replica.is_empty() {
+            replica.wait_until(at);
+        }
+        let number = number as u64;
+        let arrival =
+            Arrival { number, sent: at, at, input, output, max_tokens: output, ..Arrival::default() };
+        replica.arrive(arrival, Prompt::Shared { segment, length: input.min(64) });
     }
-}
-
-fn arrivals() -> impl Strategy<Value = Arrivals> {
-    prop_oneof![
-        (20.0_f64..400.0).prop_map(|rate| Arrivals::Poisson { rate }),
-        (1_u64..40).prop_map(|concurrency| Arrivals::ClosedLoop {
-            concurrency,
-            think_s: None,
-            ramp_s: None,
-            turn_round_s: None
-        }),
-    ]
+    until(replica, Ticks::NEVER);
+    ends
 }
 
 fn schedulers() -> impl Strategy<Value = SchedulerKind> {
@@ -90,54 +79,23 @@ proptest! {
     /// A replica with one rank gives every request the times of an engine alone, to the last tick.
     #[test]
     fn one_rank_is_the_engine(
-        arrivals in arrivals(), scheduler in schedulers(), seed in any::<u64>(), leap in any::<bool>(),
-        shared in any::<bool>(), blocks in 60_u64..200,
+        asked in asked(), scheduler in schedulers(), leap in any::<bool>(), blocks in 60_u64..200,
     ) {
         let forecaster = forecaster(EXPERTS, 1, small(scheduler, blocks, CostKind::Forecast));
         let (config, policy) = EngineConfig::resolve(&forecaster.deployment, 300, true).unwrap();
-        let alone = replica(&forecaster, (config.clone(), policy.clone()), 300, seed, leap).unwrap();
+        let mut alone = replica(&forecaster, (config.clone(), policy.clone()), 300, 1, leap).unwrap();
         let timing = forecaster.timing(config.cost).of_rank();
         let price = StepPrices::new(timing.clone());
-        let settings = RankSettings { count: 1, balance: Balance::Score, shared };
+        let settings = RankSettings { count: 1, balance: Balance::Score };
         let config = EngineConfig { ranks: Some(settings), ..config };
-        let rank = one(&forecaster, (config, policy), price, (300, seed), leap).unwrap();
-        let ranked = Ranks::new(vec![rank], settings, timing);
-        let load = workload(60, seed, arrivals);
-        let (alone, ranked) = (serve(alone, &load), serve(Box::new(ranked), &load));
-        prop_assert_eq!(records(&alone), records(&ranked));
-        let (a, b) = (alone.replicas[0].tally(), ranked.replicas[0].tally());
+        let rank = one(&forecaster, (config, policy), price, (300, 1), leap).unwrap();
+        let mut ranked = Ranks::new(vec![rank], settings, timing);
+        prop_assert_eq!(serve(alone.as_mut(), &asked), serve(&mut ranked, &asked));
+        let (a, b) = (alone.tally(), ranked.tally());
         prop_assert_eq!((a.steps, a.running_steps, a.running_peak), (b.steps, b.running_steps, b.running_peak));
         prop_assert_eq!((a.token_steps, a.slack_steps, a.cached_tokens), (b.token_steps, b.slack_steps, b.cached_tokens));
-        prop_assert_eq!((a.itl.count(), a.preemptions, a.decode_steps), (b.itl.count(), b.preemptions, b.decode_steps));
-    }
-
-    /// Every request ends once, every token is computed, every block returns, and visiting every sequence in each step
-    /// gives equal times.
-    #[test]
-    fn nothing_is_lost_between_ranks(
-        arrivals in arrivals(), scheduler in schedulers(), seed in any::<u64>(), ranks in 2_u64..5,
-        model in prop::sample::select(vec![EXPERTS, DENSE]), blocks in 60_u64..200,
-    ) {
-        let forecaster = forecaster(model, ranks, small(scheduler, blocks, CostKind::Limit));
-        let load = workload(80, seed, arrivals);
-        let run = |leap| {
-            let settings = EngineConfig::resolve(&forecaster.deployment, 300, true).unwrap();
-            serve(replica(&forecaster, settings, 300, seed, leap).unwrap(), &load)
-        };
-        let (leaping, stepping) = (run(true), run(false));
-        prop_assert_eq!(records(&leaping), records(&stepping));
-        prop_assert!(records(&leaping).iter().map(|r| r.id).eq(0..80));
-        prop_assert_eq!(leaping.results.completed, 80);
-        let tally = leaping.replicas[0].tally();
-        let served: u64 = records(&leaping).iter().map(|r| r.input_len + r.output_len - 1).sum();
-        prop_assert_eq!(
-            tally.scheduled_tokens + tally.cached_tokens,
-            served + tally.recomputed_tokens + tally.idle_tokens
-        );
-        prop_assert!(leaping.replicas[0].is_empty());
-        if scheduler == SchedulerKind::Vllm {
-            prop_assert_eq!(leaping.replicas[0].blocks().0, 0);
-        }
+        prop_assert_eq!((&a.itl, a.preemptions, a.decode_steps), (&b.itl, b.preemptions, b.decode_steps));
+        prop_assert_eq!((a.blocks_peak, a.idle, a.swapping), (b.blocks_peak, b.idle, b.swapping));
     }
 
     /// Ranks that share experts end every step at one time; a request leaves the rank that it came to, and holds blocks

@@ -1,7 +1,8 @@
-//! Counters of each batch: tokens, rows, and use of the KV pool.
+//! Cost and counters of each batch: tokens, rows, and use of the KV pool.
 
 use super::{Batch, Sglang};
 use crate::arrival::Departure;
+use crate::batch::{Seen, Sequences};
 use crate::clock::{Ticks, sum_of_run};
 use crate::engine::event::Event;
 use crate::scheduler::sglang::{ForwardMode, RequestId, Step};
@@ -9,6 +10,23 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
 
 impl<D: Decodes> Sglang<D> {
+    /// Ticks of a batch, the growth of that time per further equal batch, and the bottleneck.
+    pub(super) fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
+        let n = step.decodes;
+        if step.kind == ForwardMode::Decode {
+            let price = self.price.decode(n);
+            let (attending, growth) =
+                (price.attending(self.rows.seen()), price.attending(self.rows.growth()));
+            let time = price.fixed + attending;
+            let bound = if self.timeline.is_some() { self.price.bound(n, attending) } else { "" };
+            return (time, growth, bound);
+        }
+        let seen = if n > 0 { self.rows.seen() } else { Seen::default() };
+        let (time, shares) = self.price.mixed(n, seen, &chunks(step));
+        self.tally.mixed.add(shares);
+        (time.narrow(), 0, shares.largest())
+    }
+
     /// Counts the admissions, preemptions and retractions of a step.
     pub(super) fn note(&mut self, step: &Step) {
         self.tally.admitted += step.admitted.len() as u64;
@@ -130,4 +148,9 @@ impl<D: Decodes> Sglang<D> {
             timeline.computed(&Segment { start, end, steps, output_tokens, ..batch.segment });
         }
     }
+}
+
+/// The chunks of prompts of a batch.
+pub(super) fn chunks(step: &Step) -> Vec<Sequences> {
+    step.extends.iter().map(|e| Sequences::prompt(e.new, e.context, e.samples)).collect()
 }
