@@ -134,6 +134,10 @@ impl Tally {
             all.swapped_tokens += rank.swapped_tokens;
             all.cached_tokens += rank.cached_tokens;
             all.host_hits += rank.host_hits;
+            all.storage_hits += rank.storage_hits;
+            all.storage_loaded_tokens += rank.storage_loaded_tokens;
+            all.storage_stored_tokens += rank.storage_stored_tokens;
+            all.storage_loading += rank.storage_loading;
             all.loaded_tokens += rank.loaded_tokens;
             all.stored_tokens += rank.stored_tokens;
             all.dropped_tokens += rank.dropped_tokens;

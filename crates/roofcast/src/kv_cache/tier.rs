@@ -50,7 +50,8 @@ impl HostTier {
             load_s: speed.load_s * ranks as f64,
             ..speed
         };
-        let storage = |below: StorageTier| StorageTier { tokens: part(below.tokens), speed: slower(below.speed) };
+        let storage =
+            |below: StorageTier| StorageTier { tokens: part(below.tokens), speed: slower(below.speed) };
         HostTier {
             tokens: part(self.tokens),
             speed: slower(self.speed),

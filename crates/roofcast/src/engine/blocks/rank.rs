@@ -14,7 +14,7 @@ impl Rank for Blocks {
     fn prepare(&mut self) -> Option<StepLoad> {
         let works = |step: &Step| !step.work.is_empty();
         while !Replica::is_empty(self) {
-            let Scheduled { nothing, .. } = self.schedule();
+            let Scheduled { nothing, asked, .. } = self.schedule();
             if !nothing && self.pending.len() < self.flight() {
                 continue;
             }
@@ -24,7 +24,7 @@ impl Rank for Blocks {
             }
             // A step without work takes no time and ends no request.
             self.deliver(&mut Vec::new());
-            if nothing && !self.pending.iter().any(works) {
+            if nothing && !asked && !self.pending.iter().any(works) {
                 break;
             }
         }
