@@ -112,13 +112,8 @@ impl MeasurementKind {
 
     /// True if the client reached the engine through a server.
     pub(crate) fn served(self) -> bool {
-        matches!(
-            self,
-            MeasurementKind::ClosedLoop
-                | MeasurementKind::OpenLoop
-                | MeasurementKind::BurstAllAtOnce
-                | MeasurementKind::Disaggregated
-        )
+        use MeasurementKind as Kind;
+        matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated)
     }
 }
 

@@ -33,6 +33,7 @@ use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
 use crate::workload::Workload;
 pub(crate) use crate::workload::prediction::Prediction;
+use keys::about;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -64,9 +65,9 @@ pub struct Spec {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSpec {
-    /// Catalog id of the model, or a path as on the command line.
+    #[doc = about!("model.name")]
     pub name: Option<String>,
-    /// Path of a `config.json`, or of the folder that contains one.
+    #[doc = about!("model.path")]
     pub path: Option<PathBuf>,
 }
 
@@ -74,19 +75,17 @@ pub struct ModelSpec {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HardwareSpec {
-    /// Catalog id of the accelerator.
+    #[doc = about!("hardware.accelerator")]
     pub accelerator: Option<String>,
-    /// Number of accelerators in total.
+    #[doc = about!("hardware.count")]
     pub(crate) count: Option<u64>,
-    /// Power limit of each accelerator in watts, as `nvidia-smi -pl` sets it. It changes energy only; rates are the
-    /// datasheet's.
+    #[doc = about!("hardware.power_limit_w")]
     pub(crate) power_limit_w: Option<f64>,
-    /// GiB of each accelerator's memory that other processes use when the engine starts, as `nvidia-smi` prints it; 0
-    /// if absent.
+    #[doc = about!("hardware.memory_used_gib")]
     pub(crate) memory_used_gib: Option<f64>,
-    /// True for nominal memory, perfect sharding and no reserved memory.
+    #[doc = about!("hardware.ideal")]
     pub(crate) ideal: bool,
-    /// Rules by which bytes and rates are counted.
+    #[doc = about!("hardware.convention")]
     pub convention: Convention,
 }
 
@@ -94,11 +93,11 @@ pub struct HardwareSpec {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrecisionSpec {
-    /// Format of the weights; the checkpoint's own if absent.
+    #[doc = about!("precision.weights")]
     pub weights: Option<String>,
-    /// Dtype of the arithmetic on quantized weights, for formats that are otherwise weight-only.
+    #[doc = about!("precision.activations")]
     pub activations: Option<Dtype>,
-    /// Format of the KV cache; `auto` is the checkpoint's format, else the format of activations.
+    #[doc = about!("precision.kv")]
     pub kv: Option<String>,
 }
 
@@ -119,15 +118,15 @@ pub enum Convention {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParallelismSpec {
-    /// Tensor-parallel degree.
+    #[doc = about!("parallelism.tp")]
     pub(crate) tp: Option<u64>,
-    /// Number of pipeline stages.
+    #[doc = about!("parallelism.pp")]
     pub(crate) pp: Option<u64>,
-    /// Number of expert-parallel ranks.
+    #[doc = about!("parallelism.ep")]
     pub(crate) ep: Option<u64>,
-    /// Number of data-parallel ranks of attention.
+    #[doc = about!("parallelism.attention_dp")]
     pub(crate) attention_dp: Option<u64>,
-    /// Number of replicas, each a whole copy of the model.
+    #[doc = about!("parallelism.replicas")]
     pub replicas: Option<u64>,
 }
 
@@ -135,156 +134,149 @@ pub struct ParallelismSpec {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
-    /// Engine whose calibration applies, as in `vllm`, `sglang`, `tensorrt-llm` or `llama.cpp`; `vllm` if absent.
+    #[doc = about!("engine.name")]
     pub name: Option<String>,
-    /// Version of the engine, as in `0.11.2`; the newest if absent.
+    #[doc = about!("engine.version")]
     pub version: Option<String>,
-    /// True if requests come through the engine's API server, false if a program calls the engine in process; true if
-    /// absent.
+    #[doc = about!("engine.served")]
     pub served: Option<bool>,
-    /// Scheduling policy; if absent the one of engine `name`, or `vllm` for an engine without its own policy.
+    #[doc = about!("engine.scheduler")]
     pub scheduler: Option<SchedulerKind>,
-    /// Price of a step: the limit or the forecast.
+    #[doc = about!("engine.cost")]
     pub cost: CostKind,
-    /// Most sequences that run at one time.
+    #[doc = about!("engine.max_num_seqs")]
     #[serde(alias = "max_running_requests")]
     pub max_num_seqs: Option<u64>,
-    /// vLLM's second bound on the sequences that run at one time.
+    #[doc = about!("engine.max_num_active_seqs")]
     pub max_num_active_seqs: Option<u64>,
-    /// Most requests at a replica, waiting or running, before vLLM's server rejects new ones; unlimited if absent.
+    #[doc = about!("engine.max_num_queued_reqs")]
     pub max_num_queued_reqs: Option<u64>,
-    /// Most prompt tokens of the requests without an output token before vLLM's server rejects new ones; unlimited if
-    /// absent.
+    #[doc = about!("engine.max_num_queued_tokens")]
     pub max_num_queued_tokens: Option<u64>,
-    /// Interval in steps at which vLLM's data-parallel engines prefill while requests decode; 1 if absent.
+    #[doc = about!("engine.prefill_schedule_interval")]
     pub prefill_schedule_interval: Option<u64>,
-    /// Most tokens that one step computes (token budget).
+    #[doc = about!("engine.max_num_batched_tokens")]
     pub max_num_batched_tokens: Option<u64>,
-    /// Tokens per KV block.
+    #[doc = about!("engine.block_size")]
     #[serde(alias = "page_size")]
     pub block_size: Option<u64>,
-    /// Number of KV blocks; as many as fit in memory if absent.
+    #[doc = about!("engine.num_gpu_blocks")]
     pub num_gpu_blocks: Option<u64>,
-    /// Fraction of the device memory that the engine may use.
+    #[doc = about!("engine.gpu_memory_utilization")]
     pub gpu_memory_utilization: Option<f64>,
-    /// Bytes of KV cache on each accelerator, in place of the bytes that the utilization leaves; vLLM's
-    /// `--kv-cache-memory-bytes`.
+    #[doc = about!("engine.kv_cache_memory_bytes")]
     pub kv_cache_memory_bytes: Option<u64>,
-    /// Longest sequence in tokens that the engine serves.
+    #[doc = about!("engine.max_model_len")]
     pub max_model_len: Option<u64>,
-    /// True to split a prompt over several steps (chunked prefill).
+    #[doc = about!("engine.enable_chunked_prefill")]
     pub enable_chunked_prefill: Option<bool>,
-    /// True to find cached blocks by their content (prefix caching).
+    #[doc = about!("engine.enable_prefix_caching")]
     pub enable_prefix_caching: Option<bool>,
-    /// Most tokens of one prompt in a step while other requests wait; 0 for no bound.
+    #[doc = about!("engine.long_prefill_token_threshold")]
     pub long_prefill_token_threshold: Option<u64>,
-    /// Order of the queue.
+    #[doc = about!("engine.policy")]
     pub policy: QueuePolicy,
-    /// SGLang's order of the queue with `policy = "fcfs"`.
+    #[doc = about!("engine.schedule_policy")]
     pub schedule_policy: SchedulePolicy,
-    /// SGLang's token budget of a step with prompts, beyond which a prompt is chunked; 0 or less keeps prompts whole.
+    #[doc = about!("engine.chunked_prefill_size")]
     pub chunked_prefill_size: Option<i64>,
-    /// SGLang's most prompt tokens of a step; the first prompt may exceed this if prompts are whole.
+    #[doc = about!("engine.max_prefill_tokens")]
     pub max_prefill_tokens: Option<u64>,
-    /// True if SGLang's running requests decode in the batches that compute prompts (mixed chunk); false if absent.
+    #[doc = about!("engine.enable_mixed_chunk")]
     pub enable_mixed_chunk: Option<bool>,
-    /// Factor on SGLang's initial estimate of new tokens; larger values admit fewer requests; 1 if absent.
+    #[doc = about!("engine.schedule_conservativeness")]
     pub schedule_conservativeness: Option<f64>,
-    /// Most requests in a step with prompts; unlimited if absent.
+    #[doc = about!("engine.prefill_max_requests")]
     pub prefill_max_requests: Option<u64>,
-    /// True if SGLang keeps no prefix for other requests (radix cache disabled); false if absent.
+    #[doc = about!("engine.disable_radix_cache")]
     pub disable_radix_cache: Option<bool>,
-    /// Number of recurrent states in SGLang's pool; as many as fit in memory if absent.
+    #[doc = about!("engine.max_mamba_cache_size")]
     pub max_mamba_cache_size: Option<u64>,
-    /// Bytes of SGLang's pool of recurrent states over the bytes of its KV pool; 0.9 if absent.
+    #[doc = about!("engine.mamba_full_memory_ratio")]
     pub mamba_full_memory_ratio: Option<f64>,
-    /// Strategy by which SGLang's radix cache keeps recurrent states.
+    #[doc = about!("engine.mamba_radix_cache_strategy")]
     pub mamba_radix_cache_strategy: Option<MambaStrategy>,
-    /// True if SGLang also keeps KV cache in host memory (HiCache); false if absent.
+    #[doc = about!("engine.enable_hierarchical_cache")]
     pub enable_hierarchical_cache: Option<bool>,
-    /// Tokens of the host pool over tokens of the device pool; 2 if absent.
+    #[doc = about!("engine.hicache_ratio")]
     pub hicache_ratio: Option<f64>,
-    /// GB of the host pool of each rank, in place of `hicache_ratio`; 0 to use the ratio.
+    #[doc = about!("engine.hicache_size")]
     pub hicache_size: Option<f64>,
-    /// Event at which KV is copied to the host; the first insert if absent.
+    #[doc = about!("engine.hicache_write_policy")]
     pub hicache_write_policy: Option<WritePolicy>,
-    /// GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache; 0 or absent for none.
+    #[doc = about!("engine.kv_offloading_size")]
     pub kv_offloading_size: Option<f64>,
-    /// vLLM's connector that keeps KV in host memory; vLLM's own if absent.
+    #[doc = about!("engine.kv_offloading_backend")]
     pub kv_offloading_backend: Option<KvOffloadingBackend>,
-    /// Order in which KV is evicted from the host, the connector's `eviction_policy`; least recently used first if
-    /// absent.
+    #[doc = about!("engine.kv_offloading_eviction_policy")]
     pub kv_offloading_eviction_policy: Option<EvictionPolicy>,
-    /// Number of times that KV must be offered before it is stored, the connector's `store_threshold`; below 2 it is
-    /// stored at once.
+    #[doc = about!("engine.kv_offloading_store_threshold")]
     pub kv_offloading_store_threshold: Option<u32>,
-    /// True to store only the KV of prompts, the connector's `offload_prompt_only`; true if absent.
+    #[doc = about!("engine.kv_offloading_prompt_only")]
     pub kv_offloading_prompt_only: Option<bool>,
-    /// GiB of storage below vLLM's host tier, over all ranks of an engine; 0 or absent for none.
+    #[doc = about!("engine.kv_storage_size")]
     pub kv_storage_size: Option<f64>,
-    /// GB/s at which an engine reads from that storage; 10 if absent.
+    #[doc = about!("engine.kv_storage_read_gb_s")]
     pub kv_storage_read_gb_s: Option<f64>,
-    /// GB/s at which an engine writes to that storage; 10 if absent.
+    #[doc = about!("engine.kv_storage_write_gb_s")]
     pub kv_storage_write_gb_s: Option<f64>,
-    /// Milliseconds from the start of a copy from or to that storage to its first byte; 0.1 if absent.
+    #[doc = about!("engine.kv_storage_latency_ms")]
     pub kv_storage_latency_ms: Option<f64>,
-    /// True if SGLang schedules a step only after the results of the previous one; false if absent.
+    #[doc = about!("engine.disable_overlap_schedule")]
     pub disable_overlap_schedule: Option<bool>,
-    /// Order in which SGLang retracts requests; fewest generated tokens first if absent.
+    #[doc = about!("engine.retraction_policy")]
     pub retraction_policy: Option<RetractionPolicy>,
-    /// True if SGLang's queue is in order of priority; `policy` decides if absent.
+    #[doc = about!("engine.enable_priority_scheduling")]
     pub enable_priority_scheduling: Option<bool>,
-    /// True if smaller values have higher priority; `policy` decides if absent.
+    #[doc = about!("engine.schedule_low_priority_values_first")]
     pub schedule_low_priority_values_first: Option<bool>,
-    /// True if a higher priority never preempts a running request; false if absent.
+    #[doc = about!("engine.disable_priority_preemption")]
     pub disable_priority_preemption: Option<bool>,
-    /// Difference in priority above which a request preempts another one; 10 if absent.
+    #[doc = about!("engine.priority_scheduling_preemption_threshold")]
     pub priority_scheduling_preemption_threshold: Option<i64>,
     /// Accuracy of the output lengths by which `policy = "sjf"` sorts.
     pub length_prediction: Prediction,
-    /// True if admission needs memory for the whole known sequence instead of its first chunk.
+    #[doc = about!("engine.scheduler_reserve_full_isl")]
     pub scheduler_reserve_full_isl: Option<bool>,
-    /// Fraction of the blocks that stays free when a request is admitted while others run.
+    #[doc = about!("engine.watermark")]
     pub watermark: Option<f64>,
-    /// True for two batches in flight, vLLM's `AsyncScheduler`.
+    #[doc = about!("engine.async_scheduling")]
     pub async_scheduling: Option<bool>,
-    /// Number of decode steps from one poll of SGLang for new requests to the next; 1 if absent.
+    #[doc = about!("engine.scheduler_recv_interval")]
     pub scheduler_recv_interval: Option<u64>,
-    /// Most steps that TensorRT-LLM holds prompts until they fill a fraction of the budget; 0 if absent.
+    #[doc = about!("engine.batch_wait_timeout_iters")]
     pub batch_wait_timeout_iters: Option<u64>,
-    /// Fraction of `max_num_batched_tokens` that ends the hold of prompts, 0 to 1.
+    #[doc = about!("engine.batch_wait_max_tokens_ratio")]
     pub batch_wait_max_tokens_ratio: Option<f64>,
-    /// True if TensorRT-LLM schedules a step only after the previous one, without overlap; false if absent.
+    #[doc = about!("engine.disable_overlap_scheduler")]
     pub disable_overlap_scheduler: Option<bool>,
-    /// True if TensorRT-LLM holds prompts until every data-parallel rank has one; false if absent.
+    #[doc = about!("engine.attention_dp_enable_balance")]
     pub attention_dp_enable_balance: Option<bool>,
-    /// Most steps that `attention_dp_enable_balance` holds prompts; 50 if absent.
+    #[doc = about!("engine.attention_dp_time_out_iters")]
     pub attention_dp_time_out_iters: Option<u64>,
-    /// Dtype of recurrent states; the model's if absent.
+    #[doc = about!("engine.mamba_ssm_dtype")]
     pub mamba_ssm_dtype: Option<StateDtype>,
-    /// True to load no encoders for images and sound, as vLLM's `--language-model-only`; false if absent.
+    #[doc = about!("engine.language_model_only")]
     pub language_model_only: Option<bool>,
-    /// True if the host launches every kernel of a step without a CUDA graph, as vLLM did before 0.2.6; false if
-    /// absent.
+    #[doc = about!("engine.enforce_eager")]
     pub enforce_eager: Option<bool>,
-    /// Tokens of the largest step with prompts that a CUDA graph captures, 0 for none; the engine's default if absent.
+    #[doc = about!("engine.max_cudagraph_capture_size")]
     pub max_cudagraph_capture_size: Option<u64>,
-    /// Attention kernel of decodes; if absent, the kernels of the calibrated engines, which split the context.
+    #[doc = about!("engine.attention_backend")]
     pub attention_backend: Option<AttentionBackend>,
-    /// Kernel for quantized weights, as in `marlin`; the one that the engine's version uses if absent.
+    #[doc = about!("engine.quantization_kernel")]
     pub quantization_kernel: Option<String>,
-    /// True if projections with one input are one GEMM, and norms and rotations few launches; the engine's own choice
-    /// if absent.
+    #[doc = about!("engine.fuse_layers")]
     pub fuse_layers: Option<bool>,
-    /// HTTP server between the engine and its clients.
+    #[doc = about!("engine.frontend")]
     pub frontend: Frontend,
-    /// Handling of a preempted request's KV cache: recompute or swap.
+    #[doc = about!("engine.preemption_mode")]
     pub preemption_mode: PreemptionMode,
-    /// GiB of host memory per accelerator for swapped KV cache.
+    #[doc = about!("engine.swap_space")]
     pub swap_space: Option<f64>,
-    /// Number of tokens that the schedulers `static` and `orca` reserve for a request.
+    #[doc = about!("engine.reservation")]
     pub reservation: ReservationKind,
-    /// Layout of a request's KV cache in memory; the scheduler's if absent, with the bytes of block tables not counted.
+    #[doc = about!("engine.kv_layout")]
     pub kv_layout: Option<KvLayout>,
     /// Speculative decoding: drafts that the model verifies; off if absent.
     pub speculative: Option<SpeculativeSpec>,

@@ -29,30 +29,30 @@ class DeploymentFlags(TypedDict, total=False):
     hardware: Word | None
     """Accelerator, as in h100-sxm, or a TOML file with one"""
     count: int | None
-    """Accelerators in all"""
+    """Number of accelerators in total"""
     power_limit: float | None
-    """Watts that each accelerator may draw [default: its board power]"""
+    """Power limit of each accelerator in watts, as nvidia-smi -pl sets it [default: its board power]"""
     memory_used: float | None
     """GiB of each accelerator's memory that other processes hold when the engine starts [default: 0]"""
     ideal: bool | None
-    """Nominal memory, perfect sharing, nothing reserved [default: false]"""
+    """Nominal memory, perfect sharding and no reserved memory [default: false]"""
     convention: Word | None
     """Count as default does, or as the text seed-003: nominal bits on every weight with lm_head, no input embedding, no
     norms, GiB/s"""
     weights: Word | None
     """Weight format: bf16, fp16, fp8, nvfp4, w8, w4, gptq-int4, q4_k_m, … [default: the checkpoint's]"""
     activations: Word | None
-    """Dtype that computes on quantized weights, as in int8"""
+    """Dtype of the arithmetic on quantized weights, for formats that are otherwise weight-only, as in int8"""
     kv: Word | None
     """KV-cache format: auto, 16, 8, fp8, int8, q8_0, … [default: auto]"""
     tp: int | None
-    """Tensor parallelism [default: the widest that the count and the heads allow]"""
+    """Tensor-parallel degree [default: the widest that the count and the heads allow]"""
     pp: int | None
-    """Pipeline stages [default: 1]"""
+    """Number of pipeline stages [default: 1]"""
     ep: int | None
-    """Expert-parallel ranks [default: 1]"""
+    """Number of expert-parallel ranks [default: 1]"""
     attention_dp: int | None
-    """Data parallelism of attention [default: 1]"""
+    """Number of data-parallel ranks of attention [default: 1]"""
     replicas: Word | None
     """Whole copies; as a flag also 3P1D: three that compute prompts, one that decodes [default: as many as the count
     holds]"""
@@ -60,9 +60,9 @@ class DeploymentFlags(TypedDict, total=False):
     """Engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; it brings its scheduler, as a flag in
     place of the file's [default: vllm]"""
     engine_version: Word | None
-    """Its version, as in 0.11.2 [default: the newest that is calibrated]"""
+    """Version of the engine, as in 0.11.2 [default: the newest that is calibrated]"""
     served: bool | None
-    """Whether requests come through its server [default: true]"""
+    """Whether requests come through the engine's API server, not from a program that calls the engine in process [default: true]"""
     scheduler: Word | None
     """Scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, …
     [default: the engine's, else vllm]"""
@@ -71,7 +71,7 @@ class DeploymentFlags(TypedDict, total=False):
     max_num_seqs: int | None
     """Sequences that run at once [default: vLLM's for the chip]"""
     max_num_active_seqs: int | None
-    """A second bound on them, vLLM's"""
+    """VLLM's second bound on the sequences that run at one time"""
     max_num_batched_tokens: int | None
     """Token budget of a step [default: vLLM's for the chip]"""
     block_size: int | None
@@ -84,9 +84,9 @@ class DeploymentFlags(TypedDict, total=False):
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
     enable_chunked_prefill: bool | None
-    """Whether a prompt may be split over steps [default: the scheduler's]"""
+    """Whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"""
     enable_prefix_caching: bool | None
-    """Whether blocks are found again by their content [default: where prompts have tokens in common]"""
+    """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"""
     max_num_queued_reqs: int | None
     """Requests of a replica, waiting or running, beyond which its server refuses new ones"""
     max_num_queued_tokens: int | None
@@ -100,33 +100,33 @@ class DeploymentFlags(TypedDict, total=False):
     schedule_policy: Word | None
     """SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"""
     chunked_prefill_size: int | None
-    """SGLang's tokens of a step with prompts, beyond which one is split; -1: prompts are whole"""
+    """SGLang's token budget of a step with prompts, beyond which a prompt is chunked; -1 keeps prompts whole"""
     max_prefill_tokens: int | None
-    """Tokens of the prompts of a step of SGLang's"""
+    """SGLang's most prompt tokens of a step; the first prompt may exceed this if prompts are whole"""
     enable_mixed_chunk: bool | None
     """Whether SGLang mixes decodes into prefill batches [default: false]"""
     schedule_conservativeness: float | None
-    """Factor on SGLang's first estimates [default: 1]"""
+    """Factor on SGLang's initial estimate of new tokens; larger values admit fewer requests [default: 1]"""
     prefill_max_requests: int | None
-    """Requests of a step with prompts, SGLang's [default: no bound]"""
+    """Most requests in a step with prompts, SGLang's [default: no bound]"""
     disable_radix_cache: bool | None
-    """Whether SGLang keeps no prefixes [default: false]"""
+    """Whether SGLang keeps no prefix for other requests [default: false]"""
     max_mamba_cache_size: int | None
-    """Recurrent states in SGLang's pool [default: as many as fit]"""
+    """Number of recurrent states in SGLang's pool [default: as many as fit in memory]"""
     mamba_full_memory_ratio: float | None
-    """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
+    """Bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
-    """How SGLang keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
+    """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
     kv_offloading_size: float | None
-    """GiB of host memory in which vLLM keeps KV, too, over all ranks of an engine [default: 0]"""
+    """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None
-    """Connector of vLLM that keeps it: native [default: native]"""
+    """VLLM's connector that keeps KV in host memory: native [default: native]"""
     kv_offloading_eviction_policy: Word | None
-    """Order in which KV leaves the host (the connector's eviction_policy): lru, arc [default: lru]"""
+    """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
     kv_offloading_store_threshold: int | None
-    """Offers from which on KV is stored (the connector's store_threshold) [default: 0]"""
+    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
     kv_offloading_prompt_only: bool | None
-    """Whether KV of prompts alone is stored (the connector's offload_prompt_only) [default: true]"""
+    """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
     kv_storage_size: float | None
     """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
     kv_storage_read: float | None
@@ -136,26 +136,26 @@ class DeploymentFlags(TypedDict, total=False):
     kv_storage_latency: float | None
     """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
     enable_hierarchical_cache: bool | None
-    """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
+    """Whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"""
     hicache_ratio: float | None
-    """HiCache's host tokens per device token [default: 2]"""
+    """Tokens of HiCache's host pool over tokens of the device pool [default: 2]"""
     hicache_size: float | None
-    """GB of HiCache's host pool on each rank, in place of the ratio"""
+    """GB of HiCache's host pool of each rank, in place of hicache_ratio"""
     hicache_write_policy: Word | None
     """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
     write_through]"""
     disable_overlap_schedule: bool | None
-    """Whether SGLang decides a step after the results of the one before it [default: false]"""
+    """Whether SGLang schedules a step only after the results of the previous one [default: false]"""
     retraction_policy: Word | None
-    """What SGLang retracts first: length, priority [default: length]"""
+    """Order in which SGLang retracts requests: length, priority [default: length]"""
     enable_priority_scheduling: bool | None
     """Whether SGLang's queue is in order of priority"""
     schedule_low_priority_values_first: bool | None
-    """Whether smaller values are of higher priority, SGLang's"""
+    """Whether smaller values have higher priority, SGLang's"""
     disable_priority_preemption: bool | None
-    """Whether no request is preempted for a higher priority, SGLang's [default: false]"""
+    """Whether a higher priority never preempts a running request, SGLang's [default: false]"""
     priority_scheduling_preemption_threshold: int | None
-    """How much higher a priority must be, SGLang's [default: 10]"""
+    """Difference in priority above which a request preempts another one, SGLang's [default: 10]"""
     scheduler_reserve_full_isl: bool | None
     """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
     watermark: float | None
@@ -164,25 +164,25 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
     requests wait as with it]"""
     scheduler_recv_interval: int | None
-    """Steps of decodes after which SGLang looks for new requests [default: 1]"""
+    """Number of decode steps from one poll of SGLang for new requests to the next [default: 1]"""
     batch_wait_timeout_iters: int | None
-    """Steps that TensorRT-LLM holds prompts back at most [default: 0]"""
+    """Most steps that TensorRT-LLM holds prompts until they fill a fraction of the token budget [default: 0]"""
     batch_wait_max_tokens_ratio: float | None
-    """Until they fill that share of the token budget, 0 to 1"""
+    """Fraction of max_num_batched_tokens that ends TensorRT-LLM's hold of prompts, 0 to 1"""
     disable_overlap_scheduler: bool | None
-    """Whether TensorRT-LLM schedules a step after the one before it [default: false]"""
+    """Whether TensorRT-LLM schedules a step only after the previous one, without overlap [default: false]"""
     attention_dp_enable_balance: bool | None
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
-    """For how many steps at most [default: 50]"""
+    """Most steps that attention_dp_enable_balance holds prompts [default: 50]"""
     mamba_ssm_dtype: Word | None
     """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
     language_model_only: bool | None
-    """Whether towers for images and sound are not loaded [default: false]"""
+    """Whether no encoders for images and sound are loaded [default: false]"""
     kv_cache_memory_bytes: int | None
-    """Bytes of KV cache per accelerator; replaces gpu_memory_utilization"""
+    """Bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"""
     enforce_eager: bool | None
-    """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
+    """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
     max_cudagraph_capture_size: int | None
     """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
     max_num_seqs up to 512; else 0]"""
@@ -192,25 +192,25 @@ class DeploymentFlags(TypedDict, total=False):
     quantization_kernel: Word | None
     """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
     fuse_layers: bool | None
-    """Whether projections of one input are one product [default: as calibrated]"""
+    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
     frontend: Word | None
-    """Server's loop between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
+    """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
     preemption_mode: Word | None
-    """What becomes of a preempted request's cache: recompute, swap [default: recompute]"""
+    """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
     """GiB of host memory per accelerator for swapped caches [default: 4]"""
     reservation: Word | None
     """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
     kv_layout: Word | None
-    """How tokens lie in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's]"""
+    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
     """Tokens drafted after each step of a sequence"""
     acceptance_rate: float | None
-    """Probability, 0 to 1, that a draft is right where those before it are"""
+    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
     draft_model: Word | None
-    """Model that drafts; or draft_cost"""
+    """Catalog id or path of the model that drafts; or draft_cost"""
     draft_cost: float | None
-    """What drafting a token takes, as a share of the model's step"""
+    """Time to draft one token, as a fraction of the model's step time"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
@@ -249,11 +249,11 @@ class LoadFlags(DeploymentFlags, total=False):
     output_len: int | None
     """Tokens of an answer"""
     prefix_len: int | None
-    """Tokens that prompts have in common, on top of input_len"""
+    """Length of a prefix that prompts have in common in tokens, in addition to input_len"""
     prefix_count: int | None
-    """How many different ones there are [default: 1]"""
+    """Number of different prefixes [default: 1]"""
     prefix_share: float | None
-    """Share of the requests that have one [default: 1]"""
+    """Fraction of the requests, or of the sessions if there are any, that have a prefix [default: 1]"""
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
@@ -389,9 +389,9 @@ class PlanFlags(TypedDict, total=False):
     """Engine whose calibration counts: vllm, sglang, tensorrt-llm, llama.cpp; it brings its scheduler, as a flag in
     place of the file's [default: vllm]"""
     engine_version: Word | None
-    """Its version, as in 0.11.2 [default: the newest that is calibrated]"""
+    """Version of the engine, as in 0.11.2 [default: the newest that is calibrated]"""
     served: bool | None
-    """Whether requests come through its server [default: true]"""
+    """Whether requests come through the engine's API server, not from a program that calls the engine in process [default: true]"""
     scheduler: Word | None
     """Scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, …
     [default: the engine's, else vllm]"""
@@ -400,7 +400,7 @@ class PlanFlags(TypedDict, total=False):
     max_num_seqs: int | None
     """Sequences that run at once [default: vLLM's for the chip]"""
     max_num_active_seqs: int | None
-    """A second bound on them, vLLM's"""
+    """VLLM's second bound on the sequences that run at one time"""
     max_num_batched_tokens: int | None
     """Token budget of a step [default: vLLM's for the chip]"""
     block_size: int | None
@@ -413,9 +413,9 @@ class PlanFlags(TypedDict, total=False):
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
     enable_chunked_prefill: bool | None
-    """Whether a prompt may be split over steps [default: the scheduler's]"""
+    """Whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"""
     enable_prefix_caching: bool | None
-    """Whether blocks are found again by their content [default: where prompts have tokens in common]"""
+    """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"""
     max_num_queued_reqs: int | None
     """Requests of a replica, waiting or running, beyond which its server refuses new ones"""
     max_num_queued_tokens: int | None
@@ -429,33 +429,33 @@ class PlanFlags(TypedDict, total=False):
     schedule_policy: Word | None
     """SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"""
     chunked_prefill_size: int | None
-    """SGLang's tokens of a step with prompts, beyond which one is split; -1: prompts are whole"""
+    """SGLang's token budget of a step with prompts, beyond which a prompt is chunked; -1 keeps prompts whole"""
     max_prefill_tokens: int | None
-    """Tokens of the prompts of a step of SGLang's"""
+    """SGLang's most prompt tokens of a step; the first prompt may exceed this if prompts are whole"""
     enable_mixed_chunk: bool | None
     """Whether SGLang mixes decodes into prefill batches [default: false]"""
     schedule_conservativeness: float | None
-    """Factor on SGLang's first estimates [default: 1]"""
+    """Factor on SGLang's initial estimate of new tokens; larger values admit fewer requests [default: 1]"""
     prefill_max_requests: int | None
-    """Requests of a step with prompts, SGLang's [default: no bound]"""
+    """Most requests in a step with prompts, SGLang's [default: no bound]"""
     disable_radix_cache: bool | None
-    """Whether SGLang keeps no prefixes [default: false]"""
+    """Whether SGLang keeps no prefix for other requests [default: false]"""
     max_mamba_cache_size: int | None
-    """Recurrent states in SGLang's pool [default: as many as fit]"""
+    """Number of recurrent states in SGLang's pool [default: as many as fit in memory]"""
     mamba_full_memory_ratio: float | None
-    """Bytes of SGLang's recurrent states over those of its keys and values [default: 0.9]"""
+    """Bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
-    """How SGLang keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
+    """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
     kv_offloading_size: float | None
-    """GiB of host memory in which vLLM keeps KV, too, over all ranks of an engine [default: 0]"""
+    """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None
-    """Connector of vLLM that keeps it: native [default: native]"""
+    """VLLM's connector that keeps KV in host memory: native [default: native]"""
     kv_offloading_eviction_policy: Word | None
-    """Order in which KV leaves the host (the connector's eviction_policy): lru, arc [default: lru]"""
+    """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
     kv_offloading_store_threshold: int | None
-    """Offers from which on KV is stored (the connector's store_threshold) [default: 0]"""
+    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
     kv_offloading_prompt_only: bool | None
-    """Whether KV of prompts alone is stored (the connector's offload_prompt_only) [default: true]"""
+    """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
     kv_storage_size: float | None
     """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
     kv_storage_read: float | None
@@ -465,26 +465,26 @@ class PlanFlags(TypedDict, total=False):
     kv_storage_latency: float | None
     """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
     enable_hierarchical_cache: bool | None
-    """Whether SGLang keeps KV in the host's memory, too (HiCache) [default: false]"""
+    """Whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"""
     hicache_ratio: float | None
-    """HiCache's host tokens per device token [default: 2]"""
+    """Tokens of HiCache's host pool over tokens of the device pool [default: 2]"""
     hicache_size: float | None
-    """GB of HiCache's host pool on each rank, in place of the ratio"""
+    """GB of HiCache's host pool of each rank, in place of hicache_ratio"""
     hicache_write_policy: Word | None
     """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
     write_through]"""
     disable_overlap_schedule: bool | None
-    """Whether SGLang decides a step after the results of the one before it [default: false]"""
+    """Whether SGLang schedules a step only after the results of the previous one [default: false]"""
     retraction_policy: Word | None
-    """What SGLang retracts first: length, priority [default: length]"""
+    """Order in which SGLang retracts requests: length, priority [default: length]"""
     enable_priority_scheduling: bool | None
     """Whether SGLang's queue is in order of priority"""
     schedule_low_priority_values_first: bool | None
-    """Whether smaller values are of higher priority, SGLang's"""
+    """Whether smaller values have higher priority, SGLang's"""
     disable_priority_preemption: bool | None
-    """Whether no request is preempted for a higher priority, SGLang's [default: false]"""
+    """Whether a higher priority never preempts a running request, SGLang's [default: false]"""
     priority_scheduling_preemption_threshold: int | None
-    """How much higher a priority must be, SGLang's [default: 10]"""
+    """Difference in priority above which a request preempts another one, SGLang's [default: 10]"""
     scheduler_reserve_full_isl: bool | None
     """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
     watermark: float | None
@@ -493,25 +493,25 @@ class PlanFlags(TypedDict, total=False):
     """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
     requests wait as with it]"""
     scheduler_recv_interval: int | None
-    """Steps of decodes after which SGLang looks for new requests [default: 1]"""
+    """Number of decode steps from one poll of SGLang for new requests to the next [default: 1]"""
     batch_wait_timeout_iters: int | None
-    """Steps that TensorRT-LLM holds prompts back at most [default: 0]"""
+    """Most steps that TensorRT-LLM holds prompts until they fill a fraction of the token budget [default: 0]"""
     batch_wait_max_tokens_ratio: float | None
-    """Until they fill that share of the token budget, 0 to 1"""
+    """Fraction of max_num_batched_tokens that ends TensorRT-LLM's hold of prompts, 0 to 1"""
     disable_overlap_scheduler: bool | None
-    """Whether TensorRT-LLM schedules a step after the one before it [default: false]"""
+    """Whether TensorRT-LLM schedules a step only after the previous one, without overlap [default: false]"""
     attention_dp_enable_balance: bool | None
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
-    """For how many steps at most [default: 50]"""
+    """Most steps that attention_dp_enable_balance holds prompts [default: 50]"""
     mamba_ssm_dtype: Word | None
     """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
     language_model_only: bool | None
-    """Whether towers for images and sound are not loaded [default: false]"""
+    """Whether no encoders for images and sound are loaded [default: false]"""
     kv_cache_memory_bytes: int | None
-    """Bytes of KV cache per accelerator; replaces gpu_memory_utilization"""
+    """Bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"""
     enforce_eager: bool | None
-    """Whether the host launches every kernel of a step instead of a captured graph [default: false]"""
+    """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
     max_cudagraph_capture_size: int | None
     """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
     max_num_seqs up to 512; else 0]"""
@@ -521,25 +521,25 @@ class PlanFlags(TypedDict, total=False):
     quantization_kernel: Word | None
     """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
     fuse_layers: bool | None
-    """Whether projections of one input are one product [default: as calibrated]"""
+    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
     frontend: Word | None
-    """Server's loop between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
+    """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
     preemption_mode: Word | None
-    """What becomes of a preempted request's cache: recompute, swap [default: recompute]"""
+    """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
     """GiB of host memory per accelerator for swapped caches [default: 4]"""
     reservation: Word | None
     """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
     kv_layout: Word | None
-    """How tokens lie in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's]"""
+    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
     """Tokens drafted after each step of a sequence"""
     acceptance_rate: float | None
-    """Probability, 0 to 1, that a draft is right where those before it are"""
+    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
     draft_model: Word | None
-    """Model that drafts; or draft_cost"""
+    """Catalog id or path of the model that drafts; or draft_cost"""
     draft_cost: float | None
-    """What drafting a token takes, as a share of the model's step"""
+    """Time to draft one token, as a fraction of the model's step time"""
     workload: Word | None
     """Published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"""
     seed: int | None
@@ -562,11 +562,11 @@ class PlanFlags(TypedDict, total=False):
     output_len: int | None
     """Tokens of an answer"""
     prefix_len: int | None
-    """Tokens that prompts have in common, on top of input_len"""
+    """Length of a prefix that prompts have in common in tokens, in addition to input_len"""
     prefix_count: int | None
-    """How many different ones there are [default: 1]"""
+    """Number of different prefixes [default: 1]"""
     prefix_share: float | None
-    """Share of the requests that have one [default: 1]"""
+    """Fraction of the requests, or of the sessions if there are any, that have a prefix [default: 1]"""
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     ttft_p99: float | None
@@ -616,17 +616,17 @@ class PlanFlags(TypedDict, total=False):
     hardware: Word | None
     """Accelerators, as in h200-sxm,h100-sxm, or TOML files with one each"""
     max_accelerators: int | None
-    """Accelerators in all, at most [default: 16]"""
+    """Most accelerators in total [default: 16]"""
     weights: Word | None
     """Weight formats, as in fp8,bf16 [default: the checkpoint's]"""
     kv: Word | None
     """KV-cache formats [default: auto]"""
     tp: int | None
-    """Tensor-parallel degrees [default: every legal one]"""
+    """Tensor-parallel degrees [default: every valid degree]"""
     disaggregated: bool | None
     """Also search disaggregated fleets"""
     min_accelerators: int | None
-    """Accelerators in all, at least [default: 1]"""
+    """Fewest accelerators in total [default: 1]"""
     requests: int | None
     """Requests of a simulation that proves a deployment [default: 10000, or those of the workload where they are
     more]"""
@@ -671,7 +671,7 @@ class ValidateFlags(TypedDict, total=False):
     count: int | None
     """Total accelerators [default: as many as --tp]"""
     tp: int | None
-    """Tensor parallelism"""
+    """Tensor-parallel degree"""
     weights: Word | None
     """Weight format [default: the checkpoint's]"""
     kv: Word | None
@@ -711,7 +711,7 @@ class CalibrateFlags(TypedDict, total=False):
     count: int | None
     """Total accelerators [default: as many as --tp]"""
     tp: int | None
-    """Tensor parallelism"""
+    """Tensor-parallel degree"""
     weights: Word | None
     """Weight format [default: the checkpoint's]"""
     kv: Word | None

@@ -72,15 +72,8 @@ pub fn launches(deployment: &Deployment, model: &str, role: ReplicaRole, replica
                     Ok((first, others)) => (Some(quoted(&first)), others.as_deref().map(quoted), None),
                     Err(reason) => (None, None, Some(format!("none: {reason}"))),
                 };
-            Launch {
-                role,
-                replicas,
-                engine: engine.name(),
-                nodes: nodes::count(deployment),
-                command,
-                on_others,
-                note,
-            }
+            let (engine, nodes) = (engine.name(), nodes::count(deployment));
+            Launch { role, replicas, engine, nodes, command, on_others, note }
         })
         .collect();
     launches.sort_by_key(|launch| launch.engine != deployment.engine.kind().name());

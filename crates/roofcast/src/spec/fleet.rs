@@ -1,5 +1,6 @@
 //! `[fleet]`: how replicas share the traffic.
 
+use super::keys::about;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSpec {
-    /// Router policy that chooses a replica for each request.
+    #[doc = about!("fleet.router")]
     pub router: Routing,
     /// Settings of the routers that weigh cached prefixes.
     pub routing: RoutingSpec,
@@ -17,9 +18,9 @@ pub struct FleetSpec {
     pub decode: Option<PoolSpec>,
     /// Pool of replicas on other accelerators that serve requests like the fleet's own replicas.
     pub beside: Option<PoolSpec>,
-    /// Weight of a replica of `beside` in the router, relative to an own replica; 1 if absent.
+    #[doc = about!("fleet.beside_weight")]
     pub beside_weight: Option<f64>,
-    /// Link for KV transfers from prefill to decode replicas.
+    #[doc = about!("fleet.link")]
     pub link: Option<LinkKind>,
     /// Autoscaling: replicas that start and stop with the load.
     pub autoscale: Option<AutoscaleSpec>,
@@ -91,33 +92,31 @@ impl Routing {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutingSpec {
-    /// Dynamo: credit in blocks for one cached block (`overlap_score_credit`).
+    #[doc = about!("fleet.routing.overlap_score_credit")]
     pub overlap_score_credit: f64,
-    /// Dynamo: credit in blocks for one block on the host.
+    #[doc = about!("fleet.routing.host_cache_hit_weight")]
     pub host_cache_hit_weight: f64,
-    /// Dynamo: weight of the blocks that remain to prefill.
+    #[doc = about!("fleet.routing.prefill_load_scale")]
     pub prefill_load_scale: f64,
-    /// Dynamo: weight of one request in flight, in blocks.
+    #[doc = about!("fleet.routing.decode_active_request_weight")]
     pub decode_active_request_weight: f64,
-    /// Dynamo: temperature of the choice. 0 chooses the least cost; above 0 the choice is drawn by the softmax of the
-    /// costs over their range.
+    #[doc = about!("fleet.routing.router_temperature")]
     pub router_temperature: f64,
-    /// llm-d: weight of the cached fraction of the prompt.
+    #[doc = about!("fleet.routing.prefix_cache_weight")]
     pub prefix_cache_weight: f64,
-    /// llm-d: weight of the fraction of the prompt that is cached on any tier.
+    #[doc = about!("fleet.routing.host_prefix_cache_weight")]
     pub host_prefix_cache_weight: f64,
-    /// llm-d: weight of the shorter queue.
+    #[doc = about!("fleet.routing.queue_weight")]
     pub queue_weight: f64,
-    /// llm-d: weight of the free fraction of the KV cache.
+    #[doc = about!("fleet.routing.kv_cache_utilization_weight")]
     pub kv_cache_utilization_weight: f64,
-    /// SGLang's gateway: fraction of a prompt that must match.
+    #[doc = about!("fleet.routing.cache_threshold")]
     pub cache_threshold: f64,
-    /// SGLang's gateway: largest difference in requests between the most and the least loaded replica for balanced
-    /// loads.
+    #[doc = about!("fleet.routing.balance_abs_threshold")]
     pub balance_abs_threshold: f64,
-    /// SGLang's gateway: largest ratio of the most to the least loaded replica for balanced loads.
+    #[doc = about!("fleet.routing.balance_rel_threshold")]
     pub balance_rel_threshold: f64,
-    /// vLLM production stack: most uncached prompt tokens with which the choice is by cache.
+    #[doc = about!("fleet.routing.kv_aware_threshold")]
     pub kv_aware_threshold: f64,
 }
 
@@ -188,16 +187,16 @@ const SHORTEST_S: f64 = 0.001;
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AutoscaleSpec {
-    /// Requests in flight per replica, waiting or running, that autoscaling aims at.
+    #[doc = about!("fleet.autoscale.target_in_flight")]
     pub target_in_flight: u64,
-    /// Fewest replicas, which are always up.
+    #[doc = about!("fleet.autoscale.min_replicas")]
     #[serde(default = "one")]
     pub min_replicas: u64,
-    /// Most replicas that are up at one time.
+    #[doc = about!("fleet.autoscale.max_replicas")]
     pub max_replicas: u64,
-    /// Seconds from the start of a replica until it accepts requests.
+    #[doc = about!("fleet.autoscale.startup_s")]
     pub startup_s: f64,
-    /// Seconds without a request after which a replica stops.
+    #[doc = about!("fleet.autoscale.idle_s")]
     pub idle_s: f64,
 }
 
@@ -233,12 +232,12 @@ impl AutoscaleSpec {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
-    /// Length of an interval in seconds.
+    #[doc = about!("fleet.schedule.interval_s")]
     pub(crate) interval_s: f64,
-    /// Seconds from the start of a replica until it accepts requests; the replica starts this much before it is wanted.
+    #[doc = about!("fleet.schedule.startup_s")]
     #[serde(default)]
     pub(crate) startup_s: f64,
-    /// Number of replicas that accept requests in each interval; the last number applies after the last interval.
+    #[doc = about!("fleet.schedule.replicas")]
     pub(crate) replicas: Vec<u64>,
 }
 
@@ -279,25 +278,25 @@ impl ScheduleSpec {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolSpec {
-    /// Catalog id of the pool's accelerator; `hardware.accelerator` if absent.
+    #[doc = about!("fleet.decode.accelerator")]
     pub accelerator: Option<String>,
-    /// Number of replicas in the pool.
+    #[doc = about!("fleet.decode.replicas")]
     pub replicas: Option<u64>,
-    /// Router policy within the pool; the policy of `[fleet]` if absent.
+    #[doc = about!("fleet.decode.router")]
     pub router: Option<Routing>,
-    /// Tensor-parallel degree.
+    #[doc = about!("fleet.decode.tp")]
     pub tp: Option<u64>,
-    /// Number of pipeline stages.
+    #[doc = about!("fleet.decode.pp")]
     pub pp: Option<u64>,
-    /// Number of expert-parallel ranks.
+    #[doc = about!("fleet.decode.ep")]
     pub ep: Option<u64>,
-    /// Number of data-parallel ranks of attention.
+    #[doc = about!("fleet.decode.attention_dp")]
     pub attention_dp: Option<u64>,
-    /// Most sequences that run at one time.
+    #[doc = about!("fleet.decode.max_num_seqs")]
     pub max_num_seqs: Option<u64>,
-    /// Most tokens that one step computes (token budget).
+    #[doc = about!("fleet.decode.max_num_batched_tokens")]
     pub max_num_batched_tokens: Option<u64>,
-    /// Number of KV blocks.
+    #[doc = about!("fleet.decode.num_gpu_blocks")]
     pub num_gpu_blocks: Option<u64>,
 }
 

@@ -2,6 +2,7 @@
 
 use super::LinkKind;
 use super::Routing;
+use super::keys::about;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -9,63 +10,61 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchSpec {
-    /// Catalog ids of accelerators; every GPU and TPU with a price if empty.
+    #[doc = about!("search.accelerators")]
     pub accelerators: Vec<String>,
-    /// Most accelerators in total.
+    #[doc = about!("search.max_accelerators")]
     pub max_accelerators: Option<u64>,
-    /// Weight formats; the checkpoint's own if empty.
+    #[doc = about!("search.weights")]
     pub weights: Vec<String>,
-    /// KV-cache formats; `auto` if empty.
+    #[doc = about!("search.kv")]
     pub kv: Vec<String>,
-    /// Tensor-parallel degrees; every valid degree if empty.
+    #[doc = about!("search.tp")]
     pub(crate) tp: Vec<u64>,
-    /// Numbers of pipeline stages; 1 and every number of whole nodes if empty.
+    #[doc = about!("search.pp")]
     pub(crate) pp: Vec<u64>,
-    /// Degrees of data-parallel attention; if empty, every degree for models with experts, and 1 for others.
+    #[doc = about!("search.attention_dp")]
     pub(crate) attention_dp: Vec<u64>,
-    /// Expert-parallel degrees; 1 and all ranks of a replica if empty.
+    #[doc = about!("search.ep")]
     pub(crate) ep: Vec<u64>,
-    /// Token budgets of a step; if empty, the budget of `[engine]`, or the engine's default, 2048 and 16384.
+    #[doc = about!("search.max_num_batched_tokens")]
     pub max_num_batched_tokens: Vec<u64>,
-    /// Bounds on the sequences that run at one time; the bound of `[engine]` if empty.
+    #[doc = about!("search.max_num_seqs")]
     pub max_num_seqs: Vec<u64>,
-    /// Engines, as in `vllm`; the engine of `[engine]` if empty.
+    #[doc = about!("search.engines")]
     pub engines: Vec<String>,
-    /// Router policies; if empty, the policy of `[fleet]`, and prefix_aware as well if prompts share prefixes.
+    #[doc = about!("search.routers")]
     pub(crate) routers: Vec<Routing>,
-    /// Values of enable_chunked_prefill; the value of `[engine]` if empty.
+    #[doc = about!("search.enable_chunked_prefill")]
     pub(crate) enable_chunked_prefill: Vec<bool>,
-    /// Values of enable_prefix_caching; the value of `[engine]` if empty.
+    #[doc = about!("search.enable_prefix_caching")]
     pub(crate) enable_prefix_caching: Vec<bool>,
-    /// Sizes of vLLM's host tier of each engine in GiB, 0 for none; the size of `[engine]` if empty.
+    #[doc = about!("search.kv_offloading_size")]
     pub(crate) kv_offloading_size: Vec<u64>,
-    /// Dollars per hour for one GiB of host memory, for the host tiers of a deployment; 0 if absent.
+    #[doc = about!("search.host_memory_price")]
     pub(crate) host_memory_price: Option<f64>,
-    /// True to use speculative decoding by `[engine.speculative]`, false not to; only true if empty.
+    #[doc = about!("search.speculative")]
     pub(crate) speculative: Vec<bool>,
-    /// True to search disaggregated fleets as well, with prefill and decode pools.
+    #[doc = about!("search.disaggregated")]
     pub(crate) disaggregated: bool,
-    /// True to search fleets with replicas on two kinds of accelerator as well.
+    #[doc = about!("search.mixed")]
     pub(crate) mixed: bool,
-    /// Link of KV transfers; the fastest link between the accelerators if absent.
+    #[doc = about!("search.link")]
     pub(crate) link: Option<LinkKind>,
-    /// Fewest accelerators in total; 1 if absent.
+    #[doc = about!("search.min_accelerators")]
     pub(crate) min_accelerators: Option<u64>,
-    /// Number of requests in the simulation that proves a deployment; more if they would be too few to show a growing
-    /// queue.
+    #[doc = about!("search.requests")]
     pub(crate) requests: Option<u64>,
-    /// Length in seconds of the intervals for which the replicas of the best deployment are counted over time; not
-    /// counted if absent.
+    #[doc = about!("search.interval_s")]
     pub(crate) interval_s: Option<f64>,
-    /// Seconds from the start of a replica until it accepts requests, for counts over time; 0 if absent.
+    #[doc = about!("search.startup_s")]
     pub(crate) startup_s: Option<f64>,
-    /// Lowest chance with which the best plan meets the SLO, given the bands of forecasts; 0.8 if absent.
+    #[doc = about!("search.confidence")]
     pub(crate) confidence: Option<f64>,
-    /// Objective that the plan minimises.
+    #[doc = about!("search.minimise")]
     pub minimise: Objective,
-    /// Dollars per accelerator per hour, by catalog id, in place of the catalog's price.
+    #[doc = about!("search.prices")]
     pub(crate) prices: BTreeMap<String, f64>,
-    /// Watts of an accelerator with its part of a server, by catalog id, in place of its board power.
+    #[doc = about!("search.power_w")]
     pub(crate) power_w: BTreeMap<String, f64>,
 }
 

@@ -1,6 +1,7 @@
 //! `[engine.speculative]`: drafts of tokens, which the model verifies.
 
 use super::EngineSpec;
+use super::keys::about;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fmt::Display;
@@ -12,16 +13,15 @@ const MOST_DRAFTS: u64 = 64;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeSpec {
-    /// Number of tokens drafted after each step of a sequence.
+    #[doc = about!("engine.speculative.num_speculative_tokens")]
     pub num_speculative_tokens: u64,
-    /// Probability that a draft is accepted if all earlier drafts of the step are; required for times, but not for
-    /// memory.
+    #[doc = about!("engine.speculative.acceptance_rate")]
     #[serde(default)]
     pub acceptance_rate: Option<f64>,
-    /// Catalog id or path of the model that drafts.
+    #[doc = about!("engine.speculative.draft_model")]
     #[serde(default)]
     pub draft_model: Option<String>,
-    /// Time to draft one token, as a fraction of the model's step time.
+    #[doc = about!("engine.speculative.draft_cost")]
     #[serde(default)]
     pub draft_cost: Option<f64>,
 }

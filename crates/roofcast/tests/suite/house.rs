@@ -1,5 +1,5 @@
 //! The project's rules that a compiler does not check: files and modules import one another in one direction, engines
-//! are compared by kind, and no file is long.
+//! are compared by kind, a key of a spec is described once, and no file is long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -195,4 +195,36 @@ fn every_file_has_less_than_450_lines() {
         let (lines, file) = &lengths[0];
         assert!(*lines < 450, "{file} has {lines} lines");
     }
+}
+
+/// A field of a spec's section has the description of its key, `#[doc = about!("engine.policy")]`; only a section within
+/// a section, which is no key, has a doc comment.
+#[test]
+fn keys_of_a_spec_are_described_in_one_place() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut taken, mut wrong) = (BTreeSet::new(), Vec::new());
+    for file in ["spec.rs", "spec/fleet.rs", "spec/search.rs", "spec/speculative.rs"] {
+        let text = std::fs::read_to_string(source.join(file)).unwrap();
+        let (mut section, mut comment) = (false, false);
+        for line in text.lines().map(str::trim) {
+            match line.strip_prefix("pub struct ") {
+                Some(name) => section = name.trim_end_matches(" {").len() > 4 && name.ends_with("Spec {"),
+                None if line == "}" => section = false,
+                None => {}
+            }
+            let field = section && line.ends_with(',') && !line.starts_with('#');
+            if field && comment && !line.contains("Spec") && !line.contains("Prediction") {
+                wrong.push(format!("{file}: {line}"));
+            }
+            if let Some(key) = line.strip_prefix("#[doc = about!(\"") {
+                taken.insert(key.trim_end_matches("\")]").to_owned());
+            }
+            comment = line.starts_with("///") || comment && line.starts_with("#[");
+        }
+    }
+    assert!(wrong.is_empty(), "described beside roofcast::spec::keys: {wrong:#?}");
+    let keys = roofcast::spec::keys::KEYS;
+    let unknown = taken.iter().filter(|key| !keys.iter().any(|known| known.path == key.as_str()));
+    assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(taken.len() > 140, "{}", taken.len());
 }
