@@ -4,6 +4,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod dimensions;
 pub(crate) mod manifest;
 pub(crate) mod measurements;
+mod refused;
 mod running;
 pub(crate) mod scenario;
 pub(crate) mod tables;

@@ -3,6 +3,7 @@
 //! Knows: the order of layers (the spec or its default, an engine's command line, `--set`, flags, a sweep's values),
 //! and the base of relative paths. The library knows the meaning of keys.
 
+use super::refused::{by_flag, lacking, refused, together};
 use super::running::running;
 use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text, values};
 use crate::args::SourceArgs;
@@ -223,43 +224,6 @@ impl Source {
     }
 }
 
-/// An error about a setting's value, with the flag that gave the value if there is one.
-fn by_flag(error: Error, settings: &[Setting]) -> Error {
-    match error {
-        Error::Field { place, field, found, accepted } => {
-            let setting = settings.iter().find(|setting| setting.path == field);
-            let field = setting.map_or(field, Setting::name);
-            Error::Field { place, field, found, accepted }
-        }
-        other => other,
-    }
-}
-
-/// Index of the setting to which an error refers.
-fn refused(error: &Error, settings: &[Setting]) -> Option<usize> {
-    let Error::Parse { message, .. } = error else { return None };
-    settings.iter().position(|setting| {
-        let last = setting.path.rsplit('.').next().unwrap_or(&setting.path);
-        message.starts_with(&format!("`{}`", setting.path))
-            || message.contains(&format!("unknown field `{last}`"))
-    })
-}
-
-/// The error for a setting that requires another setting, if that is why a section cannot be read.
-fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
-    let needs = [
-        (
-            "workload.arrivals.think_s",
-            "unknown field `think_s`",
-            "it with --concurrency or --turns: users who think",
-        ),
-        ("workload.prefix.", "missing field `length`", "it with --prefix-len"),
-    ];
-    let (path, _, accepted) = needs.into_iter().find(|(_, told, _)| message.contains(told))?;
-    let setting = settings.iter().find(|setting| setting.path.starts_with(path))?;
-    Some(Error::field("arguments", setting.name(), "given without the others", accepted))
-}
-
 fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
 }
@@ -439,15 +403,6 @@ impl Scenario {
         let table = absolute(self.table.clone());
         let text = resolved::text(table, &self.spec, deployment, sections)?;
         show::text(&format!("# roofcast {verb}\n\n{text}"))
-    }
-}
-
-/// Joins several errors of one question, a line each.
-fn together(errors: impl IntoIterator<Item = anyhow::Error>) -> anyhow::Error {
-    let mut all: Vec<anyhow::Error> = errors.into_iter().collect();
-    match all.len() {
-        1 => all.remove(0),
-        _ => anyhow::anyhow!(all.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("\n")),
     }
 }
 
