@@ -33,7 +33,7 @@ const THROUGHPUT: Axes = Axes {
 };
 
 const COST: Axes = Axes {
-    title: "Cost against latency",
+    title: "cost against latency",
     x: ("time per output token", Unit::Milliseconds),
     y: ("dollars per million output tokens", Unit::Plain),
     at: |_, p| Some((p.tpot_ms, p.cost_per_million_tokens?)),
@@ -64,9 +64,10 @@ pub fn figure(model: &str, found: &Curves, question: &str, width: f64) -> String
 
 fn charts(model: &str, found: &Curves, question: &str) -> Vec<Chart> {
     let priced = found.curves.iter().any(|curve| curve.usd_per_hour.is_some());
-    let mut throughput = chart(&format!("{model}: {}", THROUGHPUT.title), question, found, &THROUGHPUT);
+    let title = |axes: &Axes| format!("{model}: {}", axes.title);
+    let mut throughput = chart(&title(&THROUGHPUT), question, found, &THROUGHPUT);
     legend(&mut throughput, found);
-    let cost = priced.then(|| chart(COST.title, "", found, &COST));
+    let cost = priced.then(|| chart(&title(&COST), "", found, &COST));
     [throughput].into_iter().chain(cost).collect()
 }
 
@@ -89,7 +90,7 @@ fn chart(title: &str, note: &str, found: &Curves, axes: &Axes) -> Chart {
         let other =
             curve.best.as_ref().filter(|_| axes.all_named && best.is_none_or(|(best, _)| best != curve));
         if let Some((at, point)) = other.and_then(|point| Some(((axes.at)(curve, point)?, point))) {
-            chart.label(at, &label(point), colour(series));
+            chart.label(at, &format!("{}, {}", curve.name, label(point)), colour(series));
         }
     }
     chart

@@ -38,9 +38,10 @@ pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) 
     let y = Axis::log("FLOP/s of one accelerator", Unit::Plain, rates);
     let (left, right) = (x.least(), x.most());
     let title = format!("{} on {}", deployment.model.name, deployment.accelerator.name);
+    let sequences = if question.batch == 1 { "1 sequence" } else { &format!("{} sequences", question.batch) };
     let note = format!(
-        "Decode of {} sequences of {} tokens, prefill of {} tokens; {} weights, tp {}",
-        question.batch, question.context, question.prefill, deployment.weights, deployment.parallelism.tp
+        "Decode of {} of {} tokens, prefill of {} tokens; {} weights, tp {}",
+        sequences, question.context, question.prefill, deployment.weights, deployment.parallelism.tp
     );
     let mut chart = Chart::new(&title, &note, x, y);
     let highest = roofs().map(|(_, peak)| peak.0).fold(0.0, f64::max);
@@ -57,7 +58,7 @@ pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) 
     for (name, spots, series) in [("decode", &decode, DECODE), ("prefill", &prefill, PREFILL)] {
         draw(&mut chart, spots, series);
         chart.key(LegendSample::Point(Marker::hollow(series)), &format!("{name} at its limit"));
-        chart.key(LegendSample::Point(Marker::filled(series)), "forecast");
+        chart.key(LegendSample::Point(Marker::filled(series)), &format!("{name} as forecast"));
     }
     page(&[chart])
 }

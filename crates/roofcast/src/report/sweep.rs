@@ -2,7 +2,7 @@
 //!
 //! Knows: how curves of limits, forecasts and measurements differ in style. Knows nothing about which key was swept.
 
-use super::chart::{self, Axis, Chart, LegendSample, Marker, SERIES, Stroke, Unit, colour, page, shown};
+use super::chart::{self, Axis, Chart, LegendSample, Marker, SERIES, Stroke, Unit, colour, page};
 use crate::spec::SloBound;
 
 /// Values of the swept key.
@@ -122,7 +122,7 @@ fn chart(sweep: &SweepPicture, panel: &Panel, title: &str, note: &str) -> Chart 
     let (x, at): (Axis, Vec<f64>) = match &sweep.values {
         // A single number is shown as a name, because a scale of one value has no other tick.
         Values::Numbers(all) => match all.as_slice() {
-            [one] => (Axis::names(&sweep.key, vec![shown(*one, Unit::Plain)]), vec![0.0]),
+            [one] => (Axis::names(&sweep.key, vec![one.to_string()]), vec![0.0]),
             _ => (Axis::around(&sweep.key, Unit::Plain, all.iter().copied()), all.clone()),
         },
         Values::Names(all) => {

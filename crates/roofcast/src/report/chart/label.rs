@@ -34,6 +34,15 @@ impl Rect {
         self.x >= 0.0 && self.y >= 0.0 && self.x + self.w <= w && self.y + self.h <= h
     }
 
+    /// True if a line between two points runs through the rectangle.
+    fn crossed_by(&self, [from, to]: [(f64, f64); 2]) -> bool {
+        (1..SAMPLES).any(|step| {
+            let share = f64::from(step) / f64::from(SAMPLES);
+            let (x, y) = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
+            (self.x..=self.x + self.w).contains(&x) && (self.y..=self.y + self.h).contains(&y)
+        })
+    }
+
     /// The point of the rectangle that is nearest to `(x, y)`.
     fn nearest(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.x, self.x + self.w), y.clamp(self.y, self.y + self.h))
@@ -82,8 +91,19 @@ const HEIGHT: f64 = SIZE + 2.0;
 const GAP: f64 = 6.0;
 /// Candidate distances in pixels from a point to its label.
 const DISTANCES: [f64; 5] = [7.0, 12.0, 20.0, 30.0, 44.0];
+/// Cost of a leader line through a label: as much as the way from the nearest spots to the farthest.
+const CROSSING: f64 = 60.0;
+/// Number of parts of a leader line whose ends are tested against a label.
+const SAMPLES: u32 = 24;
 /// Distance in pixels from which a leader line connects the label with its point.
 const FAR: f64 = 20.0;
+
+impl Spot {
+    /// The line from the point to the label; `None` if the label is close to its point.
+    fn leader(&self) -> Option<[(f64, f64); 2]> {
+        self.from.map(|at| [at, self.rect.nearest(at)])
+    }
+}
 
 impl Wanted {
     pub(super) fn has_text(&self) -> bool {
@@ -154,10 +174,20 @@ pub(super) fn place(wanted: Vec<Wanted>, marks: &[Rect], strokes: &[Rect], w: f6
         let covered = |rect: &Rect, all: &[Rect]| all.iter().map(|r| rect.shared(r)).sum::<f64>();
         let free =
             |spot: &&Spot| spot.rect.within(w, h) && placed.iter().all(|p| spot.rect.apart_from(&p.rect));
-        let cost = |spot: &Spot| spot.cost + 3.0 * covered(&spot.rect, marks) + covered(&spot.rect, strokes);
+        let crossings = |spot: &Spot| {
+            let through = |p: &&Placed| {
+                spot.leader().is_some_and(|line| p.rect.crossed_by(line))
+                    || p.leader.is_some_and(|line| spot.rect.crossed_by(line))
+            };
+            placed.iter().filter(through).count() as f64
+        };
+        let cost = |spot: &Spot| {
+            let drawn = 3.0 * covered(&spot.rect, marks) + covered(&spot.rect, strokes);
+            spot.cost + drawn + CROSSING * crossings(spot)
+        };
         let best = label.spots.iter().filter(free).map(|spot| (cost(spot), spot));
         let Some((_, spot)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-        let leader = spot.from.map(|at| [at, spot.rect.nearest(at)]);
+        let leader = spot.leader();
         placed.push(Placed {
             text: label.text,
             colour: label.colour,
@@ -183,6 +213,20 @@ mod tests {
         for (i, a) in placed.iter().enumerate() {
             assert!(a.rect.within(200.0, 200.0) && a.rect.shared(&mark) < 1.0, "{}", a.text);
             assert!(placed[..i].iter().all(|b| a.rect.shared(&b.rect) < 1.0), "{}", a.text);
+        }
+    }
+
+    /// Two points above each other: the leader of the second label does not run through the first label.
+    #[test]
+    fn a_leader_runs_through_no_other_label() {
+        let wanted =
+            [(100.0, 100.0), (101.0, 99.0)].map(|at| Wanted::point(at, "best: mi300x, 220 users", 0));
+        // A curve to both sides and above leaves room only below.
+        let curve: Vec<Rect> = (0..60).map(|x| Rect::around((5.0 * f64::from(x), 96.0), 9.0)).collect();
+        let placed = place(wanted.to_vec(), &[], &curve, 300.0, 200.0);
+        assert_eq!(placed.len(), 2);
+        for (a, b) in [(&placed[0], &placed[1]), (&placed[1], &placed[0])] {
+            assert!(a.leader.is_none_or(|line| !b.rect.crossed_by(line)), "{placed:?}");
         }
     }
 
