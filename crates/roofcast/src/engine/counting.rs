@@ -148,11 +148,11 @@ impl<D: Decodes> Engine<D> {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
         self.prompts.clear();
-        self.prompts.extend(chunks(state));
         let (mut new, mut sampled) = (0, 0);
-        for chunk in &self.prompts {
+        for chunk in chunks(state) {
             sampled += chunk.sampled;
             new += chunk.new;
+            self.prompts.push(chunk);
         }
         let seen = if decode { state.decodes.seen() } else { Seen::default() };
         let (time, shares) = self.price.mixed(n, seen, &self.prompts);
