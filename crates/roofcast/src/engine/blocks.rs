@@ -316,7 +316,13 @@ impl Blocks {
                 self.mark(work.id, Mark::Decoding);
             }
         }
-        gone.into_iter().for_each(|id| self.scheduler.forget(id));
+        for id in gone {
+            if self.scheduler.is_unannounced(id) {
+                self.leaving.push(id);
+            } else {
+                self.scheduler.forget(id);
+            }
+        }
         self.settle();
     }
 

@@ -362,10 +362,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark,
         prefill_schedule_interval: own.prefill_schedule_interval.unwrap_or(1),
-        // With a host tier, vLLM decides a step ahead only if the spec asks for it.
-        async_scheduling: spec.overlaps()
-            && drafts.is_none()
-            && (spec.offload().is_none() || own.async_scheduling == Some(true)),
+        async_scheduling: spec.overlaps() && drafts.is_none(),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         eagle: false,

@@ -212,3 +212,16 @@ fn storage_that_is_too_small_gives_nothing_in_a_circle() {
         assert_eq!((tally.cached_tokens, tally.storage_loaded_tokens), (0, 0), "{tokens}");
     }
 }
+
+/// Without asynchronous scheduling the circle of five prompts is loaded and counted as with it: all 1024 tokens of a
+/// prompt are loaded, and the last is computed again.
+#[test]
+fn both_loops_compute_the_last_loaded_token() {
+    let twice: Vec<u64> = (0..5).chain(0..5).collect();
+    let spec = EngineSpec { async_scheduling: Some(false), ..engine(161, 5 * 1024) };
+    let fleet = served(&deployment(LLAMA, spec), &prompts(&twice), true);
+    conserved(&fleet, 10);
+    let tally = replica(&fleet).tally();
+    assert_eq!((tally.cached_tokens, tally.host_hits), (5 * 1023, 5 * 1023));
+    assert_eq!((tally.loaded_tokens, tally.stored_tokens), (5 * 1024, 5 * 1024));
+}

@@ -6,6 +6,7 @@
 //! `distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py` and `v1/core/sched/scheduler.py`. Not modelled:
 //! priorities. Knows nothing about time: the driver reports the jobs that are done.
 
+mod frees;
 mod lookup;
 mod storage;
 
@@ -175,6 +176,11 @@ impl Scheduler {
     /// True while a copy is in flight, or the end of a request is not known to the connector.
     pub(crate) fn transfers(&self) -> bool {
         self.tier.as_ref().is_some_and(|tier| !tier.jobs.is_empty() || !tier.ended.is_empty())
+    }
+
+    /// True if a request has ended and the connector does not know it yet, so that the index must not be reused.
+    pub(crate) fn is_unannounced(&self, id: RequestId) -> bool {
+        self.tier.as_ref().is_some_and(|tier| tier.ended.contains(&id))
     }
 
     /// Reports jobs that the worker has finished.
@@ -417,28 +423,6 @@ impl Scheduler {
         if let Some(load) = state.jobs.last().filter(|_| state.phase == Phase::Loading) {
             let tables = self.requests[id].tables.iter_mut();
             tier.orphans.insert(*load, tables.flat_map(Table::take).collect());
-        }
-    }
-
-    /// True if a step in flight computes the request, so that its blocks cannot be freed yet.
-    pub(super) fn in_flight(&self, id: RequestId) -> bool {
-        let Some(tier) = self.tier.as_ref().filter(|_| self.config.async_scheduling) else { return false };
-        tier.states.get(&id).is_some_and(|state| state.last_step > tier.applied)
-    }
-
-    /// Frees blocks when the steps that were decided so far are applied.
-    pub(super) fn free_later(&mut self, blocks: Vec<Block>) {
-        if let Some(tier) = &mut self.tier {
-            tier.frees.push_back((tier.decided, blocks));
-        }
-    }
-
-    /// Applies the output of a step with tokens: frees the blocks that waited for it.
-    pub(super) fn apply_frees(&mut self) {
-        let Some(tier) = &mut self.tier else { return };
-        tier.applied += 1;
-        while let Some((_, blocks)) = tier.frees.pop_front_if(|(step, _)| *step <= tier.applied) {
-            self.pool.release(&blocks);
         }
     }
 }
