@@ -285,6 +285,9 @@ pub(crate) struct SimulateArgs {
     /// Simulate every step one by one: equal results, slower.
     #[arg(long)]
     pub(crate) no_leap: bool,
+    /// Say how many prompt tokens the best router and eviction could find in the caches: Belady's bound.
+    #[arg(long, conflicts_with_all = ["sweep", "find"])]
+    pub(crate) oracle: bool,
     /// Measured mean TPOT of this deployment under this load, to compare with the forecast.
     #[arg(long, value_name = "MS", value_parser = milliseconds, conflicts_with = "sweep")]
     pub(crate) measured_tpot: Option<f64>,

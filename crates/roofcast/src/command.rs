@@ -227,6 +227,14 @@ mod tests {
         assert_eq!(table["parallelism"]["replicas"], 4.into());
     }
 
+    #[test]
+    fn storage_of_sglang_and_lmcache_are_named_as_not_modelled() {
+        let text = "sglang serve --model-path m --enable-hierarchical-cache --hicache-storage-backend file";
+        assert_eq!(read(text).unwrap().unmodelled, ["--hicache-storage-backend"]);
+        let text = "sglang serve --model-path m --enable-lmcache --lmcache-config-file c.yaml";
+        assert_eq!(read(text).unwrap().unmodelled, ["--enable-lmcache"]);
+    }
+
     /// 2^35 bytes are 32 GiB. A connector that moves KV cache between servers is not a host tier.
     #[test]
     fn a_host_tier_is_read_from_its_size_or_its_connector() {

@@ -22,6 +22,7 @@ use crate::clock::{Ticks, sum_of_run};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::forecaster::Forecaster;
+use crate::kv_cache::paged::Change;
 use crate::memory;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
@@ -89,6 +90,11 @@ pub trait Replica {
     fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
     /// Frees the blocks of a request whose KV cache has arrived at the decode replica.
     fn release(&mut self, _id: SequenceId) {}
+    /// Starts to record the blocks that are stored in and removed from the prefix cache; only a replica that identifies
+    /// blocks does.
+    fn watch_cache(&mut self) {}
+    /// Moves the records of stored and removed blocks to `into`. The owner of a block is a request number.
+    fn take_changes(&mut self, _into: &mut Vec<Change>) {}
     /// Resets the replica to an empty cache; it must have no requests.
     fn restart(&mut self);
     /// Counters of the run.

@@ -7,8 +7,10 @@
 
 mod admission;
 mod caches;
+mod events;
 pub mod flow;
 mod ingest;
+mod oracle;
 mod pools;
 pub mod results;
 mod scaling;
@@ -17,7 +19,10 @@ mod way;
 
 pub(crate) use admission::Admission;
 pub use caches::FoundPrefixes;
+pub(crate) use events::KvEvents;
 pub use ingest::{Ingest, Servers};
+pub(crate) use oracle::Oracle;
+pub use oracle::OracleHits;
 pub(crate) use pools::Pools;
 pub use scaling::Scaling;
 pub use way::TransferPath;
@@ -58,6 +63,10 @@ pub struct Fleet {
     pub(crate) admission: Option<Admission>,
     /// HTTP servers in front of the replicas; `None` if they add no time.
     pub(crate) servers: Option<Servers>,
+    /// KV events that arrive late at the router; `None` if the router reads the caches of the replicas.
+    pub(crate) events: Option<KvEvents>,
+    /// Blocks of all requests, for the hits of an oracle; `None` if they are not kept.
+    pub(crate) oracle: Option<Oracle>,
     /// True if the run counts the prompt tokens that are found in the caches of chosen replicas.
     pub(crate) counts_prefixes: bool,
     /// Prompt tokens found in the caches of chosen replicas.
@@ -78,6 +87,7 @@ impl Fleet {
         let open = (0..replicas.len()).collect();
         let departures = Vec::new();
         let (pools, scaling, admission, servers) = (None, None, None, None);
+        let (events, oracle) = (None, None);
         let (counts_prefixes, prefixes) = (false, FoundPrefixes::default());
         Fleet {
             replicas,
@@ -88,6 +98,8 @@ impl Fleet {
             scaling,
             admission,
             servers,
+            events,
+            oracle,
             counts_prefixes,
             prefixes,
             open,
@@ -191,6 +203,9 @@ impl Fleet {
             admission.begin(index, replica.as_ref());
         }
         let went = replica.step(horizon, &mut self.departures);
+        if let Some(events) = &mut self.events {
+            events.publish(index, replica.as_mut());
+        }
         let waits = self.pools.as_mut().is_some_and(|pools| {
             pools.fetch(index, replica.as_mut());
             !went && pools.stall(index)
@@ -208,6 +223,7 @@ impl Fleet {
             {
                 continue;
             }
+            self.oracle.iter_mut().for_each(|oracle| oracle.end(gone));
             self.results.finish(gone, clock, index);
             traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
         }
@@ -246,10 +262,13 @@ impl Fleet {
             let in_flight = (0..self.replicas.len()).map(load).sum();
             let idle = |index: usize| idle_since(self.replicas[index].as_ref()).filter(|_| load(index) == 0);
             let starting = scaling.look(arrival.sent, in_flight, &idle, &mut self.open);
-            starting.into_iter().for_each(|index| self.replicas[index].restart());
+            for index in starting {
+                self.replicas[index].restart();
+                self.events.iter_mut().for_each(|events| events.forget(index));
+            }
         }
         let index = if self.open.len() > 1 && (self.router.weighs_caches() || self.counts_prefixes) {
-            self.choose_by_cache(&request)
+            self.choose_by_cache(&request, arrival.sent)
         } else {
             let load = |index: usize| load(&self.replicas, &self.servers, index);
             let prefix = router::prefix(&request.prompt);
@@ -264,8 +283,13 @@ impl Fleet {
     /// Lets the router choose a replica by the contents of the caches, and counts the prompt tokens that the choice
     /// finds there.
     #[inline(never)]
-    fn choose_by_cache(&mut self, request: &Request) -> usize {
-        let seen = Caches { replicas: &self.replicas, servers: &self.servers, prompt: &request.prompt };
+    fn choose_by_cache(&mut self, request: &Request, now: Ticks) -> usize {
+        let prompt = &request.prompt;
+        let known = self.events.as_mut().map_or(Vec::new(), |events| {
+            events.receive(now);
+            events.known(prompt)
+        });
+        let seen = Caches { replicas: &self.replicas, servers: &self.servers, prompt, known };
         let asked = RoutedRequest {
             user: request.user,
             prompt: &request.prompt,
@@ -295,6 +319,9 @@ impl Fleet {
         if served && self.admission.as_mut().is_none_or(accepts) {
             if replica.is_empty() {
                 replica.wait_until(arrival.at);
+            }
+            if let Some(oracle) = &mut self.oracle {
+                oracle.arrive(arrival.number, u64::from(arrival.input), &prompt);
             }
             replica.arrive(arrival, prompt);
         } else {

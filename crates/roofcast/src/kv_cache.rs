@@ -2,6 +2,7 @@
 //!
 //! Knows: blocks and their holders, and which prefixes are still cached. Knows nothing about time or policy.
 
+pub(crate) mod belady;
 pub(crate) mod contiguous;
 pub(crate) mod cursor;
 pub(crate) mod extents;

@@ -12,7 +12,7 @@ use crate::bands::Bands;
 use crate::error::{Error, Result};
 pub(crate) use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
-use crate::fleet::{Admission, Fleet, QueueOrder};
+use crate::fleet::{Admission, Fleet, KvEvents, Oracle, QueueOrder};
 use crate::forecaster::Forecaster;
 use crate::record::Record;
 use crate::scheduler::config::PrefixCaching;
@@ -43,6 +43,8 @@ pub struct RunOptions {
     /// True to end the run when the bound on a 99th percentile is certain to be missed. Such a run reports only the
     /// requests until then.
     pub end_when_missed: bool,
+    /// True to compare the prompt tokens that caches find with an oracle's; not for disaggregated prefill and decode.
+    pub oracle: bool,
 }
 
 /// A simulated run and its results.
@@ -333,7 +335,8 @@ pub fn simulate_while(
     let mut traffic = Traffic::new(workload, place)?;
     let requests = Requests { context: mean_context(workload), shared: traffic.shares_prompts() };
     let provision = Provision::resolve(forecaster, &spec.fleet, requests, place)?;
-    let mut replicas = provision.replicas(workload.seed, options.leap)?;
+    let delay = provision.event_delay(place)?;
+    let mut replicas = provision.replicas(workload.seed, options.leap && delay.is_none())?;
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
     let engine = &forecaster.deployment.engine;
@@ -345,7 +348,11 @@ pub fn simulate_while(
     if options.end_when_missed {
         results = results.ending_when_missed(traffic.total());
     }
+    let block = u64::from(provision.serving.config.block_size);
+    let events = delay.map(|delay| KvEvents::new(delay, block, &mut replicas));
     let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
+    fleet.events = events;
+    fleet.oracle = (options.oracle && provision.prefill.is_none()).then(|| Oracle::new(block));
     fleet.counts_prefixes = provision.serving.config.prefixes != PrefixCaching::Unknown;
     fleet.admission = Admission::of(engine, fleet.replicas.len());
     fleet.servers = provision.ingest();

@@ -48,6 +48,15 @@ pub(crate) fn counterpart(flag: &str) -> Option<&'static str> {
         "users" | "concurrency" | "max-concurrency" => {
             "--batch N (limits), --users N (capacity, simulate, plan)"
         }
+        "host-cache-size"
+        | "disk-cache-size"
+        | "max-local-cpu-size"
+        | "max-local-disk-size"
+        | "remote-url"
+        | "hicache-storage-backend" => {
+            "--kv-offloading-size GIB with --kv-storage-size GIB (vLLM), or --enable-hierarchical-cache (SGLang); tiers of \
+             TensorRT-LLM and LMCache, and SGLang's storage, are not modelled"
+        }
         "rate" | "request-rate" | "qps" => {
             "--rate N of simulate, plan and bench; limits and capacity have no traffic"
         }

@@ -61,6 +61,7 @@ const HEADINGS: [(&str, &[&str]); 3] = [
             "sweep",
             "threads",
             "no_leap",
+            "oracle",
             "constant",
             "warmup",
             "cooldown",

@@ -260,8 +260,14 @@ fn said(known: &Known) -> Result<String> {
 }
 
 /// Options of a run that simulates equal steps at once and keeps only sums, for speed.
-const LEAPING: RunOptions =
-    RunOptions { leap: true, records: false, series: false, trace: None, end_when_missed: false };
+const LEAPING: RunOptions = RunOptions {
+    leap: true,
+    records: false,
+    series: false,
+    trace: None,
+    end_when_missed: false,
+    oracle: false,
+};
 
 fn run(scenario: &Scenario, work: &Work, options: RunOptions) -> Result<(Forecaster, Simulation)> {
     question::bounded(scenario.spec.workload.as_ref())?;

@@ -73,6 +73,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     scenario.starts(&deployment)?;
     let options = RunOptions {
         leap: !args.no_leap,
+        oracle: args.oracle,
         records: args.records.is_some() || host::wants_records(),
         series: args.series.is_some() || args.svg.is_some() || args.html.is_some(),
         trace: match (&args.trace, &args.html) {
@@ -218,7 +219,12 @@ fn dump(args: &SimulateArgs) -> Result<ExitCode> {
     let scenario = source(args, args.spec.first())?.scenario(&[])?;
     let sweeps: String = args.sweep.iter().map(|text| format!(" --sweep {text}")).collect();
     let leap = if args.no_leap { " --no-leap" } else { "" };
-    scenario.dump(&format!("simulate SPEC.toml{sweeps}{leap}"), Some(&scenario.deployment()?), &SECTIONS)?;
+    let oracle = if args.oracle { " --oracle" } else { "" };
+    scenario.dump(
+        &format!("simulate SPEC.toml{sweeps}{leap}{oracle}"),
+        Some(&scenario.deployment()?),
+        &SECTIONS,
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

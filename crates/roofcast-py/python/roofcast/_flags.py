@@ -307,6 +307,8 @@ class LoadFlags(DeploymentFlags, total=False):
     """Share of the requests that must keep every bound, of a plan [default: each bound at the 99th percentile]"""
     no_leap: bool | None
     """Simulate every step one by one: equal results, slower"""
+    oracle: bool | None
+    """Say how many prompt tokens the best router and eviction could find in the caches: Belady's bound"""
     html: Word | None
     """Write the answer as one self-contained HTML file"""
     merge: bool | None

@@ -146,22 +146,6 @@ impl Blocks {
         into.append(self.events.as_mut().unwrap_or(&mut Vec::new()));
     }
 
-    /// Starts to record the blocks that are stored in and removed from the prefix cache.
-    pub(super) fn watch_cache(&mut self) {
-        self.scheduler.pool().watch();
-    }
-
-    /// Moves the records of stored and removed blocks to `into`. The owner of a block is a request number.
-    pub(super) fn take_changes(&mut self, into: &mut Vec<Change>) {
-        let Some(changes) = self.scheduler.pool().changes() else { return };
-        for mut change in changes.drain(..) {
-            if let Change::Stored { owner, .. } = &mut change {
-                *owner = self.requests[*owner as usize].arrival.number;
-            }
-            into.push(change);
-        }
-    }
-
     fn report(&mut self, id: RequestId, event: impl FnOnce(u64) -> Event) {
         if let Some(events) = &mut self.events {
             events.push(event(self.requests[id].arrival.number));
@@ -427,8 +411,26 @@ impl Replica for Blocks {
         !stuck || waits
     }
 
+    fn watch_cache(&mut self) {
+        self.scheduler.pool().watch();
+    }
+
+    fn take_changes(&mut self, into: &mut Vec<Change>) {
+        let Some(changes) = self.scheduler.pool().changes() else { return };
+        for mut change in changes.drain(..) {
+            if let Change::Stored { owner, .. } = &mut change {
+                *owner = self.requests[*owner as usize].arrival.number;
+            }
+            into.push(change);
+        }
+    }
+
     fn restart(&mut self) {
+        let watched = self.scheduler.pool().changes().is_some();
         self.scheduler = Scheduler::new(self.config.clone());
+        if watched {
+            self.watch_cache();
+        }
         if let Some((most, _)) = &self.adapters {
             self.scheduler.set_max_loras(*most);
         }

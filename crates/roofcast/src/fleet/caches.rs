@@ -24,8 +24,8 @@ impl FoundPrefixes {
     /// Adds a request of `prompt` tokens, for which the router chose replica `chosen` of `candidates`.
     pub(super) fn add(&mut self, prompt: u64, chosen: usize, candidates: &[usize], seen: &Caches) {
         self.prompt_tokens += prompt;
-        self.found_tokens += seen.cached(chosen);
-        self.most_tokens += candidates.iter().map(|index| seen.cached(*index)).max().unwrap_or(0);
+        self.found_tokens += seen.held(chosen);
+        self.most_tokens += candidates.iter().map(|index| seen.held(*index)).max().unwrap_or(0);
     }
 }
 
@@ -34,6 +34,15 @@ pub(super) struct Caches<'a> {
     pub(super) replicas: &'a [Box<dyn Replica>],
     pub(super) servers: &'a Option<Servers>,
     pub(super) prompt: &'a Prompt,
+    /// For each replica, the cached tokens that KV events have told so far; empty if the caches themselves are read.
+    pub(super) known: Vec<u64>,
+}
+
+impl Caches<'_> {
+    /// Tokens of the prompt that are in the cache now.
+    fn held(&self, index: usize) -> u64 {
+        self.replicas[index].cached(self.prompt)
+    }
 }
 
 impl Replicas for Caches<'_> {
@@ -54,7 +63,7 @@ impl Replicas for Caches<'_> {
     }
 
     fn cached(&self, index: usize) -> u64 {
-        self.replicas[index].cached(self.prompt)
+        self.known.get(index).copied().unwrap_or_else(|| self.held(index))
     }
 
     fn cached_on_host(&self, index: usize) -> u64 {

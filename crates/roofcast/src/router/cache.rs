@@ -2,8 +2,9 @@
 //!
 //! Knows: the formulas and settings ([`RoutingSpec`]) of NVIDIA Dynamo's KV router, llm-d's inference scheduler,
 //! SGLang's model gateway and vLLM production stack's `kvaware`. Dynamo, llm-d and `kvaware` read the replicas' caches
-//! (KV events that arrive at once); SGLang's gateway remembers the prompts that it sent. Ties are broken at random.
-//! Knows nothing about delays of events, tokenization in the router, or caches below vLLM's host tier.
+//! (KV events that arrive at once, or late by [`RoutingSpec::event_delay_s`]); SGLang's gateway remembers the prompts
+//! that it sent. Ties are broken at random. Knows nothing about tokenization in the router, or caches below vLLM's host
+//! tier.
 
 use super::Routing;
 use super::history::History;

@@ -6,7 +6,7 @@
 use super::TimeShares;
 use super::provision::{Provision, ResolvedPool};
 use crate::accelerator::IDLE_POWER;
-use crate::fleet::{Fleet, FoundPrefixes, Scaling};
+use crate::fleet::{Fleet, FoundPrefixes, OracleHits, Scaling};
 use serde::Serialize;
 
 /// The replicas of a run, by pool.
@@ -27,6 +27,9 @@ pub struct FleetUse {
     pub autoscale: Option<ScalingUse>,
     /// Prompt tokens found in the prefix caches of chosen replicas; `None` if the router had no choice.
     pub prefixes: Option<FoundPrefixes>,
+    /// Prompt tokens that an oracle would find; `None` if it was not asked, or for a run with too many blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<OracleHits>,
 }
 
 /// Starts and stops of replicas in a run.
@@ -121,5 +124,6 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         transfers,
         autoscale: scaling,
         prefixes: Some(fleet.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
+        oracle: fleet.oracle.as_ref().and_then(|oracle| oracle.hits(provision.cached_tokens())),
     }
 }

@@ -5,6 +5,7 @@
 //! serve whole requests. Knows nothing about traffic.
 
 use crate::accelerator::Accelerator;
+use crate::clock::Ticks;
 use crate::deployment::Deployment;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
@@ -16,6 +17,7 @@ use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
 use crate::spec::{FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
+use crate::units::Picoseconds;
 use std::iter::repeat_n;
 use std::ops::Range;
 
@@ -187,6 +189,37 @@ impl Provision {
     pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         pools.flat_map(|pool| pool.replicas(seed, leap)).collect()
+    }
+
+    /// Tokens that the caches of all replicas that compute prompts hold, with the tiers below.
+    pub(super) fn cached_tokens(&self) -> u64 {
+        let of_pool = |pool: &ResolvedPool| {
+            let device = pool.config.blocks * u64::from(pool.config.block_size);
+            let below = pool
+                .config
+                .host
+                .map_or(0, |host| host.tokens + host.storage.map_or(0, |storage| storage.tokens));
+            pool.count() * (device + below)
+        };
+        of_pool(self.prefill.as_ref().unwrap_or(&self.serving)) + self.beside.as_ref().map_or(0, of_pool)
+    }
+
+    /// Delay of KV events on their way to the router; `None` if the router reads the caches themselves.
+    pub(super) fn event_delay(&self, place: &str) -> Result<Option<Ticks>> {
+        let (seconds, router) = (self.fleet.routing.event_delay_s, self.fleet.router);
+        if seconds == 0.0 {
+            return Ok(None);
+        }
+        let mut pools = [Some(&self.serving), self.beside.as_ref()].into_iter().flatten();
+        let publishes = |pool: &ResolvedPool| pool.config.by_block.is_some() && pool.config.host.is_none();
+        let accepted = if !router.receives_events() {
+            "0 with other routers than dynamo_kv, llm_d and kvaware, which receive KV events"
+        } else if self.prefill.is_some() || !pools.all(publishes) {
+            "0, or the scheduler vllm without windows, pools of prefill and decode, and kv_offloading_size"
+        } else {
+            return Ok(Some(Ticks::from(Picoseconds::from_seconds(seconds))));
+        };
+        Err(Error::field(place, "fleet.routing.event_delay_s", seconds, accepted))
     }
 
     /// The API servers in front of the replicas; `None` if they add no time.

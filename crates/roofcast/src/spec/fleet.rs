@@ -81,6 +81,11 @@ impl Routing {
         }
     }
 
+    /// True if replicas tell the policy by KV events what their caches hold.
+    pub(crate) fn receives_events(self) -> bool {
+        matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::Kvaware)
+    }
+
     /// True if the policy weighs the cached tokens of replicas (`router::cache`).
     pub fn weighs_caches(self) -> bool {
         matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::CacheAware | Routing::Kvaware)
@@ -118,6 +123,8 @@ pub struct RoutingSpec {
     pub balance_rel_threshold: f64,
     #[doc = about!("fleet.routing.kv_aware_threshold")]
     pub kv_aware_threshold: f64,
+    #[doc = about!("fleet.routing.event_delay_s")]
+    pub event_delay_s: f64,
 }
 
 impl Default for RoutingSpec {
@@ -139,6 +146,7 @@ impl Default for RoutingSpec {
             balance_abs_threshold: 64.0,
             balance_rel_threshold: 1.5,
             kv_aware_threshold: 2000.0,
+            event_delay_s: 0.0,
         }
     }
 }
@@ -163,6 +171,7 @@ impl RoutingSpec {
             ("balance_abs_threshold", self.balance_abs_threshold, 1e9),
             ("balance_rel_threshold", self.balance_rel_threshold, 1e9),
             ("kv_aware_threshold", self.kv_aware_threshold, 1e9),
+            ("event_delay_s", self.event_delay_s, LONGEST_S),
         ];
         for (key, found, most) in values {
             if !(0.0..=most).contains(&found) {

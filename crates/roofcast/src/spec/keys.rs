@@ -244,6 +244,7 @@ keys! {
     toml("fleet.routing.balance_abs_threshold", Real, "cache_aware: largest difference in requests between the most and the least loaded replica for balanced loads [default: 64]"),
     toml("fleet.routing.balance_rel_threshold", Real, "cache_aware: largest ratio of the most to the least loaded replica for balanced loads [default: 1.5]"),
     toml("fleet.routing.kv_aware_threshold", Real, "kvaware: most uncached prompt tokens with which the choice is by cache [default: 2000]"),
+    toml("fleet.routing.event_delay_s", Real, "dynamo_kv, llm_d, kvaware: seconds from the end of a step until the router knows which blocks it stored or removed [default: 0]"),
     rare("fleet.link", "transfer-link", Word, "link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"),
     toml("fleet.prefill.accelerator", Word, "catalog id of the pool's accelerator [default: hardware.accelerator]"),
     toml("fleet.prefill.replicas", Whole, "number of replicas in the pool"),

@@ -35,8 +35,14 @@ fn lay(table: &mut toml::Table, over: &toml::Table) {
     }
 }
 
-const LEAP: simulate::RunOptions =
-    simulate::RunOptions { leap: true, records: false, series: false, trace: None, end_when_missed: false };
+const LEAP: simulate::RunOptions = simulate::RunOptions {
+    leap: true,
+    records: false,
+    series: false,
+    trace: None,
+    end_when_missed: false,
+    oracle: false,
+};
 
 /// Simulates a choice through its own spec, with `fewer` replicas less.
 fn simulated(text: &str, choice: &Choice, fewer: u64) -> Simulation {

@@ -2,9 +2,10 @@
 //! they find.
 
 use super::fleets::{deployment, holds};
+use roofcast::fleet::OracleHits;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
-use roofcast::simulate::Simulation;
+use roofcast::simulate::{RunOptions, Simulation, simulate};
 use roofcast::spec::{EngineSpec, FleetSpec, PoolSpec, RoutingSpec, SchedulerKind};
 use roofcast::{Forecaster, Spec};
 
@@ -17,12 +18,52 @@ fn workload() -> roofcast::workload::Workload {
 }
 
 fn served(scheduler: SchedulerKind, router: Routing) -> Simulation {
+    served_with(scheduler, router, RoutingSpec::default())
+}
+
+fn served_with(scheduler: SchedulerKind, router: Routing, routing: RoutingSpec) -> Simulation {
     // SGLang's pages have one token.
     let blocks = if scheduler == SchedulerKind::Sglang { 32_000 } else { 2000 };
     let engine =
         EngineSpec { scheduler: Some(scheduler), num_gpu_blocks: Some(blocks), ..EngineSpec::default() };
     let parallelism = RequestedParallelism { replicas: Some(4), ..RequestedParallelism::default() };
-    holds(&deployment(parallelism, engine), &workload(), FleetSpec { router, ..FleetSpec::default() })
+    holds(
+        &deployment(parallelism, engine),
+        &workload(),
+        FleetSpec { router, routing, ..FleetSpec::default() },
+    )
+}
+
+/// The load with an oracle over `replicas` of `blocks` blocks.
+fn with_oracle(scheduler: SchedulerKind, router: Routing, (replicas, blocks): (u64, u64)) -> OracleHits {
+    let engine =
+        EngineSpec { scheduler: Some(scheduler), num_gpu_blocks: Some(blocks), ..EngineSpec::default() };
+    let parallelism = RequestedParallelism { replicas: Some(replicas), ..RequestedParallelism::default() };
+    let forecaster = Forecaster::embedded(deployment(parallelism, engine)).unwrap();
+    let fleet = FleetSpec { router, ..FleetSpec::default() };
+    let spec = Spec { workload: Some(workload()), fleet, ..Spec::default() };
+    let options = RunOptions { leap: true, oracle: true, ..RunOptions::default() };
+    simulate(&forecaster, &spec, "test", options).unwrap().fleet.oracle.unwrap()
+}
+
+/// No router, with any cache size, finds more prompt tokens than the oracle. With room for all 60 prefixes of 2000
+/// tokens the oracle misses each once, and finds (600 − 60) × 2000 tokens if all 60 occur.
+#[test]
+fn no_router_finds_more_than_the_oracle() {
+    for router in [Routing::RoundRobin, Routing::LlmD, Routing::Kvaware] {
+        for (replicas, blocks) in [(1, 700), (3, 700), (4, 2000)] {
+            let hits = with_oracle(SchedulerKind::Vllm, router, (replicas, blocks));
+            assert_eq!(hits.prompt_tokens, 600 * 2200);
+            assert_eq!(hits.capacity_tokens, replicas * (blocks - 1) * 16);
+            assert!(hits.found_tokens <= hits.most_tokens, "{router:?} {replicas} {hits:?}");
+        }
+    }
+    let all = with_oracle(SchedulerKind::Vllm, Routing::LlmD, (4, 2000));
+    assert_eq!(all.most_tokens, (600 - 60) * 2000);
+    let few = with_oracle(SchedulerKind::Vllm, Routing::LlmD, (1, 700));
+    assert!(few.most_tokens < all.most_tokens / 2 && few.found_tokens < few.most_tokens, "{few:?}");
+    let tree = with_oracle(SchedulerKind::Sglang, Routing::CacheAware, (4, 20_000));
+    assert!(tree.found_tokens <= tree.most_tokens, "{tree:?}");
 }
 
 fn found(s: &Simulation) -> f64 {
@@ -55,6 +96,22 @@ fn the_choice_is_held_beside_the_best() {
     assert!(prefixes.found_tokens < prefixes.most_tokens && prefixes.most_tokens <= 600 * 2000);
 }
 
+/// Events that are late by a millisecond, less than a step, cost next to nothing. Events that never arrive leave a
+/// router that weighs load alone: llm-d's scorer with a prefix weight of 0, request for request.
+#[test]
+fn a_late_view_finds_less() {
+    let with = |event_delay_s: f64, prefix_cache_weight: f64| {
+        let routing = RoutingSpec { event_delay_s, prefix_cache_weight, ..RoutingSpec::default() };
+        served_with(SchedulerKind::Vllm, Routing::LlmD, routing)
+    };
+    let [at_once, soon, never, blind] =
+        [(0.0, 3.0), (0.001, 3.0), (1e4, 3.0), (0.0, 0.0)].map(|(s, w)| with(s, w));
+    assert!((found(&soon) / found(&at_once) - 1.0).abs() < 0.05, "{} {}", found(&soon), found(&at_once));
+    assert!(found(&never) < 0.7 * found(&at_once), "{} {}", found(&never), found(&at_once));
+    assert_eq!(never.fleet.prefixes, blind.fleet.prefixes);
+    assert_eq!(never.summary.ttft.mean, blind.summary.ttft.mean);
+}
+
 #[test]
 fn weights_and_places_that_cannot_be_are_refused() {
     let refused = |fleet: FleetSpec| {
@@ -67,6 +124,9 @@ fn weights_and_places_that_cannot_be_are_refused() {
     let routing = RoutingSpec { cache_threshold: 1.5, ..RoutingSpec::default() };
     let text = refused(FleetSpec { routing, ..FleetSpec::default() });
     assert!(text.contains("fleet.routing.cache_threshold") && text.contains("1.5"), "{text}");
+    let routing = RoutingSpec { event_delay_s: 0.5, ..RoutingSpec::default() };
+    let text = refused(FleetSpec { routing, router: Routing::CacheAware, ..FleetSpec::default() });
+    assert!(text.contains("fleet.routing.event_delay_s") && text.contains("dynamo_kv"), "{text}");
     let decode = PoolSpec { router: Some(Routing::DynamoKv), ..PoolSpec::default() };
     let text = refused(FleetSpec { decode: Some(decode), ..FleetSpec::default() });
     assert!(text.contains("fleet.decode.router") && text.contains("least_loaded"), "{text}");

@@ -5,7 +5,7 @@ use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
-use roofcast::fleet::FoundPrefixes;
+use roofcast::fleet::{FoundPrefixes, OracleHits};
 use roofcast::simulate::{PoolUse, RecordedSessions, Simulation};
 use roofcast::spec::{CostKind, Percentile};
 use roofcast::units::Bytes;
@@ -34,6 +34,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     ];
     facts.extend(s.sessions.as_ref().map(|ended| ("sessions", sessions(ended))));
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
+    facts.extend(s.fleet.oracle.as_ref().map(|hits| ("oracle", oracle(hits))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)).chain(storage(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
@@ -172,6 +173,17 @@ fn routing(prefixes: &FoundPrefixes) -> String {
     let (found, most) = (share(prefixes.found_tokens), share(prefixes.most_tokens));
     format!(
         "{found} of prompt tokens cached on the chosen replica, {most} on the best replica for each prompt"
+    )
+}
+
+/// Prompt tokens that the caches found, and the most that any router and eviction could find.
+fn oracle(hits: &OracleHits) -> String {
+    let share = |tokens: u64| percent(tokens as f64 / hits.prompt_tokens.max(1) as f64);
+    format!(
+        "{} of prompt tokens found, at most {} with any router and eviction (Belady's, one cache of {} tokens)",
+        share(hits.found_tokens),
+        share(hits.most_tokens),
+        grouped(hits.capacity_tokens)
     )
 }
 
