@@ -499,6 +499,7 @@ export interface FleetUse {
   transfers: TransferUse | null;
   autoscale: ScalingUse | null;
   prefixes: FoundPrefixes | null;
+  oracle?: OracleHits;
 }
 
 export interface FlopsPerDollar {
@@ -745,6 +746,13 @@ export interface OperatorCost {
   forecast_ms: number;
   share: number;
   rests_on?: Basis;
+}
+
+export interface OracleHits {
+  capacity_tokens: number;
+  prompt_tokens: number;
+  found_tokens: number;
+  most_tokens: number;
 }
 
 export interface OverTime {

@@ -836,6 +836,9 @@ class FleetUse(Part):
     prefixes: FoundPrefixes | None
     """Prompt tokens found in the prefix caches of chosen replicas; ``None`` if the router had no choice."""
 
+    oracle: OracleHits | None = None
+    """Prompt tokens that an oracle would find; absent if it was not asked, or for a run with too many blocks."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class FlopsPerDollar(Part):
@@ -1352,6 +1355,23 @@ class OperatorCost(Part):
 
     rests_on: Basis | None = None
     """Measurement or assumption behind the forecast; absent for a limit alone."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class OracleHits(Part):
+    """Prompt tokens that prefix caches found in a run, and the most that any router and eviction could find."""
+
+    capacity_tokens: int
+    """Tokens of the oracle's cache: the caches of all replicas, with the tiers below."""
+
+    prompt_tokens: int
+    """Prompt tokens of all requests."""
+
+    found_tokens: int
+    """Prompt tokens found when requests were first admitted."""
+
+    most_tokens: int
+    """Prompt tokens that the oracle finds."""
 
 
 @dataclass(init=False, repr=False, eq=False)

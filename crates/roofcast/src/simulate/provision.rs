@@ -199,7 +199,7 @@ impl Provision {
                 .config
                 .host
                 .map_or(0, |host| host.tokens + host.storage.map_or(0, |storage| storage.tokens));
-            pool.count() * (device + below)
+            pool.count() * pool.config.engines() * (device + below)
         };
         of_pool(self.prefill.as_ref().unwrap_or(&self.serving)) + self.beside.as_ref().map_or(0, of_pool)
     }
@@ -211,11 +211,14 @@ impl Provision {
             return Ok(None);
         }
         let mut pools = [Some(&self.serving), self.beside.as_ref()].into_iter().flatten();
-        let publishes = |pool: &ResolvedPool| pool.config.by_block.is_some() && pool.config.host.is_none();
+        let publishes = |pool: &ResolvedPool| {
+            let config = &pool.config;
+            config.by_block.is_some() && config.host.is_none() && config.ranks.is_none()
+        };
         let accepted = if !router.receives_events() {
             "0 with other routers than dynamo_kv, llm_d and kvaware, which receive KV events"
         } else if self.prefill.is_some() || !pools.all(publishes) {
-            "0, or the scheduler vllm without windows, pools of prefill and decode, and kv_offloading_size"
+            "0, or the scheduler vllm without windows, attention_dp, pools of prefill and decode, and kv_offloading_size"
         } else {
             return Ok(Some(Ticks::from(Picoseconds::from_seconds(seconds))));
         };
