@@ -9,7 +9,7 @@ mod torus;
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::units::{ByteRate, Bytes, FlopRate};
-pub(crate) use power::IDLE_POWER;
+pub(crate) use power::Watts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -64,11 +64,18 @@ pub struct Accelerator {
     /// Board power in watts.
     #[serde(default)]
     pub power_w: Option<f64>,
+    /// Power limit in watts, set by a spec; `None` for the board power.
+    #[serde(skip)]
+    pub power_limit_w: Option<f64>,
     /// Remarks on the figures, for readers of the catalog.
     #[serde(default)]
     pub notes: String,
     /// Dense peak FLOP/s per dtype.
     pub peak_flops: BTreeMap<Dtype, FlopRate>,
+    /// FLOP/s per dtype of large GEMMs at the clock that the board power sustains, if it was measured; tables of
+    /// kernels timed in short bursts, or on zeros, have higher rates.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sustained_flops: BTreeMap<Dtype, FlopRate>,
     /// Link within a node.
     #[serde(default)]
     pub link: Option<Link>,
@@ -228,6 +235,11 @@ impl Accelerator {
         self.fp16_accumulate_flops.zip(usual).map_or(1.0, |(rate, usual)| (rate.0 / usual.0).max(1.0))
     }
 
+    /// FLOP/s of a large GEMM in arithmetic of `dtype`: `rate`, unless the board power sustains less.
+    pub(crate) fn sustained(&self, dtype: Dtype, rate: FlopRate) -> f64 {
+        self.sustained_flops.get(&dtype).map_or(rate.0, |sustained| sustained.0.min(rate.0))
+    }
+
     /// Returns the entry itself, followed by one entry per memory option.
     pub(crate) fn expanded(mut self) -> Vec<Accelerator> {
         let options = std::mem::take(&mut self.memory_options);
@@ -325,6 +337,13 @@ impl Accelerator {
         }
         for (dtype, rate) in &self.peak_flops {
             positive(&format!("peak_flops.{dtype}"), rate.0, 1e20)?;
+        }
+        for (dtype, rate) in &self.sustained_flops {
+            let peak = self.peak_flops.get(dtype).map_or(0.0, |peak| peak.0);
+            if !(rate.0 > 0.0 && rate.0 <= peak) {
+                let accepted = format!("above 0, at most `peak_flops.{dtype}`");
+                return Err(Error::field(&place, &format!("sustained_flops.{dtype}"), rate.0, accepted));
+            }
         }
         positive("host_speed", self.host_speed, 100.0)?;
         if let Some(multiprocessors) = self.multiprocessors {

@@ -233,6 +233,7 @@ fn accelerator(
         bandwidth_bytes_per_s: ByteRate(fastest.bytes_per_s.max.round()),
         multiprocessors: None,
         host_link: None,
+        sustained_flops: BTreeMap::new(),
         fp16_accumulate_flops: None,
         in_band_ecc: false,
         node_size: 1,

@@ -111,7 +111,7 @@ impl Kernels<'_> {
         );
         let floor = |m: f64| {
             let moving = weight_bytes / self.chip.bandwidth_bytes_per_s.0;
-            moving.max(2.0 * elements * m / operator.rate.0)
+            moving.max(2.0 * elements * m / self.chip.sustained(operator.dtype, operator.rate))
         };
         let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
         let curves = timed.filter_map(|candidate| {
@@ -154,7 +154,7 @@ impl Kernels<'_> {
         let floor = |tokens: f64| {
             let demand = experts.demand(tokens as u64);
             let moving = demand.weight_bytes / self.chip.bandwidth_bytes_per_s.0;
-            moving.max(demand.flops / operator.rate.0)
+            moving.max(demand.flops / self.chip.sustained(operator.dtype, operator.rate))
         };
         let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
         let curves = timed.filter_map(|candidate| {

@@ -297,7 +297,7 @@ impl Drawing<'_> {
     fn point(&self, load: Load, simulated: &Result<Simulation>) -> Option<CurvePoint> {
         let run = simulated.as_ref().ok()?;
         let ReplicaShape { chip, cut, .. } = &self.judge.space.shapes[load.shape];
-        let Accelerator { power_w, price, .. } = &**chip;
+        let price = &chip.price;
         let forecaster = self.judge.fitted[load.shape].as_ref().ok().map(|fitted| &fitted.forecaster);
         let deployment = forecaster.map(|f| &f.deployment);
         let cost = self.judge.spec.engine.cost;
@@ -321,7 +321,7 @@ impl Drawing<'_> {
             ttft_p99_ms: s.ttft.p99,
             e2el_ms: s.e2el.mean,
             cost_per_million_tokens: price.as_ref().map(|price| price.usd_per_hour / 3600.0 / each * 1e6),
-            joules_per_token: power_w.map(|watts| watts / each),
+            joules_per_token: run.expense.joules_per_output_token,
             bound: bound(&run.time),
             missed: missed(simulated, &self.judge.spec.slo).map(|miss| miss.reason),
             evidence: run.bands.as_ref().map(|bands| bands.evidence),

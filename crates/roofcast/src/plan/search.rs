@@ -12,6 +12,7 @@ use super::feasibility::{Judge, Miss, SearchStage, deployment};
 use super::proof::{Runner, Trial, is_certain, missed};
 use super::space::{Candidate, Cut};
 use super::told::ReplicaSettings;
+use crate::accelerator::Accelerator;
 use crate::error::Result;
 use crate::fleet::results::Sample;
 use crate::simulate::Simulation;
@@ -75,9 +76,9 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The objective of `candidate`, as far as it is known before a simulation: exactly for an open load. If arrivals
-    /// depend on answers, dollars per token and energy depend on the rate, so that candidates are ordered by the cost
-    /// or power of the accelerators.
+    /// The objective of `candidate`, as far as it is known before a simulation: exactly for an open load, but for
+    /// energy, which is at most the one at the highest power. If arrivals depend on answers, dollars per token and
+    /// energy depend on the rate, so that candidates are ordered by the cost or power of the accelerators.
     pub(super) fn value(&self, candidate: &Candidate) -> Option<f64> {
         let count = candidate.accelerators as f64;
         let per_hour = self.per_hour(candidate);
@@ -97,9 +98,9 @@ impl Search<'_> {
         Some(accelerators + self.judge.space.host_dollars(candidate))
     }
 
-    /// Total board power in watts; `None` if the power of an accelerator is unknown.
+    /// The most watts of all accelerators; `None` if the power of an accelerator is unknown.
     pub(super) fn watts(&self, candidate: &Candidate) -> Option<f64> {
-        self.judge.space.total(candidate, |chip| chip.power_w)
+        self.judge.space.total(candidate, Accelerator::most_watts)
     }
 
     /// Proves deployments in order of the objective; all of them if `exhaustive`.
@@ -321,9 +322,8 @@ impl Search<'_> {
     pub(super) fn value_of(&self, index: usize, run: &Simulation) -> f64 {
         let known = self.value(&self.candidates[index]).unwrap_or(f64::INFINITY);
         match (self.objective, self.judge.demand.rate) {
-            (Objective::CostPerMillionTokens | Objective::Energy, None) => {
-                known / run.summary.output_throughput()
-            }
+            (Objective::CostPerMillionTokens, None) => known / run.summary.output_throughput(),
+            (Objective::Energy, _) => run.expense.joules_per_output_token.unwrap_or(f64::INFINITY),
             _ => known,
         }
     }

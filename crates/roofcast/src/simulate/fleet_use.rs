@@ -5,7 +5,6 @@
 
 use super::TimeShares;
 use super::provision::{Provision, ResolvedPool};
-use crate::accelerator::IDLE_POWER;
 use crate::fleet::{Fleet, FoundPrefixes, OracleHits, Scaling};
 use serde::Serialize;
 
@@ -76,7 +75,8 @@ pub struct PoolUse {
     pub blocks: u64,
     /// Dollars per hour of all replicas while they are up; `None` if the price is unknown.
     pub dollars_per_hour: Option<f64>,
-    /// Joules: board power over busy time and a fifth of it over idle time; `None` if the power is unknown.
+    /// Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
+    /// the host is or the accelerators idle; `None` if the power is unknown.
     pub joules: Option<f64>,
 }
 
@@ -99,7 +99,6 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         let chip = pool.chip();
         let each = pool.accelerators() as f64;
         let up = scaling.map_or(times.len() as f64, |s| s.mean_replicas);
-        let powered: f64 = times.iter().map(|t| each * (t.busy_s() + IDLE_POWER * t.idle_s)).sum();
         PoolUse {
             accelerator: chip.id.clone(),
             replicas: times.len() as u64,
@@ -107,7 +106,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
             busy: if busy > 0.0 { busy / (busy + idle) } else { 0.0 },
             blocks: pool.config.blocks,
             dollars_per_hour: chip.price.as_ref().map(|p| p.usd_per_hour * each * up),
-            joules: chip.power_w.map(|w| w * powered),
+            joules: chip.watts().map(|watts| times.iter().map(|t| each * t.joules(watts)).sum()),
         }
     };
     let (prompts, others) = times.split_at(provision.prefillers() as usize);

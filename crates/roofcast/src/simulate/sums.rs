@@ -8,7 +8,7 @@ use super::provision::{Provision, ResolvedPool};
 use super::{
     Activity, CacheUse, Expense, HostUse, ReportedSettings, Simulation, StorageUse, Tables, TimeShares,
 };
-use crate::accelerator::{Accelerator, IDLE_POWER};
+use crate::accelerator::Accelerator;
 use crate::bands::{Bands, ForecastMeans};
 use crate::batch::Batch;
 use crate::clock::Ticks;
@@ -228,18 +228,15 @@ fn expense(
     let paid = |replicas: Range<usize>| -> f64 {
         scaling.map_or_else(|| replicas.map(accelerators).sum(), |s| accelerators(0) * s.mean_replicas)
     };
-    let powered = |replicas: Range<usize>| -> f64 {
-        let each = |index: usize| {
-            let t = &times[index];
-            accelerators(index) * (t.busy_s() + IDLE_POWER * t.idle_s)
-        };
-        replicas.map(each).sum()
+    let powered = |(chip, replicas): (&Accelerator, Range<usize>)| {
+        let watts = chip.watts()?;
+        Some(replicas.map(|index| accelerators(index) * times[index].joules(watts)).sum::<f64>())
     };
     let sides = || provision.sides(times.len()).into_iter();
     let priced =
         |(chip, replicas): (&Accelerator, _)| Some(chip.price.as_ref()?.usd_per_hour * paid(replicas));
     let dollars_per_hour: Option<f64> = sides().map(priced).sum();
-    let joules: Option<f64> = sides().map(|(chip, replicas)| Some(chip.power_w? * powered(replicas))).sum();
+    let joules: Option<f64> = sides().map(powered).sum();
     let tokens = summary.total_output_tokens as f64;
     let per_token = |total: f64| (tokens > 0.0).then(|| total / tokens);
     Expense {
