@@ -235,11 +235,6 @@ impl Accelerator {
         self.fp16_accumulate_flops.zip(usual).map_or(1.0, |(rate, usual)| (rate.0 / usual.0).max(1.0))
     }
 
-    /// FLOP/s of a large GEMM in arithmetic of `dtype`: `rate`, unless the board power sustains less.
-    pub(crate) fn sustained(&self, dtype: Dtype, rate: FlopRate) -> f64 {
-        self.sustained_flops.get(&dtype).map_or(rate.0, |sustained| sustained.0.min(rate.0))
-    }
-
     /// Returns the entry itself, followed by one entry per memory option.
     pub(crate) fn expanded(mut self) -> Vec<Accelerator> {
         let options = std::mem::take(&mut self.memory_options);

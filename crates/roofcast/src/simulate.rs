@@ -304,6 +304,13 @@ impl TimeShares {
     }
 }
 
+impl Simulation {
+    /// Mean watts of all accelerators over the run; `None` if the power of an accelerator is unknown.
+    pub(crate) fn watts(&self) -> Option<f64> {
+        self.expense.joules.map(|joules| joules / self.summary.duration).filter(|watts| watts.is_finite())
+    }
+}
+
 /// Cost and energy of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -279,7 +279,8 @@ pub struct Choice {
     pub cost_per_hour: Option<f64>,
     /// Dollars per million output tokens, at the offered load.
     pub cost_per_million_tokens: Option<f64>,
-    /// Joules per output token of the simulation, by its bottlenecks; `None` if the catalog has no power.
+    /// Joules per output token, at the offered load and the simulation's mean power; `None` if the catalog has no
+    /// power.
     pub joules_per_token: Option<f64>,
     /// Ratio of prefill to decode replicas of this shape that balances the two, if prefill and decode were
     /// disaggregated.

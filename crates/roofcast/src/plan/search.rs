@@ -323,7 +323,11 @@ impl Search<'_> {
         let known = self.value(&self.candidates[index]).unwrap_or(f64::INFINITY);
         match (self.objective, self.judge.demand.rate) {
             (Objective::CostPerMillionTokens, None) => known / run.summary.output_throughput(),
-            (Objective::Energy, _) => run.expense.joules_per_output_token.unwrap_or(f64::INFINITY),
+            (Objective::Energy, rate) => {
+                let tokens = rate.and(self.judge.demand.output_per_s());
+                let tokens = tokens.unwrap_or_else(|| run.summary.output_throughput());
+                run.watts().map_or(f64::INFINITY, |watts| watts / tokens)
+            }
             _ => known,
         }
     }

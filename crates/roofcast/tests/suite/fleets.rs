@@ -200,8 +200,8 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     close(apart.summary.ttft.mean, prompt);
     let latency = fast.latency_s.max(slow.latency_s) * 1e3;
     close(apart.summary.e2el.mean, prompt + travel + latency + decodes.e2el.mean - decodes.ttft.mean);
-    // Dollars: one H100 and two A100. Joules: each pool's power over its busy time, and a fifth of that over its idle
-    // time.
+    // Dollars: one H100 and two A100. Joules: the board power while an operator of the H100's prompts is compute-bound,
+    // 0.75 of it for its other operators and the A100's decodes, and 0.18 of it while a pool idles.
     let [dollars, watts] = [
         [&h100, &a100].map(|chip| chip.price.as_ref().unwrap().usd_per_hour),
         [&h100, &a100].map(|chip| chip.power_w.unwrap()),
@@ -213,12 +213,12 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
         close(side.dollars_per_hour.unwrap(), dollars * count);
     }
     let lasted = apart.time.busy_s() + apart.time.idle_s;
-    let joules = |side: &simulate::PoolUse, watts: f64, count: f64| {
+    let joules = |side: &simulate::PoolUse, watts: f64, computing: f64| {
         let busy = side.busy * lasted / 2.0;
-        count * watts * (busy + 0.2 * (lasted / 2.0 - busy))
+        watts * (computing + 0.75 * (busy - computing) + 0.18 * (lasted / 2.0 - busy))
     };
-    close(sides[0].joules.unwrap(), joules(sides[0], watts[0], 1.0));
-    close(sides[1].joules.unwrap(), joules(sides[1], watts[1], 2.0));
+    close(sides[0].joules.unwrap(), joules(sides[0], watts[0], apart.time.compute_s));
+    close(sides[1].joules.unwrap(), joules(sides[1], 2.0 * watts[1], 0.0));
     close(apart.expense.joules.unwrap(), sides.iter().map(|side| side.joules.unwrap()).sum());
     // Each of the two A100 has more memory left after weights than the H100: 80 GB less half of the weights, against 80
     // GB less all of the weights.

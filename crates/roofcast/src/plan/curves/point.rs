@@ -111,7 +111,7 @@ pub struct CurvePoint {
     pub e2el_ms: f64,
     /// Dollars per million output tokens; `None` if the catalog has no price.
     pub cost_per_million_tokens: Option<f64>,
-    /// Joules per output token of the simulation, by its bottlenecks; `None` if the catalog has no power.
+    /// Joules per output token, at the simulation's mean power; `None` if the catalog has no power.
     pub joules_per_token: Option<f64>,
     /// Bottleneck of most of the busy time: `memory`, `compute`, `communication` or `host`.
     pub bound: &'static str,
