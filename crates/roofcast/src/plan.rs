@@ -361,7 +361,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         interactivity_tok_s: if s.tpot.mean > 0.0 { 1e3 / s.tpot.mean } else { 0.0 },
         cost_per_hour,
         cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
-        joules_per_token: run.watts().map(|watts| watts / output_tok_s),
+        joules_per_token: run.expense.watts.map(|watts| watts / output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),
         bands: run.bands.clone().filter(|_| found.base.engine.cost == CostKind::Forecast),
         spec: deployed::sections(found.base, &spec, deployment.map(|d| &*d.model)),

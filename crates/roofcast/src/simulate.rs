@@ -304,13 +304,6 @@ impl TimeShares {
     }
 }
 
-impl Simulation {
-    /// Mean watts of all accelerators over the run; `None` if the power of an accelerator is unknown.
-    pub(crate) fn watts(&self) -> Option<f64> {
-        self.expense.joules.map(|joules| joules / self.summary.duration).filter(|watts| watts.is_finite())
-    }
-}
-
 /// Cost and energy of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -322,7 +315,9 @@ pub struct Expense {
     /// Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
     /// the host is or the accelerators idle; `None` if the power is unknown.
     pub joules: Option<f64>,
-    /// Joules per output token; `None` if the power is unknown.
+    /// Mean watts of all accelerators; `None` if the power is unknown.
+    pub watts: Option<f64>,
+    /// Joules per output token, at the mean power; `None` if the power is unknown.
     pub joules_per_output_token: Option<f64>,
 }
 

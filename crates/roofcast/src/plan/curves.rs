@@ -321,7 +321,7 @@ impl Drawing<'_> {
             ttft_p99_ms: s.ttft.p99,
             e2el_ms: s.e2el.mean,
             cost_per_million_tokens: price.as_ref().map(|price| price.usd_per_hour / 3600.0 / each * 1e6),
-            joules_per_token: run.watts().map(|watts| watts / output_tok_s),
+            joules_per_token: run.expense.watts.map(|watts| watts / output_tok_s),
             bound: bound(&run.time),
             missed: missed(simulated, &self.judge.spec.slo).map(|miss| miss.reason),
             evidence: run.bands.as_ref().map(|bands| bands.evidence),

@@ -326,7 +326,7 @@ impl Search<'_> {
             (Objective::Energy, rate) => {
                 let tokens = rate.and(self.judge.demand.output_per_s());
                 let tokens = tokens.unwrap_or_else(|| run.summary.output_throughput());
-                run.watts().map_or(f64::INFINITY, |watts| watts / tokens)
+                run.expense.watts.map_or(f64::INFINITY, |watts| watts / tokens)
             }
             _ => known,
         }

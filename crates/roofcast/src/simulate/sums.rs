@@ -237,6 +237,8 @@ fn expense(
         |(chip, replicas): (&Accelerator, _)| Some(chip.price.as_ref()?.usd_per_hour * paid(replicas));
     let dollars_per_hour: Option<f64> = sides().map(priced).sum();
     let joules: Option<f64> = sides().map(powered).sum();
+    let lasted = times.iter().map(|t| t.busy_s() + t.idle_s).fold(0.0, f64::max);
+    let watts = joules.filter(|_| lasted > 0.0).map(|joules| joules / lasted);
     let tokens = summary.total_output_tokens as f64;
     let per_token = |total: f64| (tokens > 0.0).then(|| total / tokens);
     Expense {
@@ -244,7 +246,8 @@ fn expense(
         dollars_per_million_output_tokens: dollars_per_hour
             .and_then(|d| per_token(d * summary.duration / 3600.0 * 1e6)),
         joules,
-        joules_per_output_token: joules.and_then(per_token),
+        watts,
+        joules_per_output_token: watts.and_then(|watts| per_token(watts * summary.duration)),
     }
 }
 
