@@ -97,6 +97,7 @@ export interface Accelerator {
   power_w: number | null;
   notes: string;
   peak_flops: Record<string, number>;
+  sustained_flops?: Record<string, number>;
   link: Link | null;
   network: Network | null;
   host_link?: HostLink;
@@ -475,6 +476,7 @@ export interface Expense {
   dollars_per_hour: number | null;
   dollars_per_million_output_tokens: number | null;
   joules: number | null;
+  watts: number | null;
   joules_per_output_token: number | null;
 }
 

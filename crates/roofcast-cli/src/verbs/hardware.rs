@@ -234,6 +234,7 @@ fn accelerator(
         multiprocessors: None,
         host_link: None,
         sustained_flops: BTreeMap::new(),
+        power_limit_w: None,
         fp16_accumulate_flops: None,
         in_band_ecc: false,
         node_size: 1,

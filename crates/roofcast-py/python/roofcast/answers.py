@@ -395,7 +395,8 @@ class Choice(Part):
     """Dollars per million output tokens, at the offered load."""
 
     joules_per_token: float | None
-    """Joules per output token, at the offered load and board power."""
+    """Joules per output token, at the offered load and the simulation's mean power; ``None`` if the catalog has no
+    power."""
 
     prefill_per_decode: float
     """Ratio of prefill to decode replicas of this shape that balances the two, if prefill and decode were
@@ -652,7 +653,7 @@ class CurvePoint(Part):
     """Dollars per million output tokens; ``None`` if the catalog has no price."""
 
     joules_per_token: float | None
-    """Joules per output token at board power; ``None`` if the catalog has no power."""
+    """Joules per output token, at the simulation's mean power; ``None`` if the catalog has no power."""
 
     bound: str
     """Bottleneck of most of the busy time: ``memory``, ``compute``, ``communication`` or ``host``."""
@@ -791,10 +792,14 @@ class Expense(Part):
     """Dollars per million output tokens of the run; ``None`` if a price is unknown."""
 
     joules: float | None
-    """Joules: board power over busy time and a fifth of it over idle time; ``None`` if the power is unknown."""
+    """Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
+    the host is or the accelerators idle; ``None`` if the power is unknown."""
+
+    watts: float | None
+    """Mean watts of all accelerators; ``None`` if the power is unknown."""
 
     joules_per_output_token: float | None
-    """Joules per output token; ``None`` if the power is unknown."""
+    """Joules per output token, at the mean power; ``None`` if the power is unknown."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -1715,7 +1720,8 @@ class PoolUse(Part):
     """Dollars per hour of all replicas while they are up; ``None`` if the price is unknown."""
 
     joules: float | None
-    """Joules: board power over busy time and a fifth of it over idle time; ``None`` if the power is unknown."""
+    """Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
+    the host is or the accelerators idle; ``None`` if the power is unknown."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -3249,6 +3255,10 @@ class Accelerator(Document):
     in_band_ecc: bool | None = None
     """True if ECC bits are stored among the data (GDDR6 with ECC), where they occupy one byte of 16 of memory and
     bandwidth."""
+
+    sustained_flops: dict[str, float] | None = None
+    """FLOP/s per dtype of large GEMMs at the clock that the board power sustains, if it was measured; tables of
+    kernels timed in short bursts, or on zeros, have higher rates."""
 
     host_link: HostLink | None = None
     """Link to the host's memory, if it is another link than ``link``."""
