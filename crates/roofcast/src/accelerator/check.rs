@@ -46,7 +46,7 @@ impl Accelerator {
             let peak = self.peak_flops.get(dtype).map_or(0.0, |peak| peak.0);
             if !(rate.0 > 0.0 && rate.0 <= peak) {
                 let accepted = format!("above 0, at most `peak_flops.{dtype}`");
-                return Err(Error::field(&place, &format!("sustained_flops.{dtype}"), rate.0, accepted));
+                return Err(Error::field(&place, format!("sustained_flops.{dtype}"), rate.0, accepted));
             }
         }
         positive("host_speed", self.host_speed, 100.0)?;
