@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| roofcast_cli::testing::request(data));
+fuzz_target!(|data: &[u8]| roofcast_emulate::testing::request(data));

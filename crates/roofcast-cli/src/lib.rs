@@ -11,12 +11,8 @@ pub mod ask;
 mod bench;
 #[cfg(feature = "parquet")]
 pub mod cells;
-#[cfg(feature = "network")]
-mod emulate;
 mod exit;
 pub mod host;
-#[cfg(feature = "network")]
-mod http;
 mod input;
 mod measure;
 mod page;
@@ -25,8 +21,6 @@ mod schemas;
 #[cfg(feature = "network")]
 mod serve;
 mod show;
-#[cfg(feature = "network")]
-pub mod testing;
 mod verbs;
 
 use args::{Cli, Files, HardwareArgs, HardwareVerb, Verb, grouped, signed};

@@ -18,6 +18,7 @@ mod sessions;
 pub(crate) mod trace;
 pub(crate) mod traffic;
 mod users;
+mod words;
 
 pub use arrivals::Arrivals;
 pub(crate) use empirical::LengthSource;
@@ -27,6 +28,7 @@ pub use request::{Prompt, Request};
 pub use trace::Trace;
 pub use traffic::Traffic;
 pub(crate) use users::TURN_ROUND;
+pub use words::words;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};

@@ -3,9 +3,8 @@
 use super::DeploymentArgs;
 use super::flags::{Flags, Routed};
 use super::values::{address, factor, milliseconds, percent, seconds, share_or_none, within};
-use crate::emulate::faults::FailureType;
-use crate::emulate::kv_events::Encoding;
 use clap::Args;
+use roofcast_emulate::{Encoding, FailureType};
 use std::net::IpAddr;
 use std::path::PathBuf;
 

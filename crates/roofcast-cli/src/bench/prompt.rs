@@ -6,9 +6,9 @@
 
 use super::texts::Text;
 use super::turn::Turn;
-use super::vocabulary::{FEWEST_WORDS, Vocabulary, words};
+use super::vocabulary::{FEWEST_WORDS, Vocabulary};
 use roofcast::workload::request::{OWN_SEGMENTS, Run};
-use roofcast::workload::{Prompt, Request};
+use roofcast::workload::{Prompt, Request, words};
 use std::future::Future;
 
 /// First word of every prompt, because a word at the start has no space before it and may be tokenized differently.

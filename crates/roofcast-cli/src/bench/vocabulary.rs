@@ -1,29 +1,17 @@
 //! Words that are one token each, found in a model's own `tokenizer.json`.
 //!
-//! Knows: the candidate words, which ones a vocabulary has as one token together with the space before the word, and
+//! Knows: which of the library's words a vocabulary has as one token together with the space before the word, and
 //! the tokens that a tokenizer adds around a text. Does not tokenize: prompts consist only of words that need no
 //! splitting.
 
+use roofcast::workload::words;
 use roofcast::{Error, Result};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Words that the tokenizers in use have as one token, together with the space before the word.
-const WORDS: &str = "the of and to in is that for it was on are as with his they at be this from have or by one had \
-    not but what all were when we there can an your which their said if do will each about how up out them then she \
-    many some so these would other into has more her two like him see time could no make than first been its who now \
-    people my made over did down only way find use may water long little very after words called just where most know \
-    get through back much before go good new write our used me man too any day same right look think also around \
-    another came come work three word must because does part";
-
 /// Fewest words that can make prompts distinct.
 pub(super) const FEWEST_WORDS: usize = 16;
-
-/// The candidate words, one by one.
-pub(crate) fn words() -> impl Iterator<Item = &'static str> {
-    WORDS.split_whitespace()
-}
 
 /// Marks of a space at the start of a token: in byte-level vocabularies, in SentencePiece's.
 const SPACES: [char; 2] = ['Ġ', '▁'];

@@ -3,10 +3,10 @@
 use super::routes::Service;
 use super::{Api, Guard};
 use crate::args::ServeArgs;
-use crate::http::server;
 use crate::page::PAGE;
 use crate::{input, show};
 use anyhow::{Context, Result};
+use roofcast_http::server;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -6,14 +6,14 @@
 use super::api::Api;
 use super::question;
 use super::work::Lines;
-use crate::http::guard::Guard;
-use crate::http::{self, Unread, server};
 use crate::page::{COMMANDS, PAGE};
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use roofcast_http::guard::Guard;
+use roofcast_http::{self as http, Unread, server};
 use serde_json::json;
 use std::sync::Arc;
 

@@ -1,36 +1,25 @@
 //! `roofcast emulate`: an inference server that runs the engine of `simulate` in real time.
 
-mod fleet;
-mod kv_events;
-
 use super::About;
 use crate::args::EmulateArgs;
-use crate::emulate::dialect::Dialect;
-use crate::emulate::faults::Fault;
-use crate::emulate::group::Group;
-use crate::emulate::pace::Pace;
-use crate::emulate::replica::Latencies;
-use crate::emulate::service::{Service, Settings};
-#[cfg(feature = "tokenizers")]
-use crate::emulate::tokenizer::Vocabulary;
-use crate::emulate::tokenizer::{Rule, Tokenizer};
-use crate::emulate::{Author, Calling, warn_when_late};
-use crate::http::guard::Guard;
-use crate::http::{server, tls};
 use crate::input;
 use crate::input::scenario::{EMPTY, Scenario, Source};
 use crate::show;
 use anyhow::{Context, Result};
-use fleet::Launch;
 use roofcast::fleet::TransferPath;
 use roofcast::spec::settings::Setting;
 use roofcast::spec::{FleetSpec, LinkKind, SchedulerKind};
 use roofcast::workload::{Traffic, Workload};
 use roofcast::{Deployment, Error, Forecaster};
+use roofcast_emulate::{
+    AdapterLimits, Author, Calling, Dialect, Fault, Group, KvEventsConfig, Latencies, Launch, Launched, Pace,
+    Service, Settings,
+};
+use roofcast_http::guard::Guard;
+use roofcast_http::{server, tls};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -58,12 +47,13 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
     let lengths = spec.workload.map(lengths).transpose()?;
     let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
-    let calling = Calling { share: args.auto_tool_calls, most: args.max_tool_calls as usize };
-    let author = Author::new(tokenizer(args)?, lengths, calling);
+    let author = author(args, lengths)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = names(args, typed, &forecaster.deployment);
-    let mut launch = Launch {
-        args,
+    let kv_events = args.kv_events_config.as_ref();
+    let kv_events = kv_events.map(|text| KvEventsConfig::parse(text, args.kv_events_encoding)).transpose()?;
+    let limits = AdapterLimits { most: args.max_loras as usize, rank: args.max_lora_rank };
+    let launch = Launch {
         runtime: &runtime,
         dialect,
         pace: Pace::new(args.time_scale),
@@ -71,22 +61,20 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         seed,
         name: names.first().cloned().unwrap_or_default(),
         place,
-        text: About::of(&forecaster.deployment).title(),
-        threads: Vec::new(),
-        started: 0,
+        adapters: args.enable_lora.then_some(limits),
+        latencies: latencies(args),
+        kv_events: kv_events.flatten(),
+        ranks: args.data_parallel_external_lb,
     };
-    let groups = launch.groups(&forecaster, &spec.fleet, routed)?;
+    let Launched { groups, kv_events, threads } = launch.start(&forecaster, &spec.fleet, routed)?;
     let settings = settings(args, &forecaster.deployment, (names, dialect), spec.fleet.link)?;
-    let service = |group: Group| {
-        let longest = group.engines().iter().map(|engine| engine.metrics().fixed().max_model_len).min();
-        let settings = Settings { max_model_len: longest.unwrap_or_default(), ..settings.clone() };
-        Arc::new(Service::new(settings, group, author.clone()))
-    };
+    let service = |group: Group| Arc::new(Service::new(settings.clone(), group, author.clone()));
     let services = groups.into_iter().map(service).collect();
-    let Launch { text, threads, .. } = launch;
+    let events = kv_events.iter().map(|endpoint| format!("KV events at {endpoint}\n"));
+    let text = About::of(&forecaster.deployment).title() + &events.collect::<String>();
     runtime.block_on(serve(args, text, services))?;
     drop(runtime);
-    threads.into_iter().for_each(|thread: JoinHandle<()>| drop(thread.join()));
+    threads.into_iter().for_each(|thread| drop(thread.join()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -143,17 +131,19 @@ fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
     Ok((context, lengths))
 }
 
-/// The tokenizer of `--tokenizer`, or the rule that needs no vocabulary.
-#[cfg(feature = "tokenizers")]
-fn tokenizer(args: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
-    let Some(path) = &args.tokenizer else { return Ok(Arc::new(Rule)) };
-    Ok(Arc::new(Vocabulary::parse(&path.display().to_string(), &input::text(path)?)?))
+/// The author of answers of these lengths, in the tokens of `--tokenizer`, or of the rule that needs no vocabulary.
+fn author(args: &EmulateArgs, lengths: Vec<u64>) -> Result<Author> {
+    let calling = Calling { share: args.auto_tool_calls, most: args.max_tool_calls as usize };
+    #[cfg(feature = "tokenizers")]
+    if let Some(path) = &args.tokenizer {
+        let place = path.display().to_string();
+        return Ok(Author::by_vocabulary(&place, &input::text(path)?, lengths, calling)?);
+    }
+    Ok(Author::by_rule(lengths, calling))
 }
 
-/// The rule that needs no vocabulary; this build cannot read a tokenizer's file.
-#[cfg(not(feature = "tokenizers"))]
-fn tokenizer(_: &EmulateArgs) -> Result<Arc<dyn Tokenizer>> {
-    Ok(Arc::new(Rule))
+fn latencies(args: &EmulateArgs) -> Option<Latencies> {
+    args.ttft.zip(args.itl).map(|(ttft_ms, itl_ms)| Latencies { ttft_ms, itl_ms })
 }
 
 /// The names by which clients may call the model: as in vLLM, the name given, and also the model's own name if it
@@ -203,7 +193,6 @@ fn settings(
         dialect,
         names,
         root: deployment.model.name.clone(),
-        max_model_len: 0,
         api_key: args.api_key_env.as_ref().map(key).transpose()?,
         max_queued: queue.map(|most| most.unwrap_or(u64::MAX)),
         most_body: (args.max_body << 20) as usize,
@@ -220,7 +209,7 @@ fn settings(
         tp: deployment.parallelism.tp,
         hidden: deployment.model.hidden,
         guard: Guard::new(&args.allow_host),
-        latencies: args.ttft.zip(args.itl).map(|(ttft_ms, itl_ms)| Latencies { ttft_ms, itl_ms }),
+        latencies: latencies(args),
     })
 }
 
@@ -244,7 +233,7 @@ async fn serve(args: &EmulateArgs, mut text: String, services: Vec<Arc<Service>>
         let listener = TcpListener::bind(address).await.with_context(|| format!("--port: {address}"))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         text += &format!("listening on {scheme}://{}\n", listener.local_addr()?);
-        service.group().engines().iter().for_each(warn_when_late);
+        service.warn_when_late();
         let drain = Duration::from_secs_f64(args.drain);
         servers.spawn(server::serve(listener, service, tls.clone(), stopped.clone(), drain));
     }

@@ -6,8 +6,6 @@ mod answers;
 mod clients;
 #[path = "emulate/control.rs"]
 mod control;
-#[path = "emulate/corpus.rs"]
-mod corpus;
 #[path = "emulate/dialects.rs"]
 mod dialects;
 #[path = "emulate/faults.rs"]

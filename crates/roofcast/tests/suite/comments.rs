@@ -4,6 +4,9 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+/// The crates whose comments are checked.
+const CRATES: [&str; 5] = ["roofcast", "roofcast-http", "roofcast-emulate", "roofcast-cli", "roofcast-py"];
+
 /// The source files below `folder` in order of their paths, without files of tests.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -34,7 +37,7 @@ fn list() -> String {
         "# Files\n\nThe first sentence of each source file. `UPDATE_FILES=1 cargo test -p roofcast --test main list_of_files` \
          writes this page; [ARCHITECTURE.md](../ARCHITECTURE.md) is the map.\n",
     );
-    for name in ["roofcast", "roofcast-cli", "roofcast-py"] {
+    for name in CRATES {
         let source = crates.join(name).join("src");
         write!(text, "\n## {name}\n\n| file | content |\n|---|---|\n").unwrap();
         for file in files(&source) {
@@ -115,7 +118,7 @@ fn is_marked(comment: &str) -> bool {
 fn comments_stand_by_themselves() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut wrong = Vec::new();
-    for name in ["roofcast", "roofcast-cli", "roofcast-py"] {
+    for name in CRATES {
         for file in files(&crates.join(name).join("src")) {
             let comments = comments(&std::fs::read_to_string(&file).unwrap());
             let marked: Vec<&String> = comments.iter().filter(|comment| is_marked(comment)).collect();

@@ -1,0 +1,420 @@
+//! The routes of a server, and the responses of each.
+//!
+//! Knows: paths, methods, headers and the order of checks. [`generation`] sends requests to the engine, [`control`]
+//! changes the server, [`sglang`] and [`llama_cpp`] have the endpoints that only those servers have. Knows nothing
+//! about connections.
+
+mod browser;
+mod control;
+mod description;
+mod generation;
+mod llama_cpp;
+mod sglang;
+
+use super::adapters::Adapters;
+use super::ask::{self, Endpoint};
+use super::completion::Author;
+use super::dialect::Dialect;
+use super::faults::{Fault, Faults};
+use super::fields::Fields;
+use super::group::Group;
+use super::late;
+use super::metrics::Fixed;
+use super::pins::Pins;
+use super::refusal::Refusal;
+use super::replica::Latencies;
+use super::response::{not_allowed, refused, said, text, whole};
+use super::sleep::Sleep;
+use super::stream::Sent;
+use super::tokenizer::Tokenizer;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use roofcast::fleet::TransferPath;
+use roofcast_http::guard::Guard;
+use roofcast_http::{self as http, Unread, server};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Version of vLLM whose API is imitated.
+pub(crate) const VERSION: &str = "0.32.0";
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Prefix of the paths that change the server.
+const ADMIN: &str = "/admin";
+/// Path of the fault that applies to all requests.
+const FAULTS: &str = "/admin/faults";
+/// Path of the pinned gauges.
+const PINS: &str = "/admin/metrics";
+/// Path at which replicas are taken down and brought up.
+const REPLICAS: &str = "/admin/replicas";
+/// Path at which the fixed latencies are changed.
+const LATENCIES: &str = "/admin/latencies";
+
+/// Path prefixes that require the API key, even for unknown paths: vLLM's, and the emulator's own `/admin`.
+const GUARDED: [&str; 5] = ["/v1", "/v2", "/inference", "/cohere", "/admin"];
+
+/// Settings of one server.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// API of the server.
+    pub dialect: Dialect,
+    /// Names by which clients may call the model.
+    pub names: Vec<String>,
+    /// Name of the model itself, as `/v1/models` gives it in `root`.
+    pub root: String,
+    /// Key that clients must send, if any.
+    pub api_key: Option<String>,
+    /// Limits beyond which new requests are refused: requests at an engine, and prompt tokens of requests that have no
+    /// token yet.
+    pub max_queued: [u64; 2],
+    /// Most bytes of a request's body.
+    pub most_body: usize,
+    /// True if each answer has its request's `X-Request-Id`, or a fresh one.
+    pub echo_request_id: bool,
+    /// True if clients may ask for faults and pin gauges.
+    pub allow_faults: bool,
+    /// Fault that applies to all requests from the start.
+    pub fault: Option<Fault>,
+    /// True if clients may put the server to sleep.
+    pub sleeps: bool,
+    /// Adapters loaded at the start, each a name and a path; `None` if adapters are not served.
+    pub adapters: Option<Vec<(String, String)>>,
+    /// Path on which KV caches arrive from another instance; without one, transfers take no time.
+    pub link: Option<TransferPath>,
+    /// Tensor-parallel degree.
+    pub tp: u64,
+    /// Width of the model, which is the default length of an embedding.
+    pub hidden: u64,
+    /// Check of requests to administrative paths.
+    pub guard: Guard,
+    /// Fixed latencies at the start, if the engine has them.
+    pub latencies: Option<Latencies>,
+}
+
+/// One server: its settings, engines and state.
+#[derive(Debug)]
+pub struct Service {
+    settings: Settings,
+    group: Group,
+    /// Most tokens of a request, prompt and answer, that every engine accepts.
+    max_model_len: u64,
+    author: Author,
+    fingerprint: Arc<str>,
+    /// Start time in seconds since 1970.
+    started: u64,
+    faults: Faults,
+    pins: Pins,
+    sleep: Sleep,
+    adapters: Adapters,
+    /// Current fixed latencies, if the engine has them.
+    latencies: Mutex<Option<Latencies>>,
+    /// Number of requests in progress, as `/load` reports it.
+    load: Arc<AtomicU64>,
+}
+
+type Answered = Result<Response<Sent>, Refusal>;
+
+impl Service {
+    /// Creates the server of the engines in `group`, with answers by `author`.
+    pub fn new(settings: Settings, group: Group, author: Author) -> Service {
+        let mark =
+            settings.root.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+        let fingerprint = format!("vllm-{VERSION}-{mark:08x}").into();
+        let faults = Faults::new(settings.fault.clone());
+        let modules = settings.adapters.clone().unwrap_or_default();
+        let adapters = Adapters::new(settings.names.clone(), &modules);
+        let longest = group.engines().iter().map(|engine| engine.metrics().fixed().max_model_len).min();
+        Service {
+            max_model_len: longest.unwrap_or_default(),
+            latencies: Mutex::new(settings.latencies),
+            settings,
+            group,
+            author,
+            fingerprint,
+            started: now(),
+            faults,
+            pins: Pins::default(),
+            sleep: Sleep::default(),
+            adapters,
+            load: Arc::default(),
+        }
+    }
+
+    fn tokenizer(&self) -> &dyn Tokenizer {
+        &**self.author.tokenizer()
+    }
+
+    /// Warns on stderr, from tasks of the current runtime, while an engine's steps end late: clients then measure this
+    /// machine instead of the forecast.
+    pub fn warn_when_late(&self) {
+        self.group.engines().iter().for_each(late::warn);
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Answered {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path();
+        if path.starts_with(ADMIN) {
+            if let Some(why) = self.settings.guard.refusal(&parts.headers) {
+                return Err(Refusal::named(StatusCode::FORBIDDEN, "Forbidden", why.to_owned()));
+            }
+        } else if let Some(response) = browser::preflight(&parts.method, &parts.headers) {
+            return Ok(response);
+        }
+        if parts.method != Method::OPTIONS && GUARDED.iter().any(|guarded| path.starts_with(guarded)) {
+            self.authorize(&parts.headers)?;
+        }
+        let Some(methods) = self.methods(path) else {
+            return Err(Refusal::detail(StatusCode::NOT_FOUND));
+        };
+        if !methods.contains(&parts.method) {
+            return Ok(not_allowed(methods, self.settings.dialect));
+        }
+        if self.settings.dialect == Dialect::Vllm && takes_json(path) && !is_json(&parts.headers) {
+            return Err(Refusal::media_type());
+        }
+        match path {
+            "/v1/completions" => self.complete(Endpoint::Completions, &parts.headers, body).await,
+            "/v1/chat/completions" => self.complete(Endpoint::Chat, &parts.headers, body).await,
+            "/v1/responses" => self.complete(Endpoint::Responses, &parts.headers, body).await,
+            "/v1/messages" => self.complete(Endpoint::Messages, &parts.headers, body).await,
+            "/v1/embeddings" => self.complete(Endpoint::Embeddings, &parts.headers, body).await,
+            "/openapi.json" => Ok(said(&self.description())),
+            "/metrics" => Ok(self.metrics()),
+            FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
+            PINS => self.pin(&parts.method, &self.read(&parts.headers, body).await?),
+            LATENCIES => self.change_latencies(&parts.method, &self.read(&parts.headers, body).await?),
+            REPLICAS => self.change_replicas(&parts.method, &self.read(&parts.headers, body).await?),
+            "/health" | "/ping" if self.is_dead() => {
+                Ok(whole(StatusCode::SERVICE_UNAVAILABLE, "", Bytes::new()))
+            }
+            _ => match self.settings.dialect {
+                Dialect::Vllm => self.route_vllm(&parts, body).await,
+                Dialect::Sglang => self.route_sglang(&parts, body).await,
+                Dialect::LlamaCpp => self.route_llama_cpp(&parts, body).await,
+            },
+        }
+    }
+
+    async fn route_vllm(&self, parts: &Parts, body: Incoming) -> Answered {
+        match parts.uri.path() {
+            "/v1/models" => Ok(said(&self.models())),
+            "/tokenize" => self.tokenize(&self.read(&parts.headers, body).await?),
+            "/detokenize" => self.detokenize(&self.read(&parts.headers, body).await?),
+            "/version" => Ok(said(&json!({ "version": VERSION }))),
+            "/load" => Ok(said(&json!({ "server_load": self.load.load(Ordering::Relaxed) }))),
+            "/v1/load_lora_adapter" => Ok(text(self.adapters.load(&self.read(&parts.headers, body).await?)?)),
+            "/v1/unload_lora_adapter" => {
+                Ok(text(self.adapters.unload(&self.read(&parts.headers, body).await?)?))
+            }
+            "/sleep" => self.fall_asleep(parts.uri.query().unwrap_or_default()).await,
+            "/wake_up" => Ok(self.wake_up(parts.uri.query().unwrap_or_default())),
+            "/is_sleeping" => Ok(said(&json!({ "is_sleeping": self.sleep.level().is_some() }))),
+            // /health and /ping have an empty body.
+            _ => Ok(whole(StatusCode::OK, "", Bytes::new())),
+        }
+    }
+
+    /// The methods that a path supports; `None` for an unknown path.
+    fn methods(&self, path: &str) -> Option<&'static [Method]> {
+        match path {
+            "/v1/completions"
+            | "/v1/chat/completions"
+            | "/v1/responses"
+            | "/v1/messages"
+            | "/v1/embeddings" => Some(&[Method::POST]),
+            "/metrics" | "/v1/models" => Some(&[Method::GET]),
+            "/openapi.json" if self.settings.dialect != Dialect::LlamaCpp => Some(&[Method::GET]),
+            FAULTS | PINS | REPLICAS if self.settings.allow_faults => {
+                Some(&[Method::GET, Method::POST, Method::DELETE])
+            }
+            LATENCIES if self.settings.allow_faults && self.settings.latencies.is_some() => {
+                Some(&[Method::GET, Method::POST, Method::DELETE])
+            }
+            FAULTS | PINS | REPLICAS | LATENCIES => None,
+            path => match self.settings.dialect {
+                Dialect::Vllm => self.methods_vllm(path),
+                Dialect::Sglang => sglang::methods(path),
+                Dialect::LlamaCpp => llama_cpp::methods(path),
+            },
+        }
+    }
+
+    fn methods_vllm(&self, path: &str) -> Option<&'static [Method]> {
+        match path {
+            "/tokenize" | "/detokenize" => Some(&[Method::POST]),
+            "/health" | "/version" | "/load" => Some(&[Method::GET]),
+            "/ping" => Some(&[Method::GET, Method::POST]),
+            "/sleep" | "/wake_up" if self.settings.sleeps => Some(&[Method::POST]),
+            "/is_sleeping" if self.settings.sleeps => Some(&[Method::GET]),
+            "/v1/load_lora_adapter" | "/v1/unload_lora_adapter" => {
+                self.settings.adapters.as_ref().map(|_| &[Method::POST][..])
+            }
+            _ => None,
+        }
+    }
+
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(key) = &self.settings.api_key else { return Ok(()) };
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        match given.and_then(|value| value.split_once(' ')) {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") && same(given, key) => Ok(()),
+            _ => Err(Refusal::unauthorized()),
+        }
+    }
+
+    /// Reads the whole body, which may not exceed the limit.
+    async fn read(&self, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
+        let most = self.settings.most_body;
+        http::body(headers, body, most).await.map_err(|unread| match unread {
+            Unread::TooLarge => Refusal::too_large(most),
+            Unread::EndedEarly => Refusal::bad("The body ended early."),
+            Unread::TooSlow => Refusal::bad("The body took too long."),
+        })
+    }
+
+    /// The served name of the requested model, or of an adapter; the first name if the request has none. SGLang and
+    /// llama.cpp accept any name.
+    fn model(&self, asked: Option<&str>) -> Result<String, Refusal> {
+        let names = &self.settings.names;
+        let found = match asked {
+            None | Some("") => names.first(),
+            Some(asked) => names.iter().find(|name| *name == asked),
+        };
+        match (found, asked) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, Some(asked)) if self.adapters.get(asked).is_some() => Ok(asked.to_owned()),
+            (None, Some(asked)) if self.settings.dialect != Dialect::Vllm => Ok(asked.to_owned()),
+            _ => Err(Refusal::model(asked.unwrap_or_default(), names)),
+        }
+    }
+
+    fn models(&self) -> Value {
+        let permission = |name: &str| {
+            json!([{"id": format!("modelperm-{name}"), "object": "model_permission", "created": self.started,
+                "allow_create_engine": false, "allow_sampling": true, "allow_logprobs": true,
+                "allow_search_indices": false, "allow_view": true, "allow_fine_tuning": false, "organization": "*",
+                "group": null, "is_blocking": false}])
+        };
+        let vllm = self.settings.dialect == Dialect::Vllm;
+        let card = |name: &str, root: &str, parent: Option<&String>, longest: Option<u64>| {
+            let owner = self.settings.dialect.owner();
+            let mut card = json!({"id": name, "object": "model", "created": self.started, "owned_by": owner,
+                "root": root, "parent": parent, "max_model_len": longest});
+            if vllm {
+                card["permission"] = permission(name);
+            }
+            card
+        };
+        let (root, longest) = (&self.settings.root, Some(self.max_model_len));
+        let base = self.settings.names.first();
+        let adapters = self.adapters.all();
+        let bases = self.settings.names.iter().map(|name| card(name, root, None, longest));
+        let adapters = adapters.iter().map(|one| card(&one.name, &one.path, base, None));
+        json!({"object": "list", "data": bases.chain(adapters).collect::<Vec<_>>()})
+    }
+
+    /// Properties of the first engine that do not change.
+    fn fixed(&self) -> Option<Fixed> {
+        Some(self.group.engines().first()?.metrics().fixed().clone())
+    }
+
+    fn tokenize(&self, body: &[u8]) -> Answered {
+        let fields = Fields::parse(body)?;
+        self.model(fields.string("model")?)?;
+        let tokenizer = self.tokenizer();
+        let special = fields.flag("add_special_tokens")?.unwrap_or(true);
+        let tokens = match fields.string("prompt")? {
+            Some(text) if special => tokenizer.prompt(text)?,
+            Some(text) => tokenizer.encode(text)?,
+            None => ask::chat(&fields, tokenizer)?,
+        };
+        let words = fields.flag("return_token_strs")?.unwrap_or(false);
+        let words = words.then(|| tokens.iter().map(|token| tokenizer.name(*token)).collect::<Vec<_>>());
+        Ok(said(&json!({"count": tokens.len(), "max_model_len": self.max_model_len, "tokens": tokens,
+            "token_strs": words})))
+    }
+
+    /// The text of the tokens in the body of `/detokenize`.
+    fn detokenized(&self, body: &[u8]) -> Result<String, Refusal> {
+        let fields = Fields::parse(body)?;
+        self.model(fields.string("model")?)?;
+        let found = fields.need("tokens")?;
+        let tokens: Option<Vec<u32>> = found.as_array().and_then(|all| all.iter().map(ask::token).collect());
+        let wrong = || Refusal::field("tokens", "list_type", "Input should be a valid list", found);
+        Ok(self.tokenizer().spelled(&tokens.ok_or_else(wrong)?))
+    }
+
+    fn detokenize(&self, body: &[u8]) -> Answered {
+        Ok(said(&json!({ "prompt": self.detokenized(body)? })))
+    }
+}
+
+impl server::Service for Service {
+    type Sent = Sent;
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Sent> {
+        let given = request.headers().get(REQUEST_ID).cloned();
+        let shares =
+            request.headers().contains_key(header::ORIGIN) && !request.uri().path().starts_with(ADMIN);
+        let id = self.settings.echo_request_id.then(|| given.or_else(fresh_id)).flatten();
+        let mut response = match self.route(request).await {
+            Ok(response) => response,
+            Err(refusal) => refused(&refusal, self.settings.dialect),
+        };
+        if shares {
+            browser::share(&mut response);
+        }
+        if let Some(id) = id {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        response
+    }
+}
+
+/// True if two keys are equal. Hashes of the keys are compared, as in vLLM's `AuthenticationMiddleware`, so that the
+/// time taken does not reveal how many characters agree.
+fn same(given: &str, key: &str) -> bool {
+    let [given, key] = [given, key].map(Sha256::digest);
+    given.iter().zip(&key).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+}
+
+/// True if vLLM accepts only JSON bodies at a path (`validate_json_request` of its
+/// `entrypoints/serve/utils/api_utils.py`).
+fn takes_json(path: &str) -> bool {
+    let paths = [
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/embeddings",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+        "/tokenize",
+        "/detokenize",
+    ];
+    paths.contains(&path)
+}
+
+/// True if the content type of a body is JSON; parameters after a semicolon are ignored.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().eq_ignore_ascii_case("application/json")
+}
+
+/// A new id for a request without one: a random UUID of version 4, without hyphens.
+fn fresh_id() -> Option<HeaderValue> {
+    let [high, low] = [(); 2].map(|()| RandomState::new().build_hasher().finish());
+    let (high, low) = (high & !0xf000 | 0x4000, low >> 2 | 1 << 63);
+    HeaderValue::from_str(&format!("{high:016x}{low:016x}")).ok()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

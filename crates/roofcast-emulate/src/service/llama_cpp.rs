@@ -1,0 +1,94 @@
+//! Endpoints of llama.cpp's server in addition to OpenAI's API.
+//!
+//! Source: answers recorded from llama.cpp b11434, and its `tools/server/README.md`.
+
+use super::super::ask::Endpoint;
+use super::super::fields::Fields;
+use super::super::response::said;
+use super::{Answered, Service};
+use hyper::Method;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use serde_json::{Value, json};
+
+/// Build of llama.cpp whose API is imitated.
+const BUILD: &str = "b11434";
+
+/// The methods that a path supports; `None` for an unknown path.
+pub(super) fn methods(path: &str) -> Option<&'static [Method]> {
+    match path {
+        "/completion" | "/completions" | "/tokenize" | "/detokenize" => Some(&[Method::POST]),
+        "/health" | "/v1/health" | "/props" | "/slots" | "/models" => Some(&[Method::GET]),
+        _ => None,
+    }
+}
+
+impl Service {
+    pub(super) async fn route_llama_cpp(&self, parts: &Parts, body: Incoming) -> Answered {
+        match parts.uri.path() {
+            "/completion" | "/completions" => {
+                self.complete(Endpoint::LlamaCompletion, &parts.headers, body).await
+            }
+            "/tokenize" => {
+                let fields = Fields::parse(&self.read(&parts.headers, body).await?)?;
+                let text = fields.string("content")?.unwrap_or_default();
+                let special = fields.flag("add_special")?.unwrap_or(false);
+                let tokenizer = self.tokenizer();
+                let tokens = if special { tokenizer.prompt(text)? } else { tokenizer.encode(text)? };
+                Ok(said(&json!({ "tokens": tokens })))
+            }
+            "/detokenize" => {
+                Ok(said(&json!({ "content": self.detokenized(&self.read(&parts.headers, body).await?)? })))
+            }
+            "/props" => Ok(said(&self.props())),
+            "/slots" => Ok(said(&self.slots())),
+            "/models" | "/v1/models" => Ok(said(&self.listed())),
+            // /health and /v1/health.
+            _ => Ok(said(&json!({ "status": "ok" }))),
+        }
+    }
+
+    fn slot_count(&self) -> u64 {
+        self.fixed().map_or(1, |fixed| fixed.max_num_seqs)
+    }
+
+    fn props(&self) -> Value {
+        let name = self.settings.names.first();
+        json!({
+            "default_generation_settings": {"params": {"n_predict": -1, "max_tokens": -1, "ignore_eos": false,
+                "stream": false, "temperature": 1.0}, "n_ctx": self.max_model_len},
+            "total_slots": self.slot_count(), "model_alias": name, "model_path": self.settings.root,
+            "modalities": {"vision": false, "video": false, "audio": false}, "endpoint_slots": true,
+            "endpoint_props": false, "endpoint_metrics": true, "ui": false, "chat_template": "",
+            "bos_token": "", "eos_token": "", "build_info": BUILD, "is_sleeping": false,
+        })
+    }
+
+    /// `/slots`: one slot per sequence that can run; as many are processing as requests run.
+    fn slots(&self) -> Value {
+        let running = self.group.engines().iter().map(|engine| engine.metrics().running()).sum::<u64>();
+        let slot = |id: u64| {
+            json!({"id": id, "n_ctx": self.max_model_len, "speculative": false,
+                "is_processing": id < running})
+        };
+        (0..self.slot_count()).map(slot).collect()
+    }
+
+    /// The list of models, in both forms that llama.cpp's server gives at once.
+    fn listed(&self) -> Value {
+        let named = |name: &String| {
+            json!({"name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model",
+                "description": "", "tags": [""], "capabilities": ["completion"], "parameters": "",
+                "details": {"parent_model": "", "format": "gguf", "family": "", "families": [""],
+                "parameter_size": "", "quantization_level": ""}})
+        };
+        let card = |name: &String| {
+            json!({"id": name, "aliases": [name], "tags": [], "object": "model", "architecture": {
+                "input_modalities": ["text"], "output_modalities": ["text"]}, "created": self.started,
+                "owned_by": "llamacpp", "meta": {"n_ctx": self.max_model_len}})
+        };
+        let names = &self.settings.names;
+        json!({"models": names.iter().map(named).collect::<Vec<_>>(), "object": "list",
+            "data": names.iter().map(card).collect::<Vec<_>>()})
+    }
+}
