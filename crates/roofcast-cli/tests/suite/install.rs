@@ -33,3 +33,12 @@ fn packages_and_installs() {
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     assert!(version.starts_with("roofcast 0.2.0 (network, parquet, tokenizers"), "{version}");
 }
+
+/// The container's default command is `serve`, which is absent from a build without features.
+#[test]
+fn the_container_has_the_verb_that_it_starts() {
+    let text = std::fs::read_to_string(root().join("Containerfile")).unwrap();
+    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
+    assert!(line("CMD").contains("\"serve\""));
+    assert!(line("RUN cargo install").contains("--features full"));
+}
