@@ -19,7 +19,6 @@ use crate::arrival::Departure;
 use crate::clock::Ticks;
 use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::{Outputs, SharedPrefix};
-use crate::kv_cache::tier::HostTier;
 use crate::operator::Operator;
 use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
 use crate::shares::BottleneckShares;
@@ -128,12 +127,6 @@ impl Blocks {
             storage: None,
             prepared: false,
         }
-    }
-
-    /// Returns the engine with the host tier of its settings; `host` describes the tier.
-    pub(super) fn tiered(self, host: Option<HostTier>) -> Blocks {
-        let storage = host.and_then(|host| host.storage).map(|storage| Link::new(storage.speed));
-        Blocks { link: host.map(|host| Link::new(host.speed)), storage, ..self }
     }
 
     /// Returns the engine with recording of single requests' events.

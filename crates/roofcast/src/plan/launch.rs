@@ -342,7 +342,9 @@ fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     line.set("--mem-fraction-static", fraction);
     line.set("--max-running-requests", d.seats());
     let whole = d.engine.enable_chunked_prefill == Some(false);
-    let chunk = (d.engine.max_num_batched_tokens * p.attention_dp).to_string();
+    // SGLang divides its chunk among ranks; another engine's budget is a rank's.
+    let ranks = if own { 1 } else { p.attention_dp };
+    let chunk = (d.engine.max_num_batched_tokens * ranks).to_string();
     line.set("--chunked-prefill-size", if whole { "-1".to_owned() } else { chunk });
     if let Some(n) = d.engine.max_model_len {
         line.set("--context-length", n);

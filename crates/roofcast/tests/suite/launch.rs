@@ -54,6 +54,10 @@ fn experts_and_data_parallel_attention_have_their_flags() {
     assert!(sglang.contains("--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"), "{sglang}");
     assert!(sglang.contains("--max-running-requests 4096 --chunked-prefill-size 32768"), "{sglang}");
     assert!(sglang.ends_with("--disaggregation-mode decode"), "{sglang}");
+    // SGLang divides a chunk of its own among the ranks, so that it is written as it was given.
+    let own = format!("{spread}[engine]\nname = \"sglang\"\nmax_num_batched_tokens = 8192\n");
+    let own = started("deepseek-ai/DeepSeek-V3", "h200-sxm", &own, ReplicaRole::Decode)("sglang");
+    assert!(own.command.unwrap().contains("--chunked-prefill-size 8192 "));
 }
 
 /// A published checkpoint in the format is mentioned but not started, because it may belong to another model of this

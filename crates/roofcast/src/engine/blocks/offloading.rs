@@ -12,9 +12,16 @@ use super::Blocks;
 use crate::arrival::Departure;
 use crate::clock::Ticks;
 use crate::engine::link::{Direction, Link};
+use crate::kv_cache::tier::HostTier;
 use crate::scheduler::vllm::{SchedulerConfig, Step};
 
 impl Blocks {
+    /// Returns the engine with the host tier of its settings; `host` describes the tier.
+    pub(in crate::engine) fn tiered(self, host: Option<HostTier>) -> Blocks {
+        let storage = host.and_then(|host| host.storage).map(|storage| Link::new(storage.speed));
+        Blocks { link: host.map(|host| Link::new(host.speed)), storage, ..self }
+    }
+
     /// Starts the loads of a step, and delays the step until the copies that it needs have ended.
     pub(super) fn begin_copies(&mut self, step: &Step) {
         let Some(link) = &mut self.link else { return };
