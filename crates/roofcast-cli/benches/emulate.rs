@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 const SPEC: &str = "[model]\nname = \"Qwen/Qwen2.5-0.5B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\n\
     cost = \"limit\"\nmax_model_len = 4096\nmax_num_seqs = 4096\nmax_num_batched_tokens = 8192\n";
 
-/// The slowest clock that `--time-scale` takes.
+/// The slowest clock of `--time-scale` that runs.
 const SLOWEST: f64 = 0.01;
 
 /// The clock at which a step's time is looked up: one of 1 ms takes 50.

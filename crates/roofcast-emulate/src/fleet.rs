@@ -168,7 +168,7 @@ impl Start<'_> {
         }
         let metrics = Metrics::new(launch.fixed(forecaster, &engine, rank));
         let (engine, thread) = match launch.latencies {
-            Some(latencies) => EngineHandle::stated(latencies, launch.pace, metrics)?,
+            Some(latencies) => EngineHandle::stated(latencies, launch.pace.clone(), metrics)?,
             None => {
                 let publisher = launch.kv_events.as_ref();
                 let publisher = publisher
@@ -177,7 +177,7 @@ impl Start<'_> {
                 let (kv_events, bound) = publisher.unzip();
                 self.kv_events.extend(bound.into_iter().flatten());
                 let server = Ingest::of(forecaster, forecaster.deployment.engine.cost);
-                EngineHandle::start(engine, launch.pace, metrics, kv_events, server)?
+                EngineHandle::start(engine, launch.pace.clone(), metrics, kv_events, server)?
             }
         };
         self.threads.push(thread);

@@ -94,6 +94,13 @@ impl Shared {
     }
 }
 
+impl Drop for EngineHandle {
+    /// Lets the engine's thread finish a step that waits for a stopped clock.
+    fn drop(&mut self) {
+        self.pace.release();
+    }
+}
+
 impl EngineHandle {
     /// Starts an engine on a thread; the engine ends when its handle is dropped.
     pub(crate) fn start(
@@ -103,8 +110,9 @@ impl EngineHandle {
         kv_events: Option<KvEvents>,
         server: Option<Ingest>,
     ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
+        let clock = pace.clone();
         EngineHandle::of(pace, metrics, move |inbox, shared| {
-            Driver::new(engine, pace, inbox, shared, kv_events, server).run();
+            Driver::new(engine, clock, inbox, shared, kv_events, server).run();
         })
     }
 
@@ -114,8 +122,9 @@ impl EngineHandle {
         pace: Pace,
         metrics: Metrics,
     ) -> std::io::Result<(EngineHandle, JoinHandle<()>)> {
+        let clock = pace.clone();
         EngineHandle::of(pace, metrics, move |inbox, shared| {
-            Stated::new(latencies, pace, inbox, shared).run()
+            Stated::new(latencies, clock, inbox, shared).run()
         })
     }
 
@@ -141,7 +150,7 @@ impl EngineHandle {
 
     /// The engine's clock.
     pub(crate) fn pace(&self) -> Pace {
-        self.pace
+        self.pace.clone()
     }
 
     /// Sends a request to the engine; if the engine is down, the request fails at once.

@@ -56,6 +56,8 @@ const PINS: &str = "/admin/metrics";
 const REPLICAS: &str = "/admin/replicas";
 /// Path at which the fixed latencies are changed.
 const LATENCIES: &str = "/admin/latencies";
+/// Path at which a stopped clock is advanced.
+const CLOCK: &str = "/admin/clock";
 
 /// Path prefixes that require the API key, even for unknown paths: vLLM's, and the emulator's own `/admin`.
 const GUARDED: [&str; 5] = ["/v1", "/v2", "/inference", "/cohere", "/admin"];
@@ -189,6 +191,7 @@ impl Service {
             "/metrics" => Ok(self.metrics()),
             FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
             PINS => self.pin(&parts.method, &self.read(&parts.headers, body).await?),
+            CLOCK => self.change_clock(&parts.method, &self.read(&parts.headers, body).await?),
             LATENCIES => self.change_latencies(&parts.method, &self.read(&parts.headers, body).await?),
             REPLICAS => self.change_replicas(&parts.method, &self.read(&parts.headers, body).await?),
             "/health" | "/ping" if self.is_dead() => {
@@ -237,7 +240,10 @@ impl Service {
             LATENCIES if self.settings.allow_faults && self.settings.latencies.is_some() => {
                 Some(&[Method::GET, Method::POST, Method::DELETE])
             }
-            FAULTS | PINS | REPLICAS | LATENCIES => None,
+            CLOCK if self.group.pace().is_some_and(|pace| pace.is_stopped()) => {
+                Some(&[Method::GET, Method::POST])
+            }
+            FAULTS | PINS | REPLICAS | LATENCIES | CLOCK => None,
             path => match self.settings.dialect {
                 Dialect::Vllm => self.methods_vllm(path),
                 Dialect::Sglang => sglang::methods(path),

@@ -58,7 +58,7 @@ pub(crate) struct EmulateArgs {
     /// Serve /sleep, /wake_up and /is_sleeping.
     #[arg(long)]
     pub(crate) enable_sleep_mode: bool,
-    /// Speed of the engine's clock: 10 makes everything ten times faster.
+    /// Speed of the engine's clock: 10 makes everything ten times faster, 0 stops the clock until /admin/clock advances it.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) time_scale: f64,
     /// Fixed milliseconds to each first token, without queue, batches or cache.

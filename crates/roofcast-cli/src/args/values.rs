@@ -57,8 +57,8 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 
 pub(super) fn factor(text: &str) -> Result<f64, String> {
     match number::real(text) {
-        Some(v) if (0.01..=1000.0).contains(&v) => Ok(v),
-        _ => Err("accepted: 0.01 to 1000".into()),
+        Some(v) if v == 0.0 || (0.01..=1000.0).contains(&v) => Ok(v),
+        _ => Err("accepted: 0.01 to 1000, or 0 for a stopped clock".into()),
     }
 }
 

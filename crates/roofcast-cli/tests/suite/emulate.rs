@@ -30,4 +30,4 @@ mod tokenizer;
 #[path = "emulate/tools.rs"]
 mod tools;
 
-use server::{HttpResponse, Server, TINY, begin, dechunked, read};
+use server::{HttpResponse, Server, TINY, accepted, begin, dechunked, read};

@@ -1,4 +1,4 @@
-//! One engine on the wall clock: a thread that takes steps, waits until each has ended, and publishes its results.
+//! One engine on its clock: a thread that takes steps, waits until each has ended, and publishes its results.
 //!
 //! Knows: requests that arrive before a step ends are handed to the engine before the next step; sampled tokens are
 //! published when the step ends. Times are engine times, so that a thread that wakes late shifts no later step.
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// State of the engine's thread.
@@ -111,7 +111,7 @@ impl Driver {
             return Duration::ZERO;
         }
         match self.coming.front().filter(|_| self.paused.is_none()) {
-            Some(next) => self.pace.wall(next.asked.at).saturating_duration_since(Instant::now()).min(IDLE),
+            Some(next) => self.pace.left(next.asked.at).min(IDLE),
             None => IDLE,
         }
     }
@@ -227,12 +227,7 @@ impl Driver {
     /// Waits until a step has ended, and publishes its results.
     fn live_through(&mut self, start: Ticks, done: Done) {
         self.begin(start);
-        let due = self.pace.wall(done.end);
-        let early = due.saturating_duration_since(Instant::now());
-        if !early.is_zero() {
-            std::thread::sleep(early);
-        }
-        let lag = Instant::now().saturating_duration_since(due);
+        let lag = self.pace.wait(done.end);
         self.tell_cache();
         *self.shared.clock() = done.end;
         self.shared.metrics().stepped(done.tokens, lag);

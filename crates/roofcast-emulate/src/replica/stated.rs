@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest sleep of an idle engine, after which it checks that its handle still exists.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -84,8 +84,7 @@ impl Stated {
 
     /// Time until the next token is due.
     fn patience(&self) -> Duration {
-        let next = self.due.first().map(|(at, _)| self.pace.wall(*at));
-        next.map_or(IDLE, |next| next.saturating_duration_since(Instant::now()).min(IDLE))
+        self.due.first().map_or(IDLE, |(at, _)| self.pace.left(*at).min(IDLE))
     }
 
     fn take(&mut self, message: Message) {
@@ -139,7 +138,7 @@ impl Stated {
             *said += 1;
             let last = *said >= life.job.asked.output.len();
             let mut metrics = self.shared.metrics();
-            metrics.stepped(1, Instant::now().saturating_duration_since(self.pace.wall(at)));
+            metrics.stepped(1, self.pace.lag(at));
             life.sampled(1, at, &self.pace, &mut metrics);
             if !last {
                 self.due.insert((at + self.latencies.itl(), number));

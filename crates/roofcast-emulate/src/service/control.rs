@@ -1,4 +1,4 @@
-//! Control of a server: faults, pinned gauges, fixed latencies, replicas that go down, sleep.
+//! Control of a server: faults, pinned gauges, fixed latencies, replicas that go down, a stopped clock, sleep.
 
 use super::super::faults::Fault;
 use super::super::fields::Fields;
@@ -13,6 +13,9 @@ use hyper::header::HeaderValue;
 use hyper::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::PoisonError;
+
+/// Most seconds by which one request advances a stopped clock.
+const LONGEST_ADVANCE: f64 = 1e6;
 
 impl Service {
     /// Shows, sets or removes the fault that applies to all requests.
@@ -81,6 +84,20 @@ impl Service {
             self.group.engines().iter().for_each(|engine| engine.state(stated));
         }
         Ok(said(&json!({ "latencies": *now })))
+    }
+
+    /// Shows or advances the engines' stopped clock.
+    pub(super) fn change_clock(&self, method: &Method, body: &[u8]) -> Answered {
+        let pace = self.group.pace();
+        if *method == Method::POST {
+            let fields = Fields::parse(body)?;
+            let found = fields.need("advance_seconds")?;
+            let seconds = found.as_f64().filter(|seconds| (0.0..=LONGEST_ADVANCE).contains(seconds));
+            let accepted = format!("seconds from 0 to {LONGEST_ADVANCE}");
+            let seconds = seconds.ok_or_else(|| Refusal::value("advance_seconds", found, &accepted))?;
+            pace.iter().for_each(|pace| pace.advance(seconds));
+        }
+        Ok(said(&json!({ "seconds": pace.map(|pace| pace.now().seconds()) })))
     }
 
     /// True if all engines are down.

@@ -1,6 +1,6 @@
 //! Changes to a server while it runs: sleep, adapters, pinned gauges; KV caches from other instances; `/v1/responses`.
 
-use super::{Server, TINY, begin, read};
+use super::{Server, TINY, accepted, begin, read};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,12 @@ const LONG: &str = r#"{"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "s
 /// A sleeping server aborts its current requests and queues new ones; after waking it serves them.
 #[test]
 fn a_server_sleeps_and_wakes() {
-    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.05");
+    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0");
     assert_eq!(server.get("/is_sleeping").json(), json!({"is_sleeping": false}));
     let under_way = begin(&server, LONG);
     server.until("vllm:num_requests_running", |n| n == 1.0);
-    assert_eq!(
-        server.post("/sleep?level=1&mode=abort", "").json(),
-        json!({"status": "sleeping", "level": 1})
-    );
+    let asleep = server.advancing(|| server.post("/sleep?level=1&mode=abort", "")).json();
+    assert_eq!(asleep, json!({"status": "sleeping", "level": 1}));
     let events = read(under_way).events();
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "abort");
     assert!(events.len() < 2000);
@@ -29,33 +27,36 @@ fn a_server_sleeps_and_wakes() {
     };
     assert_eq!([state("awake"), state("weights_offloaded"), state("discard_all")], [0.0, 1.0, 0.0]);
     let waiting = begin(&server, BODY);
-    std::thread::sleep(Duration::from_millis(300));
     server.until("vllm:num_requests_waiting{", |n| n == 1.0);
+    server.advance(1.0);
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
     // The server is awake once both its memories, weights and KV cache, are awake.
     let woken = server.post("/wake_up?tags=weights", "").json();
     assert_eq!(woken, json!({"status": "sleeping", "tags": ["weights"]}));
     assert_eq!(server.get("/is_sleeping").json(), json!({"is_sleeping": true}));
     assert_eq!(server.post("/wake_up", "").json(), json!({"status": "awake", "tags": null}));
-    assert_eq!(read(waiting).json()["usage"]["completion_tokens"], 8);
+    assert_eq!(server.advancing(|| read(waiting)).json()["usage"]["completion_tokens"], 8);
     assert_eq!(server.post("/sleep?level=7", "").status, 400);
     assert_eq!(server.post("/sleep?mode=never", "").status, 400);
 }
 
-/// In mode `keep`, requests continue after the pause with the tokens that they had.
+/// In mode `keep`, requests continue after the pause with the tokens that they had. No time passes for them while the
+/// clock is advanced; the engine has seen this time when it counts a request that arrives after it.
 #[test]
 fn kept_requests_go_on() {
-    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.02");
+    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0");
     let body = r#"{"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true}"#;
     let under_way = begin(&server, body);
-    server.until("vllm:generation_tokens_total", |n| n > 3.0);
-    assert_eq!(server.post("/sleep?level=0&mode=keep", "").status, 200);
-    std::thread::sleep(Duration::from_millis(200));
+    server.advance_until("vllm:generation_tokens_total", |n| n > 3.0);
+    assert_eq!(server.advancing(|| server.post("/sleep?level=0&mode=keep", "")).status, 200);
     let before = server.metric("vllm:generation_tokens_total");
-    std::thread::sleep(Duration::from_millis(400));
+    server.advance(1000.0);
+    let later = begin(&server, BODY);
+    server.until("vllm:num_requests_waiting{", |n| n == 1.0);
     assert_eq!(server.metric("vllm:generation_tokens_total"), before);
     assert_eq!(server.post("/wake_up", "").status, 200);
-    assert_eq!(read(under_way).events().len(), 300);
+    assert_eq!(server.advancing(|| read(under_way)).events().len(), 300);
+    assert_eq!(server.advancing(|| read(later)).json()["usage"]["completion_tokens"], 8);
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
 }
 
@@ -64,12 +65,12 @@ fn kept_requests_go_on() {
 /// is computed for its last token.
 #[test]
 fn running_requests_end_before_sleep() {
-    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0.05");
+    let server = Server::start(TINY, "--enable-sleep-mode --time-scale 0");
     let prompt: Vec<u32> = (1000..1064).collect();
     let mut body = json!({"prompt": prompt, "max_tokens": 100, "ignore_eos": true, "stream": true});
     let under_way = begin(&server, &body.to_string());
     server.until("vllm:num_requests_running", |n| n == 1.0);
-    let asleep = server.post("/sleep?level=1&mode=wait", "").json();
+    let asleep = server.advancing(|| server.post("/sleep?level=1&mode=wait", "")).json();
     assert_eq!(asleep, json!({"status": "sleeping", "level": 1}));
     assert_eq!(server.metric("vllm:generation_tokens_total"), 100.0);
     let events = read(under_way).events();
@@ -81,7 +82,11 @@ fn running_requests_end_before_sleep() {
         server.until("vllm:num_requests_waiting{", |n| n == 1.0);
         assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
         assert_eq!(server.post("/wake_up", "").status, 200);
-        assert_eq!(read(waiting).json()["usage"]["prompt_tokens_details"], cached, "level {level}");
+        assert_eq!(
+            server.advancing(|| read(waiting)).json()["usage"]["prompt_tokens_details"],
+            cached,
+            "level {level}"
+        );
     }
 }
 
@@ -201,7 +206,7 @@ fn a_prompt_computed_elsewhere_is_not_computed_again() {
 /// Input is a text or messages, output one message, in one piece and as events that add up to its text.
 #[test]
 fn responses_in_their_simplest_form() {
-    let server = Server::start(TINY, "");
+    let server = Server::start(TINY, "--time-scale 100");
     let mut body =
         json!({"input": "tell me", "instructions": "be brief", "max_output_tokens": 6, "ignore_eos": true});
     let whole = server.post("/v1/responses", &body.to_string()).json();
@@ -230,4 +235,23 @@ fn responses_in_their_simplest_form() {
     let messages = json!({"input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]});
     assert_eq!(server.post("/v1/responses", &messages.to_string()).status, 200);
     assert_eq!(server.post("/v1/responses", "{}").status, 400);
+}
+
+/// A stopped clock shows the sum of its advances, and only a stopped clock can be advanced. With a first token 200 ms after the
+/// request and a token each 100 ms after it, three tokens are released at 0.45 s: at 0.2, 0.3 and 0.4 s.
+#[test]
+fn a_stopped_clock_is_advanced() {
+    let server = Server::start(TINY, "--time-scale 0 --ttft 200 --itl 100");
+    let _stream = accepted(&server, LONG);
+    assert_eq!(server.get("/admin/clock").json(), json!({"seconds": 0.0}));
+    server.advance(0.25);
+    server.until("vllm:generation_tokens_total", |n| n == 1.0);
+    assert_eq!(server.post("/admin/clock", r#"{"advance_seconds": 0.2}"#).json(), json!({"seconds": 0.45}));
+    server.until("vllm:generation_tokens_total", |n| n == 3.0);
+    assert_eq!(server.metric("vllm:time_to_first_token_seconds_sum"), 0.2);
+    assert!((server.metric("vllm:inter_token_latency_seconds_sum") - 0.2).abs() < 1e-9);
+    for wrong in [r#"{"advance_seconds": -1}"#, r#"{"advance_seconds": "1"}"#, "{}", "nonsense"] {
+        assert_eq!(server.post("/admin/clock", wrong).status, 400, "{wrong}");
+    }
+    assert_eq!(Server::start(TINY, "").get("/admin/clock").status, 404);
 }

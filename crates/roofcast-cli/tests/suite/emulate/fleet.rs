@@ -1,13 +1,13 @@
 //! Several engines: each on its own port, behind a router, in pools, and autoscaled.
 
-use super::{Server, TINY, begin, read};
+use super::{Server, TINY, accepted, begin, read};
 use serde_json::json;
 use std::collections::BTreeSet;
 
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 4, "ignore_eos": true}"#;
+const SHORT: &str = r#"{"prompt": "a", "max_tokens": 4, "ignore_eos": true, "stream": true}"#;
 const LONG: &str = r#"{"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true}"#;
-/// A request that does not end before its client disconnects: 4000 steps of 0.4 ms take a minute or more if engine time
-/// is slowed down.
+/// A request that does not end in these tests: 4000 steps of 0.4 ms take 1.6 s.
 const ENDLESS: &str = r#"{"prompt": "a", "max_tokens": 4000, "ignore_eos": true, "stream": true}"#;
 
 fn ended(server: &Server, engine: usize) -> f64 {
@@ -104,59 +104,62 @@ fn pools_hand_requests_over() {
 fn replicas_start_where_requests_are_many() {
     let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
                  startup_s = 0.04\nidle_s = 60.0\n";
-    let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0.02");
+    let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0");
     assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
-    let first = begin(&server, ENDLESS);
-    server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 1.0);
+    let _first = accepted(&server, ENDLESS);
     assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
-    let second = begin(&server, ENDLESS);
-    server.until("roofcast:replicas_up", |n| n == 2.0);
-    // 0.04 s of engine time are 2 s here; until the second engine has started, the first has both requests.
-    server.until("vllm:num_requests_running{engine=\"0\"", |n| n == 2.0);
-    std::thread::sleep(std::time::Duration::from_millis(2100));
-    assert_eq!(server.post("/v1/completions", BODY).status, 200);
-    assert_eq!([ended(&server, 0), ended(&server, 1)], [0.0, 1.0]);
-    drop([first, second]);
+    let _second = accepted(&server, ENDLESS);
+    assert_eq!(server.metric("roofcast:replicas_up"), 2.0);
+    // The second engine has started at 0.04 s; until then the first has all requests.
+    server.advance(0.039);
+    let third = accepted(&server, SHORT);
+    server.advance(0.002);
+    let fourth = accepted(&server, SHORT);
+    assert_eq!(server.advancing(|| [read(third), read(fourth)]).map(|said| said.events().len()), [4, 4]);
+    assert_eq!([ended(&server, 0), ended(&server, 1)], [1.0, 1.0]);
 }
 
-/// An engine that is idle for long enough stops even if no request arrives; the first never stops. A started engine is
-/// idle until a later request, and stops if none arrives in time, so the test sends requests until the engine has one.
+/// An engine that is idle for 50 ms stops even if no request arrives; the first never stops. The second engine has one
+/// request, of four tokens, which arrives at 2 ms and ends before 7 ms: at 52 ms it is idle for less than 50 ms, at 62 ms
+/// for more than 55 ms.
 #[test]
 fn idle_replicas_stop() {
     let fleet = "[fleet]\nrouter = \"least_loaded\"\n[fleet.autoscale]\ntarget_in_flight = 1\nmax_replicas = 2\n\
                  startup_s = 0.001\nidle_s = 0.05\n";
-    let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0.02");
-    let mut streams = Vec::new();
-    while server.metric("vllm:num_requests_running{engine=\"1\"") == 0.0 {
-        assert!(streams.len() < 200, "the second takes none");
-        streams.push(begin(&server, ENDLESS));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let server = Server::start(&format!("{TINY}{fleet}"), "--time-scale 0");
+    let _streams = [accepted(&server, ENDLESS), accepted(&server, ENDLESS)];
+    server.advance(0.002);
+    let short = accepted(&server, SHORT);
+    server.advance(0.005);
+    assert_eq!(read(short).events().len(), 4);
+    assert_eq!(ended(&server, 1), 1.0);
+    server.advance(0.045);
     assert_eq!(server.metric("roofcast:replicas_up"), 2.0);
-    drop(streams);
-    server.until("roofcast:replicas_up", |n| n == 1.0);
+    server.advance(0.01);
+    assert_eq!(server.metric("roofcast:replicas_up"), 1.0);
 }
 
 /// One of two engines dies: its stream is cut, and the router continues with the other. Without any engine the server
 /// is unhealthy; engines that come back receive requests.
 #[test]
 fn a_router_goes_on_without_one_that_dies() {
-    let flags = "--replicas 2 --router round_robin --allow-faults --time-scale 0.02";
+    let flags = "--replicas 2 --router round_robin --allow-faults --time-scale 0";
     let server = Server::start(TINY, flags);
-    let first = begin(&server, LONG);
-    server.until("vllm:generation_tokens_total{engine=\"0\"", |n| n > 0.0);
-    let second = begin(&server, ENDLESS);
+    let first = accepted(&server, LONG);
+    let second = accepted(&server, ENDLESS);
+    server.advance(0.01);
     let mut seen = [0; 4096];
     while !String::from_utf8_lossy(&seen).contains("data: ") {
         assert!(second.peek(&mut seen).unwrap() > 0);
     }
     assert_eq!(server.post("/admin/replicas", r#"{"down": [1]}"#).json(), json!({"down": [1]}));
-    let cut = read(second).body;
+    let cut = server.advancing(|| read(second)).body;
     assert!(cut.contains("data: ") && !cut.contains("[DONE]"), "{cut}");
     for headers in ["", "", "X-data-parallel-rank: 1\r\n"] {
-        assert_eq!(server.post_with("/v1/completions", BODY, headers).status, 200);
+        let answer = server.advancing(|| server.post_with("/v1/completions", BODY, headers));
+        assert_eq!(answer.status, 200);
     }
-    assert_eq!(read(first).events().len(), 300);
+    assert_eq!(server.advancing(|| read(first)).events().len(), 300);
     assert_eq!([ended(&server, 0), ended(&server, 1)], [4.0, 0.0]);
     assert_eq!(
         (server.get("/health").status, server.get("/admin/replicas").json()),
@@ -167,7 +170,9 @@ fn a_router_goes_on_without_one_that_dies() {
     let back =
         server.raw("DELETE /admin/replicas HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
     assert_eq!(back.json(), json!({"down": []}));
-    (0..2).for_each(|_| assert_eq!(server.post("/v1/completions", BODY).status, 200));
+    for _ in 0..2 {
+        assert_eq!(server.advancing(|| server.post("/v1/completions", BODY)).status, 200);
+    }
     assert_eq!([ended(&server, 0), ended(&server, 1)], [5.0, 1.0]);
     for wrong in [r#"{"down": [2]}"#, r#"{"down": 1}"#, "{}"] {
         assert_eq!(server.post("/admin/replicas", wrong).status, 400, "{wrong}");

@@ -171,23 +171,21 @@ fn latencies_may_be_stated() {
     assert!(alone.code == 2 && alone.err.contains("--itl"), "{}", alone.err);
 }
 
-/// Changes the time to the first token from 5 ms to 200 ms while the server runs, and back; a client cannot measure
-/// less than these.
+/// Changes the time to the first token from 5 ms to 200 ms while the server runs, and back. A request of two tokens takes
+/// this time and one gap: 5 + 1 = 6 ms, then 200 + 100 = 300 ms.
 #[test]
 fn stated_latencies_change_while_the_server_runs() {
-    let server = Server::start(TINY, "--ttft 5 --itl 1 --allow-faults");
-    let timed = || {
-        let start = std::time::Instant::now();
-        assert_eq!(
-            server.post("/v1/completions", r#"{"prompt": "a", "max_tokens": 2, "ignore_eos": true}"#).status,
-            200
-        );
-        start.elapsed().as_secs_f64() * 1e3
+    let server = Server::start(TINY, "--time-scale 0 --ttft 5 --itl 1 --allow-faults");
+    let takes = |ms: f64| {
+        let sum = || server.metric("vllm:e2e_request_latency_seconds_sum");
+        let (before, body) = (sum(), r#"{"prompt": "a", "max_tokens": 2, "ignore_eos": true}"#);
+        assert_eq!(server.advancing(|| server.post("/v1/completions", body)).status, 200);
+        (1e3 * (sum() - before) - ms).abs() < 1e-6
     };
-    timed();
+    assert!(takes(6.0));
     let set = server.post("/admin/latencies", r#"{"ttft_ms": 200, "itl_ms": 100}"#);
     assert_eq!(set.json()["latencies"]["ttft_ms"], 200.0);
-    assert!(timed() >= 300.0);
+    assert!(takes(300.0));
     assert_eq!(server.get("/admin/latencies").json()["latencies"]["itl_ms"], 100.0);
     for wrong in [r#"{"ttft_ms": -1, "itl_ms": 1}"#, r#"{"ttft_ms": 1}"#, "nonsense"] {
         let refused = server.post("/admin/latencies", wrong);
@@ -196,6 +194,7 @@ fn stated_latencies_change_while_the_server_runs() {
     let end =
         server.raw("DELETE /admin/latencies HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", b"");
     assert_eq!(end.json()["latencies"]["ttft_ms"], 5.0);
+    assert!(takes(6.0));
     // An engine that takes steps has no fixed latencies to change.
     assert_eq!(Server::start(TINY, "--allow-faults").get("/admin/latencies").status, 404);
 }

@@ -54,13 +54,25 @@ fn read(message: ZmqMessage) -> (Vec<u8>, i64, Option<Value>) {
     (first.to_vec(), number, (!batch.is_empty()).then(|| value(&mut Bytes::new(batch))))
 }
 
-/// A socket that is subscribed to all events of a server.
-pub(super) async fn subscribed(server: &Server) -> SubSocket {
+/// A socket that is subscribed to a server's events of a topic, and the number of the next event. No answer says that a
+/// subscription holds, so the idle server is sent to sleep and woken (`--enable-sleep-mode`), which publishes that its cache
+/// was emptied, until one of these events arrives.
+pub(super) async fn subscribed(server: &Server, topic: &str) -> (SubSocket, i64) {
     let mut subscriber = SubSocket::new();
     subscriber.connect(&server.kv_events[0]).await.unwrap();
-    subscriber.subscribe("").await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    subscriber
+    subscriber.subscribe(topic).await.unwrap();
+    let (mut published, mut received) = (0, None);
+    while received != Some(published - 1) {
+        if received.is_none() {
+            assert_eq!(server.post("/sleep?level=1", "").status, 200);
+            assert_eq!(server.post("/wake_up", "").status, 200);
+            published += 1;
+        }
+        if let Ok(message) = tokio::time::timeout(Duration::from_millis(20), subscriber.recv()).await {
+            received = Some(read(message.unwrap()).1);
+        }
+    }
+    (subscriber, published)
 }
 
 /// The next batch of events.
@@ -81,25 +93,22 @@ fn what_the_cache_stores_and_removes_is_told() {
     let spec =
         format!("{TINY}num_gpu_blocks = 12\nmax_model_len = 160\n").replace("max_model_len = 4096\n", "");
     let config = r#"{"endpoint":"tcp://127.0.0.1:0","replay_endpoint":"tcp://127.0.0.1:0","topic":"kv@me"}"#;
-    let server = Server::start(&spec, &format!("--kv-events-config {config}"));
+    let server = Server::start(&spec, &format!("--enable-sleep-mode --kv-events-config {config}"));
     let (events, again) = now(async {
-        let mut subscriber = SubSocket::new();
-        subscriber.connect(&server.kv_events[0]).await.unwrap();
-        subscriber.subscribe("kv@").await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (mut subscriber, first) = subscribed(&server, "kv@").await;
         ask(&server, 1000..1129, 1);
         ask(&server, 5000..5129, 1);
         let mut events = Vec::new();
         while events.iter().filter(|e: &&Value| e["type"] == "BlockStored").count() < 2 {
             let (topic, number, batch) = read(subscriber.recv().await.unwrap());
-            assert_eq!((topic.as_slice(), number >= 0), (&b"kv@me"[..], true));
+            assert_eq!((topic.as_slice(), number >= first), (&b"kv@me"[..], true));
             let batch = batch.unwrap();
             assert!(batch[0].as_f64().unwrap() > 1.7e9 && batch[2] == 0);
             events.extend(batch[1].as_array().unwrap().iter().cloned());
         }
         let mut replay = DealerSocket::new();
         replay.connect(&server.kv_events[1]).await.unwrap();
-        let from = 0_u64.to_be_bytes().to_vec();
+        let from = first.to_be_bytes().to_vec();
         let frames = vec![bytes::Bytes::new(), bytes::Bytes::from(from)];
         replay.send(ZmqMessage::try_from(frames).unwrap()).await.unwrap();
         let mut again = Vec::new();
@@ -109,7 +118,7 @@ fn what_the_cache_stores_and_removes_is_told() {
                 assert_eq!(number, -1);
                 break;
             };
-            assert_eq!(number, i64::try_from(again.len()).unwrap());
+            assert_eq!(number, first + i64::try_from(again.len()).unwrap());
             again.push(batch);
         }
         (events, again)
@@ -140,9 +149,10 @@ const FIRST_HASH: u64 = 3_753_563_854_825_738_204;
 #[test]
 fn events_are_arrays_where_that_is_asked_for() {
     let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;
-    let server = Server::start(TINY, &format!("--kv-events-config {config} --kv-events-encoding array"));
+    let flags = format!("--enable-sleep-mode --kv-events-config {config} --kv-events-encoding array");
+    let server = Server::start(TINY, &flags);
     let batch = now(async {
-        let mut subscriber = subscribed(&server).await;
+        let (mut subscriber, _) = subscribed(&server, "").await;
         ask(&server, 0..16, 2);
         next(&mut subscriber).await
     });

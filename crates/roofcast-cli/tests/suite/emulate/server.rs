@@ -30,6 +30,9 @@ pub(crate) struct HttpResponse {
 pub(crate) const TINY: &str = "[model]\nname = \"Qwen/Qwen3-0.6B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\n\
     cost = \"limit\"\nmax_model_len = 4096\n";
 
+/// Seconds of one advance of a stopped clock: about five decode steps of [`TINY`].
+const QUANTUM: f64 = 0.002;
+
 impl Server {
     pub(crate) fn start(spec: &str, flags: &str) -> Server {
         Server::start_on(1, spec, flags)
@@ -111,6 +114,30 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// Advances the server's stopped clock (`--time-scale 0`).
+    pub(crate) fn advance(&self, seconds: f64) {
+        let body = format!("{{\"advance_seconds\": {seconds}}}");
+        assert_eq!(self.post("/admin/clock", &body).status, 200);
+    }
+
+    /// Advances the stopped clock until `holds` is true for the value of a metric.
+    pub(crate) fn advance_until(&self, sample: &str, holds: impl Fn(f64) -> bool) {
+        while !holds(self.metric(sample)) {
+            self.advance(QUANTUM);
+        }
+    }
+
+    /// Does `work` on another thread, and advances the stopped clock until it is done.
+    pub(crate) fn advancing<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let work = scope.spawn(work);
+            while !work.is_finished() {
+                self.advance(QUANTUM);
+            }
+            work.join().unwrap()
+        })
+    }
 }
 
 impl Drop for Server {
@@ -166,5 +193,12 @@ pub(crate) fn begin(server: &Server, body: &str) -> std::net::TcpStream {
     let length = body.len();
     let head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
     write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
+    stream
+}
+
+/// Sends a request for a stream, and waits until its response begins: the server has chosen an engine then.
+pub(crate) fn accepted(server: &Server, body: &str) -> TcpStream {
+    let stream = begin(server, body);
+    assert!(stream.peek(&mut [0]).unwrap() > 0);
     stream
 }

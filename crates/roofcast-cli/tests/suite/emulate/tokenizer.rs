@@ -175,9 +175,10 @@ fn a_character_is_out_with_the_token_that_ends_it() {
 #[test]
 fn kv_events_have_the_tokens_of_the_file() {
     let config = r#"{"endpoint":"tcp://127.0.0.1:0"}"#;
-    let (server, _folder) = server(&vocabulary(&MERGES, true), &format!("--kv-events-config {config}"));
+    let flags = format!("--enable-sleep-mode --kv-events-config {config}");
+    let (server, _folder) = server(&vocabulary(&MERGES, true), &flags);
     let event = now(async {
-        let mut subscriber = subscribed(&server).await;
+        let (mut subscriber, _) = subscribed(&server, "").await;
         let body = json!({"prompt": " the".repeat(17), "max_tokens": 1, "ignore_eos": true});
         post(&server, "/v1/completions", body);
         next(&mut subscriber).await[1][0].clone()
