@@ -2,6 +2,7 @@
 
 use super::{Server, TINY, accepted, begin, read};
 use serde_json::{Value, json};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATH: &str = "/v1/completions";
@@ -254,4 +255,15 @@ fn a_stopped_clock_is_advanced() {
         assert_eq!(server.post("/admin/clock", wrong).status, 400, "{wrong}");
     }
     assert_eq!(Server::start(TINY, "").get("/admin/clock").status, 404);
+}
+
+/// SIGTERM ends a server in the middle of a step that its stopped clock never ends.
+#[test]
+fn a_stopped_clock_holds_no_exit() {
+    let mut server = Server::start(TINY, "--time-scale 0 --drain 0.1");
+    let _stream = accepted(&server, LONG);
+    server.until("vllm:num_requests_running", |n| n == 1.0);
+    let id = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
 }

@@ -77,7 +77,7 @@ fn a_stream_of_a_call_adds_up() {
 /// answer adds up to the whole.
 #[test]
 fn the_model_may_call_and_more_than_once() {
-    let server = Server::start(TINY, "--auto-tool-calls 1 --max-tool-calls 3 --time-scale 100");
+    let server = Server::start(TINY, "--auto-tool-calls 1 --max-tool-calls 3");
     let calls = |answer: &Value| {
         answer["choices"][0]["message"]["tool_calls"].as_array().cloned().unwrap_or_default()
     };
