@@ -220,6 +220,13 @@ export interface CapacityDocument {
   checkpoint?: CheckpointFiles;
 }
 
+export interface Carbon {
+  grams: number;
+  grams_per_million_output_tokens: number | null;
+  grid_g_per_kwh: number;
+  pue: number;
+}
+
 export interface ChangedDeployment {
   change: string;
   meets: boolean;
@@ -290,6 +297,7 @@ export interface Choice {
   cost_per_hour: number | null;
   cost_per_million_tokens: number | null;
   joules_per_token: number | null;
+  grams_co2e_per_million_tokens?: number;
   prefill_per_decode: number;
   bands: Bands | null;
   spec: Record<string, unknown>;
@@ -298,6 +306,54 @@ export interface Choice {
 export interface Citation {
   of: string;
   url: string;
+}
+
+export interface ClassResults {
+  name: string;
+  requests: number;
+  slo: Slo;
+  good: number | null;
+  duration: number;
+  completed: number;
+  failed: number;
+  total_input_tokens: number;
+  total_output_tokens: number;
+  request_throughput: number;
+  request_goodput: number | null;
+  output_throughput: number;
+  total_token_throughput: number;
+  mean_ttft_ms: number | null;
+  median_ttft_ms: number | null;
+  std_ttft_ms: number | null;
+  p50_ttft_ms: number | null;
+  p90_ttft_ms: number | null;
+  p95_ttft_ms: number | null;
+  p99_ttft_ms: number | null;
+  p999_ttft_ms: number | null;
+  mean_tpot_ms: number | null;
+  median_tpot_ms: number | null;
+  std_tpot_ms: number | null;
+  p50_tpot_ms: number | null;
+  p90_tpot_ms: number | null;
+  p95_tpot_ms: number | null;
+  p99_tpot_ms: number | null;
+  p999_tpot_ms: number | null;
+  mean_itl_ms: number | null;
+  median_itl_ms: number | null;
+  std_itl_ms: number | null;
+  p50_itl_ms: number | null;
+  p90_itl_ms: number | null;
+  p95_itl_ms: number | null;
+  p99_itl_ms: number | null;
+  p999_itl_ms: number | null;
+  mean_e2el_ms: number | null;
+  median_e2el_ms: number | null;
+  std_e2el_ms: number | null;
+  p50_e2el_ms: number | null;
+  p90_e2el_ms: number | null;
+  p95_e2el_ms: number | null;
+  p99_e2el_ms: number | null;
+  p999_e2el_ms: number | null;
 }
 
 export interface Communication {
@@ -372,6 +428,7 @@ export interface CurvePoint {
   e2el_ms: number;
   cost_per_million_tokens: number | null;
   joules_per_token: number | null;
+  grams_co2e_per_million_tokens?: number;
   bound: string;
   missed: string | null;
   evidence: "nothing" | "architecture" | "accelerator" | "engine" | null;
@@ -478,6 +535,7 @@ export interface Expense {
   joules: number | null;
   watts: number | null;
   joules_per_output_token: number | null;
+  carbon?: Carbon;
 }
 
 export interface ExpertsTouched {
@@ -898,6 +956,7 @@ export interface Point {
   expense: Expense;
   fleet: FleetUse;
   load: OfferedLoad;
+  classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;
   measured?: TpotComparison;
@@ -1118,6 +1177,7 @@ export interface SimulationDocument {
   expense: Expense;
   fleet: FleetUse;
   load: OfferedLoad;
+  classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;
   measured?: TpotComparison;

@@ -7,10 +7,14 @@ mod asked;
 mod bench;
 #[path = "suite/capacity.rs"]
 mod capacity;
+#[path = "suite/carbon.rs"]
+mod carbon;
 #[path = "suite/catalog.rs"]
 mod catalog;
 #[path = "suite/checkpoints.rs"]
 mod checkpoints;
+#[path = "suite/classes.rs"]
+mod classes;
 #[path = "suite/emulate.rs"]
 mod emulate;
 #[path = "suite/errors.rs"]

@@ -25,6 +25,8 @@ pub struct Arrival {
     pub ignore_eos: bool,
     /// Sort key of the queue, smaller first; 0 for every request if the queue is in order of arrival.
     pub key: i64,
+    /// Index of the request's class; 0 without classes.
+    pub class: u32,
     /// Number of the user that sent the request.
     pub user: u32,
     /// Number of the segment that holds the output tokens, so that later prompts can repeat them.

@@ -276,16 +276,17 @@ impl EngineSettings {
         }
     }
 
-    /// Drafts and the probability that one is accepted, validated together with the scheduler.
-    pub(crate) fn drafts(&self) -> Result<Option<(&SpeculativeSpec, f64)>> {
+    /// Drafts and, for each draft of a step, the probability that it and all earlier ones are accepted; validated together
+    /// with the scheduler.
+    pub(crate) fn drafts(&self) -> Result<Option<(&SpeculativeSpec, Vec<f64>)>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
-        let rate = spec.accepted()?;
+        let reached = spec.accepted()?;
         let ahead = self.vllm().is_none_or(|own| own.async_scheduling == Some(true));
         if ahead {
             let accepted = "the scheduler vllm without async_scheduling, or no [engine.speculative]";
             return Err(Error::field("engine", "scheduler", "another, or async", accepted));
         }
-        Ok(Some((spec, rate)))
+        Ok(Some((spec, reached)))
     }
 }
 

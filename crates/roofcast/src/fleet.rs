@@ -380,6 +380,7 @@ pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
         max_tokens: request.max_tokens.map_or(request.output_len, |bound| bound.max(request.output_len)),
         ignore_eos: request.max_tokens.is_none(),
         key,
+        class: request.class,
         user: request.user,
         output_segment: 0,
     }

@@ -156,6 +156,7 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
                         link)";
         return Err(Error::field("spec", *field, "set", accepted));
     }
+    workload.without_classes("spec", proof::UNJUDGED_CLASSES)?;
     if let Some(most) = workload.max_concurrency {
         let accepted = "omitted: a plan is for all that comes, not for what a client holds back";
         return Err(Error::field("spec", "workload.max_concurrency", most, accepted));
@@ -307,8 +308,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
     let prefiller = judge.estimate(candidate.prefill.unwrap_or(serving).shape);
     let forecaster = judge.fitted[serving.shape].as_ref().ok().map(|f| &f.forecaster);
     let deployment = forecaster.map(|f| &f.deployment);
-    let s = &run.summary;
-    let count = candidate.accelerators;
+    let (s, count) = (&run.summary, candidate.accelerators);
     let output_tok_s = judge.demand.output_per_s().unwrap_or(s.output_throughput());
     let cost_per_hour = found.per_hour(candidate);
     let pool = |pool| pool_choice(judge.space, pool);
@@ -362,6 +362,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         cost_per_hour,
         cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
         joules_per_token: run.expense.watts.map(|watts| watts / output_tok_s),
+        grams_co2e_per_million_tokens: answer::emitted(found.base, run.expense.watts, output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),
         bands: run.bands.clone().filter(|_| found.base.engine.cost == CostKind::Forecast),
         spec: deployed::sections(found.base, &spec, deployment.map(|d| &*d.model)),

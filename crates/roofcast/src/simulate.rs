@@ -4,12 +4,14 @@
 //! capacity. Knows nothing about scheduling. Latencies as clients see them are in [`results`].
 
 mod beside;
+mod classes;
 mod fleet_use;
 mod provision;
 mod sums;
 
 use crate::accelerator::Watts;
 use crate::bands::Bands;
+use crate::carbon::{Carbon, Grid};
 use crate::error::{Error, Result};
 pub(crate) use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
@@ -25,6 +27,7 @@ use crate::timeline::trace::EventTrace;
 use crate::units::{Bytes, Picoseconds};
 use crate::workload::{Traffic, Workload};
 pub use beside::{TpotComparison, TpotVerdict};
+pub use classes::ClassResults;
 pub use fleet_use::{FleetUse, PoolUse, ScalingUse, TransferUse};
 use provision::{Provision, Requests};
 pub use provision::{has_pools, pool, uncounted};
@@ -82,6 +85,9 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// The offered load, and the verdict on overload.
     pub load: OfferedLoad,
+    /// Results of each class of requests; empty without classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassResults>,
     /// Recorded sessions that ended; `None` if the traffic has no sessions.
     pub sessions: Option<RecordedSessions>,
     /// True if the run ended before its last request because an SLO bound was certain to be missed.
@@ -319,6 +325,9 @@ pub struct Expense {
     pub watts: Option<f64>,
     /// Joules per output token, at the mean power; `None` if the power is unknown.
     pub joules_per_output_token: Option<f64>,
+    /// Emissions; `None` without `hardware.grid_g_per_kwh`, or if the power is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carbon: Option<Carbon>,
 }
 
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
@@ -356,6 +365,7 @@ pub fn simulate_while(
     let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());
     let open = paced.map(|_| traffic.total());
     let mut results = Results::new(spec.slo, options.records, open).judged_from(workload.arrivals.ramped());
+    results = results.by_class(workload.classes.iter().map(|class| class.slo));
     if options.end_when_missed {
         results = results.ending_when_missed(traffic.total());
     }
@@ -386,7 +396,13 @@ pub fn simulate_while(
         enable_prefix_caching: config.prefixes != PrefixCaching::Unknown,
         leap: options.leap,
     };
-    Ok(Simulation { sessions: sessions(traffic.tasks()), ..sums::report(&provision, settings, fleet) })
+    let by_class = std::mem::take(&mut fleet.results.classes);
+    let run = sums::report(&provision, settings, fleet);
+    let classes = classes::results(&workload.classes, &by_class, run.summary.duration);
+    let grid = Grid::of(&spec.hardware).zip(run.expense.joules);
+    let carbon = grid.map(|(grid, joules)| grid.emitted(joules, run.expense.joules_per_output_token));
+    let expense = Expense { carbon, ..run.expense };
+    Ok(Simulation { sessions: sessions(traffic.tasks()), classes, expense, ..run })
 }
 
 /// Statistics of the durations of ended sessions; `None` without sessions.

@@ -12,7 +12,6 @@ mod release;
 mod scheduling;
 mod search;
 pub mod settings;
-mod slo;
 mod speculative;
 pub(crate) mod written;
 
@@ -26,11 +25,11 @@ pub use scheduling::{
     ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind, StateDtype, WritePolicy,
 };
 pub use search::{Objective, SearchSpec};
-pub use slo::{Metric, Percentile, Slo, SloBound, key as slo_key};
 pub use speculative::SpeculativeSpec;
 
 use crate::error::{Error, Result, told};
 use crate::precision::Dtype;
+pub use crate::slo::{Metric, Percentile, Slo, SloBound, key as slo_key};
 use crate::workload::Workload;
 pub(crate) use crate::workload::prediction::Prediction;
 use keys::about;
@@ -83,6 +82,10 @@ pub struct HardwareSpec {
     pub(crate) power_limit_w: Option<f64>,
     #[doc = about!("hardware.memory_used_gib")]
     pub(crate) memory_used_gib: Option<f64>,
+    #[doc = about!("hardware.grid_g_per_kwh")]
+    pub grid_g_per_kwh: Option<f64>,
+    #[doc = about!("hardware.pue")]
+    pub pue: Option<f64>,
     #[doc = about!("hardware.ideal")]
     pub(crate) ideal: bool,
     #[doc = about!("hardware.convention")]
@@ -282,6 +285,31 @@ pub struct EngineSpec {
     pub speculative: Option<SpeculativeSpec>,
 }
 
+impl HardwareSpec {
+    /// Refuses factors of emissions that no site has. A grid of lignite alone emits about 1100 g/kWh.
+    fn check(&self, place: &str) -> Result<()> {
+        let sane = |value: Option<f64>, low: f64, high: f64| value.is_none_or(|v| (low..=high).contains(&v));
+        let refused = |field: &str, found: Option<f64>, accepted: &str| {
+            let field = format!("hardware.{field}");
+            Err(Error::field(place, field, found.unwrap_or_default(), accepted))
+        };
+        match (self.grid_g_per_kwh, self.pue) {
+            (grid, _) if !sane(grid, 0.0, 5000.0) => {
+                refused("grid_g_per_kwh", grid, "0 to 5000 grams of CO2 equivalent per kWh")
+            }
+            (_, pue) if !sane(pue, 1.0, 10.0) => {
+                refused("pue", pue, "1 to 10: energy of the site over energy of its machines")
+            }
+            (None, Some(_)) => refused(
+                "pue",
+                self.pue,
+                "it together with hardware.grid_g_per_kwh, whose emissions it multiplies",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl EngineSpec {
     /// Name of the engine whose calibration applies.
     pub fn name(&self) -> &str {
@@ -335,7 +363,8 @@ impl Spec {
         if self.model.name.is_some() && self.model.path.is_some() {
             return Err(Error::field(place, "model", "both `name` and `path`", "one of the two"));
         }
-        self.slo.check(place)?;
+        self.hardware.check(place)?;
+        self.slo.check(place, "slo")?;
         if let Some(workload) = &self.workload {
             workload.check(place)?;
         }

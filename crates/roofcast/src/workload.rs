@@ -6,6 +6,7 @@
 
 mod agents;
 pub(crate) mod arrivals;
+pub(crate) mod class;
 mod draws;
 mod elementary;
 pub(crate) mod empirical;
@@ -21,6 +22,7 @@ mod users;
 mod words;
 
 pub use arrivals::Arrivals;
+pub use class::Class;
 pub(crate) use empirical::LengthSource;
 pub use length::{Length, LengthKind};
 pub use prefix::Prefix;
@@ -33,6 +35,7 @@ pub use words::words;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::preset::Preset;
+use class::WrittenClass;
 use empirical::LengthSide;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -69,6 +72,8 @@ pub struct Workload {
     /// Relative weight of each priority, starting with priority 0, the most urgent; if empty, all requests have
     /// priority 0.
     pub priorities: Vec<f64>,
+    /// Classes of requests; if empty, all requests are of one kind.
+    pub classes: Vec<Class>,
     /// The client's `max_tokens`, which cuts longer outputs; if `None`, each request asks for exactly the number of
     /// tokens that it generates.
     pub max_tokens: Option<u64>,
@@ -92,6 +97,8 @@ struct Written {
     prefix: Option<Prefix>,
     #[serde(default)]
     priorities: Vec<f64>,
+    #[serde(default)]
+    classes: Vec<WrittenClass>,
     max_tokens: Option<u64>,
     max_concurrency: Option<u64>,
 }
@@ -125,12 +132,23 @@ impl TryFrom<Written> for Workload {
             let observed = || source.clone().map(|source| Length::Drawn(LengthKind::Empirical(source)));
             length.or_else(observed).ok_or_else(|| missing(field, "tokens, or a distribution of them"))
         };
+        // Without lengths of the workload, every class must have its own, and the first class's stand for them.
+        let of_classes = |length: fn(&WrittenClass) -> &Option<Length>| {
+            let own = written.classes.iter().all(|class| length(class).is_some());
+            written.classes.first().filter(|_| own).and_then(|class| length(class).clone())
+        };
+        let input_len = written.input_len.or_else(|| of_classes(|class| &class.input_len));
+        let output_len = written.output_len.or_else(|| of_classes(|class| &class.output_len));
+        let input_len = or_source(input_len, "input_len")?;
+        let output_len = or_source(output_len, "output_len")?;
+        let classes = written.classes.into_iter().map(|class| class.with(&input_len, &output_len));
         let mut workload = Workload {
             requests: written.requests,
             seed: written.seed,
             arrivals,
-            input_len: or_source(written.input_len, "input_len")?,
-            output_len: or_source(written.output_len, "output_len")?,
+            classes: classes.collect(),
+            input_len,
+            output_len,
             prefix: written.prefix,
             priorities: written.priorities,
             max_tokens: written.max_tokens,
@@ -188,6 +206,11 @@ impl Workload {
             let accepted = "up to 1000 weights of 0 or more, one of them above 0";
             return Err(Error::field(place, "workload.priorities", found, accepted));
         }
+        class::check(&self.classes, place)?;
+        if !self.classes.is_empty() && !self.priorities.is_empty() {
+            let accepted = "omitted with workload.classes, which have a priority each";
+            return Err(Error::field(place, "workload.priorities", "set", accepted));
+        }
         if let Arrivals::Trace { recorded: Some(trace), .. } = &self.arrivals
             && !trace.sessions.is_empty()
             && !self.has_the_traces_lengths()
@@ -195,8 +218,9 @@ impl Workload {
             let accepted = "no input_len and no output_len: sessions are replayed as recorded";
             return Err(Error::field(place, "workload", "lengths of its own", accepted));
         }
-        if self.has_the_traces_lengths() && (self.prefix.is_some() || !self.priorities.is_empty()) {
-            let accepted = "no prefix and no priorities where requests are replayed as recorded";
+        let drawn = self.prefix.is_some() || !self.priorities.is_empty() || !self.classes.is_empty();
+        if self.has_the_traces_lengths() && drawn {
+            let accepted = "no prefix, priorities and classes where requests are replayed as recorded";
             return Err(Error::field(place, "workload", "a replay with more", accepted));
         }
         Ok(())
@@ -219,6 +243,7 @@ impl Workload {
             output_len: length(),
             prefix: None,
             priorities: Vec::new(),
+            classes: Vec::new(),
             ..self.clone()
         }
     }
@@ -282,20 +307,49 @@ impl Workload {
     /// Mean number of prompt tokens, including shared prefixes.
     pub fn input_mean(&self) -> f64 {
         let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);
-        self.input_len.mean(LengthSide::Input) + shared
+        self.mean(LengthSide::Input) + shared
     }
 
     /// The squared coefficient of variation of the number of prompt tokens.
     pub fn input_cv2(&self) -> f64 {
-        let Some(prefix) = self.prefix else { return self.input_len.cv2(LengthSide::Input) };
-        let own = self.input_len.mean(LengthSide::Input).powi(2) * self.input_len.cv2(LengthSide::Input);
-        let shared = prefix.share * (1.0 - prefix.share) * (prefix.length as f64).powi(2);
+        if self.prefix.is_none() && self.classes.is_empty() {
+            return self.input_len.cv2(LengthSide::Input);
+        }
+        // The mean of squares over classes, each (1 + cv²) · mean², less the square of the mean.
+        let square =
+            |length: &Length| length.mean(LengthSide::Input).powi(2) * (1.0 + length.cv2(LengthSide::Input));
+        let squares: f64 =
+            self.of_classes(LengthSide::Input).map(|(share, length)| share * square(length)).sum();
+        let own = squares - self.mean(LengthSide::Input).powi(2);
+        let shared = self.prefix.map_or(0.0, |p| p.share * (1.0 - p.share) * (p.length as f64).powi(2));
         (own + shared) / self.input_mean().powi(2)
     }
 
     /// Mean number of generated tokens.
     pub fn output_mean(&self) -> f64 {
-        self.output_len.mean(LengthSide::Output)
+        self.mean(LengthSide::Output)
+    }
+
+    /// Mean of one length over all classes, without shared prefixes.
+    fn mean(&self, side: LengthSide) -> f64 {
+        self.of_classes(side).map(|(share, length)| share * length.mean(side)).sum()
+    }
+
+    /// Fraction of the requests and the length of each class; without classes, all requests and the workload's length.
+    fn of_classes(&self, side: LengthSide) -> impl Iterator<Item = (f64, &Length)> {
+        let whole: f64 = self.classes.iter().map(|class| class.share).sum();
+        let of = move |input, output| if matches!(side, LengthSide::Input) { input } else { output };
+        let one = Some((1.0, of(&self.input_len, &self.output_len))).filter(|_| self.classes.is_empty());
+        let each = self.classes.iter().map(move |c| (c.share / whole, of(&c.input_len, &c.output_len)));
+        one.into_iter().chain(each)
+    }
+
+    /// Refuses classes in a mode that does not tell requests of different classes apart; `accepted` says what does.
+    pub fn without_classes(&self, place: &str, accepted: &str) -> Result<()> {
+        match self.classes.len() {
+            0 => Ok(()),
+            n => Err(Error::field(place, "workload.classes", format!("{n} classes"), accepted)),
+        }
     }
 
     /// True if requests are replayed as recorded: both lengths come from the trace that gives the arrivals.
@@ -308,6 +362,9 @@ impl Workload {
     fn sources_mut(&mut self) -> impl Iterator<Item = (&mut LengthSource, &'static str)> {
         let input = self.input_len.source_mut().map(|source| (source, "input_len"));
         let output = self.output_len.source_mut().map(|source| (source, "output_len"));
-        input.into_iter().chain(output)
+        let each = self.classes.iter_mut().flat_map(|class| {
+            [class.input_len.source_mut(), class.output_len.source_mut()].into_iter().flatten()
+        });
+        input.into_iter().chain(output).chain(each.map(|source| (source, "classes")))
     }
 }

@@ -210,6 +210,7 @@ mod tests {
             output_len: 1,
             max_tokens: None,
             priority: 0,
+            class: 0,
             user: 0,
             prompt,
         }

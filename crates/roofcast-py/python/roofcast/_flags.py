@@ -34,6 +34,11 @@ class DeploymentFlags(TypedDict, total=False):
     """Power limit of each accelerator in watts, as nvidia-smi -pl sets it [default: its board power]"""
     memory_used: float | None
     """GiB of each accelerator's memory that other processes hold when the engine starts [default: 0]"""
+    grid_g_per_kwh: float | None
+    """Grams of CO2 equivalent that the grid emits per kWh; results then have emissions beside dollars"""
+    pue: float | None
+    """Power usage effectiveness of the site, by which emissions are multiplied: energy of the site over energy of its
+    machines [default: 1]"""
     ideal: bool | None
     """Nominal memory, perfect sharding and no reserved memory [default: false]"""
     convention: Word | None

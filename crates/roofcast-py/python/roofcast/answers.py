@@ -199,6 +199,23 @@ class CacheUse(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class Carbon(Part):
+    """Emissions of a run."""
+
+    grams: float
+    """Grams of CO2 equivalent: kWh of the accelerators × PUE × grams per kWh of the grid."""
+
+    grams_per_million_output_tokens: float | None
+    """Grams of CO2 equivalent per million output tokens; ``None`` without output tokens."""
+
+    grid_g_per_kwh: float
+    """Grams of CO2 equivalent per kWh of the grid."""
+
+    pue: float
+    """Power usage effectiveness: energy of the site over energy of its machines."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class ChangedDeployment(Part):
     """A deployment on the existing accelerators, with one setting changed."""
 
@@ -412,6 +429,9 @@ class Choice(Part):
     """GiB of host memory in which each engine also keeps KV cache (``kv_offloading_size``); absent without a host
     tier."""
 
+    grams_co2e_per_million_tokens: float | None = None
+    """Grams of CO2 equivalent per million output tokens; absent without ``hardware.grid_g_per_kwh``."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class Citation(Part):
@@ -422,6 +442,177 @@ class Citation(Part):
 
     url: str
     """Web address of the document."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ClassBound(Part):
+    """A bound of a class of requests."""
+
+    class: str
+    """Name of the class."""
+
+    metric: str
+    """Name of the metric, as in ``TTFT``."""
+
+    percentile: str
+    """Name of the percentile, as in ``p90``."""
+
+    ms: float
+    """Simulated value in milliseconds."""
+
+    most_ms: float
+    """Bound in milliseconds."""
+
+    over_seeds: tuple[float, float] | None
+    """Lowest and highest value over five seeds; ``None`` if the deployment does not have the required probability."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ClassResults(Part):
+    """Results of one class of requests."""
+
+    name: str
+    """Name of the class."""
+
+    requests: int
+    """Number of requests of the class that arrived."""
+
+    slo: Slo
+    """Latency bounds of the class."""
+
+    good: int | None
+    """Number of requests that met every bound of the class; ``None`` if the class has none."""
+
+    duration: float
+    """Seconds from the first request to the last token."""
+
+    completed: int
+    """Number of requests that got all their tokens."""
+
+    failed: int
+    """Number of requests that did not complete."""
+
+    total_input_tokens: int
+    """Prompt tokens of completed requests."""
+
+    total_output_tokens: int
+    """Output tokens of completed requests."""
+
+    request_throughput: float
+    """Completed requests per second."""
+
+    request_goodput: float | None
+    """Completed requests per second within every bound of the SLO; ``None`` without bounds."""
+
+    output_throughput: float
+    """Output tokens per second."""
+
+    total_token_throughput: float
+    """Prompt and output tokens per second."""
+
+    mean_ttft_ms: float | None
+    """Mean in milliseconds of the time to the first token; ``None`` without values."""
+
+    median_ttft_ms: float | None
+    """Median in milliseconds of the time to the first token; ``None`` without values."""
+
+    std_ttft_ms: float | None
+    """Standard deviation in milliseconds of the time to the first token; ``None`` without values."""
+
+    p50_ttft_ms: float | None
+    """Median in milliseconds of the time to the first token; ``None`` without values."""
+
+    p90_ttft_ms: float | None
+    """90th percentile in milliseconds of the time to the first token; ``None`` without values."""
+
+    p95_ttft_ms: float | None
+    """95th percentile in milliseconds of the time to the first token; ``None`` without values."""
+
+    p99_ttft_ms: float | None
+    """99th percentile in milliseconds of the time to the first token; ``None`` without values."""
+
+    p999_ttft_ms: float | None
+    """99.9th percentile in milliseconds of the time to the first token; ``None`` without values."""
+
+    mean_tpot_ms: float | None
+    """Mean in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    median_tpot_ms: float | None
+    """Median in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    std_tpot_ms: float | None
+    """Standard deviation in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    p50_tpot_ms: float | None
+    """Median in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    p90_tpot_ms: float | None
+    """90th percentile in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    p95_tpot_ms: float | None
+    """95th percentile in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    p99_tpot_ms: float | None
+    """99th percentile in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    p999_tpot_ms: float | None
+    """99.9th percentile in milliseconds of the time per output token after the first; ``None`` without values."""
+
+    mean_itl_ms: float | None
+    """Mean in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None`` without
+    values."""
+
+    median_itl_ms: float | None
+    """Median in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None`` without
+    values."""
+
+    std_itl_ms: float | None
+    """Standard deviation in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None``
+    without values."""
+
+    p50_itl_ms: float | None
+    """Median in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None`` without
+    values."""
+
+    p90_itl_ms: float | None
+    """90th percentile in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None``
+    without values."""
+
+    p95_itl_ms: float | None
+    """95th percentile in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None``
+    without values."""
+
+    p99_itl_ms: float | None
+    """99th percentile in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None``
+    without values."""
+
+    p999_itl_ms: float | None
+    """99.9th percentile in milliseconds of the gap between streamed chunks, over all gaps of all requests; ``None``
+    without values."""
+
+    mean_e2el_ms: float | None
+    """Mean in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    median_e2el_ms: float | None
+    """Median in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    std_e2el_ms: float | None
+    """Standard deviation in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    p50_e2el_ms: float | None
+    """Median in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    p90_e2el_ms: float | None
+    """90th percentile in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    p95_e2el_ms: float | None
+    """95th percentile in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    p99_e2el_ms: float | None
+    """99th percentile in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    p999_e2el_ms: float | None
+    """99.9th percentile in milliseconds of the time from arrival to the last token; ``None`` without values."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -671,6 +862,9 @@ class CurvePoint(Part):
     bands: Bands | None
     """Bands of the means; ``None`` at the limit."""
 
+    grams_co2e_per_million_tokens: float | None = None
+    """Grams of CO2 equivalent per million output tokens; absent without ``hardware.grid_g_per_kwh``."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class Degree(Part):
@@ -801,6 +995,9 @@ class Expense(Part):
     joules_per_output_token: float | None
     """Joules per output token, at the mean power; ``None`` if the power is unknown."""
 
+    carbon: Carbon | None = None
+    """Emissions; absent without ``hardware.grid_g_per_kwh``, or if the power is unknown."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class ExpertsTouched(Part):
@@ -875,6 +1072,9 @@ class FoundPoint(Part):
     bounds: list[Bounded]
     """Each bound with the run's value. If the run ended early because a bound was certain to be missed, the value
     covers the requests until then."""
+
+    classes: list[ClassBound] | None = None
+    """Bounds of classes of requests with the run's values; empty without classes."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -1669,6 +1869,9 @@ class Point(Part):
 
     bands: Bands | None
     """Bands of the means; ``None`` if steps are priced at the limit."""
+
+    classes: list[ClassResults] | None = None
+    """Results of each class of requests; empty without classes."""
 
     measured: TpotComparison | None = None
     """Comparison of the forecast TPOT with the one of ``--measured-tpot``."""
@@ -2876,6 +3079,9 @@ class Simulation(Document):
 
     bands: Bands | None
     """Bands of the means; ``None`` if steps are priced at the limit."""
+
+    classes: list[ClassResults] | None = None
+    """Results of each class of requests; empty without classes."""
 
     measured: TpotComparison | None = None
     """Comparison of the forecast TPOT with the one of ``--measured-tpot``."""

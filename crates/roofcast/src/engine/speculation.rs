@@ -1,8 +1,8 @@
 //! Speculative decoding: drafts of the next tokens, which the model verifies in one step (Leviathan et al., ICML
 //! 2023).
 //!
-//! Knows: each draft is accepted with a constant probability, independent of the others; drafts after the first
-//! mismatch are rejected; and the time of drafting. Acceptance depends only on the request and the position in its
+//! Knows: each draft is accepted with a probability that may depend on its position in the step, not on the other drafts;
+//! drafts after the first mismatch are rejected; and the time of drafting. Acceptance depends only on the request and the position in its
 //! output, not on the replica or the time. Knows nothing about how tokens are scheduled.
 
 use super::price::StepPrices;
@@ -16,7 +16,8 @@ use crate::workload::random::{Purpose, Stream};
 #[derive(Debug, Clone)]
 pub(crate) struct Speculation {
     count: u64,
-    acceptance: f64,
+    /// For each draft of a step, the probability that it and all earlier ones are accepted.
+    reached: Vec<f64>,
     stream: Stream,
     drafter: Drafter,
 }
@@ -37,7 +38,7 @@ impl Speculation {
     /// Speculation of a deployment; `None` without drafts. `seed` seeds the draws of acceptance.
     pub(crate) fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
         let deployment = &forecaster.deployment;
-        let Some((spec, acceptance)) = deployment.engine.drafts()? else { return Ok(None) };
+        let Some((spec, reached)) = deployment.engine.drafts()? else { return Ok(None) };
         let drafter = match (spec.draft_cost, &forecaster.draft) {
             (Some(share), _) => Drafter::Share(share),
             (None, Some(draft)) => {
@@ -50,18 +51,16 @@ impl Speculation {
         };
         Ok(Some(Speculation {
             count: spec.num_speculative_tokens,
-            acceptance,
+            reached,
             stream: Stream::new(seed, Purpose::Acceptance),
             drafter,
         }))
     }
 
-    /// Number of accepted drafts, of `drafts` that follow token number `generated` of request `request`: at least j
-    /// with probability `acceptance`^j.
+    /// Number of accepted drafts, of `drafts` that follow token number `generated` of request `request`.
     pub(crate) fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
         let drawn = self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated));
-        let powers = std::iter::successors(Some(self.acceptance), |power| Some(power * self.acceptance));
-        powers.take(drafts as usize).take_while(|power| drawn <= *power).count() as u64
+        self.reached.iter().take(drafts as usize).take_while(|reached| drawn <= **reached).count() as u64
     }
 
     /// Time of drafting for sequences with contexts `sampling`, after a step that took `step` and also computed

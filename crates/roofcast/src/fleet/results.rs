@@ -145,6 +145,8 @@ pub struct Results {
     open: Option<u64>,
     /// For the second and the last quarter of requests: their number, sum of arrival times, and sum of waits.
     quarters: [(u64, u128, u128); 2],
+    /// Results of each class of requests; empty without classes.
+    pub(crate) classes: Vec<Results>,
     /// One record per request; `None` if records are not kept.
     pub records: Option<Vec<Record>>,
     /// True if the run ended before all its requests.
@@ -179,6 +181,21 @@ impl Results {
         Results { judged_from: from.into(), ..self }
     }
 
+    /// Returns the results with classes of requests, each judged by one of `slos`.
+    pub(crate) fn by_class(self, slos: impl Iterator<Item = Slo>) -> Results {
+        let judged_from = self.judged_from;
+        let class = |slo| Results { judged_from, ..Results::new(slo, false, None) };
+        Results { classes: slos.map(class).collect(), ..self }
+    }
+
+    /// Applies `count` to the results of class `class`, if there are classes.
+    #[inline(never)]
+    fn in_class(&mut self, class: u32, count: impl FnOnce(&mut Results)) {
+        if let Some(results) = self.classes.get_mut(class as usize) {
+            count(results);
+        }
+    }
+
     /// True if the SLO is certainly missed, in a run that may end early.
     pub(crate) fn missed(&self) -> bool {
         self.missed
@@ -199,6 +216,11 @@ impl Results {
     pub(crate) fn arrive(&mut self, request: &Request, key: i64) -> Arrival {
         let arrival = super::arrival(self.taken, request, key);
         self.taken += 1;
+        if !self.classes.is_empty() {
+            self.in_class(request.class, |class| {
+                class.arrive(request, key);
+            });
+        }
         if arrival.sent < self.judged_from {
             return arrival;
         }
@@ -214,6 +236,7 @@ impl Results {
     /// Counts a request that is not served: rejected from a full queue if the engine `could` serve it, else refused
     /// because no engine with these settings could.
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
+        self.in_class(arrival.class, |class| class.refuse(arrival, could));
         if arrival.sent < self.judged_from {
             return;
         }
@@ -235,6 +258,9 @@ impl Results {
     #[inline(always)]
     pub(crate) fn finish(&mut self, gone: &Departure, end: Ticks, replica: usize) {
         let Departure { arrival, first, preemptions, cached, .. } = gone;
+        if !self.classes.is_empty() {
+            self.in_class(arrival.class, |class| class.finish(gone, end, replica));
+        }
         if arrival.sent < self.judged_from {
             return;
         }
@@ -376,23 +402,4 @@ fn record(arrival: &Arrival, end: Ticks) -> Record {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::Picoseconds;
-
-    fn sample(ms: impl Iterator<Item = u64>) -> Sample {
-        ms.map(|ms| Picoseconds(ms * 1_000_000_000)).collect()
-    }
-
-    #[test]
-    fn shares_are_of_the_values_that_do_not_exceed_one() {
-        assert_eq!(sample([].into_iter()).shares(2), []);
-        // A quarter of the values 1, 2, 4 and 8 is at most 1, half is at most 2.
-        let four = [(1.0, 0.25), (2.0, 0.5), (4.0, 0.75), (8.0, 1.0)];
-        assert_eq!(sample([8, 1, 4, 2].into_iter()).shares(4), four);
-        // Values from 1 to 20,000 ms, which are stored in bins.
-        for (ms, share) in sample(1..=20_000).shares(10) {
-            assert!((ms / (20_000.0 * share) - 1.0).abs() < 1e-3, "{ms} {share}");
-        }
-    }
-}
+mod tests;

@@ -11,10 +11,11 @@ use super::proof::Headroom;
 use super::quality::Quality;
 use super::space::{Candidate, CandidatePool, Cut, SearchSpace};
 use crate::bands::Bands;
+use crate::carbon::Grid;
 use crate::coefficients::Evidence;
 use crate::kernel_time::Timed;
 use crate::simulate::TimeShares;
-use crate::spec::{Metric, Percentile, Slo};
+use crate::spec::{Metric, Percentile, Slo, Spec};
 use crate::summary::RunSummary;
 use serde::Serialize;
 
@@ -282,6 +283,9 @@ pub struct Choice {
     /// Joules per output token, at the offered load and the simulation's mean power; `None` if the catalog has no
     /// power.
     pub joules_per_token: Option<f64>,
+    /// Grams of CO2 equivalent per million output tokens; absent without `hardware.grid_g_per_kwh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grams_co2e_per_million_tokens: Option<f64>,
     /// Ratio of prefill to decode replicas of this shape that balances the two, if prefill and decode were
     /// disaggregated.
     pub prefill_per_decode: f64,
@@ -324,6 +328,12 @@ impl Choice {
         all.dedup();
         all
     }
+}
+
+/// Grams of CO2 equivalent per million output tokens, of a deployment that draws `watts` at `tokens_per_s`; `None` without
+/// a grid.
+pub(super) fn emitted(spec: &Spec, watts: Option<f64>, tokens_per_s: f64) -> Option<f64> {
+    Some(Grid::of(&spec.hardware)?.grams(watts? / tokens_per_s * 1e6))
 }
 
 /// Text of TTFT and TPOT, and of E2EL and ITL if they are bounded, each at the highest percentile that `slo` bounds:

@@ -8,7 +8,7 @@
 
 use super::demand::TrafficDemand;
 use super::feasibility::deployment;
-use super::proof::{Runner, Trial, asked, lengthened, missed};
+use super::proof::{Runner, Trial, UNJUDGED_CLASSES, asked, lengthened, missed};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -91,6 +91,7 @@ pub fn current(
     let named = named
         .ok_or_else(|| lacking("hardware.accelerator", "the accelerators that the run was measured on"))?;
     let workload = spec.workload.as_ref().ok_or_else(|| lacking("workload", "the load of the plan"))?;
+    workload.without_classes("spec", UNJUDGED_CLASSES)?;
     let chip = catalog.accelerator(named)?;
     let mut base = spec.clone();
     base.search = None;

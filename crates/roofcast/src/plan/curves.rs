@@ -11,7 +11,7 @@ mod point;
 
 pub use point::{Curve, CurvePoint, Curves};
 
-use super::answer::bound;
+use super::answer::{bound, emitted};
 use super::demand::TrafficDemand;
 use super::estimate::tpots;
 use super::feasibility::Judge;
@@ -322,6 +322,7 @@ impl Drawing<'_> {
             e2el_ms: s.e2el.mean,
             cost_per_million_tokens: price.as_ref().map(|price| price.usd_per_hour / 3600.0 / each * 1e6),
             joules_per_token: run.expense.watts.map(|watts| watts / output_tok_s),
+            grams_co2e_per_million_tokens: emitted(self.judge.spec, run.expense.watts, output_tok_s),
             bound: bound(&run.time),
             missed: missed(simulated, &self.judge.spec.slo).map(|miss| miss.reason),
             evidence: run.bands.as_ref().map(|bands| bands.evidence),

@@ -10,8 +10,9 @@ use super::demand::TrafficDemand;
 use super::feasibility::{Miss, SearchStage};
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
-use crate::simulate::{RunOptions, Simulation, simulate_while};
+use crate::simulate::{ClassResults, RunOptions, Simulation, simulate_while};
 use crate::spec::{Metric, Percentile, Slo, SloBound, Spec};
+use crate::summary::RunSummary;
 use crate::workload::{Arrivals, Workload};
 use serde::Serialize;
 
@@ -29,6 +30,10 @@ pub struct Headroom {
     /// Remaining fraction of the bound.
     pub share: f64,
 }
+
+/// Reason for which a plan refuses classes of requests.
+pub(super) const UNJUDGED_CLASSES: &str =
+    "omitted in a plan, which judges all requests by [slo]: simulate --find judges classes";
 
 /// Default number of requests of a run.
 const REQUESTS: u64 = 10_000;
@@ -126,7 +131,11 @@ pub fn judged_load(spec: &Spec, place: &str) -> Result<Workload> {
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
-    Ok(lengthened(workload, &TrafficDemand::of(workload, place)?, &spec.slo, workload.requests))
+    let demand = TrafficDemand::of(workload, place)?;
+    // The SLO that gives a request the longest time, so that every class is judged.
+    let slos = workload.classes.iter().map(|class| class.slo).chain([spec.slo]).filter(Slo::is_bounded);
+    let slowest = slos.max_by(|a, b| decode_s(&demand, a).total_cmp(&decode_s(&demand, b)));
+    Ok(lengthened(workload, &demand, &slowest.unwrap_or(spec.slo), workload.requests))
 }
 
 /// `workload` lengthened as by [`lengthened`], but with half of the requests if these suffice, because probabilities
@@ -157,7 +166,7 @@ fn enough(demand: &TrafficDemand, slo: &Slo) -> u64 {
     (for_growth as u64).max(for_users).min(MOST_REQUESTS)
 }
 
-/// The reason why a run misses `slo`; `None` if it meets the SLO.
+/// The reason why a run misses `slo` or the SLO of a class; `None` if it meets all of them.
 pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
     let miss = |reason: String, factor: f64| Some(Miss { stage: SearchStage::Simulation, reason, factor });
     let run = match run {
@@ -165,37 +174,49 @@ pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
         Err(error @ Error::Stuck { .. }) => return miss(error.to_string(), f64::INFINITY),
         Err(error) => return miss(error.to_string(), f64::INFINITY),
     };
-    let refused = run.refused + run.rejected;
-    if let Some(needed) = slo.needed(run.requests) {
-        let good = run.summary.good.unwrap_or(run.summary.completed);
-        let share = |n: u64| n as f64 / run.requests.max(1) as f64 * 100.0;
-        if run.ended_early {
+    let own = |class: &ClassResults| {
+        let miss = missed_by(class.requests, &class.summary, &class.slo, false)?;
+        Some(Miss { reason: format!("{}: {}", class.name, miss.reason), ..miss })
+    };
+    missed_by(run.requests, &run.summary, slo, run.ended_early)
+        .or_else(|| run.classes.iter().find_map(own))
+        .or_else(|| grows(run))
+}
+
+/// The bound of `slo` that `requests` requests miss, or that too many of them are refused; `None` if they meet `slo`.
+/// `ended_early` is true if the run ended because a bound was certain to be missed.
+fn missed_by(requests: u64, summary: &RunSummary, slo: &Slo, ended_early: bool) -> Option<Miss> {
+    let miss = |reason: String, factor: f64| Some(Miss { stage: SearchStage::Simulation, reason, factor });
+    if let Some(needed) = slo.needed(requests) {
+        let good = summary.good.unwrap_or(summary.completed);
+        let share = |n: u64| n as f64 / requests.max(1) as f64 * 100.0;
+        if ended_early {
             let most = 100.0 - share(needed);
             return miss(format!("more than {most:.1} % of the requests miss a bound"), 1.0);
         }
-        if good < needed {
-            let reason =
-                format!("{:.1} % of the requests keep every bound, {:.1} % must", share(good), share(needed));
-            return miss(reason, needed as f64 / good.max(1) as f64);
+        if good >= needed {
+            return None;
         }
-        return grows(run);
+        let reason =
+            format!("{:.1} % of the requests keep every bound, {:.1} % must", share(good), share(needed));
+        return miss(reason, needed as f64 / good.max(1) as f64);
     }
-    if refused * 100 > run.requests {
-        return miss(format!("{refused} of {} requests are refused", run.requests), f64::INFINITY);
+    if summary.failed * 100 > requests {
+        return miss(format!("{} of {requests} requests are refused", summary.failed), f64::INFINITY);
     }
-    let worst = beyond(run, slo);
+    let worst = beyond(summary, slo);
     if let Some((bound, found)) = worst.filter(|(bound, found)| *found > bound.ms) {
-        let early = if run.ended_early { " when the run was ended" } else { "" };
+        let early = if ended_early { " when the run was ended" } else { "" };
         // Show hundredths if whole milliseconds would be equal.
         let digits = if found.round() == bound.ms.round() { 2 } else { 0 };
         let reason =
             format!("{} {found:.digits$} ms{early}, {:.digits$} ms are allowed", bound.name(), bound.ms);
         return miss(reason, found / bound.ms);
     }
-    if run.ended_early {
+    if ended_early {
         return miss("more requests are beyond a bound than its percentile allows".to_owned(), 1.0);
     }
-    grows(run)
+    None
 }
 
 /// True if `run` sustained its load: its queue did not grow and, unless the SLO is a goodput, at most one hundredth of
@@ -220,16 +241,16 @@ pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
         let good = run.summary.good? as f64 / run.requests.max(1) as f64;
         return Some(Headroom { metric: GOODPUT, percentile: None, share: good / share - 1.0 });
     }
-    beyond(run, slo).map(|(bound, found)| Headroom {
+    beyond(&run.summary, slo).map(|(bound, found)| Headroom {
         metric: bound.metric.name(),
         percentile: Some(bound.percentile.name()),
         share: 1.0 - found / bound.ms,
     })
 }
 
-/// The bound that is missed by the largest factor, or else is nearest to being missed, and the run's value in
+/// The bound that is missed by the largest factor, or else is nearest to being missed, and the value in
 /// milliseconds.
-fn beyond(run: &Simulation, slo: &Slo) -> Option<(SloBound, f64)> {
-    let found = slo.bounds().map(|bound| (bound, run.summary.bounded(&bound)));
+fn beyond(summary: &RunSummary, slo: &Slo) -> Option<(SloBound, f64)> {
+    let found = slo.bounds().map(|bound| (bound, summary.bounded(&bound)));
     found.max_by(|(a, found), (b, other)| (found / a.ms).total_cmp(&(other / b.ms)))
 }

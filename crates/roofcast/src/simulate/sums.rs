@@ -55,6 +55,7 @@ pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut flee
     let load = fleet.results.load();
     Simulation {
         sessions: None,
+        classes: Vec::new(),
         bands: bands(provision, &summary, &load, limit_tpot_ms),
         cost: config.cost,
         settings,
@@ -248,6 +249,7 @@ fn expense(
         joules,
         watts,
         joules_per_output_token: watts.and_then(|watts| per_token(watts * summary.duration)),
+        carbon: None,
     }
 }
 

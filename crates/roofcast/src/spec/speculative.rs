@@ -5,6 +5,7 @@ use super::keys::about;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fmt::Display;
+use std::iter::repeat_n;
 
 /// Most draft tokens per step.
 const MOST_DRAFTS: u64 = 64;
@@ -18,6 +19,12 @@ pub struct SpeculativeSpec {
     #[doc = about!("engine.speculative.acceptance_rate")]
     #[serde(default)]
     pub acceptance_rate: Option<f64>,
+    #[doc = about!("engine.speculative.acceptance_by_position")]
+    #[serde(default)]
+    pub acceptance_by_position: Option<Vec<f64>>,
+    #[doc = about!("engine.speculative.accepted_per_position")]
+    #[serde(default)]
+    pub accepted_per_position: Option<Vec<f64>>,
     #[doc = about!("engine.speculative.draft_model")]
     #[serde(default)]
     pub draft_model: Option<String>,
@@ -37,6 +44,7 @@ impl EngineSpec {
         if let Some(rate) = spec.acceptance_rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
             return Err(refused("acceptance_rate", rate, "0 to 1"));
         }
+        spec.check_positions()?;
         match (&spec.draft_model, spec.draft_cost) {
             (None, Some(cost)) if !(0.0..=10.0).contains(&cost) => {
                 Err(refused("draft_cost", cost, "0 to 10, of the model's step"))
@@ -51,16 +59,58 @@ impl EngineSpec {
 }
 
 impl SpeculativeSpec {
-    /// Probability that a draft is accepted, for drafts whose cost is known.
-    pub(crate) fn accepted(&self) -> Result<f64> {
-        let Some(rate) = self.acceptance_rate else {
-            return Err(refused("acceptance_rate", "missing", "0 to 1: how often a draft is right"));
+    /// For each draft of a step, the probability that this draft and all earlier ones are accepted; for drafts whose cost
+    /// is known.
+    pub(crate) fn accepted(&self) -> Result<Vec<f64>> {
+        let count = self.num_speculative_tokens as usize;
+        let product = |all: &mut f64, rate: f64| {
+            *all *= rate;
+            Some(*all)
+        };
+        let given = (self.acceptance_rate, &self.acceptance_by_position, &self.accepted_per_position);
+        let reached = match given {
+            (Some(rate), None, None) => repeat_n(rate, count).scan(1.0, product).collect(),
+            (None, Some(rates), None) => rates.iter().copied().scan(1.0, product).collect(),
+            (None, None, Some(shares)) => shares.clone(),
+            (None, None, None) => {
+                return Err(refused("acceptance_rate", "missing", "0 to 1: how often a draft is right"));
+            }
+            _ => {
+                let accepted = "acceptance_rate, acceptance_by_position or accepted_per_position";
+                return Err(refused("acceptance_rate", "one of several", format!("one of {accepted}")));
+            }
         };
         if self.draft_model.is_none() && self.draft_cost.is_none() {
             let accepted = "a catalog id, or draft_cost in its place";
             return Err(refused("draft_model", "missing", accepted));
         }
-        Ok(rate)
+        Ok(reached)
+    }
+
+    /// Refuses lists by position that have another length than a draft, or values that are no probabilities.
+    fn check_positions(&self) -> Result<()> {
+        let lists = [
+            ("acceptance_by_position", &self.acceptance_by_position),
+            ("accepted_per_position", &self.accepted_per_position),
+        ];
+        for (field, list) in lists.into_iter().filter_map(|(field, list)| Some((field, list.as_ref()?))) {
+            if list.len() as u64 != self.num_speculative_tokens {
+                let accepted = format!("{}, as num_speculative_tokens", self.num_speculative_tokens);
+                return Err(refused(field, format!("{} values", list.len()), accepted));
+            }
+            if let Some(value) = list.iter().find(|value| !(0.0..=1.0).contains(*value)) {
+                return Err(refused(field, value, "values from 0 to 1"));
+            }
+        }
+        let shares = self.accepted_per_position.as_deref().unwrap_or_default();
+        match shares.iter().zip(shares.iter().skip(1)).find(|(share, next)| next > share) {
+            None => Ok(()),
+            Some((share, next)) => {
+                let accepted =
+                    "values that do not increase: a draft counts if all earlier ones are accepted too";
+                Err(refused("accepted_per_position", format!("{share}, {next}"), accepted))
+            }
+        }
     }
 }
 

@@ -316,6 +316,7 @@ impl RowTraffic {
             output_len: length(output),
             prefix,
             priorities: Vec::new(),
+            classes: Vec::new(),
             max_tokens: None,
             max_concurrency: capped,
         };

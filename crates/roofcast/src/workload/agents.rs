@@ -132,6 +132,7 @@ impl Agents {
             output_len: turn.output,
             max_tokens: None,
             priority: 0,
+            class: 0,
             user,
             prompt: Prompt::Runs(going.said.clone().into()),
         })

@@ -1,10 +1,11 @@
-//! Random draws of a request: lengths, shared prefix, priority.
+//! Random draws of a request: class, lengths, shared prefix, priority.
 //!
 //! Knows: a separate random stream for each purpose. Knows nothing about when requests are due.
 
 use super::Workload;
+use super::class::Class;
 use super::empirical::{LengthSide, Observed};
-use super::length::Sampler;
+use super::length::{Length, Sampler};
 use super::prefix::PrefixDraws;
 use super::random::{Purpose, Stream, Weighted};
 use super::request::{Prompt, Request};
@@ -13,13 +14,20 @@ use crate::units::Picoseconds;
 /// Draws of a request's properties other than its time.
 #[derive(Debug, Clone)]
 pub(super) struct Draws {
-    lengths: Lengths,
-    input_stream: Stream,
-    output_stream: Stream,
+    lengths: LengthDraws,
     prefixes: Option<PrefixDraws>,
     priorities: Option<Weighted>,
     priority_stream: Stream,
+    classes: Option<Box<ClassDraws>>,
     max_tokens: Option<u32>,
+}
+
+/// Draws of the lengths of prompts and outputs.
+#[derive(Debug, Clone)]
+struct LengthDraws {
+    lengths: Lengths,
+    input_stream: Stream,
+    output_stream: Stream,
 }
 
 #[derive(Debug, Clone)]
@@ -32,36 +40,57 @@ enum Lengths {
     Together(Observed),
 }
 
-impl Draws {
-    pub(super) fn new(workload: &Workload) -> Option<Draws> {
-        let seed = workload.seed;
-        let lengths = match (workload.input_len.source(), workload.output_len.source()) {
+impl LengthDraws {
+    /// Draws of lengths from the streams `part` of `seed`; `None` if a file is not loaded.
+    fn new(input: &Length, output: &Length, seed: u64, part: u64) -> Option<LengthDraws> {
+        let lengths = match (input.source(), output.source()) {
             (Some(input), Some(output)) if input.is(output) => Lengths::Together(input.observed.clone()?),
             _ => Lengths::Apart {
-                input: workload.input_len.sampler(LengthSide::Input)?,
-                output: workload.output_len.sampler(LengthSide::Output)?,
+                input: input.sampler(LengthSide::Input)?,
+                output: output.sampler(LengthSide::Output)?,
             },
         };
-        let priorities = &workload.priorities;
-        Some(Draws {
-            lengths,
-            input_stream: Stream::new(seed, Purpose::Input),
-            output_stream: Stream::new(seed, Purpose::Output),
-            prefixes: workload.prefix.as_ref().map(|prefix| PrefixDraws::new(prefix, seed)),
-            priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
-            priority_stream: Stream::new(seed, Purpose::Priority),
-            max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
-        })
+        let stream = |purpose| Stream::part(seed, purpose, part);
+        let (input_stream, output_stream) = (stream(Purpose::Input), stream(Purpose::Output));
+        Some(LengthDraws { lengths, input_stream, output_stream })
     }
 
-    /// Number of prompt tokens and of output tokens, without the shared prefix.
+    /// Number of prompt tokens and of output tokens.
     #[inline(always)]
-    pub(super) fn lengths(&mut self) -> (u32, u32) {
-        let (input, output) = match &mut self.lengths {
+    fn draw(&mut self) -> (u32, u32) {
+        match &mut self.lengths {
             Lengths::Apart { input, output } => {
                 (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
             }
             Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
+        }
+    }
+}
+
+impl Draws {
+    /// Draws of the requests of `workload`; `None` if a file is not loaded.
+    pub(super) fn new(workload: &Workload) -> Option<Draws> {
+        let (seed, priorities) = (workload.seed, &workload.priorities);
+        let classes = match workload.classes.as_slice() {
+            [] => None,
+            classes => Some(Box::new(ClassDraws::new(classes, seed)?)),
+        };
+        Some(Draws {
+            lengths: LengthDraws::new(&workload.input_len, &workload.output_len, seed, 0)?,
+            prefixes: workload.prefix.as_ref().map(|prefix| PrefixDraws::new(prefix, seed)),
+            priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
+            priority_stream: Stream::new(seed, Purpose::Priority),
+            classes,
+            max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
+        })
+    }
+
+    /// Number of prompt tokens and of output tokens of a request of class `class`, without the shared prefix.
+    #[inline(always)]
+    pub(super) fn lengths(&mut self, class: u32) -> (u32, u32) {
+        let (input, output) = match &mut self.classes {
+            Some(classes) => classes.lengths(class),
+            None => self.lengths.draw(),
         };
         (input, output.min(self.max_tokens.unwrap_or(u32::MAX)))
     }
@@ -82,19 +111,62 @@ impl Draws {
         self.prefixes.as_mut().and_then(PrefixDraws::draw)
     }
 
+    /// Number of the request's class, 0 without classes, and its priority.
     #[inline(always)]
-    pub(super) fn priority(&mut self) -> i32 {
-        self.priorities.as_ref().map_or(0, |choice| choice.draw(&mut self.priority_stream) as i32)
+    pub(super) fn class(&mut self) -> (u32, i32) {
+        match &mut self.classes {
+            Some(classes) => classes.draw(),
+            None => {
+                let priorities = self.priorities.as_ref();
+                (0, priorities.map_or(0, |choice| choice.draw(&mut self.priority_stream) as i32))
+            }
+        }
     }
 
     #[inline(always)]
     pub(super) fn request(&mut self, at: Picoseconds, user: u32) -> Request {
-        let (own, output_len) = self.lengths();
+        let (class, priority) = self.class();
+        let (own, output_len) = self.lengths(class);
         let (input_len, prompt) = match self.prefix() {
             Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
             None => (own, Prompt::Own),
         };
         let max_tokens = self.max_tokens;
-        Request { at, input_len, output_len, max_tokens, priority: self.priority(), user, prompt }
+        Request { at, input_len, output_len, max_tokens, priority, class, user, prompt }
+    }
+}
+
+/// Random choice of each request's class.
+#[derive(Debug, Clone)]
+struct ClassDraws {
+    choice: Weighted,
+    stream: Stream,
+    each: Vec<(i32, LengthDraws)>,
+}
+
+impl ClassDraws {
+    /// Draws of `classes`; `None` if a file of their lengths is not loaded. Lengths of each class have streams of their
+    /// own, the first class those of a workload without classes.
+    fn new(classes: &[Class], seed: u64) -> Option<ClassDraws> {
+        let lengths = |(number, class): (usize, &Class)| {
+            let lengths = LengthDraws::new(&class.input_len, &class.output_len, seed, number as u64)?;
+            Some((class.priority, lengths))
+        };
+        Some(ClassDraws {
+            choice: Weighted::new(classes.iter().map(|class| class.share)),
+            stream: Stream::new(seed, Purpose::Class),
+            each: classes.iter().enumerate().map(lengths).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Number of the drawn class, and its priority.
+    fn draw(&mut self) -> (u32, i32) {
+        let class = self.choice.draw(&mut self.stream);
+        (class, self.each[class as usize].0)
+    }
+
+    /// Number of prompt tokens and of output tokens of a request of class `class`.
+    fn lengths(&mut self, class: u32) -> (u32, u32) {
+        self.each[class as usize].1.draw()
     }
 }

@@ -21,6 +21,7 @@ pub(crate) enum Purpose {
     Priority,
     Turns,
     Acceptance,
+    Class,
 }
 
 /// One stream of random numbers.
@@ -33,8 +34,13 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(seed: u64, purpose: Purpose) -> Stream {
+        Stream::part(seed, purpose, 0)
+    }
+
+    /// Stream number `part` of a purpose; part 0 is [`Stream::new`].
+    pub(super) fn part(seed: u64, purpose: Purpose, part: u64) -> Stream {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(purpose as u64);
+        rng.set_stream(purpose as u64 | part << 32);
         Stream { rng, spare: None }
     }
 

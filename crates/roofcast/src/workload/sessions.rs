@@ -43,6 +43,7 @@ struct Session {
     /// Number of tokens that the session's user has sent.
     own: u32,
     priority: i32,
+    class: u32,
     max_tokens: Option<u32>,
     answer: u32,
 }
@@ -108,9 +109,10 @@ impl Sessions {
     /// Draws all turns of a new session.
     fn begin(&mut self, draws: &mut Draws) -> Session {
         let count = self.turns.draw(&mut self.turns_stream).min(MOST_TURNS);
+        let (class, priority) = draws.class();
         let mut turns = Vec::with_capacity(count as usize);
         for turn in 0..count {
-            let (input, output) = draws.lengths();
+            let (input, output) = draws.lengths(class);
             let think = if turn == 0 { Picoseconds::ZERO } else { self.think.draw() };
             turns.push(Turn { input, output, think });
         }
@@ -122,7 +124,8 @@ impl Sessions {
             said: said.into_iter().collect(),
             length: prefix.map_or(0, |(_, length)| length),
             own: 0,
-            priority: draws.priority(),
+            priority,
+            class,
             max_tokens: draws.max_tokens(),
             answer: 0,
         }
@@ -163,6 +166,7 @@ impl Session {
             output_len: turn.output,
             max_tokens: self.max_tokens,
             priority: self.priority,
+            class: self.class,
             user,
             prompt: Prompt::Runs(self.said.clone().into()),
         };

@@ -216,5 +216,14 @@ fn turns_of(sessions: &[Session]) -> Vec<Request> {
 
 /// A request without tokens in common with other requests.
 fn plain(at: Picoseconds, input_len: u32, output_len: u32) -> Request {
-    Request { at, input_len, output_len, max_tokens: None, priority: 0, user: 0, prompt: Prompt::Own }
+    Request {
+        at,
+        input_len,
+        output_len,
+        max_tokens: None,
+        priority: 0,
+        class: 0,
+        user: 0,
+        prompt: Prompt::Own,
+    }
 }

@@ -248,6 +248,7 @@ mod tests {
             output_len: Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }),
             prefix: None,
             priorities: Vec::new(),
+            classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
         }

@@ -84,6 +84,7 @@ fn half_a_page_of_a_sequence_is_empty() {
         output_len: Length::Tokens(512),
         prefix: None,
         priorities: Vec::new(),
+        classes: Vec::new(),
         max_tokens: None,
         max_concurrency: None,
     };

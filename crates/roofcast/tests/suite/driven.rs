@@ -130,6 +130,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 60 }),
             prefix,
             priorities: vec![1.0, 1.0],
+            classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
         },

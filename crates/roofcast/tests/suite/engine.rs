@@ -250,6 +250,7 @@ fn every_combination_serves_or_is_refused() {
         output_len: Length::Tokens(40),
         prefix: Some(Prefix { length: 200, count: 2, share: 1.0, skew: 0.0 }),
         priorities: Vec::new(),
+        classes: Vec::new(),
         max_tokens: None,
         max_concurrency: None,
     };
@@ -313,6 +314,7 @@ fn a_leap_receives_requests_when_a_step_does() {
         output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 31 }),
         prefix: None,
         priorities: Vec::new(),
+        classes: Vec::new(),
         max_tokens: None,
         max_concurrency: None,
     };

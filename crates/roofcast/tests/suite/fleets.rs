@@ -384,6 +384,7 @@ fn a_server_takes_its_time_of_each_request() {
             output_len: Length::Tokens(10),
             prefix: None,
             priorities: Vec::new(),
+            classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
         };

@@ -119,6 +119,7 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
             output_len: Length::Tokens(output),
             prefix: None,
             priorities: Vec::new(),
+            classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
         };
@@ -164,6 +165,7 @@ fn servers_of_prompts_for_one_that_generates() {
                 output_len: Length::Tokens(output_len),
                 prefix: (cached > 0).then_some(prefix),
                 priorities: Vec::new(),
+                classes: Vec::new(),
                 max_tokens: None,
                 max_concurrency: None,
             };

@@ -172,6 +172,7 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
             prefix,
             priorities: Vec::new(),
+            classes: Vec::new(),
             max_tokens: None,
             max_concurrency: cap.filter(|_| arrivals.rate().is_some()),
             arrivals,

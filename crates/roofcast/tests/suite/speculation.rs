@@ -110,6 +110,27 @@ fn the_mean_advance_is_leviathans() {
     }
 }
 
+/// The first draft is accepted always and the second never: each step generates 2 tokens, so 50 tokens after the first
+/// take 25 steps, which verify 50 drafts and reject 25.
+#[test]
+fn acceptance_by_position_by_hand() {
+    let keys =
+        |list: &str| format!("[engine.speculative]\nnum_speculative_tokens = {list}\ndraft_cost = 0\n");
+    let first = run(1, 51, &keys("2\nacceptance_by_position = [1.0, 0.0]")).unwrap().activity;
+    assert_eq!((first.steps, first.drafted_tokens, first.rejected_tokens), (1 + 25, 50, 25));
+    // 0.8, then 0.5 of these, then 0.25 of these: 0.8, 0.4 and 0.1 of the steps, and 1 + 0.8 + 0.4 + 0.1 = 2.3 tokens a
+    // step. The number of accepted drafts has the mean 1.3 and the mean square 0.4·1 + 0.3·4 + 0.1·9 = 2.5, a deviation
+    // of √(2.5 − 1.69) = 0.9; of the mean over 20,000/2.3 steps 0.0097. The tolerance is five of these.
+    let conditional = run(20, 1001, &keys("3\nacceptance_by_position = [0.8, 0.5, 0.25]")).unwrap();
+    let said = 20_000.0 / (conditional.activity.steps - 20) as f64;
+    assert!((said - 2.3).abs() < 5.0 * 0.0097, "{said}");
+    let fractions = run(20, 1001, &keys("3\naccepted_per_position = [0.8, 0.4, 0.1]")).unwrap();
+    assert_eq!(fractions.summary, conditional.summary);
+    // Equal probabilities are an acceptance rate.
+    let equal = run(20, 101, &keys("3\nacceptance_by_position = [0.7, 0.7, 0.7]")).unwrap();
+    assert_eq!(equal.summary, run(20, 101, &drafts(3, 0.7, 0.0)).unwrap().summary);
+}
+
 /// A draft model takes a forward pass for each draft, and its weights and cache are held in addition to the target's.
 #[test]
 fn a_small_model_drafts_for_a_large_one() {
@@ -163,6 +184,22 @@ fn what_cannot_be_drafted_is_refused() {
         ),
         ("num_speculative_tokens = 2\ndraft_cost = 0.1\n", ["engine.speculative", "acceptance_rate"]),
         (
+            "num_speculative_tokens = 2\nacceptance_by_position = [0.5]\ndraft_cost = 0.1\n",
+            ["acceptance_by_position", "2, as num_speculative_tokens"],
+        ),
+        (
+            "num_speculative_tokens = 1\nacceptance_by_position = [1.5]\ndraft_cost = 0.1\n",
+            ["acceptance_by_position", "values from 0 to 1"],
+        ),
+        (
+            "num_speculative_tokens = 2\naccepted_per_position = [0.5, 0.6]\ndraft_cost = 0.1\n",
+            ["accepted_per_position", "do not increase"],
+        ),
+        (
+            "num_speculative_tokens = 1\nacceptance_rate = 0.5\naccepted_per_position = [0.5]\ndraft_cost = 0.1\n",
+            ["acceptance_rate", "one of acceptance_rate, acceptance_by_position or accepted_per_position"],
+        ),
+        (
             "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[engine]\nscheduler = \"sglang\"\n",
             ["scheduler", "vllm"],
         ),
@@ -208,6 +245,8 @@ fn speculative() -> impl Strategy<Value = EngineSpec> {
             speculative: Some(SpeculativeSpec {
                 num_speculative_tokens: count,
                 acceptance_rate: Some(acceptance_rate),
+                acceptance_by_position: None,
+                accepted_per_position: None,
                 draft_model: None,
                 draft_cost: Some(0.1),
             }),

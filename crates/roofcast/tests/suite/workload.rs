@@ -100,6 +100,44 @@ fn priorities_have_their_weights() {
     assert_eq!(share(0) + share(2), 1.0);
 }
 
+/// Three quarters of the requests are chats of 10 + 20 tokens, a quarter batches of 100 + 20: a mean prompt of 0.75 · 10 +
+/// 0.25 · 100 = 32.5, a mean square of 0.75 · 100 + 0.25 · 10,000 = 2575, so a variance of 2575 − 1056.25 = 1518.75.
+#[test]
+fn classes_have_their_shares_lengths_and_priorities() {
+    let classes = "classes = [{ name = \"chat\", share = 3, input_len = 10 }, \
+                   { name = \"batch\", share = 1, input_len = 100, priority = 2 }]";
+    let keys = |arrivals| format!("requests = 20000\noutput_len = 20\n{classes}\narrivals = {arrivals}");
+    let open = keys("{ kind = \"offline\" }");
+    let workload = parse(&open).unwrap();
+    assert_eq!((workload.input_mean(), workload.output_mean()), (32.5, 20.0));
+    assert!((workload.input_cv2() - 1518.75 / 1056.25).abs() < 1e-12);
+    let requests = all(traffic(&open));
+    let chats = requests.iter().filter(|r| (r.class, r.input_len, r.priority) == (0, 10, 0)).count();
+    let batches = requests.iter().filter(|r| (r.class, r.input_len, r.priority) == (1, 100, 2)).count();
+    assert_eq!(chats + batches, 20_000);
+    near(chats as f64 / 20_000.0, 0.75, 0.433, 20_000.0);
+    // All turns of a conversation are of one class: each has as many new tokens as the first.
+    let mut sessions =
+        traffic(&keys("{ kind = \"sessions\", concurrency = 1, turns = 2 }").replace("20000", "40"));
+    for _ in 0..20 {
+        let first = sessions.next().unwrap();
+        sessions.completed(first.user, first.at, 0);
+        let second = sessions.next().unwrap();
+        assert_eq!((second.class, second.input_len), (first.class, 2 * first.input_len + 20));
+        sessions.completed(second.user, second.at, 0);
+    }
+}
+
+/// A single class of all requests draws the requests of the workload without classes.
+#[test]
+fn one_class_changes_nothing() {
+    let lengths = "requests = 500\narrivals = { kind = \"poisson\", rate = 3 }\n\
+                   input_len = { kind = \"lognormal\", mu = 5, sigma = 1 }\n\
+                   output_len = { kind = \"uniform\", min = 3, max = 99 }\n";
+    let one = format!("{lengths}classes = [{{ name = \"all\", share = 0.2 }}]");
+    assert_eq!(all(traffic(&one)), all(traffic(lengths)));
+}
+
 #[test]
 fn thinking_takes_its_mean() {
     let keys = format!(
@@ -216,6 +254,30 @@ fn bad_keys_are_named() {
         (format!("{LENGTHS}{arrivals}prefix = {{ length = 1, count = 9000000 }}"), "prefix.count"),
         (format!("{LENGTHS}{arrivals}prefix = {{ length = 1, skew = nan }}"), "prefix.skew"),
         (format!("{LENGTHS}{arrivals}priorities = [0, 0]"), "priorities"),
+        (
+            format!("{LENGTHS}{arrivals}priorities = [1]\nclasses = [{{ name = \"a\", share = 1 }}]"),
+            "workload.priorities",
+        ),
+        (format!("{LENGTHS}{arrivals}classes = [{{ name = \"a\", share = 0 }}]"), "classes.0.share"),
+        (
+            format!(
+                "{LENGTHS}{arrivals}classes = [{{ name = \"a\", share = 1 }}, {{ name = \"a\", share = 1 }}]"
+            ),
+            "classes.1.name",
+        ),
+        (
+            format!(
+                "{LENGTHS}{arrivals}classes = [{{ name = \"a\", share = 1, slo = {{ itl_p99_ms = 9 }} }}]"
+            ),
+            "a bound on ITL p99",
+        ),
+        (
+            format!(
+                "{LENGTHS}{arrivals}classes = [{{ name = \"a\", share = 1, slo = {{ ttft_p99_ms = 0 }} }}]"
+            ),
+            "classes.0.slo.ttft_p99_ms",
+        ),
+        (format!("output_len = 1\n{arrivals}classes = [{{ name = \"a\", share = 1 }}]"), "input_len"),
         (format!("{LENGTHS}{arrivals}requests = 0"), "requests"),
         (format!("{LENGTHS}{arrivals}rate = 2"), "rate"),
         (LENGTHS.into(), "arrivals"),

@@ -301,6 +301,7 @@ const ENDLESS: u64 = 100_000_000;
 fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> {
     let lacking = || Error::field(place, "workload", "missing", "a load");
     let mut workload = scenario.spec.workload.clone().ok_or_else(lacking)?;
+    workload.without_classes(place, "omitted in a measurement, which has one kind of requests")?;
     match workload.arrivals {
         Arrivals::Poisson { rate } if given.constant => workload.arrivals = Arrivals::Constant { rate },
         _ => {}

@@ -13,10 +13,11 @@ use crate::verbs::{About, question};
 use crate::{exit, show};
 use anyhow::{Context, Result};
 use roofcast::plan::{Bounded, Range, against, judged_load, missed};
-use roofcast::simulate::{RunOptions, Simulation, simulate_while};
+use roofcast::simulate::{ClassResults, RunOptions, Simulation, simulate_while};
 use roofcast::spec::keys::{KEYS, ValueType};
 use roofcast::spec::settings::{self, Setting};
 use roofcast::spec::{Slo, number};
+use roofcast::summary::RunSummary;
 use roofcast::{Deployment, Error, Forecaster, Spec};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -75,6 +76,19 @@ struct Tried {
     /// Each bound with the run's value. If the run ended early because a bound was certain to be missed, the value
     /// covers the requests until then.
     bounds: Vec<Bounded>,
+    /// Bounds of classes of requests with the run's values; empty without classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    classes: Vec<ClassBound>,
+}
+
+/// A bound of a class of requests.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ClassBound {
+    /// Name of the class.
+    class: String,
+    #[serde(flatten)]
+    bound: Bounded,
 }
 
 /// The simulation of a deployment at one value.
@@ -88,7 +102,8 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
     let (search, source) = (Search::parse(asked)?, source(args, args.spec.first())?);
     let base = source.scenario(&[])?;
     let slo = base.spec.slo;
-    if !slo.is_bounded() {
+    let classes = base.spec.workload.as_ref().map_or(Vec::new(), |workload| workload.classes.clone());
+    if !slo.is_bounded() && !classes.iter().any(|class| class.slo.is_bounded()) {
         let accepted = "--ttft-p99, --tpot-p99 or another bound, or [slo] in the spec";
         return Err(Error::field("arguments", "--find", "without an SLO", accepted).into());
     }
@@ -106,7 +121,8 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
         let miss = missed(&run.simulated, &slo);
         let bounds = run.simulated.as_ref().map(|run| against(&run.summary, &slo)).unwrap_or_default();
         let meets_slo = miss.is_none();
-        points.push(Tried { value, meets_slo, because: miss.map(|miss| miss.reason), bounds });
+        let classes = run.simulated.as_ref().map(by_class).unwrap_or_default();
+        points.push(Tried { value, meets_slo, because: miss.map(|miss| miss.reason), bounds, classes });
         progress.more(1);
         Ok(Some(meets_slo))
     })?;
@@ -134,6 +150,16 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
         Some(_) => ExitCode::SUCCESS,
         None => exit::infeasible(),
     })
+}
+
+/// The bounds of all classes with the values of `run`.
+fn by_class(run: &Simulation) -> Vec<ClassBound> {
+    let of = |class: &ClassResults| {
+        let name = class.name.clone();
+        let bounds = against(&class.summary, &class.slo).into_iter();
+        bounds.map(move |bound| ClassBound { class: name.clone(), bound })
+    };
+    run.classes.iter().flat_map(of).collect()
 }
 
 impl Search {
@@ -202,16 +228,19 @@ fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
     if answer.interrupted {
         text += &format!("PARTIAL: interrupted after {} simulations\n\n", answer.simulations);
     }
-    let names: Vec<String> = against(&roofcast::summary::RunSummary::default(), &spec.slo)
-        .iter()
-        .map(|bound| format!("{} {}", bound.metric, bound.percentile))
-        .collect();
+    let name = |bound: &Bounded| format!("{} {}", bound.metric, bound.percentile);
+    let mut names: Vec<String> = against(&RunSummary::default(), &spec.slo).iter().map(name).collect();
+    for class in spec.workload.iter().flat_map(|workload| &workload.classes) {
+        let bounds = against(&RunSummary::default(), &class.slo);
+        names.extend(bounds.iter().map(|bound| format!("{} {}", class.name, name(bound))));
+    }
     let mut header = vec![search.name.as_str(), "SLO"];
     header.extend(names.iter().map(String::as_str));
     let row = |tried: &Tried| {
         let mut row =
             vec![search.shown(tried.value), if tried.meets_slo { "met" } else { "missed" }.to_owned()];
-        row.extend(tried.bounds.iter().map(|bound| significant(bound.ms)));
+        let classes = tried.classes.iter().map(|class| &class.bound);
+        row.extend(tried.bounds.iter().chain(classes).map(|bound| significant(bound.ms)));
         row.resize(header.len(), "–".to_owned());
         row
     };

@@ -6,8 +6,9 @@ use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
-use roofcast::simulate::{PoolUse, RecordedSessions, Simulation};
+use roofcast::simulate::{ClassResults, PoolUse, RecordedSessions, Simulation};
 use roofcast::spec::{CostKind, Percentile};
+use roofcast::summary::Statistics;
 use roofcast::units::Bytes;
 
 pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
@@ -48,11 +49,30 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     });
     let header = ["ms", "mean", "p50", "p90", "p95", "p99", "p99.9"];
     text += &table::table(&header[..header.len() - usize::from(!last)], &rows, 1);
+    text += &classes(s);
     if let Some(b) = &s.bands {
         text += &table::line(&format!("80 % interval of the means: {}", bands(b)));
     }
     text += &load(s);
     text
+}
+
+/// Requests and latencies of each class; empty without classes.
+fn classes(s: &Simulation) -> String {
+    let row = |class: &ClassResults| {
+        let summary = &class.summary;
+        let good = class.good.map(|good| percent(good as f64 / class.requests.max(1) as f64));
+        let of = |s: &Statistics, figure: fn(&Statistics) -> f64| {
+            s.figure(figure).map_or("–".to_owned(), significant)
+        };
+        let both = |s: &Statistics| [of(s, |s| s.median), of(s, |s| s.p99)];
+        let latencies = [&summary.ttft, &summary.tpot, &summary.e2el].into_iter().flat_map(both);
+        let counts = [class.name.clone(), grouped(class.requests), good.unwrap_or("–".to_owned())];
+        counts.into_iter().chain(latencies).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = s.classes.iter().map(row).collect();
+    let header = ["class", "requests", "good", "TTFT p50", "p99", "TPOT p50", "p99", "E2EL p50", "p99"];
+    if rows.is_empty() { String::new() } else { table::table(&header, &rows, 1) }
 }
 
 /// The load and the SLO in words.
@@ -326,6 +346,9 @@ fn expense(s: &Simulation) -> String {
     let joules = e
         .joules_per_output_token
         .map_or(String::new(), |j| format!(", {} J per output token", significant(j)));
+    let carbon = e.carbon.and_then(|carbon| carbon.grams_per_million_output_tokens);
+    let carbon = carbon.map_or(String::new(), |g| format!(", {} g CO2e per million", significant(g)));
+    let joules = joules + &carbon;
     match e.dollars_per_million_output_tokens {
         Some(_) => format!(
             "{} dollars an hour, {} per million output tokens{joules}",

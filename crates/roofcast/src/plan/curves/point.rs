@@ -113,6 +113,9 @@ pub struct CurvePoint {
     pub cost_per_million_tokens: Option<f64>,
     /// Joules per output token, at the simulation's mean power; `None` if the catalog has no power.
     pub joules_per_token: Option<f64>,
+    /// Grams of CO2 equivalent per million output tokens; absent without `hardware.grid_g_per_kwh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grams_co2e_per_million_tokens: Option<f64>,
     /// Bottleneck of most of the busy time: `memory`, `compute`, `communication` or `host`.
     pub bound: &'static str,
     /// Text of the SLO bound that the point misses; `None` if it meets the SLO.

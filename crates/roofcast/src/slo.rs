@@ -1,4 +1,4 @@
-//! `[slo]`: latency bounds that a deployment must meet.
+//! Service-level objective (SLO): latency bounds that a deployment must meet, of all requests or of a class.
 //!
 //! Knows: the latencies and percentiles that can have bounds, by the keys `ttft_p99_ms`, `tpot_p90_ms` and so on,
 //! `tokens_per_s_user` as another unit of `tpot_p99_ms`, and the number of requests that may exceed a bound. Knows
@@ -164,14 +164,16 @@ impl Slo {
         self.goodput.map(|share| (share * requests as f64).ceil() as u64)
     }
 
+    /// Checks the bounds; `section` is the dotted path of their table in errors.
+    ///
     /// # Errors
     /// A bound is not a valid time, or bounds contradict each other.
-    pub(super) fn check(&self, place: &str) -> Result<()> {
+    pub(crate) fn check(&self, place: &str, section: &str) -> Result<()> {
         for bound in self.bounds() {
             if !(bound.ms > 0.0 && bound.ms <= LOOSEST_MS) {
                 let field = key(bound.metric, bound.percentile);
                 let accepted = "milliseconds above 0, up to 10^12";
-                return Err(Error::field(place, format!("slo.{field}"), shown(bound.ms), accepted));
+                return Err(Error::field(place, format!("{section}.{field}"), shown(bound.ms), accepted));
             }
         }
         for metric in Metric::ALL {
@@ -179,12 +181,17 @@ impl Slo {
             if let Some((high, low)) = all.iter().zip(all.iter().skip(1)).find(|(high, low)| low.ms > high.ms)
             {
                 let accepted = format!("at most {} of {}", high.ms, key(metric, high.percentile));
-                let field = format!("slo.{}", key(metric, low.percentile));
+                let field = format!("{section}.{}", key(metric, low.percentile));
                 return Err(Error::field(place, field, low.ms, accepted));
             }
             if self.goodput.is_some() && all.len() > 1 {
                 let found = format!("{} bounds of {}", all.len(), metric.name());
-                return Err(Error::field(place, "slo.goodput", found, "one bound per metric with a goodput"));
+                return Err(Error::field(
+                    place,
+                    format!("{section}.goodput"),
+                    found,
+                    "one bound per metric with a goodput",
+                ));
             }
         }
         let Some(share) = self.goodput else { return Ok(()) };
@@ -192,18 +199,18 @@ impl Slo {
             let accepted = "it without bounds on ITL, which a request has many of";
             return Err(Error::field(
                 place,
-                "slo.goodput",
+                format!("{section}.goodput"),
                 format!("together with {}", gaps.name()),
                 accepted,
             ));
         }
         if !(share > 0.0 && share <= 1.0) {
-            return Err(Error::field(place, "slo.goodput", share, "above 0, at most 1"));
+            return Err(Error::field(place, format!("{section}.goodput"), share, "above 0, at most 1"));
         }
         if !self.is_bounded() {
             return Err(Error::field(
                 place,
-                "slo.goodput",
+                format!("{section}.goodput"),
                 share,
                 "together with a bound such as ttft_p99_ms",
             ));
