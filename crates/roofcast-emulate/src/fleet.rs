@@ -97,6 +97,11 @@ impl Start<'_> {
                             weighs caches, run that router in front of replicas that publish KV events (--kv-events-config)";
             return Err(Error::field(place, "fleet.router", router.name(), accepted).into());
         }
+        let varied = [("fleet.failures", fleet.failures.is_some()), ("fleet.slow", fleet.slow.is_some())];
+        if let Some((field, _)) = varied.iter().find(|(_, set)| *set) {
+            let accepted = "omitted: POST /admin/replicas fails replicas of an emulated fleet";
+            return Err(Error::field(&self.place, *field, "set", accepted).into());
+        }
         if fleet.schedule.is_some() {
             let accepted = "omitted: an emulated fleet starts and stops replicas by fleet.autoscale";
             return Err(Error::field(place, "fleet.schedule", "set", accepted).into());

@@ -95,7 +95,7 @@ pub trait Replica {
     fn watch_cache(&mut self) {}
     /// Moves the records of stored and removed blocks to `into`. The owner of a block is a request number.
     fn take_changes(&mut self, _into: &mut Vec<Change>) {}
-    /// Resets the replica to an empty cache; it must have no requests.
+    /// Drops all requests and empties the cache. Counters and clock go on.
     fn restart(&mut self);
     /// Counters of the run.
     fn tally(&self) -> Cow<'_, Tally>;

@@ -8,10 +8,12 @@
 mod admission;
 mod caches;
 mod events;
+pub(crate) mod failures;
 pub mod flow;
 mod ingest;
 mod oracle;
 mod pools;
+mod queue_order;
 pub mod results;
 mod scaling;
 mod schedule;
@@ -24,6 +26,7 @@ pub use ingest::{Ingest, Servers};
 pub(crate) use oracle::Oracle;
 pub use oracle::OracleHits;
 pub(crate) use pools::Pools;
+pub use queue_order::QueueOrder;
 pub use scaling::Scaling;
 pub use way::TransferPath;
 
@@ -31,14 +34,12 @@ use crate::arrival::Arrival;
 use crate::arrival::Departure;
 use crate::clock::Ticks;
 use crate::engine::Replica;
-use crate::engine_settings::EngineSettings;
 use crate::error::{Error, Result};
 use crate::router::cache::RoutedRequest;
 use crate::router::{self, Router};
-use crate::spec::QueuePolicy;
-use crate::workload::prediction::Guesses;
 use crate::workload::{Prompt, Request, Traffic};
 use caches::Caches;
+use failures::{Change, Failures};
 use ingest::IngestedRequest;
 use results::Results;
 
@@ -59,6 +60,8 @@ pub struct Fleet {
     pub(crate) pools: Option<Pools>,
     /// Autoscaling state; `None` if all replicas are always up.
     pub(crate) scaling: Option<Scaling>,
+    /// Failures of replicas; `None` if all stay up.
+    pub(crate) failures: Option<Failures>,
     /// Limits of the queues; `None` if queues are unlimited.
     pub(crate) admission: Option<Admission>,
     /// HTTP servers in front of the replicas; `None` if they add no time.
@@ -86,7 +89,7 @@ impl Fleet {
     ) -> Fleet {
         let open = (0..replicas.len()).collect();
         let departures = Vec::new();
-        let (pools, scaling, admission, servers) = (None, None, None, None);
+        let (pools, scaling, failures, admission, servers) = (None, None, None, None, None);
         let (events, oracle) = (None, None);
         let (counts_prefixes, prefixes) = (false, FoundPrefixes::default());
         Fleet {
@@ -96,6 +99,7 @@ impl Fleet {
             results,
             pools,
             scaling,
+            failures,
             admission,
             servers,
             events,
@@ -130,9 +134,9 @@ impl Fleet {
         watch: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
         let mut events = 0_u64;
-        // True if a step may create an earlier event: an answer may cause a request, and a KV cache may move to another
-        // replica.
-        let brings = traffic.is_closed() || self.pools.is_some();
+        // True if a step may change the next event: an answer may cause a request, a KV cache may move to another replica,
+        // and failures end with the last answer.
+        let brings = traffic.is_closed() || self.pools.is_some() || self.failures.is_some();
         let mut due = self.due(traffic);
         while !self.results.missed() {
             events += 1;
@@ -150,6 +154,9 @@ impl Fleet {
                 None if due == Ticks::NEVER => break,
                 _ => match &mut self.pools {
                     Some(pools) if pools.due() == due => pools.exchange(&mut self.replicas),
+                    _ if self.failures.as_ref().is_some_and(|failures| failures.due() == due) => {
+                        self.change(traffic)
+                    }
                     _ if self.servers.as_ref().is_some_and(|servers| servers.due() == due) => {
                         self.hand_in(traffic)
                     }
@@ -163,19 +170,33 @@ impl Fleet {
             return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();
+        if let Some(failures) = &mut self.failures {
+            failures.close(self.results.end);
+        }
         if let Some(scaling) = &mut self.scaling {
             scaling.close(self.results.end, &|index| idle_since(self.replicas[index].as_ref()));
         }
         Ok(())
     }
 
-    /// Time of the next event: a request arrives, a front-end server releases one, or a KV cache arrives.
+    /// Time of the next event: a request arrives, a front-end server releases one, a KV cache arrives, or a replica fails
+    /// or returns.
     #[inline(always)]
     fn due(&self, traffic: &Traffic) -> Ticks {
         let comes = traffic.peek().map_or(Ticks::NEVER, Ticks::from);
         let moves = self.pools.as_ref().map_or(Ticks::NEVER, Pools::due);
         let passes = self.servers.as_ref().map_or(Ticks::NEVER, Servers::due);
-        comes.min(moves).min(passes)
+        let next = comes.min(moves).min(passes);
+        match &self.failures {
+            Some(failures) if next < Ticks::NEVER || self.has_work(failures) => next.min(failures.due()),
+            _ => next,
+        }
+    }
+
+    /// True if a request waits for a replica or is on one.
+    #[inline(never)]
+    fn has_work(&self, failures: &Failures) -> bool {
+        !failures.parked.is_empty() || self.replicas.iter().any(|replica| !replica.is_empty())
     }
 
     /// The busy replica whose last step ended first, and the time of that end.
@@ -224,6 +245,9 @@ impl Fleet {
                 continue;
             }
             self.oracle.iter_mut().for_each(|oracle| oracle.end(gone));
+            if let Some(failures) = &mut self.failures {
+                failures.release(index, gone.arrival.number);
+            }
             self.results.finish(gone, clock, index);
             traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
         }
@@ -239,7 +263,7 @@ impl Fleet {
     #[inline(always)]
     fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
         if let [alone] = self.replicas.as_slice() {
-            let passing = !closed && self.admission.is_none() && alone.blocked();
+            let passing = !closed && self.admission.is_none() && self.failures.is_none() && alone.blocked();
             return if passing { Ticks::NEVER } else { due };
         }
         let concerns = |other: usize| {
@@ -254,11 +278,8 @@ impl Fleet {
     fn deliver(&mut self, traffic: &mut Traffic) {
         let Some(request) = traffic.next() else { return };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
-        let load = |replicas: &[Box<dyn Replica>], servers: &Option<Servers>, index: usize| {
-            replicas[index].in_flight() + servers.as_ref().map_or(0, |servers| servers.inside(index))
-        };
         if let Some(scaling) = &mut self.scaling {
-            let load = |index: usize| load(&self.replicas, &self.servers, index);
+            let load = |index: usize| in_flight(&self.replicas, &self.servers, index);
             let in_flight = (0..self.replicas.len()).map(load).sum();
             let idle = |index: usize| idle_since(self.replicas[index].as_ref()).filter(|_| load(index) == 0);
             let starting = scaling.look(arrival.sent, in_flight, &idle, &mut self.open);
@@ -267,34 +288,78 @@ impl Fleet {
                 self.events.iter_mut().for_each(|events| events.forget(index));
             }
         }
+        self.send_or_park(arrival, request.prompt, traffic);
+    }
+
+    /// Sends a request to the server of the replica that the router chooses.
+    #[inline(always)]
+    fn send(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         let index = if self.open.len() > 1 && (self.router.weighs_caches() || self.counts_prefixes) {
-            self.choose_by_cache(&request, arrival.sent)
+            self.choose_by_cache(&arrival, &prompt)
         } else {
-            let load = |index: usize| load(&self.replicas, &self.servers, index);
-            let prefix = router::prefix(&request.prompt);
-            self.router.choose(request.user, prefix, load, &self.open)
+            let load = |index: usize| in_flight(&self.replicas, &self.servers, index);
+            self.router.choose(arrival.user, router::prefix(&prompt), load, &self.open)
         };
+        if let Some(failures) = &mut self.failures {
+            failures.hold(index, arrival, prompt.clone());
+        }
         match &mut self.servers {
-            Some(servers) => servers.take(index, arrival, request.prompt),
-            None => self.receive(index, arrival, request.prompt, traffic),
+            Some(servers) => servers.take(index, arrival, prompt),
+            None => self.receive(index, arrival, prompt, traffic),
+        }
+    }
+
+    /// Applies a failure or the return of a replica: lost requests are sent again or fail, and a replica that returns
+    /// accepts the requests that waited for one.
+    #[inline(never)]
+    fn change(&mut self, traffic: &mut Traffic) {
+        let Some(failures) = &mut self.failures else { return };
+        let Some((at, change)) = failures.change() else { return };
+        self.open.clear();
+        self.open.extend(failures.up());
+        let again = match change {
+            Change::Fails(index) => {
+                self.replicas[index].restart();
+                if let Some(servers) = &mut self.servers {
+                    servers.restart(index);
+                }
+                let lost = failures.lost(index);
+                if !failures.retry {
+                    for (arrival, _) in &lost {
+                        self.results.lose(arrival, at);
+                        traffic.refused(arrival.user, at.picoseconds());
+                    }
+                    return;
+                }
+                failures.retried += lost.len() as u64;
+                lost
+            }
+            Change::Returns(_) => std::mem::take(&mut failures.parked),
+        };
+        for (arrival, prompt) in again {
+            self.send_or_park(Arrival { at, ..arrival }, prompt, traffic);
+        }
+    }
+
+    /// Sends a request, or keeps it until a replica returns if all are down.
+    #[inline(always)]
+    fn send_or_park(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
+        match &mut self.failures {
+            Some(failures) if self.open.is_empty() => failures.parked.push((arrival, prompt)),
+            _ => self.send(arrival, prompt, traffic),
         }
     }
 
     /// Lets the router choose a replica by the contents of the caches, and counts the prompt tokens that the choice
     /// finds there.
     #[inline(never)]
-    fn choose_by_cache(&mut self, request: &Request, now: Ticks) -> usize {
-        let prompt = &request.prompt;
+    fn choose_by_cache(&mut self, arrival: &Arrival, prompt: &Prompt) -> usize {
         let known = self.events.as_mut().map_or(Vec::new(), |events| {
-            events.receive(now);
+            events.receive(arrival.at);
             events.known(prompt)
         });
         let seen = Caches { replicas: &self.replicas, servers: &self.servers, prompt, known };
-        let asked = RoutedRequest {
-            user: request.user,
-            prompt: &request.prompt,
-            input: u64::from(request.input_len),
-        };
+        let asked = RoutedRequest { user: arrival.user, prompt, input: u64::from(arrival.input) };
         let index = self.router.choose_by_cache(&asked, &seen, &self.open);
         self.prefixes.add(asked.input, index, &self.open, &seen);
         index
@@ -325,48 +390,23 @@ impl Fleet {
             }
             replica.arrive(arrival, prompt);
         } else {
+            if let Some(failures) = &mut self.failures {
+                failures.release(index, arrival.number);
+            }
             self.results.refuse(&arrival, served);
             traffic.refused(arrival.user, arrival.at.picoseconds());
         }
     }
 }
 
+/// Number of requests on a replica and in its server.
+fn in_flight(replicas: &[Box<dyn Replica>], servers: &Option<Servers>, index: usize) -> u64 {
+    replicas[index].in_flight() + servers.as_ref().map_or(0, |servers| servers.inside(index))
+}
+
 /// Time at which a replica became idle; `None` if it has work.
 fn idle_since(replica: &dyn Replica) -> Option<Ticks> {
     replica.is_empty().then(|| replica.clock())
-}
-
-/// Sort order of a queue of waiting requests.
-#[derive(Debug, Clone)]
-pub enum QueueOrder {
-    /// Order of arrival.
-    Arrival,
-    /// Priority of the requests.
-    Priority,
-    /// Predicted output length, shortest first.
-    Length(Box<Guesses>),
-}
-
-impl QueueOrder {
-    /// The queue order of a spec; `seed` draws the errors of the predictions.
-    pub fn new(settings: &EngineSettings, seed: u64) -> QueueOrder {
-        match settings.policy {
-            QueuePolicy::Fcfs if settings.sglang().is_some_and(|own| own.enable_priority_scheduling) => {
-                QueueOrder::Priority
-            }
-            QueuePolicy::Fcfs => QueueOrder::Arrival,
-            QueuePolicy::Priority => QueueOrder::Priority,
-            QueuePolicy::Sjf => QueueOrder::Length(Box::new(Guesses::new(settings.length_prediction, seed))),
-        }
-    }
-
-    fn key(&mut self, request: &Request) -> i64 {
-        match self {
-            QueueOrder::Arrival => 0,
-            QueueOrder::Priority => i64::from(request.priority),
-            QueueOrder::Length(guesses) => guesses.next(request.output_len),
-        }
-    }
 }
 
 /// A request in the form that an engine receives.

@@ -27,6 +27,7 @@ mod over_time;
 mod pareto;
 mod proof;
 mod quality;
+mod refused;
 mod search;
 mod space;
 mod told;
@@ -54,7 +55,7 @@ use crate::forecaster::Forecaster;
 use crate::kernel_time;
 use crate::model::Model;
 use crate::spec::{CostKind, Spec};
-use crate::workload::{Arrivals, Workload};
+use crate::workload::Workload;
 use demand::TrafficDemand;
 use feasibility::Judge;
 use manifest::{Served, manifests};
@@ -104,7 +105,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
     let missing =
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
-    check(spec, workload)?;
+    refused::check(spec, workload)?;
     let asked = proof::asked(spec)?;
     let over_time = over_time::asked(spec, workload)?;
     let demand = TrafficDemand::of(workload, "spec")?;
@@ -139,48 +140,6 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
         plan.simulated = found.simulated;
     }
     Ok(plan)
-}
-
-/// Refuses specs that a plan cannot answer.
-fn check(spec: &Spec, workload: &Workload) -> Result<()> {
-    let decided = [
-        ("fleet.prefill", spec.fleet.prefill.is_some()),
-        ("fleet.decode", spec.fleet.decode.is_some()),
-        ("fleet.beside", spec.fleet.beside.is_some()),
-        ("fleet.link", spec.fleet.link.is_some()),
-        ("fleet.autoscale", spec.fleet.autoscale.is_some()),
-        ("fleet.schedule", spec.fleet.schedule.is_some()),
-    ];
-    if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
-        let accepted = "omitted: the plan decides how replicas are combined ([search] has disaggregated, mixed and \
-                        link)";
-        return Err(Error::field("spec", *field, "set", accepted));
-    }
-    workload.without_classes("spec", proof::UNJUDGED_CLASSES)?;
-    if let Some(most) = workload.max_concurrency {
-        let accepted = "omitted: a plan is for all that comes, not for what a client holds back";
-        return Err(Error::field("spec", "workload.max_concurrency", most, accepted));
-    }
-    if spec.engine.speculative.as_ref().is_some_and(|s| s.draft_model.is_some()) {
-        let accepted = "draft_cost, which is the same on every deployment";
-        return Err(Error::field("spec", "engine.speculative.draft_model", "set", accepted));
-    }
-    let confidence = spec.search.as_ref().and_then(|search| search.confidence);
-    if let Some(share) = confidence.filter(|share| !(0.0..1.0).contains(share)) {
-        let accepted = "a chance from 0 to below 1, as 0.8";
-        return Err(Error::field("spec", "search.confidence", share, accepted));
-    }
-    match &workload.arrivals {
-        Arrivals::Offline | Arrivals::Burst { size: None, .. } => {
-            let accepted = "a load that lasts: a plan is for what can be sustained";
-            Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
-        }
-        Arrivals::Trace { recorded: Some(_), .. } if workload.arrivals.rate().is_none() => {
-            let accepted = "a trace over some time, or closed_loop";
-            Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// All deployments of the search. Disaggregated deployments are combined from shapes that hold the model.

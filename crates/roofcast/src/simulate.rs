@@ -28,7 +28,7 @@ use crate::units::{Bytes, Picoseconds};
 use crate::workload::{Traffic, Workload};
 pub use beside::{TpotComparison, TpotVerdict};
 pub use classes::ClassResults;
-pub use fleet_use::{FleetUse, PoolUse, ScalingUse, TransferUse};
+pub use fleet_use::{FailureUse, FleetUse, PoolUse, ScalingUse, TransferUse};
 use provision::{Provision, Requests};
 pub use provision::{has_pools, pool, uncounted};
 use serde::Serialize;
@@ -383,6 +383,7 @@ pub fn simulate_while(
     if let Some(scaling) = provision.autoscaler() {
         fleet = fleet.scaled(scaling);
     }
+    fleet.failures = provision.failures(workload.seed, place)?;
     let total = traffic.total();
     fleet.serve_while(&mut traffic, &mut |ended| watch(ended, total))?;
     let config = &provision.serving.config;

@@ -3,6 +3,7 @@
 //! Knows: names and types of keys; unknown keys are refused. Knows nothing about their meaning, which
 //! [`crate::deployment`] and [`crate::plan`] resolve.
 
+mod failures;
 mod fleet;
 mod kernels;
 pub mod keys;
@@ -15,6 +16,7 @@ pub mod settings;
 mod speculative;
 pub(crate) mod written;
 
+pub use failures::{FailureEvent, FailuresSpec, SlowSpec};
 pub use fleet::{
     AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec,
 };

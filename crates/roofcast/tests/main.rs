@@ -25,6 +25,8 @@ mod curves;
 mod driven;
 #[path = "suite/engine.rs"]
 mod engine;
+#[path = "suite/failures.rs"]
+mod failures;
 #[path = "suite/families.rs"]
 mod families;
 #[path = "suite/fleets.rs"]

@@ -429,6 +429,7 @@ impl Replica for Blocks {
         }
         self.pending.clear();
         self.leaving.clear();
+        (self.held, self.prompt_tokens, self.prepared) = (Held::default(), 0, false);
         for link in [&mut self.link, &mut self.storage] {
             *link = link.as_ref().map(Link::emptied);
         }

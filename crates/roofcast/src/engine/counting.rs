@@ -330,7 +330,10 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn restart(&mut self) {
         self.decided = None;
-        self.state.restart();
+        self.fresh = true;
+        self.ended.clear();
+        self.completed.clear();
+        self.state.restart(self.price.reaches());
     }
 
     fn tally(&self) -> Cow<'_, Tally> {

@@ -224,6 +224,8 @@ impl Replica for Ranks {
 
     fn restart(&mut self) {
         self.ranks.iter_mut().for_each(|rank| rank.restart());
+        self.balancer.restart();
+        self.reported.iter_mut().for_each(|counts| counts.fill([0; 2]));
     }
 
     fn tally(&self) -> Cow<'_, Tally> {

@@ -413,10 +413,14 @@ impl<D: Decodes> Replica for Sglang<D> {
 
     fn restart(&mut self) {
         self.scheduler = Scheduler::new(self.config.scheduler.clone());
-        self.pending = None;
+        self.rows = D::new(&Groups::one(1), self.price.reaches());
+        self.polling = AdmissionPolling::new(self.config.polling);
         self.link = self.config.host.map(|host| Link::new(host.speed));
+        (self.pending, self.prepared, self.opened) = (None, None, false);
+        self.inbox.clear();
         self.leaving.clear();
         self.fresh.clear();
+        self.departures.clear();
     }
 
     fn tally(&self) -> Cow<'_, Tally> {

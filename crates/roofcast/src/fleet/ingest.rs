@@ -112,7 +112,7 @@ impl Servers {
     #[inline(never)]
     pub(super) fn take(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
         let server = &mut self.each[index];
-        let at = server.ingest.pass(arrival.sent, u64::from(arrival.input));
+        let at = server.ingest.pass(arrival.at, u64::from(arrival.input));
         let arrival = Arrival { at, ..arrival };
         let own = (at, arrival.number, index);
         server.inside.push_back(IngestedRequest { index, arrival, prompt });
@@ -124,10 +124,21 @@ impl Servers {
     pub(super) fn pass(&mut self) -> Option<IngestedRequest> {
         let (.., index) = self.next?;
         let passing = self.each[index].inside.pop_front();
+        self.find_next();
+        passing
+    }
+
+    /// Drops the requests in the server of replica `index`.
+    pub(super) fn restart(&mut self, index: usize) {
+        self.each[index].inside.clear();
+        self.find_next();
+    }
+
+    /// Finds the next request to leave a server.
+    fn find_next(&mut self) {
         let first =
             |server: &Server| server.inside.front().map(|p| (p.arrival.at, p.arrival.number, p.index));
         self.next = self.each.iter().filter_map(first).min();
-        passing
     }
 }
 
@@ -178,7 +189,7 @@ mod tests {
         let mut servers = Servers::new(vec![idle.clone(), idle]);
         assert_eq!(servers.due(), Ticks::NEVER);
         for (number, index, sent) in [(0, 0, 0.0), (1, 0, 1.0), (2, 1, 2.0)] {
-            let arrival = Arrival { number, sent: ms(sent), ..Default::default() };
+            let arrival = Arrival { number, at: ms(sent), ..Default::default() };
             servers.take(index, arrival, Prompt::Own);
         }
         assert_eq!((servers.inside(0), servers.inside(1)), (2, 1));

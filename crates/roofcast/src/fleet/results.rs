@@ -123,6 +123,8 @@ pub struct Results {
     pub refused: u64,
     /// Number of requests that were rejected because queues were full.
     pub(crate) rejected: u64,
+    /// Number of requests that were lost with their replica.
+    pub(crate) lost: u64,
     input: u64,
     output: u64,
     good: u64,
@@ -204,7 +206,7 @@ impl Results {
     /// Sets `missed` if more requests exceed a bound than tolerated; called after each request.
     #[inline(always)]
     fn judge(&mut self) {
-        let failed = self.refused + self.rejected;
+        let failed = self.failed();
         self.missed = match self.bad {
             Some(most) => self.completed - self.good + failed > most,
             None => self.watched.iter().any(|w| w.tolerated.is_some_and(|most| w.beyond + failed > most)),
@@ -236,22 +238,35 @@ impl Results {
     /// Counts a request that is not served: rejected from a full queue if the engine `could` serve it, else refused
     /// because no engine with these settings could.
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
-        self.in_class(arrival.class, |class| class.refuse(arrival, could));
+        let count: fn(&mut Results) -> &mut u64 =
+            if could { |results| &mut results.rejected } else { |results| &mut results.refused };
+        self.fail(arrival, arrival.sent, Outcome::Refused, count);
+    }
+
+    /// Counts a request that was lost at `at` with its replica.
+    pub(crate) fn lose(&mut self, arrival: &Arrival, at: Ticks) {
+        self.fail(arrival, at, Outcome::Disconnected, |results| &mut results.lost);
+    }
+
+    /// Counts a request that ends at `at` without an answer, by `count`.
+    fn fail(&mut self, arrival: &Arrival, at: Ticks, outcome: Outcome, count: fn(&mut Results) -> &mut u64) {
+        self.in_class(arrival.class, |class| class.fail(arrival, at, outcome, count));
         if arrival.sent < self.judged_from {
             return;
         }
-        *(if could { &mut self.rejected } else { &mut self.refused }) += 1;
+        *count(self) += 1;
         self.judge();
         if self.open.is_some() {
-            self.flow.left(arrival.sent);
+            self.flow.left(at);
         }
         if let Some(records) = &mut self.records {
-            records.push(Record {
-                outcome: Outcome::Refused,
-                output_len: 0,
-                ..record(arrival, arrival.sent)
-            });
+            records.push(Record { outcome, output_len: 0, ..record(arrival, at) });
         }
+    }
+
+    /// Number of requests that ended without an answer.
+    fn failed(&self) -> u64 {
+        self.refused + self.rejected + self.lost
     }
 
     /// Records a request that replica `replica` completed at `end`.
@@ -369,7 +384,7 @@ impl Results {
     pub(crate) fn summary(&self, itl: &Distribution) -> RunSummary {
         RunSummary {
             completed: self.completed,
-            failed: self.refused + self.rejected,
+            failed: self.failed(),
             duration: (self.end - self.first.unwrap_or_default()).seconds(),
             total_input_tokens: self.input,
             total_output_tokens: self.output,

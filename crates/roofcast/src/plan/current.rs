@@ -8,7 +8,8 @@
 
 use super::demand::TrafficDemand;
 use super::feasibility::deployment;
-use super::proof::{Runner, Trial, UNJUDGED_CLASSES, asked, lengthened, missed};
+use super::proof::{Runner, Trial, asked, lengthened, missed};
+use super::refused::UNJUDGED_CLASSES;
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};

@@ -81,7 +81,7 @@ pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Pla
 
 /// Refuses specs for which there are no curves.
 fn check(spec: &Spec, workload: &Workload) -> Result<()> {
-    super::check(spec, workload)?;
+    super::refused::check(spec, workload)?;
     let search = spec.search.as_ref();
     let set = [
         ("search.disaggregated", search.is_some_and(|search| search.disaggregated)),

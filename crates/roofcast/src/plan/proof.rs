@@ -31,10 +31,6 @@ pub struct Headroom {
     pub share: f64,
 }
 
-/// Reason for which a plan refuses classes of requests.
-pub(super) const UNJUDGED_CLASSES: &str =
-    "omitted in a plan, which judges all requests by [slo]: simulate --find judges classes";
-
 /// Default number of requests of a run.
 const REQUESTS: u64 = 10_000;
 /// Largest number of requests that a spec may ask for.

@@ -164,9 +164,11 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Empties the cache of an idle replica.
-    pub(crate) fn restart(&mut self) {
-        self.cache = Cache::new(&self.config);
+    /// Drops all requests and empties the cache; counters and clock go on.
+    pub(crate) fn restart(&mut self, reaches: &[u64]) {
+        let State { config, tally, clock, timeline, .. } =
+            std::mem::replace(self, State::new(self.config.clone(), reaches));
+        *self = State { tally, clock, timeline, ..State::new(config, reaches) };
     }
 
     /// Adds a request to the queue; `prefix` describes the part of its tokens that other requests can share.

@@ -24,11 +24,30 @@ pub struct FleetUse {
     pub transfers: Option<TransferUse>,
     /// Number of replicas over time; `None` without autoscaling.
     pub autoscale: Option<ScalingUse>,
+    /// Failures of replicas; absent without `fleet.failures`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<FailureUse>,
     /// Prompt tokens found in the prefix caches of chosen replicas; `None` if the router had no choice.
     pub prefixes: Option<FoundPrefixes>,
     /// Prompt tokens that an oracle would find; `None` if it was not asked, or for a run with too many blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oracle: Option<OracleHits>,
+}
+
+/// Failures of replicas in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailureUse {
+    /// Number of failures.
+    pub count: u64,
+    /// Number of times that a request of a failed replica was sent again.
+    pub retried: u64,
+    /// Number of requests that failed with their replica.
+    pub lost: u64,
+    /// Seconds in which replicas were down, summed over replicas.
+    pub down_s: f64,
+    /// Fraction of the run in which a replica was up, on average over replicas.
+    pub availability: f64,
 }
 
 /// Starts and stops of replicas in a run.
@@ -122,6 +141,13 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         beside: provision.beside.as_ref().map(|p| pool(p, beside)),
         transfers,
         autoscale: scaling,
+        failures: fleet.failures.as_ref().map(|failures| FailureUse {
+            count: failures.count,
+            retried: failures.retried,
+            lost: fleet.results.lost,
+            down_s: failures.down.seconds(),
+            availability: failures.availability(fleet.results.end),
+        }),
         prefixes: Some(fleet.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
         oracle: fleet.oracle.as_ref().and_then(|oracle| oracle.hits(provision.cached_tokens())),
     }

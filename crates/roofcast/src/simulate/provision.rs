@@ -10,13 +10,14 @@ use crate::deployment::Deployment;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
+use crate::fleet::failures::Failures;
 use crate::fleet::{Ingest, Pools, Scaling, Servers, TransferPath};
 use crate::forecaster::Forecaster;
 use crate::parallelism::RequestedParallelism;
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
-use crate::spec::{FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind};
+use crate::spec::{CostKind, FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind, SlowSpec};
 use crate::units::Picoseconds;
 use std::iter::repeat_n;
 use std::ops::Range;
@@ -39,6 +40,8 @@ pub(super) struct ResolvedPool {
     policy: Policy,
     /// Mean context of a request in tokens.
     context: u64,
+    /// The pool's slower replicas; `None` if all are equal.
+    slow: Option<SlowSpec>,
 }
 
 /// Mean properties of a workload's requests.
@@ -54,7 +57,7 @@ impl ResolvedPool {
     fn of(forecaster: Forecaster, requests: Requests) -> Result<ResolvedPool> {
         let Requests { context, shared } = requests;
         let (config, policy) = EngineConfig::resolve(&forecaster.deployment, context, shared)?;
-        Ok(ResolvedPool { forecaster, config, policy, context })
+        Ok(ResolvedPool { forecaster, config, policy, context, slow: None })
     }
 
     /// The accelerator on which the pool runs.
@@ -74,8 +77,12 @@ impl ResolvedPool {
 
     fn replicas(&self, seed: u64, leap: bool) -> impl Iterator<Item = Result<Box<dyn Replica>>> {
         let settings = || (self.config.clone(), self.policy.clone());
-        (0..self.count())
-            .map(move |_| engine::replica(&self.forecaster, settings(), self.context, seed, leap))
+        (0..self.count()).map(move |index| {
+            let slow = self.slow.filter(|slow| index < slow.replicas);
+            let slow = slow.map(|slow| self.forecaster.clone().slowed(slow.factor));
+            let forecaster = slow.as_ref().unwrap_or(&self.forecaster);
+            engine::replica(forecaster, settings(), self.context, seed, leap)
+        })
     }
 }
 
@@ -109,6 +116,7 @@ impl Provision {
             }
             (None, None) => None,
         };
+        varied(forecaster, fleet, place)?;
         if let Some(scaled) = scaled {
             return Provision::scaling(forecaster, fleet, scaled, requests, place);
         }
@@ -119,7 +127,11 @@ impl Provision {
                     let accepted = "omitted without fleet.prefill and fleet.decode";
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
-                let serving = ResolvedPool::of(forecaster.clone(), requests)?;
+                let mut serving = ResolvedPool::of(forecaster.clone(), requests)?;
+                if let Some(slow) = &fleet.slow {
+                    slow.check(place, serving.count())?;
+                    serving.slow = Some(*slow);
+                }
                 let beside = fleet.beside.as_ref().map(|spec| beside(forecaster, spec, requests, place));
                 let beside = beside.transpose()?;
                 weighed(fleet, place)?;
@@ -183,6 +195,14 @@ impl Provision {
     pub(super) fn autoscaler(&self) -> Option<Scaling> {
         let planned = self.fleet.schedule.as_ref().map(Scaling::planned);
         self.fleet.autoscale.map(Scaling::new).or(planned)
+    }
+
+    /// Failures of the replicas; `None` if all stay up.
+    pub(super) fn failures(&self, seed: u64, place: &str) -> Result<Option<Failures>> {
+        let Some(spec) = &self.fleet.failures else { return Ok(None) };
+        let count = self.serving.count() + self.beside.as_ref().map_or(0, ResolvedPool::count);
+        spec.check(place, count)?;
+        Ok(Some(Failures::new(spec, count as usize, seed)))
     }
 
     /// The replicas in order of pool: prefill, serving, on other accelerators.
@@ -301,6 +321,29 @@ impl Provision {
             },
         }
     }
+}
+
+/// Refuses failures and slow replicas where they are not simulated.
+fn varied(forecaster: &Forecaster, fleet: &FleetSpec, place: &str) -> Result<()> {
+    let slow_limit = fleet.slow.is_some() && forecaster.deployment.engine.cost == CostKind::Limit;
+    if slow_limit {
+        let accepted = "omitted with engine.cost = \"limit\", which no machine falls short of";
+        return Err(Error::field(place, "fleet.slow", "set", accepted));
+    }
+    let others = [
+        ("fleet.prefill", fleet.prefill.is_some() || fleet.decode.is_some()),
+        ("fleet.autoscale", fleet.autoscale.is_some()),
+        ("fleet.schedule", fleet.schedule.is_some()),
+    ];
+    let Some((other, _)) = others.iter().find(|(_, set)| *set) else { return Ok(()) };
+    for (field, set) in [("fleet.failures", fleet.failures.is_some()), ("fleet.slow", fleet.slow.is_some())] {
+        if set {
+            let accepted =
+                format!("omitted with {other}: only replicas that are all alike and always wanted vary");
+            return Err(Error::field(place, field, "set", accepted));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a weight that is out of range, or whose pool is missing.

@@ -1,5 +1,6 @@
 //! `[fleet]`: how replicas share the traffic.
 
+use super::failures::{FailuresSpec, SlowSpec};
 use super::keys::about;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ pub struct FleetSpec {
     pub autoscale: Option<AutoscaleSpec>,
     /// Schedule: replicas that start and stop at planned times.
     pub schedule: Option<ScheduleSpec>,
+    /// Failures: replicas that lose their requests and restart.
+    pub failures: Option<FailuresSpec>,
+    /// Replicas that are slower than the others.
+    pub slow: Option<SlowSpec>,
 }
 
 impl FleetSpec {

@@ -56,7 +56,7 @@ pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 19] = [
+const SECTIONS: [(&str, &str); 21] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -73,6 +73,8 @@ const SECTIONS: [(&str, &str); 19] = [
     ("fleet.beside", "Further replicas, on other accelerators."),
     ("fleet.autoscale", "Replicas that start and stop with the load."),
     ("fleet.schedule", "Replicas that start and stop at planned times."),
+    ("fleet.failures", "Replicas that fail and restart."),
+    ("fleet.slow", "Replicas that are slower than the others."),
     ("fleet.routing", "Weights and thresholds of the routers that weigh caches."),
     ("slo", "What requests must get."),
     ("search", "What a plan chooses from."),
@@ -289,6 +291,12 @@ keys! {
     toml("fleet.schedule.interval_s", Real, "length of an interval in seconds"),
     toml("fleet.schedule.startup_s", Real, "seconds from the start of a replica until it accepts requests; the replica starts this much before it is wanted [default: 0]"),
     toml("fleet.schedule.replicas", Wholes, "number of replicas that accept requests in each interval; the last number applies after the last interval"),
+    toml("fleet.failures.mtbf_s", Real, "mean seconds between a replica's start and its failure, exponential (mean time between failures); or events"),
+    toml("fleet.failures.restart_s", Real, "seconds from a failure until the replica accepts requests, with an empty cache"),
+    toml("fleet.failures.retry", Switch, "whether requests of a failed replica are sent again, from the beginning; otherwise they fail [default: true]"),
+    toml("fleet.failures.events", Toml, "planned failures in place of mtbf_s, as in [{ replica = 0, at_s = 60 }]"),
+    toml("fleet.slow.replicas", Whole, "number of replicas, the first ones, that are slower than the others"),
+    toml("fleet.slow.factor", Real, "factor on the times of their steps, as in 1.3"),
     key("slo.ttft_p99_ms", "ttft-p99", Real, "time to first token, 99th percentile, ms"),
     rare("slo.ttft_p999_ms", "ttft-p999", Real, "time to first token, 99.9th percentile, ms"),
     rare("slo.ttft_p95_ms", "ttft-p95", Real, "time to first token, 95th percentile, ms"),
@@ -358,8 +366,18 @@ mod tests {
     fn every_key_of_a_spec_is_here() {
         // Other names of max_num_seqs and block_size, and keys that are sections.
         let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
-        let sections =
-            ["arrivals", "prefix", "prefill", "decode", "beside", "autoscale", "schedule", "routing"];
+        let sections = [
+            "arrivals",
+            "prefix",
+            "prefill",
+            "decode",
+            "beside",
+            "autoscale",
+            "schedule",
+            "failures",
+            "slow",
+            "routing",
+        ];
         let mut count = 0;
         for (section, with) in [
             ("model", ""),
@@ -376,6 +394,8 @@ mod tests {
             ("fleet.beside", ""),
             ("fleet.autoscale", ""),
             ("fleet.schedule", ""),
+            ("fleet.failures", ""),
+            ("fleet.slow", ""),
             ("fleet.routing", ""),
             ("slo", ""),
             ("search", ""),

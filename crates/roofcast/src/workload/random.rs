@@ -22,6 +22,7 @@ pub(crate) enum Purpose {
     Turns,
     Acceptance,
     Class,
+    Failures,
 }
 
 /// One stream of random numbers.
@@ -38,7 +39,7 @@ impl Stream {
     }
 
     /// Stream number `part` of a purpose; part 0 is [`Stream::new`].
-    pub(super) fn part(seed: u64, purpose: Purpose, part: u64) -> Stream {
+    pub(crate) fn part(seed: u64, purpose: Purpose, part: u64) -> Stream {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(purpose as u64 | part << 32);
         Stream { rng, spare: None }
@@ -65,7 +66,7 @@ impl Stream {
 
     /// A draw from the exponential distribution with mean 1.
     #[inline]
-    pub(super) fn exponential(&mut self) -> f64 {
+    pub(crate) fn exponential(&mut self) -> f64 {
         -log(self.unit())
     }
 

@@ -6,7 +6,7 @@ use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
-use roofcast::simulate::{ClassResults, PoolUse, RecordedSessions, Simulation};
+use roofcast::simulate::{ClassResults, FailureUse, PoolUse, RecordedSessions, Simulation};
 use roofcast::spec::{CostKind, Percentile};
 use roofcast::summary::Statistics;
 use roofcast::units::Bytes;
@@ -34,6 +34,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
         ("KV cache", cache(s)),
     ];
     facts.extend(s.sessions.as_ref().map(|ended| ("sessions", sessions(ended))));
+    facts.extend(s.fleet.failures.as_ref().map(|failed| ("failures", failures(failed))));
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(s.fleet.oracle.as_ref().map(|hits| ("oracle", oracle(hits))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
@@ -85,7 +86,7 @@ fn asked(spec: &Spec) -> String {
 /// Requests completed per second while others arrived. After the last arrival a run only drains, which does not show
 /// the sustainable rate, so that time is left out. If too little remains, the whole run counts.
 pub(super) fn answered_per_s(s: &Simulation) -> f64 {
-    let ended = s.summary.completed + s.refused + s.rejected;
+    let ended = s.summary.completed + s.summary.failed;
     let long_enough = !s.interrupted && s.load.too_short_below.is_none();
     match (s.load.stable_per_s, s.load.offered_per_s.filter(|_| long_enough)) {
         (Some(stable), _) => stable,
@@ -96,7 +97,7 @@ pub(super) fn answered_per_s(s: &Simulation) -> f64 {
 
 /// Seconds from the last arrival to the last answer, if they are a considerable part of the run.
 fn drain_s(s: &Simulation) -> Option<f64> {
-    let came = s.summary.completed + s.refused + s.rejected;
+    let came = s.summary.completed + s.summary.failed;
     let span = came.saturating_sub(1) as f64 / s.load.offered_per_s.filter(|_| !s.interrupted)?;
     Some(s.summary.duration - span).filter(|drain| *drain >= 0.05 * s.summary.duration)
 }
@@ -204,6 +205,17 @@ fn oracle(hits: &OracleHits) -> String {
         share(hits.found_tokens),
         share(hits.most_tokens),
         grouped(hits.capacity_tokens)
+    )
+}
+
+/// Failures of replicas, and what became of their requests.
+fn failures(f: &FailureUse) -> String {
+    let lost = if f.lost > 0 { format!(", {} lost", grouped(f.lost)) } else { String::new() };
+    format!(
+        "{}, {} requests sent again{lost}; replicas up {} of the time",
+        grouped(f.count),
+        grouped(f.retried),
+        percent(f.availability)
     )
 }
 

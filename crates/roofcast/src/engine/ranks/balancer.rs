@@ -36,6 +36,12 @@ impl Balancer {
         Balancer { balance, turn: 0, known: vec![[0; 2]; ranks], next: Ticks::ZERO }
     }
 
+    /// Resets the counts and the turn: all ranks are idle.
+    pub(super) fn restart(&mut self) {
+        (self.turn, self.next) = (0, Ticks::ZERO);
+        self.known.fill([0; 2]);
+    }
+
     /// Chooses the rank of a request that arrives at time `at`; `reported` are the counts that the ranks reported last.
     pub(super) fn choose(&mut self, at: Ticks, reported: &[Counts]) -> usize {
         if self.balance == Balance::Score && at >= self.next {
