@@ -551,6 +551,14 @@ export interface Factors {
   throughput: [number, number];
 }
 
+export interface FailureUse {
+  count: number;
+  retried: number;
+  lost: number;
+  down_s: number;
+  availability: number;
+}
+
 export interface FleetUse {
   accelerators: number;
   prefill: PoolUse | null;
@@ -558,6 +566,7 @@ export interface FleetUse {
   beside: PoolUse | null;
   transfers: TransferUse | null;
   autoscale: ScalingUse | null;
+  failures?: FailureUse;
   prefixes: FoundPrefixes | null;
   oracle?: OracleHits;
 }

@@ -100,7 +100,7 @@ impl Start<'_> {
         let varied = [("fleet.failures", fleet.failures.is_some()), ("fleet.slow", fleet.slow.is_some())];
         if let Some((field, _)) = varied.iter().find(|(_, set)| *set) {
             let accepted = "omitted: POST /admin/replicas fails replicas of an emulated fleet";
-            return Err(Error::field(&self.place, *field, "set", accepted).into());
+            return Err(Error::field(&self.launch.place, *field, "set", accepted).into());
         }
         if fleet.schedule.is_some() {
             let accepted = "omitted: an emulated fleet starts and stops replicas by fleet.autoscale";

@@ -1014,6 +1014,26 @@ class ExpertsTouched(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class FailureUse(Part):
+    """Failures of replicas in a run."""
+
+    count: int
+    """Number of failures."""
+
+    retried: int
+    """Number of times that a request of a failed replica was sent again."""
+
+    lost: int
+    """Number of requests that failed with their replica."""
+
+    down_s: float
+    """Seconds in which replicas were down, summed over replicas."""
+
+    availability: float
+    """Fraction of the run in which a replica was up, on average over replicas."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class FleetUse(Part):
     """The replicas of a run, by pool."""
 
@@ -1037,6 +1057,9 @@ class FleetUse(Part):
 
     prefixes: FoundPrefixes | None
     """Prompt tokens found in the prefix caches of chosen replicas; ``None`` if the router had no choice."""
+
+    failures: FailureUse | None = None
+    """Failures of replicas; absent without ``fleet.failures``."""
 
     oracle: OracleHits | None = None
     """Prompt tokens that an oracle would find; absent if it was not asked, or for a run with too many blocks."""
