@@ -1,7 +1,6 @@
 //! Settings of an engine, resolved from `[engine]`: the release, sizes of a step, and the keys of its scheduler.
 //!
-//! Knows: the defaults of absent keys, and which keys belong to which scheduler. Defaults that depend on the memory
-//! are provided by [`crate::deployment`]. Code that uses a deployment reads these settings, never the spec.
+//! Knows: the defaults of absent keys. Defaults that depend on the memory are provided by [`crate::deployment`]. Code that uses a deployment reads these settings, never the spec.
 
 mod own;
 mod tier;
@@ -143,6 +142,7 @@ pub(crate) struct Defaults {
 impl EngineSettings {
     /// Resolves the settings of `spec`; absent sizes come from `defaults`.
     pub(crate) fn resolve(spec: &EngineSpec, defaults: Defaults) -> Result<EngineSettings> {
+        let spec = &spec.own();
         let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
@@ -181,7 +181,7 @@ impl EngineSettings {
                 .scheduler_reserve_full_isl
                 .unwrap_or(profile.scheduler_reserve_full_isl),
             watermark: spec.watermark.unwrap_or(profile.watermark),
-            swap_space: spec.swap_space.unwrap_or(SWAP_SPACE),
+            swap_space: spec.vllm.swap_space.unwrap_or(SWAP_SPACE),
             language_model_only: spec.language_model_only.unwrap_or(false),
             enforce_eager: spec.enforce_eager.unwrap_or(false),
             attention_backend: spec.attention_backend,
@@ -196,7 +196,7 @@ impl EngineSettings {
                 block_size: spec.block_size,
                 max_cudagraph_capture_size: spec.max_cudagraph_capture_size,
             },
-            own: Own::resolve(spec, &profile, max_num_batched_tokens, block_size),
+            own: Own::resolve(spec, max_num_batched_tokens, block_size),
         })
     }
 

@@ -291,7 +291,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         router: spec.fleet.router.name(),
         enable_chunked_prefill: run.settings.enable_chunked_prefill,
         enable_prefix_caching: run.settings.enable_prefix_caching,
-        host_tier_gib: spec.engine.kv_offloading_size.filter(|gib| *gib > 0.0),
+        host_tier_gib: spec.engine.vllm.kv_offloading_size.filter(|gib| *gib > 0.0),
         num_speculative_tokens: spec.engine.speculative.as_ref().map(|s| s.num_speculative_tokens),
         max_num_batched_tokens: u64::from(run.settings.max_num_batched_tokens),
         max_num_seqs: run.settings.max_num_seqs,

@@ -7,6 +7,7 @@ use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::scheduler;
 use crate::spec::keys::{KEYS, SpecKey};
+use crate::spec::sections::nested;
 use crate::spec::settings::{get, put};
 use crate::spec::written::{Absent, write};
 use crate::spec::{KvLayout, SchedulerKind, Spec};
@@ -18,12 +19,12 @@ pub type Sections = [&'static str];
 /// The spec of `table` as TOML with comments. Defaults of `sections` are filled in with their resolved values, and
 /// common keys that are still absent are comments. A parse of the text gives equal answers.
 pub fn text(
-    mut table: Table,
+    table: Table,
     spec: &Spec,
     deployment: Option<&Deployment>,
     sections: &Sections,
 ) -> Result<String> {
-    let mut comments = Vec::new();
+    let (mut table, mut comments) = (nested(table), Vec::new());
     for (path, value, neutral) in defaults(spec, deployment)? {
         let section = path.split('.').next().unwrap_or_default();
         // A plan has a separate default for the number of requests.
@@ -44,6 +45,7 @@ pub fn text(
 
 /// A starter spec: the keys of `table`, and every other key as a comment with its default.
 pub fn starter(table: &Table, spec: &Spec) -> String {
+    let table = &nested(table.clone());
     write(table, &absent(table, spec, &[], |key| key.path != "model.path"))
 }
 

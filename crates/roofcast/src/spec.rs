@@ -8,10 +8,12 @@ mod fleet;
 mod kernels;
 pub mod keys;
 pub mod number;
+mod own;
 pub mod quoted;
 mod release;
 mod scheduling;
 mod search;
+pub mod sections;
 pub mod settings;
 mod speculative;
 pub(crate) mod written;
@@ -21,6 +23,7 @@ pub use fleet::{
     AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec,
 };
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
+pub use own::{SglangSpec, TensorrtLlmSpec, VllmSpec};
 pub use release::{EngineKind, Release};
 pub use scheduling::{
     CostKind, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, QueuePolicy,
@@ -34,9 +37,10 @@ use crate::precision::Dtype;
 pub use crate::slo::{Metric, Percentile, Slo, SloBound, key as slo_key};
 use crate::workload::Workload;
 pub(crate) use crate::workload::prediction::Prediction;
-use keys::about;
+use keys::{SpecKey, about};
 use serde::Deserialize;
 use std::path::PathBuf;
+use toml::de::DeTable;
 
 /// A whole spec file. Every section is optional; a verb reports the sections that it needs and that are missing.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -135,7 +139,8 @@ pub struct ParallelismSpec {
     pub replicas: Option<u64>,
 }
 
-/// `[engine]`: settings by vLLM's names; vLLM's defaults apply to absent keys.
+/// `[engine]`: settings by vLLM's names; vLLM's defaults apply to absent keys. Keys that only one engine has are in the
+/// section of that engine.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
@@ -152,14 +157,6 @@ pub struct EngineSpec {
     #[doc = about!("engine.max_num_seqs")]
     #[serde(alias = "max_running_requests")]
     pub max_num_seqs: Option<u64>,
-    #[doc = about!("engine.max_num_active_seqs")]
-    pub max_num_active_seqs: Option<u64>,
-    #[doc = about!("engine.max_num_queued_reqs")]
-    pub max_num_queued_reqs: Option<u64>,
-    #[doc = about!("engine.max_num_queued_tokens")]
-    pub max_num_queued_tokens: Option<u64>,
-    #[doc = about!("engine.prefill_schedule_interval")]
-    pub prefill_schedule_interval: Option<u64>,
     #[doc = about!("engine.max_num_batched_tokens")]
     pub max_num_batched_tokens: Option<u64>,
     #[doc = about!("engine.block_size")]
@@ -177,88 +174,14 @@ pub struct EngineSpec {
     pub enable_chunked_prefill: Option<bool>,
     #[doc = about!("engine.enable_prefix_caching")]
     pub enable_prefix_caching: Option<bool>,
-    #[doc = about!("engine.long_prefill_token_threshold")]
-    pub long_prefill_token_threshold: Option<u64>,
     #[doc = about!("engine.policy")]
     pub policy: QueuePolicy,
-    #[doc = about!("engine.schedule_policy")]
-    pub schedule_policy: SchedulePolicy,
-    #[doc = about!("engine.chunked_prefill_size")]
-    pub chunked_prefill_size: Option<i64>,
-    #[doc = about!("engine.max_prefill_tokens")]
-    pub max_prefill_tokens: Option<u64>,
-    #[doc = about!("engine.enable_mixed_chunk")]
-    pub enable_mixed_chunk: Option<bool>,
-    #[doc = about!("engine.schedule_conservativeness")]
-    pub schedule_conservativeness: Option<f64>,
-    #[doc = about!("engine.prefill_max_requests")]
-    pub prefill_max_requests: Option<u64>,
-    #[doc = about!("engine.disable_radix_cache")]
-    pub disable_radix_cache: Option<bool>,
-    #[doc = about!("engine.max_mamba_cache_size")]
-    pub max_mamba_cache_size: Option<u64>,
-    #[doc = about!("engine.mamba_full_memory_ratio")]
-    pub mamba_full_memory_ratio: Option<f64>,
-    #[doc = about!("engine.mamba_radix_cache_strategy")]
-    pub mamba_radix_cache_strategy: Option<MambaStrategy>,
-    #[doc = about!("engine.enable_hierarchical_cache")]
-    pub enable_hierarchical_cache: Option<bool>,
-    #[doc = about!("engine.hicache_ratio")]
-    pub hicache_ratio: Option<f64>,
-    #[doc = about!("engine.hicache_size")]
-    pub hicache_size: Option<f64>,
-    #[doc = about!("engine.hicache_write_policy")]
-    pub hicache_write_policy: Option<WritePolicy>,
-    #[doc = about!("engine.kv_offloading_size")]
-    pub kv_offloading_size: Option<f64>,
-    #[doc = about!("engine.kv_offloading_backend")]
-    pub kv_offloading_backend: Option<KvOffloadingBackend>,
-    #[doc = about!("engine.kv_offloading_eviction_policy")]
-    pub kv_offloading_eviction_policy: Option<EvictionPolicy>,
-    #[doc = about!("engine.kv_offloading_store_threshold")]
-    pub kv_offloading_store_threshold: Option<u32>,
-    #[doc = about!("engine.kv_offloading_prompt_only")]
-    pub kv_offloading_prompt_only: Option<bool>,
-    #[doc = about!("engine.kv_storage_size")]
-    pub kv_storage_size: Option<f64>,
-    #[doc = about!("engine.kv_storage_read_gb_s")]
-    pub kv_storage_read_gb_s: Option<f64>,
-    #[doc = about!("engine.kv_storage_write_gb_s")]
-    pub kv_storage_write_gb_s: Option<f64>,
-    #[doc = about!("engine.kv_storage_latency_ms")]
-    pub kv_storage_latency_ms: Option<f64>,
-    #[doc = about!("engine.disable_overlap_schedule")]
-    pub disable_overlap_schedule: Option<bool>,
-    #[doc = about!("engine.retraction_policy")]
-    pub retraction_policy: Option<RetractionPolicy>,
-    #[doc = about!("engine.enable_priority_scheduling")]
-    pub enable_priority_scheduling: Option<bool>,
-    #[doc = about!("engine.schedule_low_priority_values_first")]
-    pub schedule_low_priority_values_first: Option<bool>,
-    #[doc = about!("engine.disable_priority_preemption")]
-    pub disable_priority_preemption: Option<bool>,
-    #[doc = about!("engine.priority_scheduling_preemption_threshold")]
-    pub priority_scheduling_preemption_threshold: Option<i64>,
     /// Accuracy of the output lengths by which `policy = "sjf"` sorts.
     pub length_prediction: Prediction,
     #[doc = about!("engine.scheduler_reserve_full_isl")]
     pub scheduler_reserve_full_isl: Option<bool>,
     #[doc = about!("engine.watermark")]
     pub watermark: Option<f64>,
-    #[doc = about!("engine.async_scheduling")]
-    pub async_scheduling: Option<bool>,
-    #[doc = about!("engine.scheduler_recv_interval")]
-    pub scheduler_recv_interval: Option<u64>,
-    #[doc = about!("engine.batch_wait_timeout_iters")]
-    pub batch_wait_timeout_iters: Option<u64>,
-    #[doc = about!("engine.batch_wait_max_tokens_ratio")]
-    pub batch_wait_max_tokens_ratio: Option<f64>,
-    #[doc = about!("engine.disable_overlap_scheduler")]
-    pub disable_overlap_scheduler: Option<bool>,
-    #[doc = about!("engine.attention_dp_enable_balance")]
-    pub attention_dp_enable_balance: Option<bool>,
-    #[doc = about!("engine.attention_dp_time_out_iters")]
-    pub attention_dp_time_out_iters: Option<u64>,
     #[doc = about!("engine.mamba_ssm_dtype")]
     pub mamba_ssm_dtype: Option<StateDtype>,
     #[doc = about!("engine.language_model_only")]
@@ -275,16 +198,22 @@ pub struct EngineSpec {
     pub fuse_layers: Option<bool>,
     #[doc = about!("engine.frontend")]
     pub frontend: Frontend,
-    #[doc = about!("engine.preemption_mode")]
-    pub preemption_mode: PreemptionMode,
-    #[doc = about!("engine.swap_space")]
-    pub swap_space: Option<f64>,
     #[doc = about!("engine.reservation")]
     pub reservation: ReservationKind,
     #[doc = about!("engine.kv_layout")]
     pub kv_layout: Option<KvLayout>,
     /// Speculative decoding: drafts that the model verifies; off if absent.
     pub speculative: Option<SpeculativeSpec>,
+    /// Keys that only vLLM has.
+    pub vllm: VllmSpec,
+    /// Keys that only SGLang has.
+    pub sglang: SglangSpec,
+    /// Keys that only TensorRT-LLM has.
+    #[serde(rename = "tensorrt-llm")]
+    pub tensorrt_llm: TensorrtLlmSpec,
+    /// Keys that stand in `[engine]` although another engine than the spec's has them.
+    #[serde(skip)]
+    pub foreign: Vec<&'static SpecKey>,
 }
 
 impl HardwareSpec {
@@ -332,33 +261,73 @@ impl EngineSpec {
     pub fn scheduler(&self) -> SchedulerKind {
         self.scheduler.or_else(|| self.kind().scheduler()).unwrap_or_default()
     }
+
+    /// True if the section of `engine` counts: of the engine that is named, and of the engine whose scheduler runs.
+    fn counts(&self, engine: EngineKind) -> bool {
+        engine == self.kind() || EngineKind::with(self.scheduler()) == Some(engine)
+    }
+
+    /// The spec without the sections of engines that do not count.
+    pub(crate) fn own(&self) -> EngineSpec {
+        let mut own = self.clone();
+        if !self.counts(EngineKind::Vllm) {
+            own.vllm = VllmSpec::default();
+        }
+        if !self.counts(EngineKind::Sglang) {
+            own.sglang = SglangSpec::default();
+        }
+        if !self.counts(EngineKind::TensorrtLlm) {
+            own.tensorrt_llm = TensorrtLlmSpec::default();
+        }
+        own
+    }
+
+    /// A key that is set although the scheduler does not have it; `None` without one.
+    pub(crate) fn misplaced(&self) -> Option<&'static SpecKey> {
+        let own = self.own();
+        let in_engine = (self.reservation != ReservationKind::default()).then_some("reservation");
+        let set = [own.vllm.set(), own.sglang.set(), own.tensorrt_llm.set()].into_iter().flatten();
+        let set = set.chain(in_engine).filter_map(|name| keys::at(&format!("engine.{name}")));
+        let lacks =
+            |key: &&SpecKey| !key.schedulers.is_empty() && !key.schedulers.contains(&self.scheduler());
+        self.foreign.iter().copied().chain(set).find(lacks)
+    }
 }
 
 impl Spec {
     /// Parses TOML, in which numbers may be quoted as [`quoted`] describes; `place` names the file in errors.
     pub fn parse(place: &str, text: &str) -> Result<Spec> {
         let text = &*quoted::unquoted(text);
-        let parsed = toml::Deserializer::parse(text).map_err(|e| Error::toml(place, text, "", &e))?;
-        let spec: Spec = serde_path_to_error::deserialize(parsed).map_err(|e| {
-            let path = e.path().to_string();
+        let mut table = DeTable::parse(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        let moved = sections::nest(place, table.get_mut())?;
+        let spec = serde_path_to_error::deserialize(toml::Deserializer::from(table)).map_err(|e| {
+            let path = sections::as_written(e.path().to_string(), &moved);
             Error::toml(place, text, &path, &e.into_inner())
-        })?;
-        spec.check(place)?;
-        Ok(spec)
+        });
+        Spec::checked(spec?, place, moved)
     }
 
     /// Parses a TOML table; `place` names it in errors.
-    pub fn of_table(place: &str, table: toml::Table) -> Result<Spec> {
+    pub fn of_table(place: &str, mut table: toml::Table) -> Result<Spec> {
         let whole = table.clone();
-        let spec: Spec = serde_path_to_error::deserialize(table).map_err(|e| {
+        let moved = sections::nest(place, &mut table)?;
+        let spec = serde_path_to_error::deserialize(table).map_err(|e| {
             let (path, message) = (e.path().to_string(), e.inner().message());
+            let path = sections::as_written(path, &moved);
             // For an untagged type, the parser's message does not include the value that was found.
             let found = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
             let found = found.map(ToString::to_string);
             Error::Parse { place: place.to_owned(), message: told(&path, message, found.as_deref()) }
-        })?;
-        spec.check(place)?;
-        Ok(spec)
+        });
+        Spec::checked(spec?, place, moved)
+    }
+
+    /// A parsed spec with checks of single keys; `moved` are the keys of one engine that stood in `[engine]`.
+    fn checked(mut self, place: &str, moved: Vec<&'static SpecKey>) -> Result<Spec> {
+        let foreign = |key: &&SpecKey| key.owner().is_some_and(|owner| !self.engine.counts(owner));
+        self.engine.foreign = moved.into_iter().filter(foreign).collect();
+        self.check(place)?;
+        Ok(self)
     }
 
     fn check(&self, place: &str) -> Result<()> {

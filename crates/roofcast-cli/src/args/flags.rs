@@ -109,7 +109,7 @@ impl<S: Sections> FromArgMatches for Flags<S> {
         for (key, flag, _) in keys::<S>() {
             let off = || key.kind == ValueType::Switch && matches.get_flag(&negative(flag));
             let given = matches.get_one::<Value>(flag).cloned().or_else(|| off().then(|| false.into()));
-            settings.extend(given.map(|value| Setting::new(key.path, value)));
+            settings.extend(given.map(|value| Setting::new(&key.flat(), value)));
         }
         Ok(Flags { settings, sections: PhantomData })
     }

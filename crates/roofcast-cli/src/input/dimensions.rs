@@ -5,7 +5,7 @@
 
 use super::values::{numbers, refused, settings as values_of};
 use roofcast::Error;
-use roofcast::spec::keys::KEYS;
+use roofcast::spec::keys;
 use roofcast::spec::settings::{self, Setting};
 use toml::Value;
 
@@ -45,8 +45,8 @@ impl Dimension {
             let found = format!("{name} together with {}", flag.name());
             return Err(Error::field("arguments", "--sweep", found, "one of the two"));
         }
-        let values = values_of(path, values).map_err(|why| refused(text, &why))?;
-        Ok(Dimension { path: path.to_owned(), values })
+        let values = values_of(&path, values).map_err(|why| refused(text, &why))?;
+        Ok(Dimension { path, values })
     }
 
     /// The last part of the dotted key, as a column's title.
@@ -97,7 +97,7 @@ pub(crate) fn beside(dimensions: &[Dimension], values: &[Value], axis: usize) ->
 pub(crate) fn titled(path: &str, own: &[(&str, &str)]) -> String {
     let short = path.rsplit('.').next().unwrap_or(path);
     let of_verb = own.iter().find(|(key, _)| *key == path).map(|(_, about)| *about);
-    let about = of_verb.or_else(|| KEYS.iter().find(|key| key.path == path).map(|key| key.about));
+    let about = of_verb.or_else(|| keys::at(path).map(|key| key.about));
     let words = about.and_then(|about| about.split([',', ';', '[', ':']).next()).map(str::trim);
     match words {
         Some(words) if words == short => short.to_owned(),

@@ -13,6 +13,7 @@ use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
 use roofcast::command::{self, Longest};
 use roofcast::deployment::DeploymentOptions;
+use roofcast::spec::sections::nested;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
 use roofcast::spec::{Spec, quoted};
 use roofcast::version::Version;
@@ -242,7 +243,7 @@ fn set(text: &str) -> Result<Setting> {
     let wrong = || Error::field("arguments", "--set", format!("{text:?}"), accepted);
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     let path = settings::path(name.trim()).ok_or_else(wrong)?;
-    Ok(Setting::new(path, values::setting(path, value.trim())))
+    Ok(Setting::new(&path, values::setting(&path, value.trim())))
 }
 
 /// A question: the spec with all settings, and the catalog to resolve it with.
@@ -375,7 +376,7 @@ impl Scenario {
     /// The spec of a deployment that a plan found: this spec without its search and without the keys `dropped`,
     /// overridden by the keys of `found`.
     pub(crate) fn deployed(&self, found: &Table, dropped: &[&str]) -> String {
-        let mut table = absolute(self.table.clone());
+        let mut table = nested(absolute(self.table.clone()));
         for key in dropped {
             let (section, key) = key.split_once('.').unwrap_or((key, ""));
             if let Some(section) = table.get_mut(section).and_then(toml::Value::as_table_mut) {

@@ -1,7 +1,7 @@
 //! The values of a sweep: ranges of whole numbers, and lists.
 
 use roofcast::Error;
-use roofcast::spec::keys::{KEYS, ValueType};
+use roofcast::spec::keys::{self, ValueType};
 use roofcast::spec::number::{self, Unit};
 use std::iter::successors;
 
@@ -69,7 +69,7 @@ pub(crate) fn settings(path: &str, text: &str) -> Result<Vec<toml::Value>, Strin
 /// Reads a value of the key at `path`: a number or time if the key holds one, `true` or `false`, TOML in brackets or
 /// quotes, else a word. Values that do not fit the key are refused later, when the spec is read.
 pub(crate) fn setting(path: &str, word: &str) -> toml::Value {
-    let kind = KEYS.iter().find(|key| key.path == path).map(|key| key.kind);
+    let kind = keys::at(path).map(|key| key.kind);
     let of_key = match (kind, Unit::of_key(path)) {
         (Some(ValueType::Whole), _) => number::whole(word).map(toml::Value::from),
         (Some(ValueType::Real), Some(unit)) => number::time(word, unit).map(toml::Value::from),

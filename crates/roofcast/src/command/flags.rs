@@ -5,7 +5,7 @@
 
 use super::{PLACE, ServeCommand};
 use crate::error::{Error, Result};
-use crate::spec::keys::{KEYS, ValueType};
+use crate::spec::keys::{self, ValueType};
 use crate::spec::number;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -163,7 +163,7 @@ fn is_flag(word: &str) -> bool {
 
 /// The flag's value in the type of the spec key at `path`.
 pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
-    let kind = KEYS.iter().find(|key| key.path == path).map_or(ValueType::Word, |key| key.kind);
+    let kind = keys::at(path).map_or(ValueType::Word, |key| key.kind);
     match kind {
         ValueType::Whole => whole(given, i64::MIN).map(Value::from),
         ValueType::Real => match given.value.parse::<f64>() {

@@ -105,7 +105,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
 fn kept(engine: &EngineSpec, p: Parallelism, model: &Model, mib: f64) -> f64 {
     let ranks = p.stage_ranks() * p.pp;
     let (chunk, batch) = by_memory(engine, mib, p.stage_ranks());
-    let chunk = engine.chunked_prefill_size.and_then(|n| u64::try_from(n).ok()).unwrap_or(chunk);
+    let chunk = engine.sglang.chunked_prefill_size.and_then(|n| u64::try_from(n).ok()).unwrap_or(chunk);
     let bound = engine.max_num_seqs.filter(|_| engine.release().is_since(SMALL_RAISED));
     let batch = bound.map_or(batch, |bound| batch.min(bound));
     let mut kept = 512.0 + chunk.max(2048) as f64 * 1.5 + batch as f64 * 2.0 + ranks as f64 / 8.0 * GIB;

@@ -4,7 +4,7 @@
 //! Knows: the defaults of the keys, and which keys require another key. [`crate::memory`] knows the tokens that fit.
 
 use crate::error::{Error, Result};
-use crate::spec::{EngineSpec, EvictionPolicy, KvOffloadingBackend, QueuePolicy, SchedulerKind, WritePolicy};
+use crate::spec::{EngineSpec, EvictionPolicy, KvOffloadingBackend, QueuePolicy, WritePolicy};
 
 /// SGLang's default size of HiCache: host tokens per device token.
 const HICACHE_RATIO: f64 = 2.0;
@@ -65,24 +65,24 @@ pub(crate) struct StorageSettings {
 impl HostTierSettings {
     /// Takes the host tier from `spec`; a size of 0 disables it.
     pub(super) fn of(spec: &EngineSpec) -> Option<HostTierSettings> {
-        if spec.enable_hierarchical_cache == Some(true) {
+        if spec.sglang.enable_hierarchical_cache == Some(true) {
             return Some(HostTierSettings::HiCache(HiCacheSettings {
-                ratio: spec.hicache_ratio.unwrap_or(HICACHE_RATIO),
-                gb: spec.hicache_size.unwrap_or(0.0),
-                write_policy: spec.hicache_write_policy.unwrap_or_default(),
+                ratio: spec.sglang.hicache_ratio.unwrap_or(HICACHE_RATIO),
+                gb: spec.sglang.hicache_size.unwrap_or(0.0),
+                write_policy: spec.sglang.hicache_write_policy.unwrap_or_default(),
             }));
         }
-        let gib = spec.kv_offloading_size.filter(|gib| *gib != 0.0)?;
+        let gib = spec.vllm.kv_offloading_size.filter(|gib| *gib != 0.0)?;
         Some(HostTierSettings::Offloading(OffloadSettings {
             gib,
-            eviction_policy: spec.kv_offloading_eviction_policy.unwrap_or_default(),
-            store_threshold: spec.kv_offloading_store_threshold.unwrap_or(0),
-            offload_prompt_only: spec.kv_offloading_prompt_only.unwrap_or(true),
-            storage: spec.kv_storage_size.filter(|gib| *gib != 0.0).map(|gib| StorageSettings {
+            eviction_policy: spec.vllm.kv_offloading_eviction_policy.unwrap_or_default(),
+            store_threshold: spec.vllm.kv_offloading_store_threshold.unwrap_or(0),
+            offload_prompt_only: spec.vllm.kv_offloading_prompt_only.unwrap_or(true),
+            storage: spec.vllm.kv_storage_size.filter(|gib| *gib != 0.0).map(|gib| StorageSettings {
                 gib,
-                read_gb_s: spec.kv_storage_read_gb_s.unwrap_or(STORAGE_GB_S),
-                write_gb_s: spec.kv_storage_write_gb_s.unwrap_or(STORAGE_GB_S),
-                latency_ms: spec.kv_storage_latency_ms.unwrap_or(STORAGE_LATENCY_MS),
+                read_gb_s: spec.vllm.kv_storage_read_gb_s.unwrap_or(STORAGE_GB_S),
+                write_gb_s: spec.vllm.kv_storage_write_gb_s.unwrap_or(STORAGE_GB_S),
+                latency_ms: spec.vllm.kv_storage_latency_ms.unwrap_or(STORAGE_LATENCY_MS),
             }),
         }))
     }
@@ -100,23 +100,20 @@ impl HostTierSettings {
 pub(super) fn check(spec: &EngineSpec) -> Result<()> {
     let refused = |field: &str, accepted: &str| Err(Error::field("engine", field, "set", accepted));
     let keys = [
-        ("kv_offloading_backend", spec.kv_offloading_backend.is_some()),
-        ("kv_offloading_eviction_policy", spec.kv_offloading_eviction_policy.is_some()),
-        ("kv_offloading_store_threshold", spec.kv_offloading_store_threshold.is_some()),
-        ("kv_offloading_prompt_only", spec.kv_offloading_prompt_only.is_some()),
+        ("kv_offloading_backend", spec.vllm.kv_offloading_backend.is_some()),
+        ("kv_offloading_eviction_policy", spec.vllm.kv_offloading_eviction_policy.is_some()),
+        ("kv_offloading_store_threshold", spec.vllm.kv_offloading_store_threshold.is_some()),
+        ("kv_offloading_prompt_only", spec.vllm.kv_offloading_prompt_only.is_some()),
     ];
-    if let Some((field, _)) = keys.into_iter().find(|(_, set)| *set && spec.kv_offloading_size.is_none()) {
+    if let Some((field, _)) = keys.into_iter().find(|(_, set)| *set && spec.vllm.kv_offloading_size.is_none())
+    {
         return refused(field, "with kv_offloading_size");
     }
     check_storage(spec)?;
     let Some(HostTierSettings::Offloading(_)) = HostTierSettings::of(spec) else { return Ok(()) };
-    if spec.kv_offloading_backend == Some(KvOffloadingBackend::Lmcache) {
+    if spec.vllm.kv_offloading_backend == Some(KvOffloadingBackend::Lmcache) {
         let accepted = "native: LMCache's connector is not modelled";
         return Err(Error::field("engine", "kv_offloading_backend", "lmcache", accepted));
-    }
-    if spec.scheduler() != SchedulerKind::Vllm {
-        let accepted = "the scheduler vllm, or the key omitted; SGLang has enable_hierarchical_cache";
-        return refused("kv_offloading_size", accepted);
     }
     if spec.policy != QueuePolicy::Fcfs || spec.speculative.is_some() {
         return refused("kv_offloading_size", "with policy fcfs and without drafts");
@@ -131,22 +128,22 @@ pub(super) fn check(spec: &EngineSpec) -> Result<()> {
 fn check_storage(spec: &EngineSpec) -> Result<()> {
     let refused = |field: &str, accepted: &str| Err(Error::field("engine", field, "set", accepted));
     let rates = [
-        ("kv_storage_read_gb_s", spec.kv_storage_read_gb_s),
-        ("kv_storage_write_gb_s", spec.kv_storage_write_gb_s),
-        ("kv_storage_latency_ms", spec.kv_storage_latency_ms),
+        ("kv_storage_read_gb_s", spec.vllm.kv_storage_read_gb_s),
+        ("kv_storage_write_gb_s", spec.vllm.kv_storage_write_gb_s),
+        ("kv_storage_latency_ms", spec.vllm.kv_storage_latency_ms),
     ];
-    let size = spec.kv_storage_size;
+    let size = spec.vllm.kv_storage_size;
     if let Some((field, _)) = rates.into_iter().find(|(_, rate)| rate.is_some() && size.is_none()) {
         return refused(field, "with kv_storage_size");
     }
     if size.is_none_or(|gib| gib == 0.0) {
         return Ok(());
     }
-    if spec.kv_offloading_size.is_none_or(|gib| gib == 0.0) {
+    if spec.vllm.kv_offloading_size.is_none_or(|gib| gib == 0.0) {
         let accepted = "with kv_offloading_size: all data pass through vLLM's host tier; SGLang's storage is not modelled";
         return refused("kv_storage_size", accepted);
     }
-    if spec.kv_offloading_store_threshold.is_some_and(|offers| offers >= 2) {
+    if spec.vllm.kv_offloading_store_threshold.is_some_and(|offers| offers >= 2) {
         return refused("kv_offloading_store_threshold", "below 2 with kv_storage_size, as in vLLM");
     }
     Ok(())

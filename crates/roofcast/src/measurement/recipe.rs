@@ -217,13 +217,13 @@ pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     spec.max_num_batched_tokens =
         recipe.max_num_batched_tokens.map(|b| b.of(row)).or(spec.max_num_batched_tokens);
     spec.max_num_seqs = recipe.max_num_seqs.or(spec.max_num_seqs);
-    spec.scheduler_recv_interval = recipe.scheduler_recv_interval;
-    spec.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
-    spec.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;
-    spec.attention_dp_enable_balance = recipe.attention_dp_enable_balance;
-    spec.attention_dp_time_out_iters = recipe.attention_dp_time_out_iters;
+    spec.sglang.scheduler_recv_interval = recipe.scheduler_recv_interval;
+    spec.tensorrt_llm.batch_wait_timeout_iters = recipe.batch_wait_timeout_iters;
+    spec.tensorrt_llm.batch_wait_max_tokens_ratio = recipe.batch_wait_max_tokens_ratio;
+    spec.tensorrt_llm.attention_dp_enable_balance = recipe.attention_dp_enable_balance;
+    spec.tensorrt_llm.attention_dp_time_out_iters = recipe.attention_dp_time_out_iters;
     spec.enforce_eager = recipe.enforce_eager;
-    spec.async_scheduling = recipe.async_scheduling;
+    spec.vllm.async_scheduling = recipe.async_scheduling;
     spec.max_cudagraph_capture_size = recipe.max_cudagraph_capture_size;
     spec.frontend = recipe.frontend;
 }
@@ -352,7 +352,7 @@ mod tests {
         ] {
             let told = spec("inferencemax_raw", "vllm", model, chip, 8, 64);
             assert_eq!(
-                (told.max_cudagraph_capture_size, told.async_scheduling),
+                (told.max_cudagraph_capture_size, told.vllm.async_scheduling),
                 (captured, Some(true)),
                 "{chip}"
             );

@@ -108,7 +108,7 @@ impl RowSettings {
             }
             "max_num_batched_tokens" | "max_num_tokens" => engine.max_num_batched_tokens = entry.count()?,
             "chunked_prefill_size" => {
-                engine.chunked_prefill_size = entry.count()?.and_then(|n| i64::try_from(n).ok());
+                engine.sglang.chunked_prefill_size = entry.count()?.and_then(|n| i64::try_from(n).ok());
             }
             "max_model_len" | "max_seq_len" => engine.max_model_len = entry.count()?,
             "gpu_memory_utilization" | "gpu_mem_util" | "mem_fraction_static" => {
@@ -116,7 +116,7 @@ impl RowSettings {
             }
             "enable_prefix_caching" | "prefix_caching" => engine.enable_prefix_caching = entry.switch(),
             "chunked_prefill" | "enable_chunked_prefill" => engine.enable_chunked_prefill = entry.switch(),
-            "async_scheduling" => engine.async_scheduling = entry.switch(),
+            "async_scheduling" => engine.vllm.async_scheduling = entry.switch(),
             "max_cudagraph_capture_size" => engine.max_cudagraph_capture_size = entry.count_from(0)?,
             "enforce_eager" => engine.enforce_eager = entry.switch(),
             "served" => engine.served = entry.switch(),
@@ -158,13 +158,14 @@ impl RowSettings {
         spec.enforce_eager = told.enforce_eager.or(spec.enforce_eager);
         spec.served = told.served.or(spec.served);
         if spec.kind() == EngineKind::Sglang {
-            spec.chunked_prefill_size = told.chunked_prefill_size.or(spec.chunked_prefill_size);
+            spec.sglang.chunked_prefill_size =
+                told.sglang.chunked_prefill_size.or(spec.sglang.chunked_prefill_size);
         }
         // The keys below exist in vLLM only.
         if spec.kind() == EngineKind::Vllm {
             spec.max_model_len = told.max_model_len.or(spec.max_model_len);
             spec.enable_chunked_prefill = told.enable_chunked_prefill.or(spec.enable_chunked_prefill);
-            spec.async_scheduling = told.async_scheduling.or(spec.async_scheduling);
+            spec.vllm.async_scheduling = told.vllm.async_scheduling.or(spec.vllm.async_scheduling);
             // Without a common prefix the cache has no hits, so that only "off" has an effect.
             spec.enable_prefix_caching = told.enable_prefix_caching.filter(|on| !on);
         }

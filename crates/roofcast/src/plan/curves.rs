@@ -145,8 +145,16 @@ impl Drawing<'_> {
         let space = self.judge.space;
         let budgets = self.judge.spec.search.as_ref().is_some_and(|s| !s.max_num_batched_tokens.is_empty());
         let key = |index: usize| {
-            let ReplicaShape { chip, weights, kv, cut, max_num_batched_tokens, max_num_seqs, told } =
-                &space.shapes[index];
+            let ReplicaShape {
+                chip,
+                weights,
+                kv,
+                cut,
+                max_num_batched_tokens,
+                max_num_seqs,
+                told,
+                host_gib: _,
+            } = &space.shapes[index];
             let told = ReplicaSettings { router: None, ..told.clone() };
             let tokens = max_num_batched_tokens.filter(|_| budgets);
             (chip.id.clone(), weights.clone(), kv.clone(), *cut, tokens, *max_num_seqs, told)

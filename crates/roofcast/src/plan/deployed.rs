@@ -45,8 +45,8 @@ pub(super) fn sections(base: &Spec, spec: &Spec, model: Option<&Model>) -> toml:
     }
     put("engine", "enable_chunked_prefill", spec.engine.enable_chunked_prefill.map(toml::Value::from));
     put("engine", "enable_prefix_caching", spec.engine.enable_prefix_caching.map(toml::Value::from));
-    let tier = spec.engine.kv_offloading_size.filter(|_| !search.kv_offloading_size.is_empty());
-    put("engine", "kv_offloading_size", tier.map(toml::Value::from));
+    let tier = spec.engine.vllm.kv_offloading_size.filter(|_| !search.kv_offloading_size.is_empty());
+    put("engine.vllm", "kv_offloading_size", tier.map(toml::Value::from));
     if spec.fleet.router != base.fleet.router {
         put("fleet", "router", word(spec.fleet.router));
     }

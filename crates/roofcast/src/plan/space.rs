@@ -64,6 +64,8 @@ pub(super) struct ReplicaShape {
     pub(super) max_num_batched_tokens: Option<u64>,
     pub(super) max_num_seqs: Option<u64>,
     pub(super) told: ReplicaSettings,
+    /// GiB of the host tier of each engine.
+    pub(super) host_gib: f64,
 }
 
 impl ReplicaShape {
@@ -139,8 +141,6 @@ pub(super) struct SearchSpace {
     pub(super) most: u64,
     /// Dollars per hour for one GiB of host memory.
     host_price: f64,
-    /// GiB of the host tier of each engine, as the spec sets it.
-    host_gib: f64,
 }
 
 /// The error for an empty search: its engines run on none of its accelerators, or no number of accelerators allows the
@@ -186,6 +186,7 @@ impl SearchSpace {
                             max_num_batched_tokens: tokens,
                             max_num_seqs: seqs,
                             told: told.clone(),
+                            host_gib: told.host_gib(spec),
                         };
                         for told in told.iter().filter(|told| told.runs_on(chip, spec)) {
                             shapes.extend(settings(&search, spec, chip).map(|set| shape(told, set)));
@@ -204,7 +205,6 @@ impl SearchSpace {
             least: search.min_accelerators.unwrap_or(1),
             most,
             host_price: search.host_memory_price.unwrap_or(0.0),
-            host_gib: spec.engine.kv_offloading_size.unwrap_or(0.0),
         })
     }
 
@@ -238,8 +238,7 @@ impl SearchSpace {
     pub(super) fn host_dollars(&self, candidate: &Candidate) -> f64 {
         let engines = |pool: CandidatePool| {
             let shape = &self.shapes[pool.shape];
-            let gib = shape.told.kv_offloading_size.map_or(self.host_gib, |gib| gib as f64);
-            gib * (pool.replicas * shape.cut.attention_dp) as f64
+            shape.host_gib * (pool.replicas * shape.cut.attention_dp) as f64
         };
         self.host_price * (engines(candidate.serving) + candidate.beside.map_or(0.0, engines))
     }

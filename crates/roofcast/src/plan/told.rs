@@ -7,7 +7,7 @@ use super::launch::vendors;
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::router::Routing;
-use crate::spec::{EngineKind, SearchSpec, Spec};
+use crate::spec::{EngineKind, EngineSpec, SearchSpec, Spec};
 use crate::workload::Arrivals;
 
 /// Settings of engine and router, other than sizes of a step; the spec applies to `None` values.
@@ -26,22 +26,33 @@ pub(super) struct ReplicaSettings {
 impl ReplicaSettings {
     /// Applies these settings to `spec`.
     pub(super) fn lay(&self, spec: &mut Spec) {
-        if let Some(name) = &self.engine {
-            spec.engine.scheduler = EngineKind::of(name).scheduler();
-            if spec.engine.name() != name {
-                spec.engine.version = None;
-            }
-            spec.engine.name = Some(name.clone());
-        }
         spec.fleet.router = self.router.unwrap_or(spec.fleet.router);
-        spec.engine.enable_chunked_prefill =
-            self.enable_chunked_prefill.or(spec.engine.enable_chunked_prefill);
-        spec.engine.enable_prefix_caching = self.enable_prefix_caching.or(spec.engine.enable_prefix_caching);
-        spec.engine.kv_offloading_size =
-            self.kv_offloading_size.map(|gib| gib as f64).or(spec.engine.kv_offloading_size);
-        if self.speculative == Some(false) {
-            spec.engine.speculative = None;
+        spec.engine = self.engine_spec(&spec.engine);
+    }
+
+    /// The settings of the engine, from `base`, without the sections of other engines.
+    fn engine_spec(&self, base: &EngineSpec) -> EngineSpec {
+        let mut engine = base.clone();
+        if let Some(name) = &self.engine {
+            engine.scheduler = EngineKind::of(name).scheduler();
+            if engine.name() != name {
+                engine.version = None;
+            }
+            engine.name = Some(name.clone());
         }
+        engine.enable_chunked_prefill = self.enable_chunked_prefill.or(engine.enable_chunked_prefill);
+        engine.enable_prefix_caching = self.enable_prefix_caching.or(engine.enable_prefix_caching);
+        engine.vllm.kv_offloading_size =
+            self.kv_offloading_size.map(|gib| gib as f64).or(engine.vllm.kv_offloading_size);
+        if self.speculative == Some(false) {
+            engine.speculative = None;
+        }
+        engine.own()
+    }
+
+    /// GiB of vLLM's host tier of each engine; 0 without one.
+    pub(super) fn host_gib(&self, base: &Spec) -> f64 {
+        self.engine_spec(&base.engine).vllm.kv_offloading_size.unwrap_or(0.0)
     }
 
     /// False if the engine of these settings, or else of the spec, is known not to run on `chip`.
@@ -105,7 +116,15 @@ pub(super) fn told(search: &SearchSpec, spec: &Spec, shared: bool) -> Result<Vec
     let all = vary(all, &search.enable_chunked_prefill, |told, on| told.enable_chunked_prefill = Some(on));
     let all = vary(all, &search.enable_prefix_caching, |told, on| told.enable_prefix_caching = Some(on));
     let all = vary(all, sizes, |told, gib| told.kv_offloading_size = Some(gib));
-    Ok(vary(all, &search.speculative, |told, on| told.speculative = Some(on)))
+    let mut all = vary(all, &search.speculative, |told, on| told.speculative = Some(on));
+    // Other engines than vLLM have no size of a host tier to choose.
+    let unlike = |told: &ReplicaSettings| told.kv_offloading_size.unwrap_or(0) as f64 > told.host_gib(spec);
+    all.retain(|told| !unlike(told));
+    if all.is_empty() {
+        let accepted = "with 0, or with the engine vllm, which has such a host tier";
+        return Err(Error::field("spec", "search.kv_offloading_size", format!("{sizes:?}"), accepted));
+    }
+    Ok(all)
 }
 
 /// Every item of `all` combined with every item of `values`; `all` unchanged if `values` is empty.

@@ -46,8 +46,6 @@ pub(crate) struct Profile {
     pub(crate) shares_cache_by_slots: bool,
     /// Supported layouts of the KV cache in memory.
     pub(crate) layouts: &'static [KvLayout],
-    /// Keys of a spec that this scheduler supports and others do not.
-    pub(crate) keys: &'static [&'static str],
 }
 
 impl Profile {
@@ -73,7 +71,6 @@ impl Profile {
             balance: None,
             shares_cache_by_slots: false,
             layouts: &[KvLayout::Paged, KvLayout::Flashinfer],
-            keys: &[],
         }
     }
 

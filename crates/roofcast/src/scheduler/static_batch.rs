@@ -15,7 +15,6 @@ pub(super) fn profile() -> Profile {
     Profile {
         reserves: true,
         layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Contiguous],
-        keys: &["reservation"],
         ..Profile::whole(Policy::Static, Reservation::Max)
     }
 }

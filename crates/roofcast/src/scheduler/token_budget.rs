@@ -15,14 +15,6 @@ use crate::scheduler::state::decodes::Decodes;
 use crate::spec::KvLayout;
 
 const LAYOUTS: &[KvLayout] = &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention];
-const HOLDING: &[&str] = &[
-    "batch_wait_timeout_iters",
-    "disable_overlap_scheduler",
-    "batch_wait_max_tokens_ratio",
-    "attention_dp_enable_balance",
-    "attention_dp_time_out_iters",
-];
-
 /// The version from which vLLM schedules a step while the previous one runs (AsyncScheduler).
 pub(crate) const ASYNC_SINCE: &str = "0.14.0";
 
@@ -35,14 +27,6 @@ pub(super) fn vllm() -> Profile {
         decides_ahead: true,
         balance: Some(Balance::Score),
         layouts: LAYOUTS,
-        keys: &[
-            "long_prefill_token_threshold",
-            "async_scheduling",
-            "max_num_active_seqs",
-            "max_num_queued_reqs",
-            "max_num_queued_tokens",
-            "prefill_schedule_interval",
-        ],
         ..Profile::chunked(Policy::TokenBudget)
     }
 }
@@ -81,7 +65,6 @@ pub(super) fn max_utilization() -> Profile {
         max_num_batched_tokens: Some(8192),
         enable_chunked_prefill: false,
         scheduler_reserve_full_isl: false,
-        keys: HOLDING,
         ..Profile::chunked(Policy::TokenBudget)
     }
 }

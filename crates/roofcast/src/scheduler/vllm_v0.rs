@@ -16,7 +16,6 @@ pub(super) fn profile() -> Profile {
         block_size: 16,
         watermark: 0.01,
         layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention],
-        keys: &["preemption_mode"],
         ..Profile::whole(Policy::VllmV0, Reservation::Prompt)
     }
 }

@@ -1,7 +1,10 @@
-//! Every key of a spec: its path, its flag and its description.
+//! Every key of a spec: its path, its flag, the schedulers that have it, and its description.
 //!
 //! Knows: name, type and one line of description for each key, from which flags, `--help`, sweeps and the comments of a
-//! written spec are generated. Knows nothing about how keys depend on each other.
+//! written spec are generated; and the schedulers of a key that not all schedulers have, from which refusals follow.
+//! Knows nothing about how keys depend on each other.
+
+use super::{EngineKind, SchedulerKind};
 
 /// Types of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub enum ValueType {
 /// One key of a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpecKey {
-    /// Dotted path, as in `engine.max_num_seqs`.
+    /// Dotted path, as in `engine.max_num_seqs` or, for a key that one engine has, `engine.sglang.hicache_ratio`.
     pub path: &'static str,
     /// Name of the flag without dashes; `None` if only `--set` sets the key.
     pub flag: Option<&'static str>,
@@ -35,6 +38,8 @@ pub struct SpecKey {
     pub about: &'static str,
     /// True if the short help omits the key.
     pub rare: bool,
+    /// Schedulers that have the key; empty if all schedulers accept it.
+    pub(crate) schedulers: &'static [SchedulerKind],
 }
 
 impl SpecKey {
@@ -42,13 +47,41 @@ impl SpecKey {
     pub fn section(&self) -> &'static str {
         self.path.split('.').next().unwrap_or_default()
     }
+
+    /// The key's name within its section: `hicache_ratio` for `engine.sglang.hicache_ratio`.
+    pub fn name(&self) -> &'static str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// The only engine that has the key, in whose section of `[engine]` it stands; `None` for other keys.
+    pub(crate) fn owner(&self) -> Option<EngineKind> {
+        let (section, _) = self.path.strip_prefix("engine.")?.split_once('.')?;
+        Some(EngineKind::of(section)).filter(|kind| *kind != EngineKind::Other)
+    }
+
+    /// The path at which flags set the key. A key that one engine has is set in `[engine]`, so that it is refused
+    /// under other engines.
+    pub fn flat(&self) -> String {
+        self.owner().map_or_else(|| self.path.to_owned(), |_| format!("engine.{}", self.name()))
+    }
+
+    /// True if `path` is the key's path, or the path at which flags set it.
+    fn is_at(&self, path: &str) -> bool {
+        let flat = || path.strip_prefix("engine.") == Some(self.name()) && self.owner().is_some();
+        self.path == path || flat()
+    }
+}
+
+/// The key at a dotted path; a key that one engine has is also found at its path in `[engine]`.
+pub fn at(path: &str) -> Option<&'static SpecKey> {
+    KEYS.iter().find(|key| key.is_at(path))
 }
 
 /// The key with this path or flag. Dashes and underscores are equivalent, and `users` is the concurrency.
 pub(crate) fn find(name: &str) -> Option<&'static SpecKey> {
     let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
     let named = |key: &&SpecKey| key.flag == Some(flag.as_str()) && key.section() != "search";
-    KEYS.iter().find(|key| key.path == name).or_else(|| KEYS.iter().find(named))
+    at(name).or_else(|| KEYS.iter().find(named))
 }
 
 /// Description of a section; `None` if it has no description.
@@ -56,13 +89,16 @@ pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 21] = [
+const SECTIONS: [(&str, &str); 24] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
     ("parallelism", "How it is shared."),
     ("engine", "The engine's settings, by vLLM's names where vLLM has them."),
     ("engine.speculative", "Drafts that the model verifies."),
+    ("engine.vllm", "Keys that only vLLM has; other engines ignore them."),
+    ("engine.sglang", "Keys that only SGLang has; other engines ignore them."),
+    ("engine.tensorrt-llm", "Keys that only TensorRT-LLM has; other engines ignore them."),
     ("engine.length_prediction", "How well policy \"sjf\" knows an output's length."),
     ("workload", "The traffic; lengths are tokens."),
     ("workload.arrivals", "When requests come."),
@@ -81,15 +117,32 @@ const SECTIONS: [(&str, &str); 21] = [
 ];
 
 const fn key(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
-    SpecKey { path, flag: Some(flag), kind, about, rare: false }
+    SpecKey { path, flag: Some(flag), kind, about, rare: false, schedulers: &[] }
 }
 
 const fn rare(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
-    SpecKey { path, flag: Some(flag), kind, about, rare: true }
+    SpecKey { path, flag: Some(flag), kind, about, rare: true, schedulers: &[] }
+}
+
+/// Declares the functions that make a rare key of some schedulers.
+macro_rules! of_schedulers {
+    ($($function:ident: $($scheduler:ident)*;)*) => { $(
+        const fn $function(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
+            SpecKey { schedulers: &[$(SchedulerKind::$scheduler),*], ..rare(path, flag, kind, about) }
+        }
+    )* };
+}
+
+of_schedulers! {
+    vllm: Vllm;
+    vllm_v0: VllmV0;
+    sglang: Sglang;
+    tensorrt_llm: TensorrtLlm TensorrtLlmMaxUtilization;
+    reserving: Static Orca;
 }
 
 const fn toml(path: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
-    SpecKey { path, flag: None, kind, about, rare: true }
+    SpecKey { path, flag: None, kind, about, rare: true, schedulers: &[] }
 }
 
 use ValueType::{Real, Switch, Toml, Whole, Wholes, Word, Words};
@@ -134,7 +187,6 @@ keys! {
     key("engine.scheduler", "scheduler", Word, "scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, … [default: the engine's, else vllm]"),
     key("engine.cost", "cost", Word, "price of a step: limit or forecast [default: forecast]"),
     key("engine.max_num_seqs", "max-num-seqs", Whole, "sequences that run at once [default: vLLM's for the chip]"),
-    rare("engine.max_num_active_seqs", "max-num-active-seqs", Whole, "vLLM's second bound on the sequences that run at one time"),
     key("engine.max_num_batched_tokens", "max-num-batched-tokens", Whole, "token budget of a step [default: vLLM's for the chip]"),
     key("engine.block_size", "block-size", Whole, "tokens of a KV block [default: the scheduler's]"),
     rare("engine.num_gpu_blocks", "num-gpu-blocks", Whole, "KV blocks [default: as many as fit]"),
@@ -142,52 +194,12 @@ keys! {
     key("engine.max_model_len", "max-model-len", Whole, "longest sequence that is served, in tokens [default: the model's]"),
     rare("engine.enable_chunked_prefill", "enable-chunked-prefill", Switch, "whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"),
     key("engine.enable_prefix_caching", "enable-prefix-caching", Switch, "whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"),
-    rare("engine.max_num_queued_reqs", "max-num-queued-reqs", Whole, "requests of a replica, waiting or running, beyond which its server refuses new ones"),
-    rare("engine.max_num_queued_tokens", "max-num-queued-tokens", Whole, "prompt tokens without a first token from which a replica's server refuses requests"),
-    rare("engine.prefill_schedule_interval", "prefill-schedule-interval", Whole, "steps from one prefill to the next while requests decode; before vLLM 0.33 only in data-parallel engines"),
-    rare("engine.long_prefill_token_threshold", "long-prefill-token-threshold", Whole, "most tokens of one prompt in a step while others wait; 0 is no bound"),
     rare("engine.policy", "policy", Word, "order of the queue: fcfs, priority, sjf [default: fcfs]"),
-    rare("engine.schedule_policy", "schedule-policy", Word, "SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"),
-    rare("engine.chunked_prefill_size", "chunked-prefill-size", Whole, "SGLang's token budget of a step with prompts, beyond which a prompt is chunked; -1 keeps prompts whole"),
-    rare("engine.max_prefill_tokens", "max-prefill-tokens", Whole, "SGLang's most prompt tokens of a step; the first prompt may exceed this if prompts are whole"),
-    rare("engine.enable_mixed_chunk", "enable-mixed-chunk", Switch, "whether SGLang mixes decodes into prefill batches [default: false]"),
-    rare("engine.schedule_conservativeness", "schedule-conservativeness", Real, "factor on SGLang's initial estimate of new tokens; larger values admit fewer requests [default: 1]"),
-    rare("engine.prefill_max_requests", "prefill-max-requests", Whole, "most requests in a step with prompts, SGLang's [default: no bound]"),
-    rare("engine.disable_radix_cache", "disable-radix-cache", Switch, "whether SGLang keeps no prefix for other requests [default: false]"),
-    rare("engine.max_mamba_cache_size", "max-mamba-cache-size", Whole, "number of recurrent states in SGLang's pool [default: as many as fit in memory]"),
-    rare("engine.mamba_full_memory_ratio", "mamba-full-memory-ratio", Real, "bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"),
-    rare("engine.mamba_radix_cache_strategy", "mamba-radix-cache-strategy", Word, "strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"),
-    rare("engine.kv_offloading_size", "kv-offloading-size", Real, "GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"),
-    rare("engine.kv_offloading_backend", "kv-offloading-backend", Word, "vLLM's connector that keeps KV in host memory: native [default: native]"),
-    rare("engine.kv_offloading_eviction_policy", "kv-offloading-eviction-policy", Word, "order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"),
-    rare("engine.kv_offloading_store_threshold", "kv-offloading-store-threshold", Whole, "number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"),
-    rare("engine.kv_offloading_prompt_only", "kv-offloading-prompt-only", Switch, "whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"),
-    rare("engine.kv_storage_size", "kv-storage-size", Real, "GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"),
-    rare("engine.kv_storage_read_gb_s", "kv-storage-read", Real, "GB/s at which an engine reads KV from it [default: 10]"),
-    rare("engine.kv_storage_write_gb_s", "kv-storage-write", Real, "GB/s at which an engine writes KV to it [default: 10]"),
-    rare("engine.kv_storage_latency_ms", "kv-storage-latency", Real, "milliseconds from the start of a copy to its first byte [default: 0.1]"),
-    rare("engine.enable_hierarchical_cache", "enable-hierarchical-cache", Switch, "whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"),
-    rare("engine.hicache_ratio", "hicache-ratio", Real, "tokens of HiCache's host pool over tokens of the device pool [default: 2]"),
-    rare("engine.hicache_size", "hicache-size", Real, "GB of HiCache's host pool of each rank, in place of hicache_ratio"),
-    rare("engine.hicache_write_policy", "hicache-write-policy", Word, "event at which HiCache copies KV to the host: write_through, write_through_selective, write_back [default: write_through]"),
-    rare("engine.disable_overlap_schedule", "disable-overlap-schedule", Switch, "whether SGLang schedules a step only after the results of the previous one [default: false]"),
-    rare("engine.retraction_policy", "retraction-policy", Word, "order in which SGLang retracts requests: length, priority [default: length]"),
-    rare("engine.enable_priority_scheduling", "enable-priority-scheduling", Switch, "whether SGLang's queue is in order of priority"),
-    rare("engine.schedule_low_priority_values_first", "schedule-low-priority-values-first", Switch, "whether smaller values have higher priority, SGLang's"),
-    rare("engine.disable_priority_preemption", "disable-priority-preemption", Switch, "whether a higher priority never preempts a running request, SGLang's [default: false]"),
-    rare("engine.priority_scheduling_preemption_threshold", "priority-scheduling-preemption-threshold", Whole, "difference in priority above which a request preempts another one, SGLang's [default: 10]"),
     toml("engine.length_prediction.kind", Word, "perfect, noisy (sigma) or proxy (accuracy) [default: perfect]"),
     toml("engine.length_prediction.sigma", Real, "the guess is the length times exp(sigma z), z normal"),
     toml("engine.length_prediction.accuracy", Real, "probability of the right power of two"),
     rare("engine.scheduler_reserve_full_isl", "scheduler-reserve-full-isl", Switch, "whether admission needs room for the whole known sequence [default: the scheduler's]"),
     rare("engine.watermark", "watermark", Real, "fraction of blocks kept free when admitting while others run [default: the scheduler's]"),
-    rare("engine.async_scheduling", "async-scheduling", Switch, "whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"),
-    rare("engine.scheduler_recv_interval", "scheduler-recv-interval", Whole, "number of decode steps from one poll of SGLang for new requests to the next [default: 1]"),
-    rare("engine.batch_wait_timeout_iters", "batch-wait-timeout-iters", Whole, "most steps that TensorRT-LLM holds prompts until they fill a fraction of the token budget [default: 0]"),
-    rare("engine.batch_wait_max_tokens_ratio", "batch-wait-max-tokens-ratio", Real, "fraction of max_num_batched_tokens that ends TensorRT-LLM's hold of prompts, 0 to 1"),
-    rare("engine.disable_overlap_scheduler", "disable-overlap-scheduler", Switch, "whether TensorRT-LLM schedules a step only after the previous one, without overlap [default: false]"),
-    rare("engine.attention_dp_enable_balance", "attention-dp-enable-balance", Switch, "whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"),
-    rare("engine.attention_dp_time_out_iters", "attention-dp-time-out-iters", Whole, "most steps that attention_dp_enable_balance holds prompts [default: 50]"),
     rare("engine.mamba_ssm_dtype", "mamba-ssm-dtype", Word, "dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"),
     rare("engine.language_model_only", "language-model-only", Switch, "whether no encoders for images and sound are loaded [default: false]"),
     rare("engine.kv_cache_memory_bytes", "kv-cache-memory-bytes", Whole, "bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"),
@@ -197,9 +209,7 @@ keys! {
     rare("engine.quantization_kernel", "quantization-kernel", Word, "kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"),
     rare("engine.fuse_layers", "fuse-layers", Switch, "whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"),
     rare("engine.frontend", "frontend", Word, "HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"),
-    rare("engine.preemption_mode", "preemption-mode", Word, "handling of a preempted request's KV cache: recompute, swap [default: recompute]"),
-    rare("engine.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),
-    rare("engine.reservation", "reservation", Word, "what static and orca reserve for a request: max, pow2, oracle [default: max]"),
+    reserving("engine.reservation", "reservation", Word, "what static and orca reserve for a request: max, pow2, oracle [default: max]"),
     rare("engine.kv_layout", "kv-layout", Word, "layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"),
     rare("engine.speculative.num_speculative_tokens", "num-speculative-tokens", Whole, "tokens drafted after each step of a sequence"),
     rare("engine.speculative.acceptance_rate", "acceptance-rate", Real, "probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"),
@@ -207,6 +217,49 @@ keys! {
     toml("engine.speculative.accepted_per_position", Toml, "in place of acceptance_rate: for each draft of a step, the fraction of steps in which it and all earlier ones are accepted, as vLLM's Per-position acceptance rate"),
     rare("engine.speculative.draft_model", "draft-model", Word, "catalog id or path of the model that drafts; or draft_cost"),
     rare("engine.speculative.draft_cost", "draft-cost", Real, "time to draft one token, as a fraction of the model's step time"),
+    vllm("engine.vllm.max_num_active_seqs", "max-num-active-seqs", Whole, "vLLM's second bound on the sequences that run at one time"),
+    vllm("engine.vllm.max_num_queued_reqs", "max-num-queued-reqs", Whole, "requests of a replica, waiting or running, beyond which its server refuses new ones"),
+    vllm("engine.vllm.max_num_queued_tokens", "max-num-queued-tokens", Whole, "prompt tokens without a first token from which a replica's server refuses requests"),
+    vllm("engine.vllm.prefill_schedule_interval", "prefill-schedule-interval", Whole, "steps from one prefill to the next while requests decode; before vLLM 0.33 only in data-parallel engines"),
+    vllm("engine.vllm.long_prefill_token_threshold", "long-prefill-token-threshold", Whole, "most tokens of one prompt in a step while others wait; 0 is no bound"),
+    vllm("engine.vllm.async_scheduling", "async-scheduling", Switch, "whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"),
+    vllm("engine.vllm.kv_offloading_size", "kv-offloading-size", Real, "GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"),
+    vllm("engine.vllm.kv_offloading_backend", "kv-offloading-backend", Word, "vLLM's connector that keeps KV in host memory: native [default: native]"),
+    vllm("engine.vllm.kv_offloading_eviction_policy", "kv-offloading-eviction-policy", Word, "order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"),
+    vllm("engine.vllm.kv_offloading_store_threshold", "kv-offloading-store-threshold", Whole, "number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"),
+    vllm("engine.vllm.kv_offloading_prompt_only", "kv-offloading-prompt-only", Switch, "whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"),
+    vllm("engine.vllm.kv_storage_size", "kv-storage-size", Real, "GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"),
+    vllm("engine.vllm.kv_storage_read_gb_s", "kv-storage-read", Real, "GB/s at which an engine reads KV from it [default: 10]"),
+    vllm("engine.vllm.kv_storage_write_gb_s", "kv-storage-write", Real, "GB/s at which an engine writes KV to it [default: 10]"),
+    vllm("engine.vllm.kv_storage_latency_ms", "kv-storage-latency", Real, "milliseconds from the start of a copy to its first byte [default: 0.1]"),
+    vllm_v0("engine.vllm.preemption_mode", "preemption-mode", Word, "handling of a preempted request's KV cache: recompute, swap [default: recompute]"),
+    vllm_v0("engine.vllm.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),
+    sglang("engine.sglang.schedule_policy", "schedule-policy", Word, "SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"),
+    sglang("engine.sglang.chunked_prefill_size", "chunked-prefill-size", Whole, "SGLang's token budget of a step with prompts, beyond which a prompt is chunked; -1 keeps prompts whole"),
+    sglang("engine.sglang.max_prefill_tokens", "max-prefill-tokens", Whole, "SGLang's most prompt tokens of a step; the first prompt may exceed this if prompts are whole"),
+    sglang("engine.sglang.enable_mixed_chunk", "enable-mixed-chunk", Switch, "whether SGLang mixes decodes into prefill batches [default: false]"),
+    sglang("engine.sglang.schedule_conservativeness", "schedule-conservativeness", Real, "factor on SGLang's initial estimate of new tokens; larger values admit fewer requests [default: 1]"),
+    sglang("engine.sglang.prefill_max_requests", "prefill-max-requests", Whole, "most requests in a step with prompts, SGLang's [default: no bound]"),
+    sglang("engine.sglang.disable_radix_cache", "disable-radix-cache", Switch, "whether SGLang keeps no prefix for other requests [default: false]"),
+    sglang("engine.sglang.max_mamba_cache_size", "max-mamba-cache-size", Whole, "number of recurrent states in SGLang's pool [default: as many as fit in memory]"),
+    sglang("engine.sglang.mamba_full_memory_ratio", "mamba-full-memory-ratio", Real, "bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"),
+    sglang("engine.sglang.mamba_radix_cache_strategy", "mamba-radix-cache-strategy", Word, "strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"),
+    sglang("engine.sglang.enable_hierarchical_cache", "enable-hierarchical-cache", Switch, "whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"),
+    sglang("engine.sglang.hicache_ratio", "hicache-ratio", Real, "tokens of HiCache's host pool over tokens of the device pool [default: 2]"),
+    sglang("engine.sglang.hicache_size", "hicache-size", Real, "GB of HiCache's host pool of each rank, in place of hicache_ratio"),
+    sglang("engine.sglang.hicache_write_policy", "hicache-write-policy", Word, "event at which HiCache copies KV to the host: write_through, write_through_selective, write_back [default: write_through]"),
+    sglang("engine.sglang.disable_overlap_schedule", "disable-overlap-schedule", Switch, "whether SGLang schedules a step only after the results of the previous one [default: false]"),
+    sglang("engine.sglang.retraction_policy", "retraction-policy", Word, "order in which SGLang retracts requests: length, priority [default: length]"),
+    sglang("engine.sglang.enable_priority_scheduling", "enable-priority-scheduling", Switch, "whether SGLang's queue is in order of priority"),
+    sglang("engine.sglang.schedule_low_priority_values_first", "schedule-low-priority-values-first", Switch, "whether smaller values have higher priority, SGLang's"),
+    sglang("engine.sglang.disable_priority_preemption", "disable-priority-preemption", Switch, "whether a higher priority never preempts a running request, SGLang's [default: false]"),
+    sglang("engine.sglang.priority_scheduling_preemption_threshold", "priority-scheduling-preemption-threshold", Whole, "difference in priority above which a request preempts another one, SGLang's [default: 10]"),
+    sglang("engine.sglang.scheduler_recv_interval", "scheduler-recv-interval", Whole, "number of decode steps from one poll of SGLang for new requests to the next [default: 1]"),
+    tensorrt_llm("engine.tensorrt-llm.batch_wait_timeout_iters", "batch-wait-timeout-iters", Whole, "most steps that TensorRT-LLM holds prompts until they fill a fraction of the token budget [default: 0]"),
+    tensorrt_llm("engine.tensorrt-llm.batch_wait_max_tokens_ratio", "batch-wait-max-tokens-ratio", Real, "fraction of max_num_batched_tokens that ends TensorRT-LLM's hold of prompts, 0 to 1"),
+    tensorrt_llm("engine.tensorrt-llm.disable_overlap_scheduler", "disable-overlap-scheduler", Switch, "whether TensorRT-LLM schedules a step only after the previous one, without overlap [default: false]"),
+    tensorrt_llm("engine.tensorrt-llm.attention_dp_enable_balance", "attention-dp-enable-balance", Switch, "whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"),
+    tensorrt_llm("engine.tensorrt-llm.attention_dp_time_out_iters", "attention-dp-time-out-iters", Whole, "most steps that attention_dp_enable_balance holds prompts [default: 50]"),
     key("workload.preset", "workload", Word, "published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"),
     key("workload.requests", "requests", Whole, "requests of a run [default: 1000, or all of a trace; of bench 10 a user, at least 100]"),
     key("workload.seed", "seed", Whole, "seed of every draw [default: 0]"),
@@ -350,84 +403,4 @@ keys! {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec::Spec;
-
-    /// The keys that a section accepts, taken from the error message about an unknown key.
-    fn accepted(section: &str, with: &str) -> Vec<String> {
-        let text = format!("[{section}]\nno_such_key = 1\n{with}");
-        let message = toml::from_str::<Spec>(&text).unwrap_err().message().to_owned();
-        let (_, list) = message.split_once("expected").unwrap_or_else(|| panic!("{section}: {message}"));
-        list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn every_key_of_a_spec_is_here() {
-        // Other names of max_num_seqs and block_size, and keys that are sections.
-        let others = ["max_running_requests", "page_size", "speculative", "length_prediction"];
-        let sections = [
-            "arrivals",
-            "prefix",
-            "prefill",
-            "decode",
-            "beside",
-            "autoscale",
-            "schedule",
-            "failures",
-            "slow",
-            "routing",
-        ];
-        let mut count = 0;
-        for (section, with) in [
-            ("model", ""),
-            ("hardware", ""),
-            ("precision", ""),
-            ("parallelism", ""),
-            ("engine", ""),
-            ("engine.speculative", ""),
-            ("workload", ""),
-            ("workload.prefix", "length = 1\n"),
-            ("fleet", ""),
-            ("fleet.prefill", ""),
-            ("fleet.decode", ""),
-            ("fleet.beside", ""),
-            ("fleet.autoscale", ""),
-            ("fleet.schedule", ""),
-            ("fleet.failures", ""),
-            ("fleet.slow", ""),
-            ("fleet.routing", ""),
-            ("slo", ""),
-            ("search", ""),
-        ] {
-            for name in accepted(section, with) {
-                if others.contains(&name.as_str()) || sections.contains(&name.as_str()) {
-                    continue;
-                }
-                let path = format!("{section}.{name}");
-                // `fleet.beside.router` is refused, because one router serves all replicas.
-                if path == "fleet.beside.router" {
-                    continue;
-                }
-                assert!(KEYS.iter().any(|key| key.path == path), "{path} is not in KEYS");
-                count += 1;
-            }
-        }
-        assert!(count > 90, "{count}");
-    }
-
-    #[test]
-    fn flags_are_unique_but_for_a_plans_lists() {
-        for key in KEYS {
-            let same = KEYS.iter().filter(|k| k.path == key.path).count();
-            assert_eq!(same, 1, "{}", key.path);
-            let Some(flag) = key.flag else { continue };
-            let owners = KEYS.iter().filter(|k| k.flag == Some(flag) && k.section() != "search").count();
-            assert!(owners <= 1, "--{flag}");
-        }
-        assert_eq!(find("max_num_seqs").unwrap().path, "engine.max_num_seqs");
-        assert_eq!(find("engine.max_num_seqs").unwrap().path, "engine.max_num_seqs");
-        assert_eq!(find("tp").unwrap().path, "parallelism.tp");
-        assert_eq!(find("nothing"), None);
-    }
-}
+mod tests;

@@ -94,6 +94,15 @@ impl EngineKind {
             EngineKind::Transformers | EngineKind::Other => None,
         }
     }
+
+    /// The engine that has `scheduler`; `None` for a policy that no named engine has today.
+    pub(super) fn with(scheduler: SchedulerKind) -> Option<EngineKind> {
+        match scheduler {
+            SchedulerKind::VllmV0 => Some(EngineKind::Vllm),
+            SchedulerKind::TensorrtLlmMaxUtilization => Some(EngineKind::TensorrtLlm),
+            other => EngineKind::NAMED.into_iter().find(|kind| kind.scheduler() == Some(other)),
+        }
+    }
 }
 
 /// An engine, and its version.

@@ -3,7 +3,8 @@
 //! Knows: the effects of a setting on other keys; for example, a rate turns closed-loop arrivals into open ones. Knows
 //! nothing about valid values, which are checked when a spec is parsed.
 
-use super::keys::{self, KEYS};
+use super::keys::{self, KEYS, SpecKey};
+use super::sections::spell;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::spec::EngineKind;
@@ -27,7 +28,7 @@ impl Setting {
 
     /// Name of the key for users: its flag if it has one, else its path.
     pub fn name(&self) -> String {
-        let flag = KEYS.iter().find(|key| key.path == self.path).and_then(|key| key.flag);
+        let flag = keys::at(&self.path).and_then(|key| key.flag);
         flag.map_or_else(|| self.path.clone(), |flag| format!("--{flag}"))
     }
 }
@@ -41,7 +42,8 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
     let within =
         |key: &str, section: &str| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
     let rank = |s: &&Setting| {
-        let own = KEYS.iter().position(|key| key.path == s.path);
+        let found = keys::at(&s.path);
+        let own = found.and_then(|found| KEYS.iter().position(|key| key == found));
         let of_section = KEYS.iter().position(|key| within(key.path, &s.path));
         (own.or(of_section).unwrap_or(KEYS.len()), own.is_some())
     };
@@ -69,11 +71,25 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
             }
             _ => match setting.path.strip_prefix("workload.arrivals.") {
                 Some(key) => arrivals(&mut table, key, value)?,
-                None => put(&mut table, &setting.path, value)?,
+                None => {
+                    rename(&mut table, &setting.path);
+                    put(&mut table, &setting.path, value)?;
+                }
             },
         }
     }
     Ok(table)
+}
+
+/// Removes the key at `path` under its other path, if one engine has the key.
+fn rename(table: &mut Table, path: &str) {
+    let Some(key) = keys::at(path).filter(|key| key.owner().is_some()) else { return };
+    let flat = key.flat();
+    let other = if path == flat { key.path } else { &flat };
+    let (section, name) = other.rsplit_once('.').unwrap_or(("", other));
+    if let Some(Value::Table(section)) = get_mut(table, section) {
+        section.remove(name);
+    }
 }
 
 /// Sets the value at a dotted path, replacing any existing one.
@@ -272,6 +288,7 @@ pub fn rooted(mut table: Table, folder: &Path) -> Table {
     if let Some(Value::Table(engine)) = table.get_mut("engine") {
         spelled(engine);
     }
+    spell(&mut table);
     let join = |text: &mut String| *text = folder.join(&*text).display().to_string();
     for path in
         ["model.path", "workload.arrivals.path", "workload.input_len.path", "workload.output_len.path"]
@@ -305,17 +322,23 @@ pub fn rooted(mut table: Table, folder: &Path) -> Table {
 }
 
 fn get_mut<'a>(table: &'a mut Table, path: &str) -> Option<&'a mut Value> {
-    let (sections, last) = path.rsplit_once('.')?;
+    let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
     let mut inner = table;
-    for name in sections.split('.') {
+    for name in sections.split('.').filter(|name| !name.is_empty()) {
         inner = inner.get_mut(name)?.as_table_mut()?;
     }
     inner.get_mut(last)
 }
 
 /// The dotted path of the key called `name`: the name of a flag, or a path that contains a point.
-pub fn path(name: &str) -> Option<&str> {
-    keys::find(name).map(|key| key.path).or_else(|| name.contains('.').then_some(name))
+pub fn path(name: &str) -> Option<String> {
+    if !name.contains('.') {
+        return keys::find(name).map(SpecKey::flat);
+    }
+    // The section of an engine in another spelling, as in `engine.trtllm`.
+    let own = name.strip_prefix("engine.").and_then(|rest| rest.split_once('.'));
+    let own = own.and_then(|(section, key)| Some(format!("engine.{}.{key}", EngineKind::spelled(section)?)));
+    Some(own.unwrap_or_else(|| name.to_owned()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::runs::workloads;
 use proptest::prelude::*;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Outcome;
-use roofcast::spec::{EngineSpec, FleetSpec};
+use roofcast::spec::{EngineSpec, FleetSpec, VllmSpec};
 
 /// Ten requests of 100 tokens arrive at once. With room for four requests the first four are accepted. With room for
 /// 250 prompt tokens the first three are: the fourth finds 300 waiting tokens and is refused.
@@ -66,8 +66,11 @@ proptest! {
         blocks in 40_u64..400,
     ) {
         let engine = EngineSpec {
-            max_num_queued_reqs: requests,
-            max_num_queued_tokens: tokens,
+            vllm: VllmSpec {
+                max_num_queued_reqs: requests,
+                max_num_queued_tokens: tokens,
+                ..VllmSpec::default()
+            },
             num_gpu_blocks: Some(blocks),
             ..EngineSpec::default()
         };
@@ -84,8 +87,11 @@ proptest! {
         async_scheduling in proptest::option::of(any::<bool>()),
     ) {
         let engine = EngineSpec {
-            async_scheduling,
-            prefill_schedule_interval: Some(interval),
+            vllm: VllmSpec {
+                async_scheduling,
+                prefill_schedule_interval: Some(interval),
+                ..VllmSpec::default()
+            },
             num_gpu_blocks: Some(blocks),
             ..EngineSpec::default()
         };

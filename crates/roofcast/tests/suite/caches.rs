@@ -15,7 +15,7 @@ use roofcast::memory::layer_groups;
 use roofcast::scheduler::config::EngineConfig;
 use roofcast::scheduler::state::decodes::Lockstep;
 use roofcast::simulate;
-use roofcast::spec::{CostKind, EngineSpec, KvLayout};
+use roofcast::spec::{CostKind, EngineSpec, KvLayout, VllmSpec};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prompt, Workload};
 use std::sync::Arc;
 
@@ -148,7 +148,10 @@ proptest! {
             max_num_seqs: Some(seqs),
             max_num_batched_tokens: Some(budget),
             enable_prefix_caching: Some(false),
-            async_scheduling: Some(ahead),
+            vllm: VllmSpec {
+                async_scheduling: Some(ahead),
+                ..VllmSpec::default()
+            },
             ..EngineSpec::default()
         };
         let name = if gemma { "google/gemma-3-12b-it" } else { "openai/gpt-oss-20b" };

@@ -7,7 +7,7 @@ use roofcast::Forecaster;
 use roofcast::clock::Ticks;
 use roofcast::engine::online::{Done, Event, Online, OnlineRequest};
 use roofcast::record::Record;
-use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulerKind};
+use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulerKind, VllmSpec};
 use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Prompt, Request, Traffic, Workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,8 +105,11 @@ fn engines() -> impl Strategy<Value = EngineSpec> {
             max_num_batched_tokens: Some(budget),
             enable_prefix_caching: Some(caching),
             policy: if kind == 1 { QueuePolicy::Priority } else { QueuePolicy::Fcfs },
-            async_scheduling: (kind == 2).then_some(false),
-            long_prefill_token_threshold: (kind == 3).then_some(20),
+            vllm: VllmSpec {
+                async_scheduling: (kind == 2).then_some(false),
+                long_prefill_token_threshold: (kind == 3).then_some(20),
+                ..VllmSpec::default()
+            },
             ..EngineSpec::default()
         },
     )
@@ -295,7 +298,10 @@ fn adapters_share_no_blocks() {
 fn requests_at_once_are_in_one_step() {
     let second = Ticks::from(roofcast::units::Picoseconds(1_000_000_000_000));
     for ahead in [None, Some(false)] {
-        let mut online = online(EngineSpec { async_scheduling: ahead, ..EngineSpec::default() });
+        let mut online = online(EngineSpec {
+            vllm: VllmSpec { async_scheduling: ahead, ..VllmSpec::default() },
+            ..EngineSpec::default()
+        });
         online.arrive(&OnlineRequest { at: second, ..ten_tokens(0, 64) });
         assert_eq!(online.clock(), second);
         online.arrive(&OnlineRequest { at: second, ..ten_tokens(1, 64) });

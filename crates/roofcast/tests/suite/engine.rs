@@ -10,7 +10,7 @@ use roofcast::router::{Router, Routing};
 use roofcast::scheduler::config::{EngineConfig, Reservation};
 use roofcast::spec::{
     EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, RoutingSpec, SchedulePolicy,
-    SchedulerKind, Slo,
+    SchedulerKind, SglangSpec, Slo, TensorrtLlmSpec, VllmSpec,
 };
 use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
 
@@ -89,17 +89,14 @@ proptest! {
             version: Some(if newest { "0.33.0" } else { "0.32.0" }.to_owned()),
             policy: QueuePolicy::Fcfs,
             reservation: ReservationKind::Max,
-            preemption_mode: PreemptionMode::Recompute,
-            schedule_policy: SchedulePolicy::Fcfs,
+            vllm: VllmSpec {
+                async_scheduling: Some(ahead),
+                ..VllmSpec::default()
+            },
+            sglang: SglangSpec::default(),
             enable_prefix_caching: Some(caching),
             kv_layout: None,
-            scheduler_recv_interval: None,
-            batch_wait_timeout_iters: None,
-            batch_wait_max_tokens_ratio: None,
-            disable_overlap_scheduler: None,
-            attention_dp_enable_balance: None,
-            attention_dp_time_out_iters: None,
-            async_scheduling: Some(ahead),
+            tensorrt_llm: TensorrtLlmSpec::default(),
             max_num_batched_tokens: Some(budget),
             enable_chunked_prefill: Some(chunked),
             scheduler_reserve_full_isl: Some(whole),
@@ -130,7 +127,7 @@ fn an_end_leaves_budget_before_its_results_are_there() {
         max_num_batched_tokens: Some(100),
         max_num_seqs: Some(10),
         enable_chunked_prefill: Some(false),
-        async_scheduling: Some(true),
+        vllm: VllmSpec { async_scheduling: Some(true), ..VllmSpec::default() },
         ..EngineSpec::default()
     };
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\n";
@@ -263,8 +260,14 @@ fn every_combination_serves_or_is_refused() {
             kv_layout: layout,
             reservation: [ReservationKind::Max, ReservationKind::Pow2, ReservationKind::Oracle][pick(1, 3)],
             enable_prefix_caching: [None, Some(false), Some(true)][pick(3, 3)],
-            preemption_mode: [PreemptionMode::Recompute, PreemptionMode::Swap][pick(9, 2)],
-            schedule_policy: [SchedulePolicy::Fcfs, SchedulePolicy::Lpm][pick(18, 2)],
+            vllm: VllmSpec {
+                preemption_mode: [PreemptionMode::Recompute, PreemptionMode::Swap][pick(9, 2)],
+                ..VllmSpec::default()
+            },
+            sglang: SglangSpec {
+                schedule_policy: [SchedulePolicy::Fcfs, SchedulePolicy::Lpm][pick(18, 2)],
+                ..SglangSpec::default()
+            },
             max_model_len: Some(2048),
             ..EngineSpec::default()
         };
@@ -301,7 +304,7 @@ fn a_leap_receives_requests_when_a_step_does() {
         max_num_seqs: Some(4),
         num_gpu_blocks: Some(60),
         block_size: Some(16),
-        scheduler_recv_interval: Some(4),
+        sglang: SglangSpec { scheduler_recv_interval: Some(4), ..SglangSpec::default() },
         reservation: ReservationKind::Max,
         kv_layout: Some(KvLayout::Paged),
         ..EngineSpec::default()

@@ -2,7 +2,7 @@
 
 use crate::runs::{deployment, records, served};
 use roofcast::parallelism::RequestedParallelism;
-use roofcast::spec::{CostKind, EngineSpec, SchedulerKind};
+use roofcast::spec::{CostKind, EngineSpec, SchedulerKind, SglangSpec, TensorrtLlmSpec, VllmSpec};
 
 /// Milliseconds of a decode step of one sequence: all weights but the embedding's 128,256 × 4096, in 2 bytes.
 pub(super) const STEP_MS: f64 = (8_030_261_248.0 - 525_336_576.0) * 2.0 / 3.35e12 * 1e3;
@@ -50,10 +50,13 @@ fn sglang_looks_every_so_many_steps() {
     for (disable, steps) in [(true, 4.0), (false, 3.0)] {
         let plain = EngineSpec {
             scheduler: Some(SchedulerKind::Sglang),
-            disable_overlap_schedule: Some(disable),
+            sglang: SglangSpec { disable_overlap_schedule: Some(disable), ..SglangSpec::default() },
             ..EngineSpec::default()
         };
-        let paced = EngineSpec { scheduler_recv_interval: Some(5), ..plain.clone() };
+        let paced = EngineSpec {
+            sglang: SglangSpec { scheduler_recv_interval: Some(5), ..plain.sglang.clone() },
+            ..plain.clone()
+        };
         near(later(paced, plain), steps);
     }
 }
@@ -62,7 +65,13 @@ fn sglang_looks_every_so_many_steps() {
 #[test]
 fn tensorrt_llm_schedules_beside_the_step_before() {
     let overlapped = EngineSpec { scheduler: Some(SchedulerKind::TensorrtLlm), ..EngineSpec::default() };
-    let alone = EngineSpec { disable_overlap_scheduler: Some(true), ..overlapped.clone() };
+    let alone = EngineSpec {
+        tensorrt_llm: TensorrtLlmSpec {
+            disable_overlap_scheduler: Some(true),
+            ..overlapped.tensorrt_llm.clone()
+        },
+        ..overlapped.clone()
+    };
     near(later(overlapped, alone), 1.0);
 }
 
@@ -71,7 +80,7 @@ fn tensorrt_llm_schedules_beside_the_step_before() {
 fn vllm_schedules_beside_the_step_before_since_0_14() {
     let of = |version: Option<&str>, ahead| EngineSpec {
         version: version.map(str::to_owned),
-        async_scheduling: ahead,
+        vllm: VllmSpec { async_scheduling: ahead, ..VllmSpec::default() },
         ..EngineSpec::default()
     };
     let alone = of(None, Some(false));
@@ -89,12 +98,15 @@ fn vllm_schedules_beside_the_step_before_since_0_14() {
 fn tensorrt_llm_holds_prompts_together() {
     let plain = EngineSpec {
         scheduler: Some(SchedulerKind::TensorrtLlm),
-        disable_overlap_scheduler: Some(true),
+        tensorrt_llm: TensorrtLlmSpec { disable_overlap_scheduler: Some(true), ..TensorrtLlmSpec::default() },
         ..EngineSpec::default()
     };
     let held = |ratio: f64| EngineSpec {
-        batch_wait_timeout_iters: Some(7),
-        batch_wait_max_tokens_ratio: Some(ratio),
+        tensorrt_llm: TensorrtLlmSpec {
+            batch_wait_timeout_iters: Some(7),
+            batch_wait_max_tokens_ratio: Some(ratio),
+            ..plain.tensorrt_llm.clone()
+        },
         ..plain.clone()
     };
     near(later(held(0.5), plain.clone()), 7.0);
@@ -108,9 +120,12 @@ fn tensorrt_llm_waits_for_a_prompt_on_every_rank() {
     let balanced = |ranks, balance| {
         let engine = EngineSpec {
             scheduler: Some(SchedulerKind::TensorrtLlm),
-            disable_overlap_scheduler: Some(true),
-            attention_dp_enable_balance: Some(balance),
-            attention_dp_time_out_iters: Some(7),
+            tensorrt_llm: TensorrtLlmSpec {
+                disable_overlap_scheduler: Some(true),
+                attention_dp_enable_balance: Some(balance),
+                attention_dp_time_out_iters: Some(7),
+                ..TensorrtLlmSpec::default()
+            },
             ..EngineSpec::default()
         };
         let parallelism = RequestedParallelism {

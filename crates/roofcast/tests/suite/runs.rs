@@ -15,7 +15,7 @@ use roofcast::router::{Router, Routing};
 use roofcast::scheduler::config::EngineConfig;
 use roofcast::spec::{
     CostKind, EngineSpec, KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulePolicy,
-    SchedulerKind, Slo,
+    SchedulerKind, SglangSpec, Slo, TensorrtLlmSpec, VllmSpec,
 };
 use roofcast::timeline::series::{Series, SeriesPoint, together};
 use roofcast::timeline::trace::{EventTrace, TraceEvent};
@@ -219,26 +219,36 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
             max_num_batched_tokens: plain.then_some(budget),
             enable_chunked_prefill: (scheduler == Vllm).then_some(flag),
             enable_prefix_caching: if scheduler == Vllm { Some(order > 0) } else { found.then_some(true) },
-            schedule_policy: if found && order == 0 { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
+            sglang: SglangSpec {
+                schedule_policy: if found && order == 0 { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
+                scheduler_recv_interval: (scheduler == Sglang && reservation > 0 && order == 1)
+                    .then_some(seqs),
+                ..SglangSpec::default()
+            },
             scheduler_reserve_full_isl: plain.then_some(!flag),
             policy: [QueuePolicy::Fcfs, QueuePolicy::Fcfs, QueuePolicy::Sjf][order],
-            preemption_mode: match scheduler {
-                VllmV0 if flag => PreemptionMode::Swap,
-                _ => PreemptionMode::Recompute,
+            vllm: VllmSpec {
+                preemption_mode: match scheduler {
+                    VllmV0 if flag => PreemptionMode::Swap,
+                    _ => PreemptionMode::Recompute,
+                },
+                swap_space: (scheduler == VllmV0).then_some(0.05),
+                ..VllmSpec::default()
             },
-            swap_space: Some(0.05),
             reservation: match reservation {
                 1 if reserves => ReservationKind::Pow2,
                 2 if reserves => ReservationKind::Oracle,
                 _ => ReservationKind::Max,
             },
             max_model_len: (reserves || scheduler == LlamaCpp).then_some(900),
-            scheduler_recv_interval: (scheduler == Sglang && reservation > 0 && order == 1).then_some(seqs),
-            batch_wait_timeout_iters: (paced && reservation > 0).then_some(seqs),
-            batch_wait_max_tokens_ratio: (paced && reservation > 0).then_some(0.05),
-            disable_overlap_scheduler: paced.then_some(flag),
-            attention_dp_enable_balance: paced.then_some(reservation != 1),
-            attention_dp_time_out_iters: paced.then_some(seqs),
+            tensorrt_llm: TensorrtLlmSpec {
+                batch_wait_timeout_iters: (paced && reservation > 0).then_some(seqs),
+                batch_wait_max_tokens_ratio: (paced && reservation > 0).then_some(0.05),
+                disable_overlap_scheduler: paced.then_some(flag),
+                attention_dp_enable_balance: paced.then_some(reservation != 1),
+                attention_dp_time_out_iters: paced.then_some(seqs),
+                ..TensorrtLlmSpec::default()
+            },
             kv_layout: match reservation {
                 1 if scheduler != LlamaCpp => Some(KvLayout::Paged),
                 2 if scheduler != LlamaCpp => Some(KvLayout::Flashinfer),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use roofcast::scheduler::sglang::{
     ForwardMode, HiCache, NewRequest, Rules, Scheduler, ServerArgs, Step, Submission,
 };
-use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind};
+use roofcast::spec::{CostKind, EngineSpec, QueuePolicy, SchedulePolicy, SchedulerKind, SglangSpec};
 use roofcast::spec::{RetractionPolicy, WritePolicy};
 use roofcast::workload::request::Run;
 
@@ -26,19 +26,26 @@ pub(super) fn specs(pools: std::ops::Range<u64>) -> impl Strategy<Value = Engine
             num_gpu_blocks: Some(pool / page),
             block_size: Some(page),
             max_num_seqs: Some(seqs),
-            chunked_prefill_size: Some([-1, 64, 192, 512][chunk]),
-            max_prefill_tokens: Some(300),
-            enable_mixed_chunk: Some(mixed),
-            schedule_conservativeness: Some(conservativeness),
-            prefill_max_requests: (chunk == 2).then_some(3),
-            disable_radix_cache: Some(!radix),
-            disable_overlap_schedule: Some(!overlap),
-            retraction_policy: Some(if old { RetractionPolicy::Priority } else { RetractionPolicy::Length }),
-            schedule_policy: if order == 1 && radix { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
+            sglang: SglangSpec {
+                chunked_prefill_size: Some([-1, 64, 192, 512][chunk]),
+                max_prefill_tokens: Some(300),
+                enable_mixed_chunk: Some(mixed),
+                schedule_conservativeness: Some(conservativeness),
+                prefill_max_requests: (chunk == 2).then_some(3),
+                disable_radix_cache: Some(!radix),
+                disable_overlap_schedule: Some(!overlap),
+                retraction_policy: Some(if old {
+                    RetractionPolicy::Priority
+                } else {
+                    RetractionPolicy::Length
+                }),
+                schedule_policy: if order == 1 && radix { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
+                disable_priority_preemption: (order == 2).then_some(forecast),
+                scheduler_recv_interval: (polled && policy == QueuePolicy::Fcfs && !(order == 1 && radix))
+                    .then_some(4),
+                ..SglangSpec::default()
+            },
             policy,
-            disable_priority_preemption: (order == 2).then_some(forecast),
-            scheduler_recv_interval: (polled && policy == QueuePolicy::Fcfs && !(order == 1 && radix))
-                .then_some(4),
             cost: if forecast { CostKind::Forecast } else { CostKind::Limit },
             ..EngineSpec::default()
         }
@@ -52,11 +59,16 @@ proptest! {
     fn leaping_is_stepping(workload in workloads(), spec in specs(900..4000), bound in proptest::option::of(1_u64..600), windowed in any::<bool>(), tier in tiers()) {
         let workload = roofcast::workload::Workload { max_tokens: bound, ..workload };
         let name = if windowed { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
-        let tier = tier.filter(|_| !windowed && spec.disable_radix_cache != Some(true));
+        let tier = tier.filter(|_| !windowed && spec.sglang.disable_radix_cache != Some(true));
         let spec = EngineSpec {
-            enable_hierarchical_cache: tier.map(|_| true),
-            hicache_ratio: tier.map(|(pages, _)| pages as f64 / 40.0),
-            hicache_write_policy: tier.map(|(_, policy)| policy),
+            sglang: SglangSpec {
+                enable_hierarchical_cache: tier.map(|_| true),
+                hicache_ratio: tier.map(|(pages,
+                _)| pages as f64 / 40.0),
+                hicache_write_policy: tier.map(|(_,
+                policy)| policy),
+                ..spec.sglang.clone()
+            },
             ..spec
         };
         let deployment = deployment(name, spec);
@@ -243,10 +255,13 @@ proptest! {
 fn the_overlap_loop_decides_a_batch_ahead() {
     let plain = EngineSpec {
         scheduler: Some(SchedulerKind::Sglang),
-        disable_overlap_schedule: Some(true),
+        sglang: SglangSpec { disable_overlap_schedule: Some(true), ..SglangSpec::default() },
         ..EngineSpec::default()
     };
-    let overlap = EngineSpec { disable_overlap_schedule: None, ..plain.clone() };
+    let overlap = EngineSpec {
+        sglang: SglangSpec { disable_overlap_schedule: None, ..plain.sglang.clone() },
+        ..plain.clone()
+    };
     let wait = |leap| (second(overlap.clone(), 0.006, leap) - second(plain.clone(), 0.006, leap)) / STEP_MS;
     near(wait(true), 1.0);
     assert_eq!(wait(true), wait(false));
@@ -263,10 +278,13 @@ fn a_pass_that_preempts_all_and_admits_none_is_followed_by_another() {
             scheduler: Some(SchedulerKind::Sglang),
             num_gpu_blocks: Some(1000),
             max_num_seqs: Some(1),
-            enable_mixed_chunk: Some(true),
+            sglang: SglangSpec {
+                enable_mixed_chunk: Some(true),
+                disable_priority_preemption: Some(false),
+                disable_overlap_schedule: Some(!overlap),
+                ..SglangSpec::default()
+            },
             policy: QueuePolicy::Sjf,
-            disable_priority_preemption: Some(false),
-            disable_overlap_schedule: Some(!overlap),
             cost: CostKind::Limit,
             ..EngineSpec::default()
         };
@@ -294,8 +312,14 @@ fn a_host_tier_keeps_what_leaves_the_device() {
         cost: CostKind::Limit,
         ..EngineSpec::default()
     };
-    let tiered =
-        EngineSpec { enable_hierarchical_cache: Some(true), hicache_ratio: Some(2.1), ..engine.clone() };
+    let tiered = EngineSpec {
+        sglang: SglangSpec {
+            enable_hierarchical_cache: Some(true),
+            hicache_ratio: Some(2.1),
+            ..engine.sglang.clone()
+        },
+        ..engine.clone()
+    };
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t.jsonl\" }\n";
     let mut workload = roofcast::Spec::parse("test", keys).unwrap().workload.unwrap();
     let lines: Vec<String> = (0..10)

@@ -5,7 +5,7 @@ use roofcast::deployment::DeploymentOptions;
 use roofcast::memory::{self, Start};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::scheduler::config::EngineConfig;
-use roofcast::spec::{EngineSpec, PrecisionSpec, SpeculativeSpec, StateDtype};
+use roofcast::spec::{EngineSpec, PrecisionSpec, SglangSpec, SpeculativeSpec, StateDtype, VllmSpec};
 use roofcast::units::Bytes;
 use roofcast::{Deployment, Error};
 use std::collections::BTreeMap;
@@ -54,7 +54,10 @@ fn engine(row: &Row) -> EngineSpec {
         max_model_len: number(row, "max_model_len"),
         max_num_seqs: number(row, "max_num_seqs"),
         max_num_batched_tokens: number(row, "max_num_batched_tokens"),
-        chunked_prefill_size: after("--chunked-prefill-size").map(|n| n.parse().unwrap()),
+        sglang: SglangSpec {
+            chunked_prefill_size: after("--chunked-prefill-size").map(|n| n.parse().unwrap()),
+            ..SglangSpec::default()
+        },
         block_size: after("--block-size").map(|n| n.parse().unwrap()),
         enable_prefix_caching: flags.contains("--enable-prefix-caching").then_some(true),
         enforce_eager: flags.contains("--enforce-eager").then_some(true),
@@ -334,7 +337,7 @@ fn windows_keep_the_tokens_in_flight() {
         let engine = EngineSpec {
             version: Some(version.into()),
             max_model_len: Some(32_768),
-            async_scheduling: asynchronous,
+            vllm: VllmSpec { async_scheduling: asynchronous, ..VllmSpec::default() },
             kv_cache_memory_bytes: Some(30_000 * 12 * 16 * 2048),
             ..EngineSpec::default()
         };
@@ -421,14 +424,23 @@ fn sglang_pools_recurrent_states() {
     let (config, _) = EngineConfig::resolve(&by_default, 9216, false).unwrap();
     assert_eq!(config.max_num_seqs, states / 5);
     assert_eq!(memory::running(&of("0.5.9", EngineSpec::default())), Some(states / 3));
-    let no_tree =
-        EngineSpec { disable_radix_cache: Some(true), max_num_seqs: Some(40), ..EngineSpec::default() };
+    let no_tree = EngineSpec {
+        sglang: SglangSpec { disable_radix_cache: Some(true), ..SglangSpec::default() },
+        max_num_seqs: Some(40),
+        ..EngineSpec::default()
+    };
     let bounded = of("0.5.16", no_tree);
     assert_eq!(
         (memory::running(&bounded), memory::ranks(&bounded)[0].state_bytes),
         (Some(40), Bytes(40 * state))
     );
-    let asked = of("0.5.16", EngineSpec { max_mamba_cache_size: Some(100), ..EngineSpec::default() });
+    let asked = of(
+        "0.5.16",
+        EngineSpec {
+            sglang: SglangSpec { max_mamba_cache_size: Some(100), ..SglangSpec::default() },
+            ..EngineSpec::default()
+        },
+    );
     assert_eq!(
         (memory::running(&asked), memory::ranks(&asked)[0].state_bytes),
         (Some(20), Bytes(100 * state))
@@ -437,7 +449,13 @@ fn sglang_pools_recurrent_states() {
         of("0.5.16", EngineSpec { mamba_ssm_dtype: Some(StateDtype::Bfloat16), ..EngineSpec::default() });
     let half = state - 48 * 48 * 128 * 128 * 2;
     assert_eq!(memory::running(&narrow), Some((room.as_f64() * 0.9 / 1.9 / half as f64) as u64 / 5));
-    let none = of("0.5.16", EngineSpec { max_mamba_cache_size: Some(4), ..EngineSpec::default() });
+    let none = of(
+        "0.5.16",
+        EngineSpec {
+            sglang: SglangSpec { max_mamba_cache_size: Some(4), ..SglangSpec::default() },
+            ..EngineSpec::default()
+        },
+    );
     assert!(
         EngineConfig::resolve(&none, 9216, false).unwrap_err().to_string().contains("max_mamba_cache_size")
     );

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use roofcast::clock::Ticks;
 use roofcast::engine::Replica;
 use roofcast::fleet::Fleet;
-use roofcast::spec::{CostKind, EngineSpec, EvictionPolicy};
+use roofcast::spec::{CostKind, EngineSpec, EvictionPolicy, VllmSpec};
 use roofcast::workload::Workload;
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
@@ -20,7 +20,7 @@ fn engine(blocks: u64, host_tokens: u64) -> EngineSpec {
     EngineSpec {
         name: Some("vllm".to_owned()),
         num_gpu_blocks: Some(blocks),
-        kv_offloading_size: Some(gib(host_tokens)),
+        vllm: VllmSpec { kv_offloading_size: Some(gib(host_tokens)), ..VllmSpec::default() },
         enable_prefix_caching: Some(true),
         cost: CostKind::Limit,
         ..EngineSpec::default()
@@ -93,13 +93,7 @@ proptest! {
         threshold in 0_u32..4,
         storage in prop_oneof![Just(0_u64), 16_u64..8000],
     ) {
-        let spec = EngineSpec {
-            kv_offloading_eviction_policy: arc.then_some(EvictionPolicy::Arc),
-            kv_offloading_prompt_only: Some(prompts),
-            kv_offloading_store_threshold: Some(if storage > 0 { 0 } else { threshold }),
-            kv_storage_size: Some(gib(storage.next_multiple_of(16))),
-            kv_storage_read_gb_s: Some(5.0),
-            async_scheduling: Some(asynchronous),
+        let spec = EngineSpec { vllm: VllmSpec { kv_offloading_eviction_policy: arc.then_some(EvictionPolicy::Arc), kv_offloading_prompt_only: Some(prompts), kv_offloading_store_threshold: Some(if storage > 0 { 0 } else { threshold }), kv_storage_size: Some(gib(storage.next_multiple_of(16))), kv_storage_read_gb_s: Some(5.0), async_scheduling: Some(asynchronous), ..engine(blocks, host.next_multiple_of(16)).vllm.clone() },
             ..engine(blocks, host.next_multiple_of(16))
         };
         let fleet = served(&deployment(LLAMA, spec), &workload, true);
@@ -121,8 +115,17 @@ proptest! {
     /// A tier of size 0 equals no tier.
     #[test]
     fn no_size_is_no_tier(workload in workloads(), blocks in 60_u64..400) {
-        let with = EngineSpec { kv_offloading_size: Some(0.0), ..engine(blocks, 0) };
-        let without = EngineSpec { kv_offloading_size: None, ..with.clone() };
+        let with = EngineSpec {
+            vllm: VllmSpec {
+                kv_offloading_size: Some(0.0),
+                ..engine(blocks
+                0).vllm.clone(),
+            }, ..engine(blocks, 0)  };
+        let without = EngineSpec {
+            vllm: VllmSpec {
+                kv_offloading_size: None,
+                ..with.vllm.clone()
+            }, ..with.clone()  };
         let [a, b] = [with, without].map(|spec| served(&deployment(LLAMA, spec), &workload, true));
         same(records(&a), records(&b));
     }
@@ -158,7 +161,7 @@ fn a_plan_chooses_among_sizes_of_a_host_tier() {
         let gib = choice.host_tier_gib.unwrap_or(0.0);
         let dollars = choice.count as f64 * (3.99 + 0.01 * gib);
         assert!((choice.cost_per_hour.unwrap() - dollars).abs() < 1e-9, "{choice:?}");
-        let own = choice.spec["engine"]["kv_offloading_size"].as_float();
+        let own = choice.spec["engine"]["vllm"]["kv_offloading_size"].as_float();
         assert_eq!(own, Some(gib));
     }
     let best = found.best.unwrap();
@@ -174,10 +177,13 @@ fn a_plan_chooses_among_sizes_of_a_host_tier() {
 fn storage_gives_back_what_left_the_host() {
     let twice: Vec<u64> = (0..5).chain(0..5).collect();
     let spec = EngineSpec {
-        kv_storage_size: Some(gib(5 * 1024)),
-        kv_storage_read_gb_s: Some(2.0),
-        kv_storage_write_gb_s: Some(1.0),
-        kv_storage_latency_ms: Some(1.0),
+        vllm: VllmSpec {
+            kv_storage_size: Some(gib(5 * 1024)),
+            kv_storage_read_gb_s: Some(2.0),
+            kv_storage_write_gb_s: Some(1.0),
+            kv_storage_latency_ms: Some(1.0),
+            ..engine(161, 2 * 1024).vllm.clone()
+        },
         ..engine(161, 2 * 1024)
     };
     let fleet = served(&deployment(LLAMA, spec), &prompts(&twice), true);
@@ -206,7 +212,10 @@ fn storage_gives_back_what_left_the_host() {
 fn storage_that_is_too_small_gives_nothing_in_a_circle() {
     let twice: Vec<u64> = (0..5).chain(0..5).collect();
     for tokens in [0, 4 * 1024] {
-        let spec = EngineSpec { kv_storage_size: Some(gib(tokens)), ..engine(161, 1024) };
+        let spec = EngineSpec {
+            vllm: VllmSpec { kv_storage_size: Some(gib(tokens)), ..engine(161, 1024).vllm.clone() },
+            ..engine(161, 1024)
+        };
         let fleet = served(&deployment(LLAMA, spec), &prompts(&twice), true);
         let tally = replica(&fleet).tally();
         assert_eq!((tally.cached_tokens, tally.storage_loaded_tokens), (0, 0), "{tokens}");

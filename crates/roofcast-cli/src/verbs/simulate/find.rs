@@ -14,7 +14,7 @@ use crate::{exit, show};
 use anyhow::{Context, Result};
 use roofcast::plan::{Bounded, Range, against, judged_load, missed};
 use roofcast::simulate::{ClassResults, RunOptions, Simulation, simulate_while};
-use roofcast::spec::keys::{KEYS, ValueType};
+use roofcast::spec::keys::{self, ValueType};
 use roofcast::spec::settings::{self, Setting};
 use roofcast::spec::{Slo, number};
 use roofcast::summary::RunSummary;
@@ -29,7 +29,7 @@ const SCHEMA: &str = "roofcast/simulate-find/1";
 /// The key that is searched, and its range.
 #[derive(Debug, Clone, PartialEq)]
 struct Search {
-    path: &'static str,
+    path: String,
     /// Name of the key as the user gave it.
     name: String,
     range: Range,
@@ -136,7 +136,7 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
     let missed = points.iter().find(|tried: &&Tried| Some(tried.value) == found.missed);
     let Range { low, high, .. } = search.range;
     let (best, at_least) = (found.best, found.best.is_some() && found.missed.is_none());
-    let (key, simulations) = (search.path, points.len());
+    let (key, simulations) = (search.path.as_str(), points.len());
     let points = &points;
     let answer =
         Answer { about, slo, key, low, high, best, at_least, missed, simulations, interrupted, points };
@@ -172,7 +172,7 @@ impl Search {
         };
         let (name, range) = text.split_once('=').ok_or_else(wrong)?;
         let path = settings::path(name.trim()).ok_or_else(wrong)?;
-        let key = KEYS.iter().find(|key| key.path == path).ok_or_else(wrong)?;
+        let key = keys::at(&path).ok_or_else(wrong)?;
         let whole = match key.kind {
             ValueType::Whole => true,
             ValueType::Real => false,
@@ -184,7 +184,7 @@ impl Search {
         if low >= high {
             return Err(wrong().into());
         }
-        Ok(Search { path: key.path, name: name.trim().to_owned(), range: Range { low, high, whole } })
+        Ok(Search { path, name: name.trim().to_owned(), range: Range { low, high, whole } })
     }
 
     fn value(&self, value: f64) -> Value {
@@ -194,7 +194,7 @@ impl Search {
     /// Simulates the deployment with `value`; the run ends early when the SLO is certain to be missed.
     fn at(&self, source: &Source, value: f64, leap: bool, progress: &Progress) -> Result<Run> {
         let resolved = || -> Result<Run> {
-            let scenario = source.scenario(&[Setting::new(self.path, self.value(value))])?;
+            let scenario = source.scenario(&[Setting::new(&self.path, self.value(value))])?;
             let forecaster = Forecaster::serving(scenario.deployment()?)?;
             let mut spec = scenario.spec.clone();
             spec.workload = Some(judged_load(&spec, &scenario.place)?);
@@ -208,7 +208,7 @@ impl Search {
 
     /// The largest value that meets the SLO, in words.
     fn best(&self) -> String {
-        match self.path {
+        match self.path.as_str() {
             "workload.arrivals.rate" => "The highest rate that keeps the SLO".to_owned(),
             "workload.arrivals.concurrency" => "The most users that keep the SLO".to_owned(),
             _ => format!("The largest {} that keeps the SLO", self.name),
