@@ -23,10 +23,10 @@ export function machine(state: State): Spec {
   return spec;
 }
 
-/** Engines that keep KV in host memory, each with the keys for `size` of it. */
+/** Engines that keep KV in host memory, each with its section of `[engine]` for `size` of it. */
 export const HOST_TIERS: Readonly<Record<string, (size: number) => Record<string, Value>>> = {
-  vllm: (size) => ({ kv_offloading_size: size }),
-  sglang: (size) => ({ enable_hierarchical_cache: true, hicache_size: size }),
+  vllm: (size) => ({ vllm: { kv_offloading_size: size } }),
+  sglang: (size) => ({ sglang: { enable_hierarchical_cache: true, hicache_size: size } }),
 };
 
 /** The spec of a question about memory. */

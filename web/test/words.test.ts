@@ -99,11 +99,13 @@ describe("a question about memory", () => {
   it("has the engine's share, its longest request and its host memory by the engine's own keys", () => {
     expect(memory(DEFAULTS)).toEqual(machine(DEFAULTS));
     const tight = memory({ ...DEFAULTS, share: 0.8, longest: 8192, host: 32 });
-    expect(tight["engine"]).toEqual({ gpu_memory_utilization: 0.8, max_model_len: 8192, kv_offloading_size: 32 });
+    expect(tight["engine"]).toEqual({ gpu_memory_utilization: 0.8, max_model_len: 8192, vllm: { kv_offloading_size: 32 } });
+    expect(file(tight)).toContain("vllm = {kv_offloading_size = 32}\n");
+    expect(command("capacity", tight)).toContain("--set 'engine.vllm={kv_offloading_size = 32}'");
     const sglang = memory({ ...DEFAULTS, engine: "sglang", host: 64 });
-    expect(sglang["engine"]).toEqual({ name: "sglang", scheduler: "sglang", enable_hierarchical_cache: true, hicache_size: 64 });
+    expect(sglang["engine"]).toEqual({ name: "sglang", scheduler: "sglang", sglang: { enable_hierarchical_cache: true, hicache_size: 64 } });
     // An engine without a host tier is not given one.
-    expect(memory({ ...DEFAULTS, engine: "llama.cpp", host: 64 })["engine"]).not.toHaveProperty("hicache_size");
+    expect(memory({ ...DEFAULTS, engine: "llama.cpp", host: 64 })["engine"]).not.toHaveProperty("sglang");
   });
 });
 

@@ -69,6 +69,8 @@ mod routing;
 mod runs;
 #[path = "suite/scaling.rs"]
 mod scaling;
+#[path = "suite/sections.rs"]
+mod sections;
 #[path = "suite/seeds.rs"]
 mod seeds;
 #[path = "suite/sglang.rs"]

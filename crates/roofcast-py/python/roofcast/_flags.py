@@ -75,8 +75,6 @@ class DeploymentFlags(TypedDict, total=False):
     """Price of a step: limit or forecast [default: forecast]"""
     max_num_seqs: int | None
     """Sequences that run at once [default: vLLM's for the chip]"""
-    max_num_active_seqs: int | None
-    """VLLM's second bound on the sequences that run at one time"""
     max_num_batched_tokens: int | None
     """Token budget of a step [default: vLLM's for the chip]"""
     block_size: int | None
@@ -92,6 +90,46 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"""
     enable_prefix_caching: bool | None
     """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"""
+    policy: Word | None
+    """Order of the queue: fcfs, priority, sjf [default: fcfs]"""
+    scheduler_reserve_full_isl: bool | None
+    """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
+    watermark: float | None
+    """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
+    mamba_ssm_dtype: Word | None
+    """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
+    language_model_only: bool | None
+    """Whether no encoders for images and sound are loaded [default: false]"""
+    kv_cache_memory_bytes: int | None
+    """Bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"""
+    enforce_eager: bool | None
+    """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
+    max_cudagraph_capture_size: int | None
+    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
+    max_num_seqs up to 512; else 0]"""
+    attention_backend: Word | None
+    """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
+    calibrated]"""
+    quantization_kernel: Word | None
+    """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
+    fuse_layers: bool | None
+    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
+    frontend: Word | None
+    """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
+    reservation: Word | None
+    """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
+    kv_layout: Word | None
+    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
+    num_speculative_tokens: int | None
+    """Tokens drafted after each step of a sequence"""
+    acceptance_rate: float | None
+    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
+    draft_model: Word | None
+    """Catalog id or path of the model that drafts; or draft_cost"""
+    draft_cost: float | None
+    """Time to draft one token, as a fraction of the model's step time"""
+    max_num_active_seqs: int | None
+    """VLLM's second bound on the sequences that run at one time"""
     max_num_queued_reqs: int | None
     """Requests of a replica, waiting or running, beyond which its server refuses new ones"""
     max_num_queued_tokens: int | None
@@ -100,8 +138,31 @@ class DeploymentFlags(TypedDict, total=False):
     """Steps from one prefill to the next while requests decode; before vLLM 0.33 only in data-parallel engines"""
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
-    policy: Word | None
-    """Order of the queue: fcfs, priority, sjf [default: fcfs]"""
+    async_scheduling: bool | None
+    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
+    requests wait as with it]"""
+    kv_offloading_size: float | None
+    """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
+    kv_offloading_backend: Word | None
+    """VLLM's connector that keeps KV in host memory: native [default: native]"""
+    kv_offloading_eviction_policy: Word | None
+    """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
+    kv_offloading_store_threshold: int | None
+    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
+    kv_offloading_prompt_only: bool | None
+    """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
+    kv_storage_size: float | None
+    """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
+    kv_storage_read: float | None
+    """GB/s at which an engine reads KV from it [default: 10]"""
+    kv_storage_write: float | None
+    """GB/s at which an engine writes KV to it [default: 10]"""
+    kv_storage_latency: float | None
+    """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
+    preemption_mode: Word | None
+    """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
+    swap_space: float | None
+    """GiB of host memory per accelerator for swapped caches [default: 4]"""
     schedule_policy: Word | None
     """SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"""
     chunked_prefill_size: int | None
@@ -122,24 +183,6 @@ class DeploymentFlags(TypedDict, total=False):
     """Bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
     """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
-    kv_offloading_size: float | None
-    """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
-    kv_offloading_backend: Word | None
-    """VLLM's connector that keeps KV in host memory: native [default: native]"""
-    kv_offloading_eviction_policy: Word | None
-    """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
-    kv_offloading_store_threshold: int | None
-    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
-    kv_offloading_prompt_only: bool | None
-    """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
-    kv_storage_size: float | None
-    """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
-    kv_storage_read: float | None
-    """GB/s at which an engine reads KV from it [default: 10]"""
-    kv_storage_write: float | None
-    """GB/s at which an engine writes KV to it [default: 10]"""
-    kv_storage_latency: float | None
-    """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -161,13 +204,6 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether a higher priority never preempts a running request, SGLang's [default: false]"""
     priority_scheduling_preemption_threshold: int | None
     """Difference in priority above which a request preempts another one, SGLang's [default: 10]"""
-    scheduler_reserve_full_isl: bool | None
-    """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
-    watermark: float | None
-    """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
-    async_scheduling: bool | None
-    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
-    requests wait as with it]"""
     scheduler_recv_interval: int | None
     """Number of decode steps from one poll of SGLang for new requests to the next [default: 1]"""
     batch_wait_timeout_iters: int | None
@@ -180,42 +216,6 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """Most steps that attention_dp_enable_balance holds prompts [default: 50]"""
-    mamba_ssm_dtype: Word | None
-    """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
-    language_model_only: bool | None
-    """Whether no encoders for images and sound are loaded [default: false]"""
-    kv_cache_memory_bytes: int | None
-    """Bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"""
-    enforce_eager: bool | None
-    """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
-    max_cudagraph_capture_size: int | None
-    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
-    max_num_seqs up to 512; else 0]"""
-    attention_backend: Word | None
-    """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
-    calibrated]"""
-    quantization_kernel: Word | None
-    """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
-    fuse_layers: bool | None
-    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
-    frontend: Word | None
-    """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
-    preemption_mode: Word | None
-    """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
-    swap_space: float | None
-    """GiB of host memory per accelerator for swapped caches [default: 4]"""
-    reservation: Word | None
-    """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
-    kv_layout: Word | None
-    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
-    num_speculative_tokens: int | None
-    """Tokens drafted after each step of a sequence"""
-    acceptance_rate: float | None
-    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
-    draft_model: Word | None
-    """Catalog id or path of the model that drafts; or draft_cost"""
-    draft_cost: float | None
-    """Time to draft one token, as a fraction of the model's step time"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
@@ -406,8 +406,6 @@ class PlanFlags(TypedDict, total=False):
     """Price of a step: limit or forecast [default: forecast]"""
     max_num_seqs: int | None
     """Sequences that run at once [default: vLLM's for the chip]"""
-    max_num_active_seqs: int | None
-    """VLLM's second bound on the sequences that run at one time"""
     max_num_batched_tokens: int | None
     """Token budget of a step [default: vLLM's for the chip]"""
     block_size: int | None
@@ -423,6 +421,46 @@ class PlanFlags(TypedDict, total=False):
     """Whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"""
     enable_prefix_caching: bool | None
     """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"""
+    policy: Word | None
+    """Order of the queue: fcfs, priority, sjf [default: fcfs]"""
+    scheduler_reserve_full_isl: bool | None
+    """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
+    watermark: float | None
+    """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
+    mamba_ssm_dtype: Word | None
+    """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
+    language_model_only: bool | None
+    """Whether no encoders for images and sound are loaded [default: false]"""
+    kv_cache_memory_bytes: int | None
+    """Bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"""
+    enforce_eager: bool | None
+    """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
+    max_cudagraph_capture_size: int | None
+    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
+    max_num_seqs up to 512; else 0]"""
+    attention_backend: Word | None
+    """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
+    calibrated]"""
+    quantization_kernel: Word | None
+    """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
+    fuse_layers: bool | None
+    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
+    frontend: Word | None
+    """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
+    reservation: Word | None
+    """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
+    kv_layout: Word | None
+    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
+    num_speculative_tokens: int | None
+    """Tokens drafted after each step of a sequence"""
+    acceptance_rate: float | None
+    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
+    draft_model: Word | None
+    """Catalog id or path of the model that drafts; or draft_cost"""
+    draft_cost: float | None
+    """Time to draft one token, as a fraction of the model's step time"""
+    max_num_active_seqs: int | None
+    """VLLM's second bound on the sequences that run at one time"""
     max_num_queued_reqs: int | None
     """Requests of a replica, waiting or running, beyond which its server refuses new ones"""
     max_num_queued_tokens: int | None
@@ -431,8 +469,31 @@ class PlanFlags(TypedDict, total=False):
     """Steps from one prefill to the next while requests decode; before vLLM 0.33 only in data-parallel engines"""
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
-    policy: Word | None
-    """Order of the queue: fcfs, priority, sjf [default: fcfs]"""
+    async_scheduling: bool | None
+    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
+    requests wait as with it]"""
+    kv_offloading_size: float | None
+    """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
+    kv_offloading_backend: Word | None
+    """VLLM's connector that keeps KV in host memory: native [default: native]"""
+    kv_offloading_eviction_policy: Word | None
+    """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
+    kv_offloading_store_threshold: int | None
+    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
+    kv_offloading_prompt_only: bool | None
+    """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
+    kv_storage_size: float | None
+    """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
+    kv_storage_read: float | None
+    """GB/s at which an engine reads KV from it [default: 10]"""
+    kv_storage_write: float | None
+    """GB/s at which an engine writes KV to it [default: 10]"""
+    kv_storage_latency: float | None
+    """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
+    preemption_mode: Word | None
+    """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
+    swap_space: float | None
+    """GiB of host memory per accelerator for swapped caches [default: 4]"""
     schedule_policy: Word | None
     """SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"""
     chunked_prefill_size: int | None
@@ -453,24 +514,6 @@ class PlanFlags(TypedDict, total=False):
     """Bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
     """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
-    kv_offloading_size: float | None
-    """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
-    kv_offloading_backend: Word | None
-    """VLLM's connector that keeps KV in host memory: native [default: native]"""
-    kv_offloading_eviction_policy: Word | None
-    """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
-    kv_offloading_store_threshold: int | None
-    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
-    kv_offloading_prompt_only: bool | None
-    """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
-    kv_storage_size: float | None
-    """GiB of a disk or file server below vLLM's host tier, over all ranks of an engine [default: 0]"""
-    kv_storage_read: float | None
-    """GB/s at which an engine reads KV from it [default: 10]"""
-    kv_storage_write: float | None
-    """GB/s at which an engine writes KV to it [default: 10]"""
-    kv_storage_latency: float | None
-    """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -492,13 +535,6 @@ class PlanFlags(TypedDict, total=False):
     """Whether a higher priority never preempts a running request, SGLang's [default: false]"""
     priority_scheduling_preemption_threshold: int | None
     """Difference in priority above which a request preempts another one, SGLang's [default: 10]"""
-    scheduler_reserve_full_isl: bool | None
-    """Whether admission needs room for the whole known sequence [default: the scheduler's]"""
-    watermark: float | None
-    """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
-    async_scheduling: bool | None
-    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
-    requests wait as with it]"""
     scheduler_recv_interval: int | None
     """Number of decode steps from one poll of SGLang for new requests to the next [default: 1]"""
     batch_wait_timeout_iters: int | None
@@ -511,42 +547,6 @@ class PlanFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """Most steps that attention_dp_enable_balance holds prompts [default: 50]"""
-    mamba_ssm_dtype: Word | None
-    """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
-    language_model_only: bool | None
-    """Whether no encoders for images and sound are loaded [default: false]"""
-    kv_cache_memory_bytes: int | None
-    """Bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"""
-    enforce_eager: bool | None
-    """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
-    max_cudagraph_capture_size: int | None
-    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
-    max_num_seqs up to 512; else 0]"""
-    attention_backend: Word | None
-    """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
-    calibrated]"""
-    quantization_kernel: Word | None
-    """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
-    fuse_layers: bool | None
-    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
-    frontend: Word | None
-    """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
-    preemption_mode: Word | None
-    """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
-    swap_space: float | None
-    """GiB of host memory per accelerator for swapped caches [default: 4]"""
-    reservation: Word | None
-    """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
-    kv_layout: Word | None
-    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
-    num_speculative_tokens: int | None
-    """Tokens drafted after each step of a sequence"""
-    acceptance_rate: float | None
-    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
-    draft_model: Word | None
-    """Catalog id or path of the model that drafts; or draft_cost"""
-    draft_cost: float | None
-    """Time to draft one token, as a fraction of the model's step time"""
     workload: Word | None
     """Published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"""
     seed: int | None

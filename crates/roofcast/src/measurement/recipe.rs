@@ -329,15 +329,17 @@ mod tests {
         // The budget is one prompt, one output and 200 tokens.
         assert_eq!(waiting.max_num_batched_tokens, Some(2248));
         assert_eq!(
-            (waiting.batch_wait_timeout_iters, waiting.batch_wait_max_tokens_ratio),
+            (waiting.tensorrt_llm.batch_wait_timeout_iters, waiting.tensorrt_llm.batch_wait_max_tokens_ratio),
             (Some(20), Some(0.9))
         );
         assert_eq!(
-            spec("inferencex", "tensorrt-llm", llama, "h200-sxm", 8, 16).batch_wait_timeout_iters,
+            spec("inferencex", "tensorrt-llm", llama, "h200-sxm", 8, 16)
+                .tensorrt_llm
+                .batch_wait_timeout_iters,
             None
         );
         let r1 = |users| spec("inferencex", "sglang", "deepseek-ai/DeepSeek-R1", "b200-sxm", 8, users);
-        assert_eq!([8, 16].map(|users| r1(users).scheduler_recv_interval), [Some(10), Some(30)]);
+        assert_eq!([8, 16].map(|users| r1(users).sglang.scheduler_recv_interval), [Some(10), Some(30)]);
         assert_eq!(
             spec("nvidia_lab", "vllm", llama, "h100-sxm", 2, 8).max_num_batched_tokens,
             Some(1024 + 2012)

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::parallelism::indivisible;
 use crate::precision::{KvFormat, WeightFormat};
-use crate::spec::{EngineKind, PoolSpec, SchedulerKind, SearchSpec, Spec};
+use crate::spec::{EngineKind, EngineSpec, PoolSpec, SchedulerKind, SearchSpec, Spec};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -189,7 +189,8 @@ impl SearchSpace {
                             host_gib: told.host_gib(spec),
                         };
                         for told in told.iter().filter(|told| told.runs_on(chip, spec)) {
-                            shapes.extend(settings(&search, spec, chip).map(|set| shape(told, set)));
+                            let own = told.engine_spec(&spec.engine);
+                            shapes.extend(settings(&search, spec, &own, chip).map(|set| shape(told, set)));
                         }
                     }
                 }
@@ -298,16 +299,19 @@ impl SearchSpace {
     }
 }
 
-/// Combinations of token budget and most running requests; `None` leaves the value to the spec or the engine.
+/// Combinations of token budget and most running requests; `None` leaves the value to the spec or the engine. `own` are
+/// the settings of the engine that is combined; SGLang's chunk is its token budget.
 fn settings(
     search: &SearchSpec,
     spec: &Spec,
+    own: &EngineSpec,
     chip: &Accelerator,
 ) -> impl Iterator<Item = (Option<u64>, Option<u64>)> {
     let given = |list: &[u64]| -> Vec<Option<u64>> { list.iter().copied().map(Some).collect() };
-    let budgets = match (&search.max_num_batched_tokens, spec.engine.max_num_batched_tokens) {
-        (asked, _) if !asked.is_empty() => given(asked),
-        (_, Some(_)) => vec![None],
+    let is_set = own.max_num_batched_tokens.is_some() || own.sglang.chunked_prefill_size.is_some();
+    let budgets = match &search.max_num_batched_tokens {
+        asked if !asked.is_empty() => given(asked),
+        _ if is_set => vec![None],
         _ => BUDGETS.into_iter().filter(|n| *n != Some(batch_defaults(&spec.engine, chip).0)).collect(),
     };
     let seqs = if search.max_num_seqs.is_empty() { vec![None] } else { given(&search.max_num_seqs) };

@@ -31,7 +31,7 @@ impl ReplicaSettings {
     }
 
     /// The settings of the engine, from `base`, without the sections of other engines.
-    fn engine_spec(&self, base: &EngineSpec) -> EngineSpec {
+    pub(super) fn engine_spec(&self, base: &EngineSpec) -> EngineSpec {
         let mut engine = base.clone();
         if let Some(name) = &self.engine {
             engine.scheduler = EngineKind::of(name).scheduler();

@@ -138,7 +138,7 @@ of_schedulers! {
     vllm_v0: VllmV0;
     sglang: Sglang;
     tensorrt_llm: TensorrtLlm TensorrtLlmMaxUtilization;
-    reserving: Static Orca;
+    reserving: Orca Static;
 }
 
 const fn toml(path: &'static str, kind: ValueType, about: &'static str) -> SpecKey {

@@ -93,8 +93,18 @@ proptest! {
         threshold in 0_u32..4,
         storage in prop_oneof![Just(0_u64), 16_u64..8000],
     ) {
-        let spec = EngineSpec { vllm: VllmSpec { kv_offloading_eviction_policy: arc.then_some(EvictionPolicy::Arc), kv_offloading_prompt_only: Some(prompts), kv_offloading_store_threshold: Some(if storage > 0 { 0 } else { threshold }), kv_storage_size: Some(gib(storage.next_multiple_of(16))), kv_storage_read_gb_s: Some(5.0), async_scheduling: Some(asynchronous), ..engine(blocks, host.next_multiple_of(16)).vllm.clone() },
-            ..engine(blocks, host.next_multiple_of(16))
+        let plain = engine(blocks, host.next_multiple_of(16));
+        let spec = EngineSpec {
+            vllm: VllmSpec {
+                kv_offloading_eviction_policy: arc.then_some(EvictionPolicy::Arc),
+                kv_offloading_prompt_only: Some(prompts),
+                kv_offloading_store_threshold: Some(if storage > 0 { 0 } else { threshold }),
+                kv_storage_size: Some(gib(storage.next_multiple_of(16))),
+                kv_storage_read_gb_s: Some(5.0),
+                async_scheduling: Some(asynchronous),
+                ..plain.vllm.clone()
+            },
+            ..plain
         };
         let fleet = served(&deployment(LLAMA, spec), &workload, true);
         conserved(&fleet, workload.requests.unwrap());
@@ -115,17 +125,12 @@ proptest! {
     /// A tier of size 0 equals no tier.
     #[test]
     fn no_size_is_no_tier(workload in workloads(), blocks in 60_u64..400) {
-        let with = EngineSpec {
-            vllm: VllmSpec {
-                kv_offloading_size: Some(0.0),
-                ..engine(blocks
-                0).vllm.clone(),
-            }, ..engine(blocks, 0)  };
-        let without = EngineSpec {
-            vllm: VllmSpec {
-                kv_offloading_size: None,
-                ..with.vllm.clone()
-            }, ..with.clone()  };
+        let plain = engine(blocks, 0);
+        let tier = |kv_offloading_size| EngineSpec {
+            vllm: VllmSpec { kv_offloading_size, ..plain.vllm.clone() },
+            ..plain.clone()
+        };
+        let [with, without] = [Some(0.0), None].map(tier);
         let [a, b] = [with, without].map(|spec| served(&deployment(LLAMA, spec), &workload, true));
         same(records(&a), records(&b));
     }
