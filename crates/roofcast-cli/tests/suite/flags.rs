@@ -33,6 +33,36 @@ fn flags_say_what_a_spec_says() {
     assert_eq!(json(&over), json(&format!("simulate {other}")));
 }
 
+/// A key of one engine: by its flag, in `[engine]`, in the section of the engine and by `--set`. A dumped spec has the
+/// section, and a flag of another engine is refused.
+#[test]
+fn a_key_of_one_engine_is_set_in_four_ways() {
+    let machine = "[model]\nname = \"Qwen/Qwen3-32B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[parallelism]\ntp = 2\n\
+                   [workload]\nrequests = 20\ninput_len = 100\noutput_len = 10\n\
+                   arrivals = { kind = \"poisson\", rate = 5.0 }\n";
+    let spec = |engine: &str| file("spec.toml", format!("{machine}[engine]\n{engine}\n").as_bytes());
+    let (_plain, plain) = spec("name = \"vllm\"");
+    let (_flat, flat) = spec("name = \"vllm\"\nasync_scheduling = true");
+    let (_section, section) =
+        spec("name = \"vllm\"\n[engine.vllm]\nasync_scheduling = true\n[engine.sglang]\nhicache_ratio = 4");
+    let dumps = [
+        format!("{plain} --async-scheduling"),
+        format!("{plain} --set engine.vllm.async_scheduling=true"),
+        flat,
+        format!("{section} --set engine.sglang={{}}"),
+    ];
+    let dumps = dumps.map(|asked| answer(&format!("simulate {asked} --dump-spec")));
+    for dump in &dumps {
+        let (_, own) = dump.split_once("\n[engine.vllm]\n").unwrap();
+        assert!(own.starts_with("async_scheduling = true"), "{dump}");
+        let (_folder, path) = file("spec.toml", dump.as_bytes());
+        assert_eq!(json(&format!("simulate {path}")), json(&format!("simulate {section}")));
+    }
+    let refused = roofcast(&format!("simulate {plain} --hicache-ratio 4"));
+    let says = "engine: `hicache_ratio` is set; accepted: the scheduler sglang, or the key omitted";
+    assert!(refused.code == 2 && refused.err.contains(says), "{}", refused.err);
+}
+
 #[test]
 fn a_plan_is_asked_by_flags() {
     let flags = "plan --model llama-3.1-8b --rate 20 --input-len 1000 --output-len 200 --ttft-p99 2000 --tpot-p99 50 \
