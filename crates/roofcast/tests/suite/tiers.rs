@@ -232,7 +232,9 @@ fn storage_that_is_too_small_gives_nothing_in_a_circle() {
 #[test]
 fn both_loops_compute_the_last_loaded_token() {
     let twice: Vec<u64> = (0..5).chain(0..5).collect();
-    let spec = EngineSpec { async_scheduling: Some(false), ..engine(161, 5 * 1024) };
+    let plain = engine(161, 5 * 1024);
+    let vllm = VllmSpec { async_scheduling: Some(false), ..plain.vllm.clone() };
+    let spec = EngineSpec { vllm, ..plain };
     let fleet = served(&deployment(LLAMA, spec), &prompts(&twice), true);
     conserved(&fleet, 10);
     let tally = replica(&fleet).tally();
