@@ -213,6 +213,15 @@ fn the_books_defaults_are_the_engines() {
     }
 }
 
+/// Layouts of the cache that a spec may choose; `None` for the scheduler's own.
+const LAYOUTS: [Option<KvLayout>; 5] = [
+    None,
+    Some(KvLayout::Paged),
+    Some(KvLayout::Flashinfer),
+    Some(KvLayout::Vattention),
+    Some(KvLayout::Contiguous),
+];
+
 /// Every combination of settings either serves and loses nothing, or is refused with the key that does not fit.
 #[test]
 fn every_combination_serves_or_is_refused() {
@@ -230,13 +239,6 @@ fn every_combination_serves_or_is_refused() {
         TensorrtLlm,
         TensorrtLlmMaxUtilization,
     ];
-    let layouts = [
-        None,
-        Some(KvLayout::Paged),
-        Some(KvLayout::Flashinfer),
-        Some(KvLayout::Vattention),
-        Some(KvLayout::Contiguous),
-    ];
     let arrivals =
         Arrivals::ClosedLoop { concurrency: 6, think_s: None, ramp_s: None, turn_round_s: Some(0.0) };
     let workload = Workload {
@@ -252,9 +254,9 @@ fn every_combination_serves_or_is_refused() {
         max_concurrency: None,
     };
     let (mut served_by, mut refused) = (Vec::new(), 0);
-    for case in 0..schedulers.len() * layouts.len() * 3 * 3 * 2 * 2 {
+    for case in 0..schedulers.len() * LAYOUTS.len() * 3 * 3 * 2 * 2 {
         let pick = |stride: usize, of: usize| case / stride % of;
-        let (scheduler, layout) = (schedulers[pick(36, 11)], layouts[pick(396, 5)]);
+        let (scheduler, layout) = (schedulers[pick(36, 11)], LAYOUTS[pick(396, 5)]);
         let spec = EngineSpec {
             scheduler: Some(scheduler),
             kv_layout: layout,

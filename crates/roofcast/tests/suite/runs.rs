@@ -180,6 +180,17 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
     )
 }
 
+/// Settings of TensorRT-LLM that hold prompts back.
+fn holding(seqs: u64, flag: bool, reservation: usize) -> TensorrtLlmSpec {
+    TensorrtLlmSpec {
+        batch_wait_timeout_iters: (reservation > 0).then_some(seqs),
+        batch_wait_max_tokens_ratio: (reservation > 0).then_some(0.05),
+        disable_overlap_scheduler: Some(flag),
+        attention_dp_enable_balance: Some(reservation != 1),
+        attention_dp_time_out_iters: Some(seqs),
+    }
+}
+
 pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     use SchedulerKind::*;
     let kinds = [
@@ -210,6 +221,7 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
             _ => 16,
         };
         let found = scheduler == Sglang && flag;
+        let polled = scheduler == Sglang && reservation > 0 && order == 1;
         let paced = matches!(scheduler, TensorrtLlm | TensorrtLlmMaxUtilization);
         EngineSpec {
             scheduler: Some(scheduler),
@@ -221,8 +233,7 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
             enable_prefix_caching: if scheduler == Vllm { Some(order > 0) } else { found.then_some(true) },
             sglang: SglangSpec {
                 schedule_policy: if found && order == 0 { SchedulePolicy::Lpm } else { SchedulePolicy::Fcfs },
-                scheduler_recv_interval: (scheduler == Sglang && reservation > 0 && order == 1)
-                    .then_some(seqs),
+                scheduler_recv_interval: polled.then_some(seqs),
                 ..SglangSpec::default()
             },
             scheduler_reserve_full_isl: plain.then_some(!flag),
@@ -241,14 +252,7 @@ pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
                 _ => ReservationKind::Max,
             },
             max_model_len: (reserves || scheduler == LlamaCpp).then_some(900),
-            tensorrt_llm: TensorrtLlmSpec {
-                batch_wait_timeout_iters: (paced && reservation > 0).then_some(seqs),
-                batch_wait_max_tokens_ratio: (paced && reservation > 0).then_some(0.05),
-                disable_overlap_scheduler: paced.then_some(flag),
-                attention_dp_enable_balance: paced.then_some(reservation != 1),
-                attention_dp_time_out_iters: paced.then_some(seqs),
-                ..TensorrtLlmSpec::default()
-            },
+            tensorrt_llm: if paced { holding(seqs, flag, reservation) } else { TensorrtLlmSpec::default() },
             kv_layout: match reservation {
                 1 if scheduler != LlamaCpp => Some(KvLayout::Paged),
                 2 if scheduler != LlamaCpp => Some(KvLayout::Flashinfer),
