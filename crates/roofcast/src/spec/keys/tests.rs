@@ -14,7 +14,15 @@ fn accepted(section: &str, with: &str) -> Vec<String> {
 #[test]
 fn every_key_of_a_spec_is_here() {
     // Other names of max_num_seqs and block_size, and keys that are sections.
-    let others = ["max_running_requests", "page_size", "speculative", "length_prediction", "vllm", "sglang", "tensorrt-llm"];
+    let others = [
+        "max_running_requests",
+        "page_size",
+        "speculative",
+        "length_prediction",
+        "vllm",
+        "sglang",
+        "tensorrt-llm",
+    ];
     let sections = [
         "arrivals",
         "prefix",
