@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 /// Keys that a section needs besides the key that is tested.
-const NEEDS: [(&str, &str); 12] = [
+const NEEDS: [(&str, &str); 18] = [
     ("engine.speculative.", "engine.speculative = { num_speculative_tokens = 2, acceptance_rate = 0.5 }"),
     ("engine.length_prediction.sigma", "engine.length_prediction = { kind = \"noisy\" }"),
     ("engine.length_prediction.accuracy", "engine.length_prediction = { kind = \"proxy\" }"),
@@ -21,6 +21,11 @@ const NEEDS: [(&str, &str); 12] = [
         "workload = { input_len = 8, output_len = 8, prefix = { length = 4 }, arrivals = { kind = \"offline\" } }",
     ),
     ("workload.preset", ""),
+    ("workload.classes", "workload.arrivals = { kind = \"offline\" }"),
+    ("fleet.failures.mtbf_s", "fleet.failures = { restart_s = 5 }"),
+    ("fleet.failures.events", "fleet.failures = { restart_s = 5 }"),
+    ("fleet.failures.", "fleet.failures = { mtbf_s = 100, restart_s = 5 }"),
+    ("fleet.slow.", "fleet.slow = { replicas = 1, factor = 1.5 }"),
     ("workload.rate", "workload.preset = \"azure-conv-2023\""),
     ("workload.arrivals.format", ""),
     ("workload.", "workload = { input_len = 8, output_len = 8, arrivals = { kind = \"offline\" } }"),
@@ -29,6 +34,7 @@ const NEEDS: [(&str, &str); 12] = [
         "fleet.autoscale = { target_in_flight = 4, max_replicas = 3, startup_s = 1.0, idle_s = 1.0 }",
     ),
     ("fleet.schedule.", "fleet.schedule = { interval_s = 60.0, replicas = [1, 2] }"),
+    ("hardware.pue", "hardware.grid_g_per_kwh = 400"),
     ("slo.goodput", "slo.ttft_p99_ms = 200"),
     ("", ""),
 ];
@@ -58,7 +64,8 @@ fn with(mut table: Table, path: &str, value: Value) -> Table {
 
 /// Values of which a key accepts at least one: numbers, switches, lists, tables, and the words of its description.
 fn candidates(key: &SpecKey) -> Vec<Value> {
-    let toml = "[3, 0.5, true, \"3\", [1, 2], [0.5], [true, false], [\"vllm\"], [\"round_robin\"], { h100-sxm = 2.0 }]";
+    let toml = "[3, 0.5, 1.5, true, \"3\", [1, 2], [0.5], [true, false], [\"vllm\"], [\"round_robin\"], { h100-sxm = 2.0 }, \
+                [{ replica = 0, at_s = 60 }], [{ name = \"a\", share = 1.0, input_len = 8, output_len = 8 }]]";
     let table: Table = format!("all = {toml}").parse().unwrap();
     let words = key.about.split(|c: char| !(c.is_alphanumeric() || "_-.".contains(c)));
     let words = words.filter(|word| !word.is_empty()).map(Value::from);
