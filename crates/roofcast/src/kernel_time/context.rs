@@ -55,12 +55,22 @@ impl Context {
     pub(crate) fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         let first = self.prompts.at(1.0);
         let beyond = |c: &Sequences| {
-            let one = self.prompts.at(self.tokens(form, c)) - first;
+            let one = self.prompt(self.tokens(form, c)) - first;
             one.max(0.0) * c.count as f64
         };
         let pieces = chunks.iter().filter(|c| c.is_prompt() && c.count > 0);
         let (any, seconds) = pieces.fold((false, 0.0), |(_, s), c| (true, s + beyond(c)));
         if any { first + seconds } else { 0.0 }
+    }
+
+    /// Seconds of a whole prompt of `tokens` tokens. Beyond the longest timed prompt, the time of full attention grows
+    /// with the query-key pairs, the square of the tokens.
+    fn prompt(&self, tokens: f64) -> f64 {
+        let longest = self.prompts.last_size();
+        if tokens <= longest || self.pair.is_none() || self.window.is_some() {
+            return self.prompts.at(tokens);
+        }
+        self.prompts.at(longest) * (tokens / longest).powi(2)
     }
 
     /// Tokens of a whole prompt with as much work as `piece`.
@@ -287,5 +297,23 @@ impl<'a> Found<'a> {
         let shape: Vec<f64> = shape.iter().map(|n| f64::from(*n)).collect();
         let exact = shape == asked.axes && candidate.chip.id == chip.id;
         Found { candidate, index, shape, exact }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A timed prompt of 1000 tokens takes 1 ms: one of 2000 has four times its query-key pairs and takes 4 ms; within
+    /// a window, work is proportional to tokens.
+    #[test]
+    fn prompts_beyond_the_table_grow_with_their_pairs() {
+        let prompts = Curve::new([(500.0, 0.25e-3), (1000.0, 1e-3)]).unwrap();
+        let decodes = Decodes::Recurrence(prompts.clone());
+        let full = Context { decodes, prompts, window: None, pair: Some(1.0) };
+        assert!((full.prompt(2000.0) / 4e-3 - 1.0).abs() < 1e-12);
+        assert_eq!(full.prompt(1000.0), 1e-3);
+        let windowed = Context { window: Some(100.0), ..full };
+        assert!((windowed.prompt(2000.0) / 2e-3 - 1.0).abs() < 1e-12);
     }
 }

@@ -196,15 +196,20 @@ impl Links {
         let (expert_rate, expert_latency) = slowest(chip, p.stage_ranks());
         let (stage_rate, stage_latency) = slowest(chip, p.stage_ranks() * p.pp);
         let (mut all_to_all, mut exchanges) = (0.0, 0);
-        if p.ep > 1 && p.attention_dp > 1 {
-            // Each token is sent to the ranks of its experts and back; 1/ep of the experts are local. Experts on a
-            // latent stream receive the latent.
+        if p.attention_dp > 1 {
+            // With expert parallelism each token is sent to the ranks of its experts and back; 1/ep of the experts are
+            // local. Without it every rank has a slice of every expert (vLLM, docs/serving/data_parallel_deployment.md):
+            // it gathers the tokens of the other data-parallel ranks, and its sums are scattered back to them. Experts
+            // on a latent stream receive the latent.
+            let copies = |per_token: u64| match p.ep {
+                1 => (p.attention_dp - 1) as f64,
+                ep => per_token.min(ep) as f64 * (ep - 1) as f64 / ep as f64,
+            };
             for (block, layers) in blocks() {
                 let Some(shard) = &block.experts else { continue };
-                let copies = shard.experts.per_token.min(p.ep) as f64;
                 let width = shard.experts.width(deployment.model.hidden) as f64;
-                let sent = row_bytes * width / deployment.model.hidden as f64 * 2.0 * copies;
-                all_to_all += sent * (p.ep - 1) as f64 / p.ep as f64 / expert_rate.0 * *layers as f64;
+                let row = row_bytes * width / deployment.model.hidden as f64;
+                all_to_all += 2.0 * row * copies(shard.experts.per_token) / expert_rate.0 * *layers as f64;
                 exchanges += 2 * layers;
             }
         }

@@ -44,6 +44,11 @@ impl Curve {
         y0 + (y1 - y0) * ((size - x0) / (x1 - x0))
     }
 
+    /// The largest size of the grid.
+    pub(crate) fn last_size(&self) -> f64 {
+        self.sizes[self.sizes.len() - 1]
+    }
+
     /// Seconds beyond the last size: continues the last line, but grows at most in proportion to the size.
     fn beyond(&self, size: f64) -> f64 {
         let last = self.sizes.len() - 1;

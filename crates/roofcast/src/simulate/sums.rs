@@ -105,12 +105,15 @@ fn bands(
     }
 }
 
-/// Limit of a decode step in milliseconds, at the mean batch and context of the run.
+/// Limit of TPOT in milliseconds: of a decode step at the mean batch and context of the run, over the mean number of
+/// tokens that a sequence gains in it, one and the accepted drafts.
 fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
     let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
     let batch = activity.mean_running.round().max(1.0) as u64;
     let batch = Batch::decode(batch * deployment.parallelism.replicas, context);
-    cost::limit(deployment, &batch, Utilization::FULL).limit_with_communication.ms()
+    let accepted = activity.drafted_tokens.saturating_sub(activity.rejected_tokens) as f64;
+    let gained = 1.0 + ratio(accepted, activity.mean_running * activity.steps as f64);
+    cost::limit(deployment, &batch, Utilization::FULL).limit_with_communication.ms() / gained
 }
 
 fn activity(tallies: &[&Tally]) -> Activity {

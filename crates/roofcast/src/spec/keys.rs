@@ -190,7 +190,7 @@ keys! {
     key("engine.max_num_batched_tokens", "max-num-batched-tokens", Whole, "token budget of a step [default: vLLM's for the chip]"),
     key("engine.block_size", "block-size", Whole, "tokens of a KV block [default: the scheduler's]"),
     rare("engine.num_gpu_blocks", "num-gpu-blocks", Whole, "KV blocks [default: as many as fit]"),
-    key("engine.gpu_memory_utilization", "gpu-memory-utilization", Real, "fraction of device memory for the engine; for tensorrt-llm, fraction of the memory left by weights and activations [default: 0.9]"),
+    key("engine.gpu_memory_utilization", "gpu-memory-utilization", Real, "fraction of device memory for the engine; for tensorrt-llm, fraction of the memory left by weights and activations [default: the engine's, as 0.92 in vLLM 0.33]"),
     key("engine.max_model_len", "max-model-len", Whole, "longest sequence that is served, in tokens [default: the model's]"),
     rare("engine.enable_chunked_prefill", "enable-chunked-prefill", Switch, "whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"),
     key("engine.enable_prefix_caching", "enable-prefix-caching", Switch, "whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"),

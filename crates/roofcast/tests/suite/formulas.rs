@@ -47,6 +47,26 @@ fn one_request_is_the_limits() {
     }
 }
 
+/// DeepSeek-V3 on 8 data-parallel ranks: each of 58 layers with experts gathers the 7168 values of a token, 2 bytes each,
+/// from 7 other ranks and scatters its sums back, without expert parallelism: 2 · 7 · 14,336 = 200,704 bytes a layer and
+/// row. 256 decodes are 32 rows of a rank: 58 · 32 · 200,704 B at 450 GB/s are 0.8278 ms. With `ep = 8`, 8 copies of a
+/// token cross the links, 7/8 of them to other ranks: as many bytes.
+#[test]
+fn ranks_that_share_slices_of_experts_gather_their_tokens() {
+    let of = |spread: &str| {
+        let text = format!("[parallelism]\n{spread}");
+        let spec = roofcast::Spec::parse("test", &text).unwrap();
+        let accelerator = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+        let deepseek = model("deepseek-ai/DeepSeek-V3");
+        let deployment = Deployment::resolve(deepseek, accelerator, &DeploymentOptions::of(&spec)).unwrap();
+        limit(&deployment, &Batch::decode(256, 1000), Utilization::FULL).terms.communication.ms()
+    };
+    for spread in ["attention_dp = 8\nep = 1\n", "attention_dp = 8\nep = 8\n"] {
+        let found = of(spread);
+        assert!((found / 0.8278 - 1.0).abs() < 1e-3, "{spread}: {found}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
