@@ -196,7 +196,8 @@ impl Kernels<'_> {
         })
     }
 
-    /// Curve of the fastest of several kernels at each size, never below the limit.
+    /// Curve of the fastest of several kernels at each size, never below the limit, with the basis of the one that is
+    /// fastest at the smallest size.
     fn fastest<'b>(
         &self,
         curves: impl Iterator<Item = (&'b MeasuredKernel<'b>, bool, Curve)>,
@@ -205,10 +206,10 @@ impl Kernels<'_> {
         let mut best: Option<(Curve, Basis)> = None;
         for (candidate, exact, curve) in curves {
             best = Some(match best {
-                Some((least, basis)) => (least.least(&curve), basis),
-                None => {
+                Some((least, basis)) if least.at(1.0) <= curve.at(1.0) => (least.least(&curve), basis),
+                other => {
                     let basis = Basis { evidence: candidate.evidence, exact, kernel: candidate.name() };
-                    (curve, basis)
+                    (other.map_or(curve.clone(), |(least, _)| least.least(&curve)), basis)
                 }
             });
         }
