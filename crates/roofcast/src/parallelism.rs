@@ -54,10 +54,11 @@ impl Parallelism {
         }
         let rest =
             request.pp.unwrap_or(1) * request.attention_dp.unwrap_or(1) * request.replicas.unwrap_or(1);
+        let several = |degree: Option<u64>| degree.is_some_and(|degree| degree > 1);
         let tp = match (request.tp, request.count) {
             (Some(tp), _) => tp,
             // With expert parallelism and without tp, every rank is an attention data-parallel rank.
-            (None, Some(_)) if request.ep.is_some() || request.attention_dp.is_some() => 1,
+            (None, Some(_)) if several(request.ep) || several(request.attention_dp) => 1,
             (None, Some(count)) => widest_tp(model, count / rest.max(1)),
             (None, None) => 1,
         };

@@ -2,7 +2,7 @@
 
 use super::DeploymentArgs;
 use super::flags::{Flags, Routed};
-use super::values::{address, factor, milliseconds, percent, seconds, share_or_none, within};
+use super::values::{address, milliseconds, percent, seconds, share_or_none, time_scale, within};
 use clap::Args;
 use roofcast_emulate::{Encoding, FailureType};
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ pub(crate) struct EmulateArgs {
     #[arg(long)]
     pub(crate) enable_sleep_mode: bool,
     /// Speed of the engine's clock: 10 makes everything ten times faster, 0 stops the clock until /admin/clock advances it.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = time_scale)]
     pub(crate) time_scale: f64,
     /// Fixed milliseconds to each first token, without queue, batches or cache.
     #[arg(long, value_name = "MS", visible_alias = "time-to-first-token", value_parser = milliseconds, requires = "itl",

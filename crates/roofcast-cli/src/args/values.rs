@@ -57,8 +57,16 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 
 pub(super) fn factor(text: &str) -> Result<f64, String> {
     match number::real(text) {
-        Some(v) if v == 0.0 || (0.01..=1000.0).contains(&v) => Ok(v),
-        _ => Err("accepted: 0.01 to 1000, or 0 for a stopped clock".into()),
+        Some(v) if (0.01..=1000.0).contains(&v) => Ok(v),
+        _ => Err("accepted: 0.01 to 1000".into()),
+    }
+}
+
+/// Speed of a clock, where 0 stops it.
+pub(super) fn time_scale(text: &str) -> Result<f64, String> {
+    match number::real(text) {
+        Some(0.0) => Ok(0.0),
+        _ => factor(text).map_err(|accepted| format!("{accepted}, or 0 for a stopped clock")),
     }
 }
 

@@ -71,10 +71,10 @@ fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         }
     } else if ranks > 1 {
         command.set("parallelism.replicas", ranks);
-        command.notes.push(
-            "--data-parallel-size without --enable-expert-parallel: each rank is taken as a whole copy"
-                .to_owned(),
-        );
+        command.notes.push(format!(
+            "--data-parallel-size without --enable-expert-parallel: each rank is taken as a whole copy, as of a dense \
+             model; vLLM divides experts among the ranks (parallelism.attention_dp = {ranks})"
+        ));
     }
     Ok(())
 }

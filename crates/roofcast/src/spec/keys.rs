@@ -261,7 +261,7 @@ keys! {
     tensorrt_llm("engine.tensorrt-llm.attention_dp_enable_balance", "attention-dp-enable-balance", Switch, "whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"),
     tensorrt_llm("engine.tensorrt-llm.attention_dp_time_out_iters", "attention-dp-time-out-iters", Whole, "most steps that attention_dp_enable_balance holds prompts [default: 50]"),
     key("workload.preset", "workload", Word, "published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"),
-    key("workload.requests", "requests", Whole, "requests of a run [default: 1000, or all of a trace; of bench 10 a user, at least 100]"),
+    key("workload.requests", "requests", Whole, "requests of a run [default: 1000 in a file, 10000 in the load of simulate, all of a trace; of bench 10 a user, at least 100]"),
     key("workload.seed", "seed", Whole, "seed of every draw [default: 0]"),
     toml("workload.rate", Real, "requests per second, in place of the preset's"),
     toml("workload.arrivals.kind", Word, "poisson, constant, gamma, ramp, burst, offline, closed_loop, sessions or trace"),

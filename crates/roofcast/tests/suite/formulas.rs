@@ -47,6 +47,21 @@ fn one_request_is_the_limits() {
     }
 }
 
+/// A degree of 1 is the default: 8 accelerators hold DeepSeek-V3 with tp 8, whether or not it is given.
+#[test]
+fn a_degree_of_one_changes_nothing() {
+    let of = |spread: &str| {
+        let text = format!("[hardware]\naccelerator = \"h200-sxm\"\ncount = 8\n[parallelism]\n{spread}");
+        let options = DeploymentOptions::of(&roofcast::Spec::parse("test", &text).unwrap());
+        let accelerator = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+        Deployment::resolve(model("deepseek-ai/DeepSeek-V3"), accelerator, &options).unwrap().parallelism
+    };
+    let plain = of("");
+    assert_eq!((plain.tp, plain.attention_dp, plain.ep, plain.replicas), (8, 1, 1, 1));
+    assert_eq!(of("attention_dp = 1\n"), plain);
+    assert_eq!(of("ep = 1\n"), plain);
+}
+
 /// DeepSeek-V3 on 8 data-parallel ranks: each of 58 layers with experts gathers the 7168 values of a token, 2 bytes each,
 /// from 7 other ranks and scatters its sums back, without expert parallelism: 2 · 7 · 14,336 = 200,704 bytes a layer and
 /// row. 256 decodes are 32 rows of a rank: 58 · 32 · 200,704 B at 450 GB/s are 0.8278 ms. With `ep = 8`, 8 copies of a
