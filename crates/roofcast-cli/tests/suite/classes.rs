@@ -40,7 +40,7 @@ fn every_class_must_keep_its_slo() {
     let (_folder, path) = file("classes.toml", SPEC.as_bytes());
     let (met, code) = json(&format!("simulate {path} --find rate=1..2"));
     assert_eq!((code, &met["best"], &met["at_least"]), (0, &2.0.into(), &true.into()), "{met}");
-    assert_eq!(met["points"][0]["classes"][0]["class"], "chat", "{met}");
+    assert_eq!(met["points"][0]["classes"][0]["name"], "chat", "{met}");
     let strict = format!("{SPEC}slo = {{ ttft_p50_ms = 30 }}\n");
     let (_folder, path) = file("strict.toml", strict.as_bytes());
     let (missed, code) = json(&format!("simulate {path} --find rate=1..2"));

@@ -448,7 +448,7 @@ class Citation(Part):
 class ClassBound(Part):
     """A bound of a class of requests."""
 
-    class: str
+    name: str
     """Name of the class."""
 
     metric: str

@@ -86,7 +86,7 @@ struct Tried {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ClassBound {
     /// Name of the class.
-    class: String,
+    name: String,
     #[serde(flatten)]
     bound: Bounded,
 }
@@ -157,7 +157,7 @@ fn by_class(run: &Simulation) -> Vec<ClassBound> {
     let of = |class: &ClassResults| {
         let name = class.name.clone();
         let bounds = against(&class.summary, &class.slo).into_iter();
-        bounds.map(move |bound| ClassBound { class: name.clone(), bound })
+        bounds.map(move |bound| ClassBound { name: name.clone(), bound })
     };
     run.classes.iter().flat_map(of).collect()
 }
