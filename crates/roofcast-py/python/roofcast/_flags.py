@@ -67,7 +67,8 @@ class DeploymentFlags(TypedDict, total=False):
     engine_version: Word | None
     """Version of the engine, as in 0.11.2 [default: the newest that is calibrated]"""
     served: bool | None
-    """Whether requests come through the engine's API server, not from a program that calls the engine in process [default: true]"""
+    """Whether requests come through the engine's API server, not from a program that calls the engine in process
+    [default: true]"""
     scheduler: Word | None
     """Scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, …
     [default: the engine's, else vllm]"""
@@ -83,13 +84,14 @@ class DeploymentFlags(TypedDict, total=False):
     """KV blocks [default: as many as fit]"""
     gpu_memory_utilization: float | None
     """Fraction of device memory for the engine; for tensorrt-llm, fraction of the memory left by weights and
-    activations [default: 0.9]"""
+    activations [default: the engine's, as 0.92 in vLLM 0.33]"""
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
     enable_chunked_prefill: bool | None
     """Whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"""
     enable_prefix_caching: bool | None
-    """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"""
+    """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in
+    common]"""
     policy: Word | None
     """Order of the queue: fcfs, priority, sjf [default: fcfs]"""
     scheduler_reserve_full_isl: bool | None
@@ -105,21 +107,23 @@ class DeploymentFlags(TypedDict, total=False):
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
     max_cudagraph_capture_size: int | None
-    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
+    """Tokens of the largest step with prompts that a CUDA graph captures, 0 for none [default: vLLM's, twice
     max_num_seqs up to 512; else 0]"""
     attention_backend: Word | None
-    """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
-    calibrated]"""
+    """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
+    engines]"""
     quantization_kernel: Word | None
     """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
     fuse_layers: bool | None
-    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
+    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own
+    choice]"""
     frontend: Word | None
     """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
     reservation: Word | None
     """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
     kv_layout: Word | None
-    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
+    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's,
+    with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
     """Tokens drafted after each step of a sequence"""
     acceptance_rate: float | None
@@ -139,8 +143,7 @@ class DeploymentFlags(TypedDict, total=False):
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     async_scheduling: bool | None
-    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
-    requests wait as with it]"""
+    """Whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"""
     kv_offloading_size: float | None
     """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None
@@ -148,7 +151,8 @@ class DeploymentFlags(TypedDict, total=False):
     kv_offloading_eviction_policy: Word | None
     """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
     kv_offloading_store_threshold: int | None
-    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
+    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is
+    stored at once [default: 0]"""
     kv_offloading_prompt_only: bool | None
     """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
     kv_storage_size: float | None
@@ -182,7 +186,8 @@ class DeploymentFlags(TypedDict, total=False):
     mamba_full_memory_ratio: float | None
     """Bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
-    """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
+    """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy
+    [default: auto]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -190,7 +195,7 @@ class DeploymentFlags(TypedDict, total=False):
     hicache_size: float | None
     """GB of HiCache's host pool of each rank, in place of hicache_ratio"""
     hicache_write_policy: Word | None
-    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
+    """Event at which HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
     write_through]"""
     disable_overlap_schedule: bool | None
     """Whether SGLang schedules a step only after the results of the previous one [default: false]"""
@@ -233,7 +238,8 @@ class LoadFlags(DeploymentFlags, total=False):
     workload: Word | None
     """Published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"""
     requests: int | None
-    """Requests of a run [default: 1000, or all of a trace; of bench 10 a user, at least 100]"""
+    """Requests of a run [default: 1000 in a file, 10000 in the load of simulate, all of a trace; of bench 10 a user, at
+    least 100]"""
     seed: int | None
     """Seed of every draw [default: 0]"""
     rate: float | None
@@ -262,8 +268,8 @@ class LoadFlags(DeploymentFlags, total=False):
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
-    """Choice of a replica: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky, dynamo_kv, llm_d,
-    cache_aware, kvaware [default: round_robin]"""
+    """Router policy that chooses a replica for each request: round_robin, least_loaded, power_of_two, prefix_aware,
+    session_sticky, dynamo_kv, llm_d, cache_aware, kvaware [default: round_robin]"""
     transfer_link: Word | None
     """Link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"""
     ttft_p99: float | None
@@ -398,7 +404,8 @@ class PlanFlags(TypedDict, total=False):
     engine_version: Word | None
     """Version of the engine, as in 0.11.2 [default: the newest that is calibrated]"""
     served: bool | None
-    """Whether requests come through the engine's API server, not from a program that calls the engine in process [default: true]"""
+    """Whether requests come through the engine's API server, not from a program that calls the engine in process
+    [default: true]"""
     scheduler: Word | None
     """Scheduling policy: vllm, vllm-v0, sglang, tensorrt-llm, llama.cpp, lightllm, sarathi, splitfuse, orca, static, …
     [default: the engine's, else vllm]"""
@@ -414,13 +421,14 @@ class PlanFlags(TypedDict, total=False):
     """KV blocks [default: as many as fit]"""
     gpu_memory_utilization: float | None
     """Fraction of device memory for the engine; for tensorrt-llm, fraction of the memory left by weights and
-    activations [default: 0.9]"""
+    activations [default: the engine's, as 0.92 in vLLM 0.33]"""
     max_model_len: int | None
     """Longest sequence that is served, in tokens [default: the model's]"""
     enable_chunked_prefill: bool | None
     """Whether a prompt may be split over several steps (chunked prefill) [default: the scheduler's]"""
     enable_prefix_caching: bool | None
-    """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in common]"""
+    """Whether cached blocks are found by their content (prefix caching) [default: where prompts have tokens in
+    common]"""
     policy: Word | None
     """Order of the queue: fcfs, priority, sjf [default: fcfs]"""
     scheduler_reserve_full_isl: bool | None
@@ -436,21 +444,23 @@ class PlanFlags(TypedDict, total=False):
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
     max_cudagraph_capture_size: int | None
-    """Tokens of the largest step with prompts that a captured graph holds, 0 for none [default: vLLM's, twice
+    """Tokens of the largest step with prompts that a CUDA graph captures, 0 for none [default: vLLM's, twice
     max_num_seqs up to 512; else 0]"""
     attention_backend: Word | None
-    """How a decode's attention is computed: naive, flash-attention, flash-decoding [default: as the engine that was
-    calibrated]"""
+    """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
+    engines]"""
     quantization_kernel: Word | None
     """Kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"""
     fuse_layers: bool | None
-    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"""
+    """Whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own
+    choice]"""
     frontend: Word | None
     """HTTP server between the engine and its clients: asyncio, dynamo, gevent [default: asyncio]"""
     reservation: Word | None
     """What static and orca reserve for a request: max, pow2, oracle [default: max]"""
     kv_layout: Word | None
-    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"""
+    """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's,
+    with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
     """Tokens drafted after each step of a sequence"""
     acceptance_rate: float | None
@@ -470,8 +480,7 @@ class PlanFlags(TypedDict, total=False):
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     async_scheduling: bool | None
-    """Whether two batches are in flight, as vLLM's AsyncScheduler has it, block by block [default: from 0.14 on new
-    requests wait as with it]"""
+    """Whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"""
     kv_offloading_size: float | None
     """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None
@@ -479,7 +488,8 @@ class PlanFlags(TypedDict, total=False):
     kv_offloading_eviction_policy: Word | None
     """Order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"""
     kv_offloading_store_threshold: int | None
-    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is stored at once [default: 0]"""
+    """Number of times that KV must be offered before it is stored, the connector's store_threshold; below 2 it is
+    stored at once [default: 0]"""
     kv_offloading_prompt_only: bool | None
     """Whether only the KV of prompts is stored, the connector's offload_prompt_only [default: true]"""
     kv_storage_size: float | None
@@ -513,7 +523,8 @@ class PlanFlags(TypedDict, total=False):
     mamba_full_memory_ratio: float | None
     """Bytes of SGLang's pool of recurrent states over the bytes of its KV pool [default: 0.9]"""
     mamba_radix_cache_strategy: Word | None
-    """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy [default: auto]"""
+    """Strategy by which SGLang's radix cache keeps recurrent states: no_buffer, extra_buffer, extra_buffer_lazy
+    [default: auto]"""
     enable_hierarchical_cache: bool | None
     """Whether SGLang also keeps KV cache in host memory (HiCache) [default: false]"""
     hicache_ratio: float | None
@@ -521,7 +532,7 @@ class PlanFlags(TypedDict, total=False):
     hicache_size: float | None
     """GB of HiCache's host pool of each rank, in place of hicache_ratio"""
     hicache_write_policy: Word | None
-    """When HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
+    """Event at which HiCache copies KV to the host: write_through, write_through_selective, write_back [default:
     write_through]"""
     disable_overlap_schedule: bool | None
     """Whether SGLang schedules a step only after the results of the previous one [default: false]"""
@@ -642,7 +653,7 @@ class PlanFlags(TypedDict, total=False):
     startup: float | None
     """Seconds from the start of a replica until it takes requests, over time [default: 0]"""
     confidence: float | None
-    """Chance of meeting the SLO that the best plan has at least, given the bands of forecasts; 0 takes what meets it as
+    """Lowest chance with which the best plan meets the SLO, given the bands of forecasts; 0 accepts what meets it as
     forecast [default: 0.8]"""
     minimise: Word | None
     """Objective to minimise: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"""
@@ -678,7 +689,7 @@ class ValidateFlags(TypedDict, total=False):
     count: int | None
     """Total accelerators [default: as many as --tp]"""
     tp: int | None
-    """Tensor-parallel degree"""
+    """Tensor parallelism"""
     weights: Word | None
     """Weight format [default: the checkpoint's]"""
     kv: Word | None
@@ -718,7 +729,7 @@ class CalibrateFlags(TypedDict, total=False):
     count: int | None
     """Total accelerators [default: as many as --tp]"""
     tp: int | None
-    """Tensor-parallel degree"""
+    """Tensor parallelism"""
     weights: Word | None
     """Weight format [default: the checkpoint's]"""
     kv: Word | None
