@@ -199,8 +199,8 @@ impl Links {
         if p.attention_dp > 1 {
             // With expert parallelism each token is sent to the ranks of its experts and back; 1/ep of the experts are
             // local. Without it every rank has a slice of every expert (vLLM, docs/serving/data_parallel_deployment.md):
-            // it gathers the tokens of the other data-parallel ranks, and its sums are scattered back to them. Experts
-            // on a latent stream receive the latent.
+            // it gathers the tokens of the other data-parallel ranks, counted as many as its own, and its sums are
+            // scattered back to them. Experts on a latent stream receive the latent.
             let copies = |per_token: u64| match p.ep {
                 1 => (p.attention_dp - 1) as f64,
                 ep => per_token.min(ep) as f64 * (ep - 1) as f64 / ep as f64,
