@@ -113,8 +113,8 @@ pub(crate) fn common_title(abouts: &[About]) -> String {
     if all.is_empty() { String::new() } else { assumed(&all) + "\n" }
 }
 
-/// Title of a sweep's picture: the deployment in words if all answers have the same, otherwise the model, if it is the
-/// same, and the swept keys.
+/// Title of a sweep's picture: the deployment in words if all answers share it; otherwise the model, if they share it,
+/// and the swept keys.
 pub(crate) fn sweep_title(abouts: &[About], keys: &[&str]) -> String {
     let Some(first) = abouts.first() else { return String::new() };
     let name = first.name();

@@ -214,7 +214,13 @@ fn price(deployment: &Deployment, model: &Arc<StepModel>, batch: &Batch, utiliza
     let longest = passes.iter().max_by(|a, b| total(a).total_cmp(&total(b)));
     longest.map_or_else(
         || Breakdown::default().cost(deployment, Communication::NONE, mfu),
-        |pass| Breakdown::of(&ideal, pass, mbu).cost(deployment, model.links.communication(pass.rows), mfu),
+        |pass| {
+            Breakdown::of(&ideal, pass, mbu).cost(
+                deployment,
+                model.links.communication(pass.rows, pass.gathered()),
+                mfu,
+            )
+        },
     )
 }
 

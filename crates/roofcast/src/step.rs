@@ -109,6 +109,14 @@ pub(crate) struct Pass<'a> {
     pub(crate) ends: bool,
 }
 
+impl Pass<'_> {
+    /// Tokens that cross a rank's link where data-parallel ranks gather each other's: it receives those of the other
+    /// ranks, and sends its own at least once.
+    pub(crate) fn gathered(&self) -> u64 {
+        self.rows.max(self.tokens.saturating_sub(self.rows))
+    }
+}
+
 impl StepModel {
     /// Compiles the work of `deployment`.
     pub(crate) fn compile(deployment: &Deployment) -> StepModel {

@@ -176,6 +176,8 @@ pub(crate) struct Links {
     pub(crate) exchange_latency: f64,
     /// Seconds per row of all-reduces, of all-to-alls, and of transfers between stages.
     row: [f64; 3],
+    /// Seconds per token that a data-parallel rank gathers from other ranks, without expert parallelism.
+    pub(crate) gather: f64,
     /// Seconds of latency of all hops of a pass.
     hops: f64,
 }
@@ -195,23 +197,23 @@ impl Links {
         };
         let (expert_rate, expert_latency) = slowest(chip, p.stage_ranks());
         let (stage_rate, stage_latency) = slowest(chip, p.stage_ranks() * p.pp);
-        let (mut all_to_all, mut exchanges) = (0.0, 0);
-        if p.attention_dp > 1 {
-            // With expert parallelism each token is sent to the ranks of its experts and back; 1/ep of the experts are
-            // local. Without it every rank has a slice of every expert (vLLM, docs/serving/data_parallel_deployment.md):
-            // it gathers the tokens of the other data-parallel ranks, counted as many as its own, and its sums are
-            // scattered back to them. Experts on a latent stream receive the latent.
-            let copies = |per_token: u64| match p.ep {
-                1 => (p.attention_dp - 1) as f64,
-                ep => per_token.min(ep) as f64 * (ep - 1) as f64 / ep as f64,
-            };
-            for (block, layers) in blocks() {
-                let Some(shard) = &block.experts else { continue };
-                let width = shard.experts.width(deployment.model.hidden) as f64;
-                let row = row_bytes * width / deployment.model.hidden as f64;
-                all_to_all += 2.0 * row * copies(shard.experts.per_token) / expert_rate.0 * *layers as f64;
-                exchanges += 2 * layers;
+        let (mut all_to_all, mut gather, mut exchanges) = (0.0, 0.0, 0);
+        for (block, layers) in blocks().filter(|_| p.attention_dp > 1) {
+            let Some(shard) = &block.experts else { continue };
+            // Experts on a latent stream receive the latent.
+            let width = shard.experts.width(deployment.model.hidden) as f64;
+            let row = row_bytes * width / deployment.model.hidden as f64;
+            let there_and_back = 2.0 * row / expert_rate.0 * *layers as f64;
+            if p.ep > 1 {
+                // Each token is sent to the ranks of its experts and back; 1/ep of the experts are local.
+                let copies = shard.experts.per_token.min(p.ep) as f64;
+                all_to_all += there_and_back * copies * (p.ep - 1) as f64 / p.ep as f64;
+            } else {
+                // Every rank has a slice of every expert (vLLM, docs/serving/data_parallel_deployment.md): it gathers
+                // the tokens of the other ranks, and its sums are scattered back to them.
+                gather += there_and_back;
             }
+            exchanges += 2 * layers;
         }
         let first = all_reduce(chip, p.tp, Bytes(1)).iter().map(|a| a.latency).min().unwrap_or_default();
         let stages = (p.pp - 1) as f64;
@@ -226,6 +228,7 @@ impl Links {
                 all_to_all,
                 row_bytes / stage_rate.0 * stages,
             ],
+            gather,
             hops: first.seconds() * all_reduces as f64
                 + expert_latency * exchanges as f64
                 + stage_latency * stages,
@@ -242,15 +245,15 @@ impl Links {
         self.row[1..].iter().sum()
     }
 
-    /// Messages of a pass of `rows` rows.
-    pub(crate) fn communication(&self, rows: u64) -> Communication {
+    /// Messages of a pass of `rows` rows, for which a rank gathers `gathered` tokens.
+    pub(crate) fn communication(&self, rows: u64, gathered: u64) -> Communication {
         let [all_reduce, all_to_all, pipeline] =
             self.row.map(|seconds| Picoseconds::from_seconds(seconds * rows as f64));
         Communication {
             all_reduces: self.all_reduces,
             message_bytes: Bytes::from_f64(self.row_bytes * rows as f64),
             all_reduce,
-            all_to_all,
+            all_to_all: all_to_all + Picoseconds::from_seconds(self.gather * gathered as f64),
             pipeline,
             latency: Picoseconds::from_seconds(self.hops),
         }

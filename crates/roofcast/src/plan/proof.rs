@@ -179,7 +179,7 @@ pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
         .or_else(|| grows(run))
 }
 
-/// The bound of `slo` that `requests` requests miss, or that too many of them are refused; `None` if they meet `slo`.
+/// The bound of `slo` that a run of `requests` requests misses, or its share of refusals; `None` if it meets `slo`.
 /// `ended_early` is true if the run ended because a bound was certain to be missed.
 fn missed_by(requests: u64, summary: &RunSummary, slo: &Slo, ended_early: bool) -> Option<Miss> {
     let miss = |reason: String, factor: f64| Some(Miss { stage: SearchStage::Simulation, reason, factor });

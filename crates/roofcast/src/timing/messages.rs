@@ -36,6 +36,8 @@ pub(crate) struct Messages {
     norms: f64,
     /// Seconds per row of all other messages.
     other_row: f64,
+    /// Seconds per token that a data-parallel rank gathers from other ranks.
+    gather: f64,
     /// Fixed seconds of all other messages.
     other: f64,
     /// Measurement or assumption behind the time of all-reduces.
@@ -52,6 +54,7 @@ impl Messages {
                 count,
                 formula,
                 other_row: links.seconds_per_row_beside(),
+                gather: links.gather,
                 ..Messages::default()
             };
         };
@@ -73,22 +76,24 @@ impl Messages {
                 (factor / share).max(1.0) * links.seconds_per_row(),
             ],
             other_row: links.seconds_per_row_beside() * (factor / share).max(1.0),
+            gather: links.gather * (factor / share).max(1.0),
             other: factor * links.exchange_latency,
             basis,
         }
     }
 
-    /// Seconds of the messages of a step with `rows` rows.
+    /// Seconds of the messages of a step with `rows` rows, for which a rank gathers `gathered` tokens.
     #[inline(always)]
-    pub(crate) fn time(&self, rows: f64) -> f64 {
+    pub(crate) fn time(&self, rows: f64, gathered: f64) -> f64 {
+        let other = self.other + self.other_row * rows + self.gather * gathered;
         if self.count == 0.0 {
-            return self.other + self.other_row * rows;
+            return other;
         }
         let [one, norm] = match &self.measured {
             Some(curve) => [self.row_bytes, SQUARES].map(|bytes| curve.at(rows * bytes)),
             None => [self.formula[0] + self.formula[1] * rows, self.formula[0]],
         };
-        self.count * one + self.norms * norm + self.other + self.other_row * rows
+        self.count * one + self.norms * norm + other
     }
 }
 
@@ -125,9 +130,9 @@ mod tests {
     fn measured_all_reduces_are_no_faster_than_the_link() {
         let (messages, links) = messages(LLAMA, "h100-sxm", 2);
         assert_eq!((links.all_reduces, links.row_bytes), (64, 8192.0));
-        let one = messages.time(32.0) / 64.0;
+        let one = messages.time(32.0, 0.0) / 64.0;
         assert!(messages.basis.is_some() && one > 262_144.0 / 450e9, "{one}");
-        assert!(messages.time(64.0) >= messages.time(32.0));
+        assert!(messages.time(64.0, 0.0) >= messages.time(32.0, 0.0));
     }
 
     /// No table covers an MI300X: an all-reduce takes three latencies, plus its bytes at half of the link's rate.
@@ -136,7 +141,7 @@ mod tests {
         let (messages, links) = messages(LLAMA, "mi300x", 8);
         assert_eq!(messages.basis, None);
         let expected = 64.0 * (3.0 * links.latency + 100.0 * links.seconds_per_row() / 0.5);
-        assert!((messages.time(100.0) / expected - 1.0).abs() < 1e-9);
+        assert!((messages.time(100.0, 0.0) / expected - 1.0).abs() < 1e-9);
     }
 
     /// MiniMax-M2 normalizes queries and keys over all heads: on eight H200, 62 all-reduces of 8 bytes per row are
@@ -146,7 +151,7 @@ mod tests {
         let (messages, links) = messages("MiniMaxAI/MiniMax-M2", "h200-sxm", 8);
         assert_eq!((links.all_reduces, links.norms), (124, 62));
         let without = Messages { norms: 0.0, ..messages.clone() };
-        let one = (messages.time(4.0) - without.time(4.0)) / 62.0;
+        let one = (messages.time(4.0, 0.0) - without.time(4.0, 0.0)) / 62.0;
         let curve = messages.measured.as_ref().unwrap();
         assert!((one / curve.at(32.0) - 1.0).abs() < 1e-9 && one > 1e-6, "{one}");
         assert_eq!(self::messages("Qwen/Qwen3-30B-A3B", "h200-sxm", 4).1.norms, 0);
@@ -155,6 +160,6 @@ mod tests {
     /// One chip sends nothing.
     #[test]
     fn one_chip_sends_nothing() {
-        assert_eq!(messages(LLAMA, "h100-sxm", 1).0.time(1000.0), 0.0);
+        assert_eq!(messages(LLAMA, "h100-sxm", 1).0.time(1000.0, 0.0), 0.0);
     }
 }

@@ -137,7 +137,7 @@ impl Overhead {
             small_kernels,
             host: exposed + waiting(device + launches, looping),
             launches,
-            links: self.messages.time(rows),
+            links: self.messages.time(rows, number(pass.gathered())),
         }
     }
 }

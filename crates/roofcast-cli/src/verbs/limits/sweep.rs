@@ -114,7 +114,7 @@ pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) 
 }
 
 impl Swept {
-    /// Computes the sweep. `watch` is told how many deployments of all are compiled, and ends the work with `false`.
+    /// Computes the sweep. `watch` receives the number of compiled deployments and of all, and returns false to stop.
     pub(crate) fn of(
         question: &Question,
         source: &Source,

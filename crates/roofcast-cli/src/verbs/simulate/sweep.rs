@@ -231,8 +231,8 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
 }
 
 impl Swept {
-    /// Runs the sweep. `told` gets the number of runs that have ended, and of all; `goes_on` gets the number of requests
-    /// of a run, and ends the work with `false`.
+    /// Runs the sweep. `told` receives the number of ended runs and of all; `goes_on` receives the number of ended
+    /// requests of a run, and returns false to stop.
     pub(crate) fn of(
         space: Space,
         told: &(dyn Fn(u64, u64) + Sync),
