@@ -120,6 +120,27 @@ export interface Activity {
   rejected_tokens: number;
 }
 
+export interface AdapterCost {
+  adapters: number;
+  max_lora_rank: number;
+  bytes: number;
+  limit_ms: number;
+  forecast_ms: number;
+  load_ms: number;
+}
+
+export interface AdapterUse {
+  adapters: number;
+  max_loras: number;
+  adapter_bytes: number;
+  loads: number;
+  reads: number;
+  loading_s: number;
+  computing_s: number;
+  waits: number;
+  mean_wait_s: number | null;
+}
+
 export interface AddedTimes {
   small_kernels_ms: number;
   launches_ms: number;
@@ -310,6 +331,7 @@ export interface Citation {
 
 export interface ClassResults {
   name: string;
+  adapter?: string;
   requests: number;
   slo: Slo;
   good: number | null;
@@ -691,6 +713,7 @@ export interface LimitsDocument {
   tensor_parallel: TensorParallel;
   experts: ExpertsTouched | null;
   kv_cache: KvCache;
+  adapters?: AdapterCost;
 }
 
 export interface LimitsPoint {
@@ -965,6 +988,7 @@ export interface Point {
   expense: Expense;
   fleet: FleetUse;
   load: OfferedLoad;
+  adapters?: AdapterUse;
   classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;
@@ -1007,6 +1031,7 @@ export interface Quality {
 export interface Rank {
   budget_bytes: number;
   weight_bytes: number;
+  adapter_bytes?: number;
   activation_bytes: number;
   runtime_bytes: number;
   state_bytes: number;
@@ -1186,6 +1211,7 @@ export interface SimulationDocument {
   expense: Expense;
   fleet: FleetUse;
   load: OfferedLoad;
+  adapters?: AdapterUse;
   classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;

@@ -20,15 +20,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::runtime::Runtime;
 
-/// LoRA adapters that each engine can run.
-#[derive(Debug, Clone, Copy)]
-pub struct AdapterLimits {
-    /// Most adapters whose requests may run at one time.
-    pub most: usize,
-    /// Rank with which adapters' matrices are computed.
-    pub rank: u64,
-}
-
 /// Common settings of all engines that are started.
 #[derive(Debug)]
 pub struct Launch<'a> {
@@ -46,8 +37,6 @@ pub struct Launch<'a> {
     pub name: String,
     /// Name of the spec in errors.
     pub place: String,
-    /// Adapters, if adapters are served.
-    pub adapters: Option<AdapterLimits>,
     /// Fixed latencies, in place of an engine that takes steps.
     pub latencies: Option<Latencies>,
     /// Settings of the publishers of KV events; `None` without events.
@@ -168,9 +157,6 @@ impl Start<'_> {
         let rank = if ranks { index } else { 0 };
         let launch = self.launch;
         let mut engine = Online::new(forecaster, launch.context, launch.seed)?;
-        if let Some(AdapterLimits { most, rank }) = launch.adapters {
-            engine.serve_adapters(&forecaster.deployment, most, rank)?;
-        }
         let metrics = Metrics::new(launch.fixed(forecaster, &engine, rank));
         let (engine, thread) = match launch.latencies {
             Some(latencies) => EngineHandle::stated(latencies, launch.pace.clone(), metrics)?,
@@ -205,7 +191,7 @@ impl Launch<'_> {
             cache_dtype: deployment.kv.name.to_string(),
             enable_prefix_caching: capacity.enable_prefix_caching,
             gpu_memory_utilization: deployment.engine.gpu_memory_utilization,
-            max_loras: self.adapters.map(|adapters| adapters.most),
+            max_loras: deployment.engine.lora.map(|lora| lora.max_loras as usize),
         }
     }
 }

@@ -35,7 +35,7 @@ mod wire;
 pub use completion::{Author, Calling};
 pub use dialect::Dialect;
 pub use faults::{FailureType, Fault};
-pub use fleet::{AdapterLimits, Launch, Launched};
+pub use fleet::{Launch, Launched};
 pub use group::Group;
 pub use kv_events::{Encoding, KvEventsConfig};
 pub use pace::Pace;

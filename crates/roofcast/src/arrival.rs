@@ -1,6 +1,7 @@
 //! A request in the form in which an engine receives and returns it, and the index of its sequence.
 
 use crate::clock::Ticks;
+use std::collections::BTreeSet;
 
 /// Index of a sequence in its engine.
 pub(crate) type SequenceId = u32;
@@ -27,10 +28,23 @@ pub struct Arrival {
     pub key: i64,
     /// Index of the request's class; 0 without classes.
     pub class: u32,
+    /// LoRA adapter of the request; 0 without one.
+    pub adapter: u32,
     /// Number of the user that sent the request.
     pub user: u32,
     /// Number of the segment that holds the output tokens, so that later prompts can repeat them.
     pub output_segment: u32,
+}
+
+/// LoRA adapters that the requests of a replica name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamedAdapters {
+    /// Adapters of running requests.
+    pub running: BTreeSet<u32>,
+    /// Adapters of waiting requests.
+    pub waiting: BTreeSet<u32>,
+    /// Most adapters whose requests run at one time; 0 if none are served.
+    pub most: usize,
 }
 
 /// A request that has generated all its output tokens.

@@ -172,8 +172,7 @@ fn longest_context(deployment: &Deployment) -> u64 {
 fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option<u64> {
     let needed = deployment.weight_bytes + per_sequence(deployment, context) * batch;
     let rank = memory::ranks(deployment).into_iter().next()?;
-    let room =
-        rank.budget_bytes.min(rank.free_bytes).saturating_sub(rank.activation_bytes + rank.runtime_bytes);
+    let room = rank.budget_bytes.min(rank.free_bytes).saturating_sub(rank.beside_weights());
     let count = needed.0.div_ceil(room.0.max(1));
     (room > Bytes::ZERO && count <= MOST_ACCELERATORS).then_some(count.max(1))
 }

@@ -234,6 +234,7 @@ impl Deployment {
             other: None,
         };
         deployment.kernels()?;
+        deployment.adapters()?;
         shard::share(&mut deployment, &formats)?;
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
@@ -273,6 +274,18 @@ impl Deployment {
         Ok(())
     }
 
+    /// Refuses LoRA adapters on ranks for which vLLM has no kernels of adapters: of expert parallelism
+    /// (`FusedMoEWithLoRA`), and of data-parallel attention.
+    fn adapters(&self) -> Result<()> {
+        let Parallelism { ep, attention_dp, .. } = self.parallelism;
+        if self.engine.lora.is_none() || ep == 1 && attention_dp == 1 {
+            return Ok(());
+        }
+        let found = format!("set with ep = {ep} and attention_dp = {attention_dp}");
+        let accepted = "with ep and attention_dp 1: vLLM divides experts with adapters by tp alone";
+        Err(Error::field("engine", "enable_lora", found, accepted))
+    }
+
     /// Resolves the deployment of the draft model, in its own formats.
     fn drafter(&self) -> Result<Option<Deployment>> {
         let Some(model) = &self.asked.draft else { return Ok(None) };
@@ -289,9 +302,11 @@ impl Deployment {
         };
         let engine = EngineSpec { speculative: None, ..self.asked.engine.clone() };
         let options = DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() };
-        Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
-            .map(Some)
-            .map_err(|e| e.within(place))
+        let mut draft = Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
+            .map_err(|e| e.within(place))?;
+        // Adapters change the model that verifies.
+        draft.engine.lora = None;
+        Ok(Some(draft))
     }
 
     /// Resolves the deployment on the second accelerator.

@@ -17,7 +17,7 @@ mod speculation;
 
 pub use counting::Engine;
 
-use crate::arrival::{Arrival, Departure, SequenceId};
+use crate::arrival::{Arrival, Departure, NamedAdapters, SequenceId};
 use crate::clock::{Ticks, sum_of_run};
 use crate::deployment::Deployment;
 use crate::error::Result;
@@ -34,7 +34,7 @@ use crate::tally::Tally;
 use crate::timeline::Timeline;
 use crate::units::{ByteRate, Picoseconds};
 use crate::workload::Prompt;
-use blocks::Blocks;
+use blocks::{Adapters, Blocks};
 use price::StepPrices;
 use ranks::{Rank, Ranks};
 use sglang::{Sglang, SglangConfig};
@@ -71,6 +71,10 @@ pub trait Replica {
     /// Number of a prompt's tokens in vLLM's host tier that follow its tokens in the prefix cache.
     fn cached_on_host(&self, _prompt: &Prompt) -> u64 {
         0
+    }
+    /// LoRA adapters of the requests; none for engines without adapters.
+    fn adapters(&self) -> NamedAdapters {
+        NamedAdapters::default()
     }
     /// Number of KV blocks that requests hold, and number of all KV blocks.
     fn blocks(&self) -> (u64, u64);
@@ -152,7 +156,11 @@ fn one(
 ) -> Result<Box<dyn Rank>> {
     if let Some(by_block) = config.by_block.clone().filter(|_| !(leap && config.counts)) {
         let speculation = Speculation::resolve(forecaster, seed)?;
-        return Ok(Box::new(Blocks::new(by_block, price, speculation).tiered(config.host)));
+        return Ok(Box::new(
+            Blocks::new(by_block, price, speculation)
+                .tiered(config.host)
+                .adapting(Adapters::served(&forecaster.deployment)),
+        ));
     }
     if config.scheduler == SchedulerKind::Sglang {
         let spec = &forecaster.deployment.engine;

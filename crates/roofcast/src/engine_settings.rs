@@ -2,11 +2,13 @@
 //!
 //! Knows: the defaults of absent keys. Defaults that depend on the memory are provided by [`crate::deployment`]. Code that uses a deployment reads these settings, never the spec.
 
+mod lora;
 mod own;
 mod tier;
 
+pub use lora::LoraSettings;
 pub(crate) use own::{Own, SglangSettings, StatePool, VllmSettings};
-pub(crate) use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, StorageSettings};
+pub(crate) use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, STORAGE_GB_S, StorageSettings};
 
 use crate::error::{Error, Result};
 use crate::scheduler;
@@ -105,6 +107,9 @@ pub struct EngineSettings {
     /// Host memory as a tier of the KV cache, if enabled.
     #[serde(skip)]
     pub(crate) host_tier: Option<HostTierSettings>,
+    /// LoRA adapters; `None` if none are served.
+    #[serde(skip)]
+    pub lora: Option<LoraSettings>,
     /// SGLang's pool of recurrent states.
     #[serde(skip)]
     pub(crate) states: StatePool,
@@ -189,6 +194,7 @@ impl EngineSettings {
             fuse_layers: spec.fuse_layers,
             speculative: spec.drafted()?.cloned(),
             host_tier: HostTierSettings::of(spec),
+            lora: LoraSettings::of(spec)?,
             states: StatePool::of(spec),
             requested: Requested {
                 max_num_seqs: spec.max_num_seqs,

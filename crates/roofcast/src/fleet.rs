@@ -359,7 +359,12 @@ impl Fleet {
             events.known(prompt)
         });
         let seen = Caches { replicas: &self.replicas, servers: &self.servers, prompt, known };
-        let asked = RoutedRequest { user: arrival.user, prompt, input: u64::from(arrival.input) };
+        let asked = RoutedRequest {
+            user: arrival.user,
+            prompt,
+            input: u64::from(arrival.input),
+            adapter: arrival.adapter,
+        };
         let index = self.router.choose_by_cache(&asked, &seen, &self.open);
         self.prefixes.add(asked.input, index, &self.open, &seen);
         index
@@ -421,6 +426,7 @@ pub(crate) fn arrival(number: u64, request: &Request, key: i64) -> Arrival {
         ignore_eos: request.max_tokens.is_none(),
         key,
         class: request.class,
+        adapter: request.adapter,
         user: request.user,
         output_segment: 0,
     }

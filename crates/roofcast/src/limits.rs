@@ -3,7 +3,10 @@
 //!
 //! Knows: the closed forms of the roofline. Times come from [`crate::cost`].
 
+mod adapters;
 pub mod alternatives;
+
+pub use adapters::AdapterCost;
 
 use crate::batch::Batch;
 use crate::capacity::reshaped;
@@ -56,6 +59,9 @@ pub struct Limits {
     pub experts: Option<ExpertsTouched>,
     /// Cost of keeping the KV cache compared with recomputing it.
     pub kv_cache: KvCache,
+    /// Cost of LoRA adapters; `None` if none are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterCost>,
 }
 
 /// Routed experts of one layer that a decode step reads.
@@ -163,6 +169,7 @@ pub fn limits(forecaster: &Forecaster, question: &LimitsQuestion) -> Limits {
         tensor_parallel: tensor_parallel(forecaster, question),
         experts: experts(deployment, question.batch.div_ceil(deployment.parallelism.replicas)),
         kv_cache: kv_cache(deployment, question, &decode),
+        adapters: adapters::cost(forecaster, question),
         decode,
         prefill,
     }

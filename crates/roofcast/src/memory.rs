@@ -17,6 +17,7 @@ mod start;
 mod vllm;
 
 pub use host::host_tier;
+pub(crate) use host::load_rate;
 use pages::PagePool;
 pub use start::{Refusal, Start, start, starts};
 
@@ -54,6 +55,9 @@ pub struct Rank {
     pub budget_bytes: Bytes,
     /// Bytes of the rank's weights.
     pub weight_bytes: Bytes,
+    /// Bytes of the buffers of LoRA adapters; `None` if none are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter_bytes: Option<Bytes>,
     /// Bytes of activations at their peak.
     pub activation_bytes: Bytes,
     /// Bytes of runtime and communication buffers.
@@ -69,6 +73,11 @@ pub struct Rank {
 }
 
 impl Rank {
+    /// Bytes in addition to weights and KV: adapters, activations and runtime.
+    pub(crate) fn beside_weights(&self) -> Bytes {
+        self.adapter_bytes.unwrap_or_default() + self.activation_bytes + self.runtime_bytes
+    }
+
     /// Bytes that the engine requests beyond the free memory.
     pub(crate) fn beyond_free(&self) -> Bytes {
         self.budget_bytes.saturating_sub(self.free_bytes)
@@ -109,8 +118,9 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
     let held = deployment.stages[stage].weight_bytes.saturating_sub(on_host);
     let weight_bytes = held + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
     let (activation_bytes, runtime_bytes) = beside_weights(deployment);
-    let budget_bytes = budget(deployment, weight_bytes + activation_bytes + runtime_bytes);
-    let taken = weight_bytes + activation_bytes + runtime_bytes;
+    let adapter_bytes = vllm::adapters(deployment, stage);
+    let taken = weight_bytes + adapter_bytes.unwrap_or_default() + activation_bytes + runtime_bytes;
+    let budget_bytes = budget(deployment, taken);
     let left = budget_bytes.saturating_sub(taken);
     let state_bytes = sglang::pool(deployment, stage, left).map_or(Bytes::ZERO, |pool| pool.bytes);
     let (taken, left) = (taken + state_bytes, left.saturating_sub(state_bytes));
@@ -123,6 +133,7 @@ fn rank(deployment: &Deployment, stage: usize) -> Rank {
     Rank {
         budget_bytes,
         weight_bytes,
+        adapter_bytes,
         activation_bytes,
         runtime_bytes,
         state_bytes,

@@ -21,7 +21,7 @@ use crate::units::{Bytes, FlopRate, number};
 pub(crate) use attention::{Grouped, Scores};
 pub(crate) use compressed::CompressedForm;
 pub(crate) use latent::LatentForm;
-pub(crate) use lora::adapter;
+pub(crate) use lora::Adapter;
 pub(crate) use moe::RoutedExperts;
 pub(crate) use recurrent::Recurrence;
 use std::ops::AddAssign;

@@ -3,6 +3,7 @@
 //! Knows: the replicas of a deployment, the sums of their counters, and whether the offered load exceeded their
 //! capacity. Knows nothing about scheduling. Latencies as clients see them are in [`results`].
 
+mod adapters;
 mod beside;
 mod classes;
 mod fleet_use;
@@ -26,6 +27,7 @@ use crate::timeline::series::{Series, SeriesPoint};
 use crate::timeline::trace::EventTrace;
 use crate::units::{Bytes, Picoseconds};
 use crate::workload::{Traffic, Workload};
+pub use adapters::AdapterUse;
 pub use beside::{TpotComparison, TpotVerdict};
 pub use classes::ClassResults;
 pub use fleet_use::{FailureUse, FleetUse, PoolUse, ScalingUse, TransferUse};
@@ -85,6 +87,9 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// The offered load, and the verdict on overload.
     pub load: OfferedLoad,
+    /// Use of LoRA adapters; `None` if none are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterUse>,
     /// Results of each class of requests; empty without classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassResults>,
@@ -279,7 +284,7 @@ pub struct TimeShares {
     pub communication_s: f64,
     /// Seconds bound by the host and kernel launches.
     pub host_s: f64,
-    /// Seconds for moving KV cache between device and host.
+    /// Seconds for moving KV cache between device and host, and for loading LoRA adapters.
     pub swap_s: f64,
     /// Seconds without work.
     pub idle_s: f64,
@@ -352,6 +357,7 @@ pub fn simulate_while(
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
+    adapters::check(workload, &forecaster.deployment, place)?;
     let mut traffic = Traffic::new(workload, place)?;
     let requests = Requests { context: mean_context(workload), shared: traffic.shares_prompts() };
     let provision = Provision::resolve(forecaster, &spec.fleet, requests, place)?;
@@ -398,7 +404,7 @@ pub fn simulate_while(
         leap: options.leap,
     };
     let by_class = std::mem::take(&mut fleet.results.classes);
-    let run = sums::report(&provision, settings, fleet);
+    let run = sums::report(&provision, settings, workload.adapter_count(), fleet);
     let classes = classes::results(&workload.classes, &by_class, run.summary.duration);
     let grid = Grid::of(&spec.hardware).zip(run.expense.joules);
     let carbon = grid.map(|(grid, joules)| grid.emitted(joules, run.expense.joules_per_output_token));

@@ -118,6 +118,25 @@ pub struct Tally {
     pub spared: Ticks,
     /// Time without a step.
     pub idle: Ticks,
+    /// Loads, kernels and waits of LoRA adapters.
+    pub(crate) adapters: AdapterTally,
+}
+
+/// Counters of LoRA adapters.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AdapterTally {
+    /// Number of copies from the host to the device.
+    pub(crate) copies: u64,
+    /// Number of reads from storage to the host.
+    pub(crate) reads: u64,
+    /// Time of copies and reads, for which steps wait.
+    pub(crate) loading: Ticks,
+    /// Time that the kernels of adapters add to steps.
+    pub(crate) computing: Ticks,
+    /// Number of admissions of requests that were skipped because other adapters were in use.
+    pub(crate) waits: u64,
+    /// Time from the first skip of a request to its admission, summed.
+    pub(crate) waiting: Ticks,
 }
 
 impl Tally {

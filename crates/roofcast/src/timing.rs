@@ -12,7 +12,7 @@ use crate::coefficients::{AttentionKernel, Coefficients, KernelTimes};
 use crate::deployment::Deployment;
 use crate::kernel_time::{Basis, Context, KernelTime, Kernels, MeasuredTimes, RateFormula};
 use crate::model::OperatorKind;
-use crate::operator::{ContextForm, Form, Matrix, Operator, Rows, Work};
+use crate::operator::{Adapter, ContextForm, Form, Matrix, Operator, Rows, Work};
 use crate::parallelism::Parallelism;
 use crate::shares::BottleneckShares;
 use crate::step::{Contexts, Pass, StepModel};
@@ -30,12 +30,23 @@ pub struct Timing {
     pub(crate) coefficients: Arc<Coefficients>,
     /// Kernel time of each operator, in the order of the model's operators.
     operators: Vec<KernelTime>,
-    /// Time of 16-bit GEMMs from efficiencies, for LoRA adapters, which no table has.
-    adapter: RateFormula,
+    /// LoRA adapters; `None` if none are served.
+    lora: Option<AdapterTimes>,
     /// Indices of the operators whose work depends on more than the rank's computed or sampled rows, each with true
     /// if it attends to context.
     varying: Vec<(usize, bool)>,
     overhead: Overhead,
+}
+
+/// Times of LoRA adapters, which no table has.
+#[derive(Debug, Clone)]
+struct AdapterTimes {
+    /// Matrices of one adapter.
+    adapter: Adapter,
+    /// Time of 16-bit GEMMs from efficiencies.
+    rates: RateFormula,
+    /// Seconds of the kernels of a step in a captured graph, beyond their FLOPs and bytes; 0 at a limit.
+    kernels: f64,
 }
 
 /// Time of a step with decodes alone, in seconds: `fixed + slope · seen + Σ slopes[r] · seen within r`.
@@ -58,13 +69,19 @@ impl Timing {
     ) -> Timing {
         let kernels = Kernels::of(deployment, &coefficients);
         let operators = model.operators.iter().map(|o| kernels.time(o)).collect();
-        let adapter = kernels.time(&crate::operator::adapter(deployment, 1)).rates;
         let messages = Messages::of(deployment, &model.links, &coefficients);
         let overhead = Overhead::of(&model, &coefficients, messages);
+        let lora = deployment.engine.lora.as_ref().map(|settings| {
+            let adapter = Adapter::of(deployment, settings);
+            let times = Kernels::of(deployment, &coefficients);
+            let kernels = number(adapter.kernels) * overhead.small_kernel;
+            let rates = times.time(&adapter.operator(deployment)).rates;
+            AdapterTimes { adapter, rates, kernels }
+        });
         let numbered = model.operators.iter().enumerate();
         let varying = numbered.filter(|(_, o)| !o.form.is_of_rows()).map(|(i, o)| (i, o.kind.attends()));
         let varying = varying.collect();
-        Timing { model, coefficients, operators, adapter, varying, overhead }
+        Timing { model, coefficients, operators, lora, varying, overhead }
     }
 
     /// Times of the steps of one data-parallel rank, whose sequences are not divided further.
@@ -239,18 +256,14 @@ impl Timing {
         self.pass(pass, self.all_products(pass))
     }
 
-    /// Time that LoRA adapters add to a step, if `tokens` tokens of a rank use `adapters` distinct adapters, each
-    /// like `adapter`, whose weights are read once per step.
-    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> BottleneckShares<f64> {
-        let Form::Product { matrix: Matrix { elements, weight_bytes, .. }, .. } = adapter.form else {
+    /// Time that LoRA adapters add to a step in which `tokens` tokens of a rank use `adapters` distinct adapters, whose
+    /// weights are read once; 0 if none are served.
+    pub(crate) fn adapters(&self, adapters: u64, tokens: u64) -> BottleneckShares<f64> {
+        let Some(AdapterTimes { adapter, rates, kernels }) = &self.lora else {
             return BottleneckShares::default();
         };
-        let [compute, memory] = self.adapter.time(Work {
-            flops: 2.0 * elements * tokens as f64,
-            weight_bytes: weight_bytes * adapters as f64,
-            kv_bytes: 0.0,
-        });
-        BottleneckShares { compute, memory, ..BottleneckShares::default() }
+        let [compute, memory] = rates.time(adapter.demand(adapters, tokens));
+        BottleneckShares { compute, memory: memory + kernels, ..BottleneckShares::default() }
     }
 
     /// Time of a step of `n` sequences that decode one token each, and nothing else.

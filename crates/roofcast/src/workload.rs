@@ -4,6 +4,7 @@
 //! give the means that a plan's arithmetic needs; [`traffic`] draws single requests; [`trace`] parses recorded ones.
 //! Opens no files: [`Workload::load`] gets their contents from the caller.
 
+mod adapters;
 mod agents;
 pub(crate) mod arrivals;
 pub(crate) mod class;
@@ -21,6 +22,7 @@ pub(crate) mod traffic;
 mod users;
 mod words;
 
+pub use adapters::Adapters;
 pub use arrivals::Arrivals;
 pub use class::Class;
 pub(crate) use empirical::LengthSource;
@@ -50,6 +52,9 @@ const MOST_REQUESTS: u64 = 1_000_000_000;
 /// Most classes of priority.
 const MOST_PRIORITIES: usize = 1000;
 
+/// Most prefixes over all adapters: half of the segments of traffic.
+const MOST_SEGMENTS: u64 = 1 << 30;
+
 /// Largest bound on generated tokens.
 const MOST_MAX_TOKENS: u64 = 100_000_000;
 
@@ -69,6 +74,8 @@ pub struct Workload {
     pub output_len: Length,
     /// Prefixes that prompts share; `None` if they share none.
     pub prefix: Option<Prefix>,
+    /// LoRA adapters that requests name; `None` if they name none, or classes name them.
+    pub adapters: Option<Adapters>,
     /// Relative weight of each priority, starting with priority 0, the most urgent; if empty, all requests have
     /// priority 0.
     pub priorities: Vec<f64>,
@@ -95,6 +102,7 @@ struct Written {
     input_len: Option<Length>,
     output_len: Option<Length>,
     prefix: Option<Prefix>,
+    adapters: Option<Adapters>,
     #[serde(default)]
     priorities: Vec<f64>,
     #[serde(default)]
@@ -150,6 +158,7 @@ impl TryFrom<Written> for Workload {
             input_len,
             output_len,
             prefix: written.prefix,
+            adapters: written.adapters,
             priorities: written.priorities,
             max_tokens: written.max_tokens,
             max_concurrency: written.max_concurrency,
@@ -199,6 +208,10 @@ impl Workload {
         if let Some(prefix) = &self.prefix {
             prefix.check(place)?;
         }
+        if let Some(adapters) = &self.adapters {
+            adapters.check(place)?;
+        }
+        self.check_segments(place)?;
         let sane = |w: &f64| (0.0..=1e9).contains(w);
         let some = self.priorities.is_empty() || self.priorities.iter().sum::<f64>() > 0.0;
         if !self.priorities.iter().all(sane) || !some || self.priorities.len() > MOST_PRIORITIES {
@@ -219,11 +232,39 @@ impl Workload {
             return Err(Error::field(place, "workload", "lengths of its own", accepted));
         }
         let drawn = self.prefix.is_some() || !self.priorities.is_empty() || !self.classes.is_empty();
-        if self.has_the_traces_lengths() && drawn {
-            let accepted = "no prefix, priorities and classes where requests are replayed as recorded";
+        if self.has_the_traces_lengths() && (drawn || self.adapters.is_some()) {
+            let accepted =
+                "no prefix, adapters, priorities and classes where requests are replayed as recorded";
             return Err(Error::field(place, "workload", "a replay with more", accepted));
         }
         Ok(())
+    }
+
+    /// Number of different LoRA adapters that requests may name.
+    pub fn adapter_count(&self) -> u64 {
+        let recorded = match &self.arrivals {
+            Arrivals::Trace { recorded: Some(trace), .. } if self.has_the_traces_lengths() => {
+                trace.requests.iter().map(|request| u64::from(request.adapter)).max()
+            }
+            _ => None,
+        };
+        adapters::count(self.adapters.as_ref(), &self.classes) + recorded.unwrap_or(0)
+    }
+
+    /// Refuses more prefixes than segments can number: each adapter computes a prefix anew, as its own segment.
+    fn check_segments(&self, place: &str) -> Result<()> {
+        let prefixes = self.prefix.map_or(0, |prefix| prefix.count);
+        let adapters = adapters::count(self.adapters.as_ref(), &self.classes);
+        if prefixes.saturating_mul(adapters + 1) <= MOST_SEGMENTS {
+            return Ok(());
+        }
+        let accepted = format!("at most {MOST_SEGMENTS} prefixes times adapters");
+        Err(Error::field(
+            place,
+            "workload.prefix.count",
+            format!("{prefixes} of {adapters} adapters"),
+            accepted,
+        ))
     }
 
     /// The workload with its requests replaced by `requests`, replayed as they are.
@@ -242,6 +283,7 @@ impl Workload {
             input_len: length(),
             output_len: length(),
             prefix: None,
+            adapters: None,
             priorities: Vec::new(),
             classes: Vec::new(),
             ..self.clone()
@@ -342,6 +384,14 @@ impl Workload {
         let one = Some((1.0, of(&self.input_len, &self.output_len))).filter(|_| self.classes.is_empty());
         let each = self.classes.iter().map(move |c| (c.share / whole, of(&c.input_len, &c.output_len)));
         one.into_iter().chain(each)
+    }
+
+    /// Refuses LoRA adapters in a mode that does not serve them; `accepted` says what does.
+    pub fn without_adapters(&self, place: &str, accepted: &str) -> Result<()> {
+        match self.adapter_count() {
+            0 => Ok(()),
+            n => Err(Error::field(place, "workload.adapters", format!("{n} adapters"), accepted)),
+        }
     }
 
     /// Refuses classes in a mode that does not tell requests of different classes apart; `accepted` says what does.

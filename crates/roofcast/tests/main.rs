@@ -1,6 +1,8 @@
 //! Tests of the library through its public interface, in one binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests are tests too
 
+#[path = "suite/adapters.rs"]
+mod adapters;
 #[path = "suite/admission.rs"]
 mod admission;
 #[path = "suite/agents.rs"]

@@ -43,17 +43,8 @@ pub(crate) struct EmulateArgs {
     /// Replicas are data-parallel ranks of one server, each with a port; `engine` labels and KV events have their numbers.
     #[arg(long)]
     pub(crate) data_parallel_external_lb: bool,
-    /// Serve LoRA adapters, which clients load and unload at /v1/load_lora_adapter and /v1/unload_lora_adapter.
-    #[arg(long)]
-    pub(crate) enable_lora: bool,
-    /// Adapters whose requests may run at once.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "enable_lora", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_loras: u32,
-    /// Rank with which adapters' matrices are computed.
-    #[arg(long, value_name = "RANK", default_value_t = 16, requires = "enable_lora", value_parser = within(1, 512))]
-    pub(crate) max_lora_rank: u64,
-    /// An adapter that is loaded from the start; may be given several times.
-    #[arg(long, value_name = "NAME=PATH", requires = "enable_lora")]
+    /// A LoRA adapter that is loaded from the start, with --enable-lora; may be given several times.
+    #[arg(long, value_name = "NAME=PATH")]
     pub(crate) lora_modules: Vec<String>,
     /// Serve /sleep, /wake_up and /is_sleeping.
     #[arg(long)]
@@ -63,7 +54,7 @@ pub(crate) struct EmulateArgs {
     pub(crate) time_scale: f64,
     /// Fixed milliseconds to each first token, without queue, batches or cache.
     #[arg(long, value_name = "MS", visible_alias = "time-to-first-token", value_parser = milliseconds, requires = "itl",
-        conflicts_with_all = ["kv_events_config", "enable_sleep_mode", "enable_lora"])]
+        conflicts_with_all = ["kv_events_config", "enable_sleep_mode", "enable-lora"])]
     pub(crate) ttft: Option<f64>,
     /// Fixed milliseconds between tokens, with --ttft.
     #[arg(long, value_name = "MS", visible_alias = "inter-token-latency", value_parser = milliseconds, requires = "ttft")]

@@ -211,6 +211,7 @@ mod tests {
             max_tokens: None,
             priority: 0,
             class: 0,
+            adapter: 0,
             user: 0,
             prompt,
         }

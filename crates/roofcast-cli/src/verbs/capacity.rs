@@ -389,13 +389,18 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
         "usable × utilization"
     };
     let pooled = c.ranks.iter().any(|rank| rank.state_bytes > Bytes::ZERO);
-    let mut header = vec!["memory per accelerator", of, "weights", "activations", "runtime"];
+    let adapted = c.ranks.iter().any(|rank| rank.adapter_bytes.is_some());
+    let mut header = vec!["memory per accelerator", of, "weights"];
+    header.extend(adapted.then_some("adapters"));
+    header.extend(["activations", "runtime"]);
     header.extend(pooled.then_some("states"));
     header.push("KV");
     let shared = deployment.memory_used > Bytes::ZERO;
     header.extend(shared.then_some("free at start"));
     let row = |(stage, r): (usize, &roofcast::memory::Rank)| {
-        let mut sizes = vec![r.budget_bytes, r.weight_bytes, r.activation_bytes, r.runtime_bytes];
+        let mut sizes = vec![r.budget_bytes, r.weight_bytes];
+        sizes.extend(r.adapter_bytes);
+        sizes.extend([r.activation_bytes, r.runtime_bytes]);
         sizes.extend(pooled.then_some(r.state_bytes));
         sizes.push(r.kv_bytes);
         sizes.extend(shared.then_some(r.free_bytes));

@@ -12,8 +12,8 @@ use roofcast::spec::{FleetSpec, LinkKind, SchedulerKind};
 use roofcast::workload::{Traffic, Workload};
 use roofcast::{Deployment, Error, Forecaster};
 use roofcast_emulate::{
-    AdapterLimits, Author, Calling, Dialect, Fault, Group, KvEventsConfig, Latencies, Launch, Launched, Pace,
-    Service, Settings,
+    Author, Calling, Dialect, Fault, Group, KvEventsConfig, Latencies, Launch, Launched, Pace, Service,
+    Settings,
 };
 use roofcast_http::guard::Guard;
 use roofcast_http::{server, tls};
@@ -52,7 +52,6 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let names = names(args, typed, &forecaster.deployment);
     let kv_events = args.kv_events_config.as_ref();
     let kv_events = kv_events.map(|text| KvEventsConfig::parse(text, args.kv_events_encoding)).transpose()?;
-    let limits = AdapterLimits { most: args.max_loras as usize, rank: args.max_lora_rank };
     let launch = Launch {
         runtime: &runtime,
         dialect,
@@ -61,7 +60,6 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         seed,
         name: names.first().cloned().unwrap_or_default(),
         place,
-        adapters: args.enable_lora.then_some(limits),
         latencies: latencies(args),
         kv_events: kv_events.flatten(),
         ranks: args.data_parallel_external_lb,
@@ -102,7 +100,6 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
 /// Refuses features that SGLang's scheduler does not have, if the deployment uses that scheduler.
 fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Result<()> {
     let asked = [
-        ("--enable-lora", args.enable_lora),
         ("--kv-events-config", args.kv_events_config.is_some()),
         ("fleet.prefill", fleet.prefill.is_some()),
     ];
@@ -186,6 +183,11 @@ fn settings(
         Ok::<_, Error>((name.to_owned(), path.to_owned()))
     };
     let modules = args.lora_modules.iter().map(module).collect::<Result<Vec<_>, _>>()?;
+    let served = deployment.engine.lora.is_some();
+    if let (false, Some((name, path))) = (served, modules.first()) {
+        let found = format!("{name}={path}");
+        return Err(Error::field("arguments", "--lora-modules", found, "it with --enable-lora").into());
+    }
     let way = |link| TransferPath::new(deployment, deployment, link, "arguments");
     let asked = deployment.engine.vllm().copied().unwrap_or_default();
     let queue = [asked.max_num_queued_reqs, asked.max_num_queued_tokens];
@@ -200,7 +202,7 @@ fn settings(
         allow_faults: args.allow_faults || args.fault.is_some() || injected.is_some(),
         fault: args.fault.as_ref().map(fault).transpose()?.or(injected),
         sleeps: args.enable_sleep_mode,
-        adapters: args.enable_lora.then_some(modules),
+        adapters: served.then_some(modules),
         link: match link {
             Some(link) => Some(way(link)?),
             // Without a link in the spec, KV caches are transferred over the accelerator's network, if it has one.

@@ -336,6 +336,20 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
             ),
         ));
     }
+    if let Some(a) = l.adapters {
+        pairs.push((
+            "LoRA",
+            format!(
+                "{} of rank {}, {} each: add {} ms at the limit, {} ms as forecast; a load takes {} ms",
+                counted(a.adapters, "adapter"),
+                a.max_lora_rank,
+                a.bytes.gb(),
+                ms(a.limit),
+                ms(a.forecast),
+                ms(a.load)
+            ),
+        ));
+    }
     for way in &l.all_reduce {
         let message = l.decode.communication.message_bytes.gb();
         pairs.push((

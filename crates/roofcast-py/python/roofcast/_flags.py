@@ -163,6 +163,17 @@ class DeploymentFlags(TypedDict, total=False):
     """GB/s at which an engine writes KV to it [default: 10]"""
     kv_storage_latency: float | None
     """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
+    enable_lora: bool | None
+    """Whether vLLM serves LoRA adapters, which workload.adapters, classes or a trace name [default: false]"""
+    max_loras: int | None
+    """LoRA adapters whose requests run at once, each with a buffer on the device [default: 1]"""
+    max_lora_rank: int | None
+    """Rank with which LoRA adapters are computed, whatever their own: 1, 8, 16, 32, 64, 128, 256, 320 or 512 [default:
+    16]"""
+    max_cpu_loras: int | None
+    """LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"""
+    fully_sharded_loras: bool | None
+    """Whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -265,6 +276,12 @@ class LoadFlags(DeploymentFlags, total=False):
     """Number of different prefixes [default: 1]"""
     prefix_share: float | None
     """Fraction of the requests, or of the sessions if there are any, that have a prefix [default: 1]"""
+    adapters: int | None
+    """Number of LoRA adapters that requests name"""
+    adapter_share: float | None
+    """Fraction of the requests, or of the sessions if there are any, that name an adapter [default: 1]"""
+    adapter_skew: float | None
+    """Zipf's exponent: the k-th adapter is drawn with weight 1/k^skew [default: 0]"""
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
@@ -500,6 +517,17 @@ class PlanFlags(TypedDict, total=False):
     """GB/s at which an engine writes KV to it [default: 10]"""
     kv_storage_latency: float | None
     """Milliseconds from the start of a copy to its first byte [default: 0.1]"""
+    enable_lora: bool | None
+    """Whether vLLM serves LoRA adapters, which workload.adapters, classes or a trace name [default: false]"""
+    max_loras: int | None
+    """LoRA adapters whose requests run at once, each with a buffer on the device [default: 1]"""
+    max_lora_rank: int | None
+    """Rank with which LoRA adapters are computed, whatever their own: 1, 8, 16, 32, 64, 128, 256, 320 or 512 [default:
+    16]"""
+    max_cpu_loras: int | None
+    """LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"""
+    fully_sharded_loras: bool | None
+    """Whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -585,6 +613,12 @@ class PlanFlags(TypedDict, total=False):
     """Number of different prefixes [default: 1]"""
     prefix_share: float | None
     """Fraction of the requests, or of the sessions if there are any, that have a prefix [default: 1]"""
+    adapters: int | None
+    """Number of LoRA adapters that requests name"""
+    adapter_share: float | None
+    """Fraction of the requests, or of the sessions if there are any, that name an adapter [default: 1]"""
+    adapter_skew: float | None
+    """Zipf's exponent: the k-th adapter is drawn with weight 1/k^skew [default: 0]"""
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     ttft_p99: float | None

@@ -56,6 +56,61 @@ class Activity(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class AdapterCost(Part):
+    """Cost of LoRA adapters in the decode step, in addition to the step's own."""
+
+    adapters: int
+    """Number of adapters in the step: ``max_loras``, or one for each sequence of a replica if these are fewer."""
+
+    max_lora_rank: int
+    """Rank with which they are computed."""
+
+    bytes: int
+    """Bytes of one adapter on one rank."""
+
+    limit_ms: float
+    """Time added to the step at the limit: FLOPs or bytes of the adapters."""
+
+    forecast_ms: float
+    """Time added to the step as forecast, with the kernels that the adapters launch."""
+
+    load_ms: float
+    """Time to copy one adapter from the host to the device, for which a step waits."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class AdapterUse(Part):
+    """Use of LoRA adapters, over all replicas."""
+
+    adapters: int
+    """Number of different adapters that requests may name."""
+
+    max_loras: int
+    """Most adapters whose requests run at one time on a replica."""
+
+    adapter_bytes: int
+    """Bytes of one adapter on one rank."""
+
+    loads: int
+    """Number of copies of an adapter from the host to the device."""
+
+    reads: int
+    """Number of adapters among them that were not on the host either, and were first read from storage."""
+
+    loading_s: float
+    """Seconds for which steps waited for loads."""
+
+    computing_s: float
+    """Seconds that the kernels of adapters added to steps."""
+
+    waits: int
+    """Number of admissions of requests that other requests overtook because other adapters were in use."""
+
+    mean_wait_s: float | None
+    """Mean seconds from the first time that such a request was overtaken to its admission; ``None`` without waits."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class AddedTimes(Part):
     """Times that a forecast adds outside operators."""
 
@@ -613,6 +668,9 @@ class ClassResults(Part):
 
     p999_e2el_ms: float | None
     """99.9th percentile in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    adapter: str | None = None
+    """LoRA adapter that the class names; absent if it names none."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -1893,6 +1951,9 @@ class Point(Part):
     bands: Bands | None
     """Bands of the means; ``None`` if steps are priced at the limit."""
 
+    adapters: AdapterUse | None = None
+    """Use of LoRA adapters; absent if none are served."""
+
     classes: list[ClassResults] | None = None
     """Results of each class of requests; empty without classes."""
 
@@ -2011,6 +2072,9 @@ class Rank(Part):
 
     short_by_bytes: int
     """Bytes that are missing if weights and reserves alone do not fit, or if the engine requests more than is free."""
+
+    adapter_bytes: int | None = None
+    """Bytes of the buffers of LoRA adapters; absent if none are served."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -2477,7 +2541,7 @@ class TimeShares(Part):
     """Seconds bound by the host and kernel launches."""
 
     swap_s: float
-    """Seconds for moving KV cache between device and host."""
+    """Seconds for moving KV cache between device and host, and for loading LoRA adapters."""
 
     idle_s: float
     """Seconds without work."""
@@ -2651,6 +2715,9 @@ class Limits(Document):
 
     kv_cache: KvCache
     """Cost of keeping the KV cache compared with recomputing it."""
+
+    adapters: AdapterCost | None = None
+    """Cost of LoRA adapters; absent if none are served."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -3102,6 +3169,9 @@ class Simulation(Document):
 
     bands: Bands | None
     """Bands of the means; ``None`` if steps are priced at the limit."""
+
+    adapters: AdapterUse | None = None
+    """Use of LoRA adapters; absent if none are served."""
 
     classes: list[ClassResults] | None = None
     """Results of each class of requests; empty without classes."""

@@ -6,20 +6,21 @@
 //! from.
 
 mod account;
+mod adapters;
 mod offloading;
 mod rank;
+
+pub(crate) use adapters::Adapters;
 
 use super::Replica;
 use super::event::Event;
 use super::link::Link;
 use super::price::StepPrices;
 use super::speculation::Speculation;
-use crate::arrival::Arrival;
-use crate::arrival::Departure;
+use crate::arrival::{Arrival, Departure, NamedAdapters};
 use crate::clock::Ticks;
 use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::{Outputs, SharedPrefix};
-use crate::operator::Operator;
 use crate::scheduler::vllm::{self, RequestId, Scheduler, Step};
 use crate::shares::BottleneckShares;
 use crate::tally::Tally;
@@ -50,8 +51,8 @@ pub(crate) struct Blocks {
     events: Option<Vec<Event>>,
     /// Prompt tokens of the requests that have no output token yet.
     prompt_tokens: u64,
-    /// Most adapters that run at one time, and the work of one adapter; `None` if no adapters are served.
-    adapters: Option<(usize, Operator)>,
+    /// LoRA adapters on device and host; `None` if none are served.
+    adapters: Option<Adapters>,
     /// Link to the host tier; `None` without one.
     link: Option<Link>,
     /// Link between the host tier and storage; `None` without storage.
@@ -96,8 +97,9 @@ struct Life {
     generated: u64,
     /// True if the request was aborted while a step with it was in flight.
     aborted: bool,
-    /// LoRA adapter of the request; 0 without one.
-    adapter: u32,
+    /// Time at which the request was first skipped because other adapters were in use; `None` if it was not, or is
+    /// admitted.
+    skipped: Option<Ticks>,
 }
 
 impl Blocks {
@@ -145,14 +147,9 @@ impl Blocks {
         }
     }
 
-    /// Adds a request to the queue, with the part of its prompt that others can share, the number of tokens transferred
-    /// from another instance, and its adapter.
-    pub(super) fn join(
-        &mut self,
-        arrival: Arrival,
-        prefix: SharedPrefix,
-        (transferred, adapter): (u64, u32),
-    ) -> RequestId {
+    /// Adds a request to the queue, with the part of its prompt that others can share, and the number of tokens
+    /// transferred from another instance.
+    pub(super) fn join(&mut self, arrival: Arrival, prefix: SharedPrefix, transferred: u64) -> RequestId {
         if let Some(timeline) = &mut self.timeline {
             timeline.arrived(&arrival);
         }
@@ -164,13 +161,13 @@ impl Blocks {
             output_len: u64::from(arrival.output),
             priority: arrival.key,
             transferred,
-            adapter,
+            adapter: arrival.adapter,
         });
         if self.requests.len() <= id {
             self.requests.resize(id + 1, Life::default());
         }
         let arrival = Arrival { output_segment, ..arrival };
-        self.requests[id] = Life { arrival, adapter, ..Life::default() };
+        self.requests[id] = Life { arrival, ..Life::default() };
         self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
         id
     }
@@ -186,10 +183,17 @@ impl Blocks {
         self.leaving.push(id);
     }
 
-    /// Allows requests of at most `most` adapters at one time; each adapter has the work of `adapter`.
-    pub(super) fn serve_adapters(&mut self, most: usize, adapter: Operator) {
-        self.scheduler.set_max_loras(most);
-        self.adapters = Some((most, adapter));
+    /// Returns the engine with LoRA adapters.
+    pub(crate) fn adapting(mut self, adapters: Option<Adapters>) -> Blocks {
+        self.adapters = adapters;
+        self.bound_adapters();
+        self
+    }
+
+    fn bound_adapters(&mut self) {
+        if let Some(adapters) = &self.adapters {
+            self.scheduler.set_max_loras(adapters.most());
+        }
     }
 
     /// Number of waiting requests that the scheduler skipped, so that later ones could be admitted.
@@ -254,7 +258,7 @@ impl Blocks {
         self.begin_copies(&step);
         if !step.work.is_empty() {
             let (time, bound) = self.compute(&step);
-            let time = time + self.adapting(&step);
+            let time = time + self.adapt(&step);
             self.tell(&step, time, bound);
             self.clock += time;
         }
@@ -302,39 +306,6 @@ impl Blocks {
         }
         self.settle();
     }
-
-    fn note(&mut self, step: &Step) {
-        self.tally.admitted += (step.new.len() + step.resumed.len()) as u64;
-        self.note_loads(step);
-        for id in &step.preempted {
-            self.requests[*id].preemptions += 1;
-            self.tally.preemptions += 1;
-            self.mark(*id, Mark::Preempted);
-            self.report(*id, |number| Event::Preempted { number });
-        }
-        for (index, id) in step.new.iter().chain(&step.resumed).enumerate() {
-            self.mark(*id, Mark::Admitted);
-            let found = step.cached.iter().find(|(hit, _)| hit == id);
-            let (cached, resumed) = (found.map_or(0, |(_, cached)| *cached), index >= step.new.len());
-            let (local, promoted) = self.requests[*id].before_load.take().unwrap_or((cached, 0));
-            let loaded = cached.saturating_sub(local);
-            self.tally.host_hits += loaded;
-            self.tally.storage_hits += promoted.min(loaded);
-            self.report(*id, |number| Event::Admitted { number, cached, loaded, resumed });
-        }
-        for &(id, cached) in &step.cached {
-            // Tokens that a request finds again after its own preemption are not counted as a hit of its prompt.
-            if step.new.contains(&id) {
-                self.requests[id].cached = cached;
-            }
-            self.tally.cached_tokens += cached;
-        }
-        if !step.preempted.is_empty() {
-            self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
-        }
-        self.tally.recomputed_tokens += step.recomputed;
-        self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
-    }
 }
 
 impl Replica for Blocks {
@@ -347,7 +318,7 @@ impl Replica for Blocks {
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
         let prefix = self.outputs.prefix(prompt);
-        self.join(arrival, prefix, (0, 0));
+        self.join(arrival, prefix, 0);
     }
 
     fn clock(&self) -> Ticks {
@@ -387,6 +358,15 @@ impl Replica for Blocks {
         self.scheduler.cached_on_host(prompt)
     }
 
+    fn adapters(&self) -> NamedAdapters {
+        let named = |id: RequestId| Some(self.requests[id].arrival.adapter).filter(|adapter| *adapter != 0);
+        NamedAdapters {
+            running: self.scheduler.running().iter().filter_map(|id| named(*id)).collect(),
+            waiting: self.scheduler.waiting().filter_map(named).collect(),
+            most: self.adapters.as_ref().map_or(0, Adapters::most),
+        }
+    }
+
     fn blocks(&self) -> (u64, u64) {
         (self.config.usable_blocks() - self.scheduler.free_blocks(), self.config.usable_blocks())
     }
@@ -424,9 +404,8 @@ impl Replica for Blocks {
         if watched {
             self.watch_cache();
         }
-        if let Some((most, _)) = &self.adapters {
-            self.scheduler.set_max_loras(*most);
-        }
+        self.adapters = self.adapters.as_ref().map(Adapters::emptied);
+        self.bound_adapters();
         self.pending.clear();
         self.leaving.clear();
         (self.held, self.prompt_tokens, self.prepared) = (Held::default(), 0, false);

@@ -6,7 +6,7 @@
 //! events of that step when it ends. Knows no clock: times come from the driver or are computed for steps.
 
 use super::Replica;
-use super::blocks::Blocks;
+use super::blocks::{Adapters, Blocks};
 pub use super::event::Event;
 use super::price::StepPrices;
 use super::sglang::{Sglang, SglangConfig};
@@ -14,12 +14,10 @@ use super::speculation::Speculation;
 use crate::arrival::Departure;
 use crate::arrival::{Arrival, SequenceId};
 use crate::clock::Ticks;
-use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::forecaster::Forecaster;
 pub use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::SharedPrefix;
-use crate::operator;
 use crate::scheduler::config::EngineConfig;
 use crate::scheduler::state::decodes::Each;
 use crate::spec::SchedulerKind;
@@ -63,6 +61,7 @@ impl OnlineRequest {
             max_tokens: narrow(self.max_tokens).max(output),
             ignore_eos: self.ignore_eos,
             key: self.priority,
+            adapter: self.adapter,
             ..Arrival::default()
         }
     }
@@ -168,7 +167,10 @@ impl Online {
                 };
                 let price = StepPrices::new(forecaster.timing(config.cost));
                 let speculation = Speculation::resolve(forecaster, seed)?;
-                let blocks = Blocks::new(settings, price, speculation).tiered(config.host).reporting();
+                let blocks = Blocks::new(settings, price, speculation)
+                    .tiered(config.host)
+                    .adapting(Adapters::served(deployment))
+                    .reporting();
                 (Driven::Vllm(Box::new(blocks)), capacity)
             }
         };
@@ -196,7 +198,7 @@ impl Online {
             adapter => SharedPrefix::of_tokens(&apart(&asked.prompt, adapter), apart(&asked.output, adapter)),
         };
         let id = match &mut self.engine {
-            Driven::Vllm(blocks) => blocks.join(arrival, prefix, (asked.transferred, asked.adapter)),
+            Driven::Vllm(blocks) => blocks.join(arrival, prefix, asked.transferred),
             Driven::Sglang(engine) => {
                 engine.join(arrival, prefix);
                 0
@@ -240,12 +242,9 @@ impl Online {
     fn blocks(&mut self) -> Result<&mut Blocks> {
         match &mut self.engine {
             Driven::Vllm(blocks) => Ok(blocks),
-            Driven::Sglang(_) => Err(Error::field(
-                "engine",
-                "scheduler",
-                "sglang",
-                "vllm, the only engine with adapters and cache events",
-            )),
+            Driven::Sglang(_) => {
+                Err(Error::field("engine", "scheduler", "sglang", "vllm, the only engine with cache events"))
+            }
         }
     }
 
@@ -253,13 +252,6 @@ impl Online {
     pub fn watch_cache(&mut self) -> Result<()> {
         self.blocks()?.watch_cache();
         self.watched = true;
-        Ok(())
-    }
-
-    /// Allows requests of at most `most` LoRA adapters of rank `rank` at one time; steps with adapters take longer.
-    /// Only vLLM's engine supports adapters.
-    pub fn serve_adapters(&mut self, deployment: &Deployment, most: usize, rank: u64) -> Result<()> {
-        self.blocks()?.serve_adapters(most, operator::adapter(deployment, rank));
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 
 use crate::batch::{Seen, Sequences};
 use crate::clock::{TICKS_PER_PS, Ticks};
-use crate::operator::{Operator, Rows};
+use crate::operator::Rows;
 use crate::shares::BottleneckShares;
 use crate::step::{Contexts, Pass};
 use crate::tally::Tally;
@@ -145,11 +145,9 @@ impl StepPrices {
         Ticks(all.0.saturating_sub(one.0))
     }
 
-    /// Time that LoRA adapters add to a step in which `tokens` tokens use `adapters` distinct adapters, each of the
-    /// shape of `adapter`.
-    pub(crate) fn adapters(&self, adapter: &Operator, adapters: u64, tokens: u64) -> BottleneckShares<u64> {
-        let tokens = tokens.div_ceil(self.timing.model.parallelism.attention_dp);
-        ticks(self.timing.adapters(adapter, adapters, tokens))
+    /// Time that LoRA adapters add to a step in which `tokens` tokens use `adapters` distinct adapters.
+    pub(crate) fn adapters(&self, adapters: u64, tokens: u64) -> BottleneckShares<u64> {
+        ticks(self.timing.adapters(adapters, tokens))
     }
 
     /// Bottleneck of a step of `n` decodes whose context-dependent part takes `attending` ticks.

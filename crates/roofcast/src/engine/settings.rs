@@ -332,7 +332,7 @@ pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
             || own.prefill_schedule_interval.is_some_and(|steps| steps > 1)
             || spec.policy == QueuePolicy::Priority
     });
-    own || spec.speculative.is_some() || spec.offload().is_some()
+    own || spec.speculative.is_some() || spec.offload().is_some() || spec.lora.is_some()
 }
 
 /// Settings of the scheduler that identifies blocks.

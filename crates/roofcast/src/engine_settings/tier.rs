@@ -10,7 +10,7 @@ use crate::spec::{EngineSpec, EvictionPolicy, KvOffloadingBackend, QueuePolicy, 
 const HICACHE_RATIO: f64 = 2.0;
 /// Default rate of storage in GB/s, in each direction: AISimulate's for its third tier (aisimulate-core 0.13.0,
 /// `src/engine/config.rs`).
-const STORAGE_GB_S: f64 = 10.0;
+pub(crate) const STORAGE_GB_S: f64 = 10.0;
 /// Default latency of storage in milliseconds, from the same source.
 const STORAGE_LATENCY_MS: f64 = 0.1;
 

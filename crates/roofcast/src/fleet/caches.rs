@@ -3,6 +3,7 @@
 //! Knows: counts that replicas and their servers report. Knows nothing about policies ([`crate::router::cache`]).
 
 use super::Servers;
+use crate::arrival::NamedAdapters;
 use crate::engine::Replica;
 use crate::router::cache::Replicas;
 use crate::workload::Prompt;
@@ -64,6 +65,10 @@ impl Replicas for Caches<'_> {
 
     fn cached(&self, index: usize) -> u64 {
         self.known.get(index).copied().unwrap_or_else(|| self.held(index))
+    }
+
+    fn adapters(&self, index: usize) -> NamedAdapters {
+        self.replicas[index].adapters()
     }
 
     fn cached_on_host(&self, index: usize) -> u64 {

@@ -23,6 +23,11 @@ const MEMORY_SHARE: f64 = 0.8;
 /// Length in tokens of the sequence from which bytes per token are derived: longer than every sliding window.
 const LONG: u64 = 1 << 20;
 
+/// Rate in bytes per second at which one rank copies from its host's memory.
+pub(crate) fn load_rate(deployment: &Deployment) -> ByteRate {
+    rates(deployment).0
+}
+
 /// Computes the host tier behind a device pool of `device_tokens` tokens, if the spec enables one.
 ///
 /// # Errors

@@ -9,6 +9,7 @@
 //! of github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`.
 
 use crate::deployment::Deployment;
+use crate::operator::Adapter;
 use crate::spec::{EngineKind, Release};
 use crate::units::Bytes;
 
@@ -88,6 +89,15 @@ pub(super) fn encoder(deployment: &Deployment) -> Bytes {
     let tokens = tower.largest.unwrap_or(0).max(deployment.engine.max_num_batched_tokens);
     let patches = tokens.saturating_mul(tower.patches_per_token.saturating_mul(tower.patch_width));
     Bytes(patches.saturating_add(tokens.saturating_mul(deployment.model.hidden))).scale(16, 8)
+}
+
+/// Bytes of the buffers of LoRA adapters on a rank of stage `stage`, which are allocated when the model is loaded: one
+/// for each of `max_loras`, of the largest rank, in proportion to the stage's layers; `None` if none are served.
+pub(super) fn adapters(deployment: &Deployment, stage: usize) -> Option<Bytes> {
+    let settings = deployment.engine.lora.as_ref().filter(|_| !deployment.ideal)?;
+    let all = Adapter::of(deployment, settings).bytes();
+    let layers: u64 = deployment.stages.get(stage)?.blocks.iter().map(|(_, layers)| layers).sum();
+    Some(all.scale(layers, deployment.model.layers.len() as u64) * settings.max_loras)
 }
 
 /// Bytes of communication buffers between ranks.

@@ -5,6 +5,8 @@
 //! see [`super::manifest`]. Sources of flags: `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml`
 //! (0.5), TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
 
+mod line;
+
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
 use crate::memory;
@@ -12,6 +14,7 @@ use crate::model::Checkpoint;
 use crate::precision::Dtype;
 use crate::scheduler;
 use crate::spec::{EngineKind, QueuePolicy, SchedulerKind};
+use line::{CommandLine, quoted};
 use serde::Serialize;
 
 /// Role of a replica in its fleet.
@@ -88,37 +91,6 @@ pub(super) fn commands(d: &Deployment, model: &str, role: ReplicaRole) -> [(Engi
         (EngineKind::TensorrtLlm, tensorrt_llm(d, model, role)),
         (EngineKind::LlamaCpp, llama_cpp(d, role)),
     ]
-}
-
-/// Text of a command, with words quoted for a shell.
-fn quoted(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,*".contains(c);
-    let word = |w: &String| if w.chars().all(plain) { w.clone() } else { format!("'{w}'") };
-    words.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
-/// The words of a command while it is built.
-struct CommandLine(Vec<String>);
-
-impl CommandLine {
-    fn of(words: &[&str]) -> CommandLine {
-        CommandLine(words.iter().map(|w| (*w).to_owned()).collect())
-    }
-
-    fn flag(&mut self, flag: &str) {
-        self.0.push(flag.to_owned());
-    }
-
-    fn set(&mut self, flag: &str, value: impl ToString) {
-        self.0.extend([flag.to_owned(), value.to_string()]);
-    }
-
-    /// Adds the flag unless the value is `own`, the engine's default.
-    fn beyond(&mut self, flag: &str, value: u64, own: u64) {
-        if value != own {
-            self.set(flag, value);
-        }
-    }
 }
 
 /// Origin of the weights in their format.
@@ -288,6 +260,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
         }
     }
     for (flag, on) in [
+        ("fully-sharded-loras", asked.lora.and_then(|lora| lora.fully_sharded.then_some(true))),
         ("enable-prefix-caching", asked.enable_prefix_caching),
         ("enable-chunked-prefill", asked.enable_chunked_prefill),
         ("async-scheduling", own.async_scheduling),
@@ -297,6 +270,12 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
             Some(false) => line.flag(&format!("--no-{flag}")),
             None => {}
         }
+    }
+    if let Some(lora) = &asked.lora {
+        line.flag("--enable-lora");
+        line.set("--max-loras", lora.max_loras);
+        line.set("--max-lora-rank", lora.max_lora_rank);
+        line.beyond("--max-cpu-loras", lora.max_cpu_loras, lora.max_loras);
     }
     if let Some(tier) = asked.offload() {
         line.set("--kv-offloading-size", tier.gib);

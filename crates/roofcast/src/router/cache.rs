@@ -8,6 +8,7 @@
 
 use super::Routing;
 use super::history::History;
+use crate::arrival::NamedAdapters;
 use crate::spec::RoutingSpec;
 use crate::workload::Prompt;
 
@@ -20,6 +21,8 @@ pub(crate) struct RoutedRequest<'a> {
     pub(crate) prompt: &'a Prompt,
     /// Number of prompt tokens.
     pub(crate) input: u64,
+    /// LoRA adapter that the request names; 0 without one.
+    pub(crate) adapter: u32,
 }
 
 /// Load and caches that replicas report to a router, by replica index.
@@ -37,6 +40,10 @@ pub(crate) trait Replicas {
     /// Number of tokens of the routed request's prompt in the host tier that follow its tokens in the prefix cache.
     fn cached_on_host(&self, _index: usize) -> u64 {
         0
+    }
+    /// LoRA adapters of the replica's requests.
+    fn adapters(&self, _index: usize) -> NamedAdapters {
+        NamedAdapters::default()
     }
 }
 
@@ -104,8 +111,8 @@ impl CachePolicy {
         candidates.iter().map(cost).collect()
     }
 
-    /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score over four scores within 0
-    /// and 1. Prefix: cached tokens / prompt tokens. Host: tokens cached on any tier / prompt tokens. Queue: (longest
+    /// Scores by llm-d inference scheduler 520af478 (`pkg/epp`): the sum of weight × score over five scores within 0
+    /// and 1. Affinity: [`affinity`]. Prefix: cached tokens / prompt tokens. Host: tokens cached on any tier / prompt tokens. Queue: (longest
     /// queue − own queue) / (longest − shortest), 1 if all are equal. Cache: 1 − fraction of KV cache in use.
     fn scores(&self, asked: &RoutedRequest, replicas: &dyn Replicas, candidates: &[usize]) -> Vec<f64> {
         let s = &self.settings;
@@ -119,7 +126,11 @@ impl CachePolicy {
             let (held, all) = replicas.blocks(index);
             let room = 1.0 - held as f64 / all.max(1) as f64;
             let prefixes = s.prefix_cache_weight * prefix + s.host_prefix_cache_weight * any_tier;
-            prefixes + s.queue_weight * queue + s.kv_cache_utilization_weight * room
+            let affinity = match s.lora_affinity_weight {
+                0.0 => 0.0,
+                weight => weight * affinity(&replicas.adapters(index), asked.adapter),
+            };
+            prefixes + affinity + s.queue_weight * queue + s.kv_cache_utilization_weight * room
         };
         candidates.iter().zip(&queues).map(score).collect()
     }
@@ -155,6 +166,20 @@ impl CachePolicy {
         let longest = extremes(&cached)[1];
         let near = longest > 0.0 && asked.input as f64 - longest <= self.settings.kv_aware_threshold;
         if near { cached } else { idle(replicas, candidates) }
+    }
+}
+
+/// Affinity of a replica to an adapter by llm-d's `lora-affinity-scorer`: 1 if requests of the adapter run, else 0.8 if
+/// the replica has room for one more adapter, else 0.6 if requests of the adapter wait, else 0.
+fn affinity(named: &NamedAdapters, adapter: u32) -> f64 {
+    if named.running.contains(&adapter) {
+        1.0
+    } else if named.running.union(&named.waiting).count() < named.most {
+        0.8
+    } else if named.waiting.contains(&adapter) {
+        0.6
+    } else {
+        0.0
     }
 }
 
@@ -196,9 +221,11 @@ fn by_weight(candidates: &[usize], weights: &[f64], draw: Draw) -> usize {
 mod tests {
     use super::*;
     use crate::router::Router;
+    use std::collections::BTreeSet;
 
     /// For each replica: requests in flight, waiting requests, queued prompt tokens, blocks in use of 1000, cached
     /// tokens. A replica with 7 waiting requests has 800 tokens more on its host.
+    /// Adapter n runs on replica n, with room for two; adapter 5 waits on replica 1.
     struct Reported(Vec<[u64; 5]>);
 
     impl Replicas for Reported {
@@ -220,13 +247,17 @@ mod tests {
         fn cached_on_host(&self, index: usize) -> u64 {
             if self.0[index][1] == 7 { 800 } else { 0 }
         }
+        fn adapters(&self, index: usize) -> NamedAdapters {
+            let waiting = if index == 1 { [5].into() } else { BTreeSet::new() };
+            NamedAdapters { running: [index as u32].into(), waiting, most: 2 }
+        }
     }
 
     fn chosen(routing: Routing, settings: RoutingSpec, input: u64, reported: &[[u64; 5]]) -> usize {
         let mut router = Router::new(routing, 1).weighing_caches(settings, 16);
         let prompt = Prompt::Shared { segment: 1, length: input as u32 };
         let candidates: Vec<usize> = (0..reported.len()).collect();
-        let asked = RoutedRequest { user: 0, prompt: &prompt, input };
+        let asked = RoutedRequest { user: 0, prompt: &prompt, input, adapter: 0 };
         router.choose_by_cache(&asked, &Reported(reported.to_vec()), &candidates)
     }
 
@@ -267,6 +298,23 @@ mod tests {
         assert_eq!(chosen(Routing::LlmD, any(5.0), 1600, &reported), 1);
     }
 
+    /// Three equal replicas, of which the affinity alone decides. Adapter 2 runs on replica 2: 1 against 0.8 on replica
+    /// 0 and 0 on replica 1, whose adapters 1 and 5 leave no room. Adapter 5 waits on replica 1: 0.6 against 0.8.
+    #[test]
+    fn llm_d_follows_adapters() {
+        let prompt = Prompt::Own;
+        let settings = RoutingSpec { lora_affinity_weight: 1.0, ..RoutingSpec::default() };
+        let chosen = |adapter, candidates: &[usize]| {
+            let mut router = Router::new(Routing::LlmD, 1).weighing_caches(settings, 16);
+            let asked = RoutedRequest { user: 0, prompt: &prompt, input: 100, adapter };
+            router.choose_by_cache(&asked, &Reported(vec![[0; 5]; 3]), candidates)
+        };
+        assert_eq!([chosen(2, &[0, 1, 2]), chosen(2, &[0, 1]), chosen(5, &[0, 1])], [2, 0, 0]);
+        let named = |index| Reported(vec![[0; 5]; 3]).adapters(index);
+        assert_eq!([affinity(&named(1), 1), affinity(&named(1), 5), affinity(&named(1), 9)], [1.0, 0.6, 0.0]);
+        assert_eq!(affinity(&named(0), 9), 0.8);
+    }
+
     #[test]
     fn kvaware_follows_the_cache_up_to_its_threshold() {
         // 5000 tokens with 3200 cached leave 1800 uncached, below 2000; with 2400 cached they leave 2600.
@@ -279,7 +327,7 @@ mod tests {
     #[test]
     fn the_gateway_follows_its_history_while_loads_are_balanced() {
         let prompt = Prompt::Shared { segment: 1, length: 1000 };
-        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1200 };
+        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1200, adapter: 0 };
         let mut router = Router::new(Routing::CacheAware, 1).weighing_caches(RoutingSpec::default(), 16);
         let idle = Reported(vec![[0; 5]; 3]);
         let first = router.choose_by_cache(&asked, &idle, &[0, 1, 2]);
@@ -305,7 +353,7 @@ mod tests {
         let settings = RoutingSpec { router_temperature: 1.0, ..RoutingSpec::default() };
         let mut router = Router::new(Routing::DynamoKv, 7).weighing_caches(settings, 16);
         let prompt = Prompt::Own;
-        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1600 };
+        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1600, adapter: 0 };
         let first = (0..10_000).filter(|_| router.choose_by_cache(&asked, &reported, &[0, 1]) == 0).count();
         let expected = 10_000.0 / (1.0 + std::f64::consts::E);
         assert!((first as f64 - expected).abs() < 200.0, "{first} of {expected}");

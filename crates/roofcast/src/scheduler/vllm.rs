@@ -352,7 +352,11 @@ impl Scheduler {
                 continue;
             }
             let Some(&id) = self.waiting.front() else { break };
-            if self.requests[id].stale > 0 || !self.has_adapter_slot(id, &adapters) {
+            let slotless = !self.has_adapter_slot(id, &adapters);
+            if slotless {
+                step.without_slot.push(id);
+            }
+            if self.requests[id].stale > 0 || slotless {
                 // Tokens from before its preemption are in flight, or other adapters fill the slots: the request waits
                 // without blocking the queue.
                 skipped.push(id);

@@ -16,6 +16,9 @@ use serde::Serialize;
 pub struct ClassResults {
     /// Name of the class.
     pub name: String,
+    /// LoRA adapter that the class names; `None` if it names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
     /// Number of requests of the class that arrived.
     pub requests: u64,
     /// Latency bounds of the class.
@@ -33,7 +36,14 @@ pub(super) fn results(classes: &[Class], results: &[Results], duration: f64) -> 
     let one = |(class, results): (&Class, &Results)| {
         let summary = RunSummary { duration, ..results.summary(&Distribution::default()) };
         let (requests, good) = (results.judged, summary.good);
-        ClassResults { name: class.name.clone(), requests, slo: class.slo, good, summary }
+        ClassResults {
+            name: class.name.clone(),
+            adapter: class.adapter.clone(),
+            requests,
+            slo: class.slo,
+            good,
+            summary,
+        }
     };
     classes.iter().zip(results).map(one).collect()
 }

@@ -153,7 +153,7 @@ impl Provision {
         }
         if runs_by_block(asked) {
             let accepted = "vllm without priority, prefill_schedule_interval, long_prefill_token_threshold, \
-                            speculative and kv_offloading_size, where prefill and decode are apart";
+                            speculative, kv_offloading_size and enable_lora, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
         }
         let mut prefill =

@@ -3,6 +3,7 @@
 //! Knows: the means and fractions that follow from counts of steps, blocks and times. Knows nothing about the course of
 //! the run.
 
+use super::adapters;
 use super::fleet_use::{self, ScalingUse};
 use super::provision::{Provision, ResolvedPool};
 use super::{
@@ -28,7 +29,12 @@ use crate::units::Bytes;
 use std::borrow::Cow;
 use std::ops::Range;
 
-pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut fleet: Fleet) -> Simulation {
+pub(super) fn report(
+    provision: &Provision,
+    settings: ReportedSettings,
+    named: u64,
+    mut fleet: Fleet,
+) -> Simulation {
     let ResolvedPool { forecaster, config, .. } = &provision.serving;
     let itl =
         fleet.replicas.iter().skip(1).fold(fleet.replicas[0].tally().itl.clone(), |mut all, replica| {
@@ -56,6 +62,7 @@ pub(super) fn report(provision: &Provision, settings: ReportedSettings, mut flee
     Simulation {
         sessions: None,
         classes: Vec::new(),
+        adapters: adapters::used(&forecaster.deployment, &tallies, named),
         bands: bands(provision, &summary, &load, limit_tpot_ms),
         cost: config.cost,
         settings,

@@ -116,6 +116,8 @@ pub struct RoutingSpec {
     pub prefix_cache_weight: f64,
     #[doc = about!("fleet.routing.host_prefix_cache_weight")]
     pub host_prefix_cache_weight: f64,
+    #[doc = about!("fleet.routing.lora_affinity_weight")]
+    pub lora_affinity_weight: f64,
     #[doc = about!("fleet.routing.queue_weight")]
     pub queue_weight: f64,
     #[doc = about!("fleet.routing.kv_cache_utilization_weight")]
@@ -145,6 +147,7 @@ impl Default for RoutingSpec {
             router_temperature: 0.0,
             prefix_cache_weight: 3.0,
             host_prefix_cache_weight: 0.0,
+            lora_affinity_weight: 0.0,
             queue_weight: 2.0,
             kv_cache_utilization_weight: 2.0,
             cache_threshold: 0.3,
@@ -170,6 +173,7 @@ impl RoutingSpec {
             ("decode_active_request_weight", self.decode_active_request_weight, MOST_WEIGHT),
             ("router_temperature", self.router_temperature, MOST_WEIGHT),
             ("prefix_cache_weight", self.prefix_cache_weight, MOST_WEIGHT),
+            ("lora_affinity_weight", self.lora_affinity_weight, MOST_WEIGHT),
             ("queue_weight", self.queue_weight, MOST_WEIGHT),
             ("kv_cache_utilization_weight", self.kv_cache_utilization_weight, MOST_WEIGHT),
             ("cache_threshold", self.cache_threshold, 1.0),

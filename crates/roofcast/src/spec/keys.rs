@@ -89,7 +89,7 @@ pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 24] = [
+const SECTIONS: [(&str, &str); 25] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -103,6 +103,7 @@ const SECTIONS: [(&str, &str); 24] = [
     ("workload", "The traffic; lengths are tokens."),
     ("workload.arrivals", "When requests come."),
     ("workload.prefix", "What prompts have in common."),
+    ("workload.adapters", "LoRA adapters that requests name."),
     ("fleet", "Replicas and how requests are routed to them."),
     ("fleet.prefill", "Replicas for prefill."),
     ("fleet.decode", "Replicas for decode."),
@@ -232,6 +233,11 @@ keys! {
     vllm("engine.vllm.kv_storage_read_gb_s", "kv-storage-read", Real, "GB/s at which an engine reads KV from it [default: 10]"),
     vllm("engine.vllm.kv_storage_write_gb_s", "kv-storage-write", Real, "GB/s at which an engine writes KV to it [default: 10]"),
     vllm("engine.vllm.kv_storage_latency_ms", "kv-storage-latency", Real, "milliseconds from the start of a copy to its first byte [default: 0.1]"),
+    vllm("engine.vllm.enable_lora", "enable-lora", Switch, "whether vLLM serves LoRA adapters, which workload.adapters, classes or a trace name [default: false]"),
+    vllm("engine.vllm.max_loras", "max-loras", Whole, "LoRA adapters whose requests run at once, each with a buffer on the device [default: 1]"),
+    vllm("engine.vllm.max_lora_rank", "max-lora-rank", Whole, "rank with which LoRA adapters are computed, whatever their own: 1, 8, 16, 32, 64, 128, 256, 320 or 512 [default: 16]"),
+    vllm("engine.vllm.max_cpu_loras", "max-cpu-loras", Whole, "LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"),
+    vllm("engine.vllm.fully_sharded_loras", "fully-sharded-loras", Switch, "whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"),
     vllm_v0("engine.vllm.preemption_mode", "preemption-mode", Word, "handling of a preempted request's KV cache: recompute, swap [default: recompute]"),
     vllm_v0("engine.vllm.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),
     sglang("engine.sglang.schedule_policy", "schedule-policy", Word, "SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"),
@@ -287,7 +293,10 @@ keys! {
     rare("workload.prefix.share", "prefix-share", Real, "fraction of the requests, or of the sessions if there are any, that have a prefix [default: 1]"),
     toml("workload.prefix.skew", Real, "Zipf's exponent: the k-th prefix is drawn with weight 1/k^skew [default: 0]"),
     toml("workload.priorities", Toml, "weight of each priority from 0, the most urgent"),
-    toml("workload.classes", Toml, "classes of requests, each a table with name, share, priority, input_len, output_len and slo"),
+    rare("workload.adapters.count", "adapters", Whole, "number of LoRA adapters that requests name"),
+    rare("workload.adapters.share", "adapter-share", Real, "fraction of the requests, or of the sessions if there are any, that name an adapter [default: 1]"),
+    rare("workload.adapters.skew", "adapter-skew", Real, "Zipf's exponent: the k-th adapter is drawn with weight 1/k^skew [default: 0]"),
+    toml("workload.classes", Toml, "classes of requests, each a table with name, share, priority, input_len, output_len, adapter and slo"),
     rare("workload.max_concurrency", "max-concurrency", Whole, "requests that the client has in flight at most, whatever the rate"),
     toml("workload.max_tokens", Whole, "bound on generated tokens that clients set"),
     rare("fleet.router", "router", Word, "router policy that chooses a replica for each request: round_robin, least_loaded, power_of_two, prefix_aware, session_sticky, dynamo_kv, llm_d, cache_aware, kvaware [default: round_robin]"),
@@ -297,6 +306,7 @@ keys! {
     toml("fleet.routing.prefill_load_scale", Real, "dynamo_kv: weight of the blocks still to prefill [default: 1]"),
     toml("fleet.routing.decode_active_request_weight", Real, "dynamo_kv: weight of one request in flight, in blocks [default: 0]"),
     toml("fleet.routing.router_temperature", Real, "dynamo_kv: temperature of the choice; 0 chooses the least cost, above 0 it is drawn by softmax [default: 0]"),
+    toml("fleet.routing.lora_affinity_weight", Real, "llm_d: weight of a replica's affinity to the request's LoRA adapter [default: 0]"),
     toml("fleet.routing.prefix_cache_weight", Real, "llm_d: weight of the cached share of a prompt [default: 3]"),
     toml("fleet.routing.queue_weight", Real, "llm_d: weight of the shorter queue [default: 2]"),
     toml("fleet.routing.kv_cache_utilization_weight", Real, "llm_d: weight of the free share of the KV cache [default: 2]"),

@@ -62,6 +62,16 @@ section! {
         kv_storage_write_gb_s: Option<f64>,
         #[doc = about!("engine.vllm.kv_storage_latency_ms")]
         kv_storage_latency_ms: Option<f64>,
+        #[doc = about!("engine.vllm.enable_lora")]
+        enable_lora: Option<bool>,
+        #[doc = about!("engine.vllm.max_loras")]
+        max_loras: Option<u64>,
+        #[doc = about!("engine.vllm.max_lora_rank")]
+        max_lora_rank: Option<u64>,
+        #[doc = about!("engine.vllm.max_cpu_loras")]
+        max_cpu_loras: Option<u64>,
+        #[doc = about!("engine.vllm.fully_sharded_loras")]
+        fully_sharded_loras: Option<bool>,
         #[doc = about!("engine.vllm.preemption_mode")]
         preemption_mode: PreemptionMode,
         #[doc = about!("engine.vllm.swap_space")]

@@ -37,6 +37,8 @@ const PIECE: f64 = 10e-6;
 pub(crate) struct Overhead {
     /// Seconds of the small kernels of a step in a captured graph.
     pub(crate) small_kernels: f64,
+    /// Seconds of one small kernel in a captured graph.
+    pub(super) small_kernel: f64,
     /// Exposed host seconds: per step, per sequence, and additionally per step with prompts.
     pub(crate) exposed: [f64; 3],
     /// Overlapped host seconds: per step, and per sequence.
@@ -96,6 +98,7 @@ impl Overhead {
         let skew = busiest(at.experts, model.parallelism.ep, SKEW);
         Overhead {
             small_kernels: kernels * engine.small_kernel + layer,
+            small_kernel: engine.small_kernel,
             exposed: [
                 host(engine.step) + server_step,
                 host(engine.sequence) + server_sequence,

@@ -133,6 +133,7 @@ impl Agents {
             max_tokens: None,
             priority: 0,
             class: 0,
+            adapter: 0,
             user,
             prompt: Prompt::Runs(going.said.clone().into()),
         })

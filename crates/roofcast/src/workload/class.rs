@@ -24,6 +24,8 @@ pub struct Class {
     pub input_len: Length,
     /// Number of generated tokens.
     pub output_len: Length,
+    /// LoRA adapter of the requests; if `None`, the workload's adapters are drawn.
+    pub adapter: Option<String>,
     /// Latency bounds of the requests.
     pub slo: Slo,
 }
@@ -38,6 +40,7 @@ pub(super) struct WrittenClass {
     priority: i32,
     pub(super) input_len: Option<Length>,
     pub(super) output_len: Option<Length>,
+    adapter: Option<String>,
     #[serde(default)]
     slo: Slo,
 }
@@ -45,10 +48,10 @@ pub(super) struct WrittenClass {
 impl WrittenClass {
     /// The class, with the workload's lengths in place of absent ones.
     pub(super) fn with(self, input_len: &Length, output_len: &Length) -> Class {
-        let WrittenClass { name, share, priority, slo, .. } = self;
+        let WrittenClass { name, share, priority, adapter, slo, .. } = self;
         let input_len = self.input_len.unwrap_or_else(|| input_len.clone());
         let output_len = self.output_len.unwrap_or_else(|| output_len.clone());
-        Class { name, share, priority, input_len, output_len, slo }
+        Class { name, share, priority, input_len, output_len, adapter, slo }
     }
 }
 
@@ -67,6 +70,9 @@ pub(super) fn check(classes: &[Class], place: &str) -> Result<()> {
         }
         if !(class.share > 0.0 && class.share <= 1e9) {
             return Err(Error::field(place, field("share"), class.share, "a weight above 0"));
+        }
+        if class.adapter.as_ref().is_some_and(|adapter| adapter.trim().is_empty()) {
+            return Err(Error::field(place, field("adapter"), "empty", "a name, as sql"));
         }
         class.input_len.check(place, &field("input_len"), LengthSide::Input)?;
         class.output_len.check(place, &field("output_len"), LengthSide::Output)?;

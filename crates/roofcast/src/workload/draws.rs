@@ -3,6 +3,7 @@
 //! Knows: a separate random stream for each purpose. Knows nothing about when requests are due.
 
 use super::Workload;
+use super::adapters::AdapterDraws;
 use super::class::Class;
 use super::empirical::{LengthSide, Observed};
 use super::length::{Length, Sampler};
@@ -19,6 +20,7 @@ pub(super) struct Draws {
     priorities: Option<Weighted>,
     priority_stream: Stream,
     classes: Option<Box<ClassDraws>>,
+    adapters: Option<Box<AdapterDraws>>,
     max_tokens: Option<u32>,
 }
 
@@ -81,6 +83,7 @@ impl Draws {
             priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
             priority_stream: Stream::new(seed, Purpose::Priority),
             classes,
+            adapters: AdapterDraws::new(workload.adapters.as_ref(), &workload.classes, seed).map(Box::new),
             max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
         })
     }
@@ -105,10 +108,16 @@ impl Draws {
         self.prefixes.is_some()
     }
 
-    /// Segment and length of the shared prefix; `None` if the request has none.
+    /// Segment and length of the shared prefix of a request with adapter `adapter`; `None` if the request has none.
     #[inline(always)]
-    pub(super) fn prefix(&mut self) -> Option<(u32, u32)> {
-        self.prefixes.as_mut().and_then(PrefixDraws::draw)
+    pub(super) fn prefix(&mut self, adapter: u32) -> Option<(u32, u32)> {
+        self.prefixes.as_mut().and_then(|prefixes| prefixes.draw(adapter))
+    }
+
+    /// Number of the LoRA adapter of a request of class `class`; 0 without one.
+    #[inline(always)]
+    pub(super) fn adapter(&mut self, class: u32) -> u32 {
+        self.adapters.as_mut().map_or(0, |adapters| adapters.draw(class))
     }
 
     /// Number of the request's class, 0 without classes, and its priority.
@@ -127,12 +136,13 @@ impl Draws {
     pub(super) fn request(&mut self, at: Picoseconds, user: u32) -> Request {
         let (class, priority) = self.class();
         let (own, output_len) = self.lengths(class);
-        let (input_len, prompt) = match self.prefix() {
+        let adapter = self.adapter(class);
+        let (input_len, prompt) = match self.prefix(adapter) {
             Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
             None => (own, Prompt::Own),
         };
         let max_tokens = self.max_tokens;
-        Request { at, input_len, output_len, max_tokens, priority, class, user, prompt }
+        Request { at, input_len, output_len, max_tokens, priority, class, adapter, user, prompt }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prefixes that prompts share: system prompts, few-shot examples, documents.
 //!
 //! Knows: the length of prefixes, their number, and which request has which. A prefix is added to the prompt length.
-//! The number of a prefix is its segment. Knows nothing about prefix caches.
+//! The number of a prefix is its segment; every LoRA adapter computes a prefix anew, as a segment of its own. Knows nothing about prefix caches.
 
 use super::random::{Purpose, Stream, Weighted};
 use crate::error::{Error, Result};
@@ -57,6 +57,7 @@ impl Prefix {
 #[derive(Debug, Clone)]
 pub(super) struct PrefixDraws {
     length: u32,
+    count: u32,
     share: f64,
     choice: Weighted,
     stream: Stream,
@@ -66,15 +67,16 @@ impl PrefixDraws {
     pub(super) fn new(prefix: &Prefix, seed: u64) -> PrefixDraws {
         PrefixDraws {
             length: prefix.length as u32,
+            count: prefix.count as u32,
             share: prefix.share,
             choice: Weighted::new((1..=prefix.count).map(|k| libm::pow(k as f64, -prefix.skew))),
             stream: Stream::new(seed, Purpose::Prefix),
         }
     }
 
-    /// Segment and length of the next request's prefix; `None` if it has none.
-    pub(super) fn draw(&mut self) -> Option<(u32, u32)> {
+    /// Segment and length of the prefix of the next request, which names adapter `adapter`; `None` if it has none.
+    pub(super) fn draw(&mut self, adapter: u32) -> Option<(u32, u32)> {
         let has = self.stream.unit() < self.share;
-        has.then(|| (self.choice.draw(&mut self.stream), self.length))
+        has.then(|| (self.choice.draw(&mut self.stream) + self.count * adapter, self.length))
     }
 }

@@ -23,6 +23,7 @@ pub(crate) enum Purpose {
     Acceptance,
     Class,
     Failures,
+    Adapter,
 }
 
 /// One stream of random numbers.

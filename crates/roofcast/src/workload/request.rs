@@ -35,6 +35,8 @@ pub struct Request {
     pub priority: i32,
     /// Index of the class in the workload; 0 without classes.
     pub class: u32,
+    /// Number of the LoRA adapter that the request names; 0 without one.
+    pub adapter: u32,
     /// Number of the user in a closed loop, or of the session in conversations; else 0.
     pub user: u32,
     /// Identity of the prompt's tokens.

@@ -44,6 +44,7 @@ struct Session {
     own: u32,
     priority: i32,
     class: u32,
+    adapter: u32,
     max_tokens: Option<u32>,
     answer: u32,
 }
@@ -117,7 +118,8 @@ impl Sessions {
             turns.push(Turn { input, output, think });
         }
         turns.reverse();
-        let prefix = draws.prefix();
+        let adapter = draws.adapter(class);
+        let prefix = draws.prefix(adapter);
         let said = prefix.map(|(segment, length)| Run { segment, start: 0, length: length.into() });
         Session {
             turns,
@@ -126,6 +128,7 @@ impl Sessions {
             own: 0,
             priority,
             class,
+            adapter,
             max_tokens: draws.max_tokens(),
             answer: 0,
         }
@@ -167,6 +170,7 @@ impl Session {
             max_tokens: self.max_tokens,
             priority: self.priority,
             class: self.class,
+            adapter: self.adapter,
             user,
             prompt: Prompt::Runs(self.said.clone().into()),
         };

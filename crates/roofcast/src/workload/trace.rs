@@ -45,7 +45,7 @@ pub enum TraceFormat {
     BurstGpt,
     /// JSON lines with `conversations`, or with lengths; without times.
     ShareGpt,
-    /// roofcast's CSV: `arrival_s,input_len,output_len[,priority][,session][,max_tokens]`.
+    /// roofcast's CSV: `arrival_s,input_len,output_len[,priority][,session][,max_tokens][,adapter]`.
     Own,
     /// CSV `input_length,output_length`, without times.
     Pairs,
@@ -223,6 +223,7 @@ fn plain(at: Picoseconds, input_len: u32, output_len: u32) -> Request {
         max_tokens: None,
         priority: 0,
         class: 0,
+        adapter: 0,
         user: 0,
         prompt: Prompt::Own,
     }

@@ -5,6 +5,7 @@
 //! each answer.
 
 use super::Workload;
+use super::adapters;
 use super::agents::{Agents, scaled};
 use super::arrivals::{Arrivals, Clock};
 use super::draws::Draws;
@@ -224,6 +225,8 @@ impl Source {
             },
             sessions @ Arrivals::Sessions { .. } => {
                 let prefixes = workload.prefix.map_or(0, |prefix| prefix.count);
+                let prefixes =
+                    prefixes * (1 + adapters::count(workload.adapters.as_ref(), &workload.classes));
                 Source::Sessions(Box::new(Sessions::new(sessions, prefixes, total, seed)?))
             }
             open => {
@@ -247,6 +250,7 @@ mod tests {
             input_len: Length::Drawn(LengthKind::Lognormal { mu: 6.0, sigma: 0.5, min: None, max: None }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }),
             prefix: None,
+            adapters: None,
             priorities: Vec::new(),
             classes: Vec::new(),
             max_tokens: None,

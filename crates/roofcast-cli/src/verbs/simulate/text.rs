@@ -6,7 +6,7 @@ use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
-use roofcast::simulate::{ClassResults, FailureUse, PoolUse, RecordedSessions, Simulation};
+use roofcast::simulate::{AdapterUse, ClassResults, FailureUse, PoolUse, RecordedSessions, Simulation};
 use roofcast::spec::{CostKind, Percentile};
 use roofcast::summary::Statistics;
 use roofcast::units::Bytes;
@@ -38,6 +38,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(s.fleet.oracle.as_ref().map(|hits| ("oracle", oracle(hits))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
+    facts.extend(s.adapters.as_ref().map(|used| ("LoRA", adapters(used))));
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)).chain(storage(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
@@ -177,6 +178,22 @@ fn drafts(s: &Simulation) -> String {
     let a = &s.activity;
     let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
     format!("{} verified, {} accepted", grouped(a.drafted_tokens), percent(accepted))
+}
+
+/// Loads of LoRA adapters, the time of their kernels, and the requests that waited for one.
+fn adapters(a: &AdapterUse) -> String {
+    let wait = a.mean_wait_s.map_or(String::new(), |s| format!(", {} s each", significant(s)));
+    format!(
+        "{} adapters, {} at once, {} each; {} loads ({} from storage) took {} s, kernels {} s; {} requests waited{wait}",
+        grouped(a.adapters),
+        grouped(a.max_loras),
+        a.adapter_bytes.gb(),
+        grouped(a.loads),
+        grouped(a.reads),
+        significant(a.loading_s),
+        significant(a.computing_s),
+        grouped(a.waits)
+    )
 }
 
 /// Times of recorded sessions, from the first turn to the last answer.

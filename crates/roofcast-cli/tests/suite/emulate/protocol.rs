@@ -195,7 +195,7 @@ fn what_cannot_be_served_is_said_at_the_start() {
             "--engine sglang --replicas 1P1D --transfer-link nvlink".to_owned(),
             ["fleet.prefill", "--scheduler vllm"],
         ),
-        ("--engine sglang --enable-lora".to_owned(), ["--enable-lora", "--scheduler vllm"]),
+        ("--engine sglang --enable-lora".to_owned(), ["enable_lora", "scheduler vllm"]),
         (format!("--engine sglang --kv-events-config {events}"), ["--kv-events-config", "--scheduler vllm"]),
         (format!("--replicas 2 --kv-events-config {events}"), ["replay_endpoint", "2 or more"]),
     ] {

@@ -5,11 +5,12 @@
 use super::{Blocks, Held};
 use crate::batch::{Seen, Sequences};
 use crate::clock::Ticks;
+use crate::engine::event::Event;
 use crate::engine::ranks::StepLoad;
 use crate::engine::speculation::Speculation;
 use crate::scheduler::vllm::{ScheduledRequest, Step};
 use crate::shares::BottleneckShares;
-use crate::timeline::Segment;
+use crate::timeline::{Mark, Segment};
 use std::collections::BTreeSet;
 
 impl Blocks {
@@ -55,19 +56,68 @@ impl Blocks {
         (Ticks::from(shares.total()), shares.largest())
     }
 
-    /// Time that the adapters of a step's requests add to the step.
-    pub(super) fn adapting(&mut self, step: &Step) -> Ticks {
-        let Some((_, adapter)) = &self.adapters else { return Ticks::ZERO };
-        let adapted = step.work.iter().map(|work| (self.requests[work.id].adapter, work.new));
+    /// Counts the admissions, preemptions and cache hits of a decision, and reports them.
+    pub(super) fn note(&mut self, step: &Step) {
+        self.tally.admitted += (step.new.len() + step.resumed.len()) as u64;
+        self.note_loads(step);
+        for id in &step.preempted {
+            self.requests[*id].preemptions += 1;
+            self.tally.preemptions += 1;
+            self.mark(*id, Mark::Preempted);
+            self.report(*id, |number| Event::Preempted { number });
+        }
+        for id in &step.without_slot {
+            self.requests[*id].skipped.get_or_insert(self.clock);
+        }
+        for (index, id) in step.new.iter().chain(&step.resumed).enumerate() {
+            if let Some(since) = self.requests[*id].skipped.take() {
+                self.tally.adapters.waits += 1;
+                self.tally.adapters.waiting += self.clock - since;
+            }
+            self.mark(*id, Mark::Admitted);
+            let found = step.cached.iter().find(|(hit, _)| hit == id);
+            let (cached, resumed) = (found.map_or(0, |(_, cached)| *cached), index >= step.new.len());
+            let (local, promoted) = self.requests[*id].before_load.take().unwrap_or((cached, 0));
+            let loaded = cached.saturating_sub(local);
+            self.tally.host_hits += loaded;
+            self.tally.storage_hits += promoted.min(loaded);
+            self.report(*id, |number| Event::Admitted { number, cached, loaded, resumed });
+        }
+        for &(id, cached) in &step.cached {
+            // Tokens that a request finds again after its own preemption are not counted as a hit of its prompt.
+            if step.new.contains(&id) {
+                self.requests[id].cached = cached;
+            }
+            self.tally.cached_tokens += cached;
+        }
+        if !step.preempted.is_empty() {
+            self.tally.waiting_peak = self.tally.waiting_peak.max(self.scheduler.waiting_count());
+        }
+        self.tally.recomputed_tokens += step.recomputed;
+        self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
+    }
+
+    /// Time that the adapters of a step's requests add to the step: loads, and kernels.
+    pub(super) fn adapt(&mut self, step: &Step) -> Ticks {
+        let Some(adapters) = &mut self.adapters else { return Ticks::ZERO };
+        let adapted = step.work.iter().map(|work| (self.requests[work.id].arrival.adapter, work.new));
         let adapted: Vec<(u32, u64)> = adapted.filter(|(adapter, _)| *adapter != 0).collect();
         if adapted.is_empty() {
             return Ticks::ZERO;
         }
         let distinct: BTreeSet<u32> = adapted.iter().map(|(adapter, _)| *adapter).collect();
         let tokens = adapted.iter().map(|(_, new)| new).sum();
-        let shares = self.price.adapters(adapter, distinct.len() as u64, tokens);
+        let loads = adapters.load(&distinct);
+        let shares = self.price.adapters(distinct.len() as u64, tokens);
+        let computing = Ticks::from(shares.total());
         self.tally.mixed.add(shares);
-        Ticks::from(shares.total())
+        self.tally.swapping += loads.time;
+        let sums = &mut self.tally.adapters;
+        sums.copies += loads.copies;
+        sums.reads += loads.reads;
+        sums.loading += loads.time;
+        sums.computing += computing;
+        computing + loads.time
     }
 
     /// Work of a step.

@@ -18,6 +18,7 @@ fn classes_are_judged_by_their_own_bounds() {
     let slos = [slo(Metric::Ttft, 20.0), slo(Metric::E2el, 50.0)];
     let mut results = Results::new(slo(Metric::Ttft, 100.0), false, Some(4)).by_class(slos.into_iter());
     let drawn = |n: u64| Request {
+        adapter: 0,
         at: ms(n),
         input_len: 7,
         output_len: 2,

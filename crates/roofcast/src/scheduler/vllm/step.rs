@@ -27,6 +27,8 @@ pub(crate) struct Step {
     /// Number of running requests with tokens left to compute that the step does not compute, and the sum of their
     /// computed tokens.
     pub(crate) paused: [u64; 2],
+    /// Waiting requests that were skipped because other adapters were in use.
+    pub(crate) without_slot: Vec<RequestId>,
     /// Copies to and from the host tier.
     pub(crate) transfers: Transfers,
 }

@@ -25,6 +25,7 @@ fn every_key_of_a_spec_is_here() {
     ];
     let sections = [
         "arrivals",
+        "adapters",
         "prefix",
         "prefill",
         "decode",
@@ -48,6 +49,7 @@ fn every_key_of_a_spec_is_here() {
         ("engine.tensorrt-llm", ""),
         ("workload", ""),
         ("workload.prefix", "length = 1\n"),
+        ("workload.adapters", "count = 1\n"),
         ("fleet", ""),
         ("fleet.prefill", ""),
         ("fleet.decode", ""),
