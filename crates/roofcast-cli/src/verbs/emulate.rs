@@ -99,10 +99,8 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
 
 /// Refuses features that SGLang's scheduler does not have, if the deployment uses that scheduler.
 fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Result<()> {
-    let asked = [
-        ("--kv-events-config", args.kv_events_config.is_some()),
-        ("fleet.prefill", fleet.prefill.is_some()),
-    ];
+    let asked =
+        [("--kv-events-config", args.kv_events_config.is_some()), ("fleet.prefill", fleet.prefill.is_some())];
     let sglang = deployment.engine.scheduler == SchedulerKind::Sglang;
     match asked.into_iter().find(|(_, given)| *given && sglang) {
         None => Ok(()),
