@@ -9,6 +9,7 @@ mod line;
 
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
+use crate::engine_settings::LoraSettings;
 use crate::memory;
 use crate::model::Checkpoint;
 use crate::precision::Dtype;
@@ -260,7 +261,6 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
         }
     }
     for (flag, on) in [
-        ("fully-sharded-loras", asked.lora.and_then(|lora| lora.fully_sharded.then_some(true))),
         ("enable-prefix-caching", asked.enable_prefix_caching),
         ("enable-chunked-prefill", asked.enable_chunked_prefill),
         ("async-scheduling", own.async_scheduling),
@@ -271,12 +271,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
             None => {}
         }
     }
-    if let Some(lora) = &asked.lora {
-        line.flag("--enable-lora");
-        line.set("--max-loras", lora.max_loras);
-        line.set("--max-lora-rank", lora.max_lora_rank);
-        line.beyond("--max-cpu-loras", lora.max_cpu_loras, lora.max_loras);
-    }
+    adapters(&mut line, asked.lora.as_ref());
     if let Some(tier) = asked.offload() {
         line.set("--kv-offloading-size", tier.gib);
     }
@@ -293,6 +288,18 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
         line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
     }
     Ok(line.0)
+}
+
+/// Adds vLLM's flags for LoRA adapters.
+fn adapters(line: &mut CommandLine, settings: Option<&LoraSettings>) {
+    let Some(settings) = settings else { return };
+    line.flag("--enable-lora");
+    line.set("--max-loras", settings.max_loras);
+    line.set("--max-lora-rank", settings.max_lora_rank);
+    line.beyond("--max-cpu-loras", settings.max_cpu_loras, settings.max_loras);
+    if settings.fully_sharded {
+        line.flag("--fully-sharded-loras");
+    }
 }
 
 /// The longest request with which vLLM starts; `None` if it starts with the model's own maximum length.
