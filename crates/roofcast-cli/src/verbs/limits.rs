@@ -14,7 +14,7 @@ use crate::show::{self, table};
 use clap::ValueEnum;
 use roofcast::cost::{Cost, OperatorCost, Utilization};
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
-use roofcast::limits::{IntensityPoint, Limits, LimitsQuestion, intensity, limits};
+use roofcast::limits::{AdapterCost, IntensityPoint, Limits, LimitsQuestion, intensity, limits};
 use roofcast::report;
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
@@ -336,20 +336,7 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
             ),
         ));
     }
-    if let Some(a) = l.adapters {
-        pairs.push((
-            "LoRA",
-            format!(
-                "{} of rank {}, {} each: add {} ms at the limit, {} ms as forecast; a load takes {} ms",
-                counted(a.adapters, "adapter"),
-                a.max_lora_rank,
-                a.bytes.gb(),
-                ms(a.limit),
-                ms(a.forecast),
-                ms(a.load)
-            ),
-        ));
-    }
+    pairs.extend(l.adapters.map(|cost| ("LoRA", adapters(&cost))));
     for way in &l.all_reduce {
         let message = l.decode.communication.message_bytes.gb();
         pairs.push((
@@ -373,6 +360,19 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
         count(parameters.total),
         count(parameters.active),
         table::pairs(&pairs)
+    )
+}
+
+/// Bytes of LoRA adapters, and the time that they add to the decode step.
+fn adapters(a: &AdapterCost) -> String {
+    format!(
+        "{} of rank {}, {} each: add {} ms at the limit, {} ms as forecast; a load takes {} ms",
+        counted(a.adapters, "adapter"),
+        a.max_lora_rank,
+        a.bytes.gb(),
+        ms(a.limit),
+        ms(a.forecast),
+        ms(a.load)
     )
 }
 
