@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
     fn head(&mut self) -> Result<(Section, usize)> {
         let code = self.take(1)?[0];
         let table = KernelTable::ALL.get(usize::from(code)).copied();
-        let table = table.ok_or_else(|| self.error(format!("table {code}"), "a table from 0 to 8"))?;
+        let table = table.ok_or_else(|| self.error(format!("table {code}"), "a table from 0 to 12"))?;
         let [chip, engine] = [self.text()?, self.text()?];
         let [version, kernel, format] = [self.text()?, self.text()?, self.text()?];
         let (shapes, length) = (self.number()?, self.number()?);

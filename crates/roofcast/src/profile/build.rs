@@ -6,6 +6,7 @@
 //! bytes.
 
 mod columns;
+mod exchanges;
 mod grid;
 mod host;
 mod limit;

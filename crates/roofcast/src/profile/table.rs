@@ -27,11 +27,21 @@ pub(crate) enum KernelTable {
     RecurrentPrefill,
     /// All-reduce of 16-bit values among the ranks of one node: seconds over bytes.
     AllReduce,
+    /// Routed experts of one layer on one rank behind a low-latency exchange, for which every expert has a fixed
+    /// number of rows of which a mask marks the used ones, with even routing: seconds over the tokens of the replica.
+    MaskedExperts,
+    /// Routed experts of one layer on one rank behind a high-throughput exchange, whose rows are sorted by expert,
+    /// with even routing: seconds over the tokens of the replica.
+    SortedExperts,
+    /// Dispatch of tokens to the ranks of their experts: seconds over the tokens of one rank.
+    Dispatch,
+    /// Combination of the experts' results on the ranks of the tokens: seconds over the tokens of one rank.
+    Combine,
 }
 
 impl KernelTable {
     /// All tables, in the order of their codes in the file.
-    pub(crate) const ALL: [KernelTable; 9] = [
+    pub(crate) const ALL: [KernelTable; 13] = [
         KernelTable::Gemm,
         KernelTable::Experts,
         KernelTable::Decode,
@@ -41,6 +51,10 @@ impl KernelTable {
         KernelTable::RecurrentDecode,
         KernelTable::RecurrentPrefill,
         KernelTable::AllReduce,
+        KernelTable::MaskedExperts,
+        KernelTable::SortedExperts,
+        KernelTable::Dispatch,
+        KernelTable::Combine,
     ];
 
     /// Name of the table in reports.
@@ -55,6 +69,10 @@ impl KernelTable {
             KernelTable::RecurrentDecode => "recurrent decode",
             KernelTable::RecurrentPrefill => "recurrent prefill",
             KernelTable::AllReduce => "all-reduce",
+            KernelTable::MaskedExperts => "masked experts",
+            KernelTable::SortedExperts => "sorted experts",
+            KernelTable::Dispatch => "dispatch",
+            KernelTable::Combine => "combine",
         }
     }
 
@@ -63,13 +81,16 @@ impl KernelTable {
     pub(crate) fn axes(self) -> &'static [&'static str] {
         match self {
             KernelTable::Gemm => &["n", "k"],
-            KernelTable::Experts => &["hidden", "inter", "top_k", "experts", "tp", "ep"],
+            KernelTable::Experts | KernelTable::MaskedExperts | KernelTable::SortedExperts => {
+                &["hidden", "inter", "top_k", "experts", "tp", "ep"]
+            }
             KernelTable::Decode | KernelTable::Prefill => &["heads", "kv_heads", "head_dim", "window"],
             KernelTable::LatentDecode | KernelTable::LatentPrefill => &["heads"],
             KernelTable::RecurrentDecode | KernelTable::RecurrentPrefill => {
                 &["key_heads", "key_dim", "value_heads", "value_dim"]
             }
             KernelTable::AllReduce => &["ranks"],
+            KernelTable::Dispatch | KernelTable::Combine => &["hidden", "top_k", "experts", "ranks"],
         }
     }
 
@@ -109,6 +130,13 @@ impl KernelTable {
                 1 << 26,
                 1 << 28,
             ],
+            KernelTable::MaskedExperts | KernelTable::SortedExperts => &[
+                4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131_072,
+                262_144, 524_288,
+            ],
+            KernelTable::Dispatch | KernelTable::Combine => {
+                &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536]
+            }
         }
     }
 

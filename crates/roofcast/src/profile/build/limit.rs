@@ -38,7 +38,10 @@ impl Limit {
     pub(super) fn of(place: &SectionKey, chip: &Accelerator) -> Option<Limit> {
         let table = place.table;
         let (dtype, bits) = match table {
-            KernelTable::Gemm | KernelTable::Experts => {
+            KernelTable::Gemm
+            | KernelTable::Experts
+            | KernelTable::MaskedExperts
+            | KernelTable::SortedExperts => {
                 let format = names::weights_named(&place.format)?;
                 (format.dtype, format.bits)
             }
@@ -68,7 +71,7 @@ impl Limit {
                 let values = axis(0) * axis(1);
                 both(2.0 * size * values, values * self.bytes)
             }
-            KernelTable::Experts => {
+            KernelTable::Experts | KernelTable::MaskedExperts | KernelTable::SortedExperts => {
                 let [hidden, inter, top_k, experts, tp, ep] = [0, 1, 2, 3, 4, 5].map(axis);
                 let expert = self.matrices * hidden * inter / tp;
                 let touched = TOUCHED * touched(size, top_k, experts) / ep;
@@ -89,7 +92,10 @@ impl Limit {
                 both(2.0 * axis(0) * (LATENT + LATENT_VALUE) * tokens, LATENT * tokens * self.bytes)
             }
             KernelTable::LatentPrefill => both(axis(0) * EXPANDED * size * size, 0.0),
-            KernelTable::RecurrentDecode | KernelTable::RecurrentPrefill => 0.0,
+            KernelTable::RecurrentDecode
+            | KernelTable::RecurrentPrefill
+            | KernelTable::Dispatch
+            | KernelTable::Combine => 0.0,
             KernelTable::AllReduce => self.link.map_or(0.0, |link| size / link),
         }
     }

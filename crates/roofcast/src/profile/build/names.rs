@@ -159,6 +159,11 @@ pub(super) fn latent(source: &str) -> String {
     if source == "flash_attention" { "fa3".to_owned() } else { attention(source) }
 }
 
+/// Name of the kernel of experts behind DeepEP's exchange. SGLang's `deepepmoe` calls DeepGEMM's grouped GEMMs.
+pub(super) fn exchanged(source: &str) -> String {
+    if source == "deepepmoe" { "deepgemm".to_owned() } else { own(source) }
+}
+
 /// Name of an all-reduce kernel. TensorRT-LLM's all-reduces are launched from a graph, like the `graph` ones of other
 /// engines.
 pub(super) fn all_reduce(source: &str) -> String {

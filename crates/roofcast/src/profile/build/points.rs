@@ -33,7 +33,7 @@ pub(super) fn points<'a>(
             let [n, k, m] = columns.numbers(["n", "k", "m"])?;
             Ok(Box::new(move |i| Some((axes([n.at(i), k.at(i)]), m.at(i), 0))))
         }
-        TimedWork::Experts => {
+        TimedWork::Experts | TimedWork::Exchanged(_) => {
             let split = columns.numbers(["moe_tp_size", "moe_ep_size"])?;
             let [hidden, inter] = columns.numbers(["hidden_size", "inter_size"])?;
             let [top_k, experts, tokens] = columns.numbers(["topk", "num_experts", "num_tokens"])?;
@@ -56,6 +56,8 @@ pub(super) fn points<'a>(
         }
         TimedWork::Recurrent(_) => recurrent(columns, named),
         TimedWork::AllReduce | TimedWork::Collective(_) => all_reduce(columns, named),
+        // Read by [`super::exchanges`], because a row has two times.
+        TimedWork::Exchange(_) => Ok(Box::new(|_| None)),
     }
 }
 

@@ -7,7 +7,7 @@ use super::columns::{Columns, Words};
 use super::names;
 use super::points::{AXES, WordColumns, points};
 use super::rules::{Dropped, ExclusionReason};
-use super::source::{TableSource, TimedWork};
+use super::source::{ExchangeMode, TableSource, TimedWork};
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::profile::KernelTable;
@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// Name of the distribution of tokens over experts that is nearest to real traffic.
 const DISTRIBUTION: &str = "power_law_1.01";
+/// Name of the even distribution, in tables of experts behind an exchange, to which a stated imbalance is added.
+const EVEN: &str = "uniform";
 
 /// Identity of a section, except for its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +84,9 @@ struct Run<'a> {
 impl TableSource<'_> {
     /// Reads the points of the table.
     pub fn read(&self, columns: &Columns) -> Result<TableContents> {
+        if let TimedWork::Exchange(mode) = self.operator {
+            return self.exchanges(columns, mode);
+        }
         let latency = columns.numbers(["latency"])?[0].0;
         let invalid = |s: &f64| !(s.is_finite() && *s > 0.0);
         if let Some(row) = latency.iter().position(invalid) {
@@ -113,7 +118,9 @@ impl TableSource<'_> {
             rows,
         });
         reading.groups = match self.operator {
-            TimedWork::Experts => self.experts(runs.collect(), &mut reading.dropped),
+            TimedWork::Experts | TimedWork::Exchanged(_) => {
+                self.experts(runs.collect(), &mut reading.dropped)
+            }
             TimedWork::Recurrent(kernel) => self.recurrent(kernel, runs.collect()),
             _ => runs.filter_map(|run| self.group(&run, &mut reading.dropped)).collect(),
         };
@@ -190,6 +197,16 @@ impl TableSource<'_> {
                 let table = if decode { KernelTable::RecurrentDecode } else { KernelTable::RecurrentPrefill };
                 (table, kernel.to_owned(), "bf16", Dtype::Bf16)
             }
+            TimedWork::Exchanged(mode) => {
+                let format = names::weights_of(&self.engine, run.format)?;
+                let table = match mode {
+                    ExchangeMode::LowLatency => KernelTable::MaskedExperts,
+                    ExchangeMode::Normal => KernelTable::SortedExperts,
+                };
+                (table, names::exchanged(run.kernel), format.name, format.dtype)
+            }
+            // Read by [`super::exchanges`].
+            TimedWork::Exchange(_) => return None,
             TimedWork::AllReduce | TimedWork::Collective(_) => {
                 (KernelTable::AllReduce, names::all_reduce(run.kernel), "bf16", Dtype::Bf16)
             }
@@ -203,13 +220,17 @@ impl TableSource<'_> {
         for run in runs {
             shapes.entry((run.kernel, run.format, *run.shape)).or_default().push(run);
         }
+        let distribution = match self.operator {
+            TimedWork::Exchanged(_) => EVEN,
+            _ => DISTRIBUTION,
+        };
         let mut groups = Vec::new();
         for ((_, _, [.., tp, ep]), mut runs) in shapes {
             if tp > 1 && ep > 1 {
                 dropped.add(ExclusionReason::MixedSplit, 1);
                 continue;
             }
-            runs.sort_by_key(|run| (run.third != DISTRIBUTION, run.third));
+            runs.sort_by_key(|run| (run.third != distribution, run.third));
             runs.iter()
                 .skip(1)
                 .for_each(|run| dropped.add(ExclusionReason::OtherDistribution, run.rows.len()));
@@ -254,7 +275,7 @@ impl TableSource<'_> {
         shapes.into_iter().filter_map(|((phase, shape), sizes)| group(phase, shape, sizes)).collect()
     }
 
-    fn place(&self, table: KernelTable, kernel: &str, format: &str) -> SectionKey {
+    pub(super) fn place(&self, table: KernelTable, kernel: &str, format: &str) -> SectionKey {
         SectionKey {
             table,
             chip: self.chip.id.clone(),

@@ -3,7 +3,7 @@
 //! Knows: the layout of AIConfigurator's database, `SYSTEM/FAMILY/ENGINE/VERSION/OPERATOR_perf.parquet`. Knows
 //! nothing about rows.
 
-use super::names;
+use super::{exchanges, names};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -24,6 +24,17 @@ pub(super) enum TimedWork {
     Recurrent(&'static str),
     AllReduce,
     Collective(&'static str),
+    /// Experts behind DeepEP's exchange, with its mode.
+    Exchanged(ExchangeMode),
+    /// Dispatch and combination by DeepEP, with its mode.
+    Exchange(ExchangeMode),
+}
+
+/// Modes of DeepEP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExchangeMode {
+    LowLatency,
+    Normal,
 }
 
 impl TimedWork {
@@ -40,6 +51,10 @@ impl TimedWork {
             "custom_allreduce" => TimedWork::AllReduce,
             "nccl" => TimedWork::Collective("nccl"),
             "oneccl" => TimedWork::Collective("oneccl"),
+            "wideep_generation_moe" => TimedWork::Exchanged(ExchangeMode::LowLatency),
+            "wideep_context_moe" => TimedWork::Exchanged(ExchangeMode::Normal),
+            "wideep_deepep_ll" => TimedWork::Exchange(ExchangeMode::LowLatency),
+            "wideep_deepep_normal" => TimedWork::Exchange(ExchangeMode::Normal),
             _ => return None,
         })
     }
@@ -87,12 +102,13 @@ impl<'a> TableSource<'a> {
     pub fn words(&self) -> &'static [&'static str] {
         match self.operator {
             TimedWork::Gemm => &["kernel_source", "gemm_dtype"],
-            TimedWork::Experts => &["kernel_source", "moe_dtype", "distribution"],
+            TimedWork::Experts | TimedWork::Exchanged(_) => &["kernel_source", "moe_dtype", "distribution"],
             TimedWork::Attention { .. } => &["kernel_source", "kv_cache_dtype", "attn_dtype"],
             TimedWork::Latent { .. } => &["kernel_source", "kv_cache_dtype", "mla_dtype"],
             TimedWork::Recurrent(_) => &["kernel_source", "phase"],
             TimedWork::AllReduce => &["kernel_source", "allreduce_dtype"],
             TimedWork::Collective(_) => &["kernel_source", "nccl_dtype", "op_name"],
+            TimedWork::Exchange(_) => &["kernel_source"],
         }
     }
 
@@ -100,7 +116,7 @@ impl<'a> TableSource<'a> {
     pub fn numbers(&self) -> &'static [&'static str] {
         match self.operator {
             TimedWork::Gemm => &["latency", "n", "k", "m"],
-            TimedWork::Experts => &[
+            TimedWork::Experts | TimedWork::Exchanged(_) => &[
                 "latency",
                 "hidden_size",
                 "inter_size",
@@ -131,6 +147,7 @@ impl<'a> TableSource<'a> {
                 "seq_len",
             ],
             TimedWork::AllReduce | TimedWork::Collective(_) => &["latency", "num_gpus", "message_size"],
+            TimedWork::Exchange(mode) => exchanges::numbers(mode),
         }
     }
 }
