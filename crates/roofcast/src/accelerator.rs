@@ -222,6 +222,20 @@ pub struct Citation {
 }
 
 impl Accelerator {
+    /// Rate and latency of the slowest link among `ranks` accelerators: the node's link, or the network if they span
+    /// several nodes.
+    pub(crate) fn slowest_link(&self, ranks: u64) -> (ByteRate, f64) {
+        let within = self.link.as_ref().map(|l| (l.bytes_per_s, l.latency_s));
+        let between = self.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s));
+        // If no link is known, the host's PCIe 3.0 x16 is assumed, the slowest in use.
+        const PCIE3: (ByteRate, f64) = (ByteRate(15.75e9), 10e-6);
+        if ranks <= self.node_size {
+            within.or(between).unwrap_or(PCIE3)
+        } else {
+            between.or(within).unwrap_or(PCIE3)
+        }
+    }
+
     /// Bytes per second available to kernels: the datasheet's bandwidth minus in-band ECC.
     pub(crate) fn kernel_bandwidth(&self) -> f64 {
         self.bandwidth_bytes_per_s.0 * if self.in_band_ecc { 15.0 / 16.0 } else { 1.0 }

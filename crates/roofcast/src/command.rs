@@ -281,6 +281,28 @@ mod tests {
     }
 
     #[test]
+    fn experts_on_many_ranks_are_read() {
+        let text = "vllm serve m -dp 32 -ep --all2all-backend deepep_low_latency --enable-dbo --enable-eplb \
+                    --eplb-config '{\"num_redundant_experts\": 32}' --dbo-decode-token-threshold 64";
+        let expected = "all2all_backend = \"deepep_low_latency\"\nenable_dbo = true\ndbo_decode_token_threshold = 64\n\
+                        enable_eplb = true\nnum_redundant_experts = 32";
+        assert_eq!(spec(text)["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));
+        assert_eq!(
+            read("vllm serve m -dp 32 -ep --all2all-backend pplx").unwrap().unmodelled,
+            ["--all2all-backend"]
+        );
+        let alone = read("vllm serve m -tp 8 -ep --all2all-backend deepep_low_latency").unwrap();
+        assert!(alone.notes[0].contains("--all2all-backend"), "{:?}", alone.notes);
+        let text = "sglang serve --model-path m --tp 16 --dp 16 --enable-dp-attention --moe-a2a-backend deepep \
+                    --deepep-mode normal --enable-two-batch-overlap --enable-eplb --ep-num-redundant-experts 32";
+        let table = spec(text);
+        let expected = "all2all_backend = \"deepep_high_throughput\"\nenable_dbo = true\nenable_eplb = true\n\
+                        num_redundant_experts = 32";
+        assert_eq!(table["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));
+        assert_eq!(table["parallelism"]["ep"], 16.into());
+    }
+
+    #[test]
     fn containers_and_shells_run_the_same_servers() {
         let plain = spec("vllm serve Qwen/Qwen3-32B -tp 2");
         for text in [
@@ -390,6 +412,9 @@ mod tests {
             "quantization",
             "kv_cache",
             "kv_transfer",
+            "all2all",
+            "deepep_mode",
+            "eplb_config",
             "speculative_config",
             "spec_model",
             "spec_method",

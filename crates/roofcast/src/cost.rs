@@ -214,13 +214,7 @@ fn price(deployment: &Deployment, model: &Arc<StepModel>, batch: &Batch, utiliza
     let longest = passes.iter().max_by(|a, b| total(a).total_cmp(&total(b)));
     longest.map_or_else(
         || Breakdown::default().cost(deployment, Communication::NONE, mfu),
-        |pass| {
-            Breakdown::of(&ideal, pass, mbu).cost(
-                deployment,
-                model.links.communication(pass.rows, pass.gathered()),
-                mfu,
-            )
-        },
+        |pass| Breakdown::of(&ideal, pass, mbu).cost(deployment, ideal.communication(pass), mfu),
     )
 }
 
@@ -330,7 +324,7 @@ impl OperatorCost {
     fn expect(&mut self, expected: &Timing, pass: &Pass) {
         let operators = expected.model.operators.iter().enumerate();
         let same = || operators.clone().filter(|(_, o)| o.kind == self.name && o.dtype == self.dtype);
-        let seconds: f64 = same().map(|(i, _)| expected.time(i, pass).iter().sum::<f64>()).sum();
+        let seconds: f64 = same().map(|(i, _)| expected.time_of_step(i, pass).iter().sum::<f64>()).sum();
         self.rests_on = same().map(|(i, _)| expected.basis(i)).max_by_key(|basis| basis.evidence).cloned();
         self.forecast = Picoseconds::from_seconds(seconds).max(self.limit);
         self.share = ratio(self.limit.seconds(), self.forecast.seconds());

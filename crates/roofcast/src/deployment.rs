@@ -3,13 +3,16 @@
 //! Knows: the weights on each rank of each pipeline stage, their formats, and the peak rate of their arithmetic.
 //! Knows nothing about batches: [`crate::operator`] and [`crate::cost`] compute the cost of a forward pass.
 
+mod balance;
 mod defaults;
+mod experts;
 mod formats;
 mod pages;
 mod shard;
 mod utilization;
 
 pub(crate) use defaults::batch as batch_defaults;
+pub(crate) use experts::{BusiestRank, ExpertRanks};
 
 use crate::accelerator::Accelerator;
 use crate::engine_settings::EngineSettings;
@@ -41,6 +44,8 @@ pub struct Deployment {
     pub base: Dtype,
     /// Engine settings, defaults filled in.
     pub engine: EngineSettings,
+    /// Settings of experts on several ranks.
+    pub(crate) experts: ExpertRanks,
     /// True to use the nominal memory, to shard perfectly and to reserve nothing.
     pub ideal: bool,
     /// Bytes of each accelerator's memory that other processes hold when the engine starts.
@@ -213,6 +218,7 @@ impl Deployment {
             &options.engine,
             defaults::of(&options.engine, &accelerator, parallelism, &model),
         )?;
+        let experts = ExpertRanks::resolve(&options.engine, &model, &accelerator, parallelism)?;
         assumptions.extend(engine.release.assumption());
         let weights = formats.name();
         let mut deployment = Deployment {
@@ -223,6 +229,7 @@ impl Deployment {
             accelerator,
             parallelism,
             engine,
+            experts,
             ideal: options.ideal,
             memory_used,
             weight_bytes: Bytes::ZERO,

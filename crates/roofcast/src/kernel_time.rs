@@ -5,6 +5,7 @@
 
 mod choice;
 mod context;
+mod exchange;
 mod formula;
 mod scale;
 
@@ -13,6 +14,7 @@ use crate::coefficients::{Coefficients, Evidence, KernelTimes};
 use crate::deployment::Deployment;
 use crate::operator::{Form, Operator};
 use crate::profile::{Curve, Profiles};
+use crate::spec::All2AllBackend;
 use choice::Asking;
 pub use choice::Timed;
 pub(crate) use choice::{evidence, timed};
@@ -36,6 +38,8 @@ pub(crate) struct KernelTime {
 pub(crate) enum MeasuredTimes {
     /// Curve of seconds over rows, or over tokens for routed experts.
     Rows(Curve),
+    /// Curves of seconds over tokens of routed experts behind an exchange: in steps of decodes, and with prompts.
+    Exchanged([Curve; 2]),
     /// Times of attention or of a recurrence.
     Context(Context),
 }
@@ -65,6 +69,8 @@ pub(crate) struct Kernels<'a> {
     chip: &'a Accelerator,
     asking: Asking<'a>,
     weights: &'a str,
+    /// DeepEP's kernels, if they exchange tokens of experts.
+    deepep: Option<All2AllBackend>,
 }
 
 impl<'a> Kernels<'a> {
@@ -79,6 +85,7 @@ impl<'a> Kernels<'a> {
                 ep: deployment.parallelism.ep,
             },
             weights: &deployment.weights,
+            deepep: deployment.experts.deepep(),
         }
     }
 
@@ -87,7 +94,9 @@ impl<'a> Kernels<'a> {
         let rates = RateFormula::of(self, operator);
         let found = self.profiles().and_then(|profiles| match &operator.form {
             Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix),
-            Form::Experts(experts) => self.experts(profiles, operator, experts),
+            Form::Experts(experts) => self
+                .exchanged(profiles, operator, experts)
+                .or_else(|| self.experts(profiles, operator, experts)),
             Form::Context(form) => self.context(profiles, operator, form),
             Form::Lookup { .. } => None,
         });

@@ -14,7 +14,7 @@ use crate::cost::{Bottleneck, Cost, Utilization, cost, limit};
 use crate::deployment::Deployment;
 use crate::forecaster::Forecaster;
 use crate::memory;
-use crate::operator::collective::{AllReduce, all_reduce, slowest};
+use crate::operator::collective::{AllReduce, all_reduce};
 use crate::parallelism::indivisible;
 use crate::precision::Dtype;
 use crate::units::Picoseconds;
@@ -222,7 +222,7 @@ fn tensor_parallel(forecaster: &Forecaster, question: &LimitsQuestion) -> Tensor
     let deployment = &forecaster.deployment;
     let chip = &deployment.accelerator;
     let base_rate = chip.peak(deployment.base).map_or(f64::NAN, |r| r.0) * question.utilization.mfu;
-    let (link, _) = slowest(chip, chip.node_size);
+    let (link, _) = chip.slowest_link(chip.node_size);
     // Each direction of a ring carries half of a message.
     let axis = link.0 * 2.0;
     let axes = chip.link.as_ref().and_then(|l| l.axes).map_or(1.0, f64::from);

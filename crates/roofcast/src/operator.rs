@@ -8,6 +8,7 @@
 mod attention;
 pub(crate) mod collective;
 mod compressed;
+pub(crate) mod exchange;
 mod latent;
 mod lora;
 mod moe;

@@ -15,6 +15,7 @@ mod curves;
 mod demand;
 mod deployed;
 mod estimate;
+mod exchange;
 mod feasibility;
 mod largest;
 mod launch;

@@ -3,6 +3,7 @@
 //! Knows: names and types of keys; unknown keys are refused. Knows nothing about their meaning, which
 //! [`crate::deployment`] and [`crate::plan`] resolve.
 
+mod experts;
 mod failures;
 mod fleet;
 mod kernels;
@@ -18,6 +19,7 @@ pub mod settings;
 mod speculative;
 pub(crate) mod written;
 
+pub use experts::{All2AllBackend, ExpertsSpec};
 pub use failures::{FailureEvent, FailuresSpec, SlowSpec};
 pub use fleet::{
     AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec,
@@ -204,6 +206,8 @@ pub struct EngineSpec {
     pub kv_layout: Option<KvLayout>,
     /// Speculative decoding: drafts that the model verifies; off if absent.
     pub speculative: Option<SpeculativeSpec>,
+    /// Experts of a layer on several ranks.
+    pub experts: ExpertsSpec,
     /// Keys that only vLLM has.
     pub vllm: VllmSpec,
     /// Keys that only SGLang has.

@@ -16,6 +16,7 @@ use crate::batch::{Batch, Seen, Sequences};
 use crate::deployment::Deployment;
 use crate::model::{Dense, Ffn, Layer};
 use crate::operator::collective::Links;
+use crate::operator::exchange::Overlap;
 use crate::operator::{self, Form, Operator, Rows};
 use crate::parallelism::Parallelism;
 use crate::quantized_kernel::precedes;
@@ -35,6 +36,8 @@ pub(crate) struct StepModel {
     pub(crate) links: Links,
     /// Quantities outside operators.
     pub(crate) surroundings: Surroundings,
+    /// Overlap of exchanges with kernels, if the engine has it.
+    pub(crate) overlap: Option<Overlap>,
     /// Memory bandwidth.
     pub(crate) bandwidth: ByteRate,
     /// Degrees of parallelism over which sequences are divided.
@@ -110,6 +113,11 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// True if the pass computes prompts.
+    pub(crate) fn has_prompts(&self) -> bool {
+        self.longest > 0
+    }
+
     /// Tokens that cross a rank's link where data-parallel ranks gather each other's: it receives those of the other
     /// ranks, and sends its own at least once.
     pub(crate) fn gathered(&self) -> u64 {
@@ -135,6 +143,7 @@ impl StepModel {
             operators,
             reaches,
             links,
+            overlap: Overlap::of(deployment),
             bandwidth: deployment.bandwidth(),
             parallelism: deployment.parallelism,
         }

@@ -6,6 +6,7 @@
 
 mod messages;
 mod overhead;
+mod overlap;
 
 use crate::batch::{Seen, Sequences};
 use crate::coefficients::{AttentionKernel, Coefficients, KernelTimes};
@@ -49,7 +50,7 @@ struct AdapterTimes {
     kernels: f64,
 }
 
-/// Time of a step with decodes alone, in seconds: `fixed + slope · seen + Σ slopes[r] · seen within r`.
+/// Time of a step with decodes alone, in seconds: `fixed + max(0, slope · seen + Σ slopes[r] · seen within r − hidden)`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AffineStep {
     /// Seconds that do not depend on contexts, by bottleneck.
@@ -58,6 +59,8 @@ pub(crate) struct AffineStep {
     pub(crate) slope: f64,
     /// Seconds per token of context read within each of the model's windows.
     pub(crate) slopes: Vec<f64>,
+    /// Seconds of the times by context that are hidden behind exchanges of tokens, which last longer.
+    pub(crate) hidden: f64,
 }
 
 impl Timing {
@@ -135,6 +138,10 @@ impl Timing {
         let one = match (&operator.form, &kernel.measured) {
             (Form::Product { rows, matrix }, _) => gemm(operator, kernel, rows_of(*rows, pass), matrix),
             (Form::Experts(_), Some(MeasuredTimes::Rows(curve))) => {
+                bound(curve.at(number(pass.tokens)), pass.tokens > COMPUTE_BOUND_TOKENS)
+            }
+            (Form::Experts(_), Some(MeasuredTimes::Exchanged(curves))) => {
+                let curve = &curves[usize::from(pass.has_prompts())];
                 bound(curve.at(number(pass.tokens)), pass.tokens > COMPUTE_BOUND_TOKENS)
             }
             (Form::Experts(experts), _) => kernel.rates.experts(experts, pass.tokens),
@@ -216,6 +223,9 @@ impl Timing {
     /// and its sampled rows.
     #[inline(always)]
     pub(crate) fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
+        if self.overlaps(pass) {
+            return self.overlapped(pass, products);
+        }
         let (operators, attention) = self.operators_of(pass, products);
         let beside = self.overhead.beside(pass, operators.total()).shares();
         operators.plus(attention).plus(beside)
@@ -223,12 +233,16 @@ impl Timing {
 
     /// Overhead of a pass: small kernels, host, launches and links.
     pub(crate) fn beside(&self, pass: &Pass) -> PassOverhead {
-        self.overhead.beside(pass, self.operators_of(pass, self.all_products(pass)).0.total())
+        let products = self.all_products(pass);
+        if self.overlaps(pass) {
+            return self.beside_halves(pass, &self.halves(pass, products));
+        }
+        self.overhead.beside(pass, self.operators_of(pass, products).0.total())
     }
 
     /// Times of operators that do not attend to context, and of operators that do.
     #[inline(always)]
-    fn operators_of(
+    pub(super) fn operators_of(
         &self,
         pass: &Pass,
         [computed, sampled]: [[f64; 2]; 2],
@@ -247,7 +261,7 @@ impl Timing {
         (shares, attention)
     }
 
-    fn all_products(&self, pass: &Pass) -> [[f64; 2]; 2] {
+    pub(super) fn all_products(&self, pass: &Pass) -> [[f64; 2]; 2] {
         [self.products(Rows::Computed, pass.rows), self.products(Rows::Sampled, pass.sampled)]
     }
 
@@ -278,18 +292,19 @@ impl Timing {
         // All microbatches are equal.
         let nothing = Contexts::Seen(Seen { all: 0, within: &within });
         let Some(mut pass) = self.model.passes(n, nothing, &[]).next() else {
-            return AffineStep { fixed: BottleneckShares::default(), slope, slopes };
+            return AffineStep { fixed: BottleneckShares::default(), slope, slopes, hidden: 0.0 };
         };
         change(&mut pass);
+        let decodes = self.half(&pass).map_or(pass.decodes, |half| half.decodes);
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
             let Form::Context(form) = &operator.form else { continue };
             let backend = self.backend(operator);
-            let crossings = backend.map_or(1.0, |kernel| kernel.crossings(form, pass.decodes));
+            let crossings = backend.map_or(1.0, |kernel| kernel.crossings(form, decodes));
             for (reach, term) in &form.decode.terms {
                 let index = self.model.reaches.partition_point(|r| r < reach);
                 let seconds = match &kernel.measured {
                     Some(MeasuredTimes::Context(context)) if backend.is_none() => {
-                        context.decodes(number(pass.decodes))[1] / form.decode.terms.len() as f64
+                        context.decodes(number(decodes))[1] / form.decode.terms.len() as f64
                     }
                     _ => {
                         let term = Work { kv_bytes: term.kv_bytes * crossings, ..*term };
@@ -299,7 +314,7 @@ impl Timing {
                 *slopes.get_mut(index).unwrap_or(&mut slope) += seconds * operator.layers as f64 * pass.share;
             }
         }
-        AffineStep { fixed: self.whole(&pass), slope, slopes }
+        AffineStep { fixed: self.whole(&pass), slope, slopes, hidden: self.hidden(&pass) }
     }
 
     /// Time of a step: the time of its longest microbatch.

@@ -89,5 +89,7 @@ mod support;
 mod tiers;
 #[path = "suite/traces.rs"]
 mod traces;
+#[path = "suite/wide_experts.rs"]
+mod wide_experts;
 #[path = "suite/workload.rs"]
 mod workload;

@@ -132,6 +132,22 @@ class DeploymentFlags(TypedDict, total=False):
     """Catalog id or path of the model that drafts; or draft_cost"""
     draft_cost: float | None
     """Time to draft one token, as a fraction of the model's step time"""
+    all2all_backend: Word | None
+    """Exchange of tokens between ranks with different experts: allgather_reducescatter, deepep_high_throughput, deepep_low_latency, deepep_auto [default: each token once to each rank of its experts, at a fraction of the links' rate]"""
+    enable_dbo: bool | None
+    """Whether a step is two microbatches, of which one computes while the other exchanges tokens (dual-batch overlap) [default: false]"""
+    dbo_decode_token_threshold: int | None
+    """Tokens of a rank from which a step of decodes is split [default: 32]"""
+    dbo_prefill_token_threshold: int | None
+    """Tokens of a rank from which a step with prompts is split [default: 512]"""
+    expert_imbalance: float | None
+    """(max − mean)/mean of the tokens that ranks compute for their experts, without balancing [default: 0 of experts behind DeepEP, else the skew of the kernel times]"""
+    enable_eplb: bool | None
+    """Whether experts are placed on ranks by their load (expert-parallel load balancing) [default: false]"""
+    num_redundant_experts: int | None
+    """Second copies of the most loaded experts of a layer, over all ranks, with enable_eplb [default: 0]"""
+    eplb_step_interval: int | None
+    """Steps from one placement of experts to the next [default: 3000; of sglang 1000]"""
     max_num_active_seqs: int | None
     """VLLM's second bound on the sequences that run at one time"""
     max_num_queued_reqs: int | None
@@ -486,6 +502,22 @@ class PlanFlags(TypedDict, total=False):
     """Catalog id or path of the model that drafts; or draft_cost"""
     draft_cost: float | None
     """Time to draft one token, as a fraction of the model's step time"""
+    all2all_backend: Word | None
+    """Exchange of tokens between ranks with different experts: allgather_reducescatter, deepep_high_throughput, deepep_low_latency, deepep_auto [default: each token once to each rank of its experts, at a fraction of the links' rate]"""
+    enable_dbo: bool | None
+    """Whether a step is two microbatches, of which one computes while the other exchanges tokens (dual-batch overlap) [default: false]"""
+    dbo_decode_token_threshold: int | None
+    """Tokens of a rank from which a step of decodes is split [default: 32]"""
+    dbo_prefill_token_threshold: int | None
+    """Tokens of a rank from which a step with prompts is split [default: 512]"""
+    expert_imbalance: float | None
+    """(max − mean)/mean of the tokens that ranks compute for their experts, without balancing [default: 0 of experts behind DeepEP, else the skew of the kernel times]"""
+    enable_eplb: bool | None
+    """Whether experts are placed on ranks by their load (expert-parallel load balancing) [default: false]"""
+    num_redundant_experts: int | None
+    """Second copies of the most loaded experts of a layer, over all ranks, with enable_eplb [default: 0]"""
+    eplb_step_interval: int | None
+    """Steps from one placement of experts to the next [default: 3000; of sglang 1000]"""
     max_num_active_seqs: int | None
     """VLLM's second bound on the sequences that run at one time"""
     max_num_queued_reqs: int | None

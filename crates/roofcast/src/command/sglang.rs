@@ -1,7 +1,7 @@
 //! Flags of `python -m sglang.launch_server` that are read together, because several keys depend on each.
 
 use super::flags::{Given, wrong};
-use super::{Command, count, formats, last, switched};
+use super::{Command, count, formats, last, once, switched};
 use crate::error::Result;
 
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
@@ -39,5 +39,28 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
             }
         }
     }
+    exchange(apart, command);
     Ok(())
+}
+
+/// Reads `--moe-a2a-backend` and `--deepep-mode`. SGLang sets as many expert-parallel ranks as tensor-parallel ranks with
+/// DeepEP (`server_args.py`, `_handle_a2a_moe`).
+fn exchange(apart: &[(String, Given)], command: &mut Command) {
+    let Some(given) = last(apart, "all2all") else { return };
+    match given.value.as_str() {
+        "none" => {}
+        "deepep" => {
+            let mode = last(apart, "deepep_mode").map_or("deepep", |mode| mode.value.as_str());
+            let backend = match mode {
+                "normal" => "deepep_high_throughput",
+                "low_latency" => "deepep_low_latency",
+                _ => "deepep_auto",
+            };
+            command.set("engine.experts.all2all_backend", backend);
+            if let Ok(Some(ranks)) = count(apart, "tensor_parallel") {
+                command.set("parallelism.ep", ranks);
+            }
+        }
+        _ => once(&mut command.unmodelled, given.flag.clone()),
+    }
 }

@@ -8,6 +8,8 @@ use serde_json::Value;
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     formats(apart, command);
     ranks(apart, command)?;
+    exchange(apart, command);
+    balancing(apart, command)?;
     images(apart, command);
     connector(apart, command)?;
     drafts(apart, command)
@@ -75,6 +77,49 @@ fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
             "--data-parallel-size without --enable-expert-parallel: each rank is taken as a whole copy, as of a dense \
              model; vLLM divides experts among the ranks (parallelism.attention_dp = {ranks})"
         ));
+    }
+    Ok(())
+}
+
+/// Reads `--all2all-backend`, which counts only with experts over data-parallel ranks.
+fn exchange(apart: &[(String, Given)], command: &mut Command) {
+    let Some(given) = last(apart, "all2all") else { return };
+    match given.value.as_str() {
+        _ if !command.settings.iter().any(|s| s.path == "parallelism.attention_dp") => {
+            command.notes.push(format!(
+                "{} {}: not counted without --enable-expert-parallel and --data-parallel-size above 1",
+                given.flag, given.value
+            ))
+        }
+        known @ ("allgather_reducescatter" | "naive" | "deepep_high_throughput" | "deepep_low_latency") => {
+            command.set("engine.experts.all2all_backend", known);
+        }
+        _ => once(&mut command.unmodelled, given.flag.clone()),
+    }
+}
+
+/// Reads `--eplb-config`, as JSON or field by field.
+fn balancing(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let keys = [
+        ("num_redundant_experts", "engine.experts.num_redundant_experts"),
+        ("step_interval", "engine.experts.eplb_step_interval"),
+    ];
+    for (_, given) in apart.iter().filter(|(name, _)| name == "eplb_config") {
+        for (name, path) in keys {
+            let value = match &given.field {
+                Some(field) if field == name => Some(whole(given, 0)?),
+                Some(_) => None,
+                None => {
+                    let config: Option<Value> = serde_json::from_str(&given.value).ok();
+                    let config =
+                        config.filter(Value::is_object).ok_or_else(|| wrong(given, "a JSON object"))?;
+                    config.get(name).and_then(Value::as_i64)
+                }
+            };
+            if let Some(value) = value {
+                command.set(path, value);
+            }
+        }
     }
     Ok(())
 }

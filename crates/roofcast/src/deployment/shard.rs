@@ -117,8 +117,8 @@ impl Share<'_> {
         }
         let experts = match &layer.ffn {
             Ffn::Experts(experts) => Some(ExpertShard {
-                experts: experts.clone(),
-                local: experts.count.div_ceil(self.deployment.parallelism.ep),
+                experts: experts.with_copies(self.deployment.experts.redundant),
+                local: self.copies(experts.count),
                 elements: expert_elements,
                 bytes: expert_bytes,
                 dtype: self.dtype(expert_format),
@@ -213,7 +213,7 @@ impl Share<'_> {
             _ => 128,
         };
         let slices = d.parallelism.stage_ranks() / d.parallelism.ep;
-        let experts = u128::from(tensor.copies.div_ceil(d.parallelism.ep));
+        let experts = u128::from(self.copies(tensor.copies));
         let (hidden, wide) = if tensor.columns == d.model.hidden {
             (tensor.columns, tensor.rows)
         } else {
@@ -223,6 +223,11 @@ impl Share<'_> {
         u128::from(hidden.next_multiple_of(256)) * u128::from(wide) * experts
     }
 
+    /// Experts of a layer on one rank, second copies of load balancing included.
+    fn copies(&self, experts: u64) -> u64 {
+        (experts + self.deployment.experts.redundant).div_ceil(self.deployment.parallelism.ep)
+    }
+
     /// Elements of `tensor` on one rank, without padding.
     fn share_of(&self, tensor: &Tensor) -> u128 {
         let p = self.deployment.parallelism;
@@ -230,7 +235,7 @@ impl Share<'_> {
             Split::Even => p.tp,
             Split::KvHeads(heads) => self.deployment.kv_parts(heads),
             Split::Experts => {
-                let experts = u128::from(tensor.copies).div_ceil(u128::from(p.ep));
+                let experts = u128::from(self.copies(tensor.copies));
                 let one = Tensor { copies: 1, ..*tensor };
                 return one.elements().div_ceil(u128::from(p.stage_ranks() / p.ep)) * experts;
             }

@@ -27,6 +27,8 @@ pub(crate) struct Decode {
     slope: u64,
     /// Ticks per token of context that lies within each window; one value for each of [`StepPrices::reaches`].
     slopes: Vec<u64>,
+    /// Ticks of the times by context that exchanges of tokens hide.
+    hidden: u64,
     /// Time that does not depend on the context, split by bottleneck.
     pub(super) shares: BottleneckShares<u64>,
 }
@@ -37,18 +39,18 @@ impl Decode {
         let shares = ticks(step.fixed);
         let whole = |slope: f64| (slope * TICKS).round() as u64;
         let slopes = step.slopes.into_iter().map(whole).collect();
-        Decode { fixed: shares.total(), slope: whole(step.slope), slopes, shares }
+        Decode { fixed: shares.total(), slope: whole(step.slope), slopes, hidden: whole(step.hidden), shares }
     }
 
     /// Ticks for the tokens of context that attention reads, or for their growth: `slope · all + Σ slopes[r] ·
-    /// within[r]`.
+    /// within[r]`, beyond the hidden ones.
     #[inline(always)]
     pub(crate) fn attending(&self, seen: Seen) -> u64 {
         let mut ticks = self.slope * seen.all;
         for (slope, tokens) in self.slopes.iter().zip(seen.within) {
             ticks += slope * tokens;
         }
-        ticks
+        ticks.saturating_sub(self.hidden)
     }
 }
 
@@ -79,8 +81,7 @@ impl StepPrices {
 
     /// Sets the price of every step until the next call, in ticks by bottleneck; `None` lets steps be priced again.
     pub(super) fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
-        self.imposed =
-            price.map(|shares| Decode { fixed: shares.total(), slope: 0, slopes: Vec::new(), shares });
+        self.imposed = price.map(|shares| Decode { fixed: shares.total(), shares, ..Decode::default() });
     }
 
     /// Sliding windows of the operators without full attention, in tokens.

@@ -73,7 +73,9 @@ impl RateFormula {
         let memory = regimes.memory.filter(|_| quantized && !ideal).unwrap_or(memory);
         let exposed = regimes.exposed.filter(|_| quantized && !ideal).unwrap_or(0.0);
         let busier = match &operator.form {
-            Form::Experts(experts) if !ideal => busiest(experts.count(), experts.ranks, SKEW),
+            Form::Experts(experts) if !ideal && experts.busiest.is_none() => {
+                busiest(experts.count(), experts.ranks, SKEW)
+            }
             _ => 1.0,
         };
         let [takes, gives] =

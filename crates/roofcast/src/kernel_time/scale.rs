@@ -6,7 +6,7 @@
 use super::choice::{MeasuredKernel, candidates, formats};
 use super::{Basis, Kernels, MeasuredTimes};
 use crate::accelerator::Accelerator;
-use crate::coefficients::KernelTimes;
+use crate::coefficients::{KernelTimes, SKEW, busiest};
 use crate::operator::{Matrix, Operator, RoutedExperts};
 use crate::precision::Dtype;
 use crate::profile::{Curve, KernelTable, Profiles};
@@ -16,7 +16,7 @@ use crate::profile::{Curve, KernelTable, Profiles};
 const GEMM_START: f64 = 3e-6;
 /// Seconds of an expert layer with hardly any work (routing, sorting and two grouped GEMMs): 8 to 15 µs in the
 /// tables.
-const EXPERTS_START: f64 = 8e-6;
+pub(super) const EXPERTS_START: f64 = 8e-6;
 
 /// Approximate base-2 logarithm, wrong by at most 0.09, which suffices to find the nearest shape: reads the exponent
 /// and mantissa of a float as one number.
@@ -60,7 +60,7 @@ fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
 
 /// Limit in seconds of routed experts with even routing; `shape` has the axes of [`KernelTable::Experts`]: hidden,
 /// inner, top-k, experts, tp, ep.
-fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
+pub(super) fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
     let [hidden, inner, top_k, experts, tp, ep] = shape;
     let (bits, dtype) = format(name);
     // Probability that an expert is not chosen, exp(tokens ln(1 − k/E)), by libm, which is identical on every
@@ -71,9 +71,15 @@ fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -
     moving.max(tokens * top_k / ep * 2.0 * elements / rate(chip, dtype))
 }
 
+/// Shape of `experts` on the axes of [`KernelTable::Experts`].
+pub(super) fn experts_shape(experts: &RoutedExperts) -> [f64; 6] {
+    [experts.hidden, experts.inner(), experts.per_token(), experts.count(), experts.slices, experts.ranks]
+        .map(|n| n as f64)
+}
+
 impl Kernels<'_> {
     /// Format in which an operator's kernel is looked up: the deployment's weight format, or 16 bits.
-    fn format_of<'a>(&'a self, operator: &Operator) -> &'a str {
+    pub(super) fn format_of<'a>(&'a self, operator: &Operator) -> &'a str {
         let by_bits = operator.bits();
         match by_bits {
             Some(bits) if bits >= 15.9 => "bf16",
@@ -86,7 +92,7 @@ impl Kernels<'_> {
 
     /// True if a table's kernel represents `operator`: 8- and 4-bit weights whose arithmetic is in 16 bits have other
     /// kernels, which `catalog/kernels.toml` describes.
-    fn is_timed(operator: &Operator, name: &str) -> bool {
+    pub(super) fn is_timed(operator: &Operator, name: &str) -> bool {
         let sixteen = matches!(operator.dtype, Dtype::Bf16 | Dtype::Fp16);
         !(sixteen && matches!(name, "fp8" | "fp8-block" | "nvfp4"))
     }
@@ -134,15 +140,10 @@ impl Kernels<'_> {
         operator: &Operator,
         experts: &RoutedExperts,
     ) -> Option<(MeasuredTimes, Basis)> {
-        let asked = [
-            experts.hidden,
-            experts.inner(),
-            experts.per_token(),
-            experts.count(),
-            experts.slices,
-            experts.ranks,
-        ]
-        .map(|n| n as f64);
+        let asked = experts_shape(experts);
+        // These kernels were timed with a skew, in place of which a stated imbalance counts.
+        let skew = busiest(experts.count(), experts.ranks, SKEW);
+        let skew = if experts.busiest.is_some() { skew } else { 1.0 };
         let weights = self.format_of(operator);
         let found = candidates(
             &self.asking,
@@ -171,7 +172,11 @@ impl Kernels<'_> {
             };
             let exact = shape == asked && candidate.chip.id == self.chip.id && gated > 0.99;
             let curve = scaled(&candidate.section.curve(index)?, exact, EXPERTS_START, limits);
-            Some((candidate, shape == asked, curve))
+            Some((
+                candidate,
+                shape == asked,
+                curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)),
+            ))
         });
         self.fastest(curves, floor)
     }
@@ -221,7 +226,7 @@ impl Kernels<'_> {
 
 /// Scales a measured curve to another shape or chip; `limits` returns the limits of the operator and of the measured
 /// shape at a size.
-fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64) -> (f64, f64)) -> Curve {
+pub(super) fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64) -> (f64, f64)) -> Curve {
     if exact {
         return curve.clone();
     }

@@ -141,6 +141,12 @@ impl Experts {
         self.latent.unwrap_or(hidden)
     }
 
+    /// These experts with `redundant` second copies of some, among which tokens choose as among experts.
+    #[must_use]
+    pub(crate) fn with_copies(&self, redundant: u64) -> Experts {
+        Experts { count: self.count + redundant, ..self.clone() }
+    }
+
     /// Number of weights in the experts that one token does not choose.
     pub(crate) fn idle_elements(&self, hidden: u64) -> u128 {
         u128::from(self.count.saturating_sub(self.per_token)) * self.expert.elements(self.width(hidden))

@@ -5,6 +5,7 @@
 //! operations in MPICH" (2005); scaling book, chapter 3, for torus axes; for nodes, NCCL's all-reduces with a network
 //! card for every accelerator (`rail-optimized`).
 
+use super::exchange::{self, Exchange};
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;
 use crate::units::{ByteRate, Bytes, Picoseconds};
@@ -24,20 +25,6 @@ pub struct AllReduce {
     pub latency: Picoseconds,
 }
 
-/// Rate and latency of the slowest link among `ranks` accelerators: the node's link, or the network if they span
-/// several nodes.
-pub(crate) fn slowest(accelerator: &Accelerator, ranks: u64) -> (ByteRate, f64) {
-    let within = accelerator.link.as_ref().map(|l| (l.bytes_per_s, l.latency_s));
-    let between = accelerator.network.as_ref().map(|n| (n.bytes_per_s, n.latency_s));
-    // If no link is known, the host's PCIe 3.0 x16 is assumed, the slowest in use.
-    const PCIE3: (ByteRate, f64) = (ByteRate(15.75e9), 10e-6);
-    if ranks <= accelerator.node_size {
-        within.or(between).unwrap_or(PCIE3)
-    } else {
-        between.or(within).unwrap_or(PCIE3)
-    }
-}
-
 /// Times of an all-reduce of `bytes` over `ranks` ranks by each possible algorithm.
 ///
 /// * ring: every rank sends 2(n − 1)/n of the message in 2(n − 1) hops;
@@ -51,7 +38,7 @@ pub(crate) fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) ->
     if ranks <= 1 {
         return Vec::new();
     }
-    let (rate, latency) = slowest(accelerator, ranks);
+    let (rate, latency) = accelerator.slowest_link(ranks);
     let hops = |count: u64| Picoseconds::from_seconds(latency * count as f64);
     let ring_bytes = bytes.scale(2 * (ranks - 1), ranks);
     let torus =
@@ -172,10 +159,14 @@ pub(crate) struct Links {
     /// Number of layers whose norm of queries and keys covers all heads, so that ranks must first add up their sums
     /// of squares.
     pub(crate) norms: u64,
+    /// Number of layers that exchange tokens with experts on other ranks.
+    pub(crate) exchange_layers: f64,
     /// Fixed seconds of all exchanges of tokens with experts on other ranks.
     pub(crate) exchange_latency: f64,
-    /// Seconds per row of all-reduces, of all-to-alls, and of transfers between stages.
-    row: [f64; 3],
+    /// Seconds per row of all-reduces, and of transfers between stages.
+    row: [f64; 2],
+    /// Seconds per row of exchanges with experts on other ranks, in steps of decodes and in steps with prompts.
+    pub(crate) exchange_row: [f64; 2],
     /// Seconds per token that a data-parallel rank gathers from other ranks, without expert parallelism.
     pub(crate) gather: f64,
     /// Seconds of latency of all hops of a pass.
@@ -195,39 +186,48 @@ impl Links {
         } else {
             0
         };
-        let (expert_rate, expert_latency) = slowest(chip, p.stage_ranks());
-        let (stage_rate, stage_latency) = slowest(chip, p.stage_ranks() * p.pp);
-        let (mut all_to_all, mut gather, mut exchanges) = (0.0, 0.0, 0);
+        let (expert_rate, expert_latency) = chip.slowest_link(p.stage_ranks());
+        let (stage_rate, stage_latency) = chip.slowest_link(p.stage_ranks() * p.pp);
+        let (mut exchange_row, mut gather, mut exchanges) = ([0.0; 2], 0.0, 0);
         for (block, layers) in blocks().filter(|_| p.attention_dp > 1) {
             let Some(shard) = &block.experts else { continue };
             // Experts on a latent stream receive the latent.
             let width = shard.experts.width(deployment.model.hidden) as f64;
             let row = row_bytes * width / deployment.model.hidden as f64;
             let there_and_back = 2.0 * row / expert_rate.0 * *layers as f64;
-            if p.ep > 1 {
-                // Each token is sent to the ranks of its experts and back; 1/ep of the experts are local.
-                let copies = shard.experts.per_token.min(p.ep) as f64;
-                all_to_all += there_and_back * copies * (p.ep - 1) as f64 / p.ep as f64;
-            } else {
-                // Every rank has a slice of every expert (vLLM, docs/serving/data_parallel_deployment.md): it gathers
-                // the tokens of the other ranks, and its sums are scattered back to them.
-                gather += there_and_back;
-            }
             exchanges += 2 * layers;
+            match deployment.experts.backend {
+                // Each token is sent to the ranks of its experts and back; 1/ep of the experts are local.
+                None if p.ep > 1 => {
+                    let copies = shard.experts.per_token.min(p.ep) as f64;
+                    let sent = there_and_back * copies * (p.ep - 1) as f64 / p.ep as f64;
+                    exchange_row.iter_mut().for_each(|row| *row += sent);
+                }
+                Some(backend) if backend.is_deepep() => {
+                    let exchange = Exchange::of(deployment, shard);
+                    for (row, low_latency) in exchange_row.iter_mut().zip(exchange::low_latency(backend)) {
+                        *row += exchange.least_of_both(chip, low_latency) * *layers as f64;
+                    }
+                }
+                // Every rank gathers the tokens of the other ranks, and its sums are scattered back to them, whether it
+                // has whole experts or a slice of each (vLLM, docs/serving/data_parallel_deployment.md).
+                _ => gather += there_and_back,
+            }
         }
         let first = all_reduce(chip, p.tp, Bytes(1)).iter().map(|a| a.latency).min().unwrap_or_default();
         let stages = (p.pp - 1) as f64;
         Links {
             all_reduces,
-            latency: slowest(chip, p.tp).1,
+            latency: chip.slowest_link(p.tp).1,
             row_bytes,
             norms,
+            exchange_layers: exchanges as f64 / 2.0,
             exchange_latency: expert_latency * EXCHANGE_LATENCIES * exchanges as f64,
             row: [
                 seconds_per_byte(chip, p.tp) * row_bytes * all_reduces as f64,
-                all_to_all,
                 row_bytes / stage_rate.0 * stages,
             ],
+            exchange_row: exchange_row.map(|row| row * deployment.experts.busiest()),
             gather,
             hops: first.seconds() * all_reduces as f64
                 + expert_latency * exchanges as f64
@@ -240,15 +240,17 @@ impl Links {
         self.row[0] / self.all_reduces.max(1) as f64
     }
 
-    /// Seconds per row of all other messages of a pass, by bandwidth alone.
-    pub(crate) fn seconds_per_row_beside(&self) -> f64 {
-        self.row[1..].iter().sum()
+    /// Seconds per row of transfers between stages, by bandwidth alone.
+    pub(crate) fn seconds_per_row_of_stages(&self) -> f64 {
+        self.row[1]
     }
 
-    /// Messages of a pass of `rows` rows, for which a rank gathers `gathered` tokens.
-    pub(crate) fn communication(&self, rows: u64, gathered: u64) -> Communication {
-        let [all_reduce, all_to_all, pipeline] =
-            self.row.map(|seconds| Picoseconds::from_seconds(seconds * rows as f64));
+    /// Messages of a pass of `rows` rows, for which a rank gathers `gathered` tokens; `prompts` is true if it computes
+    /// prompts.
+    pub(crate) fn communication(&self, rows: u64, gathered: u64, prompts: bool) -> Communication {
+        let of_rows = |seconds: f64| Picoseconds::from_seconds(seconds * rows as f64);
+        let [all_reduce, pipeline] = self.row.map(of_rows);
+        let all_to_all = of_rows(self.exchange_row[usize::from(prompts)]);
         Communication {
             all_reduces: self.all_reduces,
             message_bytes: Bytes::from_f64(self.row_bytes * rows as f64),

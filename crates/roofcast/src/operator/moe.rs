@@ -3,7 +3,7 @@
 //! Knows: the experts that a step reads. Knows nothing about time.
 
 use super::{Form, Operator, Work};
-use crate::deployment::{Deployment, ExpertShard};
+use crate::deployment::{BusiestRank, Deployment, ExpertShard};
 use crate::model::{Experts, OperatorKind};
 use crate::quantized_kernel::RowBlocks;
 use crate::units::number;
@@ -24,6 +24,8 @@ pub(crate) struct RoutedExperts {
     pub(crate) bits: f64,
     /// Number of expert-parallel ranks.
     pub(crate) ranks: u64,
+    /// Load of the busiest rank, if an imbalance is stated.
+    pub(crate) busiest: Option<BusiestRank>,
     flops_per_token: f64,
     /// Bytes of this rank's experts over the number of experts of the layer: mean bytes that each chosen expert adds.
     bytes_per_touched: f64,
@@ -61,10 +63,10 @@ impl RoutedExperts {
         self.experts.expert.intermediate
     }
 
-    /// Work for the tokens of a replica, with even routing.
+    /// Work of the busiest rank for the tokens of a replica. Each rank reads as many experts as with even routing.
     pub(crate) fn demand(&self, tokens: u64) -> Work {
         Work {
-            flops: self.flops_per_token * tokens as f64,
+            flops: self.flops_per_token * tokens as f64 * self.busiest.unwrap_or(BusiestRank::EVEN).mean,
             weight_bytes: self.experts.distinct(tokens) * self.bytes_per_touched,
             kv_bytes: 0.0,
         }
@@ -87,6 +89,12 @@ impl RoutedExperts {
         Work { flops: even.flops * rows / copies, weight_bytes: touched * bytes_per_touched, kv_bytes: 0.0 }
     }
 
+    /// Tokens of the replica with which every rank would compute as many as the busiest rank does with `tokens`.
+    pub(crate) fn busiest_tokens(&self, tokens: f64) -> f64 {
+        let copies = tokens * number(self.experts.per_token) / number(self.ranks);
+        tokens * self.busiest.unwrap_or(BusiestRank::EVEN).of_step(copies)
+    }
+
     /// Chosen experts on the busiest rank over the mean of all ranks.
     pub(crate) fn imbalance(&self, tokens: u64) -> f64 {
         self.experts.imbalance(tokens, self.ranks)
@@ -103,6 +111,7 @@ pub(super) fn operator(deployment: &Deployment, shard: &ExpertShard) -> Operator
         elements: shard.elements as f64,
         bits: 8.0 * shard.bytes.as_f64() / (shard.elements as f64).max(1.0),
         ranks,
+        busiest: deployment.experts.load(ranks),
         flops_per_token: 2.0 * shard.experts.per_token as f64 / ranks as f64 * shard.elements as f64,
         bytes_per_touched: shard.bytes.as_f64() * shard.local as f64 / shard.experts.count as f64,
     };

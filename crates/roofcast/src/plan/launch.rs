@@ -7,6 +7,7 @@
 
 mod line;
 
+use super::exchange;
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
 use crate::engine_settings::LoraSettings;
@@ -272,6 +273,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
         }
     }
     adapters(&mut line, asked.lora.as_ref());
+    line.0.extend(exchange::vllm(d));
     if let Some(tier) = asked.offload() {
         line.set("--kv-offloading-size", tier.gib);
     }
@@ -321,6 +323,7 @@ fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
         line.flag("--enable-dp-attention");
     }
     line.beyond("--ep-size", p.ep, 1);
+    line.0.extend(exchange::sglang(d));
     // SGLang's fraction covers only weights and KV cache; vLLM's also covers activations.
     let own = d.engine.kind() == EngineKind::Sglang;
     let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);

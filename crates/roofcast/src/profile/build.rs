@@ -6,6 +6,7 @@
 //! bytes.
 
 mod columns;
+mod exchange_mode;
 mod exchanges;
 mod grid;
 mod host;

@@ -61,6 +61,18 @@ impl Curve {
         y1 + slope.clamp(0.0, proportional) * (size - x1)
     }
 
+    /// Returns the curve with the points of `other` beyond its last size, none of them below its last time.
+    #[must_use]
+    pub(crate) fn continued(mut self, other: &Curve) -> Curve {
+        let least = self.seconds[self.seconds.len() - 1];
+        let last = self.last_size();
+        let beyond = other.sizes.iter().zip(&other.seconds).filter(|(size, _)| **size > last);
+        let (sizes, seconds): (Vec<f64>, Vec<f64>) = beyond.map(|(size, s)| (*size, s.max(least))).unzip();
+        self.sizes.extend(sizes);
+        self.seconds.extend(seconds);
+        self
+    }
+
     /// Returns the curve with `change` applied to every time; `change` receives the size and the seconds.
     #[must_use]
     pub(crate) fn map(&self, change: impl Fn(f64, f64) -> f64) -> Curve {

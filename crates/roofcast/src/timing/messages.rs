@@ -1,13 +1,15 @@
 //! Time of a step's messages between ranks.
 //!
-//! Knows: an all-reduce lasts as long as a measured one with equally many bytes and ranks, scaled by the links' rates
+//! Knows: exchanges of tokens last as long as measured ones of DeepEP if it runs, else ten latencies of the link for
+//! dispatch and for combination, plus their bytes at a fraction of the link's rate. An all-reduce lasts as long as a measured one with equally many bytes and ranks, scaled by the links' rates
 //! on a sibling chip; without a measurement, three latencies of the link plus its bytes at a fraction of the link's
 //! rate. Knows nothing about which messages there are.
 
 use crate::coefficients::{Coefficients, KernelTimes};
-use crate::deployment::Deployment;
+use crate::deployment::{BusiestRank, Deployment};
 use crate::kernel_time::{Basis, Kernels};
 use crate::operator::collective::Links;
+use crate::operator::exchange::{self, Exchange, Overlap};
 use crate::profile::Curve;
 
 /// Efficiency of a link through the host's memory, which each byte enters and leaves: two cards over PCIe 5 exchange
@@ -34,12 +36,22 @@ pub(crate) struct Messages {
     formula: [f64; 2],
     /// Number of all-reduces in a step that sum the squares of queries and keys.
     norms: f64,
-    /// Seconds per row of all other messages.
-    other_row: f64,
+    /// Seconds per row of transfers between stages.
+    stages_row: f64,
     /// Seconds per token that a data-parallel rank gathers from other ranks.
     gather: f64,
-    /// Fixed seconds of all other messages.
-    other: f64,
+    /// Fixed seconds of all exchanges of tokens without a measurement.
+    exchange_start: f64,
+    /// Seconds per row of all exchanges without a measurement, in steps of decodes and in steps with prompts.
+    exchange_row: [f64; 2],
+    /// Measured seconds of an exchange over rows, each with its number of layers: in steps of decodes, and with prompts.
+    exchanges: [Vec<(f64, Curve)>; 2],
+    /// Seconds of those in which multiprocessors work; empty for exchanges that occupy few.
+    works: [Vec<(f64, Curve)>; 2],
+    /// Number of layers that exchange tokens.
+    pub(super) exchange_layers: f64,
+    /// Seconds per step of moving experts to other ranks, averaged over all steps.
+    rebalancing: f64,
     /// Measurement or assumption behind the time of all-reduces.
     pub(crate) basis: Option<Basis>,
 }
@@ -53,15 +65,17 @@ impl Messages {
             return Messages {
                 count,
                 formula,
-                other_row: links.seconds_per_row_beside(),
+                stages_row: links.seconds_per_row_of_stages(),
+                exchange_row: links.exchange_row,
+                exchange_layers: links.exchange_layers,
                 gather: links.gather,
                 ..Messages::default()
             };
         };
         let factor = coefficients.factor;
-        let measured = (links.all_reduces > 0)
-            .then(|| Kernels::of(deployment, coefficients).all_reduce(deployment.parallelism.tp))
-            .flatten();
+        let kernels = Kernels::of(deployment, coefficients);
+        let p = deployment.parallelism;
+        let measured = (links.all_reduces > 0).then(|| kernels.all_reduce(p.tp)).flatten();
         let (measured, basis) = measured.unzip();
         let through_host = deployment.accelerator.link.as_ref().is_some_and(|l| l.topology.is_through_host());
         let share = if through_host { THROUGH_HOST } else { shares.link };
@@ -75,17 +89,39 @@ impl Messages {
                 factor * LATENCIES * links.latency,
                 (factor / share).max(1.0) * links.seconds_per_row(),
             ],
-            other_row: links.seconds_per_row_beside() * (factor / share).max(1.0),
+            stages_row: links.seconds_per_row_of_stages() * (factor / share).max(1.0),
             gather: links.gather * (factor / share).max(1.0),
-            other: factor * links.exchange_latency,
+            exchange_start: factor * links.exchange_latency,
+            exchange_row: links.exchange_row.map(|row| row * (factor / share).max(1.0)),
+            exchanges: exchanges(deployment, &kernels, p.ep),
+            works: works(deployment, &kernels),
+            exchange_layers: links.exchange_layers,
+            rebalancing: deployment.rebalancing().map_or(0.0, |(seconds, steps)| seconds / steps),
             basis,
         }
     }
 
-    /// Seconds of the messages of a step with `rows` rows, for which a rank gathers `gathered` tokens.
+    /// Seconds of the exchanges of tokens of a step with `rows` rows; `prompts` is true if it computes prompts.
+    #[inline(always)]
+    pub(crate) fn exchange(&self, rows: f64, prompts: bool) -> f64 {
+        let at = usize::from(prompts);
+        match self.exchanges[at].as_slice() {
+            [] => self.exchange_start + self.exchange_row[at] * rows,
+            measured => measured.iter().map(|(layers, curve)| layers * curve.at(rows)).sum(),
+        }
+    }
+
+    /// Seconds of an exchange in which multiprocessors work, so that no other kernel runs.
+    #[inline(always)]
+    pub(crate) fn exchange_work(&self, rows: f64, prompts: bool) -> f64 {
+        let work = &self.works[usize::from(prompts)];
+        work.iter().map(|(layers, curve)| layers * curve.at(rows)).sum()
+    }
+
+    /// Seconds of the other messages of a step with `rows` rows, for which a rank gathers `gathered` tokens.
     #[inline(always)]
     pub(crate) fn time(&self, rows: f64, gathered: f64) -> f64 {
-        let other = self.other + self.other_row * rows + self.gather * gathered;
+        let other = self.rebalancing + self.stages_row * rows + self.gather * gathered;
         if self.count == 0.0 {
             return other;
         }
@@ -95,6 +131,38 @@ impl Messages {
         };
         self.count * one + self.norms * norm + other
     }
+}
+
+/// Measured times of exchanges by low-latency kernels on one node, whose multiprocessors copy the tokens; see
+/// [`super::overlap`].
+fn works(deployment: &Deployment, kernels: &Kernels) -> [Vec<(f64, Curve)>; 2] {
+    let Some(overlap) = Overlap::of(deployment) else { return Default::default() };
+    let mut works =
+        exchanges(deployment, kernels, deployment.accelerator.node_size.min(deployment.parallelism.ep));
+    for (work, low_latency) in works.iter_mut().zip(overlap.low_latency) {
+        if !low_latency {
+            work.clear();
+        }
+    }
+    works
+}
+
+/// Measured times of the exchanges of DeepEP among `ranks` ranks, by number of layers: in steps of decodes, and with
+/// prompts; empty without measurements of both.
+fn exchanges(deployment: &Deployment, kernels: &Kernels, ranks: u64) -> [Vec<(f64, Curve)>; 2] {
+    let Some(backend) = deployment.experts.deepep() else { return [Vec::new(), Vec::new()] };
+    let load = deployment.experts.load(deployment.parallelism.ep).unwrap_or(BusiestRank::EVEN);
+    let [decodes, prompts] = exchange::low_latency(backend).map(|low_latency| {
+        let blocks = deployment.stages.iter().flat_map(|stage| &stage.blocks);
+        let experts = blocks.filter_map(|(block, layers)| Some((block.experts.as_ref()?, *layers)));
+        let timed = experts.map(|(shard, layers)| {
+            let exchange = Exchange { ranks, ..Exchange::of(deployment, shard) };
+            let curve = kernels.exchange(&exchange, low_latency, load)?;
+            Some((layers as f64, curve))
+        });
+        timed.collect::<Option<Vec<_>>>()
+    });
+    decodes.zip(prompts).map_or_else(Default::default, |(decodes, prompts)| [decodes, prompts])
 }
 
 #[cfg(test)]

@@ -72,6 +72,8 @@ pub(crate) struct PassOverhead {
     pub(crate) launches: f64,
     /// Exposed seconds of messages between ranks.
     pub(crate) links: f64,
+    /// Seconds of `links` that disappear if kernels last longer, because they overlap; 0 without overlap.
+    pub(crate) covered: f64,
 }
 
 impl Overhead {
@@ -140,7 +142,33 @@ impl Overhead {
             small_kernels,
             host: exposed + waiting(device + launches, looping),
             launches,
-            links: self.messages.time(rows, number(pass.gathered())),
+            links: self.messages.time(rows, number(pass.gathered()))
+                + self.messages.exchange(rows, pass.has_prompts()),
+            covered: 0.0,
+        }
+    }
+
+    /// Overhead of a pass in `batches` microbatches of at most `rows` rows, whose exchanges overlap with kernels;
+    /// `operators` are the seconds of all operators.
+    pub(super) fn overlapped(&self, pass: &Pass, operators: f64, batches: f64, rows: u64) -> PassOverhead {
+        let alone = self.beside(pass, operators);
+        let again = (batches - 1.0) * self.small_kernels;
+        let uncaptured = !self.is_captured(pass.rows, pass.has_prompts());
+        let launched = if uncaptured { self.launches * batches } else { 0.0 };
+        let kernels = operators + alone.small_kernels + again;
+        let [one, work] = [
+            self.messages.exchange(number(rows), pass.has_prompts()),
+            self.messages.exchange_work(number(rows), pass.has_prompts()),
+        ];
+        let work = batches * work.min(one);
+        let covered = (batches * one - kernels - work).max(0.0);
+        let first = (batches - 1.0) * one / self.messages.exchange_layers.max(1.0);
+        PassOverhead {
+            small_kernels: alone.small_kernels + again,
+            launches: if uncaptured { waiting(kernels, launched) } else { alone.launches * batches },
+            links: self.messages.time(number(pass.rows), number(pass.gathered())) + work + covered + first,
+            covered,
+            ..alone
         }
     }
 }

@@ -5,9 +5,10 @@
 //! links.
 
 use super::columns::Columns;
+use super::exchange_mode::ExchangeMode;
 use super::reading::{MeasuredTime, ShapeMeasurements, TableContents, medians};
 use super::rules::{Dropped, ExclusionReason};
-use super::source::{ExchangeMode, TableSource};
+use super::source::TableSource;
 use crate::accelerator::Accelerator;
 use crate::error::Result;
 use crate::profile::KernelTable;
@@ -17,44 +18,6 @@ use std::collections::BTreeMap;
 const MULTIPROCESSORS: u32 = 20;
 /// Accelerators of one host, where a fabric joins several hosts into one node: a tray of a GB200 NVL72 has four.
 const OF_A_TRAY: u64 = 4;
-
-/// Names of the columns of numbers of a mode.
-pub(super) fn numbers(mode: ExchangeMode) -> &'static [&'static str] {
-    match mode {
-        ExchangeMode::LowLatency => &[
-            "dispatch_avg_t_us",
-            "combine_avg_t_us",
-            "node_num",
-            "hidden_size",
-            "num_token",
-            "num_topk",
-            "num_experts",
-        ],
-        ExchangeMode::Normal => &[
-            "dispatch_transmit_us",
-            "dispatch_notify_us",
-            "combine_transmit_us",
-            "combine_notify_us",
-            "dispatch_sms",
-            "combine_sms",
-            "node_num",
-            "hidden_size",
-            "num_token",
-            "num_topk",
-            "num_experts",
-        ],
-    }
-}
-
-impl ExchangeMode {
-    /// Name of the mode's kernels.
-    fn kernel(self) -> &'static str {
-        match self {
-            ExchangeMode::LowLatency => "deepep-low-latency",
-            ExchangeMode::Normal => "deepep-normal",
-        }
-    }
-}
 
 impl TableSource<'_> {
     /// Reads both times of each row.
@@ -69,9 +32,13 @@ impl TableSource<'_> {
                 [["dispatch_transmit_us", "dispatch_notify_us"], ["combine_transmit_us", "combine_notify_us"]]
             }
         };
-        let [dispatch_sms, combine_sms] = ["dispatch_sms", "combine_sms"].map(|name| columns.numbers_if_any(name));
-        let standard = |row| [dispatch_sms, combine_sms].iter().all(|sms| [0, MULTIPROCESSORS].contains(&sms.at(row)));
-        for (table, [transmit, notify]) in [KernelTable::Dispatch, KernelTable::Combine].into_iter().zip(times) {
+        let [dispatch_sms, combine_sms] =
+            ["dispatch_sms", "combine_sms"].map(|name| columns.numbers_if_any(name));
+        let standard =
+            |row| [dispatch_sms, combine_sms].iter().all(|sms| [0, MULTIPROCESSORS].contains(&sms.at(row)));
+        for (table, [transmit, notify]) in
+            [KernelTable::Dispatch, KernelTable::Combine].into_iter().zip(times)
+        {
             let [transmit_us, notify_us] = columns.numbers([transmit, notify])?;
             for row in 0..rows {
                 let value = |column: &[f64]| column.get(row).copied().unwrap_or(0.0);
@@ -83,7 +50,11 @@ impl TableSource<'_> {
                 }
                 let [hidden, top_k, experts, nodes, tokens] = shape.map(|axis| axis.at(row));
                 let axes = vec![hidden, top_k, experts, nodes * of_a_host(self.chip)];
-                shapes.entry((table, axes)).or_default().push(MeasuredTime { size: tokens, context: 0, seconds });
+                shapes.entry((table, axes)).or_default().push(MeasuredTime {
+                    size: tokens,
+                    context: 0,
+                    seconds,
+                });
             }
         }
         let groups = shapes.into_iter().map(|((table, shape), points)| {
@@ -126,10 +97,18 @@ mod tests {
             source.read(&columns(&[&shape[..], &size[..], more].concat())).unwrap()
         };
         let low = read("wideep_deepep_ll", &[("dispatch_avg_t_us", 102.1), ("combine_avg_t_us", 186.2)]);
-        let found: Vec<_> = low.groups.iter().map(|g| (g.shape.clone(), g.points[0].size, g.points[0].seconds)).collect();
-        assert_eq!(found, [102.1e-6, 186.2e-6].map(|s| (vec![7168, 8, 256, 16], 128, s)));
+        let found: Vec<_> = low
+            .groups
+            .iter()
+            .map(|g| (g.shape.clone(), g.points[0].size, (g.points[0].seconds * 1e9).round()))
+            .collect();
+        assert_eq!(found, [102_100.0, 186_200.0].map(|ns| (vec![7168, 8, 256, 16], 128, ns)));
         let normal = |sms: f64| {
-            let times = [("dispatch_transmit_us", 61.4), ("dispatch_notify_us", 30.9), ("combine_transmit_us", 142.4)];
+            let times = [
+                ("dispatch_transmit_us", 61.4),
+                ("dispatch_notify_us", 30.9),
+                ("combine_transmit_us", 142.4),
+            ];
             let rest = [("combine_notify_us", 31.2), ("dispatch_sms", sms), ("combine_sms", sms)];
             read("wideep_deepep_normal", &[&times[..], &rest[..]].concat())
         };

@@ -56,7 +56,7 @@ pub(super) fn points<'a>(
         }
         TimedWork::Recurrent(_) => recurrent(columns, named),
         TimedWork::AllReduce | TimedWork::Collective(_) => all_reduce(columns, named),
-        // Read by [`super::exchanges`], because a row has two times.
+        // `TableSource::exchanges` reads these tables, because a row has two times.
         TimedWork::Exchange(_) => Ok(Box::new(|_| None)),
     }
 }

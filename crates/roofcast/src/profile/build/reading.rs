@@ -4,10 +4,11 @@
 //! with data in a cache, which a serving engine does not have. Knows nothing about other tables.
 
 use super::columns::{Columns, Words};
+use super::exchange_mode::ExchangeMode;
 use super::names;
 use super::points::{AXES, WordColumns, points};
 use super::rules::{Dropped, ExclusionReason};
-use super::source::{ExchangeMode, TableSource, TimedWork};
+use super::source::{TableSource, TimedWork};
 use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::profile::KernelTable;
@@ -205,7 +206,7 @@ impl TableSource<'_> {
                 };
                 (table, names::exchanged(run.kernel), format.name, format.dtype)
             }
-            // Read by [`super::exchanges`].
+            // `TableSource::exchanges` reads these tables.
             TimedWork::Exchange(_) => return None,
             TimedWork::AllReduce | TimedWork::Collective(_) => {
                 (KernelTable::AllReduce, names::all_reduce(run.kernel), "bf16", Dtype::Bf16)

@@ -3,7 +3,8 @@
 //! Knows: the layout of AIConfigurator's database, `SYSTEM/FAMILY/ENGINE/VERSION/OPERATOR_perf.parquet`. Knows
 //! nothing about rows.
 
-use super::{exchanges, names};
+use super::exchange_mode::ExchangeMode;
+use super::names;
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -19,8 +20,12 @@ const ACCEPTED_PATH: &str = "SYSTEM/ENGINE/VERSION/OPERATOR_perf.parquet, or SYS
 pub(super) enum TimedWork {
     Gemm,
     Experts,
-    Attention { decode: bool },
-    Latent { decode: bool },
+    Attention {
+        decode: bool,
+    },
+    Latent {
+        decode: bool,
+    },
     Recurrent(&'static str),
     AllReduce,
     Collective(&'static str),
@@ -28,13 +33,6 @@ pub(super) enum TimedWork {
     Exchanged(ExchangeMode),
     /// Dispatch and combination by DeepEP, with its mode.
     Exchange(ExchangeMode),
-}
-
-/// Modes of DeepEP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExchangeMode {
-    LowLatency,
-    Normal,
 }
 
 impl TimedWork {
@@ -147,7 +145,7 @@ impl<'a> TableSource<'a> {
                 "seq_len",
             ],
             TimedWork::AllReduce | TimedWork::Collective(_) => &["latency", "num_gpus", "message_size"],
-            TimedWork::Exchange(mode) => exchanges::numbers(mode),
+            TimedWork::Exchange(mode) => mode.numbers(),
         }
     }
 }

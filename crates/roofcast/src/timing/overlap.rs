@@ -1,0 +1,138 @@
+//! Dual-batch overlap: a step as two microbatches, of which one computes while the other exchanges tokens.
+//!
+//! Knows: with c seconds of kernels and x seconds of exchanges in each microbatch, over L layers with experts, a step takes
+//! `max(2(c + s), 2x) + x/L`: the longer of both resources is always in use, except during the first exchange, beside which
+//! nothing computes. Of x, s seconds are work of multiprocessors. Low-latency kernels of DeepEP occupy them except while
+//! they wait for the network (README of deepseek-ai/DeepEP): s is the time of an equal exchange on one node, where copies
+//! over NVLink are the multiprocessors' own. Its normal kernels occupy 20, so that arithmetic is slower (vLLM's
+//! `VLLM_DBO_COMM_SMS`) and s is 0. Each microbatch reads all weights that it needs, and launches all kernels. A limit splits nothing: the longer of all kernels and all
+//! exchanges. Prompts' attention is divided evenly. Knows nothing about when engines overlap.
+
+use super::{PassOverhead, Timing};
+use crate::batch::Sequences;
+use crate::coefficients::KernelTimes;
+use crate::operator::Rows;
+use crate::operator::collective::Communication;
+use crate::shares::BottleneckShares;
+use crate::step::{Contexts, Pass};
+use crate::units::{Picoseconds, number};
+
+/// Multiprocessors that DeepEP's normal kernels occupy.
+const OCCUPIED: f64 = 20.0;
+
+/// Times of a step's kernels, with half of its rows at a time.
+pub(super) struct Halves {
+    operators: BottleneckShares<f64>,
+    attention: BottleneckShares<f64>,
+    /// Rows of the larger microbatch.
+    rows: u64,
+}
+
+impl Timing {
+    /// True if the step of `pass` is two microbatches.
+    pub(super) fn overlaps(&self, pass: &Pass) -> bool {
+        let from = self.model.overlap.map(|overlap| overlap.thresholds[usize::from(pass.has_prompts())]);
+        from.is_some_and(|from| pass.rows >= from.max(2))
+    }
+
+    /// True if two microbatches compute one after the other: in a forecast, not in a limit.
+    fn splits(&self, pass: &Pass) -> bool {
+        self.overlaps(pass) && matches!(self.coefficients.kernels, KernelTimes::Measured { .. })
+    }
+
+    /// Microbatch with the larger half of the rows of `pass`. It keeps the prompts, whose attention is divided.
+    pub(super) fn half<'a>(&self, pass: &Pass<'a>) -> Option<Pass<'a>> {
+        self.splits(pass).then(|| {
+            let decodes = pass.decodes.div_ceil(2);
+            let share = pass.share * number(decodes) / number(pass.decodes.max(1));
+            let (rows, tokens) = (pass.rows.div_ceil(2), pass.tokens.div_ceil(2));
+            let half = |s: &Sequences| Sequences { count: s.count.div_ceil(2), ..*s };
+            let contexts = match &pass.contexts {
+                Contexts::Groups(groups) => Contexts::Groups(groups.iter().map(half).collect()),
+                seen => seen.clone(),
+            };
+            Pass { rows, tokens, decodes, share, contexts, ..pass.clone() }
+        })
+    }
+
+    /// Times of the kernels of a step that overlaps; `products` are times of all computed and of all sampled rows.
+    pub(super) fn halves(&self, pass: &Pass, products: [[f64; 2]; 2]) -> Halves {
+        let Some(half) = self.half(pass) else {
+            let (operators, attention) = self.operators_of(pass, products);
+            return Halves { operators, attention, rows: pass.rows };
+        };
+        let computed = self.products(Rows::Computed, half.rows);
+        let (one, of_half) = self.operators_of(&half, [computed, [0.0; 2]]);
+        let attention = match pass.chunks.is_empty() {
+            true => of_half.scaled(2.0),
+            false => self.operators_of(pass, [[0.0; 2]; 2]).1,
+        };
+        let [compute, memory] = products[1];
+        let sampled = BottleneckShares { compute, memory, ..BottleneckShares::default() };
+        let operators = one.scaled(2.0).plus(sampled);
+        let slower = |shares: BottleneckShares<f64>| BottleneckShares {
+            compute: shares.compute * self.slowdown(pass),
+            ..shares
+        };
+        Halves { operators: slower(operators), attention: slower(attention), rows: half.rows }
+    }
+
+    /// Factor on arithmetic for multiprocessors that the exchange occupies.
+    fn slowdown(&self, pass: &Pass) -> f64 {
+        let normal = self.model.overlap.is_some_and(|o| !o.low_latency[usize::from(pass.has_prompts())]);
+        match self.coefficients.multiprocessors.map(|all| all as f64) {
+            Some(all) if normal && all > 2.0 * OCCUPIED => all / (all - OCCUPIED),
+            _ => 1.0,
+        }
+    }
+
+    /// Overhead of a step that overlaps.
+    pub(super) fn beside_halves(&self, pass: &Pass, halves: &Halves) -> PassOverhead {
+        let batches = if self.splits(pass) { 2.0 } else { 1.0 };
+        let operators = halves.operators.total() + halves.attention.total();
+        self.overhead.overlapped(pass, operators, batches, halves.rows)
+    }
+
+    /// Seconds of exchanges of a pass beyond its kernels, which more work would hide; 0 without overlap.
+    pub(super) fn hidden(&self, pass: &Pass) -> f64 {
+        if !self.overlaps(pass) {
+            return 0.0;
+        }
+        self.beside_halves(pass, &self.halves(pass, self.all_products(pass))).covered
+    }
+
+    /// Time of a step that overlaps.
+    pub(super) fn overlapped(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
+        let halves = self.halves(pass, products);
+        let beside = self.beside_halves(pass, &halves).shares();
+        halves.operators.plus(halves.attention).plus(beside)
+    }
+
+    /// Compute-bound and memory-bound seconds of the operator at `index` in all its layers of a whole step.
+    pub(crate) fn time_of_step(&self, index: usize, pass: &Pass) -> [f64; 2] {
+        let operator = &self.model.operators[index];
+        let sampled = matches!(operator.form, crate::operator::Form::Product { rows: Rows::Sampled, .. });
+        let divided = operator.kind.attends() && !pass.chunks.is_empty();
+        match self.half(pass).filter(|_| !sampled) {
+            None => self.time(index, pass),
+            Some(half) => {
+                let [compute, memory] =
+                    if divided { self.time(index, pass) } else { self.time(index, &half) };
+                let times = if divided { 1.0 } else { 2.0 };
+                [compute * times * self.slowdown(pass), memory * times]
+            }
+        }
+    }
+
+    /// Messages of `pass` at the links' bandwidth; of exchanges beside which kernels run, the part that lasts longer.
+    pub(crate) fn communication(&self, pass: &Pass) -> Communication {
+        let links = &self.model.links;
+        let all = links.communication(pass.rows, pass.gathered(), pass.has_prompts());
+        if !self.overlaps(pass) {
+            return all;
+        }
+        let (operators, attention) = self.operators_of(pass, self.all_products(pass));
+        let kernels = Picoseconds::from_seconds(operators.total() + attention.total());
+        Communication { all_to_all: Picoseconds(all.all_to_all.0.saturating_sub(kernels.0)), ..all }
+    }
+}
