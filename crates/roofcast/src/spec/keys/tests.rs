@@ -24,6 +24,7 @@ fn every_key_of_a_spec_is_here() {
         "tensorrt-llm",
     ];
     let sections = [
+        "experts",
         "arrivals",
         "adapters",
         "prefix",
@@ -44,6 +45,7 @@ fn every_key_of_a_spec_is_here() {
         ("parallelism", ""),
         ("engine", ""),
         ("engine.speculative", ""),
+        ("engine.experts", ""),
         ("engine.vllm", ""),
         ("engine.sglang", ""),
         ("engine.tensorrt-llm", ""),
