@@ -10,11 +10,12 @@ use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::model::{Ffn, Model, largest_deviate};
 use crate::parallelism::Parallelism;
-use crate::spec::{All2AllBackend, EngineKind, EngineSpec};
+use crate::spec::{All2AllBackend, EngineKind, EngineSpec, ExpertsSpec};
 
 const PLACE: &str = "engine.experts";
-/// Tokens of a rank from which vLLM splits a step of decodes, and a step with prompts (`config/parallel.py`).
-const THRESHOLDS: [u64; 2] = [32, 512];
+/// Tokens of a rank from which a step of decodes, and a step with prompts, is split: vLLM's (`config/parallel.py`), and
+/// SGLang's, which splits every step (`two_batch_overlap.py`).
+const THRESHOLDS: [[u64; 2]; 2] = [[32, 512], [2, 2]];
 /// Steps from one placement of experts to the next: vLLM's `EPLBConfig.step_interval`, and SGLang's
 /// `eplb_rebalance_num_iterations`.
 const STEP_INTERVALS: [u64; 2] = [3000, 1000];
@@ -56,6 +57,54 @@ impl BusiestRank {
     }
 }
 
+/// Refuses exchanges and overlaps that do not run on these ranks.
+fn check_exchange(spec: &ExpertsSpec, chip: &Accelerator, parallelism: Parallelism) -> Result<()> {
+    let refused = |field: &str, found: &str, accepted: &str| Err(Error::field(PLACE, field, found, accepted));
+    let deepep = spec.all2all_backend.is_some_and(All2AllBackend::is_deepep);
+    if deepep && (parallelism.ep < 2 || parallelism.attention_dp < 2) {
+        let accepted = "omitted without experts over data-parallel ranks (parallelism.ep and parallelism.attention_dp above 1)";
+        return refused("all2all_backend", "DeepEP", accepted);
+    }
+    if deepep && !["nvidia", "amd"].contains(&chip.vendor.as_str()) {
+        let accepted = format!("omitted: DeepEP has no kernels for {}", chip.id);
+        return refused("all2all_backend", "DeepEP", &accepted);
+    }
+    if spec.enable_dbo && !deepep {
+        return refused("enable_dbo", "true", "true with one of the deepep values of all2all_backend");
+    }
+    Ok(())
+}
+
+/// Refuses loads and copies that `experts` experts on `ranks` ranks cannot have.
+fn check_balance(spec: &ExpertsSpec, experts: u64, ranks: u64) -> Result<()> {
+    let refused =
+        |field: &str, found: String, accepted: &str| Err(Error::field(PLACE, field, found, accepted));
+    let several = "experts on several ranks (parallelism.ep above 1)";
+    if spec.enable_eplb && ranks < 2 {
+        return refused("enable_eplb", "true".to_owned(), several);
+    }
+    let redundant = spec.num_redundant_experts.unwrap_or(0);
+    let most = 4 * experts;
+    if redundant > most || redundant > 0 && !(experts + redundant).is_multiple_of(ranks) {
+        let accepted = format!(
+            "a number that makes {experts} experts and their copies a multiple of {ranks} ranks, at most {most}"
+        );
+        return refused("num_redundant_experts", redundant.to_string(), &accepted);
+    }
+    match spec.expert_imbalance {
+        Some(found) if ranks < 2 => return refused("expert_imbalance", found.to_string(), several),
+        Some(found) if !(0.0..(ranks - 1) as f64).contains(&found) => {
+            let accepted = format!("0 to less than {}: ranks − 1", ranks - 1);
+            return refused("expert_imbalance", found.to_string(), &accepted);
+        }
+        _ => {}
+    }
+    if spec.eplb_step_interval == Some(0) {
+        return refused("eplb_step_interval", "0".to_owned(), "1 or more steps");
+    }
+    Ok(())
+}
+
 /// Settings of experts on several ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ExpertRanks {
@@ -82,81 +131,37 @@ impl ExpertRanks {
         chip: &Accelerator,
         parallelism: Parallelism,
     ) -> Result<ExpertRanks> {
-        let spec = &engine.experts;
-        let refused =
-            |field: &str, found: &str, accepted: String| Err(Error::field(PLACE, field, found, accepted));
-        let ranks = parallelism.ep;
-        let several = "experts on several ranks (parallelism.ep above 1)".to_owned();
-        let deepep = spec.all2all_backend.is_some_and(All2AllBackend::is_deepep);
-        if deepep && (ranks < 2 || parallelism.attention_dp < 2) {
-            let accepted = "omitted without experts over data-parallel ranks (parallelism.ep and parallelism.attention_dp above 1)";
-            return refused("all2all_backend", "DeepEP", accepted.to_owned());
-        }
-        if deepep && !["nvidia", "amd"].contains(&chip.vendor.as_str()) {
-            return refused(
-                "all2all_backend",
-                "DeepEP",
-                format!("omitted: DeepEP has no kernels for {}", chip.id),
-            );
-        }
-        if spec.enable_dbo && !deepep {
-            return refused(
-                "enable_dbo",
-                "true",
-                "true with one of the deepep values of all2all_backend".to_owned(),
-            );
-        }
-        if spec.enable_eplb && ranks < 2 {
-            return refused("enable_eplb", "true", several);
-        }
-        let redundant = spec.num_redundant_experts.unwrap_or(0);
-        let sglang = engine.kind() == EngineKind::Sglang;
-        if redundant > 0 && !spec.enable_eplb && !sglang {
-            return refused(
-                "num_redundant_experts",
-                &redundant.to_string(),
-                "0 without enable_eplb".to_owned(),
-            );
-        }
+        let (spec, ranks) = (&engine.experts, parallelism.ep);
         let experts = model.layers.iter().find_map(|layer| match &layer.ffn {
             Ffn::Experts(experts) => Some(experts.count),
             Ffn::Dense(_) | Ffn::None => None,
         });
         let experts = experts.unwrap_or(0);
-        if redundant > 4 * experts || redundant > 0 && !(experts + redundant).is_multiple_of(ranks) {
-            let accepted = format!(
-                "a number that makes {experts} experts and their copies a multiple of {ranks} ranks, at most {}",
-                4 * experts
-            );
-            return refused("num_redundant_experts", &redundant.to_string(), accepted);
-        }
-        if let Some(found) = spec.expert_imbalance {
-            let most = (ranks - 1) as f64;
-            if !(0.0..most.max(f64::MIN_POSITIVE)).contains(&found) || ranks < 2 {
-                let accepted =
-                    if ranks < 2 { several } else { format!("0 to less than {most}: ranks − 1") };
-                return refused("expert_imbalance", &found.to_string(), accepted);
-            }
-        }
-        if spec.eplb_step_interval == Some(0) {
-            return refused("eplb_step_interval", "0", "1 or more steps".to_owned());
+        check_exchange(spec, chip, parallelism)?;
+        check_balance(spec, experts, ranks)?;
+        let redundant = spec.num_redundant_experts.unwrap_or(0);
+        let sglang = engine.kind() == EngineKind::Sglang;
+        // SGLang also loads copies that it does not move.
+        if redundant > 0 && !spec.enable_eplb && !sglang {
+            return Err(Error::field(PLACE, "num_redundant_experts", redundant, "0 without enable_eplb"));
         }
         let placed = spec.expert_imbalance.map(|stated| match spec.enable_eplb {
             true => balance::balanced(experts, redundant, ranks, stated),
             false => stated,
         });
-        let interval = STEP_INTERVALS[usize::from(sglang)];
+        let [decode, prefill] = THRESHOLDS[usize::from(sglang)];
         let thresholds = [
-            spec.dbo_decode_token_threshold.unwrap_or(THRESHOLDS[0]),
-            spec.dbo_prefill_token_threshold.unwrap_or(THRESHOLDS[1]),
+            spec.dbo_decode_token_threshold.unwrap_or(decode),
+            spec.dbo_prefill_token_threshold.unwrap_or(prefill),
         ];
+        let interval = spec.eplb_step_interval.unwrap_or(STEP_INTERVALS[usize::from(sglang)]);
         Ok(ExpertRanks {
             backend: spec.all2all_backend,
             overlap: spec.enable_dbo.then_some(thresholds),
             imbalance: spec.expert_imbalance,
             placed,
             redundant,
-            step_interval: spec.enable_eplb.then(|| spec.eplb_step_interval.unwrap_or(interval)),
+            step_interval: spec.enable_eplb.then_some(interval),
         })
     }
 

@@ -44,7 +44,7 @@ impl TableSource<'_> {
                 let value = |column: &[f64]| column.get(row).copied().unwrap_or(0.0);
                 let more = if transmit == notify { 0.0 } else { value(notify_us.0) };
                 let seconds = (value(transmit_us.0) + more) * 1e-6;
-                if !standard(row) || !(seconds > 0.0 && seconds.is_finite()) {
+                if !(standard(row) && seconds > 0.0 && seconds.is_finite()) {
                     dropped.add(ExclusionReason::OtherWork, 1);
                     continue;
                 }
