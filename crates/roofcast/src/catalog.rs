@@ -3,6 +3,7 @@
 //! Knows: the files of the entries and how names find entries; an entry is parsed only when it is requested.
 //! [`crate::accelerator`] and [`crate::model::config`] define the meaning of an entry.
 
+mod acceptance;
 pub mod address;
 mod conventions;
 mod entries;
@@ -16,6 +17,7 @@ mod shapes;
 mod tunes;
 mod writing;
 
+pub(crate) use acceptance::{acceptance, kept_at_length};
 pub use listing::{EntryKind, EntryLine, ListedEntry};
 pub use writing::{read_config, write_entry};
 

@@ -15,6 +15,7 @@ pub(crate) use defaults::batch as batch_defaults;
 pub(crate) use experts::{BusiestRank, ExpertRanks};
 
 use crate::accelerator::Accelerator;
+use crate::catalog::acceptance;
 use crate::engine_settings::EngineSettings;
 use crate::error::{Error, Result};
 use crate::model::{Experts, Mixer, Model, OperatorKind, Tensor};
@@ -242,6 +243,7 @@ impl Deployment {
         };
         deployment.kernels()?;
         deployment.adapters()?;
+        deployment.look_up_acceptance()?;
         shard::share(&mut deployment, &formats)?;
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
@@ -278,6 +280,20 @@ impl Deployment {
             };
             return refused(format!("naive, flash-decoding: {why}"));
         }
+        Ok(())
+    }
+
+    /// Replaces the name of published acceptance figures by the figures, and notes their source.
+    fn look_up_acceptance(&mut self) -> Result<()> {
+        let Some(spec) = &mut self.engine.speculative else { return Ok(()) };
+        let Some(asked) = spec.acceptance.take() else { return Ok(()) };
+        if spec.accepted_per_position.is_some() {
+            let accepted = "acceptance, or accepted_per_position in its place";
+            return Err(Error::field("engine.speculative", "acceptance", "one of several", accepted));
+        }
+        let found = acceptance(&self.model.name, spec.num_speculative_tokens, &asked)?;
+        self.assumptions.push(format!("acceptance of drafts is that of {}", found.origin));
+        spec.accepted_per_position = Some(found.kept);
         Ok(())
     }
 

@@ -128,6 +128,12 @@ class DeploymentFlags(TypedDict, total=False):
     """Tokens drafted after each step of a sequence"""
     acceptance_rate: float | None
     """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
+    acceptance_length: float | None
+    """In place of acceptance_rate: mean tokens of a step of a sequence, the model's own included, 1 to
+    num_speculative_tokens + 1"""
+    acceptance: Word | None
+    """In place of acceptance_rate: published figures of the model's drafts, by published or the name of a data set, as
+    in SPEED-Bench coding"""
     draft_model: Word | None
     """Catalog id or path of the model that drafts; or draft_cost"""
     draft_cost: float | None
@@ -498,6 +504,12 @@ class PlanFlags(TypedDict, total=False):
     """Tokens drafted after each step of a sequence"""
     acceptance_rate: float | None
     """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
+    acceptance_length: float | None
+    """In place of acceptance_rate: mean tokens of a step of a sequence, the model's own included, 1 to
+    num_speculative_tokens + 1"""
+    acceptance: Word | None
+    """In place of acceptance_rate: published figures of the model's drafts, by published or the name of a data set, as
+    in SPEED-Bench coding"""
     draft_model: Word | None
     """Catalog id or path of the model that drafts; or draft_cost"""
     draft_cost: float | None

@@ -152,8 +152,15 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     if let Some(tokens) = config.get("num_speculative_tokens").and_then(Value::as_i64) {
         command.set("engine.speculative.num_speculative_tokens", tokens);
     }
+    let length = config.get("synthetic_acceptance_length").and_then(Value::as_f64);
+    if let Some(length) = length {
+        command.set("engine.speculative.acceptance_length", length);
+    }
     let text = |key: &str| config.get(key).and_then(Value::as_str);
-    let rate = "a forecast of times with drafts needs --acceptance-rate";
+    let rate = match length {
+        Some(_) => "drafts are accepted as synthetic_acceptance_length says",
+        None => "a forecast of times with drafts needs --acceptance-rate or --acceptance",
+    };
     match (text("method").unwrap_or("draft_model"), text("model")) {
         ("draft_model", Some(model)) => {
             command.set("engine.speculative.draft_model", model);

@@ -215,6 +215,8 @@ keys! {
     rare("engine.kv_layout", "kv-layout", Word, "layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's, with the bytes of block tables not counted]"),
     rare("engine.speculative.num_speculative_tokens", "num-speculative-tokens", Whole, "tokens drafted after each step of a sequence"),
     rare("engine.speculative.acceptance_rate", "acceptance-rate", Real, "probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"),
+    rare("engine.speculative.acceptance_length", "acceptance-length", Real, "in place of acceptance_rate: mean tokens of a step of a sequence, the model's own included, 1 to num_speculative_tokens + 1"),
+    rare("engine.speculative.acceptance", "acceptance", Word, "in place of acceptance_rate: published figures of the model's drafts, by published or the name of a data set, as in SPEED-Bench coding"),
     toml("engine.speculative.acceptance_by_position", Toml, "in place of acceptance_rate: for each draft of a step, the probability, 0 to 1, that it is accepted if all earlier ones are, as in [0.8, 0.6]"),
     toml("engine.speculative.accepted_per_position", Toml, "in place of acceptance_rate: for each draft of a step, the fraction of steps in which it and all earlier ones are accepted, as vLLM's Per-position acceptance rate"),
     rare("engine.speculative.draft_model", "draft-model", Word, "catalog id or path of the model that drafts; or draft_cost"),

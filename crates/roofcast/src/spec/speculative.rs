@@ -2,6 +2,7 @@
 
 use super::EngineSpec;
 use super::keys::about;
+use crate::catalog::kept_at_length;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fmt::Display;
@@ -19,6 +20,12 @@ pub struct SpeculativeSpec {
     #[doc = about!("engine.speculative.acceptance_rate")]
     #[serde(default)]
     pub acceptance_rate: Option<f64>,
+    #[doc = about!("engine.speculative.acceptance_length")]
+    #[serde(default)]
+    pub acceptance_length: Option<f64>,
+    #[doc = about!("engine.speculative.acceptance")]
+    #[serde(default)]
+    pub acceptance: Option<String>,
     #[doc = about!("engine.speculative.acceptance_by_position")]
     #[serde(default)]
     pub acceptance_by_position: Option<Vec<f64>>,
@@ -44,6 +51,10 @@ impl EngineSpec {
         if let Some(rate) = spec.acceptance_rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
             return Err(refused("acceptance_rate", rate, "0 to 1"));
         }
+        let most = (count + 1) as f64;
+        if let Some(length) = spec.acceptance_length.filter(|length| !(1.0..=most).contains(length)) {
+            return Err(refused("acceptance_length", length, format!("1 to {most} tokens")));
+        }
         spec.check_positions()?;
         match (&spec.draft_model, spec.draft_cost) {
             (None, Some(cost)) if !(0.0..=10.0).contains(&cost) => {
@@ -67,19 +78,24 @@ impl SpeculativeSpec {
             *all *= rate;
             Some(*all)
         };
-        let given = (self.acceptance_rate, &self.acceptance_by_position, &self.accepted_per_position);
-        let reached = match given {
-            (Some(rate), None, None) => repeat_n(rate, count).scan(1.0, product).collect(),
-            (None, Some(rates), None) => rates.iter().copied().scan(1.0, product).collect(),
-            (None, None, Some(shares)) => shares.clone(),
-            (None, None, None) => {
-                return Err(refused("acceptance_rate", "missing", "0 to 1: how often a draft is right"));
-            }
-            _ => {
-                let accepted = "acceptance_rate, acceptance_by_position or accepted_per_position";
-                return Err(refused("acceptance_rate", "one of several", format!("one of {accepted}")));
-            }
-        };
+        let given = [
+            self.acceptance_rate.map(|rate| repeat_n(rate, count).scan(1.0, product).collect()),
+            self.acceptance_length.map(|length| kept_at_length(length, self.num_speculative_tokens)),
+            self.acceptance_by_position
+                .as_ref()
+                .map(|rates| rates.iter().copied().scan(1.0, product).collect()),
+            self.accepted_per_position.clone(),
+        ];
+        let mut given = given.into_iter().flatten();
+        let reached: Vec<f64> = given.next().ok_or_else(|| {
+            let accepted = "0 to 1: how often a draft is right; or acceptance, by published figures";
+            refused("acceptance_rate", "missing", accepted)
+        })?;
+        if given.next().is_some() {
+            let accepted = "one of acceptance_rate, acceptance_length, acceptance, acceptance_by_position or \
+                            accepted_per_position";
+            return Err(refused("acceptance_rate", "one of several", accepted));
+        }
         if self.draft_model.is_none() && self.draft_cost.is_none() {
             let accepted = "a catalog id, or draft_cost in its place";
             return Err(refused("draft_model", "missing", accepted));

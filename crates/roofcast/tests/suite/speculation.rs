@@ -197,7 +197,7 @@ fn what_cannot_be_drafted_is_refused() {
         ),
         (
             "num_speculative_tokens = 1\nacceptance_rate = 0.5\naccepted_per_position = [0.5]\ndraft_cost = 0.1\n",
-            ["acceptance_rate", "one of acceptance_rate, acceptance_by_position or accepted_per_position"],
+            ["acceptance_rate", "one of acceptance_rate, acceptance_length, acceptance"],
         ),
         (
             "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[engine]\nscheduler = \"sglang\"\n",
@@ -223,6 +223,40 @@ fn what_cannot_be_drafted_is_refused() {
     }
 }
 
+/// Two drafts and 1.75 tokens a step: 1 + p + p² = 1.75 has p = 0.5, so that drafts are accepted as at a rate of 0.5.
+/// Published figures run under their model's name: gpt-oss-20b with 3 drafts of EAGLE-3 on HumanEval has 2.65 tokens a
+/// step.
+#[test]
+fn acceptance_by_length_and_by_name() {
+    let of =
+        |keys: &str| format!("[engine.speculative]\nnum_speculative_tokens = 2\ndraft_cost = 0.0\n{keys}\n");
+    let rejected = |keys: &str| run(20, 100, &of(keys)).unwrap().activity.rejected_tokens;
+    assert_eq!(rejected("acceptance_length = 1.75"), rejected("acceptance_rate = 0.5"));
+    let refused = |keys: &str| run(1, 9, &of(keys)).err().unwrap().to_string();
+    assert!(refused("acceptance_length = 3.5").contains("1 to 3"));
+    assert!(refused("acceptance_length = 2.0\nacceptance_rate = 0.5").contains("one of"));
+    assert!(refused("acceptance = \"published\"").contains("a model with published figures"));
+    let engine = |keys: &str| {
+        let text = format!("[engine.speculative]\nnum_speculative_tokens = 3\ndraft_cost = 0.0\n{keys}\n");
+        Spec::parse("test", &text).unwrap().engine
+    };
+    let options = |engine| DeploymentOptions { engine, ..DeploymentOptions::default() };
+    let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    let named = options(engine("acceptance = \"EAGLE-3, HumanEval\""));
+    let deployment = Deployment::resolve(model("openai/gpt-oss-20b"), chip, &named).unwrap();
+    let noted = deployment.assumptions.iter().find(|text| text.contains("EAGLE-3, HumanEval"));
+    assert!(noted.is_some_and(|text| text.contains("https://")), "{:?}", deployment.assumptions);
+    let keys =
+        "[workload]\nrequests = 200\ninput_len = 10\noutput_len = 500\narrivals = { kind = \"offline\" }\n";
+    let spec = Spec::parse("test", keys).unwrap();
+    let forecaster = Forecaster::embedded(deployment).unwrap();
+    let run = simulate(&forecaster, &spec, "test", simulate::RunOptions::default()).unwrap();
+    let (drafted, rejected) = (run.activity.drafted_tokens, run.activity.rejected_tokens);
+    // 200 × 500 tokens in steps of 2.65 are 37,736 steps, whose mean is within 0.01 of this.
+    let length = 1.0 + (drafted - rejected) as f64 / (drafted as f64 / 3.0);
+    assert!((length - 2.65).abs() < 0.03, "{length}");
+}
+
 /// The deployment with a small model that drafts.
 fn drafted(mut engine: EngineSpec) -> Deployment {
     let speculative = engine.speculative.as_mut().unwrap();
@@ -245,6 +279,8 @@ fn speculative() -> impl Strategy<Value = EngineSpec> {
             speculative: Some(SpeculativeSpec {
                 num_speculative_tokens: count,
                 acceptance_rate: Some(acceptance_rate),
+                acceptance_length: None,
+                acceptance: None,
                 acceptance_by_position: None,
                 accepted_per_position: None,
                 draft_model: None,

@@ -42,6 +42,8 @@ fn engine(row: &Row) -> EngineSpec {
     let drafts = after("MTP n=").map(|n| SpeculativeSpec {
         num_speculative_tokens: n.parse().unwrap(),
         acceptance_rate: None,
+        acceptance_length: None,
+        acceptance: None,
         acceptance_by_position: None,
         accepted_per_position: None,
         draft_model: None,
